@@ -31,6 +31,14 @@ install(TARGETS trimtab_lib
   PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/trimtab.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(TARGETS trimtab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Completion for bash, written by the program that is installed.
+if(NOT CMAKE_CROSSCOMPILING)
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/completion.bash
+    COMMAND trimtab help --bash > ${CMAKE_BINARY_DIR}/completion.bash DEPENDS trimtab VERBATIM)
+  add_custom_target(completion ALL DEPENDS ${CMAKE_BINARY_DIR}/completion.bash)
+  install(FILES ${CMAKE_BINARY_DIR}/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+    RENAME trimtab)
+endif()
 # The pages link to each other as they do in the repository.
 install(FILES LICENSE README.md ARCHITECTURE.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

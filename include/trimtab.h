@@ -196,17 +196,19 @@ TT_PUBLIC TT_MUST_USE tt_status tt_job_evaluate(struct tt_job *job, const struct
  * A completer is a loaded model that completes prompts. */
 struct tt_completer;
 /* Requires model_name_or_path; also reads adapter_name_or_path, max_new_tokens, do_sample, temperature, top_k, top_p,
- * seed, ignore_eos, max_prompt_tokens and per_device_eval_batch_size. Allocates the memory of one batch of prompts of
- * the largest length; later calls allocate none. Borrows `job`, which must outlive the completer. One rank. */
+ * min_p, repetition_penalty, seed, ignore_eos, max_prompt_tokens and per_device_eval_batch_size. Allocates the device
+ * memory of that many prompts of the largest length; later calls allocate none. Borrows `job`, which must outlive the
+ * completer. One rank. */
 TT_PUBLIC TT_MUST_USE tt_status tt_completer_create(struct tt_job *job, struct tt_completer **out);
 TT_PUBLIC void tt_completer_destroy(struct tt_completer *completer);
 
 /* Called with each new piece of the completion of prompt `index`. `text` has `bytes` bytes, no terminator, and only
  * complete characters. Returning false ends that completion. */
 typedef bool tt_completion_visitor(void *context, int index, const char *text, size_t bytes);
-/* Completes `count` prompts, per_device_eval_batch_size at a time. The pieces of prompt i, in the order of the calls of
- * the visitor, are the text of completion i, without the token that ended it. A prompt without tokens or with more than
- * max_prompt_tokens is TT_ERR_DATA. */
+/* Completes `count` prompts, per_device_eval_batch_size at a time: where one ends, the next begins. The pieces of
+ * prompt i, in the order of the calls of the visitor, are the text of completion i, without the token that ended it.
+ * With do_sample each completion of a completer has random numbers of its own, whatever runs at the same time. A prompt
+ * without tokens or with more than max_prompt_tokens is TT_ERR_DATA, before any is completed. */
 TT_PUBLIC TT_MUST_USE tt_status tt_completer_run(struct tt_completer *completer, const char *const *prompts,
                                                  int count, tt_completion_visitor *visitor, void *context);
 

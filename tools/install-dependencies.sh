@@ -31,13 +31,15 @@ required=(
     "zlib1g-dev: has_library zlib"
     "libzstd-dev: has_library libzstd"
 )
-optional=()
+optional=("libmicrohttpd-dev: has_library libmicrohttpd")
 case ${1:-build} in
 build) ;;
 test)
     required+=("libcmocka-dev: has_library cmocka")
-    optional=(
+    optional+=(
         "python3: has_command python3"
+        "python3-jsonschema: python3 -c 'import jsonschema'"
+        "python3-yaml: python3 -c 'import yaml'"
         "libopenmpi-dev: has_command mpicc"
         "openmpi-bin: has_command mpirun"
         "clang-format-14: has_command clang-format-14"

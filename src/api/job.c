@@ -27,6 +27,8 @@ static size_t list_sections(struct tt_setting_section *sections)
     size_t count = 0;
     const struct tt_job_rows *train = &tt_job_rows[TT_JOB_TRAIN];
     while (count < train->count) sections[count] = train->sections[count], count++;
+    sections[count++] = (struct tt_setting_section){"Completions", tt_completion_settings,
+                                                    offsetof(struct tt_job_target, generate)};
     sections[count++] = (struct tt_setting_section){"Generation", tt_generate_settings,
                                                     offsetof(struct tt_job_target, generate)};
     sections[count++] = (struct tt_setting_section){"Evaluation", own_settings, 0};

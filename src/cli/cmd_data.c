@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ struct data_command {
 static const struct tt_setting own_settings[] = {
     {.name = "rows", .type = TT_SETTING_INT, FIELD(rows), .default_text = "3", .transient = true, .maximum = INT32_MAX,
      .help = "Number of samples of the training data to show."},
-    {.name = "skip", .type = TT_SETTING_INT, FIELD(skip), .default_text = "0", .transient = true, .maximum = INT64_MAX,
+    {.name = "skip", .type = TT_SETTING_INT, FIELD(skip), .default_text = "0", .transient = true, .maximum = INFINITY,
      .help = "Number of samples before the first one that is shown."},
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false", .transient = true,
      .help = "Print the result as one JSON object."},

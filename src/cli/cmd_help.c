@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/completion.h"
 #include "trimtab.h"
 
 static tt_status write_program_help(struct tt_str *text)
@@ -98,9 +99,10 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     int argc = call->argc;
     char *const *argv = call->argv;
     if (argc == 0) return tt_help_print(cli, NULL);
-    if (argc == 1 && strcmp(argv[0], "--markdown") == 0) {
+    bool reference = argc == 1 && strcmp(argv[0], "--markdown") == 0;
+    if (reference || (argc == 1 && strcmp(argv[0], "--bash") == 0)) {
         struct tt_str text = {0};
-        tt_status status = write_reference(&text);
+        tt_status status = reference ? write_reference(&text) : tt_completion_bash(&text);
         if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
         tt_str_deinit(&text);
         return status;
@@ -116,6 +118,6 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 }
 
 const struct tt_command_ops tt_cmd_help = {
-    .usage = " [COMMAND] | --markdown",
+    .usage = " [COMMAND] | --markdown | --bash",
     .run = run,
 };

@@ -1,10 +1,14 @@
 #include "cli/commands.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "cli/exit_codes.h"
+#include "cli/job_call.h"
+#include "cli/report_json.h"
 #include "cli/signals.h"
+#include "cli/termination.h"
 #include "launch/launch.h"
 
 /* Longer than a process takes from its error to its exit. */
@@ -55,6 +59,28 @@ static bool wants_help(int argc, char *const *argv)
     return false;
 }
 
+/* Whether the words, or else the environment, ask for JSON: errors of the words themselves are reported so as well. */
+static bool wants_json(int argc, char *const *argv)
+{
+    const char *format = getenv("TRIMTAB_LOG_FORMAT");
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strncmp(word, "--log_format", 12) != 0 && strncmp(word, "--log-format", 12) != 0) continue;
+        if (word[12] == '=') format = word + 13;
+        if (word[12] == 0 && i + 1 < argc) format = argv[i + 1];
+    }
+    return format != NULL && strcmp(format, "json") == 0;
+}
+
+/* The setting of a job, which may come from a file. */
+static void choose_format(struct tt_report *report, const struct tt_setting_section *sections,
+                          const void *target)
+{
+    if (sections[0].rows != tt_job_call_settings) return;
+    const struct tt_job_call *call = (const void *)((const char *)target + sections[0].base_offset);
+    tt_report_set_json(report, call->log_format == TT_LOG_FORMAT_JSON);
+}
+
 static tt_status call_command(struct tt_cli *cli, const struct tt_command_ops *ops, int argc,
                               char *const *argv)
 {
@@ -68,8 +94,12 @@ static tt_status call_command(struct tt_cli *cli, const struct tt_command_ops *o
     if (call.target == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_settings_create(sections, ops->sections(sections), call.target, ops->target_bytes,
                              &call.settings));
-    TT_GO(tt_settings_parse_flags(call.settings, argc - call.argc, argv + call.argc, NULL));
+    call.flag_count = argc - call.argc;
+    call.flags = argv + call.argc;
+    TT_GO(tt_settings_parse_flags(call.settings, call.flag_count, call.flags, NULL));
+    if (tt_settings_is_set(call.settings, "log_format")) choose_format(cli->report, sections, call.target);
     TT_GO(ops->resolve != NULL ? ops->resolve(call.target, call.settings) : tt_settings_check(call.settings));
+    choose_format(cli->report, sections, call.target);
     TT_GO(ops->run(cli, &call));
 out:
     tt_settings_destroy(call.settings);
@@ -95,10 +125,14 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     struct tt_report report;
     struct tt_cli cli = {&report, &cancel};
     tt_report_init(&report, out, err);
+    tt_report_set_json(&report, wants_json(argc, argv));
     tt_signals_install(&cancel);
     tt_log_set_sink(tt_report_log, &report);
     tt_status status = run_command(&cli, argc, argv);
-    if (status != TT_OK) tt_report_error(&report);
+    if (status != TT_OK) {
+        tt_report_error(&report);
+        tt_termination_write(tt_error_last());
+    }
     tt_log_set_sink(NULL, NULL);
     tt_report_deinit(&report);
     const struct tt_error *error = tt_error_last();

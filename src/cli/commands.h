@@ -18,6 +18,8 @@ struct tt_cli {
 struct tt_command_call {
     int argc; /* words before the settings; all words of a command without settings */
     char *const *argv;
+    int flag_count; /* the flags, as given, after the words */
+    char *const *flags;
     void *target;                 /* the command's struct, filled by the settings; NULL without settings */
     struct tt_settings *settings; /* NULL without settings */
 };

@@ -22,10 +22,9 @@ struct subject {
 
 static tt_status subject_make(const struct tt_inputs *inputs, bool eval, struct subject *out)
 {
-    bool split_off = eval && inputs->eval_files.file_count == 0;
     *out = (struct subject){
         .dataset = eval ? inputs->eval : inputs->train,
-        .files = eval && !split_off ? &inputs->eval_files : &inputs->train_files,
+        .files = eval ? tt_inputs_eval_files(inputs) : &inputs->train_files,
         .name = eval ? "evaluation data" : "training data",
         .seconds = eval ? inputs->eval_seconds : inputs->train_seconds,
     };

@@ -13,6 +13,9 @@ const struct tt_setting tt_job_call_settings[] = {
     {.name = "print_config", .aliases = "dry_run", .type = TT_SETTING_BOOL, FIELD(print_config),
      .default_text = "false", .transient = true,
      .help = "Check the settings, print all resolved values and exit; model and data are not opened."},
+    {.name = "log_format", .type = TT_SETTING_CHOICE, FIELD(log_format), .default_text = "text", .transient = true,
+     .choices = "text json", .environment = "TRIMTAB_LOG_FORMAT",
+     .help = "text: lines to read; json: one JSON object a line, with time, level, rank and event."},
     {.name = NULL},
 };
 /* clang-format on */

@@ -5,9 +5,12 @@
 #include "cli/commands.h"
 #include "job/resolve.h"
 
+enum tt_log_format { TT_LOG_FORMAT_TEXT, TT_LOG_FORMAT_JSON };
+
 struct tt_job_call {
     const char *config_file;
     bool print_config;
+    int log_format; /* enum tt_log_format */
 };
 extern const struct tt_setting tt_job_call_settings[]; /* over struct tt_job_call */
 

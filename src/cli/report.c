@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/utf8.h"
+#include "cli/report_json.h"
 #include "comm/launcher.h"
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
@@ -39,9 +40,9 @@ void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
 {
     *report = (struct tt_report){.out = out, .err = err};
     report->terminal = isatty(fileno(err)) == 1;
-    report->bar = report->terminal && !is_dumb();
-    report->colour = report->bar && wants_colour();
-    report->quiet = tt_launcher_is_other_rank();
+    tt_report_set_json(report, false);
+    report->rank = tt_launcher_rank();
+    report->quiet = report->rank > 0;
     pthread_mutex_init(&report->lock, NULL);
 }
 
@@ -49,6 +50,13 @@ void tt_report_deinit(struct tt_report *report)
 {
     tt_report_bar_end(report);
     pthread_mutex_destroy(&report->lock);
+}
+
+void tt_report_set_json(struct tt_report *report, bool json)
+{
+    report->json = json;
+    report->bar = !json && report->terminal && !is_dumb();
+    report->colour = report->bar && wants_colour();
 }
 
 static void erase_bar(struct tt_report *report)
@@ -82,7 +90,10 @@ static void print_line(struct tt_report *report, const char *before, const char 
 
 void tt_report_line(struct tt_report *report, const char *line)
 {
-    print_line(report, "", line, "");
+    if (report->json)
+        tt_report_json_message(report, TT_LOG_INFO, line);
+    else
+        print_line(report, "", line, "");
 }
 
 void tt_report_bar_end(struct tt_report *report)
@@ -99,7 +110,9 @@ void tt_report_log(void *context, enum tt_log_level level, const char *line)
     struct tt_report *report = context;
     /* Rank 0 logs the same lines as a quiet process, except notices, which concern one process. */
     if (level == TT_LOG_DEBUG || (report->quiet && level != TT_LOG_NOTICE)) return;
-    if (level == TT_LOG_WARNING)
+    if (report->json)
+        tt_report_json_message(report, level, line);
+    else if (level == TT_LOG_WARNING)
         print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
     else
         print_line(report, "", line, "");
@@ -109,6 +122,10 @@ void tt_report_error(struct tt_report *report)
 {
     char text[4096];
     const struct tt_error *error = tt_error_last();
+    if (report->json) {
+        tt_report_json_error(report, error);
+        return;
+    }
     tt_error_format(error, text, sizeof text);
     tt_report_bar_end(report);
     if (error
@@ -244,6 +261,10 @@ static void on_log(void *context, const struct tt_log_row *row)
     pthread_mutex_lock(&report->lock);
     struct tt_progress progress = report->progress;
     pthread_mutex_unlock(&report->lock);
+    if (report->json) {
+        tt_report_json_row(report, row, progress.max_steps);
+        return;
+    }
     snprintf(line, sizeof line, "step %lld", (long long)row->step);
     if (progress.max_steps > 0)
         snprintf(line, sizeof line, "step %lld/%lld", (long long)row->step, (long long)progress.max_steps);
@@ -264,6 +285,10 @@ struct tt_train_observer tt_report_observer(struct tt_report *report)
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary)
 {
     char number[32], planned[32], peak[32], output[4096];
+    if (report->json) {
+        tt_report_json_summary(report, summary);
+        return;
+    }
     (void)tt_utf8_printable(summary->output, strlen(summary->output), "", output, sizeof output);
     tt_report_bar_end(report);
     FILE *err = report->err;

@@ -17,6 +17,8 @@ struct tt_report {
     bool colour;
     bool bar;       /* show progress as one line that is redrawn */
     bool bar_shown; /* the cursor is behind a bar */
+    bool json;      /* lines are JSON objects (cli/report_json.h); without bar and colours */
+    int rank;       /* that the launcher gave this process, or 0 */
     bool quiet; /* a launcher started this process as a rank other than 0, and rank 0 logs the same lines */
     double drawn_at;             /* seconds of tt_clock_seconds */
     struct tt_progress progress; /* of the last call of on_progress */
@@ -25,6 +27,7 @@ struct tt_report {
 
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err);
 void tt_report_deinit(struct tt_report *report);                 /* ends the line of the bar */
+void tt_report_set_json(struct tt_report *report, bool json);    /* before other threads use the report */
 void tt_report_line(struct tt_report *report, const char *line); /* prints a message above the bar */
 /* Prints the error record of this thread: all of it, or one line if another rank reports the error. */
 void tt_report_error(struct tt_report *report);

@@ -11,7 +11,8 @@
 /* The one mutable global of the program: a signal handler has no argument that could refer to its data. */
 static struct {
     struct tt_cancel *cancel;
-    _Atomic int64_t first_ms; /* 0: no request yet */
+    atomic_bool counts_interrupts; /* SIGINT is no request to stop */
+    _Atomic int64_t first_ms;      /* 0: no request yet */
     atomic_bool lingers;
     atomic_int code; /* exit code while `lingers` is set */
 } handler;
@@ -32,7 +33,10 @@ static int64_t now_ms(void)
 static void on_signal(int number)
 {
     int64_t now = now_ms(), first = 0;
-    (void)number;
+    if (number == SIGINT && atomic_load(&handler.counts_interrupts)) {
+        atomic_fetch_add(&handler.cancel->interrupts, 1);
+        return;
+    }
     if (atomic_load(&handler.lingers)) _exit(atomic_load(&handler.code));
     if (atomic_compare_exchange_strong(&handler.first_ms, &first, now)) {
         atomic_fetch_add(&handler.cancel->requests, 1);
@@ -42,6 +46,11 @@ static void on_signal(int number)
     if (now - first < 500) return;
     write_message("\nstopped at once\n");
     _exit(TT_EXIT_STOPPED);
+}
+
+void tt_signals_count_interrupts(void)
+{
+    atomic_store(&handler.counts_interrupts, true);
 }
 
 void tt_signals_linger(int code, double seconds)

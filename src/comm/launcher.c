@@ -23,13 +23,18 @@ bool tt_launcher_is_per_rank(void)
     return false;
 }
 
-bool tt_launcher_is_other_rank(void)
+int tt_launcher_rank(void)
 {
     for (int i = 0; i < TT_LAUNCHER_KINDS; i++) {
         const char *rank = tt_launcher_read(tt_launchers[i].rank);
-        if (rank != NULL) return strtol(rank, NULL, 10) > 0;
+        if (rank != NULL) return (int)strtol(rank, NULL, 10);
     }
-    return false;
+    return 0;
+}
+
+bool tt_launcher_is_other_rank(void)
+{
+    return tt_launcher_rank() > 0;
 }
 
 bool tt_launcher_is_mpi(void)

@@ -287,17 +287,28 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
     return status;
 }
 
-/* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows. */
+static tt_status hold_out(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+{
+    double rows = (double)tt_dataset_count(inputs->train), size = config->data->eval_split_size;
+    size_t count = (size_t)(size < 1.0 ? size * rows + 0.5 : size);
+    if (count < 1 || (double)count >= rows)
+        return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
+                       rows);
+    return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
+}
+
+/* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows, which an
+ * evaluation without training loads for that. */
 static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
-    if (data->eval_dataset == NULL && data->eval_split_size > 0.0 && inputs->train != NULL) {
-        double rows = (double)tt_dataset_count(inputs->train), size = data->eval_split_size;
-        size_t count = (size_t)(size < 1.0 ? size * rows + 0.5 : size);
-        if (count < 1 || (double)count >= rows)
-            return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
-                           rows);
-        return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
+    if (data->eval_dataset == NULL && data->eval_split_size > 0.0) {
+        if (inputs->train != NULL) return hold_out(config, inputs);
+        TT_TRY(load_train(config, inputs));
+        TT_TRY(hold_out(config, inputs));
+        tt_dataset_destroy(inputs->train);
+        inputs->train = NULL;
+        return TT_OK;
     }
     if (data->eval_dataset != NULL)
         TT_TRY(add_source(&inputs->eval_files, data->eval_dataset, data->dataset_test_split, 1));
@@ -351,6 +362,11 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_sources_deinit(&inputs->train_files);
     tt_sources_deinit(&inputs->eval_files);
     *inputs = (struct tt_inputs){0};
+}
+
+const struct tt_sources *tt_inputs_eval_files(const struct tt_inputs *inputs)
+{
+    return inputs->eval_files.file_count > 0 ? &inputs->eval_files : &inputs->train_files;
 }
 
 tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what, struct tt_str *text)

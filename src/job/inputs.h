@@ -56,6 +56,8 @@ TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, stru
 /* The setting, limited to the model's positions, with a log line when it is more. */
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
 void tt_inputs_close(struct tt_inputs *inputs);
+/* The files that the evaluation data come from: those of the training data where their rows were held out. */
+const struct tt_sources *tt_inputs_eval_files(const struct tt_inputs *inputs);
 /* Appends one line about a data set: "training data: 120 rows, 9001 tokens, ...", with the rows that were truncated or
  * dropped. */
 TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,

@@ -26,12 +26,16 @@ static const struct tt_setting inference_settings[] = {
 
 #define FIELD(member) .offset = offsetof(struct tt_generate_config, member)
 /* Transient: not part of a training run's resolved file. */
-const struct tt_setting tt_generate_settings[] = {
+const struct tt_setting tt_completion_settings[] = {
     {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128",
      .transient = true, .minimum = 1, .maximum = 1 << 20, .help = "Largest number of tokens of a completion."},
+    {.name = NULL},
+};
+const struct tt_setting tt_generate_settings[] = {
     {.name = "do_sample", .aliases = "sample", .type = TT_SETTING_TRISTATE, FIELD(do_sample),
      .transient = true,
-     .help = "Draw tokens instead of choosing the likeliest; null: on if temperature, top_k or top_p is given."},
+     .help = "Draw tokens instead of choosing the likeliest; null: on if temperature, top_k, top_p or min_p is "
+             "given."},
     {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "1",
      .transient = true, .minimum = 0, .maximum = 1000,
      .help = "Divisor of the logits; 0: choose the likeliest token."},
@@ -41,6 +45,12 @@ const struct tt_setting tt_generate_settings[] = {
     {.name = "top_p", .type = TT_SETTING_DOUBLE, FIELD(top_p), .default_text = "1", .null_text = "1",
      .transient = true, .minimum = 1e-6, .maximum = 1,
      .help = "Draw from the likeliest tokens that have this share of the probability together."},
+    {.name = "min_p", .type = TT_SETTING_DOUBLE, FIELD(min_p), .default_text = "0", .null_text = "0",
+     .transient = true, .minimum = 0, .maximum = 1,
+     .help = "Draw from tokens that have at least this share of the largest probability."},
+    {.name = "repetition_penalty", .type = TT_SETTING_DOUBLE, FIELD(repetition_penalty), .default_text = "1",
+     .null_text = "1", .transient = true, .minimum = 1e-6, .maximum = 1000,
+     .help = "Divide the logits of tokens that the prompt or the completion has by this; multiply negative ones."},
     {.name = "ignore_eos", .type = TT_SETTING_BOOL, FIELD(ignore_eos), .default_text = "false",
      .transient = true, .help = "Continue after the end token."},
     {.name = NULL},
@@ -114,6 +124,7 @@ static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DAT
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA, BATCH,
                                                      DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
+    {"Completions", tt_completion_settings, offsetof(struct tt_generate_spec, generate)},
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
     DEVICE_KIND, DEVICE};
 static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, RUN,

@@ -130,7 +130,9 @@ struct tt_launch_spec {
 struct tt_generate_config {
     int64_t max_new_tokens, top_k;
     double temperature, top_p; /* temperature 0: greedy */
-    int do_sample; /* -1: when temperature, top_k or top_p was given; settled by tt_generate_resolve */
+    double min_p, repetition_penalty;
+    /* -1: when temperature, top_k, top_p or min_p was given; settled by tt_generate_resolve */
+    int do_sample;
     bool ignore_eos;
 };
 

@@ -219,6 +219,14 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
     return check_launch(&job->launch);
 }
 
+tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *job)
+{
+    if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
+    TT_TRY(tt_settings_settle(settings));
+    TT_TRY(settle_ranks(settings, job));
+    return check_launch(&job->launch);
+}
+
 tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
 {
     TT_TRY(settle(settings, &spec->job));
@@ -254,9 +262,6 @@ tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *
                      "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
     if (mixture && data->dataset_name != NULL)
         return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
-    if (mixture && data->eval_split_size > 0)
-        return usage("the rows that eval_split_size holds out of a mixture are evaluated during its training",
-                     "set eval_split_size to 0 to evaluate the rows of all sources");
     return check_launch(&job->launch);
 }
 
@@ -265,7 +270,7 @@ static bool wants_sampling(const struct tt_generate_config *config, const struct
     if (config->temperature == 0) return false;
     if (config->do_sample >= 0) return config->do_sample == 1;
     return tt_settings_is_set(settings, "temperature") || tt_settings_is_set(settings, "top_k") ||
-           tt_settings_is_set(settings, "top_p");
+           tt_settings_is_set(settings, "top_p") || tt_settings_is_set(settings, "min_p");
 }
 
 tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *job,

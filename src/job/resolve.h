@@ -14,6 +14,8 @@ TT_MUST_USE tt_status tt_train_resolve(struct tt_settings *settings, struct tt_j
 TT_MUST_USE tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job);
 TT_MUST_USE tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *job,
                                           struct tt_generate_config *generate);
+/* The checks of machines take the settings of a training, all of them optional, and check those of the launch. */
+TT_MUST_USE tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *job);
 /* A plan needs no data and connects to no other process. */
 TT_MUST_USE tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec);
 TT_MUST_USE tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *spec);

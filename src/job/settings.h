@@ -15,7 +15,8 @@ extern const struct tt_setting tt_device_kind_settings[]; /* device */
 extern const struct tt_setting tt_device_settings[];      /* threads, memory, precision of compute */
 extern const struct tt_setting tt_sharding_settings[];    /* ranks, FSDP, launch */
 /* Over struct tt_generate_config. */
-extern const struct tt_setting tt_generate_settings[];
+extern const struct tt_setting tt_completion_settings[]; /* the number of tokens */
+extern const struct tt_setting tt_generate_settings[];   /* how they are chosen */
 
 enum tt_job_kind { TT_JOB_TRAIN, TT_JOB_EVALUATE, TT_JOB_GENERATE, TT_JOB_PLAN, TT_JOB_BENCH, TT_JOB_KINDS };
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "checkpoint/load.h"
 #include "engine/rank_config.h"
 #include "engine/step.h"
@@ -27,12 +28,6 @@ struct bench {
     struct tt_bench_result *result; /* written by global rank 0 */
 };
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static size_t peak_resident_bytes(void)
 {
     struct rusage usage;
@@ -44,9 +39,8 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
 {
     struct tt_bench_result *result = bench->result;
     struct tt_memory_use memory;
-    qsort(seconds, (size_t)bench->spec->steps, sizeof *seconds, compare_doubles);
     tt_device_memory(rank->device, &memory);
-    result->step_seconds = seconds[bench->spec->steps / 2];
+    result->step_seconds = tt_median(seconds, (size_t)bench->spec->steps);
     result->tokens_per_second = (double)last->facts.tokens / result->step_seconds;
     bool full = rank->model->options.train_base;
     double flops = tt_model_flops_per_token(rank->model, (double)bench->spec->sequence_length, full) *

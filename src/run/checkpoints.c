@@ -58,8 +58,9 @@ static tt_status check_shared(const struct tt_run *run, const struct tt_rank *ra
     if (!tt_path_exists(path)) {
         status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
                          run->spec->output_dir, me);
-        tt_hint("every rank writes its part of a checkpoint there: it must be on storage that all machines "
-                "share");
+        tt_hint("every rank writes its part of a checkpoint there: it must be the same path in all "
+                "processes, and on storage that "
+                "they share where they meet by MPI (docs/sharding.md)");
     }
     status = tt_comm_agree(rank->world, status);
     if (me == 0) (void)remove(path);

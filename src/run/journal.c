@@ -14,7 +14,7 @@
 #include "run/record_file.h"
 #include "run/tensorboard.h"
 
-enum { TT_JOURNAL_TIMES_MAX = 16 };
+enum { TT_JOURNAL_TIMES_MAX = 48 };
 
 struct tt_journal {
     const char *output_dir;
@@ -97,7 +97,8 @@ static struct tt_json_value *number(const char *name, double value)
 {
     if (!isfinite(value)) return tt_json_new_null();
     static const char *const counts[] = {"step", "num_tokens", "train_samples", "eval_samples", "bytes"};
-    bool whole = tt_starts_with(name, "eval_") && tt_ends_with(name, "_tokens");
+    bool whole =
+        (tt_starts_with(name, "eval_") && tt_ends_with(name, "_tokens")) || tt_ends_with(name, "_bytes");
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) whole |= strcmp(name, counts[i]) == 0;
     return whole ? tt_json_new_integer((int64_t)value) : tt_json_new_real(value);
 }
@@ -166,8 +167,8 @@ void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
     bool ok = tt_json_set(object, "step", tt_json_new_integer(row->step)) == 0;
     ok = ok && tt_json_append_copy(journal->history, object) == 0;
     for (int i = 0; i < journal->time_count; i++)
-        ok =
-            ok && tt_json_set(object, journal->times[i].name, tt_json_new_real(journal->times[i].value)) == 0;
+        ok = ok && tt_json_set(object, journal->times[i].name,
+                               number(journal->times[i].name, journal->times[i].value)) == 0;
     journal->time_count = 0;
     tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
     tt_json_release(object);

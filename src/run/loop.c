@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file_remote.h"
 #include "run/checkpoints.h"
+#include "run/row_times.h"
 #include "run/source_fields.h"
 
 /* The training of one rank. */
@@ -18,7 +20,7 @@ struct loop {
     struct tt_memory memory;
     int64_t samples_before; /* samples of the earlier part of a resumed run */
     int64_t last_save_step;
-    double phases[TT_PHASE_COUNT], step_seconds; /* since the last log row */
+    struct tt_row_times times;
 };
 
 static bool due(int64_t every, int64_t step)
@@ -50,35 +52,6 @@ static void log_row(struct loop *loop, bool evaluation, int64_t step, const stru
     tt_journal_row(loop->run->journal, &row);
 }
 
-/* Means over the `steps` since the last row. Where the device queues its work, the host's times of queueing are one
- * number. */
-static void log_times(struct loop *loop, double steps)
-{
-    static const char *const names[TT_PHASE_COUNT] = {
-        [TT_PHASE_DATA] = "data_seconds",       [TT_PHASE_GATHER] = "gather_seconds",
-        [TT_PHASE_FORWARD] = "forward_seconds", [TT_PHASE_BACKWARD] = "backward_seconds",
-        [TT_PHASE_REDUCE] = "reduce_seconds",   [TT_PHASE_DEVICE] = "device_wait_seconds",
-        [TT_PHASE_RANKS] = "rank_wait_seconds", [TT_PHASE_OPTIMIZER] = "optimizer_seconds",
-        [TT_PHASE_SAVE] = "save_wait_seconds",
-    };
-    bool queues = !tt_device_is_host(loop->rank->device);
-    double queueing = 0.0;
-    struct tt_log_field fields[TT_PHASE_COUNT + 2];
-    int count = 0;
-    fields[count++] = (struct tt_log_field){"step_seconds", loop->step_seconds / steps};
-    for (int i = 0; i < TT_PHASE_COUNT; i++) {
-        bool queued = queues && ((i >= TT_PHASE_GATHER && i <= TT_PHASE_REDUCE) || i == TT_PHASE_OPTIMIZER);
-        if (queued)
-            queueing += loop->phases[i];
-        else
-            fields[count++] = (struct tt_log_field){names[i], loop->phases[i] / steps};
-    }
-    if (queues) fields[count++] = (struct tt_log_field){"queue_seconds", queueing / steps};
-    tt_journal_times(loop->run->journal, fields, count);
-    memset(loop->phases, 0, sizeof loop->phases);
-    loop->step_seconds = 0.0;
-}
-
 /* TRL's order: the loss, what the optimizer did, the other metrics of the objective. */
 static void log_training(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
@@ -97,7 +70,9 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     fields[count++] = (struct tt_log_field){
         "tokens_per_second",
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
-    log_times(loop, steps);
+    struct tt_log_field times[TT_ROW_TIMES_MAX];
+    int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);
+    tt_journal_times(loop->run->journal, times, time_count);
     memset(counters->window, 0, sizeof counters->window);
     counters->window_tokens = counters->window_seconds = 0.0;
     counters->window_steps = 0;
@@ -133,9 +108,7 @@ static bool is_out_of_patience(const struct loop *loop)
 static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt_log_field *fields, int count,
                                 const struct tt_evaluation *evaluation)
 {
-    const struct tt_inputs *inputs = &loop->run->inputs;
-    const struct tt_sources *sources =
-        inputs->eval_files.file_count > 0 ? &inputs->eval_files : &inputs->train_files;
+    const struct tt_sources *sources = tt_inputs_eval_files(&loop->run->inputs);
     struct tt_source_fields all;
     TT_TRY(tt_source_fields_init(&all, fields, count, sources, &loop->by_source));
     log_row(loop, true, step, all.fields, all.count);
@@ -171,6 +144,12 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     return log_evaluation(loop, step, fields, count, &evaluation);
 }
 
+static bool is_row_due(const struct tt_run *run, int64_t step)
+{
+    return due(run->logging_steps, step) || (run->watch->logging_first_step && step == 1) ||
+           (step == run->total_steps && run->logging_steps > 0);
+}
+
 static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
@@ -191,9 +170,7 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
         };
         run->observer->on_progress(run->observer->context, &progress);
     }
-    if (due(run->logging_steps, step) || (run->watch->logging_first_step && step == 1) ||
-        (step == run->total_steps && run->logging_steps > 0))
-        log_training(loop, step, result);
+    if (is_row_due(run, step)) log_training(loop, step, result);
 }
 
 static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_result *result)
@@ -222,8 +199,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     for (int i = 0; i < TT_OBJECTIVE_METRICS_MAX; i++) loop->memory.counters.window[i] += result->metrics[i];
     loop->memory.counters.window_tokens += (double)result->facts.tokens;
     loop->memory.counters.window_seconds += seconds;
-    loop->step_seconds += seconds;
-    for (int i = 0; i < TT_PHASE_COUNT; i++) loop->phases[i] += result->phases.seconds[i];
+    tt_row_times_step(&loop->times, &result->phases, seconds, (double)result->facts.tokens);
     loop->memory.counters.window_steps++;
     loop->memory.counters.tokens += result->facts.tokens;
     loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
@@ -237,7 +213,10 @@ static tt_status save(struct loop *loop, int64_t step)
 {
     if (loop->last_save_step == step) return TT_OK;
     loop->last_save_step = step;
-    return tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step);
+    double start = tt_clock_seconds();
+    TT_TRY(tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step));
+    tt_row_times_stretch(&loop->times, TT_STRETCH_SAVE, start);
+    return TT_OK;
 }
 
 /* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
@@ -245,11 +224,16 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
 {
     struct tt_run *run = loop->run;
     int64_t best_before = loop->memory.best.known ? loop->memory.best.step : -1;
-    if (loop->first) report_step(loop, done, result);
+    if (loop->first)
+        report_step(loop, done, result);
+    else if (is_row_due(run, done))
+        tt_row_times_write(&loop->times, loop->rank->device, flops_so_far(loop), done);
     bool last = done == run->total_steps;
     bool evaluates =
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
+    double start = tt_clock_seconds();
     if (evaluates) TT_TRY(evaluate(loop, done));
+    if (evaluates) tt_row_times_stretch(&loop->times, TT_STRETCH_EVALUATE, start);
     bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
     bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
@@ -295,6 +279,9 @@ static tt_status finish(struct loop *loop, bool stopped)
         {"total_flos", flops_so_far(loop)}, /* only in the log */
     };
     int count = sizeof fields / sizeof *fields;
+    struct tt_log_field times[TT_ROW_TIMES_MAX];
+    int time_count = tt_row_times_totals(&loop->times, loop->train_start + runtime, times);
+    if (loop->first) tt_journal_times(run->journal, times, time_count);
     if (loop->first) log_row(loop, false, loop->memory.counters.steps_done, fields, count);
     /* The weights are saved before the last records are written. */
     TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->memory.counters.steps_done,
@@ -339,13 +326,18 @@ static tt_status train(struct loop *loop)
     struct tt_run *run = loop->run;
     struct tt_train_step_result result = {0};
     bool stopped = false;
-    if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0)
+    double start = tt_clock_seconds();
+    if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0) {
         TT_TRY(evaluate(loop, 0));
+        tt_row_times_stretch(&loop->times, TT_STRETCH_EVALUATE, start);
+    }
     for (int64_t step = run->first_step; step < run->total_steps && !stopped && !is_out_of_patience(loop);
          step++) {
-        double start = tt_clock_seconds();
+        start = tt_clock_seconds();
         TT_TRY(run_step(loop, step, &result));
-        TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, tt_clock_seconds() - start));
+        double polled = tt_clock_seconds();
+        TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, polled - start));
+        tt_row_times_stretch(&loop->times, TT_STRETCH_SAVE, polled);
         TT_TRY(after_step(loop, step + 1, &result));
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
@@ -410,7 +402,12 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
     if (status == TT_OK && run->eval_sampler != NULL)
         status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
     if (status == TT_OK) status = restore(&loop);
+    if (status == TT_OK)
+        tt_row_times_init(&loop.times, tt_comm_rank(rank->world), tt_comm_world_size(rank->world),
+                          run->spec->output_dir, flops_so_far(&loop));
     if (status == TT_OK) status = train(&loop);
+    if (status != TT_OK) tt_remote_hurry();
+    tt_row_times_deinit(&loop.times);
     tt_checkpoints_deinit(&loop.checkpoints, run);
     tt_gradient_watch_deinit(&loop.memory.watch);
     tt_batch_storage_deinit(&loop.storage);

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/file_remote.h"
 #include "base/log.h"
 
 /* Bytes of unwritten records in memory: days of a log. */
@@ -44,6 +45,7 @@ out:
 static tt_status reopen(struct tt_record_file *file)
 {
     struct stat info;
+    if (tt_remote_owns(file->descriptor)) return TT_OK;
     if (file->descriptor >= 0 && fstat(file->descriptor, &info) == 0 && info.st_nlink > 0) return TT_OK;
     tt_file_close(file->descriptor);
     file->descriptor = -1;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_remote.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/host_values.h"
@@ -16,6 +17,7 @@
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
 #include "run/output_dir.h"
+#include "run/rank0_files.h"
 #include "run/open_world.h"
 #include "run/run.h"
 
@@ -186,6 +188,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         status = tt_run_loop(run, &rank);
     }
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    if (status != TT_OK) tt_remote_hurry();
     tt_rank_deinit(&rank);
     return status;
 }
@@ -299,6 +302,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
+    struct tt_rank0_files files = {0};
     struct tt_run run = {
         .objective = &job->objective,
         .model = &job->model,
@@ -318,14 +322,17 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     /* A process that fails here must still call the collective in which the others agree. */
     if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, &run.output);
     TT_GO(tt_world_agree(&world, status));
+    TT_GO(tt_rank0_files_open(job, &world, &files));
     TT_GO(tt_resume_find(&run, &world));
     TT_GO(agree_on_date(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
     status = tt_world_run(&world, rank_main, &run);
+    if (status != TT_OK) tt_rank0_files_detach(&files);
     report_end(&run, &world, status);
 out:
+    if (status != TT_OK) tt_rank0_files_detach(&files);
     tt_journal_close(run.journal);
     tt_output_dir_release(&run.output, status != TT_OK);
     tt_resume_close(&run.resume);
@@ -333,6 +340,7 @@ out:
     tt_sampler_destroy(run.eval_sampler);
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);
+    tt_rank0_files_close(&files);
     tt_world_close(&world);
     return status;
 }

@@ -38,7 +38,7 @@ grep -Eq '^ +4 +4 .* other.jsonl$' printed || fail "no figures of the second sou
 escape=$'\x1b'
 expect 0 'red \x1b[31m \u202e line' "${data[@]}" --dataset_name other.jsonl --rows 9
 grep -q "$escape" printed && fail "an escape sequence in a pipe"
-shown() { TERM=xterm script -qec "$trimtab ${data[*]} --dataset_name other.jsonl --rows 9" /dev/null; }
+shown() { TERM=xterm script -qec "'$trimtab' ${data[*]} --dataset_name other.jsonl --rows 9" /dev/null; }
 shown >terminal
 grep -q "=$escape\[32m 2" terminal || fail "no colours on a terminal:" "$(cat terminal)"
 grep -q "$escape\[31m" terminal && fail "the data's escape sequence on a terminal"

@@ -109,14 +109,14 @@ expect 0 "" --version
 expect 0 "" --help
 
 # With a model: faults in its files and folders.
-cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/
+cp -r "$root/tests/golden/qwen2/model" base && cp "$root"/tests/support/tiny_tokenizer/* base/ && cp "$root/bench/shapes/tiny.json" .
 printf '{"text": "1 + 1 = 2"}\n' >data.jsonl
 train=(train --model_name_or_path base --max_steps 1 --dataset_name)
 expect 3 "rows are read from local .jsonl" "${train[@]}" somebody/dataset
 # How devices compute reaches the device of every kind of job.
 if ! grep -qm1 amx_bf16 /proc/cpuinfo; then
     for words in "${train[*]} data.jsonl --output_dir amx" "eval --model_name_or_path base --eval_dataset data.jsonl" \
-        "generate --model_name_or_path base --prompt 1" "bench train --config_json $root/bench/shapes/tiny.json"; do
+        "generate --model_name_or_path base --prompt 1" "bench train --config_json tiny.json"; do
         # shellcheck disable=SC2086
         TRIMTAB_CPU_ISA=amx expect 2 "error: cpu_isa asks for amx, this processor has" $words --device cpu
     done

@@ -47,7 +47,6 @@ for ranks in 1 2; do
 done
 expect 0 '' eval "${model[@]}" "${mixture[@]}"
 grep -qE '^ +[0-9.]+ +[0-9.]+ +18 +[0-9]+  other\.jsonl$' printed || fail "no row of other.jsonl:" "$(cat printed)"
-expect 2 'are evaluated during its training' eval "${model[@]}" "${mixture[@]}" --eval_split_size 4
 expect 2 'both given' eval "${model[@]}" "${mixture[@]}" --dataset_name rows.jsonl
 
 # Rows held out from a mixture: each keeps its source. val_set_size is axolotl's word.
@@ -59,4 +58,16 @@ LC_ALL=C awk -v a="$(value $results eval_rows.jsonl_tokens)" -v x="$(value $resu
     -v whole="$(value $results eval_loss)" 'BEGIN { d = (a * x + b * y) / (a + b) - whole; exit !(a > 0 && b > 0 && d * d < 1e-9) }' ||
     fail "the sources of the held-out rows do not add up:" "$(cat $results)"
 grep -q '"eval_other.jsonl_tokens": [0-9]*,' held/metrics.jsonl || fail "no tokens of a source in metrics.jsonl"
+# An evaluation afterwards has the rows that the training held out.
+check_held_out() {
+    expect 0 '' train --model_name_or_path model --bf16 false "$@" --max_steps 2 --report_to none --overwrite_output_dir \
+        --eval_strategy steps --eval_steps 2 --eval_split_size 4 --output_dir held2
+    expect 0 '' eval --model_name_or_path model --bf16 false --adapter_name_or_path held2 "$@" --eval_split_size 4 --json
+    LC_ALL=C awk -v a="$(value held2/eval_results.json eval_loss)" -v b="$(value printed loss)" \
+        'BEGIN { d = a - b; exit !(a > 0 && d * d < 1e-11) }' ||
+        fail "eval's loss of the held-out rows of $* is $(value printed loss), the training's $(value held2/eval_results.json eval_loss)"
+}
+check_held_out --dataset_name rows.jsonl
+check_held_out "${mixture[@]}"
+grep -q '"sources": \[' printed || fail "no sources of the held-out rows of a mixture:" "$(cat printed)"
 finish

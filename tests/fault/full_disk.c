@@ -218,7 +218,7 @@ static void records_do_not_end_a_run(void **state)
         int rows =
             count_rows(output, "metrics.jsonl"); /* of 300 steps, the end, and the save of the result */
         if (recovers) assert_int_equal(rows, 302);
-        assert_true(rows > 30 && rows <= 302); /* about 45 with their times fit in 24 KiB */
+        assert_true(rows > 15 && rows <= 302); /* with times and memory, fewer than 30 fit in 24 KiB */
         test_nothing_unfinished(output);
         test_workplace_remove(&place);
     }

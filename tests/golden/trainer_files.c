@@ -116,6 +116,50 @@ static void check_save(const struct tt_json_value *event, const char *folder, in
     if (!(seconds > 0.0 && stall > 0.0)) fail_msg("%s: seconds %g, stall %g", wanted, seconds, stall);
 }
 
+/* Removes the sums of the whole run. */
+static void take_totals(struct tt_json_value *row)
+{
+    static const char *const parts[] = {"steps_total_seconds", "save_stall_total_seconds",
+                                        "evaluate_total_seconds", "other_total_seconds"};
+    double runtime = tt_json_number(tt_json_get(row, "train_runtime")), sum = 0.0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        assert_true(tt_json_number(tt_json_get(row, parts[i])) >= 0.0);
+        assert_true(i > 2 || tt_json_number(tt_json_get(row, parts[i])) > 0.0); /* it saves and evaluates */
+        sum += tt_json_number(tt_json_get(row, parts[i]));
+        assert_true(tt_json_remove(row, parts[i]));
+    }
+    if (fabs(sum - runtime) > 0.03 * runtime) fail_msg("parts: %g s, run: %g s", sum, runtime);
+}
+
+/* Removes the figures beside the phases: time between the steps, speed, memory by purpose, whose sum is that of the
+ * device without the scratch that processors do not count. */
+static void take_figures(struct tt_json_value *row, double step)
+{
+    static const char *const times[] = {"save_stall_seconds", "evaluate_seconds", "wall_seconds"};
+    static const char *const purposes[] = {"weights_bytes",   "adapters_bytes",      "optimizer_bytes",
+                                           "gradients_bytes", "gather_bytes",        "activations_bytes",
+                                           "batch_bytes",     "communication_bytes", "offload_bytes"};
+    double seconds[3], bytes = 0.0;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        seconds[i] = tt_json_number(tt_json_get(row, times[i]));
+        assert_true(tt_json_remove(row, times[i]));
+    }
+    if (!(seconds[2] >= step + seconds[0] + seconds[1] - 1e-9))
+        fail_msg("step %g, save %g, evaluation %g in %g s", step, seconds[0], seconds[1], seconds[2]);
+    assert_true(tt_json_number(tt_json_get(row, "model_tflops")) > 0.0);
+    assert_true(tt_json_remove(row, "model_tflops"));
+    assert_null(tt_json_get(row, "mfu")); /* a processor has no figure to compare with */
+    for (size_t i = 0; i < sizeof purposes / sizeof *purposes; i++) {
+        bytes += tt_json_number(tt_json_get(row, purposes[i]));
+        (void)tt_json_remove(row, purposes[i]);
+    }
+    assert_true(bytes > 0.0);
+    assert_true(tt_json_number(tt_json_get(row, "device_bytes")) == bytes);
+    assert_true(tt_json_remove(row, "device_bytes"));
+    (void)tt_json_remove(row, "gemm_workspace_bytes");
+    (void)tt_json_remove(row, "host_bytes");
+}
+
 /* Times of the steps are in metrics.jsonl only. Their sum is the step's time; a processor computes nothing later, so
  * forward and backward are the time of computing. Removes them. */
 static void take_times(struct tt_json_value *row)
@@ -123,6 +167,7 @@ static void take_times(struct tt_json_value *row)
     static const char *const phases[] = {"data_seconds",      "gather_seconds",    "forward_seconds",
                                          "backward_seconds",  "reduce_seconds",    "device_wait_seconds",
                                          "rank_wait_seconds", "save_wait_seconds", "optimizer_seconds"};
+    if (tt_json_get(row, "train_runtime") != NULL) take_totals(row);
     if (tt_json_get(row, "loss") == NULL) return;
     double step = tt_json_number(tt_json_get(row, "step_seconds")), sum = 0.0;
     double forward = tt_json_number(tt_json_get(row, "forward_seconds"));
@@ -133,6 +178,7 @@ static void take_times(struct tt_json_value *row)
         assert_true(tt_json_remove(row, phases[i]));
     }
     assert_true(tt_json_remove(row, "step_seconds"));
+    take_figures(row, step);
     if (!(step > 0.0 && fabs(sum - step) <= 0.03 * step)) fail_msg("phases: %g s, step: %g s", sum, step);
     if (!(forward > 0.0 && backward > 0.0)) fail_msg("forward %g s, backward %g s", forward, backward);
 }

@@ -41,7 +41,7 @@ for target in "${targets[@]}"; do
 done
 # libc and the libraries that belong to it exist everywhere, and must be those of the machine.
 needed=$(ldd "$bundle"/trimtab "$bundle"/test_* "$bundle"/bench_ops | sed -n 's/^.* => \(\/[^ ]*\).*$/\1/p' | sort -u |
-    grep -E '/lib(yaml|pcre2-8|utf8proc|lzma|sodium|cmocka|gomp)[-.]')
+    grep -E '/lib(yaml|pcre2-8|utf8proc|lzma|sodium|z|zstd|cmocka|gomp|microhttpd|gnutls|p11-kit|idn2|unistring|tasn1|nettle|hogweed|gmp|ffi)[-.]')
 for library in $needed; do cp -L "$library" "$bundle/lib/"; done
 bytes=$(du -sb "$bundle" | cut -f1)
 echo "$bundle: $((bytes >> 10)) KiB, $(find "$bundle" -type f | wc -l) files"

@@ -3,6 +3,8 @@
 # and C++, and the library exports exactly what the header declares.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
+cmp "$build/completion.bash" "$folder/usr/share/bash-completion/completions/trimtab" && "$build/trimtab" help --bash |
+    cmp - "$build/completion.bash" || { echo "FAILED: the completion that is installed"; exit 1; }
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
 [ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
     fail "program and header have different versions"

@@ -170,7 +170,7 @@ static void any_allocation_may_fail(void **state)
 static void a_stop_leaves_nothing(void **state)
 {
     struct test_workplace place;
-    struct tt_cancel cancel = {1};
+    struct tt_cancel cancel = {.requests = 1};
     char out[TEST_PATH_BYTES];
     (void)state;
     test_workplace_create("qwen2", &place);

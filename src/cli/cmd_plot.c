@@ -1,0 +1,77 @@
+#include <stddef.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "run/run_plot.h"
+
+static const char usage[] = " RUN_FOLDER... --output FILE.svg|FILE.html";
+
+enum { RUNS_MAX = 64 };
+
+struct plot_command {
+    const char *output;
+};
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "output", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, output), .required = true,
+     .help = "File to write: .svg, the curves; .html, a page with the curves and the shares of the time, which loads "
+             "nothing else."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+static size_t list_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"Plot", own_settings, 0};
+    return 1;
+}
+
+static tt_status draw(const char *path, const struct tt_run_figures *runs, size_t count)
+{
+    struct tt_str text = {0};
+    bool page = tt_ends_with(path, ".html");
+    if (!page && !tt_ends_with(path, ".svg"))
+        return tt_fail(TT_ERR_USAGE, "output '%s' ends with neither .svg nor .html", path);
+    tt_status status = (page ? tt_run_page : tt_run_plot)(runs, count, &text);
+    if (status == TT_OK) status = tt_file_write_atomic(path, text.data, text.bytes);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    tt_status status = TT_OK;
+    const struct plot_command *command = call->target;
+    size_t count = 0, wanted = (size_t)call->argc;
+    struct tt_run_figures *runs = tt_calloc(wanted, sizeof *runs);
+    if (runs == NULL) return TT_ERR_MEMORY;
+    for (; count < wanted; count++) TT_GO(tt_run_figures_read(call->argv[count], &runs[count]));
+    TT_GO(draw(command->output, runs, count));
+    TT_GO(tt_report_print(cli->report, command->output));
+    TT_GO(tt_report_print(cli->report, "\n"));
+out:
+    for (size_t i = 0; i < count; i++) tt_run_figures_deinit(&runs[i]);
+    tt_free(runs);
+    return status;
+}
+
+static tt_status parse_words(int argc, char *const *argv, int *count)
+{
+    *count = 0;
+    while (*count < argc && argv[*count][0] != '-') (*count)++;
+    if (*count > 0 && *count <= RUNS_MAX) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "plot needs the folders of 1 to %d runs", RUNS_MAX);
+    tt_hint("trimtab plot%s", usage);
+    return status;
+}
+
+const struct tt_command_ops tt_cmd_plot = {
+    .usage = usage,
+    .sections = list_sections,
+    .target_bytes = sizeof(struct plot_command),
+    .parse_words = parse_words,
+    .run = run,
+};

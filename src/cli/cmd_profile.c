@@ -1,0 +1,176 @@
+#include <stddef.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "run/run_figures.h"
+
+static const char usage[] = " RUN_FOLDER [--json]";
+
+struct profile_command {
+    bool json;
+};
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting own_settings[] = {
+    {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct profile_command, json),
+     .default_text = "false", .help = "Print one JSON object."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+static size_t list_sections(struct tt_setting_section *sections)
+{
+    sections[0] = (struct tt_setting_section){"Profile", own_settings, 0};
+    return 1;
+}
+
+/* A share above which a part of the time is worth a change. `of`: the whole. */
+struct advice {
+    enum tt_share share, of;
+    double more_than;
+    const char *change;
+};
+
+static const struct advice advices[] = {
+    {TT_SHARE_DATA, TT_SHARE_STEP, 0.10,
+     "making micro batches takes long: prepare the rows once (trimtab data), or use more processors"},
+    {TT_SHARE_GATHER, TT_SHARE_STEP, 0.15,
+     "ranks wait for weights: SHARD_GRAD_OP, HYBRID_SHARD or NO_SHARD as sharding_strategy where it fits "
+     "(trimtab "
+     "plan --details), or more tokens in a micro batch"},
+    {TT_SHARE_REDUCE, TT_SHARE_STEP, 0.15,
+     "sums of gradients take long: more gradient_accumulation_steps with NO_SHARD or HYBRID_SHARD, or fewer "
+     "trainable "
+     "parameters"},
+    {TT_SHARE_RANKS, TT_SHARE_STEP, 0.10,
+     "ranks wait for the slowest one: rows of equal length (packing), and equal machines"},
+    {TT_SHARE_QUEUE, TT_SHARE_STEP, 0.80,
+     "the device waits for the host, which queues its work: a larger per_device_train_batch_size"},
+    {TT_SHARE_SAVE_WAIT, TT_SHARE_STEP, 0.05, "updates wait for the copy of a checkpoint: larger save_steps"},
+    {TT_SHARE_SAVE_STALL, TT_SHARE_WALL, 0.05,
+     "training stands still for saves: larger save_steps, or a faster disk"},
+    {TT_SHARE_EVALUATE, TT_SHARE_WALL, 0.25,
+     "evaluations take long: larger eval_steps, or fewer evaluation rows"},
+};
+
+static double share_of(const struct tt_run_figures *run, enum tt_share share, enum tt_share of)
+{
+    return run->shares[of] > 0 ? run->shares[share] / run->shares[of] : 0.0;
+}
+
+static tt_status format_shares(const struct tt_run_figures *run, struct tt_str *text)
+{
+    for (int i = 0; i < TT_SHARE_COUNT; i++) {
+        enum tt_share share = (enum tt_share)i, of = i < TT_SHARE_STEP ? TT_SHARE_STEP : TT_SHARE_WALL;
+        if (run->shares[i] <= 0) continue;
+        const char *key = tt_share_key(share);
+        TT_TRY(tt_str_printf(text, "  %-14.*s %10.4g s  %5.1f %% of the %s\n",
+                             (int)(strlen(key) - strlen("_seconds")), key, run->shares[i] / run->steps,
+                             100.0 * share_of(run, share, of), of == TT_SHARE_STEP ? "step" : "wall time"));
+    }
+    return TT_OK;
+}
+
+/* The rank that waits the least for the others is the one that they wait for. */
+static tt_status format_ranks(const struct tt_run_figures *run, struct tt_str *text)
+{
+    if (run->rank_count == 0) return TT_OK;
+    int slowest = 0;
+    double least = run->shares[TT_SHARE_RANKS], most = least;
+    for (size_t i = 0; i < run->rank_count; i++) {
+        double wait = run->ranks[i].rank_wait_seconds;
+        if (wait < least) slowest = run->ranks[i].rank;
+        if (wait < least) least = wait;
+        if (wait > most) most = wait;
+    }
+    return tt_str_printf(
+        text, "  ranks: %zu; rank %d waits the least for the others, %.4g s a step, another one %.4g s\n",
+        run->rank_count + 1, slowest, least / run->steps, most / run->steps);
+}
+
+static tt_status format_state(const struct tt_run_figures *run, struct tt_str *text)
+{
+    if (!run->ended) TT_TRY(tt_str_append_text(text, "  the run has not ended, or was killed\n"));
+    if (run->broken > 0)
+        TT_TRY(tt_str_printf(text, "  %zu line%s not a whole row and left out\n", run->broken,
+                             run->broken == 1 ? " is" : "s are"));
+    return TT_OK;
+}
+
+static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
+{
+    char bytes[32];
+    int named = 0;
+    const struct tt_series *speed = &run->series[TT_FIGURE_TOKENS];
+    TT_TRY(tt_str_printf(text, "%s: %.0f steps with times, %zu save%s\n", run->folder, run->steps, run->saves,
+                         run->saves == 1 ? "" : "s"));
+    TT_TRY(format_state(run, text));
+    if (run->steps <= 0) return tt_str_append_text(text, "  no row has times\n");
+    TT_TRY(format_shares(run, text));
+    if (speed->count > 0) TT_TRY(tt_str_printf(text, "  %.0f tokens/s", speed->values[speed->count - 1]));
+    if (run->series[TT_FIGURE_TFLOPS].count > 0)
+        TT_TRY(tt_str_printf(text, ", %.4g TFLOP/s of the model",
+                             run->series[TT_FIGURE_TFLOPS].values[run->series[TT_FIGURE_TFLOPS].count - 1]));
+    if (run->mfu > 0) TT_TRY(tt_str_printf(text, ", MFU %.1f %%", 100.0 * run->mfu));
+    if (run->device_bytes > 0)
+        TT_TRY(tt_str_printf(text, ", %s of device memory",
+                             tt_format_bytes(run->device_bytes, bytes, sizeof bytes)));
+    TT_TRY(tt_str_append_text(text, " (last row)\n"));
+    TT_TRY(format_ranks(run, text));
+    for (size_t i = 0; i < sizeof advices / sizeof *advices; i++) {
+        double share = share_of(run, advices[i].share, advices[i].of);
+        if (share <= advices[i].more_than) continue;
+        named++;
+        TT_TRY(tt_str_printf(text, "change: %s (%.0f %%)\n", advices[i].change, 100.0 * share));
+    }
+    return named > 0 ? TT_OK
+                     : tt_str_append_text(text, "change: nothing, the blocks compute most of the time\n");
+}
+
+static tt_status format_json(const struct tt_run_figures *run, struct tt_str *text)
+{
+    struct tt_json_value *seconds = tt_json_new_object();
+    bool ok = seconds != NULL;
+    for (int i = 0; i < TT_SHARE_COUNT && ok && run->steps > 0; i++)
+        ok = tt_json_set(seconds, tt_share_key((enum tt_share)i),
+                         tt_json_new_real(run->shares[i] / run->steps)) == 0;
+    struct tt_json_value *object =
+        tt_json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:o}", "folder", run->folder, "ended", (int)run->ended,
+                     "steps", (int64_t)run->steps, "saves", (int64_t)run->saves, "broken_lines",
+                     (int64_t)run->broken, "ranks", (int64_t)run->rank_count + 1, "seconds", seconds);
+    tt_status status = ok && object != NULL ? tt_json_write(object, 0, false, text) : TT_ERR_MEMORY;
+    if (status == TT_OK) status = tt_str_append_char(text, '\n');
+    tt_json_release(object);
+    return status;
+}
+
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
+{
+    const struct profile_command *command = call->target;
+    struct tt_run_figures figures;
+    struct tt_str text = {0};
+    TT_TRY(tt_run_figures_read(call->argv[0], &figures));
+    tt_status status = command->json ? format_json(&figures, &text) : format(&figures, &text);
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    tt_run_figures_deinit(&figures);
+    return status;
+}
+
+static tt_status parse_words(int argc, char *const *argv, int *count)
+{
+    *count = 1;
+    if (argc > 0 && argv[0][0] != '-') return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "profile needs the folder of a run");
+    tt_hint("trimtab profile%s", usage);
+    return status;
+}
+
+const struct tt_command_ops tt_cmd_profile = {
+    .usage = usage,
+    .sections = list_sections,
+    .target_bytes = sizeof(struct profile_command),
+    .parse_words = parse_words,
+    .run = run,
+};

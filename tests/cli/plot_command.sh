@@ -1,0 +1,39 @@
+#!/bin/bash
+# trimtab plot: curves of runs as SVG and as a page; their size does not grow with the number of rows.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+# run FOLDER ROWS: a run whose loss is 1000 / step, and at step 700 of many 9999
+run() {
+    mkdir -p "$1"
+    awk -v rows="$2" 'BEGIN { for (i = 1; i <= rows; i++) printf "{\"step\": %d, \"loss\": %g, \"learning_rate\": 1e-4, " \
+        "\"grad_norm\": 0.5, \"tokens_per_second\": 100, \"step_seconds\": 1.0, \"forward_seconds\": 0.7}\n", i,
+        i == 700 ? 9999 : 1000 / i }' >"$1/metrics.jsonl"
+}
+run long 100000
+run 'a <b> & "c"' 10
+start=$(date +%s%N)
+"$trimtab" plot long 'a <b> & "c"' --output two.svg >out 2>&1 || fail "two runs: $(cat out)"
+took=$((($(date +%s%N) - start) / 1000000))
+[ $took -lt 5000 ] || fail "100,010 rows take $took ms"
+[ "$(grep -c '<polyline' two.svg)" = 8 ] || fail "not two curves in each of four panels"
+grep -q '>a &lt;b> &amp; &quot;c&quot;</text>' two.svg || fail "the name of a run is not text"
+grep -q '>9999</text>' two.svg || fail "a single high value is lost among many"
+[ "$(wc -c <two.svg)" -lt 200000 ] || fail "$(wc -c <two.svg) bytes"
+"$trimtab" plot long --output page.html >out 2>&1 || fail "a page: $(cat out)"
+for part in '^<!doctype html>' '<svg' 'prefers-color-scheme:dark' 'name="viewport"' '<td>forward<td>0.7 s<td>70.0 %' 'was killed'; do
+    grep -q "$part" page.html || fail "the page has no $part"
+done
+[ "$(wc -c <page.html)" -lt 200000 ] || fail "$(wc -c <page.html) bytes"
+grep -Eo '(src|href|url|@import)[=( ]' page.html && fail "the page loads something"
+if command -v xmllint >/dev/null; then xmllint --noout two.svg || fail "the drawing is not XML"; fi
+
+# A run without a row, one row, a torn row.
+mkdir empty && : >empty/metrics.jsonl
+"$trimtab" plot empty --output empty.svg >out 2>&1 || fail "an empty run: $(cat out)"
+printf '{"step": 1, "loss": 2.0}\n{"step": 2, "lo' >empty/metrics.jsonl
+"$trimtab" plot empty --output one.svg >out 2>&1 || fail "one row: $(cat out)"
+grep -q '<circle' one.svg || fail "one point is not drawn"
+grep -q 'nan\|inf' one.svg empty.svg two.svg && fail "a place is not a number"
+expect 2 "plot needs the folders" plot --output x.svg
+expect 2 "ends with neither .svg nor .html" plot long --output x.gif
+expect 5 "has no metrics.jsonl" plot nowhere --output x.svg
+finish
