@@ -1,0 +1,85 @@
+/* Images with boxes: a local folder of images beside annotations of Open Images (CSV) or COCO (JSON).
+ *
+ * A data set lists its images by id, with their sizes, and their boxes; pixels are read by the loader. Ids of Open
+ * Images are texts: images are numbered from 1 in the order of their names. What is left out is counted. */
+#ifndef TT_DETECT_DATASET_H
+#define TT_DETECT_DATASET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum tt_detect_split { TT_DETECT_TRAIN, TT_DETECT_VALIDATION };
+/* Labels of COCO: the raw category ids, which published weights have, or 1 .. K in the order of the ids. */
+enum tt_detect_labels { TT_DETECT_LABELS_SORTED, TT_DETECT_LABELS_RAW };
+
+struct tt_detect_class {
+    const char *name; /* "Tortoise"; NULL: no class has this label */
+    const char *key;  /* Open Images: "/m/011k07"; COCO: NULL */
+    int64_t id;       /* of the annotations: COCO's category_id; Open Images: the label */
+};
+
+struct tt_detect_box {
+    int64_t id;        /* of the annotation, from 1 */
+    double x, y, w, h; /* in pixels of the original image, as annotated */
+    double area;       /* COCO's field; else w * h */
+    int32_t label;     /* 1 .. class_count - 1 */
+    bool crowd;        /* COCO's iscrowd, Open Images' IsGroupOf: not trained on, ignored in evaluation */
+};
+
+struct tt_detect_record {
+    int64_t id;
+    const char *name; /* Open Images' ImageID; COCO: file_name */
+    const char *path;
+    int32_t height, width;
+    int64_t first_box, box_count;
+    int64_t file_bytes, file_time; /* of the file when it was listed; the time is in nanoseconds */
+};
+
+/* Why rows and images were left out. */
+struct tt_detect_report {
+    int64_t images, boxes;  /* of the data set */
+    int64_t images_absent;  /* annotated, without a file: first_absent is the first of them */
+    int64_t rows_absent;    /* boxes of these */
+    int64_t images_empty;   /* training: without a box of more than a pixel */
+    int64_t images_corrupt; /* first_corrupt says why the first one cannot be read */
+    int64_t images_over;    /* above max_images */
+    int64_t boxes_empty;    /* no width or height within the image */
+    int64_t boxes_unknown;  /* of a class that the list of classes lacks: first_unknown */
+    char first_absent[160], first_corrupt[400], first_unknown[160];
+};
+
+struct tt_detect_dataset_config {
+    const char *image_dir;
+    const char *cache_dir; /* also searched for annotations; NULL: the parent of image_dir */
+    const char
+        *annotations;    /* a file; NULL: found by the usual names in cache_dir and the parent of image_dir */
+    const char *classes; /* Open Images' class descriptions; NULL: found like the annotations, or none */
+    enum tt_detect_split split;
+    enum tt_detect_labels labels;
+    double
+        validation_share; /* of images, by a sum of their names, where the annotations have no splits: 0.1 */
+    int64_t max_images;   /* the first by id; 0: all */
+    bool train; /* leave out what no training uses: images without boxes; keep crowds for evaluation */
+    bool
+        skip_corrupt; /* decode every image once, and leave out those that fail; else a failure is an error */
+    int64_t max_pixels; /* of an image */
+    int threads;
+};
+
+struct tt_detect_dataset;
+TT_MUST_USE tt_status tt_detect_dataset_load(const struct tt_detect_dataset_config *config,
+                                             struct tt_detect_dataset **out);
+void tt_detect_dataset_destroy(struct tt_detect_dataset *dataset); /* takes NULL */
+
+int64_t tt_detect_dataset_count(const struct tt_detect_dataset *dataset);
+const struct tt_detect_record *tt_detect_dataset_record(const struct tt_detect_dataset *dataset,
+                                                        int64_t index);
+const struct tt_detect_box *tt_detect_dataset_boxes(const struct tt_detect_dataset *dataset, int64_t index);
+/* The columns of the classifier, with column 0, which has no class: the largest label + 1. */
+int64_t tt_detect_dataset_class_count(const struct tt_detect_dataset *dataset);
+const struct tt_detect_class *tt_detect_dataset_class(const struct tt_detect_dataset *dataset, int64_t label);
+const struct tt_detect_report *tt_detect_dataset_report(const struct tt_detect_dataset *dataset);
+
+#endif

@@ -1,0 +1,42 @@
+/* Images as 8-bit red, green, blue: JPEG and PNG files, read with the pixels of PIL's Image.open(path).convert("RGB")
+ * (the EXIF orientation is ignored). A build without the libraries refuses the files by name of the format. */
+#ifndef TT_IMAGE_IMAGE_H
+#define TT_IMAGE_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/str.h"
+
+/* Pixels of an image by default: what a file claims is refused beyond it before memory is taken. */
+#define TT_IMAGE_PIXELS_MAX ((int64_t)178956970)
+
+/* A zeroed struct is empty. */
+struct tt_image {
+    int32_t height, width;
+    uint8_t *rgb; /* [height, width, 3], owned */
+};
+void tt_image_deinit(struct tt_image *image);
+/* Black, height x width. */
+TT_MUST_USE tt_status tt_image_create(int32_t height, int32_t width, struct tt_image *image);
+
+/* Height and width from the head of a file, which is not decoded. */
+TT_MUST_USE tt_status tt_image_size(const char *path, int64_t max_pixels, int32_t *height, int32_t *width);
+/* Errors are TT_ERR_DATA with the path: a format other than JPEG and PNG, more than `max_pixels`, damage (also what
+ * the libraries only warn of). */
+TT_MUST_USE tt_status tt_image_read(const char *path, int64_t max_pixels, struct tt_image *image);
+/* The same from memory; `origin` is for messages. */
+TT_MUST_USE tt_status tt_image_decode(const void *data, size_t bytes, const char *origin, int64_t max_pixels,
+                                      struct tt_image *image);
+TT_MUST_USE tt_status tt_image_decode_size(const void *data, size_t bytes, const char *origin,
+                                           int64_t max_pixels, int32_t *height, int32_t *width);
+
+/* Writes a file, atomically: PNG, or JPEG of quality 90, by the name's ending (.png, .jpg, .jpeg). */
+TT_MUST_USE tt_status tt_image_write(const char *path, const struct tt_image *image);
+/* Appends the file's bytes. */
+TT_MUST_USE tt_status tt_image_encode_png(const struct tt_image *image, struct tt_str *file);
+TT_MUST_USE tt_status tt_image_encode_jpeg(const struct tt_image *image, int quality, struct tt_str *file);
+
+#endif
