@@ -31,13 +31,24 @@ install(TARGETS trimtab_lib
   PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_BINARY_DIR}/trimtab.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(TARGETS trimtab RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# Completion for bash, written by the program that is installed.
+# Completions and manual pages, written by the program that is installed.
+set(TT_ZSH_COMPLETIONS ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING
+  "Folder below the prefix for the completion of zsh (Debian's zsh reads share/zsh/vendor-completions)")
 if(NOT CMAKE_CROSSCOMPILING)
-  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/completion.bash
-    COMMAND trimtab help --bash > ${CMAKE_BINARY_DIR}/completion.bash DEPENDS trimtab VERBATIM)
-  add_custom_target(completion ALL DEPENDS ${CMAKE_BINARY_DIR}/completion.bash)
+  foreach(shell bash zsh)
+    add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/completion.${shell}
+      COMMAND trimtab help --${shell} > ${CMAKE_BINARY_DIR}/completion.${shell} DEPENDS trimtab VERBATIM)
+  endforeach()
+  add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man1/trimtab.1
+    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:trimtab> -DCOMMANDS=${CMAKE_SOURCE_DIR}/src/cli/commands.def
+      -DFOLDER=${CMAKE_BINARY_DIR}/man1 -P ${CMAKE_SOURCE_DIR}/cmake/pages.cmake
+    DEPENDS trimtab cmake/pages.cmake VERBATIM)
+  add_custom_target(completion ALL DEPENDS ${CMAKE_BINARY_DIR}/completion.bash ${CMAKE_BINARY_DIR}/completion.zsh
+    ${CMAKE_BINARY_DIR}/man1/trimtab.1)
   install(FILES ${CMAKE_BINARY_DIR}/completion.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     RENAME trimtab)
+  install(FILES ${CMAKE_BINARY_DIR}/completion.zsh DESTINATION ${TT_ZSH_COMPLETIONS} RENAME _trimtab)
+  install(DIRECTORY ${CMAKE_BINARY_DIR}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
 endif()
 # The pages link to each other as they do in the repository.
 install(FILES LICENSE README.md ARCHITECTURE.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

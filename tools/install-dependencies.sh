@@ -43,6 +43,9 @@ test)
         "libopenmpi-dev: has_command mpicc"
         "openmpi-bin: has_command mpirun"
         "clang-format-14: has_command clang-format-14"
+        "zsh: has_command zsh"
+        "mandoc: has_command mandoc"
+        "groff-base: has_command groff"
         "locales: test -e /usr/share/i18n/locales/de_DE"
     )
     ;;

@@ -2,6 +2,8 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/exit_codes.h"
+#include "cli/man.h"
 #include "trimtab.h"
 
 static tt_status write_program_help(struct tt_str *text)
@@ -11,15 +13,16 @@ static tt_status write_program_help(struct tt_str *text)
                                     "usage: trimtab COMMAND [--config FILE.yaml] [--key value ...]\n\n"));
     for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
         TT_TRY(tt_str_printf(text, "  %-10s %s\n", command->name, command->summary));
-    return tt_str_append_text(
+    TT_TRY(tt_str_append_text(
         text,
         "\ntrimtab COMMAND --help lists the settings of a command. Names, defaults and meaning are those of "
         "TRL's\n"
         "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, for all settings that exist "
         "there.\n\n"
-        "exit codes: 0 done, 2 command line or configuration, 3 input or output files, 4 memory,\n"
-        "5 reading or writing failed (retry), 10 device or peer (retry), 11 stopped and resumable (retry), "
-        "70 a bug in trimtab\n");
+        "exit codes:\n"));
+    for (const struct tt_exit_meaning *meaning = tt_exit_meanings; meaning->text != NULL; meaning++)
+        TT_TRY(tt_str_printf(text, "  %-10d %s\n", (int)meaning->code, meaning->text));
+    return TT_OK;
 }
 
 static tt_status write_command_help(struct tt_str *text, const struct tt_command *command, int columns)
@@ -94,30 +97,49 @@ static tt_status write_reference(struct tt_str *text)
     return TT_OK;
 }
 
+static tt_status write_man_program(struct tt_str *text)
+{
+    return tt_man_page(text, NULL);
+}
+
+static const struct {
+    const char *flag;
+    tt_status (*write)(struct tt_str *text);
+} texts[] = {
+    {"--markdown", write_reference},
+    {"--man", write_man_program},
+    {"--bash", tt_completion_bash},
+    {"--zsh", tt_completion_zsh},
+};
+
+static tt_status print_text(struct tt_cli *cli, tt_status written, struct tt_str *text)
+{
+    if (written == TT_OK) written = tt_report_print(cli->report, tt_str_text(text));
+    tt_str_deinit(text);
+    return written;
+}
+
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     int argc = call->argc;
     char *const *argv = call->argv;
+    struct tt_str text = {0};
     if (argc == 0) return tt_help_print(cli, NULL);
-    bool reference = argc == 1 && strcmp(argv[0], "--markdown") == 0;
-    if (reference || (argc == 1 && strcmp(argv[0], "--bash") == 0)) {
-        struct tt_str text = {0};
-        tt_status status = reference ? write_reference(&text) : tt_completion_bash(&text);
-        if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
-        tt_str_deinit(&text);
-        return status;
-    }
-    const struct tt_command *command = tt_command_find(argv[0]);
-    if (command == NULL || argc > 1) {
+    for (size_t i = 0; argc == 1 && i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(argv[0], texts[i].flag) == 0) return print_text(cli, texts[i].write(&text), &text);
+    bool is_page = argc == 2 && strcmp(argv[0], "--man") == 0;
+    const char *name = argv[is_page];
+    const struct tt_command *command = tt_command_find(name);
+    if (command == NULL || (argc > 1 && !is_page)) {
         tt_status status =
-            tt_fail(TT_ERR_USAGE, "help takes one command, not '%.60s'", command == NULL ? argv[0] : argv[1]);
+            tt_fail(TT_ERR_USAGE, "help takes one command, not '%.60s'", command == NULL ? name : argv[1]);
         tt_hint("trimtab --help lists the commands");
         return status;
     }
-    return tt_help_print(cli, command);
+    return is_page ? print_text(cli, tt_man_page(&text, command), &text) : tt_help_print(cli, command);
 }
 
 const struct tt_command_ops tt_cmd_help = {
-    .usage = " [COMMAND] | --markdown | --bash",
+    .usage = " [COMMAND] | --markdown | --man [COMMAND] | --bash | --zsh",
     .run = run,
 };

@@ -10,6 +10,17 @@ static bool is_offered(const struct tt_setting *row)
     return row->unneeded == NULL && (row->offset != TT_SETTING_NO_FIELD || row->spread != NULL);
 }
 
+static bool is_switch(const struct tt_setting *row)
+{
+    return row->type == TT_SETTING_BOOL || row->type == TT_SETTING_TRISTATE;
+}
+
+/* The words of a row's value, separated by blanks; NULL: any. */
+static const char *words_of(const struct tt_setting *row)
+{
+    return row->choices != NULL ? row->choices : is_switch(row) ? "true false" : NULL;
+}
+
 static tt_status append_flags(struct tt_str *text, const struct tt_command *command)
 {
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
@@ -27,8 +38,7 @@ static tt_status append_values(struct tt_str *text, const struct tt_command *com
     size_t count = tt_command_sections(command, sections);
     for (size_t i = 0; i < count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
-            bool is_switch = row->type == TT_SETTING_BOOL || row->type == TT_SETTING_TRISTATE;
-            const char *words = row->choices != NULL ? row->choices : is_switch ? "true false" : NULL;
+            const char *words = words_of(row);
             if (!is_offered(row) || words == NULL) continue;
             TT_TRY(
                 tt_str_printf(text, "    \"%s --%s\") words=\"%s\" ;;\n", command->name, row->name, words));
@@ -56,4 +66,69 @@ tt_status tt_completion_bash(struct tt_str *text)
     return tt_str_append_text(text, "    esac\n    fi\n"
                                     "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
                                     "}\ncomplete -o default -F _trimtab trimtab\n");
+}
+
+/* Appends the first sentence of `help` inside the quotes and brackets of a specification of zsh's _arguments. */
+static tt_status append_sentence(struct tt_str *text, const char *help)
+{
+    const char *end = strstr(help, ". ");
+    size_t bytes = end != NULL ? (size_t)(end - help) : strlen(help);
+    if (end == NULL && bytes > 0 && help[bytes - 1] == '.') bytes--;
+    for (size_t i = 0; i < bytes; i++) {
+        if (help[i] == '\'') {
+            TT_TRY(tt_str_append_text(text, "'\\''"));
+            continue;
+        }
+        if (strchr("[]:\\", help[i]) != NULL) TT_TRY(tt_str_append_char(text, '\\'));
+        TT_TRY(tt_str_append_char(text, help[i]));
+    }
+    return TT_OK;
+}
+
+/* One specification: '--device=[where it runs]:value:(auto cpu cuda)'. */
+static tt_status append_specification(struct tt_str *text, const struct tt_setting *row)
+{
+    bool is_number =
+        row->type == TT_SETTING_INT || row->type == TT_SETTING_DOUBLE || row->type == TT_SETTING_BYTES;
+    const char *words = words_of(row);
+    TT_TRY(tt_str_printf(text, " \\\n            '--%s=[", row->name));
+    TT_TRY(append_sentence(text, row->help != NULL ? row->help : row->name));
+    TT_TRY(tt_str_append_text(text, is_switch(row) ? "]::value:" : "]:value:"));
+    if (words != NULL) TT_TRY(tt_str_printf(text, "(%s)", words));
+    if (words == NULL && !is_number) TT_TRY(tt_str_append_text(text, "_files"));
+    return tt_str_append_text(text, "'");
+}
+
+static tt_status append_arguments(struct tt_str *text, const struct tt_command *command)
+{
+    struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
+    size_t count = tt_command_sections(command, sections);
+    TT_TRY(tt_str_printf(text,
+                         "    %s)\n        _arguments \\\n            '--help[the settings of the command]'",
+                         command->name));
+    if (count > 0)
+        TT_TRY(tt_str_append_text(text, " \\\n            '*--config=[YAML file of settings]:file:_files'"));
+    for (size_t i = 0; i < count; i++)
+        for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++)
+            if (is_offered(row)) TT_TRY(append_specification(text, row));
+    return tt_str_append_text(text, " \\\n            '*:file:_files'\n        ;;\n");
+}
+
+tt_status tt_completion_zsh(struct tt_str *text)
+{
+    TT_TRY(tt_str_append_text(
+        text, "#compdef trimtab\n# Completion of trimtab for zsh; generated: trimtab help --zsh\n"
+              "local -a commands\n"
+              "if (( CURRENT == 2 )); then\n    commands=("));
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++) {
+        TT_TRY(tt_str_printf(text, "\n        '%s:", command->name));
+        TT_TRY(append_sentence(text, command->summary));
+        TT_TRY(tt_str_append_char(text, '\''));
+    }
+    TT_TRY(tt_str_append_text(text, "\n        '--help:the commands'\n        '--version:the version')\n"
+                                    "    _describe command commands\n    return\nfi\n"
+                                    "shift words\n(( CURRENT-- ))\ncase $words[1] in\n"));
+    for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
+        TT_TRY(append_arguments(text, command));
+    return tt_str_append_text(text, "esac\n");
 }

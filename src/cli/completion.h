@@ -6,5 +6,7 @@
 
 /* Appends a script for bash that completes commands, settings and the words of their values. */
 TT_MUST_USE tt_status tt_completion_bash(struct tt_str *text);
+/* The same for zsh, with the first sentence of each help. */
+TT_MUST_USE tt_status tt_completion_zsh(struct tt_str *text);
 
 #endif

@@ -1,5 +1,19 @@
 #include "cli/exit_codes.h"
 
+#include <stddef.h>
+
+const struct tt_exit_meaning tt_exit_meanings[] = {
+    {TT_EXIT_DONE, "done"},
+    {TT_EXIT_USAGE, "command line or configuration"},
+    {TT_EXIT_DATA, "input or output files"},
+    {TT_EXIT_MEMORY, "memory"},
+    {TT_EXIT_IO, "reading or writing failed (retry)"},
+    {TT_EXIT_DEVICE, "device or peer (retry)"},
+    {TT_EXIT_STOPPED, "stopped and resumable (retry)"},
+    {TT_EXIT_BUG, "a bug in trimtab"},
+    {0, NULL},
+};
+
 enum tt_exit_code tt_exit_code_of(tt_status status)
 {
     switch (status) {

@@ -16,6 +16,14 @@ enum tt_exit_code {
     TT_EXIT_BUG = 70,     /* a bug in trimtab */
 };
 
+/* The meaning of a code in one line, for help and manual pages. */
+struct tt_exit_meaning {
+    enum tt_exit_code code;
+    const char *text; /* NULL: the end of the table */
+};
+
+extern const struct tt_exit_meaning tt_exit_meanings[];
+
 enum tt_exit_code tt_exit_code_of(tt_status status);
 /* The code for an error record. TT_ERR_PEER has the code of the other rank's error, if that is known: a launcher
  * reports the code of whichever process ends first. */

@@ -1,4 +1,6 @@
 /* Texts for people: --help, docs/settings.md, the resolved file. All of them follow from the rows. */
+#include "config/describe.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -17,17 +19,14 @@ const char *tt_setting_word(const struct tt_setting *row, int value, char *word,
     return word;
 }
 
-enum row_group { GROUP_SERVED, GROUP_ONLY, GROUP_UNNEEDED };
-
-static enum row_group group_of(const struct tt_setting *row)
+enum tt_setting_group tt_describe_group(const struct tt_setting *row)
 {
-    if (row->spread != NULL) return GROUP_SERVED;
-    if (row->unneeded != NULL) return GROUP_UNNEEDED;
-    return row->offset == TT_SETTING_NO_FIELD ? GROUP_ONLY : GROUP_SERVED;
+    if (row->spread != NULL) return TT_SETTINGS_SERVED;
+    if (row->unneeded != NULL) return TT_SETTINGS_UNNEEDED;
+    return row->offset == TT_SETTING_NO_FIELD ? TT_SETTINGS_ONLY : TT_SETTINGS_SERVED;
 }
 
-/* Sections of one title that follow each other are shown as one. */
-static bool continues(const struct tt_setting_section *sections, size_t index)
+bool tt_describe_continues(const struct tt_setting_section *sections, size_t index)
 {
     return index > 0 && strcmp(sections[index - 1].title, sections[index].title) == 0;
 }
@@ -66,7 +65,7 @@ static tt_status append_choices(struct tt_str *text, const char *words, const ch
     return TT_OK;
 }
 
-static tt_status append_value_form(struct tt_str *text, const struct tt_setting *row)
+tt_status tt_describe_value(struct tt_str *text, const struct tt_setting *row)
 {
     const char *words = row->choices != NULL ? row->choices : row->only;
     if (words != NULL && row->type != TT_SETTING_JSON && strlen(words) < 70)
@@ -95,9 +94,8 @@ static tt_status append_wrapped(struct tt_str *text, const char *words, int inde
     return TT_OK;
 }
 
-/* Help with default, range and old spellings, as one paragraph. */
-static tt_status describe_row(struct tt_str *text, const struct tt_setting *row, bool with_default,
-                              const char *alternative)
+tt_status tt_describe_row(struct tt_str *text, const struct tt_setting *row, bool with_default,
+                          const char *alternative)
 {
     char low[40], high[40];
     if (row->help != NULL) TT_TRY(tt_str_append_text(text, row->help));
@@ -127,8 +125,8 @@ static tt_status help_row(struct tt_str *text, const struct tt_setting *row, con
     struct tt_str words = {0};
     tt_status status;
     TT_GO(tt_str_printf(text, "%*s--%s ", NAME_COLUMN, "", row->name));
-    TT_GO(append_value_form(text, row));
-    TT_GO(describe_row(&words, row, true, alternative));
+    TT_GO(tt_describe_value(text, row));
+    TT_GO(tt_describe_row(&words, row, true, alternative));
     TT_GO(tt_str_printf(text, "\n%*s", HELP_COLUMN, ""));
     TT_GO(append_wrapped(text, tt_str_text(&words), HELP_COLUMN, columns, HELP_COLUMN));
     TT_GO(tt_str_append_char(text, '\n'));
@@ -139,13 +137,14 @@ out:
 
 /* The names of a group on wrapped lines. */
 static tt_status help_names(struct tt_str *text, const struct tt_setting_section *sections,
-                            size_t section_count, enum row_group group, const char *heading, int columns)
+                            size_t section_count, enum tt_setting_group group, const char *heading,
+                            int columns)
 {
     struct tt_str words = {0};
     tt_status status = TT_OK;
     for (size_t i = 0; i < section_count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++)
-            if (group_of(row) == group)
+            if (tt_describe_group(row) == group)
                 TT_GO(tt_str_printf(&words, "%s%s", words.bytes > 0 ? " " : "", row->name));
     if (words.bytes == 0) goto out;
     TT_GO(tt_str_printf(text, "\n%s\n%*s", heading, NAME_COLUMN, ""));
@@ -156,9 +155,8 @@ out:
     return status;
 }
 
-/* The setting that can replace a required one in this command, or NULL. */
-static const char *alternative_to(const struct tt_setting *row, const struct tt_setting_section *sections,
-                                  size_t section_count)
+const char *tt_describe_alternative(const struct tt_setting *row, const struct tt_setting_section *sections,
+                                    size_t section_count)
 {
     for (size_t i = 0; row->or_else != NULL && i < section_count; i++)
         for (const struct tt_setting *other = sections[i].rows; other->name != NULL; other++)
@@ -171,18 +169,18 @@ tt_status tt_settings_help(const struct tt_setting_section *sections, size_t sec
 {
     if (columns < COLUMNS_MIN) columns = COLUMNS_MIN;
     for (size_t i = 0; i < section_count; i++) {
-        bool titled = continues(sections, i);
+        bool titled = tt_describe_continues(sections, i);
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
-            if (group_of(row) != GROUP_SERVED) continue;
+            if (tt_describe_group(row) != TT_SETTINGS_SERVED) continue;
             if (!titled) TT_TRY(tt_str_printf(text, "\n%s\n", sections[i].title));
             titled = true;
-            TT_TRY(help_row(text, row, alternative_to(row, sections, section_count), columns));
+            TT_TRY(help_row(text, row, tt_describe_alternative(row, sections, section_count), columns));
         }
     }
-    TT_TRY(help_names(text, sections, section_count, GROUP_ONLY,
+    TT_TRY(help_names(text, sections, section_count, TT_SETTINGS_ONLY,
                       "Not supported: accepted only at the values that turn them off (docs/settings.md)",
                       columns));
-    return help_names(text, sections, section_count, GROUP_UNNEEDED,
+    return help_names(text, sections, section_count, TT_SETTINGS_UNNEEDED,
                       "Accepted without effect (docs/settings.md gives the reasons)", columns);
 }
 
@@ -203,11 +201,11 @@ static tt_status docs_row(struct tt_str *text, const struct tt_setting *row)
     TT_GO(tt_str_printf(text, "| `%s` | ", row->name));
     if (row->default_text != NULL) TT_GO(tt_str_printf(text, "`%s`", row->default_text));
     TT_GO(tt_str_append_text(text, " | "));
-    TT_GO(append_value_form(&words, row));
+    TT_GO(tt_describe_value(&words, row));
     TT_GO(append_cell(text, tt_str_text(&words)));
     tt_str_clear(&words);
     TT_GO(tt_str_append_text(text, " | "));
-    TT_GO(describe_row(&words, row, false, NULL));
+    TT_GO(tt_describe_row(&words, row, false, NULL));
     TT_GO(append_cell(text, tt_str_text(&words)));
     TT_GO(tt_str_append_text(text, " |\n"));
 out:
@@ -218,7 +216,7 @@ out:
 static tt_status docs_served(struct tt_str *text, const struct tt_setting_section *section, bool titled)
 {
     for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
-        if (group_of(row) != GROUP_SERVED) continue;
+        if (tt_describe_group(row) != TT_SETTINGS_SERVED) continue;
         if (!titled)
             TT_TRY(tt_str_printf(text, "\n## %s\n\n| key | default | values | meaning |\n|---|---|---|---|\n",
                                  section->title));
@@ -231,7 +229,7 @@ static tt_status docs_served(struct tt_str *text, const struct tt_setting_sectio
 static tt_status docs_reason(struct tt_str *text, const struct tt_setting *row)
 {
     TT_TRY(tt_str_printf(text, "| `%s` | ", row->name));
-    if (group_of(row) == GROUP_ONLY) {
+    if (tt_describe_group(row) == TT_SETTINGS_ONLY) {
         TT_TRY(tt_str_append_char(text, '`'));
         TT_TRY(append_choices(text, row->only, "`, `"));
         TT_TRY(tt_str_append_text(text, "` | "));
@@ -243,12 +241,12 @@ static tt_status docs_reason(struct tt_str *text, const struct tt_setting *row)
 }
 
 static tt_status docs_group(struct tt_str *text, const struct tt_setting_section *sections,
-                            size_t section_count, enum row_group group, const char *heading)
+                            size_t section_count, enum tt_setting_group group, const char *heading)
 {
     bool titled = false;
     for (size_t i = 0; i < section_count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
-            if (group_of(row) != group) continue;
+            if (tt_describe_group(row) != group) continue;
             if (!titled) TT_TRY(tt_str_append_text(text, heading));
             titled = true;
             TT_TRY(docs_reason(text, row));
@@ -260,11 +258,11 @@ tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t sec
                            struct tt_str *markdown)
 {
     for (size_t i = 0; i < section_count; i++)
-        TT_TRY(docs_served(markdown, &sections[i], continues(sections, i)));
+        TT_TRY(docs_served(markdown, &sections[i], tt_describe_continues(sections, i)));
     TT_TRY(docs_group(
-        markdown, sections, section_count, GROUP_ONLY,
+        markdown, sections, section_count, TT_SETTINGS_ONLY,
         "\n## Accepted only at the values that turn them off\n\n| key | accepted | why |\n|---|---|---|\n"));
-    return docs_group(markdown, sections, section_count, GROUP_UNNEEDED,
+    return docs_group(markdown, sections, section_count, TT_SETTINGS_UNNEEDED,
                       "\n## Accepted without effect\n\n| key | why |\n|---|---|\n");
 }
 
@@ -303,11 +301,11 @@ tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_s
     TT_TRY(
         tt_str_append_text(text, "# The resolved configuration; values without a comment are defaults.\n"));
     for (size_t i = 0; i < settings->section_count; i++) {
-        bool titled = continues(settings->sections, i);
+        bool titled = tt_describe_continues(settings->sections, i);
         for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {
             const struct tt_setting_entry *entry = &settings->entries[index];
-            if (row->transient || group_of(row) == GROUP_UNNEEDED) continue;
-            if (group_of(row) == GROUP_ONLY && entry->origin == NULL) continue;
+            if (row->transient || tt_describe_group(row) == TT_SETTINGS_UNNEEDED) continue;
+            if (tt_describe_group(row) == TT_SETTINGS_ONLY && entry->origin == NULL) continue;
             if (!titled) TT_TRY(tt_str_printf(text, "\n# %s\n", settings->sections[i].title));
             titled = true;
             TT_TRY(write_entry(text, entry));

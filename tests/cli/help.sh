@@ -5,7 +5,7 @@ source "$(dirname "$0")/../tools/command_line.sh" "$1"
 "$trimtab" --help >"$folder/help" || fail "--help"
 "$trimtab" >"$folder/plain" || fail "no words"
 cmp -s "$folder/help" "$folder/plain" || fail "trimtab and trimtab --help differ"
-for command in train eval generate chat serve plan profile plot doctor render merge export checkpoint inspect bench help version; do
+for command in train eval generate chat serve plan profile plot doctor render merge quantize export checkpoint inspect bench help version; do
     grep -q "^  $command " "$folder/help" || fail "$command is not in the help"
     "$trimtab" $command --help >"$folder/a" || fail "$command --help"
     "$trimtab" help $command >"$folder/b" || fail "help $command"

@@ -5,6 +5,11 @@ source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
 cmp "$build/completion.bash" "$folder/usr/share/bash-completion/completions/trimtab" && "$build/trimtab" help --bash |
     cmp - "$build/completion.bash" || { echo "FAILED: the completion that is installed"; exit 1; }
+"$build/trimtab" help --zsh | cmp - usr/share/zsh/site-functions/_trimtab || fail "the completion for zsh that is installed"
+"$build/trimtab" help --man | cmp - usr/share/man/man1/trimtab.1 || fail "the manual page that is installed"
+for command in $("$build/trimtab" help | sed -nE 's/^  ([a-z]+) .*/\1/p'); do
+    "$build/trimtab" help --man "$command" | cmp - "usr/share/man/man1/trimtab-$command.1" || fail "no page of $command"
+done
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
 [ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
     fail "program and header have different versions"

@@ -1,0 +1,17 @@
+# cmake -DPROGRAM=trimtab -DCOMMANDS=commands.def -DFOLDER=man1 -P pages.cmake: the manual pages of the program and of
+# its commands.
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+# write_page(file [command])
+function(write_page file)
+  execute_process(COMMAND ${PROGRAM} help --man ${ARGN} OUTPUT_FILE ${FOLDER}/${file} RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "trimtab help --man ${ARGN} ended with ${code}")
+  endif()
+endfunction()
+write_page(trimtab.1)
+file(STRINGS ${COMMANDS} lines REGEX "^COMMAND\\(")
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "^COMMAND\\(([a-z]+),.*" "\\1" command "${line}")
+  write_page(trimtab-${command}.1 ${command})
+endforeach()
