@@ -341,7 +341,8 @@ static tt_status start_daemon(struct tt_http_server *server)
     freeaddrinfo(address);
     if (server->daemon != NULL) return TT_OK;
     tt_fail(TT_ERR_IO, "cannot listen at %s port %d: %s", config->host, config->port, tt_errno_text(reason));
-    tt_hint("--port N chooses another port; 0 takes a free one");
+    tt_hint("--%s N chooses another port; 0 takes a free one",
+            config->port_setting != NULL ? config->port_setting : "port");
     return TT_ERR_IO;
 }
 

@@ -17,9 +17,10 @@ struct tt_http_exchange;
 typedef void tt_http_handler(void *context, struct tt_http_exchange *exchange);
 
 struct tt_http_config {
-    const char *host; /* a numeric address: "127.0.0.1", "::1", "0.0.0.0" */
-    int port;         /* 0: a free one */
-    int connections;  /* further ones are closed at once */
+    const char *host;         /* a numeric address: "127.0.0.1", "::1", "0.0.0.0" */
+    int port;                 /* 0: a free one */
+    const char *port_setting; /* its name, for a hint; NULL: "port" */
+    int connections;          /* further ones are closed at once */
     size_t body_bytes;
     /* A request must be complete, and an answer must be fetched, within this time; a connection may be idle as long. */
     double seconds;

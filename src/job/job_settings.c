@@ -112,6 +112,7 @@ static const struct tt_setting bench_settings[] = {
 #define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}, \
                   {"Optimizer", tt_known_optim, 0}
 #define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}, {"Logging, evaluation, saving", tt_known_watch, 0}
+#define MONITOR {"Monitoring", tt_monitor_settings, 0}
 #define BATCH {"Batch", inference_settings, 0}
 #define DEVICE_KIND {"Device", tt_device_kind_settings, 0}
 #define DEVICE {"Device", tt_device_settings, 0}, \
@@ -119,8 +120,8 @@ static const struct tt_setting bench_settings[] = {
                {"Device", tt_known_device, 0}
 #define SHARDING {"Sharding and launch", tt_sharding_settings, 0}, {"Sharding and launch", tt_known_sharding, 0}
 
-static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, RUN, OPTIMIZER, WATCH, DEVICE_KIND,
-                                                  DEVICE, SHARDING};
+static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, RUN, OPTIMIZER, WATCH, MONITOR,
+                                                  DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA, BATCH,
                                                      DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
@@ -128,7 +129,7 @@ static const struct tt_setting_section generate[] = {
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
     DEVICE_KIND, DEVICE};
 static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, RUN,
-                                                 OPTIMIZER, WATCH, DEVICE, SHARDING};
+                                                 OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};
 

@@ -90,6 +90,12 @@ struct tt_watch_spec {
     enum tt_state_dict state_dict_type;
 };
 
+/* What others can see of a run while it runs. */
+struct tt_monitor_spec {
+    int64_t metrics_port; /* of the first process of a machine; -1: no metrics */
+    const char *metrics_host;
+};
+
 /* Where and in which type a rank computes. */
 struct tt_device_spec {
     enum tt_device_choice choice; /* `device` */

@@ -142,6 +142,16 @@ const struct tt_setting tt_watch_settings[] = {
     {.name = NULL},
 };
 
+const struct tt_setting tt_monitor_settings[] = {
+    {.name = "metrics_port", .type = TT_SETTING_INT, FIELD(monitor.metrics_port), .default_text = "-1",
+     .null_text = "-1", .minimum = -1, .maximum = 65535, .local = true,
+     .help = "Port at which a training answers /metrics (Prometheus and OpenMetrics), /healthz and /readyz; further "
+             "processes of a machine take the ports after it; 0: a free one, which is printed; -1: none."},
+    {.name = "metrics_host", .type = TT_SETTING_STRING, FIELD(monitor.metrics_host), .default_text = "127.0.0.1",
+     .local = true, .help = "Address to listen at for them; 0.0.0.0: all networks of the machine."},
+    {.name = NULL},
+};
+
 const struct tt_setting tt_device_kind_settings[] = {
     {.name = "device", .type = TT_SETTING_CHOICE, FIELD(device.choice), .default_text = "auto", .null_text = "auto",
      .choices = "auto cpu cuda",

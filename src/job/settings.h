@@ -11,6 +11,7 @@
 extern const struct tt_setting tt_model_settings[];       /* model and adapter */
 extern const struct tt_setting tt_run_settings[];         /* batch, length of the run, precision */
 extern const struct tt_setting tt_watch_settings[];       /* logging, evaluation, saving */
+extern const struct tt_setting tt_monitor_settings[];     /* metrics */
 extern const struct tt_setting tt_device_kind_settings[]; /* device */
 extern const struct tt_setting tt_device_settings[];      /* threads, memory, precision of compute */
 extern const struct tt_setting tt_sharding_settings[];    /* ranks, FSDP, launch */

@@ -21,6 +21,7 @@ struct tt_job_spec {
     struct tt_optim_config optim;
     struct tt_run_spec run;
     struct tt_watch_spec watch;
+    struct tt_monitor_spec monitor;
     struct tt_device_spec device;
     struct tt_shard_spec shard;
     struct tt_launch_spec launch;

@@ -38,8 +38,25 @@ static int64_t now_ms(void)
 void tt_pulse_beat(struct tt_pulse *pulse, const char *what)
 {
     if (pulse == NULL) return;
+    int64_t now = now_ms();
     atomic_store_explicit(&pulse->what, what, memory_order_relaxed);
-    atomic_store_explicit(&pulse->beat_ms, now_ms(), memory_order_release);
+    atomic_store_explicit(&pulse->last_ms, now, memory_order_relaxed);
+    atomic_store_explicit(&pulse->beat_ms, now, memory_order_release);
+}
+
+double tt_pulse_last(const struct tt_pulse *pulses, int count)
+{
+    int64_t last = 0;
+    for (int r = 0; r < count; r++) {
+        int64_t beat = atomic_load_explicit(&pulses[r].last_ms, memory_order_relaxed);
+        if (beat > last) last = beat;
+    }
+    return (double)last / 1e3;
+}
+
+double tt_pulse_limit_seconds(double hang_seconds)
+{
+    return hang_seconds > 0 ? hang_seconds * 1.35 : STUCK_SECONDS;
 }
 
 void tt_pulse_rest(struct tt_pulse *pulse)
@@ -95,12 +112,11 @@ tt_status tt_pulse_watch_start(struct tt_pulse *pulses, int count, int first_ran
 {
     struct tt_pulse_watch *watch = tt_calloc(1, sizeof *watch);
     if (watch == NULL) return TT_ERR_MEMORY;
-    double seconds = hang_seconds > 0 ? hang_seconds * 1.35 : STUCK_SECONDS;
     watch->pulses = pulses;
     watch->count = count;
     watch->first_rank = first_rank;
     watch->comm = comm;
-    watch->limit_ms = (int64_t)(seconds * 1e3);
+    watch->limit_ms = (int64_t)(tt_pulse_limit_seconds(hang_seconds) * 1e3);
     pthread_mutex_init(&watch->mutex, NULL);
     pthread_cond_init(&watch->changed, NULL);
     tt_status status = tt_thread_start("pulse", watch_main, watch, &watch->thread);

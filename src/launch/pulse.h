@@ -11,11 +11,16 @@
 
 struct tt_pulse {
     _Atomic(int64_t) beat_ms;   /* monotonic clock at the last beat; 0: at rest */
+    _Atomic(int64_t) last_ms;   /* the same, and kept at rest */
     _Atomic(const char *) what; /* name of the work since the last beat; a string that outlives the run */
 };
 
 void tt_pulse_beat(struct tt_pulse *pulse, const char *what); /* takes NULL */
 void tt_pulse_rest(struct tt_pulse *pulse);                   /* takes NULL: the pass is over */
+/* tt_clock_seconds at the last beat of any of `count` pulses; 0: none has beaten. */
+double tt_pulse_last(const struct tt_pulse *pulses, int count);
+/* The time without a beat after which a rank is stuck. `hang_seconds`: as below. */
+double tt_pulse_limit_seconds(double hang_seconds);
 
 /* Called by a separate thread when a rank is stuck, with an error that names the rank and its work. Does not return in
  * a program (trimtab prints it and exits with the code of a device error). Without a handler the run only notifies the

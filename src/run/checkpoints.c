@@ -122,6 +122,7 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
     tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
                      sizeof fields / sizeof *fields);
+    tt_live_save(run->live, checkpoints->save.step, seconds);
     if (run->observer != NULL && run->observer->on_save != NULL)
         run->observer->on_save(run->observer->context, report->folder, seconds);
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file_remote.h"
 #include "run/checkpoints.h"
+#include "run/monitoring.h"
 #include "run/row_times.h"
 #include "run/source_fields.h"
 
@@ -21,6 +22,7 @@ struct loop {
     int64_t samples_before; /* samples of the earlier part of a resumed run */
     int64_t last_save_step;
     struct tt_row_times times;
+    double step_seconds; /* of the last step */
 };
 
 static bool due(int64_t every, int64_t step)
@@ -31,6 +33,15 @@ static bool due(int64_t every, int64_t step)
 static double epoch_of(const struct loop *loop, int64_t step)
 {
     return (double)step / (double)loop->run->steps_per_epoch;
+}
+
+/* The time since `start` was spent besides a step. */
+static void spend(struct loop *loop, enum tt_stretch stretch, double start)
+{
+    tt_row_times_stretch(&loop->times, stretch, start);
+    tt_live_rank_seconds(loop->run->live, tt_comm_rank(loop->rank->world),
+                         stretch == TT_STRETCH_SAVE ? TT_LIVE_SAVE : TT_LIVE_EVALUATE,
+                         tt_clock_seconds() - start);
 }
 
 /* FLOPs of the training so far. */
@@ -123,12 +134,14 @@ static tt_status evaluate(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
+    tt_live_activity(run->live, "evaluating", true);
     TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &loop->by_source, &evaluation));
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
     record_patience(loop, metric, step);
     tt_checkpoints_record_metric(&loop->checkpoints, run->watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
+    tt_live_evaluation(run->live, evaluation.loss);
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
     char names[TT_OBJECTIVE_METRICS_MAX][64];
@@ -158,6 +171,13 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
                        : 0.0;
     tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
                         flops_so_far(loop));
+    tt_live_step(run->live, &(struct tt_live_step){.step = step,
+                                                   .seconds = loop->step_seconds,
+                                                   .tokens = (double)loop->memory.counters.tokens,
+                                                   .flops = flops_so_far(loop),
+                                                   .loss = result->loss,
+                                                   .learning_rate = result->learning_rate,
+                                                   .grad_norm = result->grad_norm});
     if (run->observer != NULL && run->observer->on_progress != NULL) {
         double per_step = loop->memory.counters.train_seconds / (double)loop->memory.counters.steps_done;
         struct tt_progress progress = {
@@ -190,9 +210,11 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     char activity[40];
     snprintf(activity, sizeof activity, "step %lld", (long long)step + 1);
     tt_comm_set_activity(loop->rank->world, activity);
+    tt_live_activity(run->live, "training", true);
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, &loop->storage, result));
     double seconds = tt_clock_seconds() - start;
+    loop->step_seconds = seconds;
     loop->memory.counters.steps_done++;
     loop->memory.counters.train_seconds += seconds;
     loop->memory.counters.loss_sum += result->loss;
@@ -204,6 +226,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->memory.counters.tokens += result->facts.tokens;
     loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
     loop->memory.counters.samples += result->facts.samples;
+    tt_monitoring_rank_step(run->live, loop->rank, &result->phases);
     if (step == run->first_step && run->summary != NULL && loop->first)
         run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
     return TT_OK;
@@ -214,8 +237,9 @@ static tt_status save(struct loop *loop, int64_t step)
     if (loop->last_save_step == step) return TT_OK;
     loop->last_save_step = step;
     double start = tt_clock_seconds();
+    tt_live_activity(loop->run->live, "saving", false);
     TT_TRY(tt_checkpoints_save(&loop->checkpoints, loop->run, loop->rank, step));
-    tt_row_times_stretch(&loop->times, TT_STRETCH_SAVE, start);
+    spend(loop, TT_STRETCH_SAVE, start);
     return TT_OK;
 }
 
@@ -233,7 +257,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     double start = tt_clock_seconds();
     if (evaluates) TT_TRY(evaluate(loop, done));
-    if (evaluates) tt_row_times_stretch(&loop->times, TT_STRETCH_EVALUATE, start);
+    if (evaluates) spend(loop, TT_STRETCH_EVALUATE, start);
     bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
     bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
@@ -283,6 +307,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     int time_count = tt_row_times_totals(&loop->times, loop->train_start + runtime, times);
     if (loop->first) tt_journal_times(run->journal, times, time_count);
     if (loop->first) log_row(loop, false, loop->memory.counters.steps_done, fields, count);
+    tt_live_activity(run->live, "saving the result", false);
     /* The weights are saved before the last records are written. */
     TT_TRY(tt_checkpoints_finish(&loop->checkpoints, run, loop->rank, loop->memory.counters.steps_done,
                                  stopped));
@@ -329,7 +354,7 @@ static tt_status train(struct loop *loop)
     double start = tt_clock_seconds();
     if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0) {
         TT_TRY(evaluate(loop, 0));
-        tt_row_times_stretch(&loop->times, TT_STRETCH_EVALUATE, start);
+        spend(loop, TT_STRETCH_EVALUATE, start);
     }
     for (int64_t step = run->first_step; step < run->total_steps && !stopped && !is_out_of_patience(loop);
          step++) {
@@ -337,7 +362,7 @@ static tt_status train(struct loop *loop)
         TT_TRY(run_step(loop, step, &result));
         double polled = tt_clock_seconds();
         TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, polled - start));
-        tt_row_times_stretch(&loop->times, TT_STRETCH_SAVE, polled);
+        spend(loop, TT_STRETCH_SAVE, polled);
         TT_TRY(after_step(loop, step + 1, &result));
         stopped = result.stop_requested && step + 1 < run->total_steps;
         if (stopped) TT_TRY(save(loop, step + 1));
@@ -405,6 +430,7 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
     if (status == TT_OK)
         tt_row_times_init(&loop.times, tt_comm_rank(rank->world), tt_comm_world_size(rank->world),
                           run->spec->output_dir, flops_so_far(&loop));
+    if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);
     if (status != TT_OK) tt_remote_hurry();
     tt_row_times_deinit(&loop.times);

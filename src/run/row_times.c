@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "run/record_file.h"
 
 void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const char *output_dir, double flops)
@@ -76,27 +77,37 @@ static void add_phases(const struct tt_row_times *times, bool queues, double ste
     if (queues) add(fields, count, "queue_seconds", queueing / steps);
 }
 
-/* Bytes of one rank's device by purpose, at their peak. */
-static void add_memory(struct tt_device *device, struct tt_log_field *fields, int *count)
+const char *tt_row_times_purpose(enum tt_purpose purpose)
 {
     static const char *const names[TT_PURPOSE_COUNT] = {
-        [TT_PURPOSE_WEIGHTS] = "weights_bytes",
-        [TT_PURPOSE_ADAPTERS] = "adapters_bytes",
-        [TT_PURPOSE_OPTIMIZER] = "optimizer_bytes",
-        [TT_PURPOSE_GRADIENTS] = "gradients_bytes",
-        [TT_PURPOSE_GATHER] = "gather_bytes",
-        [TT_PURPOSE_ACTIVATIONS] = "activations_bytes",
-        [TT_PURPOSE_BATCH] = "batch_bytes",
-        [TT_PURPOSE_COMM] = "communication_bytes",
-        [TT_PURPOSE_STAGING] = "staging_bytes",
-        [TT_PURPOSE_OFFLOAD] = "offload_bytes",
-        [TT_PURPOSE_SCRATCH] = "gemm_workspace_bytes",
-        [TT_PURPOSE_CONTEXT] = "context_bytes",
+        [TT_PURPOSE_WEIGHTS] = "weights",
+        [TT_PURPOSE_ADAPTERS] = "adapters",
+        [TT_PURPOSE_OPTIMIZER] = "optimizer",
+        [TT_PURPOSE_GRADIENTS] = "gradients",
+        [TT_PURPOSE_GATHER] = "gather",
+        [TT_PURPOSE_ACTIVATIONS] = "activations",
+        [TT_PURPOSE_BATCH] = "batch",
+        [TT_PURPOSE_COMM] = "communication",
+        [TT_PURPOSE_STAGING] = "staging",
+        [TT_PURPOSE_OFFLOAD] = "offload",
+        [TT_PURPOSE_SCRATCH] = "gemm_workspace",
+        [TT_PURPOSE_CONTEXT] = "context",
     };
+    return names[purpose];
+}
+
+/* Bytes of one rank's device by purpose, at their peak. Their names stay in `times`. */
+static void add_memory(struct tt_row_times *times, struct tt_device *device, struct tt_log_field *fields,
+                       int *count)
+{
     struct tt_memory_use memory;
     tt_device_memory(device, &memory);
-    for (int p = 0; p < TT_PURPOSE_COUNT; p++)
-        if (memory.peak[p] > 0) add(fields, count, names[p], (double)memory.peak[p]);
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) {
+        char *name = times->memory_names[p];
+        tt_snprintf(name, sizeof times->memory_names[p], "%s_bytes",
+                    tt_row_times_purpose((enum tt_purpose)p));
+        if (memory.peak[p] > 0) add(fields, count, name, (double)memory.peak[p]);
+    }
     add(fields, count, "device_bytes", (double)memory.total_peak);
     if (memory.host_total > 0) add(fields, count, "host_bytes", (double)memory.host_total);
 }
@@ -118,7 +129,7 @@ int tt_row_times_take(struct tt_row_times *times, struct tt_device *device, doub
         if (chip != NULL && chip->peak_flops > 0)
             add(fields, &count, "mfu", rate / (chip->peak_flops * times->ranks));
     }
-    add_memory(device, fields, &count);
+    add_memory(times, device, fields, &count);
     memset(times->phases, 0, sizeof times->phases);
     memset(times->stretches, 0, sizeof times->stretches);
     times->begun = now;

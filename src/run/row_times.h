@@ -22,7 +22,10 @@ struct tt_row_times {
     double begun, start; /* tt_clock_seconds at the last row, and at the start */
     double flops;        /* of all ranks, at the last row */
     int64_t steps;
+    char memory_names[TT_PURPOSE_COUNT][32]; /* of the fields */
 };
+
+const char *tt_row_times_purpose(enum tt_purpose purpose); /* "weights", of weights_bytes */
 
 /* Creates the file of a rank. A file that cannot be created is a warning. */
 void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const char *output_dir, double flops);

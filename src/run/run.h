@@ -8,6 +8,7 @@
 #include "infer/evaluator.h"
 #include "job/inputs.h"
 #include "launch/fingerprint.h"
+#include "monitor/live.h"
 #include "run/journal.h"
 #include "run/output_dir.h"
 #include "run/resume.h"
@@ -37,6 +38,7 @@ struct tt_run {
     double start_seconds;                          /* tt_clock_seconds when the run began */
     struct tt_resume resume;
     struct tt_fingerprint fingerprint; /* of the input files */
+    struct tt_live *live;              /* NULL or lent: nobody watches */
     int64_t first_step;                /* steps done by the earlier part of a resumed run */
 
     /* global rank 0 only */

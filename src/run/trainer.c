@@ -16,6 +16,7 @@
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
+#include "run/monitoring.h"
 #include "run/output_dir.h"
 #include "run/rank0_files.h"
 #include "run/open_world.h"
@@ -303,6 +304,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     tt_status status = TT_OK;
     struct tt_world world = {0};
     struct tt_rank0_files files = {0};
+    struct tt_monitoring monitoring = {0};
     struct tt_run run = {
         .objective = &job->objective,
         .model = &job->model,
@@ -317,8 +319,10 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
         .summary = summary,
     };
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
+    TT_GO(tt_monitoring_open(job, &monitoring));
     TT_GO(tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
+    TT_GO(tt_world_agree(&world, tt_monitoring_attach(&monitoring, &run, &world)));
     /* A process that fails here must still call the collective in which the others agree. */
     if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, &run.output);
     TT_GO(tt_world_agree(&world, status));
@@ -341,6 +345,7 @@ out:
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);
     tt_rank0_files_close(&files);
+    tt_monitoring_close(&monitoring);
     tt_world_close(&world);
     return status;
 }

@@ -1,0 +1,103 @@
+#include "run/monitoring.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "launch/launch.h"
+#include "run/row_times.h"
+
+static tt_status open_endpoints(struct tt_monitoring *monitoring, int local_rank)
+{
+    int64_t port = monitoring->spec->metrics_port;
+    if (port > 0) port += local_rank;
+    if (port > 65535)
+        return tt_fail(TT_ERR_USAGE, "metrics_port %lld: the process with local rank %d has no port",
+                       (long long)monitoring->spec->metrics_port, local_rank);
+    return tt_endpoints_open(monitoring->spec->metrics_host, (int)port, monitoring->live,
+                             &monitoring->endpoints);
+}
+
+tt_status tt_monitoring_open(const struct tt_job_spec *job, struct tt_monitoring *monitoring)
+{
+    tt_status status = TT_OK;
+    struct tt_launch launch;
+    struct tt_live_config config = {
+        .frozen_seconds = tt_pulse_limit_seconds(job->device.tuning.hang_seconds),
+        .purpose_count = TT_PURPOSE_COUNT,
+    };
+    *monitoring = (struct tt_monitoring){.spec = &job->monitor};
+    if (job->monitor.metrics_port < 0) return TT_OK;
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) config.purposes[p] = tt_row_times_purpose((enum tt_purpose)p);
+    TT_GO(tt_launch_detect(&job->launch, &launch));
+    TT_GO(tt_live_create(&config, &monitoring->live));
+    bool alone = launch.kind == TT_LAUNCH_ALONE || launch.kind == TT_LAUNCH_MACHINES;
+    if (alone || launch.local_rank >= 0) TT_GO(open_endpoints(monitoring, alone ? 0 : launch.local_rank));
+out:
+    if (status != TT_OK) tt_monitoring_close(monitoring);
+    return status;
+}
+
+static double last_beat(void *context)
+{
+    const struct tt_world *world = context;
+    return tt_pulse_last(world->pulses, world->local_count);
+}
+
+tt_status tt_monitoring_attach(struct tt_monitoring *monitoring, struct tt_run *run,
+                               const struct tt_world *world)
+{
+    char line[300];
+    const char *host = monitoring->spec->metrics_host;
+    if (monitoring->live == NULL) return TT_OK;
+    if (monitoring->endpoints == NULL) TT_TRY(open_endpoints(monitoring, world->ranks[0].local_rank));
+    const struct tt_live_place place = {world->first_rank, world->local_count, world->world_size, last_beat,
+                                        (void *)world};
+    TT_TRY(tt_live_attach(monitoring->live, &place));
+    run->live = monitoring->live;
+    bool v6 = strchr(host, ':') != NULL;
+    snprintf(line, sizeof line, "metrics at http://%s%.100s%s:%d/metrics", v6 ? "[" : "", host, v6 ? "]" : "",
+             tt_endpoints_port(monitoring->endpoints));
+    if (world->first_rank == 0)
+        tt_run_report_line(run, line);
+    else
+        tt_info("rank %d: %s", world->first_rank, line);
+    return TT_OK;
+}
+
+void tt_monitoring_close(struct tt_monitoring *monitoring)
+{
+    tt_live_detach(monitoring->live);
+    tt_endpoints_close(monitoring->endpoints);
+    tt_live_destroy(monitoring->live);
+    *monitoring = (struct tt_monitoring){0};
+}
+
+void tt_monitoring_start(struct tt_run *run, int64_t tokens)
+{
+    tt_live_start(run->live, &(struct tt_live_start){.step = run->first_step,
+                                                     .total_steps = run->total_steps,
+                                                     .tokens = (double)tokens,
+                                                     .planned_bytes = (double)run->plan.memory.total_peak,
+                                                     .resumed = run->resume.folder != NULL});
+}
+
+void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank, const struct tt_phases *phases)
+{
+    struct tt_live_rank_step step = {.rank_wait = phases->seconds[TT_PHASE_RANKS]};
+    struct tt_memory_use memory;
+    if (live == NULL) return;
+    const double *seconds = phases->seconds;
+    step.phases[TT_LIVE_DATA] = seconds[TT_PHASE_DATA];
+    step.phases[TT_LIVE_SAVE] = seconds[TT_PHASE_SAVE];
+    step.phases[TT_LIVE_COMPUTE] =
+        seconds[TT_PHASE_FORWARD] + seconds[TT_PHASE_BACKWARD] + seconds[TT_PHASE_DEVICE];
+    bool queues = !tt_device_is_host(rank->device);
+    step.phases[queues ? TT_LIVE_COMPUTE : TT_LIVE_GATHER] += seconds[TT_PHASE_GATHER];
+    step.phases[queues ? TT_LIVE_COMPUTE : TT_LIVE_REDUCE] += seconds[TT_PHASE_REDUCE];
+    step.phases[queues ? TT_LIVE_COMPUTE : TT_LIVE_OPTIMIZER] += seconds[TT_PHASE_OPTIMIZER];
+    tt_device_memory(rank->device, &memory);
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) step.bytes[p] = (double)memory.peak[p];
+    step.peak_bytes = (double)memory.total_peak;
+    tt_live_rank_step(live, tt_comm_rank(rank->world), &step);
+}
