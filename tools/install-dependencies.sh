@@ -46,6 +46,7 @@ test)
         "zsh: has_command zsh"
         "mandoc: has_command mandoc"
         "groff-base: has_command groff"
+        "python3-prometheus-client: /usr/bin/python3 -c 'import prometheus_client'"
         "locales: test -e /usr/share/i18n/locales/de_DE"
     )
     ;;
