@@ -15,10 +15,10 @@ static const double bounds[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
                                 1,     2.5,    5,     10,   25,    50,   100, 250,  1000};
 enum { BOUND_COUNT = sizeof bounds / sizeof *bounds };
 
-/* Steps of unequal batches differ: one that takes this many times as long as the longest before is no sign of a hang. */
+/* Steps of unequal batches differ: one that takes this many times as long as the longest before is no hang. */
 static const double slow_steps = 3.0;
 
-/* All but `config` is guarded by the lock. */
+/* The lock guards all but `config`. */
 struct tt_live {
     struct tt_live_config config;
     pthread_mutex_t lock;

@@ -1,6 +1,6 @@
-/* The figures of a training while it runs: the loop's threads write them once a step, the thread of an HTTP server reads
- * them. They are those of one process: each of its ranks has its own, and the process of rank 0 those of the whole run.
- * All functions that write take NULL: nobody watches. */
+/* The figures of a training while it runs: the loop's threads write them once a step, the thread of an HTTP server
+ * reads them. They are those of one process: each of its ranks has its own, and the process of rank 0 those of the
+ * whole run. All functions that write take NULL: nobody watches. */
 #ifndef TT_MONITOR_LIVE_H
 #define TT_MONITOR_LIVE_H
 

@@ -61,8 +61,9 @@ expect 5 "cannot listen at 127.0.0.1 port $port" "${run[@]}" --output_dir other 
 grep -q -- '--metrics_port N' err || fail "no hint about metrics_port:" "$(cat err)"
 [ ! -e other/metrics.jsonl ] || fail "a run without its port trained"
 kill -INT $training
-wait $training
-[ $? -eq 11 ] || fail "the training ended with $?"
+ended=0
+wait $training || ended=$?
+[ $ended -eq 11 ] || fail "the training ended with $ended"
 expect 2 "is no address to listen at" "${run[@]}" --output_dir other --metrics_port 0 --metrics_host nowhere.example
 expect 2 "metrics_port" "${run[@]}" --output_dir other --metrics_port 70000
 
