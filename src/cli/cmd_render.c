@@ -28,11 +28,6 @@ static const struct tt_render_exits exits = {
     .resumable_count = 1,
 };
 
-static const struct {
-    const char *word;
-    enum tt_render_kind kind;
-} kinds[] = {{"jobset", TT_RENDER_JOBSET}, {"job", TT_RENDER_JOB}, {"sbatch", TT_RENDER_SBATCH}};
-
 static size_t list_sections(struct tt_setting_section *sections)
 {
     size_t count = tt_job_call_sections(TT_JOB_TRAIN, NULL, offsetof(struct render_command, call), sections);
@@ -43,9 +38,9 @@ static size_t list_sections(struct tt_setting_section *sections)
 
 static bool find_kind(const char *word, enum tt_render_kind *kind)
 {
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(kinds[i].word, word) != 0) continue;
-        *kind = kinds[i].kind;
+    for (enum tt_render_kind i = 0; i <= TT_RENDER_SBATCH; i++) {
+        if (strcmp(tt_render_kind_facts(i)->word, word) != 0) continue;
+        *kind = i;
         return true;
     }
     return false;
@@ -58,7 +53,7 @@ static tt_status parse_words(int argc, char *const *argv, int *count)
     *count = argc > 0 && argv[0][0] != '-';
     if (*count == 0 || find_kind(argv[0], &kind)) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "cannot render a '%.60s'", argv[0]);
-    tt_hint("trimtab render jobset, job or sbatch");
+    tt_hint("trimtab render jobset, job, trainjob, pytorchjob, mpijob, volcano or sbatch");
     return status;
 }
 
@@ -69,7 +64,12 @@ static tt_status set_number(struct tt_settings *settings, const char *name, int6
     return tt_settings_set(settings, name, text, origin);
 }
 
-/* Under srun a process is one rank, and the environment has their number and the address of rank 0. */
+/* Under srun and mpirun a process is one rank, and they say how many there are and where rank 0 is. */
+static bool has_launcher(enum tt_render_kind kind)
+{
+    return kind == TT_RENDER_SBATCH || kind == TT_RENDER_MPIJOB;
+}
+
 static tt_status set_batch(struct render_command *command, struct tt_settings *settings)
 {
     struct tt_launch_spec launch = command->job.launch;
@@ -89,18 +89,18 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
     if (spec->nodes == 0) spec->nodes = command->job.launch.num_machines;
     TT_TRY(tt_render_check(kind, spec));
     TT_TRY(set_number(settings, "machine_rank", 0));
-    if (kind == TT_RENDER_SBATCH)
+    if (has_launcher(kind))
         TT_TRY(set_batch(command, settings));
     else
         TT_TRY(set_number(settings, "num_machines", spec->nodes));
-    if (kind != TT_RENDER_SBATCH && spec->gpus_per_node > 0 && !tt_settings_is_set(settings, "ranks") &&
+    if (!has_launcher(kind) && spec->gpus_per_node > 0 && !tt_settings_is_set(settings, "ranks") &&
         !tt_settings_is_set(settings, "num_processes"))
         TT_TRY(set_number(settings, "ranks", spec->gpus_per_node));
     if (!tt_settings_is_set(settings, "device") && !tt_settings_is_set(settings, "use_cpu"))
         TT_TRY(tt_settings_set(settings, "device", "cuda", origin));
     if (!tt_settings_is_set(settings, "resume_from_checkpoint"))
         TT_TRY(tt_settings_set(settings, "resume_from_checkpoint", "true", origin));
-    if (spec->nodes == 1 || kind == TT_RENDER_SBATCH) return TT_OK;
+    if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
     tt_render_host(kind, spec->name, host);
     TT_TRY(tt_settings_set(settings, "main_process_ip", host, origin));
     if (!tt_settings_is_set(settings, "rendezvous_timeout"))
@@ -191,6 +191,9 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
     TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
     run.copies = count_copies(command, &plan);
+    TT_GO(tt_render_size(&run));
+    if (!tt_settings_is_set(settings, "grace_seconds"))
+        TT_GO(set_number(settings, "grace_seconds", run.sizes.grace));
     TT_GO(tt_settings_write_yaml(settings, &config));
     run.config = tt_str_text(&config);
     TT_GO(kind == TT_RENDER_SBATCH ? tt_render_write_sbatch(&run, &text) : tt_render_write(&run, &text));
@@ -219,7 +222,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 }
 
 const struct tt_command_ops tt_cmd_render = {
-    .usage = " [jobset|job|sbatch] --image IMAGE --nodes N --gpus_per_node N --chip h200 --config FILE.yaml "
+    .usage = " [jobset|job|trainjob|pytorchjob|mpijob|volcano|sbatch] --image IMAGE --nodes N "
+             "--gpus_per_node N --chip h200 --config FILE.yaml "
              "[--volumes CLAIM:PATH,...]",
     .sections = list_sections,
     .target_bytes = sizeof(struct render_command),

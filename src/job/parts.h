@@ -86,6 +86,7 @@ struct tt_watch_spec {
     const char *run_name;
     bool disable_tqdm;
     enum tt_save_error on_save_error;
+    int64_t grace_seconds;        /* between SIGTERM and SIGKILL, for a warning; 0: not known */
     enum tt_save_type save_dtype; /* of full model folders */
     enum tt_state_dict state_dict_type;
 };

@@ -112,6 +112,10 @@ const struct tt_setting tt_watch_settings[] = {
      .choices = "stop continue",
      .help = "After a checkpoint that cannot be written (disk full, folder read-only): stop ends the run; continue "
              "logs a warning and trains until the next save."},
+    {.name = "grace_seconds", .type = TT_SETTING_INT, FIELD(watch.grace_seconds), .default_text = "0",
+     .minimum = 0, .maximum = 1 << 20, .local = true,
+     .help = "Seconds between SIGTERM and SIGKILL where something sends both, as Kubernetes does; the run warns if a "
+             "stop takes longer. 0: not known. trimtab render sets it."},
     {.name = "save_dtype", .type = TT_SETTING_CHOICE, FIELD(watch.save_dtype),
      .default_text = "model", .null_text = "model", .choices = "model float32 bfloat16 float16",
      .help = "Type of the weights in full model folders; model: the type in config.json."},

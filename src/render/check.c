@@ -19,9 +19,32 @@ static bool consists_of(const char *text, size_t bytes, const char *ends, const 
     return true;
 }
 
+/* The field of the objects that a setting becomes. */
+static const char *field_of(const char *setting)
+{
+    static const char *const fields[][2] = {
+        {"name", "metadata.name"},
+        {"image", "containers[0].image"},
+        {"networks", "metadata.annotations[k8s.v1.cni.cncf.io/networks]"},
+        {"storage_class", "PersistentVolumeClaim.spec.storageClassName"},
+        {"priority_class", "priorityClassName"},
+        {"secret", "volumes[secret].secret.secretName"},
+        {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
+        {"gpu_resource", "containers[0].resources.limits"},
+        {"rdma", "containers[0].resources.limits"},
+        {"volumes", "containers[0].volumeMounts"},
+        {"volumes: claim", "volumes[].persistentVolumeClaim.claimName"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(fields[i][0], setting) == 0) return fields[i][1];
+    return NULL;
+}
+
 static tt_status refuse(const char *setting, const char *value, const char *rule)
 {
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.120s' is not valid in Kubernetes", setting, value);
+    const char *field = field_of(setting);
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.120s' is not valid%s%s", setting, value,
+                               field != NULL ? " as " : "", field != NULL ? field : "");
     tt_hint("%s", rule);
     return status;
 }
@@ -42,14 +65,18 @@ static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spe
 {
     char suffix[48];
     size_t bytes = strlen(spec->name);
-    snprintf(suffix, sizeof suffix, "%s-%lld", kind == TT_RENDER_JOBSET ? "-node-0" : "",
-             (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0));
+    if (kind == TT_RENDER_SBATCH || (spec->nodes <= 1 && kind == TT_RENDER_PYTORCHJOB))
+        snprintf(suffix, sizeof suffix, "%s", tt_render_kind_facts(kind)->first);
+    else
+        snprintf(suffix, sizeof suffix, "%s%lld", tt_render_kind_facts(kind)->last,
+                 (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0));
     if (!consists_of(spec->name, bytes, lower, "-") || (spec->name[0] >= '0' && spec->name[0] <= '9'))
         return refuse("name", spec->name,
                       "lower case letters, digits and '-', first a letter, last a letter or digit");
     if (bytes + strlen(suffix) <= 63) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "name '%.120s' has %zu characters, and the last pod adds '%s'",
-                               spec->name, bytes, suffix);
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "name '%.120s' (metadata.name) has %zu characters, and the last pod adds '%s'",
+                spec->name, bytes, suffix);
     tt_hint("the host name of a pod has at most 63 characters: a name of at most %zu", 63 - strlen(suffix));
     return status;
 }
@@ -82,9 +109,24 @@ static tt_status refuse_image(const char *message, const char *hint)
     return status;
 }
 
+static tt_status check_kind(enum tt_render_kind kind, const struct tt_render_spec *spec)
+{
+    tt_status status;
+    if (kind == TT_RENDER_MPIJOB && spec->nodes < 2) {
+        status = tt_fail(TT_ERR_USAGE, "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)");
+        tt_hint("give --nodes 2 or more, or render a job");
+        return status;
+    }
+    if (kind != TT_RENDER_SBATCH || !spec->gang) return TT_OK;
+    status = tt_fail(TT_ERR_USAGE, "gang is given, but Slurm starts all tasks of a job together anyway");
+    tt_hint("leave gang out");
+    return status;
+}
+
 tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
 {
     TT_TRY(check_name(kind, spec));
+    TT_TRY(check_kind(kind, spec));
     if (kind == TT_RENDER_SBATCH && spec->image != NULL)
         return refuse_image("image is given, but a batch script runs the program of the nodes",
                             "leave image out");

@@ -3,7 +3,8 @@
  * numbers. The text is the same for the same input, byte for byte. It holds no secret: pods mount the job secret from
  * one that the user creates, and the script makes one.
  *
- * Sources: the CRDs of jobset 0.12.0; Kubernetes 1.36's Job, NetworkPolicy, Service, ConfigMap. */
+ * Sources: the CRDs of jobset 0.12.0, trainer 2.3.0, trainer 1.9.4 (PyTorchJob), mpi-operator 0.8.2 and volcano 1.15.1;
+ * Kubernetes 1.37's Job, NetworkPolicy, Service, ConfigMap and PodGroup. */
 #ifndef TT_RENDER_RENDER_H
 #define TT_RENDER_RENDER_H
 
@@ -11,7 +12,21 @@
 #include "config/settings.h"
 #include "engine/plan.h"
 
-enum tt_render_kind { TT_RENDER_JOBSET, TT_RENDER_JOB, TT_RENDER_SBATCH };
+enum tt_render_kind {
+#define KIND(name, ...) TT_RENDER_##name,
+#include "render/kinds.def"
+#undef KIND
+};
+
+struct tt_render_kind_facts {
+    const char *word;      /* of the command line */
+    const char *container; /* of the pods */
+    const char *first;     /* after the run's name, the host name of the first pod */
+    bool has_domain;       /* the run's name follows as a domain */
+    const char *last;      /* what the name of the last pod adds before its number */
+};
+/* Of the kinds in render/kinds.def. */
+const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind);
 
 /* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
 struct tt_render_spec {
@@ -20,7 +35,7 @@ struct tt_render_spec {
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
     size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
-    bool host_network;
+    bool host_network, gang;
 };
 extern const struct tt_setting tt_render_settings[]; /* over struct tt_render_spec; all transient */
 
@@ -36,20 +51,6 @@ struct tt_render_path {
     bool written;
 };
 
-struct tt_render_run {
-    enum tt_render_kind kind;
-    const struct tt_render_spec *spec;
-    const struct tt_render_exits *exits;
-    const struct tt_plan *plan;
-    const struct tt_render_path *paths;
-    int path_count;
-    int ranks;          /* of a node */
-    int copies;         /* replicas of the trainable parameters: ranks that hold the same slices */
-    int64_t kept;       /* checkpoints that stay; 0: all */
-    int port;           /* of the rendezvous */
-    const char *config; /* the YAML that trains */
-};
-
 /* What follows from the plan. */
 struct tt_render_sizes {
     size_t memory;     /* of a pod, with `shm` */
@@ -60,7 +61,22 @@ struct tt_render_sizes {
     int64_t grace; /* seconds between SIGTERM and SIGKILL */
 };
 
-enum { TT_RENDER_VOLUMES_MAX = 16, TT_RENDER_HOST_BYTES = 256 };
+struct tt_render_run {
+    enum tt_render_kind kind;
+    const struct tt_render_spec *spec;
+    const struct tt_render_exits *exits;
+    const struct tt_plan *plan;
+    const struct tt_render_path *paths;
+    int path_count;
+    int ranks;                    /* of a node */
+    int copies;                   /* replicas of the trainable parameters: ranks that hold the same slices */
+    int64_t kept;                 /* checkpoints that stay; 0: all */
+    int port;                     /* of the rendezvous */
+    struct tt_render_sizes sizes; /* by tt_render_size */
+    const char *config;           /* the YAML that trains */
+};
+
+enum { TT_RENDER_VOLUMES_MAX = 16, TT_RENDER_HOST_BYTES = 256, TT_RENDER_SECRET_BYTES = 128 };
 /* "models:/models:ro". */
 struct tt_render_volume {
     char claim[64], path[256];
@@ -72,13 +88,16 @@ extern const char tt_render_run_folder[];
 
 /* The address of rank 0: the host name that the kind of object gives to its first pod. */
 void tt_render_host(enum tt_render_kind kind, const char *name, char host[TT_RENDER_HOST_BYTES]);
+/* The name of the Secret with the job secret. */
+const char *tt_render_secret(const struct tt_render_spec *spec, char name[TT_RENDER_SECRET_BYTES]);
 /* Checks names and sizes of `spec` that need no plan; TT_ERR_USAGE names the setting and the rule. */
 TT_MUST_USE tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec);
 TT_MUST_USE tt_status tt_render_volumes(const char *text,
                                         struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX], int *count);
 /* Whether output_dir lies in tt_render_run_folder; TT_ERR_USAGE where a path of the run lies in no volume. */
 TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims);
-TT_MUST_USE tt_status tt_render_size(const struct tt_render_run *run, struct tt_render_sizes *sizes);
+/* Fills run->sizes. TT_ERR_USAGE where a given size is less than the run needs. */
+TT_MUST_USE tt_status tt_render_size(struct tt_render_run *run);
 /* Appends all objects as one YAML stream. The specification is checked. */
 TT_MUST_USE tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text);
 /* The same as a script for sbatch. */

@@ -4,9 +4,9 @@
  * Sources: sbatch(1), srun(1) and scontrol(1) of Slurm 22.05. */
 #include "render/render.h"
 
-static tt_status write_options(const struct tt_render_run *run, const struct tt_render_sizes *sizes,
-                               struct tt_str *text)
+static tt_status write_options(const struct tt_render_run *run, struct tt_str *text)
 {
+    const struct tt_render_sizes *sizes = &run->sizes;
     const struct tt_render_spec *spec = run->spec;
     long long threads = (long long)spec->cpus_per_node / run->ranks;
     TT_TRY(tt_str_printf(text, "#!/bin/bash\n#SBATCH --job-name=%s\n#SBATCH --nodes=%lld\n", spec->name,
@@ -45,16 +45,15 @@ tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str 
 {
     static const char end[] = "END_OF_TRIMTAB_CONFIGURATION";
     const char *name = run->spec->name;
-    struct tt_render_sizes sizes;
-    TT_TRY(tt_render_size(run, &sizes));
-    TT_TRY(write_options(run, &sizes, text));
+    const struct tt_render_sizes *sizes = &run->sizes;
+    TT_TRY(write_options(run, text));
     TT_TRY(tt_str_printf(
         text,
         "# rendered by trimtab; a stop takes %.3g s. The folder that this is submitted from must be "
         "visible on all nodes.\n"
         "set -uo pipefail\numask 077\nhere=${SLURM_SUBMIT_DIR:-$PWD}/%s-$SLURM_JOB_ID\n"
         "mkdir -p \"$here\" || exit 5\n",
-        2 * sizes.step_seconds + sizes.save_seconds, name));
+        2 * sizes->step_seconds + sizes->save_seconds, name));
     TT_TRY(tt_str_printf(text, "cat >\"$here/config.yaml\" <<'%s'\n%s%s\n", end, run->config, end));
     TT_TRY(tt_str_append_text(
         text,

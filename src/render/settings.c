@@ -43,13 +43,16 @@ const struct tt_setting tt_render_settings[] = {
      .help = "Seconds from a notice to the end of a machine that may be taken away; less than a stop takes is warned "
              "about."},
     {COUNT(max_restarts, 0, 1000, "3"), .help = "Restarts of the run after failures that a retry may cure."},
-    {TEXT(queue), .help = "Queue of Kueue (label kueue.x-k8s.io/queue-name)."},
+    {TEXT(queue), .help = "Queue of Kueue (label kueue.x-k8s.io/queue-name); of Volcano for volcano."},
     {TEXT(priority_class), .help = "priorityClassName of the pods."},
     {TEXT(gpu_resource), .default_text = "nvidia.com/gpu", .help = "Name of the GPUs in limits."},
     {TEXT(rdma), .help = "Name of the RDMA device in limits, such as rdma/hca_shared_devices_a; also adds IPC_LOCK."},
     {TEXT(networks), .help = "Annotation k8s.v1.cni.cncf.io/networks, for devices of SR-IOV."},
     {.name = "host_network", .type = TT_SETTING_BOOL, FIELD(host_network), .default_text = "false",
      .help = "Pods in the network of their node; no NetworkPolicy applies to them."},
+    {.name = "gang", .type = TT_SETTING_BOOL, FIELD(gang), .default_text = "false",
+     .help = "Pods start all or none: a PodGroup of Kubernetes 1.37 for job and jobset, the pod groups of the "
+             "operators for trainjob, pytorchjob and mpijob. Volcano always does."},
     {TEXT(secret), .help = "Secret with the job secret under the key `secret`; not given: NAME-secret."},
     {.name = NULL},
 };

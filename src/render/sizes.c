@@ -35,7 +35,7 @@ static tt_status check_memory(const struct tt_render_run *run, size_t least, siz
     *memory = run->spec->memory;
     if (*memory >= least) return TT_OK;
     tt_status status =
-        tt_fail(TT_ERR_USAGE, "memory %s is less than the %s of the plan, with %s",
+        tt_fail(TT_ERR_USAGE, "memory %s (resources.limits.memory) is less than the %s of the plan, with %s",
                 tt_format_bytes((double)*memory, given, sizeof given),
                 tt_format_bytes((double)least, needed, sizeof needed), "reserve_memory and shm_size");
     tt_hint("leave memory out, or set reserve_memory to what this run needs beyond its buffers");
@@ -50,9 +50,10 @@ static tt_status find_grace(const struct tt_render_run *run, struct tt_render_si
     if (least < LEAST_GRACE_SECONDS) least = LEAST_GRACE_SECONDS;
     sizes->grace = spec->grace_period > 0 ? spec->grace_period : least;
     if ((double)sizes->grace < stop) {
-        tt_status status =
-            tt_fail(TT_ERR_USAGE, "grace_period %lld is less than the %.0f s that a stop takes",
-                    (long long)sizes->grace, ceil(stop));
+        tt_status status = tt_fail(
+            TT_ERR_USAGE,
+            "grace_period %lld (terminationGracePeriodSeconds) is less than the %.0f s that a stop takes",
+            (long long)sizes->grace, ceil(stop));
         tt_hint("two steps of %.3g s and a save of %.3g s; step_seconds and storage_rate change the estimate",
                 sizes->step_seconds, sizes->save_seconds);
         return status;
@@ -63,8 +64,9 @@ static tt_status find_grace(const struct tt_render_run *run, struct tt_render_si
     return TT_OK;
 }
 
-tt_status tt_render_size(const struct tt_render_run *run, struct tt_render_sizes *sizes)
+tt_status tt_render_size(struct tt_render_run *run)
 {
+    struct tt_render_sizes *sizes = &run->sizes;
     const struct tt_render_spec *spec = run->spec;
     const struct tt_plan *plan = run->plan;
     const size_t mib = (size_t)1 << 20, gib = (size_t)1 << 30;

@@ -178,7 +178,8 @@ tt_status tt_checkpoints_before_update(void *context)
 static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
 {
     char line[300], takes[32], stall[32], step[32], stop[32];
-    double save = checkpoints->save_seconds;
+    double save = checkpoints->save_seconds, needed = 2.0 * save + step_seconds;
+    double grace = (double)run->watch->grace_seconds;
     if (checkpoints->grace_reported) return;
     checkpoints->grace_reported = true;
     snprintf(
@@ -188,8 +189,12 @@ static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run
         tt_checkpoints_format_seconds(save, takes, sizeof takes),
         tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
         tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
-        tt_checkpoints_format_seconds(2.0 * save + step_seconds, stop, sizeof stop));
+        tt_checkpoints_format_seconds(needed, stop, sizeof stop));
     tt_run_report_line(run, line);
+    if (grace > 0 && needed > grace)
+        tt_warn("a stop takes about %s, but grace_seconds are %lld: a stop may end before its checkpoint is "
+                "written",
+                stop, (long long)run->watch->grace_seconds);
 }
 
 tt_status tt_checkpoints_poll(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,

@@ -31,13 +31,18 @@ objects() {
     awk '/^  config.yaml: \|$/ { inside = 1; next } /^---$/ { inside = 0 } inside { sub(/^    /, ""); print }' \
         "$name.yaml" >"$name.config"
     command -v python3 >/dev/null || return 0
-    python3 "$root/tests/tools/check_objects.py" "$golden/jobset.schema.json.gz" "$name.yaml" --typos || code=$?
+    python3 "$root/tests/tools/check_objects.py" "$golden" "$name.yaml" --typos --rules || code=$?
     [ $code -eq 0 ] || [ $code -eq 77 ] || fail "$name: objects"
 }
 objects jobset jobset "${gpus[@]}"
 objects job job "${gpus[@]}" --rdma rdma/hca_shared_devices_a --networks roce/net1 --queue team-a --priority_class training
 objects host jobset "${gpus[@]}" --host_network --storage_class shared --secret keys --max_restarts 7
 objects cpu job "${base[@]}" --nodes 3 --device cpu --shm_size 64MiB
+objects gang job "${gpus[@]}" --gang true
+objects trainjob trainjob "${gpus[@]}" --queue team-a --gang true
+objects pytorchjob pytorchjob "${gpus[@]}" --queue team-a --gang true
+objects mpijob mpijob "${gpus[@]}"
+objects volcano volcano "${gpus[@]}" --queue team-a --priority_class training
 "$trimtab" render "${gpus[@]}" | cmp -s - jobset.yaml || fail "a JobSet is not the default"
 
 # The configuration in the ConfigMap is the planned run.
@@ -53,6 +58,11 @@ for name in jobset cpu; do
 done
 grep -q '^main_process_ip: sft-node-0-0.sft ' jobset.config || fail "the address of rank 0 in a JobSet"
 grep -q '^main_process_ip: sft-0.sft ' cpu.config || fail "the address of rank 0 in a Job"
+grep -q '^main_process_ip: sft-node-0-0.sft ' trainjob.config || fail "the address of rank 0 in a TrainJob"
+grep -q '^main_process_ip: sft-master-0 ' pytorchjob.config || fail "the address of rank 0 in a PyTorchJob"
+grep -q '^main_process_ip: sft-node-0.sft ' volcano.config || fail "the address of rank 0 in a Job of Volcano"
+grep -q '^main_process_ip: .*sft' mpijob.config && fail "an MPIJob has a rendezvous"
+grep -q '^num_machines: 1 ' mpijob.config || fail "under mpirun each process is a rank"
 grep -q '^rendezvous_timeout: 1200 ' jobset.config || fail "rendezvous_timeout"
 grep -q '^resume_from_checkpoint: "*true"* ' jobset.config || fail "a restart does not resume"
 grep -q '^device: cuda ' jobset.config || fail "a pod without GPU would train on processors"
@@ -64,6 +74,19 @@ mebibytes() { echo $((($1 + 1048575) / 1048576)); }
 "$trimtab" plan --config jobset.config --config_json "$shape" --device h200 --json >plan.json
 wanted=$(mebibytes $((4 * $(number host_bytes plan.json) + (9 << 30))))
 grep -q "^ *memory: ${wanted}Mi$" jobset.yaml || fail "memory is not ${wanted}Mi: $(grep memory: jobset.yaml)"
+for name in trainjob pytorchjob mpijob volcano; do
+    grep -q "^ *memory: ${wanted}Mi$" $name.yaml || fail "memory of $name is not ${wanted}Mi"
+    grep -q "GracePeriodSeconds: 60$" $name.yaml || fail "grace period of $name"
+    grep -q "storage: 2048Mi$" $name.yaml || fail "claim of $name"
+    grep -q "sizeLimit: 1024Mi}}$" $name.yaml || fail "/dev/shm of $name"
+done
+if command -v python3 >/dev/null; then
+    python3 "$root/tests/tools/check_objects.py" "$golden" jobset.yaml --plan $((4 * $(number host_bytes plan.json))) >out || [ $? -eq 77 ] ||
+        fail "memory and plan: $(cat out)"
+    python3 "$root/tests/tools/check_objects.py" "$golden" jobset.yaml --plan $((10 << 30)) >out
+    code=$?
+    [ $code -eq 77 ] || { [ $code -eq 1 ] && grep -q 'resources.limits.memory: at least the plan' out; } || fail "memory below the plan is not refused"
+fi
 "$trimtab" plan --config cpu.config --config_json "$shape" --device cpu --json >plan.json
 wanted=$(mebibytes $(($(number host_bytes plan.json) + $(number device_bytes plan.json) + (8 << 30) + (64 << 20))))
 grep -q "^ *memory: ${wanted}Mi$" cpu.yaml || fail "memory on processors is not ${wanted}Mi: $(grep memory: cpu.yaml)"
@@ -151,10 +174,19 @@ long=abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzab
 expect 0 "" render "${one[@]}" --name $long
 refused "at most 54" "${one[@]}" --name "${long}c"
 refused "at most 53" jobset "${gpus[@]}" --nodes 11 --name "${long}"
-for name in Sft 1sft sft_1 -sft sft- sft.a; do refused "name '$name' is not valid" "${one[@]}" --name=$name; done
+for name in Sft 1sft sft_1 -sft sft- sft.a; do refused "name '$name' is not valid as metadata.name" "${one[@]}" --name=$name; done
 refused "image 'a b' is not valid" "${one[@]}" --image "a b"
 refused "networks 'a\"b' is not valid" "${one[@]}" --networks 'a"b'
-for setting in storage_class priority_class secret queue; do refused "$setting 'A b'" "${one[@]}" --$setting "A b"; done
+for setting in storage_class:PersistentVolumeClaim.spec.storageClassName priority_class:priorityClassName \
+    secret:volumes[secret].secret.secretName queue:metadata.labels[kueue.x-k8s.io/queue-name]; do
+    refused "${setting%%:*} 'A b' is not valid as ${setting#*:}" "${one[@]}" "--${setting%%:*}" "A b"
+done
+refused "at most 54" trainjob "${gpus[@]}" --name "${long}c" --nodes 1
+refused "at most 56" volcano "${gpus[@]}" --name "${long}abcde"
+refused "at most 54" pytorchjob "${gpus[@]}" --name "${long}abc"
+refused "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)" mpijob "${gpus[@]}" --nodes 1
+refused "gang is given, but Slurm" sbatch "${batch[@]/--image/--run_name}" --gang true
+refused "GPUs of a node" trainjob "${base[@]}" --nodes 2 --chip h200
 refused "rdma 'hca' is not valid" "${one[@]}" --rdma hca
 refused "gpu_resource 'gpu' is not valid" "${one[@]}" --gpu_resource gpu
 refused "an entry is CLAIM:PATH" "${one[@]}" --volumes models
@@ -169,8 +201,8 @@ refused "model_name_or_path '/models/l8b' lies in no volume" "${one[@]}" --volum
 refused "dataset_name 'train.jsonl' lies in no volume" "${one[@]}" --dataset_name train.jsonl
 refused "output_dir '/data/out' lies in no volume of the pods that they may write" "${one[@]}" --output_dir /data/out
 refused "output_dir 'out' lies in no volume" "${one[@]}" --output_dir out
-refused "is less than the" "${one[@]}" --memory 2GiB
-refused "grace_period 70 is less than the 201 s" "${one[@]}" --step_seconds 100 --grace_period 70
+refused "memory 2.0 GiB (resources.limits.memory) is less than the" "${one[@]}" --memory 2GiB
+refused "grace_period 70 (terminationGracePeriodSeconds) is less than the 201 s" "${one[@]}" --step_seconds 100 --grace_period 70
 refused "storage_rate" "${one[@]}" --storage_rate 0
 refused "the kind of the GPUs is not known" "${base[@]}" --nodes 1 --gpus_per_node 1
 refused "the number of GPUs of a node is not known" "${base[@]}" --nodes 1 --chip h200

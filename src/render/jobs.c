@@ -1,0 +1,120 @@
+/* Job, JobSet and TrainJob: workloads with a Job of Kubernetes inside. */
+#include "render/parts.h"
+
+static tt_status write_rule(const struct tt_render_work *work, const char *action, const int *codes,
+                            int count, const struct tt_render_sheet *job)
+{
+    TT_TRY(LINE(job, 1, "- action: %s", action));
+    TT_TRY(tt_render_indent(job, 2));
+    TT_TRY(tt_str_printf(job->text, "onExitCodes: {containerName: %s, operator: In, values: [",
+                         tt_render_kind_facts(work->run->kind)->container));
+    TT_TRY(tt_render_write_codes(job->text, codes, count, ", "));
+    return tt_str_append_text(job->text, "]}\n");
+}
+
+/* The specification of a Job. A Job replaces pods one by one; in a JobSet every failure that may be cured fails the
+ * Job, so that all restart. */
+static tt_status write_job(const struct tt_render_work *work, const struct tt_render_sheet *job)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    const struct tt_render_exits *exits = work->run->exits;
+    bool alone = work->run->kind == TT_RENDER_JOB;
+    const char *cured = alone ? "Ignore" : "FailJob";
+    struct tt_render_sheet template = {job->text, job->indent + 1};
+    TT_TRY(LINE(job, 0, "completionMode: Indexed"));
+    TT_TRY(LINE(job, 0, "completions: %lld", (long long)spec->nodes));
+    TT_TRY(LINE(job, 0, "parallelism: %lld", (long long)spec->nodes));
+    /* one incident ends every pod, and each counts */
+    TT_TRY(LINE(job, 0, "backoffLimit: %lld", alone ? (long long)(spec->max_restarts * spec->nodes) : 0));
+    TT_TRY(LINE(job, 0, "podReplacementPolicy: Failed"));
+    TT_TRY(LINE(job, 0, "podFailurePolicy:"));
+    TT_TRY(LINE(job, 1, "rules:"));
+    TT_TRY(write_rule(work, "FailJob", exits->permanent, exits->permanent_count, job));
+    TT_TRY(write_rule(work, cured, exits->resumable, exits->resumable_count, job));
+    TT_TRY(LINE(job, 1, "- action: %s", cured));
+    TT_TRY(LINE(job, 2, "onPodConditions: [{type: DisruptionTarget, status: \"True\"}]"));
+    TT_TRY(LINE(job, 0, "template:"));
+    return tt_render_write_template(work, &template);
+}
+
+tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *text)
+{
+    struct tt_render_sheet sheet = {text, 0}, job = {text, 1};
+    TT_TRY(tt_render_write_metadata(work, "batch/v1", "Job", true, &sheet));
+    return write_job(work, &job);
+}
+
+/* Both kinds of end have the reason PodFailurePolicy; the message has the exit code. */
+static tt_status write_failure_policy(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_exits *exits = work->run->exits;
+    TT_TRY(LINE(sheet, 0, "failurePolicy:"));
+    TT_TRY(LINE(sheet, 1, "maxRestarts: %lld", (long long)work->run->spec->max_restarts));
+    TT_TRY(LINE(sheet, 1, "rules:"));
+    TT_TRY(LINE(sheet, 1, "- name: permanent"));
+    TT_TRY(LINE(sheet, 2, "action: FailJobSet"));
+    TT_TRY(LINE(sheet, 2, "onJobFailureReasons: [PodFailurePolicy]"));
+    TT_TRY(tt_render_indent(sheet, 2));
+    TT_TRY(tt_str_append_text(sheet->text, "onJobFailureMessagePatterns: [\"exit code ("));
+    TT_TRY(tt_render_write_codes(sheet->text, exits->permanent, exits->permanent_count, "|"));
+    TT_TRY(tt_str_append_text(sheet->text, ") \"]\n"));
+    TT_TRY(LINE(sheet, 1, "- name: stopped"));
+    TT_TRY(LINE(sheet, 2, "action: RestartJobSetAndIgnoreMaxRestarts"));
+    return LINE(sheet, 2, "onJobFailureReasons: [PodFailurePolicy]");
+}
+
+/* The specification of a JobSet. The controller of TrainJob finds its Job by a label, and names network and JobSet. */
+static tt_status write_jobset(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    struct tt_render_sheet job = {sheet->text, sheet->indent + 3};
+    bool alone = work->run->kind == TT_RENDER_JOBSET;
+    TT_TRY(LINE(sheet, 0, "network:"));
+    TT_TRY(LINE(sheet, 1, "enableDNSHostnames: true"));
+    if (alone) TT_TRY(LINE(sheet, 1, "subdomain: %s", work->run->spec->name));
+    TT_TRY(LINE(sheet, 1, "publishNotReadyAddresses: true"));
+    TT_TRY(write_failure_policy(work, sheet));
+    TT_TRY(LINE(sheet, 0, "replicatedJobs:"));
+    TT_TRY(LINE(sheet, 0, "- name: node"));
+    TT_TRY(LINE(sheet, 1, "replicas: 1"));
+    TT_TRY(LINE(sheet, 1, "template:"));
+    TT_TRY(LINE(sheet, 2, "metadata:"));
+    TT_TRY(LINE(sheet, 3, "labels:"));
+    TT_TRY(LINE(sheet, 4, "trimtab/run: %s", work->run->spec->name));
+    if (!alone) TT_TRY(LINE(sheet, 4, "trainer.kubeflow.org/trainjob-ancestor-step: trainer"));
+    TT_TRY(LINE(sheet, 2, "spec:"));
+    return write_job(work, &job);
+}
+
+tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text)
+{
+    struct tt_render_sheet sheet = {text, 0}, spec = {text, 1};
+    TT_TRY(tt_render_write_metadata(work, "jobset.x-k8s.io/v1alpha2", "JobSet", true, &sheet));
+    return write_jobset(work, &spec);
+}
+
+/* A runtime of its own for each run, in its namespace: the fields of a TrainJob that patch a runtime differ between
+ * versions of Trainer, and those of a runtime do not. The variables PET_* are Trainer's. */
+tt_status tt_render_write_trainjob(const struct tt_render_work *work, struct tt_str *text)
+{
+    static const char version[] = "trainer.kubeflow.org/v1alpha1";
+    const struct tt_render_spec *run = work->run->spec;
+    struct tt_render_sheet sheet = {text, 0}, jobset = {text, 3}, resources = {text, 3};
+    TT_TRY(tt_render_write_metadata(work, version, "TrainingRuntime", false, &sheet));
+    TT_TRY(LINE(&sheet, 1, "mlPolicy:"));
+    TT_TRY(LINE(&sheet, 2, "numNodes: %lld", (long long)run->nodes));
+    TT_TRY(LINE(&sheet, 2, "torch: {}"));
+    if (run->gang) TT_TRY(LINE(&sheet, 1, "podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 600}}"));
+    TT_TRY(LINE(&sheet, 1, "template:"));
+    TT_TRY(LINE(&sheet, 2, "spec:"));
+    TT_TRY(write_jobset(work, &jobset));
+    TT_TRY(tt_render_write_metadata(work, version, "TrainJob", true, &sheet));
+    TT_TRY(LINE(&sheet, 1, "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: %s}",
+                run->name));
+    TT_TRY(LINE(&sheet, 1, "trainer:"));
+    TT_TRY(LINE(&sheet, 2, "numNodes: %lld", (long long)run->nodes));
+    TT_TRY(LINE(&sheet, 2, "numProcPerNode: %d", work->run->ranks));
+    TT_TRY(LINE(&sheet, 2, "image: \"%s\"", run->image));
+    TT_TRY(LINE(&sheet, 2, "args: [train, --config, /etc/trimtab/config.yaml]"));
+    TT_TRY(LINE(&sheet, 2, "resourcesPerNode:"));
+    return tt_render_write_resources(work, &resources);
+}

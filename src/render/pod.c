@@ -1,0 +1,216 @@
+/* The pod, which is the same in all kinds of workloads but for the names that their controllers require. Every text
+ * that is inserted was checked (check.c) or is a number. */
+#include <stdio.h>
+#include <string.h>
+
+#include "render/parts.h"
+
+/* Of images of mpi-operator: sshd runs as this user, with a configuration in its home. */
+static const char mpi_home[] = "/home/mpiuser";
+enum { USER = 65532, MPI_USER = 1000 };
+
+tt_status tt_render_indent(const struct tt_render_sheet *sheet, int deeper)
+{
+    return tt_str_append_fill(sheet->text, ' ', (size_t)(2 * (sheet->indent + deeper)));
+}
+
+static tt_status write_amounts(const struct tt_render_work *work, const struct tt_render_sheet *sheet,
+                               bool limits)
+{
+    const struct tt_render_run *run = work->run;
+    const struct tt_render_spec *spec = run->spec;
+    if (!limits || run->plan->is_host)
+        TT_TRY(LINE(sheet, 0, "cpu: \"%lld\"", (long long)spec->cpus_per_node));
+    TT_TRY(LINE(sheet, 0, "memory: %zuMi", work->run->sizes.memory >> 20));
+    if (!run->plan->is_host) TT_TRY(LINE(sheet, 0, "%s: %d", spec->gpu_resource, run->ranks));
+    return spec->rdma != NULL ? LINE(sheet, 0, "%s: 1", spec->rdma) : TT_OK;
+}
+
+tt_status tt_render_write_resources(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    struct tt_render_sheet amounts = {sheet->text, sheet->indent + 1};
+    TT_TRY(LINE(sheet, 0, "requests:"));
+    TT_TRY(write_amounts(work, &amounts, false));
+    TT_TRY(LINE(sheet, 0, "limits:"));
+    return write_amounts(work, &amounts, true);
+}
+
+static tt_status write_field(const struct tt_render_sheet *pod, const char *name, const char *field)
+{
+    return LINE(pod, 1, "- {name: %s, valueFrom: {fieldRef: {fieldPath: %s}}}", name, field);
+}
+
+/* Names of the attempt, by which an earlier one is refused, and of the node, for messages. */
+static tt_status write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    enum tt_render_kind kind = work->run->kind;
+    TT_TRY(LINE(pod, 1, "env:"));
+    TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
+    TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
+    if (kind == TT_RENDER_JOB)
+        return write_field(pod, "RUN_UID", "\"metadata.labels['batch.kubernetes.io/controller-uid']\"");
+    if (kind == TT_RENDER_VOLCANO)
+        return write_field(pod, "RUN_ATTEMPT", "\"metadata.annotations['volcano.sh/job-version']\"");
+    if (kind != TT_RENDER_JOBSET && kind != TT_RENDER_TRAINJOB) return TT_OK;
+    TT_TRY(write_field(pod, "RUN_UID", "\"metadata.labels['jobset.sigs.k8s.io/jobset-uid']\""));
+    return write_field(pod, "RUN_ATTEMPT", "\"metadata.labels['jobset.sigs.k8s.io/restart-attempt']\"");
+}
+
+/* sshd and mpirun write where their images let them; all others have a read-only root. */
+static tt_status write_security(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    TT_TRY(LINE(pod, 1, "securityContext:"));
+    TT_TRY(LINE(pod, 2, "allowPrivilegeEscalation: false"));
+    if (work->run->kind != TT_RENDER_MPIJOB) TT_TRY(LINE(pod, 2, "readOnlyRootFilesystem: true"));
+    return LINE(pod, 2, "capabilities: {drop: [ALL]%s}", spec->rdma != NULL ? ", add: [IPC_LOCK]" : "");
+}
+
+static tt_status write_mounts(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    TT_TRY(LINE(pod, 1, "volumeMounts:"));
+    TT_TRY(LINE(pod, 1, "- {name: shm, mountPath: /dev/shm}"));
+    TT_TRY(LINE(pod, 1, "- {name: tmp, mountPath: /tmp}"));
+    TT_TRY(LINE(pod, 1, "- {name: config, mountPath: /etc/trimtab, readOnly: true}"));
+    TT_TRY(LINE(pod, 1, "- {name: secret, mountPath: /etc/trimtab-secret, readOnly: true}"));
+    if (work->claims) TT_TRY(LINE(pod, 1, "- {name: run, mountPath: %s}", tt_render_run_folder));
+    for (int i = 0; i < work->volume_count; i++)
+        TT_TRY(LINE(pod, 1, "- {name: volume-%d, mountPath: \"%s\"%s}", i, work->volumes[i].path,
+                    work->volumes[i].read_only ? ", readOnly: true" : ""));
+    return TT_OK;
+}
+
+static tt_status write_port(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    if (work->run->kind == TT_RENDER_MPIJOB) return TT_OK;
+    TT_TRY(LINE(pod, 1, "ports:"));
+    /* The operator of PyTorchJob finds its port by this name. */
+    return LINE(pod, 1, "- {name: %s, containerPort: %d}",
+                work->run->kind == TT_RENDER_PYTORCHJOB ? "pytorchjob-port" : "rendezvous", work->run->port);
+}
+
+/* A TrainJob has image, arguments and resources itself. */
+static tt_status write_container(const struct tt_render_work *work, const char *command,
+                                 const struct tt_render_sheet *pod)
+{
+    const struct tt_render_run *run = work->run;
+    struct tt_render_sheet resources = {pod->text, pod->indent + 2};
+    TT_TRY(LINE(pod, 0, "containers:"));
+    TT_TRY(LINE(pod, 0, "- name: %s", tt_render_kind_facts(run->kind)->container));
+    if (run->kind != TT_RENDER_TRAINJOB) {
+        TT_TRY(LINE(pod, 1, "image: \"%s\"", run->spec->image));
+        TT_TRY(LINE(pod, 1, "%s", command));
+    }
+    TT_TRY(write_environment(work, pod));
+    TT_TRY(write_port(work, pod));
+    if (run->kind != TT_RENDER_TRAINJOB) {
+        TT_TRY(LINE(pod, 1, "resources:"));
+        TT_TRY(tt_render_write_resources(work, &resources));
+    }
+    TT_TRY(write_security(work, pod));
+    return write_mounts(work, pod);
+}
+
+static tt_status write_volumes(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    char secret[128];
+    const char *name = work->run->spec->name;
+    TT_TRY(LINE(pod, 0, "volumes:"));
+    TT_TRY(LINE(pod, 0, "- {name: shm, emptyDir: {medium: Memory, sizeLimit: %zuMi}}",
+                work->run->sizes.shm >> 20));
+    TT_TRY(LINE(pod, 0, "- {name: tmp, emptyDir: {sizeLimit: 1Gi}}"));
+    TT_TRY(LINE(pod, 0, "- {name: config, configMap: {name: %s-config}}", name));
+    TT_TRY(LINE(pod, 0, "- {name: secret, secret: {secretName: \"%s\", defaultMode: 288}}", /* 0440 */
+                tt_render_secret(work->run->spec, secret)));
+    if (work->claims) TT_TRY(LINE(pod, 0, "- {name: run, persistentVolumeClaim: {claimName: %s-run}}", name));
+    for (int i = 0; i < work->volume_count; i++)
+        TT_TRY(LINE(pod, 0, "- {name: volume-%d, persistentVolumeClaim: {claimName: \"%s\"%s}}", i,
+                    work->volumes[i].claim, work->volumes[i].read_only ? ", readOnly: true" : ""));
+    return TT_OK;
+}
+
+static tt_status write_user(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    int user = work->run->kind == TT_RENDER_MPIJOB ? MPI_USER : USER;
+    TT_TRY(LINE(pod, 0, "securityContext:"));
+    TT_TRY(LINE(pod, 1, "runAsNonRoot: true"));
+    TT_TRY(LINE(pod, 1, "runAsUser: %d", user));
+    TT_TRY(LINE(pod, 1, "runAsGroup: %d", user));
+    TT_TRY(LINE(pod, 1, "fsGroup: %d", user));
+    TT_TRY(LINE(pod, 1, "fsGroupChangePolicy: OnRootMismatch"));
+    return LINE(pod, 1, "seccompProfile: {type: RuntimeDefault}");
+}
+
+static tt_status write_placement(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    enum tt_render_kind kind = work->run->kind;
+    TT_TRY(LINE(pod, 0, "topologySpreadConstraints:"));
+    TT_TRY(LINE(pod, 0, "- maxSkew: 1"));
+    TT_TRY(LINE(pod, 1, "topologyKey: kubernetes.io/hostname"));
+    TT_TRY(LINE(pod, 1, "whenUnsatisfiable: DoNotSchedule"));
+    TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", spec->name));
+    if (spec->gang && (kind == TT_RENDER_JOB || kind == TT_RENDER_JOBSET))
+        TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", spec->name));
+    if (work->run->plan->is_host) return TT_OK;
+    TT_TRY(LINE(pod, 0, "tolerations:"));
+    return LINE(pod, 0, "- {key: \"%s\", operator: Exists, effect: NoSchedule}", spec->gpu_resource);
+}
+
+/* Controllers of PyTorchJob and MPIJob set restartPolicy themselves. */
+static tt_status write_pod(const struct tt_render_work *work, const char *command,
+                           const struct tt_render_sheet *pod)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    enum tt_render_kind kind = work->run->kind;
+    if (kind == TT_RENDER_JOB) TT_TRY(LINE(pod, 0, "subdomain: %s", spec->name));
+    if (kind != TT_RENDER_PYTORCHJOB && kind != TT_RENDER_MPIJOB)
+        TT_TRY(LINE(pod, 0, "restartPolicy: Never"));
+    TT_TRY(LINE(pod, 0, "enableServiceLinks: false"));
+    TT_TRY(LINE(pod, 0, "automountServiceAccountToken: false"));
+    TT_TRY(LINE(pod, 0, "terminationGracePeriodSeconds: %lld", (long long)work->run->sizes.grace));
+    if (spec->priority_class != NULL) TT_TRY(LINE(pod, 0, "priorityClassName: \"%s\"", spec->priority_class));
+    if (spec->host_network) {
+        TT_TRY(LINE(pod, 0, "hostNetwork: true"));
+        TT_TRY(LINE(pod, 0, "dnsPolicy: ClusterFirstWithHostNet"));
+    }
+    TT_TRY(write_user(work, pod));
+    TT_TRY(write_placement(work, pod));
+    TT_TRY(write_container(work, command, pod));
+    return write_volumes(work, pod);
+}
+
+static tt_status write_template(const struct tt_render_work *work, const char *command,
+                                const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
+    TT_TRY(LINE(sheet, 0, "metadata:"));
+    TT_TRY(LINE(sheet, 1, "labels:"));
+    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", spec->name));
+    if (spec->networks != NULL) {
+        TT_TRY(LINE(sheet, 1, "annotations:"));
+        TT_TRY(LINE(sheet, 2, "k8s.v1.cni.cncf.io/networks: \"%s\"", spec->networks));
+    }
+    TT_TRY(LINE(sheet, 0, "spec:"));
+    return write_pod(work, command, &pod);
+}
+
+tt_status tt_render_write_template(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    return write_template(work, "args: [train, --config, /etc/trimtab/config.yaml]", sheet);
+}
+
+tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool launcher,
+                                       const struct tt_render_sheet *sheet)
+{
+    char command[256];
+    if (launcher)
+        snprintf(command, sizeof command,
+                 "command: [mpirun, -n, \"%d\", --bind-to, none, trimtab, train, --config, "
+                 "/etc/trimtab/config.yaml]",
+                 work->run->plan->ranks.count);
+    else
+        snprintf(command, sizeof command, "command: [/usr/sbin/sshd, -De, -f, %s/.sshd_config]", mpi_home);
+    return write_template(work, command, sheet);
+}
