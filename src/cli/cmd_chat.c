@@ -28,7 +28,7 @@ static size_t list_sections(struct tt_setting_section *sections)
 struct conversation {
     struct tt_cli *cli;
     const struct chat_command *command;
-    struct tt_talk talk;
+    struct tt_talk *talk;
     struct tt_line_reader reader;
     struct tt_json_value *messages; /* without the system message */
     struct tt_str system;           /* empty: none */
@@ -48,6 +48,11 @@ static bool is_interrupted(const struct conversation *c, int before)
 static void report(const struct conversation *c, const char *text)
 {
     tt_report_line(c->cli->report, text);
+}
+
+static bool has_adapter(const struct conversation *c)
+{
+    return tt_generation_has_adapter(tt_generation_team_engine(c->talk->team));
 }
 
 static tt_status add_message(struct conversation *c, const char *role, const char *content)
@@ -76,13 +81,13 @@ static tt_status make_request(struct conversation *c, struct tt_generation_reque
     const struct tt_generate_config *generate = &c->command->call.spec.generate;
     struct tt_json_value *row = make_row(c);
     if (row == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_talk_prompt(&c->talk, row, "the conversation", &c->prompt);
+    tt_status status = tt_talk_prompt(c->talk, row, "the conversation", &c->prompt);
     tt_json_release(row);
     if (status != TT_OK) return status;
     *request = (struct tt_generation_request){
         .prompt = c->prompt.data,
         .prompt_count = c->prompt.count,
-        .max_new_tokens = tt_talk_room(&c->talk, c->prompt.count, generate->max_new_tokens),
+        .max_new_tokens = tt_talk_room(c->talk, c->prompt.count, generate->max_new_tokens),
         .sampling = tt_sampling_options_of(generate),
         .seed = tt_generation_seed((uint64_t)c->command->call.spec.job.run.seed, c->answers),
         .ignore_end = generate->ignore_eos,
@@ -90,7 +95,7 @@ static tt_status make_request(struct conversation *c, struct tt_generation_reque
     };
     if (request->max_new_tokens > 0) return TT_OK;
     tt_fail(TT_ERR_USAGE, "the conversation has %zu tokens, which leaves no room for an answer in %lld",
-            c->prompt.count, (long long)tt_generation_limits_of(c->talk.engine)->length);
+            c->prompt.count, (long long)tt_talk_length(c->talk));
     tt_hint("/reset begins a new conversation; --context_length N keeps memory for a longer one");
     return TT_ERR_USAGE;
 }
@@ -101,13 +106,13 @@ static tt_status stream_answer(struct conversation *c, const struct tt_generatio
 {
     int before = atomic_load(&c->cli->cancel->interrupts);
     tt_str_clear(&c->answer);
-    TT_TRY(tt_talk_ask(&c->talk, request, answer));
+    TT_TRY(tt_talk_ask(c->talk, request, answer));
     *broken = true;
     for (bool busy = true; busy;) {
         size_t shown = c->answer.bytes;
-        TT_TRY(tt_generation_step(c->talk.engine, &busy));
-        if (is_interrupted(c, before)) tt_generation_cancel(c->talk.engine, answer->id);
-        TT_TRY(tt_talk_advance(&c->talk, answer, &c->answer));
+        TT_TRY(tt_generation_team_step(c->talk->team, &busy));
+        if (is_interrupted(c, before)) tt_generation_team_cancel(c->talk->team, answer->id);
+        TT_TRY(tt_talk_advance(c->talk, answer, &c->answer));
         busy = !tt_generation_is_finished(answer->state);
         if (c->answer.bytes > shown)
             TT_TRY(tt_report_print_raw(c->cli->report, c->answer.data + shown, c->answer.bytes - shown));
@@ -140,7 +145,7 @@ static tt_status take_turn(struct conversation *c, const char *text, bool *broke
     c->answers++;
     TT_GO(add_message(c, "assistant", tt_str_text(&c->answer)));
 out:
-    tt_talk_answer_deinit(&c->talk, &answer);
+    tt_talk_answer_deinit(c->talk, &answer);
     if (status == TT_OK) return TT_OK;
     struct tt_json_value *kept = tt_json_new_list();
     for (size_t i = 0; kept != NULL && i < before; i++)
@@ -170,7 +175,7 @@ static tt_status set_system(struct conversation *c, const char *text)
 static void set_adapter(struct conversation *c, const char *word)
 {
     bool on = strcmp(word, "on") == 0, off = strcmp(word, "off") == 0;
-    if (!tt_generation_has_adapter(c->talk.engine)) {
+    if (!has_adapter(c)) {
         report(c, "(no adapter is loaded: --adapter_name_or_path FOLDER)");
         return;
     }
@@ -269,14 +274,22 @@ out:
 static void greet(const struct conversation *c)
 {
     if (!c->terminal) return;
-    report(c, tt_generation_has_adapter(c->talk.engine) ? "model and adapter are loaded; /help lists commands"
-                                                        : "the model is loaded; /help lists commands");
+    report(c, has_adapter(c) ? "model and adapter are loaded; /help lists commands"
+                             : "the model is loaded; /help lists commands");
+}
+
+static tt_status lead(void *context, struct tt_talk *talk)
+{
+    struct conversation *c = context;
+    c->talk = talk;
+    tt_signals_count_interrupts();
+    greet(c);
+    return converse(c);
 }
 
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct chat_command *command = call->target;
-    const struct tt_talk_config config = tt_talk_call_config(&command->call, 1, 1);
     struct conversation c = {
         .cli = cli,
         .command = command,
@@ -287,12 +300,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (command->system != NULL) TT_GO(tt_str_append_text(&c.system, command->system));
     c.messages = tt_json_new_list();
     if (c.messages == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_talk_open(&config, &c.talk));
-    tt_signals_count_interrupts();
-    greet(&c);
-    status = converse(&c);
+    status = tt_talk_call_run(&command->call, cli->cancel, 1, lead, &c);
 out:
-    tt_talk_close(&c.talk);
     tt_line_reader_deinit(&c.reader);
     tt_json_release(c.messages);
     tt_str_deinit(&c.system);

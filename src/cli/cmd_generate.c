@@ -3,18 +3,19 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
-#include "base/hub_cache.h"
 #include "cli/commands.h"
 #include "data/chat_row.h"
 #include "infer/generator.h"
 #include "job/inputs.h"
 #include "job/resolve.h"
+#include "run/generate_run.h"
 
 struct generate_command {
     struct tt_generate_spec spec; /* must be first: the offsets of its settings apply here */
     const char *prompt, *prompt_file, *messages, *chat_template_path, *date;
-    bool json;
+    bool json, stats;
 };
 
 #define OWN(member) .offset = offsetof(struct generate_command, member)
@@ -35,6 +36,9 @@ static const struct tt_setting own_settings[] = {
      .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
      .help = "Print JSON lines with prompt and completion; always on with several prompts."},
+    {.name = "stats", .type = TT_SETTING_BOOL, OWN(stats), .default_text = "false", .transient = true,
+     .help = "Also print, as messages, the plan of the memory, and afterwards tokens per second and the memory that "
+             "was used."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -241,53 +245,140 @@ struct printer {
     const struct prompts *prompts;
     struct tt_str text;
     bool json;
+    bool streams; /* a person watches one completion */
+    struct tt_tokenizer_stream stream;
+    tt_status status; /* of the stream */
+    size_t tokens;
 };
+
+static tt_status print_piece(struct printer *printer)
+{
+    TT_TRY(tt_report_print_raw(printer->cli->report, tt_str_text(&printer->text), printer->text.bytes));
+    tt_str_clear(&printer->text);
+    return TT_OK;
+}
+
+static bool on_token(void *context, int index, int32_t token)
+{
+    struct printer *printer = context;
+    (void)index;
+    if (!printer->streams || printer->status != TT_OK) return printer->status == TT_OK;
+    printer->status = tt_tokenizer_stream_push(printer->tokenizer, &printer->stream, token, &printer->text);
+    if (printer->status == TT_OK) printer->status = print_piece(printer);
+    return printer->status == TT_OK;
+}
 
 static tt_status on_done(void *context, int index, const int32_t *ids, size_t count)
 {
     struct printer *printer = context;
+    printer->tokens += count;
+    TT_TRY(printer->status);
+    if (printer->streams) {
+        TT_TRY(tt_tokenizer_stream_finish(printer->tokenizer, &printer->stream, &printer->text));
+        TT_TRY(tt_str_append_char(&printer->text, '\n'));
+        return print_piece(printer);
+    }
     TT_TRY(tt_tokenizer_decode(printer->tokenizer, ids, count, true, &printer->text));
     return print_completion(printer->cli, printer->prompts->texts[index], &printer->text, printer->json);
 }
 
-/* Prints each completion as soon as those before it are there. */
-static tt_status complete(struct tt_cli *cli, const struct generate_command *command,
-                          struct tt_generator *generator, const struct tt_tokenizer *tokenizer,
-                          const struct prompts *prompts)
+/* One call of the command. */
+struct generation {
+    struct tt_cli *cli;
+    struct generate_command *command;
+    struct prompts prompts;
+    struct tt_tokenizer *tokenizer;
+    struct tt_plan plan;
+};
+
+static tt_status planned(void *context, const struct tt_plan *plan, enum tt_shard_strategy strategy)
 {
-    struct printer printer = {cli, tokenizer, prompts, {0}, command->json || prompts->count > 1};
-    const struct tt_generate_visitor visitor = {.done = on_done, .context = &printer};
-    tt_status status = tt_generator_run(generator, prompts->ids, (int)prompts->count, &visitor, cli->cancel);
+    struct generation *generation = context;
+    struct tt_str text = {0};
+    generation->plan = *plan;
+    if (!generation->command->stats) return TT_OK;
+    tt_status status = tt_plan_format(plan, &text);
+    if (status == TT_OK && plan->ranks.count > 1)
+        status = tt_str_printf(&text, "\n%s: %s", tt_shard_strategy_name(strategy),
+                               strategy == TT_NO_SHARD ? "each rank holds the whole model"
+                                                       : "the ranks split the model");
+    if (status == TT_OK) tt_report_line(generation->cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status report_stats(const struct generation *generation, const struct tt_generation_team *team,
+                              size_t tokens, double seconds)
+{
+    struct tt_str text = {0};
+    size_t count = generation->prompts.count;
+    tt_status status =
+        tt_plan_compare(&generation->plan, tt_generation_device(tt_generation_team_engine(team)), &text);
+    if (status == TT_OK)
+        status = tt_str_printf(&text, "\n%zu completion%s, %zu new tokens in %.2f s: %.1f tokens/s", count,
+                               count == 1 ? "" : "s", tokens, seconds,
+                               seconds > 0 ? (double)tokens / seconds : 0.0);
+    if (status == TT_OK) tt_report_line(generation->cli->report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status prepare(void *context, const struct tt_inputs *inputs, int ranks,
+                         struct tt_generation_limits *limits)
+{
+    struct generation *generation = context;
+    const struct tt_job_spec *job = &generation->command->spec.job;
+    const struct tt_generate_options options =
+        tt_generate_options_of(&generation->command->spec.generate, job->run.seed);
+    struct prompts *prompts = &generation->prompts;
+    TT_TRY(collect_prompts(generation->command, prompts));
+    TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
+    TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
+    size_t batch = (size_t)job->run.per_device_eval_batch_size;
+    size_t share = (prompts->count + (size_t)ranks - 1) / (size_t)ranks;
+    return tt_generator_limits(inputs, (int64_t)(batch < share ? batch : share), (int64_t)prompts->longest,
+                               &options, limits);
+}
+
+/* Prints each completion as soon as those before it are there. */
+static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_generation_team *team)
+{
+    struct generation *generation = context;
+    const struct generate_command *command = generation->command;
+    const struct prompts *prompts = &generation->prompts;
+    const struct tt_generate_options options =
+        tt_generate_options_of(&command->spec.generate, command->spec.job.run.seed);
+    struct printer printer = {
+        .cli = generation->cli,
+        .tokenizer = generation->tokenizer,
+        .prompts = prompts,
+        .json = command->json || prompts->count > 1,
+        .stream = {.skip_special = true},
+    };
+    const struct tt_generate_visitor visitor = {on_token, on_done, &printer};
+    struct tt_generator *generator = NULL;
+    double start = tt_clock_seconds();
+    (void)inputs;
+    printer.streams = !printer.json && isatty(fileno(printer.cli->report->out)) == 1;
+    tt_status status = tt_generator_borrow(team, &options, &generator);
+    if (status == TT_OK)
+        status =
+            tt_generator_run(generator, prompts->ids, (int)prompts->count, &visitor, generation->cli->cancel);
+    if (status == TT_OK && command->stats)
+        status = report_stats(generation, team, printer.tokens, tt_clock_seconds() - start);
+    tt_generator_destroy(generator);
+    tt_tokenizer_stream_deinit(&printer.stream);
     tt_str_deinit(&printer.text);
     return status;
 }
 
-static tt_status generate(struct tt_cli *cli, struct generate_command *command, struct prompts *prompts)
+static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
-    const struct tt_job_spec *config = &command->spec.job;
-    const struct tt_generate_options options =
-        tt_generate_options_of(&command->spec.generate, config->run.seed);
-    const struct tt_inputs_config parts = tt_inputs_config_of(config, TT_INPUTS_GENERATE);
-    struct tt_inputs inputs = {0};
-    struct tt_tokenizer *tokenizer = NULL;
-    struct tt_generator *generator = NULL;
-    char *folder = NULL;
-    tt_status status = TT_OK;
-    TT_GO(collect_prompts(command, prompts));
-    TT_GO(tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
-    TT_GO(tt_tokenizer_load(folder, &tokenizer));
-    TT_GO(tt_inputs_open(&parts, &inputs));
-    TT_GO(encode_prompts(prompts, command, &inputs, tokenizer));
-    size_t batch = (size_t)config->run.per_device_eval_batch_size;
-    if (batch > prompts->count) batch = prompts->count;
-    TT_GO(tt_generator_create(&config->device, &inputs, (int64_t)batch, (int64_t)prompts->longest, &options,
-                              &generator));
-    TT_GO(complete(cli, command, generator, tokenizer, prompts));
-out:
-    tt_generator_destroy(generator);
-    tt_inputs_close(&inputs);
-    tt_tokenizer_destroy(tokenizer);
-    tt_free(folder);
+    struct generation generation = {.cli = cli, .command = call->target};
+    const struct tt_generate_hooks hooks = {prepare, planned, lead, &generation};
+    tt_status status = tt_generate_run(&generation.command->spec, cli->cancel, &hooks);
+    tt_tokenizer_destroy(generation.tokenizer);
+    prompts_deinit(&generation.prompts);
     return status;
 }
 
@@ -295,14 +386,6 @@ static tt_status resolve(void *target, struct tt_settings *settings)
 {
     struct generate_command *command = target;
     return tt_generate_resolve(settings, &command->spec.job, &command->spec.generate);
-}
-
-static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
-{
-    struct prompts prompts = {0};
-    tt_status status = generate(cli, call->target, &prompts);
-    prompts_deinit(&prompts);
-    return status;
 }
 
 const struct tt_command_ops tt_cmd_generate = {

@@ -91,12 +91,38 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
     return tt_serve_close(server);
 }
 
+struct serving {
+    struct tt_cli *cli;
+    const struct serve_command *command;
+    const char *name, *adapter;
+};
+
+static tt_status lead(void *context, struct tt_talk *talk)
+{
+    const struct serving *serving = context;
+    const struct serve_command *command = serving->command;
+    const struct tt_serve_config config = {
+        .talk = talk,
+        .sampling = tt_sampling_options_of(&command->call.spec.generate),
+        .max_new_tokens = command->call.spec.generate.max_new_tokens,
+        .seed = (uint64_t)command->call.spec.job.run.seed,
+        .ignore_end = command->call.spec.generate.ignore_eos,
+        .model_name = serving->name,
+        .adapter_name = serving->adapter,
+        .waiting = command->waiting,
+        .http = {.host = command->host,
+                 .port = (int)command->port,
+                 .connections = (int)command->connections,
+                 .body_bytes = command->request_bytes,
+                 .seconds = command->request_seconds},
+    };
+    return serve(serving->cli, command, &config);
+}
+
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct serve_command *command = call->target;
     const struct tt_model_spec *model = &command->call.spec.job.model;
-    const struct tt_talk_config talk_config = tt_talk_call_config(&command->call, command->slots, 0);
-    struct tt_talk talk = {0};
     char *name = NULL, *adapter = NULL;
     tt_status status = TT_OK;
     const char *path = command->served_model_name;
@@ -106,25 +132,9 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
         adapter = make_name(model->adapter_name_or_path, name);
         if (adapter == NULL) TT_GO(TT_ERR_MEMORY);
     }
-    TT_GO(tt_talk_open(&talk_config, &talk));
-    const struct tt_serve_config config = {
-        .talk = &talk,
-        .sampling = tt_sampling_options_of(&command->call.spec.generate),
-        .max_new_tokens = command->call.spec.generate.max_new_tokens,
-        .seed = (uint64_t)command->call.spec.job.run.seed,
-        .ignore_end = command->call.spec.generate.ignore_eos,
-        .model_name = name,
-        .adapter_name = adapter,
-        .waiting = command->waiting,
-        .http = {.host = command->host,
-                 .port = (int)command->port,
-                 .connections = (int)command->connections,
-                 .body_bytes = command->request_bytes,
-                 .seconds = command->request_seconds},
-    };
-    status = serve(cli, command, &config);
+    struct serving serving = {cli, command, name, adapter};
+    status = tt_talk_call_run(&command->call, cli->cancel, command->slots, lead, &serving);
 out:
-    tt_talk_close(&talk);
     tt_free(name);
     tt_free(adapter);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "job/resolve.h"
+#include "run/generate_run.h"
 
 #define OWN(member) .offset = offsetof(struct tt_talk_call, member)
 
@@ -46,14 +47,44 @@ tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *se
     return tt_generate_resolve(settings, &call->spec.job, &call->spec.generate);
 }
 
-struct tt_talk_config tt_talk_call_config(const struct tt_talk_call *call, int64_t slots, int64_t waiting)
+struct talk_run {
+    const struct tt_talk_call *call;
+    int64_t slots;
+    tt_talk_lead *lead;
+    void *context;
+};
+
+static tt_status prepare(void *context, const struct tt_inputs *inputs, int ranks,
+                         struct tt_generation_limits *limits)
 {
-    return (struct tt_talk_config){
-        .job = &call->spec.job,
-        .chat_template_path = call->chat_template_path,
-        .date = call->date,
-        .context_length = call->context_length,
-        .slots = slots,
-        .waiting = waiting,
+    const struct talk_run *run = context;
+    int64_t positions = inputs->model_facts.max_position_embeddings, length = run->call->context_length;
+    (void)ranks;
+    *limits =
+        (struct tt_generation_limits){.slots = run->slots, .length = length < positions ? length : positions};
+    return TT_OK;
+}
+
+static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_generation_team *team)
+{
+    const struct talk_run *run = context;
+    const struct tt_talk_config config = {
+        .inputs = inputs,
+        .team = team,
+        .chat_template_path = run->call->chat_template_path,
+        .date = run->call->date,
     };
+    struct tt_talk talk = {0};
+    TT_TRY(tt_talk_open(&config, &talk));
+    tt_status status = run->lead(run->context, &talk);
+    tt_talk_close(&talk);
+    return status;
+}
+
+tt_status tt_talk_call_run(const struct tt_talk_call *call, const struct tt_cancel *cancel, int64_t slots,
+                           tt_talk_lead *lead_talk, void *context)
+{
+    struct talk_run run = {call, slots, lead_talk, context};
+    const struct tt_generate_hooks hooks = {.prepare = prepare, .lead = lead, .context = &run};
+    return tt_generate_run(&call->spec, cancel, &hooks);
 }

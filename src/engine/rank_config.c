@@ -38,7 +38,7 @@ tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt
                               enum tt_rank_use use, const struct tt_cancel *cancel,
                               struct tt_rank_config *out)
 {
-    bool trains = use == TT_RANK_TRAINS, splits = use != TT_RANK_GENERATES;
+    bool trains = use == TT_RANK_TRAINS, splits = shard != NULL;
     *out = (struct tt_rank_config){
         .device = layout->device,
         .strategy = splits ? shard->sharding_strategy : TT_NO_SHARD,

@@ -16,10 +16,9 @@ struct tt_rank_layout {
 struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world);
 struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
 
-/* A rank that generates holds the whole model. */
 enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };
-/* The members that are equal on all ranks. `shard`: NULL for a rank that generates. `model` is lent, `cancel` NULL or
- * lent. The caller sets `objective`, `limits`, `saves` and `saves_state`. */
+/* The members that are equal on all ranks. `shard`: NULL for a rank that holds the whole model. `model` is lent,
+ * `cancel` NULL or lent. The caller sets `objective`, `limits`, `saves` and `saves_state`. */
 TT_MUST_USE tt_status tt_rank_config_make(const struct tt_shard_spec *shard,
                                           const struct tt_rank_layout *layout,
                                           const struct tt_model_facts *model,

@@ -216,8 +216,18 @@ bool tt_generation_has_adapter(const struct tt_generation_engine *engine)
     return engine->inputs->adapter != NULL;
 }
 
-static tt_status check_request(const struct tt_generation_engine *engine,
-                               const struct tt_generation_request *request)
+struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine)
+{
+    return engine->rank.rank->world;
+}
+
+struct tt_device *tt_generation_device(const struct tt_generation_engine *engine)
+{
+    return engine->rank.rank->device;
+}
+
+tt_status tt_generation_check(const struct tt_generation_engine *engine,
+                              const struct tt_generation_request *request)
 {
     const struct tt_generation_limits *limits = &engine->limits;
     int64_t vocab = engine->inputs->model_facts.vocab_size;
@@ -234,10 +244,7 @@ static tt_status check_request(const struct tt_generation_engine *engine,
         if (request->prompt[t] < 0 || request->prompt[t] >= vocab)
             return tt_fail(TT_ERR_DATA, "the prompt has the id %d, but the model has %lld embeddings",
                            (int)request->prompt[t], (long long)vocab);
-    TT_TRY(tt_sampling_check(&request->sampling));
-    if (limits->waiting > 0 && engine->load.waiting >= (size_t)limits->waiting)
-        return tt_fail(TT_ERR_USAGE, "%zu requests wait already, which is the limit", engine->load.waiting);
-    return TT_OK;
+    return tt_sampling_check(&request->sampling);
 }
 
 static tt_status copy_ids(const int32_t *ids, size_t count, struct tt_ids *to)
@@ -251,7 +258,9 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
 {
     tt_status status = TT_OK;
     struct request *request = NULL;
-    TT_TRY(check_request(engine, ask));
+    TT_TRY(tt_generation_check(engine, ask));
+    if (engine->limits.waiting > 0 && engine->load.waiting >= (size_t)engine->limits.waiting)
+        return tt_fail(TT_ERR_USAGE, "%zu requests wait already, which is the limit", engine->load.waiting);
     if (tt_grow((void **)&engine->requests, engine->count, &engine->capacity, sizeof(struct request *)) != 0)
         return TT_ERR_MEMORY;
     request = tt_calloc(1, sizeof *request);
@@ -544,14 +553,6 @@ static bool has_requests(const struct tt_generation_engine *engine, bool adapter
     for (int64_t s = 0; s < engine->limits.slots; s++)
         if (engine->slots[s].request != NULL && engine->slots[s].adapter_off == adapter_off) return true;
     return false;
-}
-
-tt_status tt_generation_agree(struct tt_generation_engine *engine, bool *flag)
-{
-    double sum = *flag;
-    if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, &sum, 1));
-    *flag = sum > 0;
-    return TT_OK;
 }
 
 /* A pass that one rank needs is run by all: those without requests take part in its transfers. */

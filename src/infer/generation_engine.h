@@ -25,6 +25,8 @@
 #include "text/tokenizer.h"
 
 struct tt_inputs;
+struct tt_comm;
+struct tt_device;
 struct tt_generation_engine;
 
 struct tt_generation_limits {
@@ -92,6 +94,13 @@ const struct tt_generation_limits *tt_generation_limits_of(const struct tt_gener
 /* The ids that end an answer: of config.json, generation_config.json and the tokenizer. Lent. */
 const struct tt_ids *tt_generation_end_ids(const struct tt_generation_engine *engine);
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine);
+/* Lent: all ranks of the run; the device of this rank. */
+struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine);
+struct tt_device *tt_generation_device(const struct tt_generation_engine *engine);
+
+/* What submit checks of a request. */
+TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *engine,
+                                          const struct tt_generation_request *request);
 
 /* Queues a request and stores its id, >= 1, never used again by this engine. TT_ERR_DATA: an empty or too long prompt
  * or an unknown id; TT_ERR_USAGE: a value out of range; TT_ERR_MEMORY. A full queue is TT_ERR_USAGE: ask
@@ -101,8 +110,6 @@ TT_MUST_USE tt_status tt_generation_submit(struct tt_generation_engine *engine,
 /* Runs one step. *busy: requests still wait or run. At most one token is added to each running request. An error of a
  * step (device, memory) is for all requests: destroy the engine then. Without requests it does nothing. */
 TT_MUST_USE tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy);
-/* Sets *flag where any rank has set it. Collective as step; without other ranks it has no effect. */
-TT_MUST_USE tt_status tt_generation_agree(struct tt_generation_engine *engine, bool *flag);
 /* TT_ERR_USAGE for an id that is unknown or was released. */
 TT_MUST_USE tt_status tt_generation_poll(const struct tt_generation_engine *engine, int64_t id,
                                          struct tt_generation_progress *progress);

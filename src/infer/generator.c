@@ -5,8 +5,8 @@
 
 struct tt_generator {
     struct tt_generate_options options;
-    struct tt_generation_engine *engine;
-    uint64_t completions; /* so far */
+    struct tt_generation_team *team, *own; /* own: NULL where it is borrowed */
+    uint64_t completions;                  /* so far */
 };
 
 /* A run over prompts[count]. */
@@ -41,20 +41,15 @@ tt_status tt_generator_limits(const struct tt_inputs *inputs, int64_t batch_size
                    (long long)max_prompt_tokens, (long long)options->max_new_tokens, (long long)positions);
 }
 
-static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *device,
-                        const struct tt_inputs *inputs, const struct tt_generation_limits *limits,
-                        const struct tt_generate_options *options, struct tt_generator **out)
+tt_status tt_generator_borrow(struct tt_generation_team *team, const struct tt_generate_options *options,
+                              struct tt_generator **out)
 {
     struct tt_generator *generator = tt_calloc(1, sizeof *generator);
     if (generator == NULL) return TT_ERR_MEMORY;
     generator->options = *options;
-    tt_status status = borrowed != NULL ? tt_generation_attach(borrowed, inputs, limits, &generator->engine)
-                                        : tt_generation_open(device, inputs, limits, &generator->engine);
-    if (status == TT_OK)
-        *out = generator;
-    else
-        tt_generator_destroy(generator);
-    return status;
+    generator->team = team;
+    *out = generator;
+    return TT_OK;
 }
 
 tt_status tt_generator_create(const struct tt_device_spec *device, const struct tt_inputs *inputs,
@@ -62,21 +57,23 @@ tt_status tt_generator_create(const struct tt_device_spec *device, const struct 
                               const struct tt_generate_options *options, struct tt_generator **out)
 {
     struct tt_generation_limits limits;
+    struct tt_generation_engine *engine = NULL;
+    struct tt_generation_team *team = NULL;
     TT_TRY(tt_generator_limits(inputs, batch_size, max_prompt_tokens, options, &limits));
-    return create(NULL, device, inputs, &limits, options, out);
-}
-
-tt_status tt_generator_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
-                              const struct tt_generation_limits *limits,
-                              const struct tt_generate_options *options, struct tt_generator **out)
-{
-    return create(rank, NULL, inputs, limits, options, out);
+    TT_TRY(tt_generation_open(device, inputs, &limits, &engine));
+    TT_TRY(tt_generation_team_create(engine, &team));
+    tt_status status = tt_generator_borrow(team, options, out);
+    if (status == TT_OK)
+        (*out)->own = team;
+    else
+        tt_generation_team_destroy(team);
+    return status;
 }
 
 void tt_generator_destroy(struct tt_generator *generator)
 {
     if (generator == NULL) return;
-    tt_generation_destroy(generator->engine);
+    tt_generation_team_destroy(generator->own);
     tt_free(generator);
 }
 
@@ -94,7 +91,7 @@ static tt_status submit(struct run *run, const struct tt_ids *prompts)
             .ignore_end = options->ignore_eos,
         };
         int64_t id;
-        tt_status status = tt_generation_submit(generator->engine, &request, &id);
+        tt_status status = tt_generation_team_submit(generator->team, &request, &id);
         if (status != TT_OK) tt_while("completing prompt %d", i + 1);
         TT_TRY(status);
         if (i == 0) run->first_id = id;
@@ -108,13 +105,13 @@ static tt_status show_tokens(struct run *run)
     const struct tt_generate_visitor *visitor = run->visitor;
     for (int i = run->next_done; i < run->count; i++) {
         struct tt_generation_progress progress;
-        TT_TRY(tt_generation_poll(run->generator->engine, run->first_id + i, &progress));
+        TT_TRY(tt_generation_team_poll(run->generator->team, run->first_id + i, &progress));
         bool goes_on = true;
         while (run->shown[i] < progress.count && goes_on) {
             int32_t token = progress.tokens[run->shown[i]++];
             if (visitor->token != NULL) goes_on = visitor->token(visitor->context, i, token);
         }
-        if (!goes_on) tt_generation_cancel(run->generator->engine, run->first_id + i);
+        if (!goes_on) tt_generation_team_cancel(run->generator->team, run->first_id + i);
     }
     return TT_OK;
 }
@@ -126,12 +123,12 @@ static tt_status report_done(struct run *run, bool all)
     for (; run->next_done < run->count; run->next_done++) {
         struct tt_generation_progress progress;
         int64_t id = run->first_id + run->next_done;
-        TT_TRY(tt_generation_poll(run->generator->engine, id, &progress));
+        TT_TRY(tt_generation_team_poll(run->generator->team, id, &progress));
         bool begun = progress.state != TT_GENERATION_WAITING;
         if (!(all ? begun : tt_generation_is_finished(progress.state))) return TT_OK;
         if (visitor->done != NULL)
             TT_TRY(visitor->done(visitor->context, run->next_done, progress.tokens, progress.count));
-        tt_generation_release(run->generator->engine, id);
+        tt_generation_team_release(run->generator->team, id);
     }
     return TT_OK;
 }
@@ -140,13 +137,12 @@ static tt_status run_steps(struct run *run, const struct tt_cancel *cancel)
 {
     for (bool busy = true; busy;) {
         bool stops = cancel != NULL && atomic_load(&cancel->requests) > 0;
-        TT_TRY(tt_generation_agree(run->generator->engine, &stops));
         if (stops) {
             TT_TRY(report_done(run, true));
             return tt_fail(TT_ERR_CANCELLED, "stopped on request after %d of %d completions", run->next_done,
                            run->count);
         }
-        TT_TRY(tt_generation_step(run->generator->engine, &busy));
+        TT_TRY(tt_generation_team_step(run->generator->team, &busy));
         TT_TRY(show_tokens(run));
         TT_TRY(report_done(run, false));
     }
@@ -163,7 +159,7 @@ tt_status tt_generator_run(struct tt_generator *generator, const struct tt_ids *
     if (status == TT_OK) status = run_steps(&run, cancel);
     if (status == TT_OK) generator->completions += (uint64_t)count;
     for (int i = 0; i < count && run.first_id > 0; i++)
-        tt_generation_release(generator->engine, run.first_id + i);
+        tt_generation_team_release(generator->team, run.first_id + i);
     tt_free(run.shown);
     return status;
 }

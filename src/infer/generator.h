@@ -1,9 +1,9 @@
-/* Completions of a list of prompts, over the generation engine: one rank, with or without an adapter. */
+/* Completions of a list of prompts, over a generation team. */
 #ifndef TT_INFER_GENERATOR_H
 #define TT_INFER_GENERATOR_H
 
 #include "base/thread.h"
-#include "infer/generation_engine.h"
+#include "infer/generation_team.h"
 
 struct tt_generate_options {
     int64_t max_new_tokens; /* >= 1 */
@@ -28,11 +28,8 @@ TT_MUST_USE tt_status tt_generator_limits(const struct tt_inputs *inputs, int64_
                                           int64_t max_prompt_tokens,
                                           const struct tt_generate_options *options,
                                           struct tt_generation_limits *limits);
-/* Borrows a loaded rank: tt_generation_attach. With several ranks each completes prompts of its own, and runs are
- * collective. */
-struct tt_rank;
-TT_MUST_USE tt_status tt_generator_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
-                                          const struct tt_generation_limits *limits,
+/* Borrows the team, which must outlive the generator; of several ranks only the leader has one. */
+TT_MUST_USE tt_status tt_generator_borrow(struct tt_generation_team *team,
                                           const struct tt_generate_options *options,
                                           struct tt_generator **out);
 void tt_generator_destroy(struct tt_generator *generator); /* takes NULL */

@@ -141,6 +141,7 @@ struct tt_generate_config {
     /* -1: when temperature, top_k, top_p or min_p was given; settled by tt_generate_resolve */
     int do_sample;
     bool ignore_eos;
+    bool chooses_sharding; /* no sharding_strategy was given: whole models where they fit */
 };
 
 /* What `recompute` and `gradient_checkpointing` mean together. */

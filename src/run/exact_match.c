@@ -73,49 +73,51 @@ void tt_exact_match_deinit(struct tt_exact_match *match)
     *match = (struct tt_exact_match){0};
 }
 
-/* The part of a rank: rows first, first + stride, ... */
-struct part {
+/* The leader's count. */
+struct count {
     const struct tt_exact_match *match;
-    size_t first, stride;
-    struct tt_ids *prompts; /* borrowed from `match` */
-    int count;
-    double matches;
+    const struct tt_cancel *cancel;
+    int64_t matches;
     struct tt_str text;
 };
 
 static tt_status compare_answer(void *context, int index, const int32_t *ids, size_t count)
 {
-    struct part *part = context;
-    const struct tt_inputs *inputs = part->match->inputs;
-    size_t row = part->match->rows[part->first + (size_t)index * part->stride];
-    TT_TRY(tt_tokenizer_decode(inputs->tokenizer, ids, count, true, &part->text));
-    part->matches += same_answer(tt_str_text(&part->text), tt_dataset_completion(inputs->eval, row));
+    struct count *counted = context;
+    const struct tt_inputs *inputs = counted->match->inputs;
+    size_t row = counted->match->rows[index];
+    TT_TRY(tt_tokenizer_decode(inputs->tokenizer, ids, count, true, &counted->text));
+    counted->matches += same_answer(tt_str_text(&counted->text), tt_dataset_completion(inputs->eval, row));
     return TT_OK;
+}
+
+static tt_status complete(void *context, struct tt_generation_team *team)
+{
+    struct count *counted = context;
+    const struct tt_exact_match *match = counted->match;
+    const struct tt_generate_visitor visitor = {.done = compare_answer, .context = counted};
+    struct tt_generator *generator = NULL;
+    tt_status status = tt_generator_borrow(team, &match->options, &generator);
+    if (status == TT_OK)
+        status = tt_generator_run(generator, match->prompts, (int)match->count, &visitor, counted->cancel);
+    tt_generator_destroy(generator);
+    return status;
 }
 
 tt_status tt_exact_match_run(const struct tt_exact_match *match, struct tt_rank *rank,
                              const struct tt_cancel *cancel, int64_t *matches, int64_t *rows)
 {
     tt_status status = TT_OK;
-    struct tt_generator *generator = NULL;
-    struct part part = {.match = match,
-                        .first = (size_t)tt_comm_rank(rank->world),
-                        .stride = (size_t)tt_comm_world_size(rank->world)};
-    const struct tt_generate_visitor visitor = {.done = compare_answer, .context = &part};
-    part.prompts = tt_calloc(match->count / part.stride + 1, sizeof *part.prompts);
-    if (part.prompts == NULL) TT_GO(TT_ERR_MEMORY);
-    for (size_t i = part.first; i < match->count; i += part.stride)
-        part.prompts[part.count++] = match->prompts[i];
-    TT_GO(tt_generator_attach(rank, match->inputs, &match->limits, &match->options, &generator));
-    TT_GO(tt_generator_run(generator, part.prompts, part.count, &visitor, cancel));
-    double sums[2] = {part.matches, part.count};
-    TT_GO(tt_comm_host_sum(rank->world, sums, 2));
-    *matches = (int64_t)sums[0];
-    *rows = (int64_t)sums[1];
+    struct tt_generation_team *team = NULL;
+    struct count counted = {.match = match, .cancel = cancel};
+    TT_GO(tt_generation_team_attach(rank, match->inputs, &match->limits, &team));
+    TT_GO(tt_generation_team_run(team, complete, &counted));
+    TT_GO(tt_comm_host_share(rank->world, &counted.matches, sizeof counted.matches));
+    *matches = counted.matches;
+    *rows = (int64_t)match->count;
 out:
     if (status != TT_OK && status != TT_ERR_CANCELLED) tt_while("measuring exact match");
-    tt_generator_destroy(generator);
-    tt_str_deinit(&part.text);
-    tt_free(part.prompts);
+    tt_generation_team_destroy(team);
+    tt_str_deinit(&counted.text);
     return status;
 }

@@ -108,8 +108,7 @@ static bool choose_model(const struct tt_server *server, struct job *job)
 /* False: too many wait already. */
 static bool enqueue(struct tt_server *server, struct job *job)
 {
-    size_t most =
-        (size_t)(tt_generation_limits_of(server->config.talk->engine)->slots + server->config.waiting);
+    size_t most = (size_t)(tt_generation_team_slots(server->config.talk->team) + server->config.waiting);
     pthread_mutex_lock(&server->lock);
     bool taken = server->load < most && !server->closes;
     if (taken) {
@@ -224,7 +223,7 @@ static tt_status make_prompt(struct tt_server *server, const struct job *job, st
     const struct tt_api_request *request = &job->request;
     if (job->chat) return tt_talk_prompt(talk, request->row, "the request", ids);
     if (request->prompt_ids == NULL)
-        return tt_tokenizer_encode(talk->inputs.tokenizer, talk->scratch, request->prompt.data,
+        return tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, request->prompt.data,
                                    request->prompt.bytes, true, ids);
     for (size_t i = 0; i < tt_json_count(request->prompt_ids); i++)
         TT_TRY(tt_ids_append(ids, (int32_t)tt_json_integer(tt_json_at(request->prompt_ids, i))));
@@ -266,7 +265,7 @@ static tt_status submit(struct tt_server *server, struct job *job, struct tt_ids
     };
     if (ask.max_new_tokens < 1)
         return tt_fail(TT_ERR_USAGE, "the prompt has %zu tokens, which leaves no room for an answer in %lld",
-                       ids->count, (long long)tt_generation_limits_of(config->talk->engine)->length);
+                       ids->count, (long long)tt_talk_length(config->talk));
     TT_TRY(tt_talk_ask(config->talk, &ask, &job->answer));
     if (request->stream) tt_http_begin(job->exchange, 200, "text/event-stream");
     return TT_OK;
@@ -408,7 +407,7 @@ static tt_status generate(void *argument)
     tt_status status = TT_OK;
     while (status == TT_OK && take_pending(server)) {
         bool busy;
-        status = tt_generation_step(server->config.talk->engine, &busy);
+        status = tt_generation_team_step(server->config.talk->team, &busy);
         for (struct job **at = &server->running; status == TT_OK && *at != NULL;) {
             if (advance(server, *at))
                 end_job(server, at);

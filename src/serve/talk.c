@@ -2,29 +2,19 @@
 
 #include "data/chat_row.h"
 
-static int64_t positions_of(const struct tt_talk_config *config, const struct tt_inputs *inputs)
-{
-    int64_t positions = inputs->model_facts.max_position_embeddings;
-    return config->context_length < positions ? config->context_length : positions;
-}
-
 tt_status tt_talk_open(const struct tt_talk_config *config, struct tt_talk *talk)
 {
     tt_status status = TT_OK;
-    const struct tt_inputs_config parts = tt_inputs_config_of(config->job, TT_INPUTS_GENERATE);
-    TT_GO(tt_inputs_open(&parts, &talk->inputs));
-    if (talk->inputs.tokenizer == NULL)
+    *talk = (struct tt_talk){.inputs = config->inputs, .team = config->team};
+    if (talk->inputs->tokenizer == NULL)
         TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no tokenizer.json, which a conversation needs",
-                      config->job->model.model_name_or_path));
+                      tt_model_folder_path(talk->inputs->folder)));
     talk->data = (struct tt_data_config){.chat_template_path = config->chat_template_path != NULL
                                                                    ? config->chat_template_path
-                                                                   : talk->inputs.template_path,
+                                                                   : talk->inputs->template_path,
                                          .date = config->date};
-    TT_GO(tt_chat_create(&talk->data, talk->inputs.tokenizer, &talk->chat));
-    TT_GO(tt_tokenizer_scratch_create(talk->inputs.tokenizer, &talk->scratch));
-    const struct tt_generation_limits limits = {
-        .slots = config->slots, .length = positions_of(config, &talk->inputs), .waiting = config->waiting};
-    TT_GO(tt_generation_open(&config->job->device, &talk->inputs, &limits, &talk->engine));
+    TT_GO(tt_chat_create(&talk->data, talk->inputs->tokenizer, &talk->chat));
+    TT_GO(tt_tokenizer_scratch_create(talk->inputs->tokenizer, &talk->scratch));
 out:
     if (status != TT_OK) tt_talk_close(talk);
     return status;
@@ -32,10 +22,8 @@ out:
 
 void tt_talk_close(struct tt_talk *talk)
 {
-    tt_generation_destroy(talk->engine);
     tt_tokenizer_scratch_destroy(talk->scratch);
     tt_chat_destroy(talk->chat);
-    tt_inputs_close(&talk->inputs);
     *talk = (struct tt_talk){0};
 }
 
@@ -57,9 +45,14 @@ out:
     return status;
 }
 
+int64_t tt_talk_length(const struct tt_talk *talk)
+{
+    return tt_generation_limits_of(tt_generation_team_engine(talk->team))->length;
+}
+
 int64_t tt_talk_room(const struct tt_talk *talk, size_t prompt_count, int64_t wanted)
 {
-    int64_t length = tt_generation_limits_of(talk->engine)->length;
+    int64_t length = tt_talk_length(talk);
     if (prompt_count >= (size_t)length) return 0;
     int64_t room = length - (int64_t)prompt_count;
     return wanted < room ? wanted : room;
@@ -69,15 +62,15 @@ tt_status tt_talk_ask(struct tt_talk *talk, const struct tt_generation_request *
                       struct tt_talk_answer *answer)
 {
     *answer = (struct tt_talk_answer){.stream = {.skip_special = true}, .end_id = -1};
-    return tt_generation_submit(talk->engine, request, &answer->id);
+    return tt_generation_team_submit(talk->team, request, &answer->id);
 }
 
 tt_status tt_talk_advance(struct tt_talk *talk, struct tt_talk_answer *answer, struct tt_str *text)
 {
-    const struct tt_tokenizer *tokenizer = talk->inputs.tokenizer;
+    const struct tt_tokenizer *tokenizer = talk->inputs->tokenizer;
     struct tt_generation_progress progress;
     if (tt_generation_is_finished(answer->state)) return TT_OK;
-    TT_TRY(tt_generation_poll(talk->engine, answer->id, &progress));
+    TT_TRY(tt_generation_team_poll(talk->team, answer->id, &progress));
     while (answer->tokens < progress.count)
         TT_TRY(tt_tokenizer_stream_push(tokenizer, &answer->stream, progress.tokens[answer->tokens++], text));
     if (tt_generation_is_finished(progress.state))
@@ -89,7 +82,7 @@ tt_status tt_talk_advance(struct tt_talk *talk, struct tt_talk_answer *answer, s
 
 void tt_talk_answer_deinit(struct tt_talk *talk, struct tt_talk_answer *answer)
 {
-    if (answer->id != 0) tt_generation_release(talk->engine, answer->id);
+    if (answer->id != 0) tt_generation_team_release(talk->team, answer->id);
     tt_tokenizer_stream_deinit(&answer->stream);
     *answer = (struct tt_talk_answer){0};
 }

@@ -1,30 +1,27 @@
-/* A model that answers conversations: the weights with an adapter, the chat template, the tokenizer and the generation
- * engine. Answers are text that grows by whole characters. One thread. */
+/* A model that answers conversations: the chat template, the tokenizer, and the team that generates. Answers are text that grows by whole characters. One thread. */
 #ifndef TT_SERVE_TALK_H
 #define TT_SERVE_TALK_H
 
 #include "data/chat.h"
-#include "infer/generation_engine.h"
+#include "infer/generation_team.h"
 #include "job/inputs.h"
-#include "job/spec.h"
 
 struct tt_talk_config {
-    const struct tt_job_spec *job;  /* lent */
+    const struct tt_inputs *inputs; /* lent for the life of the talk, as the team */
+    struct tt_generation_team *team;
     const char *chat_template_path; /* lent; NULL: that of the adapter, else of the model */
     const char *date;               /* lent; NULL: now */
-    int64_t context_length;         /* tokens of a prompt and its answer; limited to the model's positions */
-    int64_t slots, waiting;         /* as in struct tt_generation_limits */
 };
 
 struct tt_talk {
-    struct tt_inputs inputs;
+    const struct tt_inputs *inputs;
+    struct tt_generation_team *team;
     struct tt_data_config data;
     struct tt_chat *chat;
     struct tt_tokenizer_scratch *scratch;
-    struct tt_generation_engine *engine;
 };
 
-/* Loads the model. A zeroed struct is empty, as is the struct after an error. */
+/* A zeroed struct is empty, as is the struct after an error. */
 TT_MUST_USE tt_status tt_talk_open(const struct tt_talk_config *config, struct tt_talk *talk);
 void tt_talk_close(struct tt_talk *talk);
 
@@ -32,6 +29,8 @@ void tt_talk_close(struct tt_talk *talk);
  * chat_template_kwargs. `origin` names it in errors. */
 TT_MUST_USE tt_status tt_talk_prompt(struct tt_talk *talk, const struct tt_json_value *row,
                                      const char *origin, struct tt_ids *ids);
+/* Tokens of a conversation with its answer. */
+int64_t tt_talk_length(const struct tt_talk *talk);
 /* The new tokens that fit behind a prompt of `prompt_count` tokens, at most `wanted`; 0: none. */
 int64_t tt_talk_room(const struct tt_talk *talk, size_t prompt_count, int64_t wanted);
 

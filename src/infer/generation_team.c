@@ -1,0 +1,392 @@
+#include "infer/generation_team.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "comm/host_values.h"
+
+/* Bytes of requests that one step sends to all ranks: further ones wait for the next step. */
+enum { ROUND_BYTES_MAX = 1 << 20 };
+
+/* What a step begins with. */
+struct round {
+    int64_t bytes;  /* of the messages that follow */
+    int64_t ending; /* enum ending */
+};
+enum ending { GOES_ON, ENDED, WAS_CANCELLED };
+
+/* A message to one rank: a new request with its ids and stop ids behind it, or the end of one. */
+struct message {
+    int64_t id, rank;
+    bool cancels;
+    struct tt_generation_request request; /* without its pointers */
+};
+
+/* What a step has done to a request. */
+struct event {
+    int64_t id;                             /* 0: none */
+    struct tt_generation_progress progress; /* without its pointer */
+    int32_t token;                          /* the new one; -1: none */
+};
+
+/* The leader's view of a request. */
+struct entry {
+    int64_t id;
+    int64_t rank;          /* that has it; -1: none yet */
+    struct tt_str message; /* until it is sent */
+    struct tt_ids tokens;
+    struct tt_generation_progress progress; /* but for the tokens */
+};
+
+/* A request that the engine of this rank runs. */
+struct running {
+    int64_t id, engine_id;
+    size_t reported; /* tokens */
+};
+
+struct tt_generation_team {
+    struct tt_generation_engine *engine;
+    struct tt_comm *world;
+    int ranks;
+    int64_t slots; /* of each rank */
+    /* with several ranks */
+    struct running *running; /* [slots] */
+    struct event *own;       /* [slots] */
+    int64_t running_count;
+    struct event *all;    /* [ranks * slots] */
+    struct round *rounds; /* [ranks] */
+    /* the leader's */
+    int64_t *load;         /* [ranks], requests that a rank has */
+    struct entry *entries; /* ascending ids */
+    size_t count, capacity;
+    int64_t last_id;
+    struct tt_str messages; /* of the next step */
+};
+
+tt_status tt_generation_team_create(struct tt_generation_engine *engine, struct tt_generation_team **out)
+{
+    struct tt_generation_team *team = tt_calloc(1, sizeof *team);
+    if (team == NULL) {
+        tt_generation_destroy(engine);
+        return TT_ERR_MEMORY;
+    }
+    team->engine = engine;
+    team->world = tt_generation_world(engine);
+    team->ranks = tt_comm_world_size(team->world);
+    team->slots = tt_generation_limits_of(engine)->slots;
+    *out = team;
+    if (team->ranks == 1) return TT_OK;
+    team->running = tt_calloc((size_t)team->slots, sizeof *team->running);
+    team->own = tt_calloc((size_t)team->slots, sizeof *team->own);
+    team->all = tt_calloc((size_t)(team->ranks * team->slots), sizeof *team->all);
+    team->load = tt_calloc((size_t)team->ranks, sizeof *team->load);
+    team->rounds = tt_calloc((size_t)team->ranks, sizeof *team->rounds);
+    if (team->running != NULL && team->own != NULL && team->all != NULL && team->load != NULL &&
+        team->rounds != NULL)
+        return TT_OK;
+    tt_generation_team_destroy(team);
+    *out = NULL;
+    return TT_ERR_MEMORY;
+}
+
+tt_status tt_generation_team_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
+                                    const struct tt_generation_limits *limits,
+                                    struct tt_generation_team **out)
+{
+    struct tt_generation_engine *engine = NULL;
+    TT_TRY(tt_generation_attach(rank, inputs, limits, &engine));
+    return tt_generation_team_create(engine, out);
+}
+
+static void entry_deinit(struct entry *entry)
+{
+    tt_str_deinit(&entry->message);
+    tt_ids_deinit(&entry->tokens);
+}
+
+void tt_generation_team_destroy(struct tt_generation_team *team)
+{
+    if (team == NULL) return;
+    for (size_t i = 0; i < team->count; i++) entry_deinit(&team->entries[i]);
+    tt_free(team->entries);
+    tt_str_deinit(&team->messages);
+    tt_free(team->running);
+    tt_free(team->own);
+    tt_free(team->all);
+    tt_free(team->load);
+    tt_free(team->rounds);
+    tt_generation_destroy(team->engine);
+    tt_free(team);
+}
+
+const struct tt_generation_engine *tt_generation_team_engine(const struct tt_generation_team *team)
+{
+    return team->engine;
+}
+
+int64_t tt_generation_team_slots(const struct tt_generation_team *team)
+{
+    return team->slots * team->ranks;
+}
+
+bool tt_generation_team_leads(const struct tt_generation_team *team)
+{
+    return tt_comm_rank(team->world) == 0;
+}
+
+/* ---- The leader's list ---- */
+
+static struct entry *find(const struct tt_generation_team *team, int64_t id)
+{
+    size_t low = 0, high = team->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (team->entries[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < team->count && team->entries[low].id == id ? &team->entries[low] : NULL;
+}
+
+static tt_status write_message(int64_t id, const struct tt_generation_request *request, struct tt_str *out)
+{
+    struct message message = {.id = id, .request = *request};
+    message.request.prompt = message.request.stop_ids = NULL;
+    TT_TRY(tt_str_append(out, (const char *)&message, sizeof message));
+    TT_TRY(tt_str_append(out, (const char *)request->prompt, request->prompt_count * sizeof(int32_t)));
+    if (request->stop_count == 0) return TT_OK;
+    return tt_str_append(out, (const char *)request->stop_ids, request->stop_count * sizeof(int32_t));
+}
+
+tt_status tt_generation_team_submit(struct tt_generation_team *team,
+                                    const struct tt_generation_request *request, int64_t *id)
+{
+    if (team->ranks == 1) return tt_generation_submit(team->engine, request, id);
+    int64_t waiting = tt_generation_limits_of(team->engine)->waiting;
+    size_t most = (size_t)(waiting + team->slots * team->ranks);
+    TT_TRY(tt_generation_check(team->engine, request));
+    if (waiting > 0 && team->count >= most)
+        return tt_fail(TT_ERR_USAGE, "%zu requests wait or run already, which is the limit", team->count);
+    if (tt_grow((void **)&team->entries, team->count, &team->capacity, sizeof *team->entries) != 0)
+        return TT_ERR_MEMORY;
+    struct entry entry = {
+        .id = team->last_id + 1, .rank = -1, .progress = {.state = TT_GENERATION_WAITING, .end_id = -1}};
+    tt_status status = write_message(entry.id, request, &entry.message);
+    if (status != TT_OK) {
+        entry_deinit(&entry);
+        return status;
+    }
+    *id = team->last_id = entry.id;
+    team->entries[team->count++] = entry;
+    return TT_OK;
+}
+
+tt_status tt_generation_team_poll(const struct tt_generation_team *team, int64_t id,
+                                  struct tt_generation_progress *progress)
+{
+    if (team->ranks == 1) return tt_generation_poll(team->engine, id, progress);
+    const struct entry *entry = find(team, id);
+    if (entry == NULL) return tt_fail(TT_ERR_USAGE, "there is no request %lld", (long long)id);
+    *progress = entry->progress;
+    progress->tokens = entry->tokens.data;
+    progress->count = entry->tokens.count;
+    return TT_OK;
+}
+
+/* Where memory lacks for the message, the rank computes an answer for nobody, and its slot stays taken. */
+void tt_generation_team_cancel(struct tt_generation_team *team, int64_t id)
+{
+    if (team->ranks == 1) {
+        tt_generation_cancel(team->engine, id);
+        return;
+    }
+    struct entry *entry = find(team, id);
+    if (entry == NULL || tt_generation_is_finished(entry->progress.state)) return;
+    entry->progress.state = TT_GENERATION_CANCELLED;
+    const struct message message = {.id = id, .rank = entry->rank, .cancels = true};
+    if (entry->rank < 0) return;
+    if (tt_str_append(&team->messages, (const char *)&message, sizeof message) == TT_OK)
+        team->load[entry->rank]--;
+    else
+        tt_error_clear();
+}
+
+void tt_generation_team_release(struct tt_generation_team *team, int64_t id)
+{
+    if (team->ranks == 1) {
+        tt_generation_release(team->engine, id);
+        return;
+    }
+    struct entry *entry = find(team, id);
+    if (entry == NULL) return;
+    tt_generation_team_cancel(team, id);
+    entry_deinit(entry);
+    team->count--;
+    memmove(entry, entry + 1, (size_t)(team->entries + team->count - entry) * sizeof *entry);
+}
+
+/* ---- A step ---- */
+
+/* The rank with the fewest requests; -1: none has a free slot. */
+static int64_t choose_rank(const struct tt_generation_team *team)
+{
+    int64_t chosen = 0;
+    for (int64_t r = 1; r < team->ranks; r++)
+        if (team->load[r] < team->load[chosen]) chosen = r;
+    return team->load[chosen] < team->slots ? chosen : -1;
+}
+
+/* Gives waiting requests to ranks, the oldest first. */
+static tt_status hand_out(struct tt_generation_team *team)
+{
+    for (size_t i = 0; i < team->count && team->messages.bytes < ROUND_BYTES_MAX; i++) {
+        struct entry *entry = &team->entries[i];
+        if (entry->rank >= 0 || entry->progress.state != TT_GENERATION_WAITING) continue;
+        int64_t rank = choose_rank(team);
+        if (rank < 0) return TT_OK;
+        memcpy(entry->message.data + offsetof(struct message, rank), &rank, sizeof rank);
+        TT_TRY(tt_str_append(&team->messages, entry->message.data, entry->message.bytes));
+        tt_str_deinit(&entry->message);
+        entry->message = (struct tt_str){0};
+        entry->rank = rank;
+        team->load[rank]++;
+    }
+    return TT_OK;
+}
+
+static tt_status begin(struct tt_generation_team *team, const struct message *message, const int32_t *ids)
+{
+    struct tt_generation_request request = message->request;
+    struct running *running = &team->running[team->running_count];
+    request.prompt = ids;
+    request.stop_ids = ids + request.prompt_count;
+    *running = (struct running){.id = message->id};
+    TT_TRY(tt_generation_submit(team->engine, &request, &running->engine_id));
+    team->running_count++;
+    return TT_OK;
+}
+
+static void forget(struct tt_generation_team *team, int64_t index)
+{
+    tt_generation_release(team->engine, team->running[index].engine_id);
+    team->running_count--;
+    memmove(team->running + index, team->running + index + 1,
+            (size_t)(team->running_count - index) * sizeof *team->running);
+}
+
+/* Obeys the messages to this rank. */
+static tt_status obey(struct tt_generation_team *team, const struct tt_str *messages)
+{
+    struct message message;
+    for (size_t at = 0; at < messages->bytes;) {
+        memcpy(&message, messages->data + at, sizeof message);
+        at += sizeof message;
+        size_t count = message.cancels ? 0 : message.request.prompt_count + message.request.stop_count;
+        bool mine = message.rank == tt_comm_rank(team->world);
+        if (mine && !message.cancels)
+            TT_TRY(begin(team, &message, (const int32_t *)(const void *)(messages->data + at)));
+        for (int64_t i = 0; mine && message.cancels && i < team->running_count; i++)
+            if (team->running[i].id == message.id) forget(team, i--);
+        at += count * sizeof(int32_t);
+    }
+    return TT_OK;
+}
+
+/* Lists what the step has done to the requests of this rank. */
+static tt_status list_events(struct tt_generation_team *team)
+{
+    memset(team->own, 0, (size_t)team->slots * sizeof *team->own);
+    int64_t count = 0;
+    for (int64_t i = 0; i < team->running_count; i++) {
+        struct running *running = &team->running[i];
+        struct event *event = &team->own[count++];
+        TT_TRY(tt_generation_poll(team->engine, running->engine_id, &event->progress));
+        event->id = running->id;
+        event->token = -1;
+        if (event->progress.count > running->reported)
+            event->token = event->progress.tokens[running->reported++];
+        event->progress.tokens = NULL;
+        if (tt_generation_is_finished(event->progress.state)) forget(team, i--);
+    }
+    return TT_OK;
+}
+
+static tt_status take_events(struct tt_generation_team *team)
+{
+    for (int64_t i = 0; i < team->ranks * team->slots; i++) {
+        const struct event *event = &team->all[i];
+        struct entry *entry = event->id != 0 ? find(team, event->id) : NULL;
+        if (entry == NULL || tt_generation_is_finished(entry->progress.state)) continue;
+        entry->progress = event->progress;
+        if (event->token >= 0) TT_TRY(tt_ids_append(&entry->tokens, event->token));
+        if (tt_generation_is_finished(event->progress.state)) team->load[entry->rank]--;
+    }
+    return TT_OK;
+}
+
+/* Every rank's part of a step; `messages` are the leader's, and replaced by it on the others. */
+static tt_status run_round(struct tt_generation_team *team, struct tt_str *messages, struct round *round)
+{
+    bool busy;
+    TT_TRY(tt_comm_host_all_gather(team->world, round, team->rounds, sizeof *round));
+    *round = team->rounds[0];
+    if (round->ending != GOES_ON) return TT_OK;
+    if (round->bytes > 0) {
+        tt_status status = TT_OK;
+        if (!tt_generation_team_leads(team)) {
+            tt_str_clear(messages);
+            status = tt_str_append_fill(messages, 0, (size_t)round->bytes);
+        }
+        TT_TRY(tt_comm_agree(team->world, status));
+        TT_TRY(tt_comm_host_share(team->world, messages->data, (size_t)round->bytes));
+        TT_TRY(obey(team, messages));
+    }
+    TT_TRY(tt_generation_step(team->engine, &busy));
+    TT_TRY(list_events(team));
+    return tt_comm_host_all_gather(team->world, team->own, team->all,
+                                   (size_t)team->slots * sizeof *team->own);
+}
+
+static bool is_busy(const struct tt_generation_team *team)
+{
+    for (size_t i = 0; i < team->count; i++)
+        if (!tt_generation_is_finished(team->entries[i].progress.state)) return true;
+    return false;
+}
+
+tt_status tt_generation_team_step(struct tt_generation_team *team, bool *busy)
+{
+    if (team->ranks == 1) return tt_generation_step(team->engine, busy);
+    TT_TRY(hand_out(team));
+    struct round round = {.bytes = (int64_t)team->messages.bytes};
+    TT_TRY(run_round(team, &team->messages, &round));
+    tt_str_clear(&team->messages);
+    TT_TRY(take_events(team));
+    *busy = is_busy(team);
+    return TT_OK;
+}
+
+static tt_status follow(struct tt_generation_team *team)
+{
+    tt_status status = TT_OK;
+    struct tt_str messages = {0};
+    struct round round = {0};
+    while (round.ending == GOES_ON) TT_GO(run_round(team, &messages, &round));
+    if (round.ending == WAS_CANCELLED) status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
+out:
+    tt_str_deinit(&messages);
+    return status;
+}
+
+tt_status tt_generation_team_run(struct tt_generation_team *team, tt_generation_lead *lead, void *context)
+{
+    if (!tt_generation_team_leads(team)) return follow(team);
+    tt_status status = lead(context, team);
+    if (team->ranks == 1 || (status != TT_OK && status != TT_ERR_CANCELLED)) return status;
+    struct round round = {.ending = status == TT_OK ? ENDED : WAS_CANCELLED};
+    tt_str_clear(&team->messages);
+    TT_TRY(run_round(team, &team->messages, &round));
+    return status;
+}

@@ -1,0 +1,146 @@
+#include "run/generate_run.h"
+
+#include "comm/host_values.h"
+#include "engine/rank_config.h"
+#include "infer/generation_rank.h"
+#include "launch/fingerprint.h"
+#include "run/open_world.h"
+
+/* What rank 0's process decides. */
+struct decision {
+    struct tt_generation_limits limits;
+    enum tt_shard_strategy strategy;
+    bool split_vocabulary;
+};
+
+struct generate_run {
+    const struct tt_generate_spec *spec;
+    const struct tt_cancel *cancel;
+    const struct tt_generate_hooks *hooks;
+    int first_rank; /* of this process */
+    struct tt_inputs inputs;
+    struct tt_fingerprint fingerprint; /* empty with one process */
+    struct decision decision;
+    struct tt_rank_config rank_config;
+    struct tt_plan plan;
+};
+
+static tt_status open_inputs(struct generate_run *run, const struct tt_world *world)
+{
+    const struct tt_job_spec *job = &run->spec->job;
+    const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
+    TT_TRY(tt_inputs_open(&inputs, &run->inputs));
+    if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
+    return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
+                                  NULL, run->cancel, &run->fingerprint);
+}
+
+/* Plans the ranks as `decision` has them. */
+static tt_status make_plan(struct generate_run *run, const struct tt_world *world)
+{
+    const struct tt_batch_limits none = {0};
+    const struct decision *decision = &run->decision;
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    struct tt_shard_spec shard = run->spec->job.shard;
+    shard.sharding_strategy = decision->strategy;
+    TT_TRY(tt_rank_config_make(&shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
+                               TT_RANK_GENERATES, run->cancel, &run->rank_config));
+    run->rank_config.limits = tt_generation_batch_limits(&decision->limits);
+    run->rank_config.split_vocabulary = decision->split_vocabulary;
+    TT_TRY(tt_plan_try(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &none, &run->plan));
+    return tt_generation_plan(&run->rank_config, &decision->limits, &run->plan);
+}
+
+/* Whole models where they fit, else shards, else shards with a vocabulary in parts. */
+static tt_status decide(struct generate_run *run, const struct tt_world *world)
+{
+    struct decision *decision = &run->decision;
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    bool open = run->spec->generate.chooses_sharding;
+    TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &decision->limits));
+    tt_generation_limits_fill(&layout.device, &decision->limits);
+    decision->strategy = open ? TT_NO_SHARD : run->spec->job.shard.sharding_strategy;
+    for (;;) {
+        TT_TRY(make_plan(run, world));
+        bool fits = tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
+        tt_error_clear();
+        if (!fits && open && decision->strategy == TT_NO_SHARD && world->world_size > 1)
+            decision->strategy = TT_FULL_SHARD;
+        else if (!fits && decision->strategy != TT_NO_SHARD && !decision->split_vocabulary)
+            decision->split_vocabulary = true;
+        else
+            return TT_OK;
+    }
+}
+
+static tt_status share_decision(void *context, const struct tt_world_rank *rank)
+{
+    struct generate_run *run = context;
+    struct decision decision = run->decision;
+    TT_TRY(tt_comm_host_share(rank->comm, &decision, sizeof decision));
+    if (tt_comm_rank(rank->comm) == run->first_rank) run->decision = decision;
+    return TT_OK;
+}
+
+static tt_status check(struct generate_run *run, const struct tt_world *world)
+{
+    struct tt_model *model = NULL;
+    if (world->first_rank > 0) TT_TRY(make_plan(run, world));
+    TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
+    tt_status status = tt_load_check(model, &run->inputs.source);
+    if (status == TT_OK) status = tt_quantization_report(model);
+    tt_model_destroy(model);
+    if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(world));
+    if (status != TT_OK || world->first_rank > 0 || run->hooks->planned == NULL) return status;
+    return run->hooks->planned(run->hooks->context, &run->plan, run->decision.strategy);
+}
+
+static tt_status lead(void *context, struct tt_generation_team *team)
+{
+    struct generate_run *run = context;
+    return run->hooks->lead(run->hooks->context, &run->inputs, team);
+}
+
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
+{
+    struct generate_run *run = context;
+    struct tt_rank rank = {0};
+    struct tt_generation_team *team = NULL;
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
+    tt_comm_set_activity(place->comm, "loading the model");
+    tt_status status = tt_rank_init(&config, &rank);
+    TT_GO(tt_comm_agree(place->comm, status));
+    struct tt_load_source source = run->inputs.source;
+    source.cancel = run->cancel;
+    TT_GO(tt_rank_load(&rank, &source));
+    status = tt_generation_team_attach(&rank, &run->inputs, &run->decision.limits, &team);
+    TT_GO(tt_comm_agree(place->comm, status));
+    tt_comm_set_activity(place->comm, "generating");
+    TT_GO(tt_generation_team_run(team, lead, run));
+out:
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    tt_generation_team_destroy(team);
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+tt_status tt_generate_run(const struct tt_generate_spec *spec, const struct tt_cancel *cancel,
+                          const struct tt_generate_hooks *hooks)
+{
+    tt_status status = TT_OK;
+    struct tt_world world = {0};
+    struct generate_run run = {.spec = spec, .cancel = cancel, .hooks = hooks};
+    TT_GO(tt_run_open_world(TT_JOB_GENERATE, spec, cancel, &world));
+    run.first_rank = world.first_rank;
+    TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
+    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? decide(&run, &world) : TT_OK));
+    if (world.world_size > world.local_count) TT_GO(tt_world_run(&world, share_decision, &run));
+    TT_GO(tt_world_agree(&world, check(&run, &world)));
+    TT_GO(tt_world_run(&world, rank_main, &run));
+out:
+    tt_inputs_close(&run.inputs);
+    tt_fingerprint_deinit(&run.fingerprint);
+    tt_world_close(&world);
+    return status;
+}
