@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/commands.h"
+#include "comm/launcher.h"
 #include "data/chat_row.h"
 #include "infer/generator.h"
 #include "job/inputs.h"
@@ -331,7 +332,7 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
     const struct tt_generate_options options =
         tt_generate_options_of(&generation->command->spec.generate, job->run.seed);
     struct prompts *prompts = &generation->prompts;
-    TT_TRY(collect_prompts(generation->command, prompts));
+    if (prompts->count == 0) TT_TRY(collect_prompts(generation->command, prompts));
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
     TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
     size_t batch = (size_t)job->run.per_device_eval_batch_size;
@@ -376,7 +377,11 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     struct generation generation = {.cli = cli, .command = call->target};
     const struct tt_generate_hooks hooks = {prepare, planned, lead, &generation};
-    tt_status status = tt_generate_run(&generation.command->spec, cli->cancel, &hooks);
+    bool alone = !tt_launcher_is_per_rank() && generation.command->spec.job.launch.num_machines <= 1;
+    tt_status status = TT_OK;
+    /* Before the model is opened, unless another process may have the prompts. */
+    if (alone) status = collect_prompts(generation.command, &generation.prompts);
+    if (status == TT_OK) status = tt_generate_run(&generation.command->spec, cli->cancel, &hooks);
     tt_tokenizer_destroy(generation.tokenizer);
     prompts_deinit(&generation.prompts);
     return status;

@@ -5,8 +5,10 @@
 tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struct tt_cancel *cancel,
                             struct tt_world *world)
 {
-    static const char *const commands[TT_JOB_KINDS] = {
-        [TT_JOB_TRAIN] = "train", [TT_JOB_EVALUATE] = "eval", [TT_JOB_BENCH] = "bench", [TT_JOB_GENERATE] = "generate"};
+    static const char *const commands[TT_JOB_KINDS] = {[TT_JOB_TRAIN] = "train",
+                                                       [TT_JOB_EVALUATE] = "eval",
+                                                       [TT_JOB_BENCH] = "bench",
+                                                       [TT_JOB_GENERATE] = "generate"};
     const struct tt_job_spec *job = spec; /* every kind begins with one */
     struct tt_str settings = {0};
     tt_status status = TT_OK;

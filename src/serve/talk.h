@@ -1,4 +1,5 @@
-/* A model that answers conversations: the chat template, the tokenizer, and the team that generates. Answers are text that grows by whole characters. One thread. */
+/* A model that answers conversations: the chat template, the tokenizer, and the team that generates. Answers are text
+ * that grows by whole characters. One thread. */
 #ifndef TT_SERVE_TALK_H
 #define TT_SERVE_TALK_H
 
