@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "config/value.h"
 #include "io/model_folder.h"
+#include "io/pth.h"
 #include "model/module.h"
 
 /* The files to describe: a list of tensors and the configuration. */
@@ -49,29 +50,13 @@ static tt_status list_file(struct subject *subject)
 
 enum { CONFIG_BYTES_MAX = 4 << 20 };
 
-static tt_status open_adapter_weights(struct subject *subject, const char *weights)
-{
-    struct tt_path pickle;
-    TT_TRY(tt_path_set(&pickle, subject->path, "adapter_model.bin"));
-    bool pickled = !tt_path_exists(weights) && tt_path_exists(pickle.text);
-    if (!pickled) return tt_safetensors_open(weights, &subject->file);
-    tt_fail(TT_ERR_UNSUPPORTED,
-            "the adapter '%s' has its weights in 'adapter_model.bin': pickle files can run code and are not "
-            "read",
-            subject->path);
-    tt_hint("convert it once, in Python: PeftModel.from_pretrained(base, '%s').save_pretrained('%s-safe')",
-            subject->path, subject->path);
-    return TT_ERR_UNSUPPORTED;
-}
-
 static tt_status open_adapter(struct subject *subject)
 {
-    struct tt_path config, weights;
+    struct tt_path config;
     subject->kind = "PEFT adapter";
     TT_TRY(tt_path_set(&config, subject->path, "adapter_config.json"));
-    TT_TRY(tt_path_set(&weights, subject->path, "adapter_model.safetensors"));
     TT_TRY(tt_json_read(config.text, CONFIG_BYTES_MAX, &subject->config));
-    TT_TRY(open_adapter_weights(subject, weights.text));
+    TT_TRY(tt_adapter_weights_open(subject->path, &subject->file));
     return list_file(subject);
 }
 
@@ -105,8 +90,9 @@ static tt_status subject_open(struct subject *subject)
     }
     if (!tt_path_is_dir(subject->path)) {
         if (tt_ends_with(subject->path, ".json")) return open_config_file(subject);
-        subject->kind = "safetensors file";
-        TT_TRY(tt_safetensors_open(subject->path, &subject->file));
+        bool pickled;
+        TT_TRY(tt_weights_open(subject->path, &subject->file, &pickled));
+        subject->kind = pickled ? "weights of torch.save" : "safetensors file";
         return list_file(subject);
     }
     struct tt_path adapter;
@@ -344,7 +330,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     }
     if (subject.path == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "inspect needs a path");
-        tt_hint("name a model folder, an adapter folder, a safetensors file or a config.json");
+        tt_hint("name a model folder, an adapter folder, a file of weights or a config.json");
         return status;
     }
     tt_status status = subject_open(&subject);
@@ -358,8 +344,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 
 const struct tt_command_ops tt_cmd_inspect = {
     .usage = " PATH [--json] [--tensors]\n\n"
-             "PATH is a model folder, a PEFT adapter folder, one safetensors file or "
-             "a config.json;\nalso as --model_name_or_path PATH or "
+             "PATH is a model folder, a PEFT adapter folder, a safetensors file, a .pth or "
+             ".bin file\nof torch.save, or a config.json; also as --model_name_or_path PATH or "
              "--adapter_name_or_path PATH.\n"
              "--json prints one JSON object; --tensors also lists every tensor.",
     .run = run,

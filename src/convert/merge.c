@@ -25,25 +25,19 @@ void tt_merge_close(struct tt_merge *merge)
 static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora)
 {
     tt_status status = TT_OK;
-    struct tt_path weights, config, pickle;
+    struct tt_path config;
     char *folder = NULL;
     TT_GO(tt_hub_locate(name, NULL, "adapter", &folder));
-    TT_GO(tt_path_set(&weights, folder, "adapter_model.safetensors"));
     TT_GO(tt_path_set(&config, folder, "adapter_config.json"));
-    TT_GO(tt_path_set(&pickle, folder, "adapter_model.bin"));
     if (!tt_path_is_dir(folder)) {
         status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
     } else if (!tt_path_exists(config.text)) {
         status = tt_fail(TT_ERR_DATA, "'%s' is not an adapter: it has no adapter_config.json", folder);
         tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
-    } else if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
-        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' is a pickle file, which can run code when it is read",
-                         pickle.text);
-        tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
     }
     TT_GO(status);
     TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
-    TT_GO(tt_safetensors_open(weights.text, &merge->adapter));
+    TT_GO(tt_adapter_weights_open(folder, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
     tt_free(folder);

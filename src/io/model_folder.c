@@ -7,14 +7,25 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
+#include "io/pth.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define INDEX_BYTES_MAX ((size_t)256 << 20)
 enum { TEMPLATES_MAX = 1000 };
 
 static const char config_name[] = "config.json";
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
+
+/* The files of the weights, as transformers looks for them: the first that is there. */
+static const struct {
+    const char *name;
+    bool index;
+} weights_names[] = {
+    {"model.safetensors", false},
+    {"model.safetensors.index.json", true},
+    {"pytorch_model.bin", false},
+    {"pytorch_model.bin.index.json", true},
+};
+enum { WEIGHTS_NAMES = sizeof weights_names / sizeof weights_names[0] };
 
 struct located {
     const struct tt_safetensors_entry *entry;
@@ -41,9 +52,8 @@ struct contents {
 static tt_status look_at(void *context, const char *name)
 {
     struct contents *contents = context;
-    bool pickle = tt_ends_with(name, ".bin") || tt_ends_with(name, ".pt") || tt_ends_with(name, ".pth");
     if (tt_ends_with(name, ".safetensors")) contents->safetensors++;
-    if (pickle && strcmp(name, "training_args.bin") != 0) {
+    if (tt_pth_is_name(name) && strcmp(name, "training_args.bin") != 0) {
         if (contents->pickles++ == 0) strncpy(contents->pickle, name, sizeof contents->pickle - 1);
     }
     if (strcmp(name, "adapter_config.json") == 0) contents->adapter = true;
@@ -52,23 +62,20 @@ static tt_status look_at(void *context, const char *name)
 
 static tt_status fail_no_weights(const char *path, const struct contents *contents)
 {
-    if (contents->pickles > 0) {
-        tt_fail(TT_ERR_UNSUPPORTED,
-                "'%s' has its weights in '%s': pickle files can run code and are not supported", path,
-                contents->pickle);
-        tt_hint("convert them once, in Python: "
-                "AutoModelForCausalLM.from_pretrained('%s').save_pretrained('%s-safe', "
-                "safe_serialization=True)",
-                path, path);
-        return TT_ERR_UNSUPPORTED;
-    }
     if (contents->safetensors > 0) {
         tt_fail(TT_ERR_DATA, "'%s' has %zu safetensors files, but neither '%s' nor '%s'", path,
-                contents->safetensors, single_name, index_name);
+                contents->safetensors, weights_names[0].name, weights_names[1].name);
         tt_hint("a model in several files needs its index");
         return TT_ERR_DATA;
     }
-    return tt_fail(TT_ERR_DATA, "'%s' has no weights: neither '%s' nor '%s'", path, single_name, index_name);
+    if (contents->pickles > 0) {
+        tt_fail(TT_ERR_DATA, "'%s' has '%s', but none of the names of weights: '%s', '%s' or their indices",
+                path, contents->pickle, weights_names[0].name, weights_names[2].name);
+        tt_hint("files in another library's layout are converted by transformers' scripts");
+        return TT_ERR_DATA;
+    }
+    return tt_fail(TT_ERR_DATA, "'%s' has no weights: neither '%s' nor '%s'", path, weights_names[0].name,
+                   weights_names[1].name);
 }
 
 /* ---- Finding and checking ---- */
@@ -77,7 +84,9 @@ static tt_status open_file(struct tt_model_folder *folder, const char *name)
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder->path, name));
-    tt_status status = tt_safetensors_open(path.text, &folder->files[folder->file_count]);
+    struct tt_safetensors **file = &folder->files[folder->file_count];
+    tt_status status =
+        tt_ends_with(name, ".bin") ? tt_pth_open(path.text, file) : tt_safetensors_open(path.text, file);
     if (status == TT_OK) folder->file_count++;
     return status;
 }
@@ -155,9 +164,11 @@ static tt_status open_files(struct tt_model_folder *folder, const char *const *n
         struct contents contents = {0};
         struct tt_error error;
         tt_error_copy(&error);
-        if (tt_dir_list(folder->path, look_at, &contents) == TT_OK && contents.safetensors < count) {
+        tt_status listed = tt_dir_list(folder->path, look_at, &contents);
+        size_t there = tt_pth_is_name(names[i]) ? contents.pickles : contents.safetensors;
+        if (listed == TT_OK && there < count) {
             tt_error_restore(&error);
-            tt_hint("the index lists %zu files, the folder has %zu", count, contents.safetensors);
+            tt_hint("the index lists %zu files, the folder has %zu", count, there);
         } else {
             tt_error_restore(&error);
         }
@@ -223,14 +234,14 @@ out:
 static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
 {
     struct contents contents = {0};
-    struct tt_path single, index;
-    TT_TRY(tt_path_set(&single, folder->path, single_name));
-    TT_TRY(tt_path_set(&index, folder->path, index_name));
-    if (tt_path_exists(single.text)) {
-        TT_TRY(open_files(folder, (const char *const[]){single_name}, 1));
+    struct tt_path path;
+    for (int i = 0; i < WEIGHTS_NAMES; i++) {
+        TT_TRY(tt_path_set(&path, folder->path, weights_names[i].name));
+        if (!tt_path_exists(path.text)) continue;
+        if (weights_names[i].index) return open_index(folder, path.text);
+        TT_TRY(open_files(folder, &weights_names[i].name, 1));
         return collect_tensors(folder);
     }
-    if (tt_path_exists(index.text)) return open_index(folder, index.text);
     if (!require_weights) return TT_OK;
     TT_TRY(tt_dir_list(folder->path, look_at, &contents));
     return fail_no_weights(folder->path, &contents);
@@ -265,7 +276,7 @@ tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt
     TT_GO(tt_hub_locate(path, NULL, "model", &folder->path));
     if (!tt_path_is_dir(folder->path)) {
         status = tt_fail(TT_ERR_DATA, "the model folder '%s' is a file", path);
-        tt_hint("models are read from a local folder with config.json and safetensors files");
+        tt_hint("models are read from a local folder with config.json and its weights");
         goto out;
     }
     TT_GO(open_config(folder));
@@ -345,6 +356,15 @@ tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struc
     const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
     if (file == NULL) return TT_ERR_INTERNAL;
     return tt_safetensors_read(file, entry, first, count, to, dtype);
+}
+
+tt_status tt_adapter_weights_open(const char *folder, struct tt_safetensors **out)
+{
+    struct tt_path weights, pickled;
+    TT_TRY(tt_path_set(&weights, folder, "adapter_model.safetensors"));
+    TT_TRY(tt_path_set(&pickled, folder, "adapter_model.bin"));
+    bool is_pickled = !tt_path_exists(weights.text) && tt_path_exists(pickled.text);
+    return is_pickled ? tt_pth_open(pickled.text, out) : tt_safetensors_open(weights.text, out);
 }
 
 /* ---- Copying the files beside the weights ---- */

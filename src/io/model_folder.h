@@ -1,5 +1,5 @@
-/* A Hugging Face model folder: config.json and weights in one safetensors file or in several with an index. `.bin`,
- * `.pt` and `.pth` weights are refused; the hint shows how to convert them. */
+/* A Hugging Face model folder: config.json and weights in one file or in several with an index: safetensors, else
+ * those of torch.save (pytorch_model.bin, io/pth.h). */
 #ifndef TT_IO_MODEL_FOLDER_H
 #define TT_IO_MODEL_FOLDER_H
 
@@ -34,11 +34,14 @@ const struct tt_safetensors *tt_model_folder_file_at(const struct tt_model_folde
 TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder,
                                            const struct tt_safetensors_entry *entry, int64_t first,
                                            int64_t count, void *to, tt_dtype dtype);
+/* The weights of a PEFT adapter: adapter_model.safetensors, else adapter_model.bin. */
+TT_MUST_USE tt_status tt_adapter_weights_open(const char *folder, struct tt_safetensors **out);
+
 /* Limit of the length of one copied file (below); tokenizer.json is the longest. */
 #define TT_MODEL_FOLDER_COPY_BYTES_MAX ((uint64_t)512 << 20)
-/* Calls `visit` for each existing file of the tokenizer and its chat templates (tokenizer.json, tokenizer_config.json,
- * special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt, chat_template.jinja,
- * chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
+/* Calls `visit` for each existing file of the tokenizer and its chat templates (tokenizer.json,
+ * tokenizer_config.json, special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt,
+ * chat_template.jinja, chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
 TT_MUST_USE tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
                                                      tt_status (*visit)(void *context, const char *name),
                                                      void *context);

@@ -7,28 +7,12 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "io/safetensors_impl.h"
 #include "io/safetensors_types.h"
 
 /* The reference reader's limit (safetensors/src/tensor.rs, MAX_HEADER_SIZE). */
 #define HEADER_BYTES_MAX 100000000u
 #define READ_BUFFER_BYTES ((size_t)512 << 10)
-
-struct pair {
-    const char *key;
-    const char *value;
-};
-
-struct tt_safetensors {
-    char *path;
-    int descriptor;
-    uint64_t file_bytes;
-    struct tt_arena arena; /* names and metadata */
-    struct tt_safetensors_entry *entries;
-    const struct tt_safetensors_entry **by_name;
-    size_t count;
-    struct pair *metadata;
-    size_t metadata_count;
-};
 
 static tt_status read_metadata(struct tt_safetensors *file, const struct tt_json_value *object)
 {
@@ -44,8 +28,8 @@ static tt_status read_metadata(struct tt_safetensors *file, const struct tt_json
         if (!tt_json_is_string(value)) {
             return tt_fail(TT_ERR_DATA, "'%s': __metadata__ '%s' must be a string", file->path, key);
         }
-        struct pair pair = {tt_arena_strdup(&file->arena, key),
-                            tt_arena_strdup(&file->arena, tt_json_text(value))};
+        struct tt_safetensors_pair pair = {tt_arena_strdup(&file->arena, key),
+                                           tt_arena_strdup(&file->arena, tt_json_text(value))};
         if (pair.key == NULL || pair.value == NULL) return TT_ERR_MEMORY;
         file->metadata[file->metadata_count++] = pair;
     }
@@ -165,6 +149,18 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+tt_status tt_safetensors_index(struct tt_safetensors *file)
+{
+    file->by_name = tt_calloc(file->count + 1, sizeof *file->by_name);
+    if (file->by_name == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
+    qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
+    for (size_t i = 1; i < file->count; i++)
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
+            return tt_fail(TT_ERR_DATA, "'%s' has two tensors '%s'", file->path, file->by_name[i]->name);
+    return TT_OK;
+}
+
 /* The format allows neither holes nor overlap nor bytes after the last tensor. */
 static tt_status check_cover(const struct tt_safetensors *file, uint64_t data_start)
 {
@@ -193,8 +189,7 @@ static tt_status read_entries(struct tt_safetensors *file, const struct tt_json_
 {
     size_t members = tt_json_count(root);
     file->entries = tt_calloc(members + 1, sizeof *file->entries);
-    file->by_name = tt_calloc(members + 1, sizeof *file->by_name);
-    if (file->entries == NULL || file->by_name == NULL) return TT_ERR_MEMORY;
+    if (file->entries == NULL) return TT_ERR_MEMORY;
     const char *key;
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(root, &member, &key, &value);) {
@@ -207,9 +202,7 @@ static tt_status read_entries(struct tt_safetensors *file, const struct tt_json_
     }
     qsort(file->entries, file->count, sizeof *file->entries, compare_offsets);
     TT_TRY(check_cover(file, data_start));
-    for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
-    qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
-    return TT_OK;
+    return tt_safetensors_index(file);
 }
 
 static tt_status fail_header_size(const struct tt_safetensors *file, const unsigned char *start,
@@ -290,6 +283,7 @@ void tt_safetensors_close(struct tt_safetensors *file)
     tt_free(file->path);
     tt_free(file->entries);
     tt_free(file->by_name);
+    tt_free(file->strides);
     tt_arena_deinit(&file->arena);
     tt_free(file);
 }
@@ -360,15 +354,25 @@ static tt_status check_read(const struct tt_safetensors *file, const struct tt_s
     return TT_OK;
 }
 
+/* Elements in their own type. */
+static tt_status read_raw(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
+                          int64_t first, int64_t count, void *to)
+{
+    if (file->strides != NULL && !file->strides[entry - file->entries].by_rows)
+        return tt_strided_read(file, entry, first, count, to);
+    size_t width = tt_dtype_bytes(entry->dtype);
+    return tt_file_pread(file->descriptor, file->path, to, (size_t)count * width,
+                         entry->offset + (uint64_t)first * width);
+}
+
 tt_status tt_safetensors_read(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
                               int64_t first, int64_t count, void *to, tt_dtype dtype)
 {
     TT_TRY(check_read(file, entry, first, count, dtype));
     size_t from_bytes = tt_dtype_bytes(entry->dtype), to_bytes = tt_dtype_bytes(dtype);
-    uint64_t offset = entry->offset + (uint64_t)first * from_bytes;
     tt_status status = TT_OK;
     if (entry->dtype == dtype) {
-        status = tt_file_pread(file->descriptor, file->path, to, (size_t)count * from_bytes, offset);
+        status = read_raw(file, entry, first, count, to);
     } else if (count > 0) {
         size_t step = READ_BUFFER_BYTES / from_bytes, left = (size_t)count;
         if (step > left) step = left;
@@ -377,11 +381,11 @@ tt_status tt_safetensors_read(const struct tt_safetensors *file, const struct tt
         char *at = to;
         while (status == TT_OK && left > 0) {
             size_t part = left < step ? left : step;
-            status = tt_file_pread(file->descriptor, file->path, buffer, part * from_bytes, offset);
+            status = read_raw(file, entry, first, (int64_t)part, buffer);
             if (status != TT_OK) break;
             tt_dtype_convert(at, dtype, buffer, entry->dtype, part);
             at += part * to_bytes;
-            offset += part * from_bytes;
+            first += (int64_t)part;
             left -= part;
         }
         tt_free(buffer);

@@ -34,20 +34,11 @@ static tt_status open_adapter(const struct tt_inputs_config *config, struct tt_i
     tt_status status = TT_OK;
     const struct tt_lora_config *lora = &inputs->model_options.lora;
     const char *folder = config->model->adapter_name_or_path;
-    struct tt_path weights, pickle;
     if (folder == NULL) return TT_OK;
     TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
     folder = inputs->adapter_folder;
-    TT_GO(tt_path_set(&weights, folder, "adapter_model.safetensors"));
-    TT_GO(tt_path_set(&pickle, folder, "adapter_model.bin"));
-    if (!tt_path_exists(weights.text) && tt_path_exists(pickle.text)) {
-        status = tt_fail(TT_ERR_UNSUPPORTED, "'%s' holds a pickle file, which can run code when it is loaded",
-                         pickle.text);
-        tt_hint("load it in PEFT and save it again: save_pretrained writes adapter_model.safetensors");
-        goto out;
-    }
     TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
-    TT_GO(tt_safetensors_open(weights.text, &inputs->adapter));
+    TT_GO(tt_adapter_weights_open(folder, &inputs->adapter));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "

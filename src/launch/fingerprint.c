@@ -133,11 +133,12 @@ static tt_status add_tensor(struct reading *reading, size_t file, const struct t
             add_part(reading->fingerprint, tt_str_text(&name), reading->role, sum, (int64_t)entry->bytes);
     tt_str_deinit(&name);
     if (status != TT_OK) return status;
-    if (whole || entry->bytes < TENSOR_WHOLE_BYTES)
-        return add_range(reading, file, entry->offset, entry->bytes, false);
-    TT_TRY(add_blocks(reading, file, entry->offset, entry->bytes, TENSOR_BLOCKS, seed));
-    if (!reading->fingerprint->full) return TT_OK;
-    return add_range(reading, file, entry->offset, entry->bytes, true);
+    /* A tensor of torch.save may have more elements than its storage. */
+    uint64_t stored = reading->files[file].bytes - entry->offset;
+    if (stored > entry->bytes) stored = entry->bytes;
+    if (whole || stored < TENSOR_WHOLE_BYTES) return add_range(reading, file, entry->offset, stored, false);
+    TT_TRY(add_blocks(reading, file, entry->offset, stored, TENSOR_BLOCKS, seed));
+    return reading->fingerprint->full ? add_range(reading, file, entry->offset, stored, true) : TT_OK;
 }
 
 /* Size and header, then each tensor. */

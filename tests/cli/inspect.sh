@@ -30,13 +30,18 @@ has "model_type              qwen3" "$golden/qwen3/model/config.json"
 has "supported               yes" "$golden/qwen3/model/config.json"
 has "configuration of a PEFT adapter" "$golden/llama2/adapter_init/adapter_config.json"
 has "lora_alpha" "$golden/llama2/adapter_init/adapter_config.json"
-mkdir pickled pickled_adapter
-cp "$golden/qwen3/model/config.json" pickled/
-echo x >pickled/pytorch_model.bin
-has "supported               no: 'pickled' has its weights in 'pytorch_model.bin': pickle files can run code" pickled
-has "hint: convert them once, in Python: AutoModelForCausalLM" pickled
-cp "$golden/llama2/adapter_init/adapter_config.json" pickled_adapter/
-echo x >pickled_adapter/adapter_model.bin
-has "the adapter 'pickled_adapter' has its weights in 'adapter_model.bin': pickle files can run code" pickled_adapter
-has "convert it once, in Python: PeftModel" pickled_adapter
+# Files of torch.save
+has "weights of torch.save" "$golden/pth/checkpoint.pth"
+has "channels_last [4, 3, 2, 5]" "$golden/pth/stream.pth" --tensors
+has '"kind": "weights of torch.save"' --json "$golden/pth/archive.pth"
+has "holds an object of the class 'torch.nn.modules.linear.Linear', not tensors by name" "$golden/pth/whole.pth"
+has "hint: nothing of a file is executed: save model.state_dict() instead" "$golden/pth/whole.pth"
+has "1 tensors, 2 parameters" "$golden/pth/attack.pth"
+[ -e executed ] && { echo "FAILED: a pickle was executed"; failures=$((failures + 1)); }
+cp -r "$golden/pth/sharded" bins && chmod -R u+w bins && cp "$golden/llama_sharded/model/config.json" bins/
+has "supported               yes" bins
+cp -r "$golden/pth/adapter" . && cp "$golden/qwen2/adapter_random/adapter_config.json" adapter/
+has "PEFT adapter" adapter
+mkdir damaged && cp "$golden/qwen3/model/config.json" damaged/ && echo x >damaged/pytorch_model.bin
+has "'damaged/pytorch_model.bin' is not a file of torch.save" damaged
 finish

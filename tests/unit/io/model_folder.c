@@ -154,16 +154,53 @@ static void no_weights(void **state)
     tt_model_folder_close(folder);
     test_put("training_args.bin", "x");
     assert_refused(TT_ERR_DATA, "has no weights", NULL);
-    test_put("pytorch_model.bin", "x");
-    assert_refused(TT_ERR_UNSUPPORTED, "pytorch_model.bin", "safe_serialization=True");
-    assert_int_equal(unlink(test_at("pytorch_model.bin")), 0);
     test_put("consolidated.00.pth", "x");
-    assert_refused(TT_ERR_UNSUPPORTED, "consolidated.00.pth", "save_pretrained");
-    assert_int_equal(unlink(test_at("consolidated.00.pth")), 0);
+    assert_refused(TT_ERR_DATA, "consolidated.00.pth", "another library's layout");
+    test_put("pytorch_model.bin", "x");
+    assert_refused(TT_ERR_DATA, "pytorch_model.bin' is not a file of torch.save", NULL);
+    assert_int_equal(unlink(test_at("pytorch_model.bin")), 0);
     put_shards();
     assert_refused(TT_ERR_DATA, "2 safetensors files, but neither", "index");
     test_put("model.safetensors", "not one at all");
     assert_refused(TT_ERR_DATA, "not a safetensors file", NULL);
+}
+
+/* Weights of torch.save, in two files with an index, have the bytes of the same model as safetensors. */
+static void pickled_weights(void **state)
+{
+    (void)state;
+    static const char golden[] = TT_TEST_ROOT "/golden/";
+    static const char *const names[] = {"pytorch_model-00001-of-00002.bin",
+                                        "pytorch_model-00002-of-00002.bin", "pytorch_model.bin.index.json"};
+    char from[300];
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(from, sizeof from, "%spth/sharded/%s", golden, names[i]);
+        assert_int_equal(tt_file_copy(from, test_at(names[i])), TT_OK);
+    }
+    struct tt_model_folder *pickled = NULL, *folder = NULL;
+    snprintf(from, sizeof from, "%sllama_sharded/model", golden);
+    assert_int_equal(tt_model_folder_open(test_root(), true, &pickled), TT_OK);
+    assert_int_equal(tt_model_folder_open(from, true, &folder), TT_OK);
+    assert_int_equal(tt_model_folder_tensor_count(pickled), tt_model_folder_tensor_count(folder));
+    for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
+        const struct tt_safetensors_entry *a = tt_model_folder_tensor(folder, i);
+        const struct tt_safetensors_entry *b = tt_model_folder_tensor(pickled, i);
+        assert_string_equal(a->name, b->name);
+        assert_int_equal(a->dtype, b->dtype);
+        assert_int_equal(a->bytes, b->bytes);
+        assert_memory_equal(a->dims, b->dims, (size_t)a->rank * sizeof *a->dims);
+        void *data[2] = {tt_calloc(a->bytes, 1), tt_calloc(a->bytes, 1)};
+        int64_t count = (int64_t)(a->bytes / tt_dtype_bytes(a->dtype));
+        assert_int_equal(tt_model_folder_read(folder, a, 0, count, data[0], a->dtype), TT_OK);
+        assert_int_equal(tt_model_folder_read(pickled, b, 0, count, data[1], a->dtype), TT_OK);
+        assert_memory_equal(data[0], data[1], a->bytes);
+        tt_free(data[0]);
+        tt_free(data[1]);
+    }
+    tt_model_folder_close(pickled);
+    tt_model_folder_close(folder);
+    assert_int_equal(unlink(test_at(names[1])), 0);
+    assert_refused(TT_ERR_DATA, names[1], "the index lists 2 files, the folder has 1");
 }
 
 static void bad_config(void **state)
@@ -283,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shards, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bad_index, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(no_weights, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(pickled_weights, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bad_config, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, test_root_remove),

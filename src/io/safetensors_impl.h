@@ -1,0 +1,35 @@
+/* The open weights file of io/safetensors.h, which io/pth.h makes too. Internal to src/io. */
+#ifndef TT_IO_SAFETENSORS_IMPL_H
+#define TT_IO_SAFETENSORS_IMPL_H
+
+#include "io/safetensors.h"
+
+/* Elements from element to element of each dimension. */
+struct tt_tensor_strides {
+    int64_t of[TT_SAFETENSORS_RANK_MAX];
+    bool by_rows; /* stored like a tensor of a safetensors file */
+};
+
+struct tt_safetensors {
+    char *path;
+    int descriptor;
+    uint64_t file_bytes;
+    struct tt_arena arena; /* names and metadata */
+    struct tt_safetensors_entry *entries;
+    const struct tt_safetensors_entry **by_name;
+    size_t count;
+    struct tt_safetensors_pair {
+        const char *key, *value;
+    } * metadata;
+    size_t metadata_count;
+    struct tt_tensor_strides *strides; /* [count]; NULL: all tensors are stored by rows */
+};
+
+/* Sorts `by_name`; two tensors of one name are TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_safetensors_index(struct tt_safetensors *file);
+/* Reads elements of a tensor that is not stored by rows, in its own type. */
+TT_MUST_USE tt_status tt_strided_read(const struct tt_safetensors *file,
+                                      const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
+                                      void *to);
+
+#endif
