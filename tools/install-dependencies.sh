@@ -31,7 +31,11 @@ required=(
     "zlib1g-dev: has_library zlib"
     "libzstd-dev: has_library libzstd"
 )
-optional=("libmicrohttpd-dev: has_library libmicrohttpd")
+optional=(
+    "libmicrohttpd-dev: has_library libmicrohttpd"
+    "libjpeg62-turbo-dev: has_library libjpeg"
+    "libspng-dev: has_library spng"
+)
 case ${1:-build} in
 build) ;;
 test)

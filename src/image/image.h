@@ -24,8 +24,8 @@ TT_MUST_USE tt_status tt_image_create(int32_t height, int32_t width, struct tt_i
 
 /* Height and width from the head of a file, which is not decoded. */
 TT_MUST_USE tt_status tt_image_size(const char *path, int64_t max_pixels, int32_t *height, int32_t *width);
-/* Errors are TT_ERR_DATA with the path: a format other than JPEG and PNG, more than `max_pixels`, damage (also what
- * the libraries only warn of). */
+/* Errors are TT_ERR_DATA with the path: a format other than JPEG and PNG, more than `max_pixels`, damage (also
+ * missing data, of which libjpeg only warns and PIL says nothing). `max_pixels` 0: the default. */
 TT_MUST_USE tt_status tt_image_read(const char *path, int64_t max_pixels, struct tt_image *image);
 /* The same from memory; `origin` is for messages. */
 TT_MUST_USE tt_status tt_image_decode(const void *data, size_t bytes, const char *origin, int64_t max_pixels,
