@@ -118,7 +118,7 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
     tt_device_memory(rank.device, &plan->memory);
     /* On the plan device the workspace is unlimited and empty: its high-water mark is the planned size. */
-    plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes;
+    plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + config.reserved_bytes;
     if (!plan->is_host && config.across_processes)
         plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
     plan->memory.total_peak = 0;

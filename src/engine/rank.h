@@ -38,6 +38,7 @@ struct tt_rank_config {
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     tt_dtype reduce_dtype;
+    size_t reserved_bytes;          /* of a plan: device memory that others take beside the rank */
     size_t workspace_bytes;         /* from the plan; ignored on the plan device */
     struct tt_pulse *pulse;         /* NULL or lent: this rank's */
     const struct tt_cancel *cancel; /* NULL or lent */

@@ -363,6 +363,11 @@ static int64_t held(const struct tt_generation_engine *engine, int64_t slot)
     return tt_kv_cache_length(engine->rank.cache, slot);
 }
 
+void tt_generation_forget(struct tt_generation_engine *engine)
+{
+    for (int64_t s = 0; s < engine->limits.slots; s++) tt_kv_cache_truncate(engine->rank.cache, s, 0);
+}
+
 /* How many tokens at the beginning of the request's prompt equal the first `count` of `ids`. The last one is computed
  * in any case: its logits are needed. */
 static int64_t common_length(const struct request *request, const int32_t *ids, int64_t count)

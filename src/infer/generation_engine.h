@@ -107,6 +107,8 @@ TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *eng
  * tt_generation_load_of first. An error leaves the engine as it was. */
 TT_MUST_USE tt_status tt_generation_submit(struct tt_generation_engine *engine,
                                            const struct tt_generation_request *request, int64_t *id);
+/* After the weights have changed: nothing that was computed is used again. No request may run. */
+void tt_generation_forget(struct tt_generation_engine *engine);
 /* Runs one step. *busy: requests still wait or run. At most one token is added to each running request. An error of a
  * step (device, memory) is for all requests: destroy the engine then. Without requests it does nothing. */
 TT_MUST_USE tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy);

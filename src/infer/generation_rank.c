@@ -97,6 +97,15 @@ static tt_status plan_pass(const struct tt_rank_config *config, int ranks,
     return status;
 }
 
+tt_status tt_generation_cache_bytes(const struct tt_rank_config *config, int ranks,
+                                    const struct tt_generation_limits *limits, size_t *bytes)
+{
+    struct need need;
+    TT_TRY(plan_pass(config, ranks, limits, &need));
+    *bytes = need.cache;
+    return TT_OK;
+}
+
 tt_status tt_generation_plan(const struct tt_rank_config *config, const struct tt_generation_limits *limits,
                              struct tt_plan *plan)
 {

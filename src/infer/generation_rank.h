@@ -37,6 +37,9 @@ void tt_generation_rank_end(struct tt_generation_rank *rank);
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);
 /* The batches of a rank that generates; join them with those of its other passes (tt_batch_limits_join). */
 struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_limits *limits);
+/* The key/value cache of such a generation, for tt_rank_config.reserved_bytes. */
+TT_MUST_USE tt_status tt_generation_cache_bytes(const struct tt_rank_config *config, int ranks,
+                                                const struct tt_generation_limits *limits, size_t *bytes);
 /* Adds a generation to the plan of a rank with the configuration `config`, whose limits are joined: its workspace,
  * where the other passes need less, the key/value cache, and the buffers of the joined batches. */
 TT_MUST_USE tt_status tt_generation_plan(const struct tt_rank_config *config,

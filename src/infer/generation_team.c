@@ -382,6 +382,7 @@ out:
 
 tt_status tt_generation_team_run(struct tt_generation_team *team, tt_generation_lead *lead, void *context)
 {
+    tt_generation_forget(team->engine);
     if (!tt_generation_team_leads(team)) return follow(team);
     tt_status status = lead(context, team);
     if (team->ranks == 1 || (status != TT_OK && status != TT_ERR_CANCELLED)) return status;

@@ -70,6 +70,8 @@ static tt_status settle_metric(const struct tt_objective *objective, struct tt_w
 /* The best checkpoint can only be one that was evaluated (the same rule as in transformers). */
 static tt_status check_best(const struct tt_watch_spec *config)
 {
+    if (config->eval_generate > 0 && config->eval_strategy == TT_INTERVAL_NO)
+        return usage("eval_generate needs evaluations", "set eval_strategy to steps or epoch");
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
         return usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
     if (config->early_stopping_patience > 0 && config->eval_strategy == TT_INTERVAL_NO)

@@ -97,6 +97,13 @@ const struct tt_setting tt_watch_settings[] = {
      .help = "Steps between evaluations; below 1: a share of all steps; 0: logging_steps."},
     {.name = "eval_on_start", .type = TT_SETTING_BOOL, FIELD(watch.eval_on_start), .default_text = "false",
      .help = "Evaluate before the first step."},
+    {.name = "eval_generate", .type = TT_SETTING_INT, FIELD(watch.eval_generate), .default_text = "0",
+     .null_text = "0", .minimum = 0, .maximum = 1 << 16,
+     .help = "Rows of the evaluation data that each evaluation also completes, greedily, and shows and records in "
+             "generations.jsonl; 0: none."},
+    {.name = "eval_generate_tokens", .type = TT_SETTING_INT, FIELD(watch.eval_generate_tokens),
+     .default_text = "128", .minimum = 1, .maximum = 1 << 20,
+     .help = "Largest number of tokens of such a completion."},
     {.name = "save_strategy", .type = TT_SETTING_CHOICE, FIELD(watch.save_strategy), .default_text = "steps",
      .choices = INTERVALS,
      .help = "When to save a checkpoint; best: when the metric is the best so far."},

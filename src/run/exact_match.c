@@ -25,39 +25,14 @@ static bool same_answer(const char *a, const char *b)
     return x.bytes == y.bytes && memcmp(x.data, y.data, x.bytes) == 0;
 }
 
-static tt_status read_prompts(const struct tt_inputs *inputs, struct tt_exact_match *match)
-{
-    tt_status status = TT_OK;
-    struct tt_tokenizer_scratch *scratch = NULL;
-    size_t count = tt_dataset_count(inputs->eval);
-    match->rows = tt_calloc(count + 1, sizeof *match->rows);
-    match->prompts = tt_calloc(count + 1, sizeof *match->prompts);
-    if (match->rows == NULL || match->prompts == NULL) return TT_ERR_MEMORY;
-    if (inputs->tokenizer == NULL) return TT_OK;
-    TT_GO(tt_tokenizer_scratch_create(inputs->tokenizer, &scratch));
-    for (size_t i = 0; i < count; i++) {
-        const char *prompt = tt_dataset_prompt(inputs->eval, i);
-        if (prompt == NULL || tt_dataset_completion(inputs->eval, i) == NULL) continue;
-        struct tt_ids *ids = &match->prompts[match->count];
-        match->rows[match->count++] = i;
-        TT_GO(tt_tokenizer_encode(inputs->tokenizer, scratch, prompt, strlen(prompt), true, ids));
-        if (ids->count > match->longest) match->longest = ids->count;
-    }
-out:
-    tt_tokenizer_scratch_destroy(scratch);
-    return status;
-}
-
 tt_status tt_exact_match_init(const struct tt_inputs *inputs, int64_t max_new_tokens,
                               const struct tt_device_config *device, struct tt_exact_match *match)
 {
     tt_status status = TT_OK;
     *match = (struct tt_exact_match){.inputs = inputs, .options.max_new_tokens = max_new_tokens};
-    TT_GO(read_prompts(inputs, match));
-    if (match->count == 0)
-        TT_GO(
-            tt_fail(TT_ERR_USAGE, "exact match needs rows with a prompt and a completion, and a tokenizer"));
-    TT_GO(tt_generator_limits(inputs, SLOTS, (int64_t)match->longest, &match->options, &match->limits));
+    TT_GO(tt_row_prompts_read(inputs, inputs->eval, 0, &match->prompts));
+    TT_GO(
+        tt_generator_limits(inputs, SLOTS, (int64_t)match->prompts.longest, &match->options, &match->limits));
     tt_generation_limits_fill(device, &match->limits);
 out:
     if (status != TT_OK) tt_while("preparing exact match");
@@ -67,9 +42,7 @@ out:
 
 void tt_exact_match_deinit(struct tt_exact_match *match)
 {
-    for (size_t i = 0; i < match->count; i++) tt_ids_deinit(&match->prompts[i]);
-    tt_free(match->prompts);
-    tt_free(match->rows);
+    tt_row_prompts_deinit(&match->prompts);
     *match = (struct tt_exact_match){0};
 }
 
@@ -85,9 +58,8 @@ static tt_status compare_answer(void *context, int index, const int32_t *ids, si
 {
     struct count *counted = context;
     const struct tt_inputs *inputs = counted->match->inputs;
-    size_t row = counted->match->rows[index];
     TT_TRY(tt_tokenizer_decode(inputs->tokenizer, ids, count, true, &counted->text));
-    counted->matches += same_answer(tt_str_text(&counted->text), tt_dataset_completion(inputs->eval, row));
+    counted->matches += same_answer(tt_str_text(&counted->text), counted->match->prompts.references[index]);
     return TT_OK;
 }
 
@@ -99,7 +71,8 @@ static tt_status complete(void *context, struct tt_generation_team *team)
     struct tt_generator *generator = NULL;
     tt_status status = tt_generator_borrow(team, &match->options, &generator);
     if (status == TT_OK)
-        status = tt_generator_run(generator, match->prompts, (int)match->count, &visitor, counted->cancel);
+        status = tt_generator_run(generator, match->prompts.prompts, (int)match->prompts.count, &visitor,
+                                  counted->cancel);
     tt_generator_destroy(generator);
     return status;
 }
@@ -114,7 +87,7 @@ tt_status tt_exact_match_run(const struct tt_exact_match *match, struct tt_rank 
     TT_GO(tt_generation_team_run(team, complete, &counted));
     TT_GO(tt_comm_host_share(rank->world, &counted.matches, sizeof counted.matches));
     *matches = counted.matches;
-    *rows = (int64_t)match->count;
+    *rows = (int64_t)match->prompts.count;
 out:
     if (status != TT_OK && status != TT_ERR_CANCELLED) tt_while("measuring exact match");
     tt_generation_team_destroy(team);

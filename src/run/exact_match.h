@@ -4,19 +4,17 @@
 
 #include "engine/plan.h"
 #include "infer/generator.h"
+#include "run/row_prompts.h"
 
-/* The rows that have a prompt and a completion, their tokenized prompts, and what completes them. A zeroed struct is
- * empty. */
+/* The rows that have a prompt, and what completes them. A zeroed struct is empty. */
 struct tt_exact_match {
     const struct tt_inputs *inputs; /* lent */
-    size_t *rows;
-    struct tt_ids *prompts;
-    size_t count, longest;
+    struct tt_row_prompts prompts;
     struct tt_generate_options options;
     struct tt_generation_limits limits;
 };
 
-/* TT_ERR_USAGE where no row has a prompt, or the model too few positions. `device`: of the ranks. */
+/* All rows that have a prompt. TT_ERR_USAGE where none has one, or the model too few positions. `device`: of the ranks. */
 TT_MUST_USE tt_status tt_exact_match_init(const struct tt_inputs *inputs, int64_t max_new_tokens,
                                           const struct tt_device_config *device,
                                           struct tt_exact_match *match);

@@ -13,7 +13,8 @@
 struct loop {
     struct tt_run *run;
     struct tt_rank *rank;
-    bool first; /* global rank 0, which reports */
+    struct tt_generation_team *team; /* NULL: evaluations complete no rows */
+    bool first;                      /* global rank 0, which reports */
     struct tt_batch_storage storage;
     struct tt_by_source by_source; /* of the evaluation data */
     struct tt_checkpoints checkpoints;
@@ -130,7 +131,7 @@ static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt
     return TT_OK;
 }
 
-static tt_status evaluate(struct loop *loop, int64_t step)
+static tt_status measure(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
@@ -155,6 +156,12 @@ static tt_status evaluate(struct loop *loop, int64_t step)
     fields[count++] = (struct tt_log_field){"eval_samples_per_second", (double)evaluation.samples / seconds};
     fields[count++] = (struct tt_log_field){"eval_steps_per_second", (double)evaluation.steps / seconds};
     return log_evaluation(loop, step, fields, count, &evaluation);
+}
+
+static tt_status evaluate(struct loop *loop, int64_t step)
+{
+    TT_TRY(measure(loop, step));
+    return tt_shown_rows_run(loop->run, loop->team, step);
 }
 
 static bool is_row_due(const struct tt_run *run, int64_t step)
@@ -412,11 +419,12 @@ static tt_status restore(struct loop *loop)
     return TT_OK;
 }
 
-tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank)
+tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_generation_team *team)
 {
     struct loop loop = {
         .run = run,
         .rank = rank,
+        .team = team,
         .first = tt_comm_rank(rank->world) == 0,
         .train_start = tt_clock_seconds(),
         .memory = {.counters = {.last_eval_loss = NAN}},

@@ -12,6 +12,7 @@
 #include "run/journal.h"
 #include "run/output_dir.h"
 #include "run/resume.h"
+#include "run/shown_rows.h"
 
 struct tt_run {
     /* the parts of the job that a run reads; lent */
@@ -32,6 +33,7 @@ struct tt_run {
     struct tt_batch_limits train_limits, eval_limits;
     /* configuration of each rank; device and communicators are set per rank */
     struct tt_rank_config rank_config;
+    struct tt_shown_rows shown; /* empty: evaluations complete no rows */
     struct tt_plan plan;
     int64_t steps_per_epoch, total_steps;
     int64_t logging_steps, eval_steps, save_steps; /* resolved: interval in steps; 0: never */
@@ -55,7 +57,8 @@ void tt_run_report_line(const struct tt_run *run, const char *line);
 /* Type of the saved weights: `wanted`, else fp32 for adapters (their masters), else the type of the model's files. */
 tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model);
 
-/* The training of one rank from the first step to the last file (run/loop.c). Collective.  */
-TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank);
+/* The training of one rank from the first step to the last file (run/loop.c). `team`: NULL, or what completes rows at
+ * evaluations. Collective.  */
+TT_MUST_USE tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_generation_team *team);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/number.h"
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
+#include "infer/generation_rank.h"
 #include "launch/devices.h"
 #include "launch/world.h"
 #include "optim/schedule.h"
@@ -149,6 +150,18 @@ static tt_status report_model(const struct tt_run *run, const struct tt_model *m
     return status;
 }
 
+/* With the completions of evaluations, where there are any. */
+static tt_status make_plan(struct tt_run *run, struct tt_plan_ranks ranks)
+{
+    const struct tt_generation_limits *shown = &run->shown.limits;
+    bool shows = run->shown.prompts.count > 0;
+    size_t *reserved = &run->rank_config.reserved_bytes;
+    if (shows) TT_TRY(tt_generation_cache_bytes(&run->rank_config, ranks.count, shown, reserved));
+    TT_TRY(tt_plan_make(&run->rank_config, ranks, run->spec->gradient_accumulation_steps, &run->train_limits,
+                        &run->eval_limits, &run->plan));
+    return shows ? tt_generation_plan(&run->rank_config, shown, &run->plan) : TT_OK;
+}
+
 /* All checks that are possible before a byte of weights is read. */
 static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
 {
@@ -159,9 +172,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_load_check(model, &run->inputs.source));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
-    TT_GO(tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout),
-                       run->spec->gradient_accumulation_steps, &run->train_limits, &run->eval_limits,
-                       &run->plan));
+    TT_GO(make_plan(run, tt_rank_layout_ranks(&layout)));
     TT_GO(report_data(run));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
@@ -174,6 +185,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct tt_run *run = context;
     struct tt_rank rank = {0};
+    struct tt_generation_team *team = NULL;
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
     tt_comm_set_activity(place->comm, "loading the model");
     tt_status status = tt_rank_init(&config, &rank);
@@ -184,12 +196,15 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     if (status == TT_OK) status = tt_rank_load(&rank, &source);
     if (status == TT_OK) status = tt_resume_load(run, &rank);
     if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
+    if (status == TT_OK && run->shown.prompts.count > 0)
+        status = tt_generation_team_attach(&rank, &run->inputs, &run->shown.limits, &team);
     if (status == TT_OK) {
         tt_device_freeze(rank.device, true);
-        status = tt_run_loop(run, &rank);
+        status = tt_run_loop(run, &rank, team);
     }
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     if (status != TT_OK) tt_remote_hurry();
+    tt_generation_team_destroy(team);
     tt_rank_deinit(&rank);
     return status;
 }
@@ -282,8 +297,15 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->watch->save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
+    TT_TRY(tt_shown_rows_init(&run->inputs, run->watch, &layout.device, world->world_size, &run->shown));
+    if (run->shown.prompts.count > 0) {
+        const struct tt_batch_limits shown = tt_generation_batch_limits(&run->shown.limits);
+        run->rank_config.limits = tt_batch_limits_join(&run->rank_config.limits, &shown);
+    }
     TT_TRY(check_before_start(run, world));
-    if (world->first_rank == 0) TT_TRY(open_journal(run));
+    if (world->first_rank > 0) return TT_OK;
+    TT_TRY(open_journal(run));
+    TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
     return TT_OK;
 }
 
@@ -342,6 +364,7 @@ out:
     tt_resume_close(&run.resume);
     tt_sampler_destroy(run.train_sampler);
     tt_sampler_destroy(run.eval_sampler);
+    tt_shown_rows_deinit(&run.shown);
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);
     tt_rank0_files_close(&files);

@@ -1,0 +1,156 @@
+#include "run/shown_rows.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "infer/generation_rank.h"
+#include "run/record_file.h"
+#include "run/run.h"
+
+/* Prompts that a rank completes at the same time; bytes of an old generations.jsonl that are read; bytes of a text that
+ * are shown. */
+enum { SLOTS_MAX = 8, FILE_BYTES_MAX = 256 << 20, SHOWN_BYTES = 2000 };
+
+tt_status tt_shown_rows_init(const struct tt_inputs *inputs, const struct tt_watch_spec *watch,
+                             const struct tt_device_config *device, int ranks, struct tt_shown_rows *rows)
+{
+    tt_status status = TT_OK;
+    int64_t most = watch->eval_generate, positions = inputs->model_facts.max_position_embeddings;
+    *rows = (struct tt_shown_rows){.options.max_new_tokens = watch->eval_generate_tokens};
+    if (most == 0) return TT_OK;
+    TT_GO(tt_row_prompts_read(inputs, inputs->eval, (size_t)most, &rows->prompts));
+    int64_t room = positions - (int64_t)rows->prompts.longest;
+    int64_t slots = ((int64_t)rows->prompts.count + ranks - 1) / ranks;
+    if (room > 0 && rows->options.max_new_tokens > room) rows->options.max_new_tokens = room;
+    TT_GO(tt_generator_limits(inputs, slots < SLOTS_MAX ? slots : SLOTS_MAX, (int64_t)rows->prompts.longest,
+                              &rows->options, &rows->limits));
+    tt_generation_limits_fill(device, &rows->limits);
+out:
+    if (status != TT_OK) tt_while("preparing the rows of eval_generate");
+    if (status != TT_OK) tt_shown_rows_deinit(rows);
+    return status;
+}
+
+void tt_shown_rows_deinit(struct tt_shown_rows *rows)
+{
+    tt_row_prompts_deinit(&rows->prompts);
+    tt_record_file_close(rows->file);
+    *rows = (struct tt_shown_rows){0};
+}
+
+/* The lines of the steps up to `first_step`, as far as they are whole. */
+static size_t count_kept(const struct tt_str *old, int64_t first_step)
+{
+    size_t kept = 0;
+    while (kept < old->bytes) {
+        struct tt_json line = {0};
+        int64_t step = INT64_MAX;
+        const char *end = memchr(old->data + kept, '\n', old->bytes - kept);
+        if (end == NULL) return kept;
+        tt_status status = tt_json_parse(old->data + kept, (size_t)(end - old->data) - kept, "a line", &line);
+        if (status == TT_OK) step = tt_json_integer(tt_json_get(line.root, "step"));
+        tt_json_deinit(&line);
+        tt_error_clear();
+        if (step > first_step) return kept;
+        kept = (size_t)(end - old->data) + 1;
+    }
+    return kept;
+}
+
+tt_status tt_shown_rows_open(const char *output_dir, int64_t first_step, struct tt_shown_rows *rows)
+{
+    tt_status status = TT_OK;
+    struct tt_path path;
+    struct tt_str old = {0};
+    if (rows->prompts.count == 0) return TT_OK;
+    TT_TRY(tt_path_set(&path, output_dir, "generations.jsonl"));
+    if (first_step > 0 && tt_path_exists(path.text)) TT_GO(tt_file_read(path.text, FILE_BYTES_MAX, &old));
+    TT_GO(tt_record_file_create(path.text, &rows->file));
+    size_t kept = count_kept(&old, first_step);
+    if (kept > 0) tt_record_file_append(rows->file, old.data, kept);
+out:
+    tt_str_deinit(&old);
+    return status;
+}
+
+/* The leader's part of an evaluation. */
+struct showing {
+    const struct tt_run *run;
+    int64_t step;
+    struct tt_str prompt, completion, text;
+};
+
+/* Indents the lines, so that they cannot be mistaken for lines of the program. */
+static tt_status add_lines(const char *title, const struct tt_str *content, struct tt_str *text)
+{
+    size_t bytes = content->bytes < SHOWN_BYTES ? content->bytes : SHOWN_BYTES;
+    TT_TRY(tt_str_printf(text, "\n  %s: ", title));
+    for (size_t i = 0; i < bytes; i++) {
+        TT_TRY(tt_str_append_char(text, content->data[i]));
+        if (content->data[i] == '\n' && i + 1 < bytes) TT_TRY(tt_str_append_text(text, "    "));
+    }
+    return content->bytes > bytes ? tt_str_append_text(text, " ...") : TT_OK;
+}
+
+static tt_status record(struct showing *showing, size_t row, const char *reference)
+{
+    tt_status status = TT_OK;
+    struct tt_json_value *object =
+        tt_json_pack("{s:I,s:I,s:s,s:s,s:s}", "step", showing->step, "row", (int64_t)row + 1, "prompt",
+                     tt_str_text(&showing->prompt), "completion", tt_str_text(&showing->completion),
+                     "reference", reference);
+    tt_str_clear(&showing->text);
+    if (object == NULL) return tt_fail(TT_ERR_DATA, "a completion cannot be written as JSON");
+    TT_GO(tt_json_write(object, 0, false, &showing->text));
+    TT_GO(tt_str_append_char(&showing->text, '\n'));
+    tt_record_file_append(showing->run->shown.file, showing->text.data, showing->text.bytes);
+out:
+    tt_json_release(object);
+    return status;
+}
+
+static tt_status show(void *context, int index, const int32_t *ids, size_t count)
+{
+    struct showing *showing = context;
+    const struct tt_row_prompts *prompts = &showing->run->shown.prompts;
+    const struct tt_tokenizer *tokenizer = showing->run->inputs.tokenizer;
+    const struct tt_ids *prompt = &prompts->prompts[index];
+    const char *reference = prompts->references[index];
+    const struct tt_str expected = {.data = prompts->references[index], .bytes = strlen(reference)};
+    TT_TRY(tt_tokenizer_decode(tokenizer, prompt->data, prompt->count, false, &showing->prompt));
+    TT_TRY(tt_tokenizer_decode(tokenizer, ids, count, true, &showing->completion));
+    TT_TRY(record(showing, prompts->rows[index], reference));
+    tt_str_clear(&showing->text);
+    TT_TRY(tt_str_printf(&showing->text, "row %zu of the evaluation data after step %lld:",
+                         prompts->rows[index] + 1, (long long)showing->step));
+    TT_TRY(add_lines("prompt", &showing->prompt, &showing->text));
+    TT_TRY(add_lines("completion", &showing->completion, &showing->text));
+    TT_TRY(add_lines("reference", &expected, &showing->text));
+    tt_run_report(showing->run, tt_str_text(&showing->text));
+    return TT_OK;
+}
+
+static tt_status lead(void *context, struct tt_generation_team *team)
+{
+    struct showing *showing = context;
+    const struct tt_shown_rows *rows = &showing->run->shown;
+    const struct tt_generate_visitor visitor = {.done = show, .context = showing};
+    struct tt_generator *generator = NULL;
+    TT_TRY(tt_generator_borrow(team, &rows->options, &generator));
+    tt_status status =
+        tt_generator_run(generator, rows->prompts.prompts, (int)rows->prompts.count, &visitor, NULL);
+    tt_generator_destroy(generator);
+    return status;
+}
+
+tt_status tt_shown_rows_run(const struct tt_run *run, struct tt_generation_team *team, int64_t step)
+{
+    struct showing showing = {.run = run, .step = step};
+    if (team == NULL) return TT_OK;
+    tt_status status = tt_generation_team_run(team, lead, &showing);
+    if (status != TT_OK) tt_while("completing rows of the evaluation data after step %lld", (long long)step);
+    tt_str_deinit(&showing.prompt);
+    tt_str_deinit(&showing.completion);
+    tt_str_deinit(&showing.text);
+    return status;
+}
