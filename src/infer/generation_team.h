@@ -37,8 +37,9 @@ TT_MUST_USE tt_status tt_generation_team_poll(const struct tt_generation_team *t
 void tt_generation_team_cancel(struct tt_generation_team *team, int64_t id);
 void tt_generation_team_release(struct tt_generation_team *team, int64_t id);
 
-/* For the weights as they are now: calls `lead` on the leader, and runs its steps on the others until it has returned. After an error of `lead` the
- * others wait for the abort of the communicator; where it is TT_ERR_CANCELLED, they return the same. Collective. */
+/* For the weights as they are now: calls `lead` on the leader, and runs its steps on the others until it has returned.
+ * After an error of `lead` the others wait for the abort of the communicator; where it is TT_ERR_CANCELLED, they return
+ * the same. Collective. */
 typedef tt_status tt_generation_lead(void *context, struct tt_generation_team *team);
 TT_MUST_USE tt_status tt_generation_team_run(struct tt_generation_team *team, tt_generation_lead *lead,
                                              void *context);

@@ -73,7 +73,8 @@ struct tt_watch_spec {
     double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
     bool logging_first_step;
     bool eval_on_start;
-    int64_t eval_generate, eval_generate_tokens; /* rows completed at each evaluation; tokens of each at most */
+    int64_t eval_generate,
+        eval_generate_tokens; /* rows completed at each evaluation; tokens of each at most */
     int64_t save_total_limit; /* 0: keep all */
     bool save_only_model;
     bool load_best_model_at_end;

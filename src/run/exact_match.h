@@ -14,7 +14,8 @@ struct tt_exact_match {
     struct tt_generation_limits limits;
 };
 
-/* All rows that have a prompt. TT_ERR_USAGE where none has one, or the model too few positions. `device`: of the ranks. */
+/* All rows that have a prompt. TT_ERR_USAGE where none has one, or the model too few positions. `device`: of the
+ * ranks. */
 TT_MUST_USE tt_status tt_exact_match_init(const struct tt_inputs *inputs, int64_t max_new_tokens,
                                           const struct tt_device_config *device,
                                           struct tt_exact_match *match);
