@@ -51,6 +51,11 @@ test)
         "mandoc: has_command mandoc"
         "groff-base: has_command groff"
         "python3-prometheus-client: /usr/bin/python3 -c 'import prometheus_client'"
+        "umoci: has_command umoci"
+        "patchelf: has_command patchelf"
+        "python3-venv: python3 -c 'import ensurepip'"
+        "debhelper: has_command dh"
+        "lintian: has_command lintian"
         "locales: test -e /usr/share/i18n/locales/de_DE"
     )
     ;;

@@ -32,8 +32,13 @@ tt_status tt_dir_create(const char *path)
         if (error_number == 0 && mkdir(copy, 0777) != 0 && errno != EEXIST) error_number = errno;
         if (error_number != 0) {
             /* An existing parent without write permission is no error. */
-            if (!tt_path_is_dir(copy))
+            if (!tt_path_is_dir(copy)) {
                 status = tt_fail_errno(error_number, "cannot create folder '%s'", copy);
+                if (error_number == EROFS)
+                    tt_hint("the file system is read-only there: mount a writable volume at this path or "
+                            "above it, "
+                            "or choose another folder");
+            }
         }
         if (end) break;
         *at = '/';
