@@ -14,17 +14,18 @@
 
 enum { ATTEMPTS_MAX = 100, HOLDER_BYTES_MAX = 512 };
 
-struct tt_lock {
-    char *path;
-    int descriptor;
-};
-
 /* Content of the file, one line: "PID START INODE HOST". START is the start of the process in clock ticks since boot,
  * to distinguish it from a later process with the same number. INODE is that of the lock file. */
 struct holder {
     long pid;
     unsigned long long start, inode;
     char host[128]; /* empty: the file has no content */
+};
+
+struct tt_lock {
+    char *path;
+    int descriptor;
+    struct holder self; /* what was written into the file; its host empty: nothing */
 };
 
 /* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may contain any character. 0: no such
@@ -65,15 +66,21 @@ static void read_holder(int descriptor, struct holder *holder)
 }
 
 /* The holder's name is for people and for file systems without locks, so a failed write is ignored. */
-static void write_holder(const struct tt_lock *lock)
+static void write_holder(struct tt_lock *lock)
 {
-    char host[128], text[HOLDER_BYTES_MAX];
+    char text[HOLDER_BYTES_MAX];
+    struct holder self = {.pid = (long)getpid()};
     struct stat info;
     if (fstat(lock->descriptor, &info) != 0 || ftruncate(lock->descriptor, 0) != 0) return;
-    name_host(host, sizeof host);
-    int bytes = snprintf(text, sizeof text, "%ld %llu %llu %s\n", (long)getpid(), start_of((long)getpid()),
-                         (unsigned long long)info.st_ino, host);
-    if (tt_file_pwrite(lock->descriptor, lock->path, text, (size_t)bytes, 0) != TT_OK) tt_error_clear();
+    name_host(self.host, sizeof self.host);
+    self.start = start_of(self.pid);
+    self.inode = (unsigned long long)info.st_ino;
+    int bytes =
+        snprintf(text, sizeof text, "%ld %llu %llu %s\n", self.pid, self.start, self.inode, self.host);
+    if (tt_file_pwrite(lock->descriptor, lock->path, text, (size_t)bytes, 0) == TT_OK)
+        lock->self = self;
+    else
+        tt_error_clear();
 }
 
 /* For file systems without locks. */
@@ -159,11 +166,22 @@ out:
     return status;
 }
 
+/* A server of locks gives the lock of a machine that it no longer hears to another one, whose process writes its name
+ * into the same file. */
+static bool is_named(const struct tt_lock *lock)
+{
+    struct holder holder;
+    read_holder(lock->descriptor, &holder);
+    if (lock->self.host[0] == '\0' || holder.host[0] == '\0') return true;
+    return holder.pid == lock->self.pid && holder.start == lock->self.start &&
+           strcmp(holder.host, lock->self.host) == 0;
+}
+
 bool tt_lock_is_held(const struct tt_lock *lock)
 {
     struct stat mine, there;
     return lock != NULL && fstat(lock->descriptor, &mine) == 0 && lstat(lock->path, &there) == 0 &&
-           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev && is_named(lock);
 }
 
 void tt_lock_release(struct tt_lock *lock)

@@ -17,9 +17,10 @@ struct tt_lock;
  * begins with `what` ("output_dir 'out'") and names the holder. The folder must be there; a link at `path` is not
  * followed. */
 TT_MUST_USE tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out);
-/* True while the locked file is still the file at its path, neither removed nor replaced. false for NULL. */
+/* True while the locked file is still the file at its path, neither removed nor replaced, and names this process.
+ * false for NULL. */
 bool tt_lock_is_held(const struct tt_lock *lock);
-/* Removes the file and ends the lock; takes NULL. */
+/* Removes the file, while it is held, and ends the lock; takes NULL. */
 void tt_lock_release(struct tt_lock *lock);
 
 #endif

@@ -95,7 +95,11 @@ struct tt_tcp_config {
     int first_rank, local_count; /* the ranks of this process: first_rank .. first_rank + local_count - 1 */
     const char *machine;         /* processes with the same text share a machine */
     const char *settings;        /* lines that must be equal in all processes, or NULL */
-    double timeout_seconds;      /* until all ranks must have joined; 0: 300 */
+    /* The cluster's name and count of this start of the run, by which processes of an earlier one are refused. NULL
+     * and -1: not known. */
+    const char *run;
+    int64_t attempt;
+    double timeout_seconds;         /* until all ranks must have joined; 0: 300 */
     const struct tt_cancel *cancel; /* NULL or lent: ends the wait for the others */
 };
 /* Stores `local_count` communicators in out[local_count], used as those of tt_comm_create_threads, and in

@@ -268,6 +268,35 @@ static int list_ranks(const struct tt_hub *hub, struct tt_wire_rank *ranks)
     return count;
 }
 
+static void name_ranks(const struct tt_wire_hello *hello, char *text, size_t bytes)
+{
+    int first = hello->first_rank, last = first + hello->local_count - 1;
+    snprintf(text, bytes, last > first ? "ranks %d to %d" : "rank %d", first, last);
+}
+
+/* The counterpart of the line of every other process (meet.c): who this one is and whom it has met. */
+static void log_members(const struct tt_hub *hub, int machines)
+{
+    enum { NAMED_MAX = 8 };
+    char text[1024] = "", own[40], ranks[40];
+    const struct peer *rank0 = tt_hub_control_of_rank(hub, 0), *peer;
+    int named = 0, others = 0;
+    size_t at = 0;
+    for (int q = rank0->hello.local_count; q < hub->config.world_size; q += peer->hello.local_count) {
+        peer = tt_hub_control_of_rank(hub, q);
+        others++;
+        if (named == NAMED_MAX || at >= sizeof text) continue;
+        named++;
+        name_ranks(&peer->hello, ranks, sizeof ranks);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s, process %lld on %s", at > 0 ? "; " : "",
+                               ranks, (long long)peer->hello.process, peer->hello.host);
+    }
+    name_ranks(&rank0->hello, own, sizeof own);
+    tt_notice("%s of %d: process %lld on %s (%d machine%s); met %s%s", own, hub->config.world_size,
+              (long long)rank0->hello.process, rank0->hello.host, machines, machines == 1 ? "" : "s", text,
+              others > named ? "; ..." : "");
+}
+
 /* Called when all ranks have joined: sends everybody's address to all. */
 static void begin(struct tt_hub *hub)
 {
@@ -281,9 +310,10 @@ static void begin(struct tt_hub *hub)
     tt_proof_random(welcome->key, sizeof welcome->key);
     int machines = list_ranks(hub, welcome->ranks);
     hub->begun = true;
-    tt_hub_close_listener(hub);
+    tt_hub_end_joining(hub);
     tt_info("all %d ranks have joined, on %d machine%s, after %.1f s", world_size, machines,
             machines == 1 ? "" : "s", hub->now - hub->started);
+    log_members(hub, machines);
     send_to_processes(hub, (struct tt_wire_header){.kind = TT_WIRE_WELCOME, .bytes = bytes}, welcome);
     tt_proof_wipe(welcome, bytes);
     tt_free(welcome);
@@ -313,8 +343,8 @@ static void declare_dead(struct tt_hub *hub, const struct peer *peer, const char
     const struct peer *control = tt_hub_control_of_rank(hub, peer->hello.first_rank);
     const char *activity = control != NULL && control->activity[0] != '\0' ? control->activity : "none yet";
     char ranks[40];
-    int first = peer->hello.first_rank, last = first + peer->hello.local_count - 1;
-    snprintf(ranks, sizeof ranks, last > first ? "ranks %d to %d" : "rank %d", first, last);
+    int first = peer->hello.first_rank;
+    name_ranks(&peer->hello, ranks, sizeof ranks);
     tt_fail(TT_ERR_PEER, "%s (process %lld on %s) %s; its last activity: %s", ranks,
             (long long)peer->hello.process, peer->hello.host, what, activity);
     tt_hint("it was stopped or killed, or its machine or network failed");
@@ -384,6 +414,7 @@ static bool is_over(struct tt_hub *hub)
 {
     if (hub->stopping == 0 && atomic_load(&hub->stop)) {
         hub->stopping = hub->now;
+        tt_wire_listener_close(&hub->listener.wire);
         send_to_processes(hub, (struct tt_wire_header){.kind = TT_WIRE_BYE}, NULL);
     }
     if (hub->stopping == 0) return false;

@@ -16,6 +16,8 @@ struct tt_hub_config {
     const char *settings; /* copied */
     struct tt_proof_key key;
     double timeout_seconds; /* until all ranks must have joined */
+    char run[80];           /* as in struct tt_tcp_config */
+    int64_t attempt;
 };
 
 TT_MUST_USE tt_status tt_hub_start(const struct tt_hub_config *config, struct tt_hub **out);

@@ -77,6 +77,11 @@ void tt_hub_accept(struct tt_hub *hub)
     }
 }
 
+void tt_hub_end_joining(struct tt_hub *hub)
+{
+    if (!hub->config.key.is_set) tt_hub_close_listener(hub);
+}
+
 void tt_hub_close_listener(struct tt_hub *hub)
 {
     tt_wire_listener_close(&hub->listener.wire);
@@ -89,11 +94,12 @@ void tt_hub_close_listener(struct tt_hub *hub)
 
 /* ---- Hello ---- */
 
-/* Sends a refusal. `final`: a retry is useless. The receiver may be a stranger: `text` must not disclose settings. */
-static void refuse(struct tt_hub *hub, struct peer *peer, bool final, const char *text)
+/* Sends a refusal of this kind (enum tt_wire_refusal). The receiver may be a stranger: `text` must not disclose
+ * settings. */
+static void refuse(struct tt_hub *hub, struct peer *peer, int kind, const char *text)
 {
     tt_hub_send(hub, peer,
-                (struct tt_wire_header){.kind = TT_WIRE_REFUSE, .parameter = final, .bytes = strlen(text)},
+                (struct tt_wire_header){.kind = TT_WIRE_REFUSE, .parameter = kind, .bytes = strlen(text)},
                 text);
     peer->kind = PEER_REFUSED;
     peer->candidate.since = hub->now;
@@ -114,16 +120,24 @@ static void find_difference(const char *a, const char *b, char line_a[120], char
     }
 }
 
-/* Checks version and ranks of a hello. false: the reason is in `why`. */
-static bool is_valid_hello(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
+/* Checks the version of a hello. false: the reason is in `why`. */
+static bool is_same_program(const struct peer *peer, char *why, size_t why_bytes)
+{
+    const struct tt_wire_hello *hello = &peer->hello;
+    if (strcmp(hello->version, TT_VERSION) == 0 && hello->byte_order == TT_WIRE_MAGIC &&
+        hello->error_bytes == sizeof(struct tt_error))
+        return true;
+    snprintf(why, why_bytes, "rank 0 runs trimtab %s, this process %s%s", TT_VERSION, hello->version,
+             strcmp(hello->version, TT_VERSION) != 0 ? "" : " of another build");
+    return false;
+}
+
+/* The same for its ranks. */
+static bool has_valid_ranks(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
 {
     const struct tt_wire_hello *hello = &peer->hello;
     int world_size = hub->config.world_size;
-    if (strcmp(hello->version, TT_VERSION) != 0 || hello->byte_order != TT_WIRE_MAGIC ||
-        hello->error_bytes != sizeof(struct tt_error))
-        snprintf(why, why_bytes, "rank 0 runs trimtab %s, this process %s%s", TT_VERSION, hello->version,
-                 strcmp(hello->version, TT_VERSION) != 0 ? "" : " of another build");
-    else if (hello->world_size != world_size)
+    if (hello->world_size != world_size)
         snprintf(why, why_bytes, "rank 0 was started for %d ranks, this process for %d", world_size,
                  (int)hello->world_size);
     else if (hello->first_rank < 0 || hello->local_count < 1 || hello->first_rank >= world_size ||
@@ -134,6 +148,38 @@ static bool is_valid_hello(const struct tt_hub *hub, const struct peer *peer, ch
     return false;
 }
 
+/* True for a process of another run, or of another attempt of this one. If a member of the run is of a later attempt,
+ * this process is the one that came back, and ends. */
+static bool is_of_other_start(struct tt_hub *hub, struct peer *peer)
+{
+    const struct tt_wire_hello *hello = &peer->hello;
+    const struct tt_hub_config *own = &hub->config;
+    char text[400];
+    int kind = TT_WIRE_REFUSAL_TWIN | TT_WIRE_REFUSAL_FINAL;
+    bool known = own->attempt >= 0 && hello->attempt >= 0;
+    if (own->run[0] != '\0' && hello->run[0] != '\0' && strcmp(own->run, hello->run) != 0) {
+        snprintf(text, sizeof text, "rank 0 is of run '%.79s', rank %d on %s of run '%s'", own->run,
+                 (int)hello->first_rank, hello->host, hello->run);
+    } else if (known && hello->attempt < own->attempt) {
+        snprintf(text, sizeof text, "rank %d on %s is of attempt %lld, which has ended: attempt %lld runs",
+                 (int)hello->first_rank, hello->host, (long long)hello->attempt, (long long)own->attempt);
+    } else if (known && hello->attempt > own->attempt) {
+        snprintf(text, sizeof text,
+                 "rank 0 is of attempt %lld, and attempt %lld has begun with rank %d on %s",
+                 (long long)own->attempt, (long long)hello->attempt, (int)hello->first_rank, hello->host);
+        kind = TT_WIRE_REFUSAL_TWIN; /* until that attempt's rank 0 is at the address */
+        if (peer->candidate.proven || hub->listener.wire.local) {
+            tt_fail(TT_ERR_PEER, "%s", text);
+            tt_hub_fail(hub, 0);
+        }
+    } else {
+        return false;
+    }
+    tt_listener_log_stranger(&hub->listener, &peer->candidate, text, hub->now);
+    refuse(hub, peer, kind, text);
+    return true;
+}
+
 /* True if another process has one of the ranks already. */
 static bool is_taken(const struct tt_hub *hub, const struct peer *peer, char *why, size_t why_bytes)
 {
@@ -142,9 +188,9 @@ static bool is_taken(const struct tt_hub *hub, const struct peer *peer, char *wh
     for (int r = 0; r < hello->local_count && other == NULL; r++)
         other = tt_hub_control_of_rank(hub, hello->first_rank + r);
     if (other == NULL) return false;
-    snprintf(why, why_bytes, "rank %d is process %lld on %s already; this is process %lld on %s",
-             (int)other->hello.first_rank, (long long)other->hello.process, other->hello.host,
-             (long long)hello->process, hello->host);
+    snprintf(why, why_bytes, "%srank %d is process %lld on %s already; this is process %lld on %s",
+             hub->begun ? "the run has begun, and " : "", (int)other->hello.first_rank,
+             (long long)other->hello.process, other->hello.host, (long long)hello->process, hello->host);
     return true;
 }
 
@@ -170,7 +216,7 @@ static bool check_settings(struct tt_hub *hub, struct peer *peer, const char *se
                  "the settings of rank %d differ from rank 0's in '%.*s'; the log of rank 0 has both", rank,
                  (int)strcspn(theirs, ":"), theirs);
     }
-    refuse(hub, peer, true, text);
+    refuse(hub, peer, TT_WIRE_REFUSAL_FINAL, text);
     return false;
 }
 
@@ -190,14 +236,17 @@ void tt_hub_handle_hello(struct tt_hub *hub, struct peer *peer)
     tt_wire_clean_text(hello->version, sizeof hello->version, hello->version, sizeof hello->version);
     tt_wire_clean_text(hello->machine, sizeof hello->machine, hello->machine, sizeof hello->machine);
     tt_wire_clean_text(hello->host, sizeof hello->host, hello->host, sizeof hello->host);
-    bool possible = is_valid_hello(hub, peer, why, sizeof why);
+    tt_wire_clean_text(hello->run, sizeof hello->run, hello->run, sizeof hello->run);
+    bool possible = is_same_program(peer, why, sizeof why);
+    if (possible && is_of_other_start(hub, peer)) return;
+    possible = possible && has_valid_ranks(hub, peer, why, sizeof why);
     if (possible && peer->candidate.proof.opening.role != TT_PROOF_CONTROL) {
         possible = false;
         snprintf(why, sizeof why, "this connection was opened for another purpose");
     }
     if (!possible) {
         tt_listener_log_stranger(&hub->listener, &peer->candidate, why, hub->now);
-        refuse(hub, peer, true, why);
+        refuse(hub, peer, TT_WIRE_REFUSAL_FINAL, why);
         return;
     }
     if (hub->aborted) { /* it connected after the abort was sent to the others */
@@ -211,7 +260,7 @@ void tt_hub_handle_hello(struct tt_hub *hub, struct peer *peer)
         return;
     }
     tt_listener_log_stranger(&hub->listener, &peer->candidate, why, hub->now);
-    refuse(hub, peer, false, why);
+    refuse(hub, peer, TT_WIRE_REFUSAL_TWIN | (hub->begun ? TT_WIRE_REFUSAL_FINAL : 0), why);
 }
 
 /* TT_WIRE_SAME stands for the address that the process connects from. If that is a loopback address while other

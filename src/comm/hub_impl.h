@@ -78,7 +78,10 @@ void tt_hub_accept(struct tt_hub *hub);
 void tt_hub_handle_hello(struct tt_hub *hub, struct peer *peer);
 /* Handles a received frame TT_WIRE_PLACE of a member. */
 void tt_hub_handle_place(struct tt_hub *hub, struct peer *peer);
-/* Stops listening and closes all candidates, once all ranks have joined. */
+/* All ranks have joined. With a job secret the port stays open, for processes of the run that come too late, which are
+ * refused by name; without one it closes, because strangers could use it. */
+void tt_hub_end_joining(struct tt_hub *hub);
+/* Stops listening and closes all candidates. */
 void tt_hub_close_listener(struct tt_hub *hub);
 
 #endif

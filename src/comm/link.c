@@ -262,8 +262,10 @@ static tt_status start(struct tt_link *link, const struct tt_tcp_config *config,
                                     .world_size = config->world_size,
                                     .lines = tt_lines_count(config->world_size, config->local_count),
                                     .settings = config->settings,
+                                    .attempt = config->attempt,
                                     .timeout_seconds = config->timeout_seconds};
         if (config->key != NULL) hub.key = *config->key;
+        if (config->run != NULL) snprintf(hub.run, sizeof hub.run, "%s", config->run);
         tt_status status = tt_hub_start(&hub, &link->hub);
         tt_proof_wipe(&hub.key, sizeof hub.key);
         TT_TRY(status);

@@ -31,6 +31,7 @@ struct meeting {
     bool final; /* a retry cannot mend the last error */
     double logged_at;
     char refusal[300];           /* text of the last refusal of rank 0; empty: none */
+    bool twin;                   /* it was TT_WIRE_REFUSAL_TWIN */
     const char *secret_fault;    /* why the last attempt that reached the proofs failed; NULL: it did not */
     struct tt_wire_accept rank0; /* set when the control connection is accepted */
     int control;
@@ -131,8 +132,7 @@ static tt_status send_hello(struct meeting *meeting, int socket)
     const struct tt_tcp_config *config = meeting->config;
     const char *settings = config->settings != NULL ? config->settings : "";
     size_t settings_bytes = strlen(settings);
-    struct tt_wire_hello hello =
-        tt_wire_hello_make(config->world_size, config->first_rank, config->local_count, config->machine);
+    struct tt_wire_hello hello = tt_wire_hello_make(config);
     struct tt_wire_header header = {
         .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof hello + settings_bytes};
     struct iovec parts[3] = {
@@ -144,6 +144,13 @@ static tt_status send_hello(struct meeting *meeting, int socket)
     return send_all(meeting, socket, parts, 3);
 }
 
+/* A twin is an error of the cluster, which another start may mend; all others are one of the settings. */
+static tt_status fail_refusal(const struct meeting *meeting)
+{
+    return tt_fail(meeting->twin ? TT_ERR_COMM : TT_ERR_USAGE, "rank 0 refused this process: %s",
+                   meeting->refusal);
+}
+
 static tt_status receive_refusal(struct meeting *meeting, int socket, const struct tt_wire_header *header)
 {
     char raw[TT_WIRE_TEXT_BYTES_MAX] = "";
@@ -151,8 +158,9 @@ static tt_status receive_refusal(struct meeting *meeting, int socket, const stru
     TT_TRY(receive(meeting, socket, raw, wanted, tt_clock_seconds() + TT_WIRE_BEAT_SECONDS,
                    "the reason of its refusal"));
     tt_wire_clean_text(raw, wanted, meeting->refusal, sizeof meeting->refusal);
-    meeting->final = header->parameter != 0;
-    return tt_fail(TT_ERR_USAGE, "rank 0 refused this process: %s", meeting->refusal);
+    meeting->final = (header->parameter & TT_WIRE_REFUSAL_FINAL) != 0;
+    meeting->twin = (header->parameter & TT_WIRE_REFUSAL_TWIN) != 0;
+    return fail_refusal(meeting);
 }
 
 /* For a rank that failed before the run began. */
@@ -248,9 +256,9 @@ static tt_status fail_refused(const struct meeting *meeting)
 {
     struct tt_error end;
     tt_error_copy(&end);
-    tt_fail(TT_ERR_USAGE, "rank 0 refused this process: %s", meeting->refusal);
+    tt_status status = fail_refusal(meeting);
     tt_while("retrying, until %s", end.message);
-    return TT_ERR_USAGE;
+    return status;
 }
 
 /* For a rank 0 with another secret, or none, which has ended since: the secret is the error to report. */
@@ -266,8 +274,10 @@ static tt_status fail_secret_fault(struct meeting *meeting)
 static tt_status give_up(struct meeting *meeting)
 {
     if (tt_error_last()->status != TT_ERR_USAGE) {
-        if (meeting->refusal[0] != '\0')
+        if (meeting->refusal[0] != '\0' && !meeting->twin)
             (void)!fail_refused(meeting);
+        else if (meeting->refusal[0] != '\0')
+            (void)!fail_refusal(meeting);
         else if (meeting->secret_fault != NULL)
             (void)!fail_secret_fault(meeting);
     }

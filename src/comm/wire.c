@@ -14,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "comm/comm.h"
+#include "comm/launcher.h"
 
 /* Waits until `socket` is ready for `events`. */
 static enum tt_wire_result wait_for(int socket, int wake, short events, double deadline)
@@ -413,22 +415,27 @@ int tt_wire_connect(const char *host, int port, double deadline, char *why, size
 
 void tt_wire_host(char *host, size_t bytes)
 {
+    char name[80] = "";
+    const char *node = tt_launcher_read("NODE_NAME");
     memset(host, 0, bytes);
-    if (gethostname(host, bytes - 1) != 0) snprintf(host, bytes, "unknown");
+    if (gethostname(name, sizeof name - 1) != 0) snprintf(name, sizeof name, "unknown");
+    snprintf(host, bytes, node != NULL ? "%s (node %s)" : "%s%s", name, node != NULL ? node : "");
 }
 
-struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, const char *machine)
+struct tt_wire_hello tt_wire_hello_make(const struct tt_tcp_config *config)
 {
     struct tt_wire_hello hello = {
         .version = TT_VERSION,
         .byte_order = TT_WIRE_MAGIC,
         .error_bytes = sizeof(struct tt_error),
-        .world_size = world_size,
-        .first_rank = first_rank,
-        .local_count = local_count,
+        .world_size = config->world_size,
+        .first_rank = config->first_rank,
+        .local_count = config->local_count,
         .process = getpid(),
+        .attempt = config->attempt,
     };
-    snprintf(hello.machine, sizeof hello.machine, "%s", machine);
+    snprintf(hello.machine, sizeof hello.machine, "%s", config->machine);
+    snprintf(hello.run, sizeof hello.run, "%s", config->run != NULL ? config->run : "");
     tt_wire_host(hello.host, sizeof hello.host);
     return hello;
 }

@@ -13,7 +13,7 @@
 enum tt_wire_kind {
     TT_WIRE_HELLO = 1, /* to the hub: struct tt_wire_hello, then the settings */
     TT_WIRE_ACCEPT,    /* from the hub: struct tt_wire_accept; this process is now a member of the run */
-    TT_WIRE_REFUSE,    /* from the hub: a text; `parameter` 1: a retry is useless; the hub then closes */
+    TT_WIRE_REFUSE,    /* from the hub: a text; `parameter`: enum tt_wire_refusal; the hub then closes */
     TT_WIRE_PLACE,   /* to the hub, once: struct tt_wire_address, at which this process accepts data lines */
     TT_WIRE_WELCOME, /* from the hub, when all ranks have joined: struct tt_wire_welcome */
     TT_WIRE_BYE,     /* the last frame of an orderly end */
@@ -21,6 +21,12 @@ enum tt_wire_kind {
      * UINT64_MAX: the process of that rank reports it */
     TT_WIRE_ABORT,
     TT_WIRE_BEAT, /* every TT_WIRE_BEAT_SECONDS; to the hub with the activity of the process, a text */
+};
+
+/* Bits. */
+enum tt_wire_refusal {
+    TT_WIRE_REFUSAL_FINAL = 1, /* a retry is useless */
+    TT_WIRE_REFUSAL_TWIN = 2,  /* another process is the one that the run has, or had: no setting is wrong */
 };
 
 enum {
@@ -48,6 +54,8 @@ struct tt_wire_hello {
     int32_t world_size, first_rank, local_count;
     int32_t reserved;
     int64_t process;
+    int64_t attempt;  /* of the run, as the cluster counts them; -1: not known */
+    char run[80];     /* the cluster's name of the run; empty: not known */
     char machine[80]; /* processes with the same text share a machine */
     char host[80];    /* for messages */
 };
@@ -118,9 +126,10 @@ void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t tex
 /* Makes one attempt to connect, until `deadline`. Returns the socket, or -1 with the reason in `why`. */
 int tt_wire_connect(const char *host, int port, double deadline, char *why, size_t why_bytes);
 
-/* Name of this machine, for messages. */
+/* Name of this machine, for messages; in a pod with NODE_NAME also that of its node. */
 void tt_wire_host(char *host, size_t bytes);
-struct tt_wire_hello tt_wire_hello_make(int world_size, int first_rank, int local_count, const char *machine);
+struct tt_tcp_config;
+struct tt_wire_hello tt_wire_hello_make(const struct tt_tcp_config *config);
 /* Makes a received record safe to use: terminates texts, replaces an unknown status, limits counts. */
 void tt_wire_clean_error(struct tt_error *error);
 /* Copies a received text into text[text_bytes], terminated; control characters except newlines become '?'. */

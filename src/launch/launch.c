@@ -25,10 +25,17 @@ static tt_status read_number(const char *name, int minimum, int maximum, int *nu
     return TT_OK;
 }
 
+static bool is_set(const char *name)
+{
+    return tt_launcher_read(name) != NULL;
+}
+
 static const struct tt_launcher *const torchrun = &tt_launchers[TT_LAUNCHER_TORCHRUN];
 static const struct tt_launcher *const srun = &tt_launchers[TT_LAUNCHER_SRUN];
 static const struct tt_launcher *const kubeflow = &tt_launchers[TT_LAUNCHER_KUBEFLOW];
 static const struct tt_launcher *const indexed = &tt_launchers[TT_LAUNCHER_INDEXED_JOB];
+static const struct tt_launcher *const volcano = &tt_launchers[TT_LAUNCHER_VOLCANO];
+static const struct tt_launcher *const volcano_pods = &tt_launchers[TT_LAUNCHER_VOLCANO_PYTORCH];
 
 /* TRIMTAB_NODE overrides the launcher's number of the machine. */
 static void name_machine(const struct tt_launch_spec *config, struct tt_launch *launch)
@@ -112,6 +119,46 @@ static tt_status check_world_size(const struct tt_launch_spec *config, const str
     return status;
 }
 
+/* Two variables of one process with different numbers. */
+static tt_status contradict_variables(const char *variable, int value, const char *other, int number)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is %d, but %s is %d", variable,
+                               value, other, number);
+    tt_hint("both are the number of this machine; a launcher sets them alike");
+    return status;
+}
+
+/* Numbers of the same pod that other variables of its cluster have. */
+static tt_status check_pod_number(const struct tt_launcher *pods, int machine_rank)
+{
+    const char *const others[] = {torchrun->rank, indexed->machine};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int number = machine_rank;
+        bool there;
+        if (strcmp(others[i], pods->machine) == 0) continue;
+        TT_TRY(read_number(others[i], 0, COUNT_MAX, &number, &there));
+        if (number != machine_rank)
+            return contradict_variables(others[i], number, pods->machine, machine_rank);
+    }
+    return TT_OK;
+}
+
+/* `ranks` or num_processes of the settings against the launcher's number of ranks of a pod. */
+static tt_status check_pod_ranks(const struct tt_launch_spec *config, const struct tt_launcher *pods,
+                                 const struct tt_launch *launch, int per_node)
+{
+    if (config->ranks > 0 && config->ranks != per_node)
+        return contradict("ranks", config->ranks, pods->ranks, per_node);
+    if (config->num_machines <= 1 || config->num_processes <= 0 ||
+        config->num_processes == (int64_t)per_node * launch->machines)
+        return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "num_processes is %lld, but the environment variables %s and %s are %d and %d",
+                (long long)config->num_processes, pods->machines, pods->ranks, launch->machines, per_node);
+    tt_hint("num_processes counts the ranks of all machines together");
+    return status;
+}
+
 static tt_status set_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
                                struct tt_launch *launch)
 {
@@ -128,11 +175,6 @@ static tt_status set_processes(const struct tt_launch_spec *config, const struct
     TT_TRY(set_address(config, launcher, launch));
     if (launcher->local_size != NULL) return find_local(launcher->local_size, launch->world_size, launch);
     return find_local(launcher->machines, 1, launch);
-}
-
-static bool is_set(const char *name)
-{
-    return tt_launcher_read(name) != NULL;
 }
 
 /* One process per pod or machine; RANK, if set, is the number of the pod. PET_NPROC_PER_NODE of Kubeflow is the
@@ -152,8 +194,11 @@ static tt_status set_pods(const struct tt_launch_spec *config, const struct tt_l
         return contradict("num_machines", config->num_machines, pods->machines, launch->machines);
     if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
         return contradict("machine_rank", config->machine_rank, pods->machine, launch->machine_rank);
-    if (launch->ranks == 0 && per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9')
+    TT_TRY(check_pod_number(pods, launch->machine_rank));
+    if (per_node != NULL && per_node[0] >= '0' && per_node[0] <= '9') {
         TT_TRY(read_number(pods->ranks, 1, COUNT_MAX, &launch->ranks, &there));
+        TT_TRY(check_pod_ranks(config, pods, launch, launch->ranks));
+    }
     if (config->num_machines > 1 && per_node == NULL) TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
     if (launch->machines == 1) return TT_OK;
     launch->kind = TT_LAUNCH_MACHINES;
@@ -178,9 +223,10 @@ static tt_status set_machines(const struct tt_launch_spec *config, struct tt_lau
     launch->machines = (int)config->num_machines;
     launch->machine_rank = (int)config->machine_rank;
     bool there = false;
-    TT_TRY(read_number(indexed->machine, 0, launch->machines - 1, &launch->machine_rank, &there));
+    const char *index = is_set(indexed->machine) ? indexed->machine : volcano->machine;
+    TT_TRY(read_number(index, 0, launch->machines - 1, &launch->machine_rank, &there));
     if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
-        return contradict("machine_rank", config->machine_rank, indexed->machine, launch->machine_rank);
+        return contradict("machine_rank", config->machine_rank, index, launch->machine_rank);
     if (there && !is_set("TRIMTAB_NODE"))
         snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
     TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
@@ -204,13 +250,34 @@ static tt_status check_alone(const struct tt_launch_spec *config)
                 is_set(number) ? number : count);
         return status;
     }
-    if (!is_set(indexed->machine) || (config->main_process_ip == NULL && !is_set(torchrun->host)))
-        return TT_OK;
+    if (is_set(torchrun->local_rank)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is set, but %s is not",
+                                   torchrun->local_rank, torchrun->rank);
+        tt_hint("a launcher sets both; for a run of this process alone start with: env -u %s trimtab ...",
+                torchrun->local_rank);
+        return status;
+    }
+    const char *index = is_set(indexed->machine) ? indexed->machine : volcano->machine;
+    if (!is_set(index) || (config->main_process_ip == NULL && !is_set(torchrun->host))) return TT_OK;
     tt_status status =
-        tt_fail(TT_ERR_USAGE, "%s and the address of rank 0 are set, but not the number of machines",
-                indexed->machine);
+        tt_fail(TT_ERR_USAGE, "%s and the address of rank 0 are set, but not the number of machines", index);
     tt_hint("give --num_machines N; without an address each pod is a run of its own");
     return status;
+}
+
+/* The cluster's name of this start of the run. */
+static tt_status read_start(struct tt_launch *launch)
+{
+    const char *run = tt_launcher_read("RUN_UID");
+    int attempt = -1;
+    bool there;
+    if (run != NULL && strlen(run) >= sizeof launch->run)
+        return tt_fail(TT_ERR_USAGE, "the environment variable RUN_UID has more than %zu characters",
+                       sizeof launch->run - 1);
+    if (run != NULL) snprintf(launch->run, sizeof launch->run, "%s", run);
+    TT_TRY(read_number("RUN_ATTEMPT", 0, COUNT_MAX, &attempt, &there));
+    launch->attempt = attempt;
+    return TT_OK;
 }
 
 bool tt_launch_kills_all(void)
@@ -223,9 +290,13 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     *launch =
         (struct tt_launch){.world_size = 1, .local_rank = -1, .machines = 1, .ranks = (int)config->ranks};
     name_machine(config, launch);
+    TT_TRY(read_start(launch));
     bool address = is_set(srun->host) || config->main_process_ip != NULL;
     if (is_set(kubeflow->machines) && is_set(kubeflow->machine) && !is_set(torchrun->local_rank))
         return set_pods(config, kubeflow, launch);
+    if (is_set(volcano->machine) && is_set(torchrun->rank) && is_set(torchrun->world_size) &&
+        !is_set(torchrun->local_rank))
+        return set_pods(config, volcano_pods, launch);
     if (is_set(torchrun->rank) && is_set(torchrun->world_size))
         return set_processes(config, torchrun, launch);
     if (address && is_set(srun->rank) && is_set(srun->world_size) && is_set(srun->started[0]))
@@ -242,17 +313,20 @@ tt_status tt_launch_detect(const struct tt_launch_spec *config, struct tt_launch
     return config->num_machines > 1 ? set_machines(config, launch) : check_alone(config);
 }
 
-tt_status tt_launch_list_unused(struct tt_str *text)
+tt_status tt_launch_list_unused(bool on_gpus, struct tt_str *text)
 {
     static const struct {
         const char *name, *reason;
+        bool gpus; /* read with ranks on GPUs */
     } unused[] = {
-#define UNUSED(name, reason) {name, reason},
+#define UNUSED(name, reason) {name, reason, false},
+#define ON_GPUS(name, reason) {name, reason, true},
 #include "launch/unused.def"
+#undef ON_GPUS
 #undef UNUSED
     };
     for (size_t i = 0; i < sizeof unused / sizeof *unused; i++) {
-        if (tt_launcher_read(unused[i].name) == NULL) continue;
+        if (tt_launcher_read(unused[i].name) == NULL || (unused[i].gpus && on_gpus)) continue;
         TT_TRY(tt_str_printf(text, "%s%s (%s)",
                              text->bytes > 0 ? ", " : "environment variables without effect: ",
                              unused[i].name, unused[i].reason));

@@ -7,7 +7,9 @@
  *   mpirun, srun                                     one                     mpi
  *   Kubeflow, once per pod (PET_NNODES, ...)         one per device          tcp
  *   LeaderWorkerSet, SkyPilot, once per machine      one per device          tcp
- *   an Indexed Job or JobSet with num_machines       one per device          tcp
+ *   an Indexed Job, a JobSet or Volcano's Job
+ *     with num_machines                              one per device          tcp
+ *   Volcano's plugin pytorch (VC_TASK_INDEX, RANK)   one per device          tcp
  *   hand, on each of num_machines machines           one per device          tcp
  *   hand                                             one per device          threads
  *
@@ -32,6 +34,8 @@ struct tt_launch {
     int port;
     bool local;       /* PROCESSES, MACHINES: all ranks are on this machine, by the launcher or the address */
     char machine[80]; /* name of this machine, if set: ranks with the same text share a machine */
+    char run[80];     /* RUN_UID: the cluster's name of the run; empty: not set */
+    int64_t attempt;  /* RUN_ATTEMPT: its count of the starts of the run; -1: not set */
 };
 
 /* TT_ERR_USAGE for variables and settings that are invalid or contradict each other. */
@@ -40,8 +44,9 @@ TT_MUST_USE tt_status tt_launch_detect(const struct tt_launch_spec *config, stru
 /* True if the launcher kills all processes once one of them has ended, as those of MPI do. */
 bool tt_launch_kills_all(void);
 
-/* Appends the variables of unused.def that are set, each with the reason, as one line; nothing if none is. */
-TT_MUST_USE tt_status tt_launch_list_unused(struct tt_str *text);
+/* Appends the variables of unused.def that are set and have no effect, each with the reason, as one line; nothing if
+ * none is. `on_gpus`: the ranks are. */
+TT_MUST_USE tt_status tt_launch_list_unused(bool on_gpus, struct tt_str *text);
 
 /* The key of the job secret, from TRIMTAB_JOB_SECRET or the file TRIMTAB_JOB_SECRET_FILE; not set without either. The
  * secret itself is not a setting and appears in no message. The caller wipes the key. */

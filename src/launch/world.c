@@ -191,10 +191,10 @@ out:
     return status;
 }
 
-static tt_status log_unused(void)
+static tt_status log_unused(const char *kind)
 {
     struct tt_str text = {0};
-    tt_status status = tt_launch_list_unused(&text);
+    tt_status status = tt_launch_list_unused(strcmp(kind, "cuda") == 0, &text);
     if (status == TT_OK && text.bytes > 0) tt_info("%s", tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
@@ -223,6 +223,8 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
         .key = &key,
         .machine = machine,
         .settings = tt_str_text(&world->settings),
+        .run = launch.run,
+        .attempt = launch.attempt,
         .timeout_seconds = (double)config->launch->rendezvous_timeout,
         .cancel = config->cancel,
     };
@@ -233,7 +235,8 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
         snprintf(world->host, sizeof world->host, "%s", launch.host);
     world->local = launch.local;
     world->bind = tcp.bind;
-    if (world->first_rank == 0) TT_GO(log_unused());
+    world->restarts = launch.run[0] != '\0' || launch.attempt >= 0;
+    if (world->first_rank == 0) TT_GO(log_unused(kind));
 out:
     tt_proof_wipe(&key, sizeof key);
     if (status != TT_OK) tt_world_close(world);

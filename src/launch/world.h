@@ -37,6 +37,7 @@ struct tt_world {
     char host[256];
     bool local;
     const char *bind;
+    bool restarts;          /* by its variables, a cluster starts the run again when it fails */
     struct tt_str settings; /* owned: command, device and settings, the same in all processes */
 };
 

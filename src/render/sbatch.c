@@ -61,6 +61,7 @@ tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str 
         "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
         "MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))\n"
         "export MASTER_ADDR MASTER_PORT TRIMTAB_JOB_SECRET_FILE=$here/secret\n"
+        "export RUN_UID=$SLURM_JOB_ID RUN_ATTEMPT=${SLURM_RESTART_COUNT:-0}\n"
         "srun --wait=120 trimtab train --config \"$here/config.yaml\"\ncode=$?\nrm -f \"$here/secret\"\n"));
     return write_policy(run, text);
 }

@@ -64,6 +64,16 @@ static tt_status remove_unfinished(void *context, const char *name)
     return aside ? restore_original(context, path.text, name) : tt_dir_remove(path.text);
 }
 
+/* The error of a lock that another start of the same run may have. */
+static tt_status fail_start(tt_status status)
+{
+    struct tt_error error;
+    if (status != TT_ERR_USAGE) return status;
+    tt_error_copy(&error);
+    error.status = TT_ERR_COMM;
+    return tt_error_restore(&error);
+}
+
 static tt_status lock(struct tt_output_dir *output)
 {
     struct tt_str what = {0};
@@ -72,7 +82,7 @@ static tt_status lock(struct tt_output_dir *output)
     tt_status status = tt_str_printf(&what, "output_dir '%s'", output->path);
     if (status == TT_OK) status = tt_lock_take(path.text, tt_str_text(&what), &output->lock);
     tt_str_deinit(&what);
-    return status;
+    return output->restarts ? fail_start(status) : status;
 }
 
 /* The topmost missing folder of `path`; owned; NULL if all exist. */
@@ -95,9 +105,10 @@ static tt_status find_missing(const char *path, char **missing)
     return TT_OK;
 }
 
-tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
+tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model, bool restarts,
                               struct tt_output_dir *out)
 {
+    out->restarts = restarts;
     if (model->init == TT_INIT_MODEL && tt_output_folder_is(run->output_dir, model->model_name_or_path)) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the base model", run->output_dir);
         tt_hint("choose another --output_dir: a run never changes its base model");

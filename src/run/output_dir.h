@@ -11,16 +11,19 @@ struct tt_output_dir {
     struct tt_lock *lock;
     char *created; /* the topmost folder that was created for it, or NULL */
     bool checked;
+    bool restarts; /* a cluster starts the run again when it fails */
 };
 
-/* Creates and locks the folder; call it before reading from it. TT_ERR_USAGE while another run uses the folder. */
+/* Creates and locks the folder; call it before reading from it. TT_ERR_USAGE while another run uses the folder; with
+ * `restarts` it may be an earlier start of this one, which ends: TT_ERR_COMM. */
 TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
-                                          struct tt_output_dir *out);
+                                          bool restarts, struct tt_output_dir *out);
 /* Refuses to overwrite an earlier result unless requested; removes unfinished files of killed runs. `resumes`: the run
  * resumes from a checkpoint. */
 TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run,
                                           bool resumes);
-/* Call before a save. Creates and locks a removed folder again; TT_ERR_USAGE when another run has taken it. */
+/* Call before a save. Creates and locks a removed folder again; fails as tt_output_dir_claim when another process has
+ * taken it. */
 TT_MUST_USE tt_status tt_output_dir_hold(struct tt_output_dir *output);
 /* Call when all ranks of this process have ended; keeps the error record. `failed`: removes unfinished files. A zeroed
  * struct is released. */

@@ -346,7 +346,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     run.observer = world.first_rank == 0 ? observer : NULL;
     TT_GO(tt_world_agree(&world, tt_monitoring_attach(&monitoring, &run, &world)));
     /* A process that fails here must still call the collective in which the others agree. */
-    if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, &run.output);
+    if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, world.restarts, &run.output);
     TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_rank0_files_open(job, &world, &files));
     TT_GO(tt_resume_find(&run, &world));

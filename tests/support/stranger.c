@@ -72,7 +72,8 @@ int test_stranger_enter(const struct test_stranger *stranger, enum tt_proof_role
 
 struct tt_wire_hello test_stranger_hello(void)
 {
-    return tt_wire_hello_make(2, 1, 1, "odd");
+    return tt_wire_hello_make(
+        &(struct tt_tcp_config){.world_size = 2, .first_rank = 1, .local_count = 1, .machine = "odd"});
 }
 
 void test_stranger_hear_refusal(int file, char text[600])

@@ -125,6 +125,22 @@ static void one_holder(void **state)
     tt_lock_release(NULL);
 }
 
+/* A file server has given the lock away meanwhile: another process has written its name into the file, which stays. */
+static void a_lock_that_was_lost(void **state)
+{
+    struct place *place = *state;
+    struct tt_lock *lock = NULL;
+    static const char other[] = "7 123456 1 another-host\n";
+    assert_int_equal(tt_lock_take(place->path, "test", &lock), TT_OK);
+    assert_true(tt_lock_is_held(lock));
+    int file = open(place->path, O_WRONLY | O_TRUNC);
+    assert_true(file >= 0 && write(file, other, sizeof other - 1) == (ssize_t)sizeof other - 1 &&
+                close(file) == 0);
+    assert_false(tt_lock_is_held(lock));
+    tt_lock_release(lock);
+    assert_true(tt_path_exists(place->path));
+}
+
 static void a_dead_process_holds_nothing(void **state)
 {
     struct place *place = *state;
@@ -239,6 +255,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_holder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_lock_that_was_lost, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_dead_process_holds_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_locks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_dead_process_without_locks, set_up, tear_down),

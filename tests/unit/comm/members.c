@@ -192,10 +192,12 @@ static tt_status come_too_late(void *argument)
     struct test_stranger *stranger = argument;
     struct tt_wire_header header = {0};
     struct tt_error error = {0};
-    struct tt_wire_hello hello = tt_wire_hello_make(3, 2, 1, "odd");
+    struct tt_tcp_config own = {.world_size = 3, .first_rank = 2, .local_count = 1, .machine = "odd"};
+    struct tt_wire_hello hello = tt_wire_hello_make(&own);
     int other = test_stranger_enter(stranger, TT_PROOF_CONTROL),
         late = test_stranger_enter(stranger, TT_PROOF_CONTROL);
-    struct tt_wire_hello first = tt_wire_hello_make(3, 1, 1, "odd");
+    own.first_rank = 1;
+    struct tt_wire_hello first = tt_wire_hello_make(&own);
     test_stranger_say_hello(other, &first, "command: train\nlearning_rate: 0.2\nseed: 1\n");
     char text[600];
     test_stranger_hear_refusal(other, text);

@@ -54,7 +54,10 @@ static void clear_environment(void)
                                         "SKYPILOT_NUM_NODES",
                                         "SKYPILOT_NODE_RANK",
                                         "SKYPILOT_NODE_IPS",
-                                        "JOB_COMPLETION_INDEX"};
+                                        "JOB_COMPLETION_INDEX",
+                                        "VC_TASK_INDEX",
+                                        "RUN_UID",
+                                        "RUN_ATTEMPT"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
 }
 
@@ -313,6 +316,66 @@ static const struct launch_case cases[] = {
      .config = {.num_machines = 1, .main_process_ip = "h0"},
      .status = TT_ERR_USAGE,
      .message = "but not the number of machines"},
+    /* Volcano: its tasks are numbered as those of an Indexed Job; with its plugin for PyTorch RANK and WORLD_SIZE count
+     * pods, whatever the number of their ranks */
+    {.set = {"VC_TASK_INDEX=1", "MASTER_ADDR=v-node-0.v"},
+     .config = {.num_machines = 2, .ranks = 4},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 4,
+                .host = "v-node-0.v",
+                .port = 29500,
+                .machine = "1"}},
+    {.set = {"VC_TASK_INDEX=0", "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=v-master-0.v", "MASTER_PORT=23456"},
+     .config = {.ranks = 4},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 4,
+                .host = "v-master-0.v",
+                .port = 23456,
+                .machine = "1"}},
+    {.set = {"VC_TASK_INDEX=0", "MASTER_ADDR=v-master-0.v"},
+     .status = TT_ERR_USAGE,
+     .message = "VC_TASK_INDEX and the address of rank 0 are set, but not the number of machines"},
+    /* PyTorchJob: RANK counts pods, WORLD_SIZE processes */
+    {.set = {"RANK=1", "WORLD_SIZE=8", "PET_NODE_RANK=1", "PET_NNODES=2", "PET_NPROC_PER_NODE=4",
+             "MASTER_ADDR=p-master-0", "MASTER_PORT=23456"},
+     .config = {.num_machines = 2, .num_processes = 8, .ranks = 4},
+     .wanted = {.kind = TT_LAUNCH_MACHINES,
+                .world_size = 1,
+                .local_rank = -1,
+                .machines = 2,
+                .machine_rank = 1,
+                .ranks = 4,
+                .host = "p-master-0",
+                .port = 23456,
+                .machine = "1"}},
+    {.set = {"RANK=0", "WORLD_SIZE=2", "PET_NODE_RANK=1", "PET_NNODES=2", "MASTER_ADDR=p-master-0"},
+     .status = TT_ERR_USAGE,
+     .message = "the environment variable RANK is 0, but PET_NODE_RANK is 1"},
+    {.set = {"JOB_COMPLETION_INDEX=0", "PET_NODE_RANK=1", "PET_NNODES=2", "PET_MASTER_ADDR=t"},
+     .status = TT_ERR_USAGE,
+     .message = "JOB_COMPLETION_INDEX is 0, but PET_NODE_RANK is 1"},
+    {.set = {"PET_NODE_RANK=1", "PET_NNODES=2", "PET_NPROC_PER_NODE=4", "PET_MASTER_ADDR=t"},
+     .config = {.ranks = 2},
+     .status = TT_ERR_USAGE,
+     .message = "ranks is 2, but the environment variable PET_NPROC_PER_NODE is 4"},
+    {.set = {"PET_NODE_RANK=1", "PET_NNODES=2", "PET_NPROC_PER_NODE=4", "PET_MASTER_ADDR=t"},
+     .config = {.num_machines = 2, .num_processes = 2},
+     .status = TT_ERR_USAGE,
+     .message =
+         "num_processes is 2, but the environment variables PET_NNODES and PET_NPROC_PER_NODE are 2 and 4"},
+    /* the start that a cluster counts */
+    {.set = {"RUN_UID=3f2a", "RUN_ATTEMPT=2"},
+     .wanted = {.world_size = 1, .local_rank = -1, .machines = 1, .run = "3f2a", .attempt = 2}},
+    {.set = {"RUN_ATTEMPT=first"}, .status = TT_ERR_USAGE, .message = "RUN_ATTEMPT is 'first'"},
+    {.set = {"LOCAL_RANK=1"}, .status = TT_ERR_USAGE, .message = "LOCAL_RANK is set, but RANK is not"},
     /* half of a contract; a count of 1 is a whole one */
     {.set = {"RANK=1"}, .status = TT_ERR_USAGE, .message = "RANK is set, but WORLD_SIZE is not"},
     {.set = {"WORLD_SIZE=2"}, .status = TT_ERR_USAGE, .message = "WORLD_SIZE is set, but RANK is not"},
@@ -378,7 +441,9 @@ static void every_case(void **state)
             launch.world_size != wanted->world_size || launch.local_rank != wanted->local_rank ||
             launch.machines != wanted->machines || launch.machine_rank != wanted->machine_rank ||
             launch.ranks != wanted->ranks || launch.port != wanted->port || launch.local != wanted->local ||
-            strcmp(launch.host, wanted->host) != 0 || strcmp(launch.machine, wanted->machine) != 0)
+            launch.attempt != (wanted->run[0] != '\0' ? wanted->attempt : -1) ||
+            strcmp(launch.run, wanted->run) != 0 || strcmp(launch.host, wanted->host) != 0 ||
+            strcmp(launch.machine, wanted->machine) != 0)
             fail_msg("case %zu: kind %d, rank %d of %d, machine %d of %d '%s', %d ranks, %s port %d", i,
                      (int)launch.kind, launch.rank, launch.world_size, launch.machine_rank, launch.machines,
                      launch.machine, launch.ranks, launch.host, launch.port);
@@ -391,15 +456,21 @@ static void unused_variables(void **state)
 {
     (void)state;
     struct tt_str text = {0};
-    static const char *const names[] = {"TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
-                                        "PYTORCH_CUDA_ALLOC_CONF", "NCCL_TIMEOUT"};
+    static const char *const names[] = {"TOKENIZERS_PARALLELISM",  "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                                        "PYTORCH_CUDA_ALLOC_CONF", "NCCL_TIMEOUT",    "NCCL_SOCKET_IFNAME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
-    assert_int_equal(tt_launch_list_unused(&text), TT_OK);
+    assert_int_equal(tt_launch_list_unused(false, &text), TT_OK);
     assert_int_equal(text.bytes, 0);
+    setenv("NCCL_SOCKET_IFNAME", "eth0", 1);
+    assert_int_equal(tt_launch_list_unused(true, &text), TT_OK);
+    assert_int_equal(text.bytes, 0);
+    assert_int_equal(tt_launch_list_unused(false, &text), TT_OK);
+    assert_non_null(strstr(tt_str_text(&text), "NCCL_SOCKET_IFNAME (of NCCL; ranks on processors"));
+    tt_str_clear(&text);
     setenv("TOKENIZERS_PARALLELISM", "false", 1);
     setenv("NCCL_TIMEOUT", "1800", 1);
     setenv("OMP_NUM_THREADS", "", 1);
-    assert_int_equal(tt_launch_list_unused(&text), TT_OK);
+    assert_int_equal(tt_launch_list_unused(true, &text), TT_OK);
     const char *line = tt_str_text(&text);
     if (strstr(line, "without effect: TOKENIZERS_PARALLELISM (") == NULL ||
         strstr(line, "), NCCL_TIMEOUT (") == NULL || strstr(line, "OMP_NUM_THREADS") != NULL)

@@ -49,7 +49,7 @@ static void clear(const struct place *place)
     struct tt_output_dir output = {0};
     const struct tt_run_spec run = {.output_dir = place->output};
     const struct tt_model_spec model = {.init = TT_INIT_RANDOM};
-    assert_int_equal(tt_output_dir_claim(&run, &model, &output), TT_OK);
+    assert_int_equal(tt_output_dir_claim(&run, &model, false, &output), TT_OK);
     assert_int_equal(tt_output_dir_check(&output, &run, true), TT_OK);
     tt_output_dir_release(&output, false);
 }
