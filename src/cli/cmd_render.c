@@ -9,7 +9,7 @@
 #include "render/render.h"
 #include "run/plan_offline.h"
 
-enum { DEFAULT_PORT = 29500 };
+enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400 };
 /* Pods start one after another: images are pulled and replacements wait for minutes. */
 static const char rendezvous_seconds[] = "1200";
 static const char origin[] = "trimtab render";
@@ -80,6 +80,15 @@ static tt_status set_batch(struct render_command *command, struct tt_settings *s
     return set_number(settings, "ranks", 0);
 }
 
+/* Probes and Prometheus ask every pod at its own address. */
+static tt_status set_metrics(struct tt_settings *settings)
+{
+    if (!tt_settings_is_set(settings, "metrics_port"))
+        TT_TRY(set_number(settings, "metrics_port", METRICS_PORT));
+    if (tt_settings_is_set(settings, "metrics_host")) return TT_OK;
+    return tt_settings_set(settings, "metrics_host", "0.0.0.0", origin);
+}
+
 /* The settings that the cluster decides: who runs, where the ranks meet, and that a restart resumes. */
 static tt_status set_cluster(struct render_command *command, struct tt_settings *settings,
                              enum tt_render_kind kind)
@@ -100,6 +109,7 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
         TT_TRY(tt_settings_set(settings, "device", "cuda", origin));
     if (!tt_settings_is_set(settings, "resume_from_checkpoint"))
         TT_TRY(tt_settings_set(settings, "resume_from_checkpoint", "true", origin));
+    if (!has_launcher(kind)) TT_TRY(set_metrics(settings));
     if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
     tt_render_host(kind, spec->name, host);
     TT_TRY(tt_settings_set(settings, "main_process_ip", host, origin));
@@ -154,6 +164,26 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
     return status;
 }
 
+/* The port of probes; 0: none. */
+static tt_status find_metrics_port(const struct render_command *command, enum tt_render_kind kind, int *port)
+{
+    int64_t given = command->job.monitor.metrics_port;
+    *port = has_launcher(kind) || given < 0 ? 0 : (int)given;
+    if (!has_launcher(kind) && given == 0)
+        return fail_usage("metrics_port is 0, a free port, which probes (containers[0].ports) cannot know",
+                          "leave it out, or give a port; -1: no probes");
+    if (command->spec.monitoring_namespace != NULL && *port == 0)
+        return fail_usage("monitoring_namespace is given, but the pods have no port for metrics",
+                          "leave metrics_port out; processes of an MPIJob and of Slurm have none here");
+    return TT_OK;
+}
+
+static int64_t count_save_steps(const struct tt_watch_spec *watch)
+{
+    return watch->save_strategy == TT_INTERVAL_STEPS && watch->save_steps >= 1 ? (int64_t)watch->save_steps
+                                                                               : 0;
+}
+
 static int count_copies(const struct render_command *command, const struct tt_plan *plan)
 {
     enum tt_shard_strategy strategy = command->job.shard.sharding_strategy;
@@ -184,10 +214,12 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
                                 .paths = paths,
                                 .path_count = sizeof paths / sizeof *paths,
                                 .kept = job->watch.save_total_limit,
+                                .save_steps = count_save_steps(&job->watch),
                                 .port = job->launch.main_process_port > 0 ? (int)job->launch.main_process_port
                                                                           : DEFAULT_PORT};
     bool claims;
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
+    TT_GO(find_metrics_port(command, kind, &run.metrics_port));
     if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
     TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
     run.copies = count_copies(command, &plan);

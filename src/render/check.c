@@ -30,6 +30,7 @@ static const char *field_of(const char *setting)
         {"priority_class", "priorityClassName"},
         {"secret", "volumes[secret].secret.secretName"},
         {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
+        {"monitoring_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
         {"gpu_resource", "containers[0].resources.limits"},
         {"rdma", "containers[0].resources.limits"},
         {"volumes", "containers[0].volumeMounts"},
@@ -138,6 +139,7 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(check_object_name("priority_class", spec->priority_class));
     TT_TRY(check_object_name("secret", spec->secret));
     TT_TRY(check_object_name("queue", spec->queue));
+    TT_TRY(check_object_name("monitoring_namespace", spec->monitoring_namespace));
     TT_TRY(check_resource("gpu_resource", spec->gpu_resource));
     TT_TRY(check_resource("rdma", spec->rdma));
     if (spec->storage_rate == 0) return refuse("storage_rate", "0", "a rate above 0");

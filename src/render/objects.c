@@ -92,20 +92,36 @@ static tt_status write_service(const struct tt_render_run *run, struct tt_str *t
         name, name, name, run->port);
 }
 
+/* Prometheus reads the pods' metrics. Probes come from the node, which no policy keeps out. */
+static tt_status write_ingress(const struct tt_render_run *run, struct tt_str *text)
+{
+    if (run->spec->monitoring_namespace == NULL) return TT_OK;
+    return tt_str_printf(text,
+                         "  - from:\n    - namespaceSelector:\n        matchLabels:\n"
+                         "          kubernetes.io/metadata.name: %s\n    ports:\n"
+                         "    - {protocol: TCP, port: %d}\n",
+                         run->spec->monitoring_namespace, run->metrics_port);
+}
+
 /* Pods of a run reach each other and the name service, and nothing else. */
 static tt_status write_policy(const struct tt_render_run *run, struct tt_str *text)
 {
     const char *name = run->spec->name;
-    return tt_str_printf(
+    TT_TRY(tt_str_printf(
         text,
         "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: %s\n  labels:\n"
         "    trimtab/run: %s\nspec:\n  podSelector:\n    matchLabels:\n      trimtab/run: %s\n"
         "  policyTypes: [Ingress, Egress]\n  ingress:\n  - from:\n    - podSelector:\n"
-        "        matchLabels:\n          trimtab/run: %s\n  egress:\n  - to:\n    - podSelector:\n"
+        "        matchLabels:\n          trimtab/run: %s\n",
+        name, name, name, name));
+    TT_TRY(write_ingress(run, text));
+    return tt_str_printf(
+        text,
+        "  egress:\n  - to:\n    - podSelector:\n"
         "        matchLabels:\n          trimtab/run: %s\n  - to:\n    - namespaceSelector: {}\n"
         "      podSelector:\n        matchLabels:\n          k8s-app: kube-dns\n    ports:\n"
         "    - {protocol: UDP, port: 53}\n    - {protocol: TCP, port: 53}\n",
-        name, name, name, name, name);
+        name);
 }
 
 static tt_status write_claim(const struct tt_render_run *run, size_t bytes, struct tt_str *text)
@@ -187,5 +203,6 @@ tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text)
     if (work.claims) TT_TRY(write_claim(run, run->sizes.claim, text));
     if (grouped) TT_TRY(write_group(run, text));
     if (run->kind == TT_RENDER_JOB) TT_TRY(write_service(run, text));
+    TT_TRY(tt_render_write_monitoring(run, text));
     return write_workload(&work, text);
 }

@@ -42,6 +42,12 @@ TT_MUST_USE tt_status tt_render_write_mpi_template(const struct tt_render_work *
 TT_MUST_USE tt_status tt_render_write_resources(const struct tt_render_work *work,
                                                 const struct tt_render_sheet *sheet);
 
+/* Probes of a container that answers at its port `metrics`. */
+TT_MUST_USE tt_status tt_render_write_probes(const struct tt_render_work *work,
+                                             const struct tt_render_sheet *pod);
+/* PodMonitor and PrometheusRule, where a namespace of Prometheus is given. */
+TT_MUST_USE tt_status tt_render_write_monitoring(const struct tt_render_run *run, struct tt_str *text);
+
 /* The workload of each kind. */
 TT_MUST_USE tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text);

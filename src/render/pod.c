@@ -85,8 +85,10 @@ static tt_status write_port(const struct tt_render_work *work, const struct tt_r
     if (work->run->kind == TT_RENDER_MPIJOB) return TT_OK;
     TT_TRY(LINE(pod, 1, "ports:"));
     /* The operator of PyTorchJob finds its port by this name. */
-    return LINE(pod, 1, "- {name: %s, containerPort: %d}",
-                work->run->kind == TT_RENDER_PYTORCHJOB ? "pytorchjob-port" : "rendezvous", work->run->port);
+    TT_TRY(LINE(pod, 1, "- {name: %s, containerPort: %d}",
+                work->run->kind == TT_RENDER_PYTORCHJOB ? "pytorchjob-port" : "rendezvous", work->run->port));
+    if (work->run->metrics_port == 0) return TT_OK;
+    return LINE(pod, 1, "- {name: metrics, containerPort: %d}", work->run->metrics_port);
 }
 
 /* A TrainJob has image, arguments and resources itself. */
@@ -107,6 +109,7 @@ static tt_status write_container(const struct tt_render_work *work, const char *
         TT_TRY(LINE(pod, 1, "resources:"));
         TT_TRY(tt_render_write_resources(work, &resources));
     }
+    TT_TRY(tt_render_write_probes(work, pod));
     TT_TRY(write_security(work, pod));
     return write_mounts(work, pod);
 }

@@ -31,7 +31,7 @@ const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind
 /* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
 struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *volumes, *storage_class, *queue, *priority_class, *rdma,
-        *networks, *gpu_resource, *secret;
+        *networks, *gpu_resource, *secret, *monitoring_namespace;
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
     size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
@@ -71,7 +71,9 @@ struct tt_render_run {
     int ranks;                    /* of a node */
     int copies;                   /* replicas of the trainable parameters: ranks that hold the same slices */
     int64_t kept;                 /* checkpoints that stay; 0: all */
+    int64_t save_steps;           /* between saves; 0: they follow no steps */
     int port;                     /* of the rendezvous */
+    int metrics_port;             /* 0: pods answer no probes */
     struct tt_render_sizes sizes; /* by tt_render_size */
     const char *config;           /* the YAML that trains */
 };

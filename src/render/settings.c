@@ -53,6 +53,9 @@ const struct tt_setting tt_render_settings[] = {
     {.name = "gang", .type = TT_SETTING_BOOL, FIELD(gang), .default_text = "false",
      .help = "Pods start all or none: a PodGroup of Kubernetes 1.37 for job and jobset, the pod groups of the "
              "operators for trainjob, pytorchjob and mpijob. Volcano always does."},
+    {TEXT(monitoring_namespace),
+     .help = "Namespace of Prometheus, which the pods then let in: adds a PodMonitor and a PrometheusRule "
+             "(monitoring.coreos.com/v1)."},
     {TEXT(secret), .help = "Secret with the job secret under the key `secret`; not given: NAME-secret."},
     {.name = NULL},
 };

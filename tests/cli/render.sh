@@ -42,8 +42,24 @@ objects gang job "${gpus[@]}" --gang true
 objects trainjob trainjob "${gpus[@]}" --queue team-a --gang true
 objects pytorchjob pytorchjob "${gpus[@]}" --queue team-a --gang true
 objects mpijob mpijob "${gpus[@]}"
-objects volcano volcano "${gpus[@]}" --queue team-a --priority_class training
+objects volcano volcano "${gpus[@]}" --queue team-a --priority_class training --monitoring_namespace monitoring
+objects quiet job "${gpus[@]}" --metrics_port -1
 "$trimtab" render "${gpus[@]}" | cmp -s - jobset.yaml || fail "a JobSet is not the default"
+
+# Rules of alerts are those that Prometheus reads; pods without a port for metrics have no probes.
+if command -v promtool >/dev/null; then
+    awk '/^kind: PrometheusRule$/ { inside = 1 } /^---$/ { inside = 0 } inside && /^  groups:$/ { print "groups:"; body = 1; next }
+        inside && body' volcano.yaml >rules.yaml
+    promtool check rules rules.yaml >out 2>&1 && grep -q 'SUCCESS: 4 rules found' out || fail "promtool: $(cat out)"
+    sed 's/histogram_quantile(/histogram_quantil(/' rules.yaml >typo.yaml
+    promtool check rules typo.yaml >out 2>&1 && fail "promtool takes a typo"
+fi
+grep -q 'Probe\|name: metrics' quiet.yaml && fail "probes without a port"
+grep -q '^metrics_port: 9400 ' jobset.config || fail "metrics_port"
+grep -qE '^metrics_host: "?0.0.0.0"? ' jobset.config || fail "metrics_host"
+[ "$(grep -c 'readinessProbe:' jobset.yaml job.yaml trainjob.yaml pytorchjob.yaml mpijob.yaml volcano.yaml | sed 's/.*://' | tr -d '\n')" = 111001 ] ||
+    fail "readinessProbe"
+"$trimtab" render "${gpus[@]}" --monitoring_namespace m --save_strategy no | grep -q TrimtabCheckpointLate && fail "a rule about saves of a run that does not save"
 
 # The configuration in the ConfigMap is the planned run.
 for name in jobset cpu; do
@@ -185,6 +201,10 @@ refused "at most 54" trainjob "${gpus[@]}" --name "${long}c" --nodes 1
 refused "at most 56" volcano "${gpus[@]}" --name "${long}abcde"
 refused "at most 54" pytorchjob "${gpus[@]}" --name "${long}abc"
 refused "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)" mpijob "${gpus[@]}" --nodes 1
+refused "metrics_port is 0, a free port, which probes (containers[0].ports) cannot know" "${one[@]}" --metrics_port 0
+refused "the pods have no port for metrics" "${one[@]}" --monitoring_namespace m --metrics_port -1
+refused "the pods have no port for metrics" mpijob "${gpus[@]}" --monitoring_namespace m
+refused "monitoring_namespace 'M' is not valid as NetworkPolicy.spec.ingress[].from[].namespaceSelector" "${one[@]}" --monitoring_namespace M
 refused "gang is given, but Slurm" sbatch "${batch[@]/--image/--run_name}" --gang true
 refused "GPUs of a node" trainjob "${base[@]}" --nodes 2 --chip h200
 refused "rdma 'hca' is not valid" "${one[@]}" --rdma hca

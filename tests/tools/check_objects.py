@@ -62,7 +62,9 @@ def load_schemas(folder):
             return json.load(file)
 
     core = load("core")
+    monitoring = json.loads((pathlib.Path(folder) / "monitoring.schema.json").read_text())
     schemas = {kind: load(name) for kind, name in CRDS.items()}
+    schemas |= {f"monitoring.coreos.com/v1 {kind}": schema for kind, schema in monitoring.items()}
     for kind, schema in core["kinds"].items():
         schemas[f"{schema['properties']['apiVersion']['enum'][0]} {kind}"] = schema | {"definitions": core["definitions"]}
     return schemas
@@ -250,10 +252,26 @@ def rule_references(documents, level, plan):
 
 def rule_selectors(documents, level, plan):
     labels = [at(document, path)["metadata"]["labels"] for document in documents for path in templates(document)]
-    for document in find(documents, "NetworkPolicy") + find(documents, "Service"):
-        path = ("spec", "podSelector", "matchLabels") if document["kind"] == "NetworkPolicy" else ("spec", "selector")
+    selectors = {"NetworkPolicy": ("podSelector", "matchLabels"), "PodMonitor": ("selector", "matchLabels"), "Service": ("selector",)}
+    for document in [found for kind in selectors for found in find(documents, kind)]:
+        path = ("spec",) + selectors[document["kind"]]
         if any(not at(document, path).items() <= own.items() for own in labels):
             yield path, "selects the pods of the run"
+
+
+def rule_probes(documents, level, plan):
+    for document, place, container, _ in containers(documents):
+        ports = [port["name"] for port in container.get("ports", [])]
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            if probe in container and container[probe]["httpGet"]["port"] not in ports:
+                yield place + (probe, "httpGet", "port"), "a port of the container"
+        if document["kind"] == "PyTorchJob" and "readinessProbe" in container:
+            yield place + ("readinessProbe",), "pods of a PyTorchJob find each other only when they are ready"
+    for document in find(documents, "PodMonitor"):
+        for i, endpoint in enumerate(document["spec"]["podMetricsEndpoints"]):
+            for _, _, container, _ in containers(documents):
+                if endpoint["port"] not in [port["name"] for port in container.get("ports", [])]:
+                    yield ("spec", "podMetricsEndpoints", i, "port"), "a port of the pods"
 
 
 def rule_secrets(documents, level, plan):
@@ -327,7 +345,10 @@ FAULTS = [
     (("any",), ("pod", "spec", "schedulingGroup", "podGroupName"), "other"),
     (("NetworkPolicy",), ("spec", "podSelector", "matchLabels"), {"trimtab/run": "other"}),
     (("Service",), ("spec", "selector"), {"trimtab/run": "other"}),
+    (("PodMonitor",), ("spec", "selector", "matchLabels"), {"trimtab/run": "other"}),
     (("any",), CONTAINER + ("env", 0), {"name": "TRIMTAB_JOB_SECRET", "value": "x"}),
+    (("any",), CONTAINER + ("startupProbe", "httpGet", "port"), "other"),
+    (("PodMonitor",), ("spec", "podMetricsEndpoints", 0, "port"), "other"),
 ]
 
 
