@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
 #include "comm/hub.h"
 #include "comm/wire.h"
 #include "talk.h"
@@ -101,6 +102,12 @@ static void prove(const struct place *place, const struct tt_proof *proof, int f
     if (!hear(file, sum, sizeof sum) || !tt_proof_verify(&place->key, proof, TT_PROOF_ACCEPTER, sum)) abort();
 }
 
+static struct tt_wire_hello make_hello(int first_rank, int local_count)
+{
+    return tt_wire_hello_make(&(struct tt_tcp_config){
+        .world_size = WORLD_SIZE, .first_rank = first_rank, .local_count = local_count, .machine = "fuzz"});
+}
+
 /* Opens the control connection of the process of these ranks. */
 static int join(const struct place *place, int first_rank, int local_count)
 {
@@ -126,7 +133,7 @@ static int join(const struct place *place, int first_rank, int local_count)
     said.opening = proof.opening;
     said.header = (struct tt_wire_header){
         .magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = sizeof said.hello + sizeof said.settings};
-    said.hello = tt_wire_hello_make(WORLD_SIZE, first_rank, local_count, "fuzz");
+    said.hello = make_hello(first_rank, local_count);
     memcpy(said.settings, settings_text, sizeof said.settings);
     say(file, &said, sizeof said);
     if (!hear(file, &heard, sizeof heard) || heard.header.kind != TT_WIRE_ACCEPT ||
@@ -150,20 +157,20 @@ static size_t drain(int file)
 /* Whether the hub accepts a hello, with settings after it. */
 static bool is_good(const uint8_t *said, size_t size)
 {
-    struct tt_wire_hello hello, good = tt_wire_hello_make(WORLD_SIZE, 1, 1, "fuzz");
+    struct tt_wire_hello hello, good = make_hello(1, 1);
     if (size < sizeof hello) return false;
     memcpy(&hello, said, sizeof hello);
     const char *settings = (const char *)said + sizeof hello; /* terminated by a 0 */
     return strncmp(hello.version, good.version, sizeof hello.version) == 0 &&
            hello.byte_order == good.byte_order && hello.error_bytes == good.error_bytes &&
            hello.world_size == WORLD_SIZE && hello.first_rank >= 0 && hello.local_count >= 1 &&
-           (int64_t)hello.first_rank + hello.local_count <= WORLD_SIZE &&
+           (int64_t)hello.first_rank + hello.local_count <= WORLD_SIZE && hello.attempt <= good.attempt &&
            strcmp(settings, settings_text) == 0;
 }
 
 static void say_hello(int file, const uint8_t *data, size_t size)
 {
-    struct tt_wire_hello hello = tt_wire_hello_make(WORLD_SIZE, 1, 1, "fuzz");
+    struct tt_wire_hello hello = make_hello(1, 1);
     struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_HELLO, .bytes = size};
     const size_t good = sizeof hello + sizeof settings_text - 1;
     uint8_t *bytes = calloc(1, sizeof header + good + size + 1), *at = bytes + sizeof header;
