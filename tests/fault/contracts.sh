@@ -7,9 +7,8 @@ source "$(dirname "$0")/../tools/machines.sh" "$1"
 late=20 token=hf_$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
 head -c 32 /dev/urandom | base64 >"$folder/secret"
 mkdir "$folder/out" "$folder/mnt"
-demo=$root/examples/demo
 for name in alpha beta; do
-    printf '127.0.0.1 localhost\n10.79.1.%d %s\n' $([ $name = alpha ] && echo 1 || echo 2) $name >"$folder/hosts.$name"
+    printf '127.0.0.1 localhost\n' >"$folder/hosts.$name"
     machine $name 'mount --bind "$2/hosts.$1" /etc/hosts && mount -t tmpfs volumes /mnt && mkdir /mnt/demo /mnt/out &&
         mount --bind "$3/examples/demo" /mnt/demo && mount --bind "$2/out" /mnt/out'
     [ $name = alpha ] && a=$made || b=$made
@@ -88,7 +87,8 @@ began=$SECONDS late_hosts=
 for kind in job jobset trainjob pytorchjob volcano; do
     port=$((port + 1))
     in_machine "$a" "$build/trimtab" render $kind --config "$folder/sft.yaml" --image registry.example/trimtab --name $kind --nodes 2 \
-        --volumes demo:/mnt/demo:ro,out:/mnt/out --output_dir /mnt/out/$kind --main_process_port $port >"$folder/$kind.yaml" 2>"$folder/said" ||
+        --volumes demo:/mnt/demo:ro,out:/mnt/out --output_dir /mnt/out/$kind --main_process_port $port \
+        --metrics_port $((port + 100)) >"$folder/$kind.yaml" 2>"$folder/said" ||
         fail "render $kind: $(cat "$folder/said")"
     awk '/^  config.yaml: \|$/ { inside = 1; next } /^---$/ { inside = 0 } inside { sub(/^    /, ""); print }' \
         "$folder/$kind.yaml" >"$folder/$kind.config"

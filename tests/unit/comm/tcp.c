@@ -175,7 +175,7 @@ static void two_that_claim_one_rank(void **state)
     processes[2].delay = 1;
     for (int p = 0; p < 3; p++) processes[p].config.timeout_seconds = 2.5;
     test_tcp_run(processes, 3);
-    test_tcp_expect(&processes[2], TT_ERR_USAGE, "rank 1 is process");
+    test_tcp_expect(&processes[2], TT_ERR_COMM, "rank 1 is process");
     test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 2 of 3 did not connect");
 }
 
