@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Memory of a run over files that are larger than it: N files of 1 GB (hard links of one), read and tokenized into
+dataset_prepared_path, then a second run from there. Prints a JSON line for each.
+
+    bench/streamed_rows.py TRIMTAB MODEL [N ...]        MODEL: a model folder with a chat template
+
+Each row is a conversation of 24 words beside a column of 66 KB that nobody reads, so that 50 GB take a minute of a
+processor. "anonymous_MB" is the most memory that is not a mapped file; every run has a limit of 300 MB (RLIMIT_DATA).
+Files are made in TMPDIR and removed.
+"""
+import json
+import os
+import pathlib
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+FILE_BYTES = 1_000_000_000
+LIMIT = 300_000_000
+
+
+def make_rows(path):
+    random.seed(1)
+    words = ["".join(random.choices("abcdefghijklmnop", k=random.randint(2, 9))) for _ in range(3000)]
+    filler = " ".join(random.choices(words, k=11000))
+    written = 0
+    with open(path, "w") as rows:
+        while written < FILE_BYTES:
+            user, assistant = (" ".join(random.choices(words, k=12)) for _ in range(2))
+            row = {"raw": filler[written % 499:], "messages": [{"role": "user", "content": user},
+                                                               {"role": "assistant", "content": assistant}]}
+            written += rows.write(json.dumps(row) + "\n")
+
+
+def peak_while(process):
+    """The most anonymous memory of a process in MB, looked up every 50 ms until it ends."""
+    peak = 0
+    while process.poll() is None:
+        try:
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        except OSError:
+            continue
+        peak = max([peak] + [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")])
+        time.sleep(0.05)
+    return peak / 1024
+
+
+def run(trimtab, model, work, files):
+    words = [trimtab, "train", "--model_name_or_path", model, "--dataset_name", f"{work}/rows", "--device", "cpu",
+             "--threads", "1", "--dataset_prepared_path", f"{work}/prepared", "--max_steps", "1", "--output_dir",
+             f"{work}/out", "--overwrite_output_dir", "--per_device_train_batch_size", "1", "--report_to", "none",
+             "--save_strategy", "no"]
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT)))
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(process.stderr))
+    reader.start()
+    peak = peak_while(process)
+    reader.join()
+    if process.returncode != 0:
+        sys.exit("".join(lines))
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps({"files": files, "rows": next(line.split()[2] for line in lines if line.startswith("training data:")),
+                      "from_prepared_rows": any("tokenized rows from" in line for line in lines),
+                      "seconds": round(time.perf_counter() - start, 1),
+                      "processor_seconds": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
+                      "anonymous_MB": round(peak, 1), "limit_MB": LIMIT // 1_000_000}), flush=True)
+
+
+def main():
+    trimtab, model = (os.path.abspath(path) for path in sys.argv[1:3])
+    with tempfile.TemporaryDirectory() as work:
+        make_rows(f"{work}/part.jsonl")
+        for files in [int(word) for word in sys.argv[3:]] or [1, 10, 50]:
+            os.mkdir(f"{work}/rows")
+            for i in range(files):
+                os.link(f"{work}/part.jsonl", f"{work}/rows/train-{i:05d}.jsonl")
+            for _ in range(2):
+                run(trimtab, model, work, files)
+            for folder in ("rows", "prepared", "out"):
+                subprocess.run(["rm", "-r", f"{work}/{folder}"], check=True)
+
+
+main()
