@@ -71,7 +71,7 @@ static void expect(struct scene *scene, int code, const char *text, const char *
 {
     int errors = 0, says = 0;
     for (int q = 0; q < 2; q++) {
-        int got = test_program_wait(&scene->programs[q], 120);
+        int got = test_program_wait(&scene->programs[q], TEST_RUN_SECONDS);
         if (got != code) fail_msg("%s: process %d ends with %d: %s", what, q, got, scene->programs[q].output);
         errors += test_count_text(scene->programs[q].output, "error:");
         says += text != NULL && strstr(scene->programs[q].output, text) != NULL;

@@ -57,7 +57,7 @@ static void start(struct scene *scene, const char *output, const char *more)
 static int run(struct scene *scene, const char *output, const char *more)
 {
     start(scene, output, more);
-    return test_program_wait(&scene->program, 120.0);
+    return test_program_wait(&scene->program, TEST_RUN_SECONDS);
 }
 
 static void begin(struct scene *scene, const char *more)

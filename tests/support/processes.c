@@ -65,7 +65,7 @@ void test_processes_expect_ok(struct test_processes *processes)
 {
     for (int q = 0; q < processes->count; q++) {
         struct test_program *program = &processes->programs[q];
-        int code = test_program_wait(program, 120);
+        int code = test_program_wait(program, TEST_RUN_SECONDS);
         if (code != 0) fail_msg("process %d ends with %d: %s", q, code, program->output);
     }
 }

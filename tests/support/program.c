@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "support/temporary.h"
 
-enum { POLL_US = 2000, RUN_SECONDS = 120 };
+enum { POLL_US = 2000 };
 
 const char *test_trimtab(void)
 {
@@ -108,7 +108,7 @@ bool test_program_says(struct test_program *program, const char *text, double se
 int test_program_run(const char *const *words, const struct test_limits *limits, struct test_program *program)
 {
     test_program_start(words, limits, program);
-    return test_program_wait(program, RUN_SECONDS);
+    return test_program_wait(program, TEST_RUN_SECONDS);
 }
 
 bool test_program_exists(const char *name)

@@ -6,7 +6,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { TEST_OUTPUT_BYTES = 32768 };
+/* A run that ends by itself takes no longer, also beside other work; sanitizers are three times as slow or more. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SLOWNESS 4
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SLOWNESS 4
+#endif
+#endif
+#ifndef TEST_SLOWNESS
+#define TEST_SLOWNESS 1
+#endif
+
+enum { TEST_OUTPUT_BYTES = 32768, TEST_RUN_SECONDS = 120 * TEST_SLOWNESS };
 
 /* Set before the program starts. */
 struct test_limits {
@@ -32,7 +44,7 @@ void test_program_start(const char *const *words, const struct test_limits *limi
 int test_program_wait(struct test_program *program, double seconds);
 /* Waits until the output so far contains `text`; false when the program ended or `seconds` passed without it. */
 bool test_program_says(struct test_program *program, const char *text, double seconds);
-/* start and wait, at most 120 s. */
+/* start and wait, at most TEST_RUN_SECONDS. */
 int test_program_run(const char *const *words, const struct test_limits *limits,
                      struct test_program *program);
 /* Whether a program of that name exists. */

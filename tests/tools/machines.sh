@@ -29,7 +29,7 @@ mkdir "$folder/disk" # a disk of each machine is mounted there
 # machine NAME [COMMANDS]: sets $made to its process, after COMMANDS there, whose $1 is NAME, $2 $folder and $3 $root.
 machine() {
     unshare --net --uts --mount sh -c 'hostname "$1" && mount -t tmpfs disk "$2/disk" && ip link set lo up && eval "$4" &&
-        touch "$2/up.$1" && exec sleep 300' sh "$1" "$folder" "$root" "${2:-true}" >"$folder/made.$1" 2>&1 &
+        touch "$2/up.$1" && exec setpriv --pdeathsig KILL sleep 1800' sh "$1" "$folder" "$root" "${2:-true}" >"$folder/made.$1" 2>&1 &
     made=$!
     machines+=("$made")
     for ((i = 0; i < 200; i++)); do
