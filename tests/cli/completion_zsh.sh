@@ -20,7 +20,7 @@ wait_for() {
     return 1
 }
 zpty shell zsh -f -i
-zpty -w shell "stty columns 200; fpath=($PWD/functions \$fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep; PS1=rea'dy> '"
+zpty -w shell "stty columns 200; fpath=(${(q)PWD}/functions \$fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep; PS1=rea'dy> '"
 wait_for 'ready> ' || { print -r -- "no prompt: $shown"; exit 1 }
 failures=0
 while IFS='|' read -r line wanted; do
