@@ -16,7 +16,7 @@ enum tt_detect_labels { TT_DETECT_LABELS_SORTED, TT_DETECT_LABELS_RAW };
 
 struct tt_detect_class {
     const char *name; /* "Tortoise"; NULL: no class has this label */
-    const char *key;  /* Open Images: "/m/011k07"; COCO: NULL */
+    const char *key;  /* Open Images: "/m/011k07"; COCO: the id as text */
     int64_t id;       /* of the annotations: COCO's category_id; Open Images: the label */
 };
 
@@ -50,25 +50,32 @@ struct tt_detect_report {
     char first_absent[160], first_corrupt[400], first_unknown[160];
 };
 
+struct tt_pixel_cache;
+struct tt_detect_dataset;
+
 struct tt_detect_dataset_config {
     const char *image_dir;
-    const char *cache_dir; /* also searched for annotations; NULL: the parent of image_dir */
-    const char
-        *annotations;    /* a file; NULL: found by the usual names in cache_dir and the parent of image_dir */
-    const char *classes; /* Open Images' class descriptions; NULL: found like the annotations, or none */
+    /* also searched for annotations; NULL: none */
+    const char *cache_dir;
+    /* a file; NULL: found by the usual names in cache_dir, the parent of image_dir, and image_dir */
+    const char *annotations;
+    /* Open Images' class descriptions; NULL: found like the annotations, or none */
+    const char *classes;
     enum tt_detect_split split;
     enum tt_detect_labels labels;
-    double
-        validation_share; /* of images, by a sum of their names, where the annotations have no splits: 0.1 */
-    int64_t max_images;   /* the first by id; 0: all */
-    bool train; /* leave out what no training uses: images without boxes; keep crowds for evaluation */
-    bool
-        skip_corrupt; /* decode every image once, and leave out those that fail; else a failure is an error */
-    int64_t max_pixels; /* of an image */
+    /* of the images, by a sum of their names, where the annotations have no splits; 0: all images for either */
+    double validation_share;
+    int64_t max_images; /* the first by id; 0: all */
+    /* leave out the images that train nothing: without a box of more than a pixel */
+    bool train;
+    /* decode every image once, and leave out those that fail; else a failure is an error */
+    bool skip_corrupt;
+    struct tt_pixel_cache *cache;               /* keeps what is decoded for that; borrowed; NULL: none */
+    const struct tt_detect_dataset *classes_of; /* its classes instead of the file's: of the training data */
+    int64_t max_pixels;                         /* of an image; 0: TT_IMAGE_PIXELS_MAX */
     int threads;
 };
 
-struct tt_detect_dataset;
 TT_MUST_USE tt_status tt_detect_dataset_load(const struct tt_detect_dataset_config *config,
                                              struct tt_detect_dataset **out);
 void tt_detect_dataset_destroy(struct tt_detect_dataset *dataset); /* takes NULL */

@@ -1,0 +1,304 @@
+#include "detect/dataset.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "detect/annotations.h"
+#include "detect/image_files.h"
+#include "detect/locate.h"
+
+struct tt_detect_dataset {
+    struct tt_annotations notes; /* owns the texts and the classes */
+    struct tt_detect_record *records;
+    int64_t count;
+    struct tt_detect_box *boxes;
+    int64_t class_count;
+};
+
+/* ---- Reading ---- */
+
+static tt_status copy_classes(struct tt_annotations *notes, const struct tt_detect_dataset *from)
+{
+    for (int64_t label = 1; label < from->class_count; label++) {
+        const struct tt_detect_class *class = &from->notes.classes[label];
+        if (class->name == NULL) continue;
+        TT_TRY(tt_annotations_set_class(notes, label, class->key, class->name, class->id));
+        TT_TRY(tt_name_index_add(&notes->by_key, notes->classes[label].key, (size_t)label));
+    }
+    notes->classes_fixed = true;
+    return TT_OK;
+}
+
+static tt_status list_images(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
+{
+    const char *const splits[] = {"", "data", tt_detect_split_folder(config->split, 0),
+                                  tt_detect_split_folder(config->split, 1)};
+    struct tt_path folder, data;
+    TT_TRY(tt_annotations_list_folder(notes, config->image_dir));
+    for (size_t i = 1; i < sizeof splits / sizeof splits[0]; i++) {
+        TT_TRY(tt_path_set(&folder, config->image_dir, splits[i]));
+        TT_TRY(tt_annotations_list_folder(notes, folder.text));
+        TT_TRY(tt_path_set(&data, folder.text, "data"));
+        TT_TRY(tt_annotations_list_folder(notes, data.text));
+    }
+    if (notes->image_count > 0) return TT_OK;
+    tt_fail(TT_ERR_DATA, "'%s' has no images", config->image_dir);
+    tt_hint("images are NAME.jpg, NAME.jpeg or NAME.png in it, in its folder of the split, or in data below "
+            "these");
+    return TT_ERR_DATA;
+}
+
+static tt_status read_annotations(struct tt_detect_dataset *dataset,
+                                  const struct tt_detect_dataset_config *config)
+{
+    struct tt_annotations *notes = &dataset->notes;
+    struct tt_detect_files files;
+    TT_TRY(tt_detect_locate(config, &files));
+    bool validation = config->split == TT_DETECT_VALIDATION;
+    double share = files.split ? 0 : config->validation_share;
+    if (config->classes_of != NULL) TT_TRY(copy_classes(notes, config->classes_of));
+    const char *folder = tt_detect_split_folder(config->split, 0);
+    if (files.coco)
+        return tt_coco_read(notes, files.annotations.text, config->image_dir, folder, config->labels, share,
+                            validation);
+    TT_TRY(list_images(notes, config));
+    bool list_classes = config->classes_of == NULL && files.classes.text[0] != '\0';
+    if (list_classes) TT_TRY(tt_open_images_read_classes(notes, files.classes.text));
+    return tt_open_images_read(notes, files.annotations.text, share, validation);
+}
+
+/* ---- From notes to records ---- */
+
+struct making {
+    struct tt_detect_dataset *dataset;
+    const struct tt_detect_dataset_config *config;
+    const struct tt_image_facts *facts;
+    size_t *order; /* images in the order of the records */
+    size_t order_count;
+    int64_t *first, *count; /* boxes of each image, in `sorted` */
+    size_t *sorted;
+};
+
+struct ranked {
+    const struct tt_noted_image *image;
+    size_t index;
+};
+
+static int compare_ranked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->image->id != y->image->id) return x->image->id < y->image->id ? -1 : 1;
+    return strcmp(x->image->name, y->image->name);
+}
+
+/* By id; of Open Images, which has none yet, by name. */
+static tt_status order_images(struct making *making)
+{
+    const struct tt_annotations *notes = &making->dataset->notes;
+    struct ranked *ranked = tt_calloc(notes->image_count + 1, sizeof *ranked);
+    making->order = tt_calloc(notes->image_count + 1, sizeof *making->order);
+    bool all = ranked != NULL && making->order != NULL;
+    size_t count = 0;
+    for (size_t i = 0; all && i < notes->image_count; i++) {
+        const struct tt_noted_image *image = &notes->images[i];
+        if (image->path == NULL || !image->noted || making->facts[i].corrupt) continue;
+        ranked[count++] = (struct ranked){image, i};
+    }
+    if (all && count > 0) qsort(ranked, count, sizeof *ranked, compare_ranked);
+    for (size_t i = 0; all && i < count; i++) making->order[i] = ranked[i].index;
+    making->order_count = count;
+    tt_free(ranked);
+    return all ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* A counting sort: boxes of an image stay in the order of the file. */
+static tt_status group_boxes(struct making *making)
+{
+    const struct tt_annotations *notes = &making->dataset->notes;
+    making->first = tt_calloc(notes->image_count + 1, sizeof *making->first);
+    making->count = tt_calloc(notes->image_count + 1, sizeof *making->count);
+    making->sorted = tt_calloc(notes->box_count + 1, sizeof *making->sorted);
+    if (making->first == NULL || making->count == NULL || making->sorted == NULL) return TT_ERR_MEMORY;
+    for (size_t b = 0; b < notes->box_count; b++) making->first[notes->boxes[b].image + 1]++;
+    for (size_t i = 1; i <= notes->image_count; i++) making->first[i] += making->first[i - 1];
+    for (size_t b = 0; b < notes->box_count; b++) {
+        size_t image = notes->boxes[b].image;
+        making->sorted[making->first[image] + making->count[image]++] = b;
+    }
+    return TT_OK;
+}
+
+/* The box in pixels; false: nothing of it is in the image. */
+static bool place_box(const struct tt_noted_box *noted, const struct tt_image_facts *facts,
+                      struct tt_detect_box *box)
+{
+    *box = noted->box;
+    if (noted->fractions) {
+        box->x *= facts->width;
+        box->w *= facts->width;
+        box->y *= facts->height;
+        box->h *= facts->height;
+        box->area = box->w * box->h;
+    }
+    double w = fmin(box->x + box->w, facts->width) - fmax(box->x, 0);
+    double h = fmin(box->y + box->h, facts->height) - fmax(box->y, 0);
+    return box->w > 0 && box->h > 0 && w > 0 && h > 0;
+}
+
+/* Adds the boxes of an image behind those of `record`; *trains: one of them is larger than a pixel and no crowd. */
+static int64_t add_boxes(struct making *making, size_t image, struct tt_detect_record *record,
+                         int64_t next_id, bool *trains)
+{
+    struct tt_detect_dataset *dataset = making->dataset;
+    int64_t count = 0;
+    *trains = false;
+    for (int64_t i = 0; i < making->count[image]; i++) {
+        struct tt_detect_box *box = &dataset->boxes[record->first_box + count];
+        const struct tt_noted_box *noted = &dataset->notes.boxes[making->sorted[making->first[image] + i]];
+        if (!place_box(noted, &making->facts[image], box)) {
+            dataset->notes.report.boxes_empty++;
+            continue;
+        }
+        if (noted->fractions) box->id = next_id + count;
+        if (!box->crowd && box->w > 1 && box->h > 1) *trains = true;
+        count++;
+    }
+    return count;
+}
+
+static tt_status make_records(struct making *making)
+{
+    struct tt_detect_dataset *dataset = making->dataset;
+    struct tt_annotations *notes = &dataset->notes;
+    int64_t boxes = 0, most = making->config->max_images;
+    dataset->records = tt_calloc(making->order_count + 1, sizeof *dataset->records);
+    dataset->boxes = tt_calloc(notes->box_count + 1, sizeof *dataset->boxes);
+    if (dataset->records == NULL || dataset->boxes == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < making->order_count; i++) {
+        size_t image = making->order[i];
+        const struct tt_noted_image *noted = &notes->images[image];
+        const struct tt_image_facts *facts = &making->facts[image];
+        struct tt_detect_record *record = &dataset->records[dataset->count];
+        bool trains;
+        if (most > 0 && dataset->count == most) {
+            notes->report.images_over = (int64_t)(making->order_count - i);
+            break;
+        }
+        *record = (struct tt_detect_record){.id = noted->id != TT_NOTED_NO_ID ? noted->id : (int64_t)i + 1,
+                                            .name = noted->name,
+                                            .path = noted->path,
+                                            .height = facts->height,
+                                            .width = facts->width,
+                                            .first_box = boxes,
+                                            .file_bytes = facts->bytes,
+                                            .file_time = facts->time};
+        record->box_count = add_boxes(making, image, record, boxes + 1, &trains);
+        if (making->config->train && !trains) {
+            notes->report.images_empty++;
+            continue;
+        }
+        boxes += record->box_count;
+        dataset->count++;
+    }
+    notes->report.images = dataset->count;
+    notes->report.boxes = boxes;
+    return TT_OK;
+}
+
+static tt_status make(struct tt_detect_dataset *dataset, const struct tt_detect_dataset_config *config)
+{
+    struct tt_image_facts *facts = NULL;
+    struct making making = {.dataset = dataset, .config = config};
+    tt_status status = TT_OK;
+    TT_TRY(tt_image_files_check(&dataset->notes, config, &facts));
+    making.facts = facts;
+    TT_GO(order_images(&making));
+    TT_GO(group_boxes(&making));
+    TT_GO(make_records(&making));
+    dataset->class_count = (int64_t)dataset->notes.class_count;
+out:
+    tt_free(facts);
+    tt_free(making.order);
+    tt_free(making.first);
+    tt_free(making.count);
+    tt_free(making.sorted);
+    return status;
+}
+
+static tt_status fail_nothing(const struct tt_detect_dataset *dataset,
+                              const struct tt_detect_dataset_config *config)
+{
+    const struct tt_detect_report *report = &dataset->notes.report;
+    tt_fail(TT_ERR_DATA, "no image of '%s' has annotations that can be used", config->image_dir);
+    if (report->images_corrupt > 0)
+        tt_hint("%lld images are corrupt; the first: %s", (long long)report->images_corrupt,
+                report->first_corrupt);
+    else if (report->images_absent > 0)
+        tt_hint("the annotations are of %lld images that are not there, the first '%s'",
+                (long long)report->images_absent, report->first_absent);
+    else if (report->boxes_unknown > 0)
+        tt_hint("all boxes are of classes that the list of classes lacks, the first '%s'",
+                report->first_unknown);
+    return TT_ERR_DATA;
+}
+
+tt_status tt_detect_dataset_load(const struct tt_detect_dataset_config *config,
+                                 struct tt_detect_dataset **out)
+{
+    struct tt_detect_dataset *dataset = tt_calloc(1, sizeof *dataset);
+    if (dataset == NULL) return TT_ERR_MEMORY;
+    tt_status status = read_annotations(dataset, config);
+    if (status == TT_OK) status = make(dataset, config);
+    if (status == TT_OK && dataset->count == 0) status = fail_nothing(dataset, config);
+    if (status == TT_OK) {
+        *out = dataset;
+        return TT_OK;
+    }
+    tt_while("reading the %s images of '%s'", config->split == TT_DETECT_TRAIN ? "training" : "validation",
+             config->image_dir);
+    tt_detect_dataset_destroy(dataset);
+    return status;
+}
+
+void tt_detect_dataset_destroy(struct tt_detect_dataset *dataset)
+{
+    if (dataset == NULL) return;
+    tt_annotations_deinit(&dataset->notes);
+    tt_free(dataset->records);
+    tt_free(dataset->boxes);
+    tt_free(dataset);
+}
+
+int64_t tt_detect_dataset_count(const struct tt_detect_dataset *dataset)
+{
+    return dataset->count;
+}
+
+const struct tt_detect_record *tt_detect_dataset_record(const struct tt_detect_dataset *dataset,
+                                                        int64_t index)
+{
+    return &dataset->records[index];
+}
+
+const struct tt_detect_box *tt_detect_dataset_boxes(const struct tt_detect_dataset *dataset, int64_t index)
+{
+    return dataset->boxes + dataset->records[index].first_box;
+}
+
+int64_t tt_detect_dataset_class_count(const struct tt_detect_dataset *dataset)
+{
+    return dataset->class_count;
+}
+
+const struct tt_detect_class *tt_detect_dataset_class(const struct tt_detect_dataset *dataset, int64_t label)
+{
+    return &dataset->notes.classes[label];
+}
+
+const struct tt_detect_report *tt_detect_dataset_report(const struct tt_detect_dataset *dataset)
+{
+    return &dataset->notes.report;
+}

@@ -1,0 +1,228 @@
+#include "detect/image_files.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "detect/pixel_cache.h"
+#include "image/image.h"
+
+static const char list_name[] = "image-sizes";
+static const char list_head[] = "trimtab image sizes 1";
+#define LIST_BYTES_MAX ((size_t)1 << 30)
+
+struct checking {
+    struct tt_annotations *notes;
+    const struct tt_detect_dataset_config *config;
+    struct tt_image_facts *facts;
+    struct tt_str list; /* the text of the list, cut into lines */
+    struct tt_name_index known;
+    struct tt_image_facts *known_facts;
+    size_t known_count, known_capacity;
+    atomic_size_t next, read_count;
+    pthread_mutex_t lock;
+    size_t failed, corrupt; /* the first images that failed, and that are skipped; image_count: none */
+    struct tt_error error;
+};
+
+/* ---- The list ---- */
+
+/* "BYTES TIME HEIGHT WIDTH PATH"; lines of another form are passed over. */
+static tt_status add_line(struct checking *checking, char *line)
+{
+    long long numbers[4];
+    char *at = line;
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        errno = 0;
+        numbers[i] = strtoll(at, &end, 10);
+        if (end == at || *end != ' ' || errno != 0 || numbers[i] < 0) return TT_OK;
+        at = end + 1;
+    }
+    if (numbers[2] < 1 || numbers[2] > INT32_MAX || numbers[3] < 1 || numbers[3] > INT32_MAX) return TT_OK;
+    if (tt_grow((void **)&checking->known_facts, checking->known_count, &checking->known_capacity,
+                sizeof *checking->known_facts) != 0)
+        return TT_ERR_MEMORY;
+    checking->known_facts[checking->known_count] =
+        (struct tt_image_facts){numbers[0], numbers[1], (int32_t)numbers[2], (int32_t)numbers[3], false};
+    return tt_name_index_add(&checking->known, at, checking->known_count++);
+}
+
+static tt_status read_list(struct checking *checking)
+{
+    struct tt_path path;
+    if (checking->config->cache_dir == NULL) return TT_OK;
+    TT_TRY(tt_path_set(&path, checking->config->cache_dir, list_name));
+    if (!tt_path_exists(path.text)) return TT_OK;
+    if (tt_file_read(path.text, LIST_BYTES_MAX, &checking->list) != TT_OK) {
+        tt_warn("the list of image sizes '%s' cannot be read: %s", path.text, tt_error_last()->message);
+        tt_error_clear();
+        return TT_OK;
+    }
+    char *save = NULL, *line = strtok_r(checking->list.data, "\n", &save);
+    if (line == NULL || strcmp(line, list_head) != 0) return TT_OK;
+    while ((line = strtok_r(NULL, "\n", &save)) != NULL) TT_TRY(add_line(checking, line));
+    return TT_OK;
+}
+
+/* A list that cannot be written costs the next run time, and this one nothing. */
+static tt_status write_list(const struct checking *checking)
+{
+    struct tt_str text = {0};
+    struct tt_path path;
+    tt_status status = TT_OK;
+    TT_TRY(tt_path_set(&path, checking->config->cache_dir, list_name));
+    TT_GO(tt_str_printf(&text, "%s\n", list_head));
+    for (size_t i = 0; i < checking->notes->image_count; i++) {
+        const struct tt_image_facts *facts = &checking->facts[i];
+        const char *file = checking->notes->images[i].path;
+        if (file == NULL || facts->height == 0 || facts->corrupt || strchr(file, '\n') != NULL) continue;
+        TT_GO(tt_str_printf(&text, "%lld %lld %d %d %s\n", (long long)facts->bytes, (long long)facts->time,
+                            facts->height, facts->width, file));
+    }
+    /* Images of the other split stay in the list. */
+    for (size_t i = 0; i < checking->known.capacity; i++) {
+        const struct tt_name_slot *slot = &checking->known.slots[i];
+        if (slot->name == NULL || slot->number >= checking->known_count) continue;
+        const struct tt_image_facts *facts = &checking->known_facts[slot->number];
+        if (!facts->corrupt) /* here: used */
+            TT_GO(tt_str_printf(&text, "%lld %lld %d %d %s\n", (long long)facts->bytes,
+                                (long long)facts->time, facts->height, facts->width, slot->name));
+    }
+    if (tt_dir_create(checking->config->cache_dir) != TT_OK ||
+        tt_file_write_atomic(path.text, text.data, text.bytes) != TT_OK) {
+        tt_warn("the list of image sizes is not kept: %s", tt_error_last()->message);
+        tt_error_clear();
+    }
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* ---- One image ---- */
+
+static tt_status read_image(struct checking *checking, size_t index)
+{
+    const struct tt_detect_dataset_config *config = checking->config;
+    struct tt_image_facts *facts = &checking->facts[index];
+    const struct tt_noted_image *noted = &checking->notes->images[index];
+    if (config->skip_corrupt) {
+        const struct tt_detect_record record = {
+            .path = noted->path, .file_bytes = facts->bytes, .file_time = facts->time};
+        struct tt_image image = {0};
+        TT_TRY(tt_pixel_cache_read(config->cache, &record, config->max_pixels, &image));
+        facts->height = image.height;
+        facts->width = image.width;
+        tt_image_deinit(&image);
+        return TT_OK;
+    }
+    return tt_image_size(noted->path, config->max_pixels, &facts->height, &facts->width);
+}
+
+static tt_status check_image(struct checking *checking, size_t index)
+{
+    struct tt_image_facts *facts = &checking->facts[index];
+    const struct tt_noted_image *noted = &checking->notes->images[index];
+    struct stat file;
+    size_t known;
+    if (stat(noted->path, &file) != 0) return tt_fail_errno(errno, "cannot read the image '%s'", noted->path);
+    facts->bytes = file.st_size;
+    facts->time = (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec;
+    bool listed = tt_name_index_find(&checking->known, noted->path, &known);
+    const struct tt_image_facts *before = listed ? &checking->known_facts[known] : NULL;
+    if (before != NULL && before->bytes == facts->bytes && before->time == facts->time) {
+        facts->height = before->height;
+        facts->width = before->width;
+    } else if (noted->height > 0 && noted->width > 0 && !checking->config->skip_corrupt) {
+        facts->height = noted->height; /* the annotations know; the loader compares */
+        facts->width = noted->width;
+    } else {
+        atomic_fetch_add(&checking->read_count, 1);
+        TT_TRY(read_image(checking, index));
+    }
+    bool differs = (noted->height > 0 && noted->height != facts->height) ||
+                   (noted->width > 0 && noted->width != facts->width);
+    if (differs)
+        return tt_fail(TT_ERR_DATA, "'%s' has %d x %d pixels, the annotations say %d x %d", noted->path,
+                       facts->width, facts->height, noted->width, noted->height);
+    return TT_OK;
+}
+
+/* Counts a corrupt image, or keeps the error of the first image that failed. */
+static void handle_failure(struct checking *checking, size_t index, tt_status status)
+{
+    pthread_mutex_lock(&checking->lock);
+    if (checking->config->skip_corrupt && (status == TT_ERR_DATA || status == TT_ERR_UNSUPPORTED)) {
+        struct tt_detect_report *report = &checking->notes->report;
+        checking->facts[index].corrupt = true;
+        report->images_corrupt++;
+        if (index < checking->corrupt) {
+            checking->corrupt = index;
+            snprintf(report->first_corrupt, sizeof report->first_corrupt, "%.399s", tt_error_last()->message);
+        }
+    } else if (index < checking->failed) {
+        checking->failed = index;
+        tt_error_copy(&checking->error);
+    }
+    pthread_mutex_unlock(&checking->lock);
+}
+
+static tt_status check_images(void *argument)
+{
+    struct checking *checking = argument;
+    const struct tt_annotations *notes = checking->notes;
+    for (;;) {
+        size_t index = atomic_fetch_add(&checking->next, 1);
+        if (index >= notes->image_count) return TT_OK;
+        if (notes->images[index].path == NULL || !notes->images[index].noted) continue;
+        tt_status status = check_image(checking, index);
+        if (status != TT_OK) handle_failure(checking, index, status);
+    }
+}
+
+static tt_status run(struct checking *checking)
+{
+    const struct tt_detect_dataset_config *config = checking->config;
+    TT_TRY(read_list(checking));
+    int threads = config->threads > 1 ? config->threads : 1;
+    TT_TRY(tt_threads_run("image sizes", threads > 64 ? 64 : threads, check_images, checking));
+    if (checking->failed < checking->notes->image_count) return tt_error_restore(&checking->error);
+    /* Entries that were looked up are written from `facts`. */
+    for (size_t i = 0; i < checking->notes->image_count; i++) {
+        size_t known;
+        const char *path = checking->notes->images[i].path;
+        if (path != NULL && checking->facts[i].height > 0 &&
+            tt_name_index_find(&checking->known, path, &known))
+            checking->known_facts[known].corrupt = true;
+    }
+    bool changed = atomic_load(&checking->read_count) > 0;
+    return config->cache_dir != NULL && changed ? write_list(checking) : TT_OK;
+}
+
+tt_status tt_image_files_check(struct tt_annotations *notes, const struct tt_detect_dataset_config *config,
+                               struct tt_image_facts **facts)
+{
+    struct checking checking = {
+        .notes = notes, .config = config, .failed = notes->image_count, .corrupt = notes->image_count};
+    checking.facts = tt_calloc(notes->image_count + 1, sizeof *checking.facts);
+    if (checking.facts == NULL) return TT_ERR_MEMORY;
+    pthread_mutex_init(&checking.lock, NULL);
+    tt_status status = run(&checking);
+    pthread_mutex_destroy(&checking.lock);
+    tt_name_index_deinit(&checking.known);
+    tt_free(checking.known_facts);
+    tt_str_deinit(&checking.list);
+    if (status == TT_OK)
+        *facts = checking.facts;
+    else
+        tt_free(checking.facts);
+    return status;
+}
