@@ -27,16 +27,30 @@ out:
     return status;
 }
 
+static bool is_requested(const struct tt_cancel *cancel)
+{
+    return cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 0;
+}
+
+/* The ranks stop alike: a request to one of them is one to all. */
+static tt_status agree_to_stop(struct tt_rank *rank, const struct tt_cancel *cancel, bool *stopped)
+{
+    double requests = is_requested(cancel);
+    TT_TRY(tt_comm_host_sum(rank->world, &requests, 1));
+    *stopped = requests > 0;
+    return TT_OK;
+}
+
 static tt_status check_cancel(struct tt_rank *rank, const struct tt_cancel *cancel, int64_t done, int64_t all)
 {
-    if (cancel == NULL || atomic_load_explicit(&cancel->requests, memory_order_relaxed) == 0) return TT_OK;
+    if (!is_requested(cancel)) return TT_OK;
     tt_rank_abandon(rank);
     return tt_fail(TT_ERR_CANCELLED, "stopped on request after %lld of %lld batches", (long long)done,
                    (long long)all);
 }
 
 tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
-                      struct tt_batch_storage *storage, struct tt_by_source *by_source,
+                      bool *stopped, struct tt_batch_storage *storage, struct tt_by_source *by_source,
                       struct tt_evaluation *result)
 {
     tt_status status = TT_OK;
@@ -48,7 +62,11 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     tt_by_source_clear(by_source);
     for (int64_t s = 0; s < steps; s++) {
         struct tt_step_facts facts;
-        TT_GO(check_cancel(rank, cancel, s, steps));
+        if (stopped == NULL)
+            TT_GO(check_cancel(rank, cancel, s, steps));
+        else
+            TT_GO(agree_to_stop(rank, cancel, stopped));
+        if (stopped != NULL && *stopped) return TT_OK;
         tt_sampler_step(sampler, s, &facts);
         result->samples += facts.samples;
         result->supervised_tokens += facts.supervised_tokens;

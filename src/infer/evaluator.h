@@ -14,9 +14,12 @@ struct tt_evaluation {
 };
 
 /* Runs one epoch of `sampler`, which has the evaluation data, not shuffled. `cancel`: NULL, or the first request ends
- * the evaluation with TT_ERR_CANCELLED. `by_source`: of the same data set; its list is filled. */
+ * the evaluation: with TT_ERR_CANCELLED on this rank, or with `stopped` not NULL, and TT_OK, on all ranks after the
+ * same batch, whichever of them has the request; *result is then not filled. `by_source`: of the same data set; its
+ * list is filled. */
 TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler,
-                                  const struct tt_cancel *cancel, struct tt_batch_storage *storage,
-                                  struct tt_by_source *by_source, struct tt_evaluation *result);
+                                  const struct tt_cancel *cancel, bool *stopped,
+                                  struct tt_batch_storage *storage, struct tt_by_source *by_source,
+                                  struct tt_evaluation *result);
 
 #endif

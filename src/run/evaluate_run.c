@@ -70,7 +70,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     source.cancel = run->cancel;
     TT_GO(tt_rank_load(&rank, &source));
     TT_GO(tt_by_source_init(&by_source, run->inputs.eval, &rank.objective));
-    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, &storage, &by_source, &evaluation));
+    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, NULL, &storage, &by_source, &evaluation));
     int64_t matches = -1, rows = 0;
     if (run->spec->exact_match)
         TT_GO(tt_exact_match_run(&run->exact_match, &rank, run->cancel, &matches, &rows));

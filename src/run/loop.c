@@ -136,7 +136,9 @@ static tt_status measure(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     tt_live_activity(run->live, "evaluating", true);
-    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, NULL, &loop->storage, &loop->by_source, &evaluation));
+    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, run->cancel, &loop->memory.evaluation_due,
+                       &loop->storage, &loop->by_source, &evaluation));
+    if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
     record_patience(loop, metric, step);
@@ -250,11 +252,24 @@ static tt_status save(struct loop *loop, int64_t step)
     return TT_OK;
 }
 
+/* The evaluation after step `done`, if one is due, and the save after it. */
+static tt_status evaluate_and_save(struct loop *loop, int64_t done, bool evaluates)
+{
+    struct tt_run *run = loop->run;
+    int64_t best_before = loop->memory.best.known ? loop->memory.best.step : -1;
+    double start = tt_clock_seconds();
+    if (evaluates) TT_TRY(evaluate(loop, done));
+    if (evaluates) spend(loop, TT_STRETCH_EVALUATE, start);
+    if (loop->memory.evaluation_due) return TT_OK; /* the stop saves */
+    bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
+    bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
+    return saves ? save(loop, done) : TT_OK;
+}
+
 /* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
 static tt_status after_step(struct loop *loop, int64_t done, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
-    int64_t best_before = loop->memory.best.known ? loop->memory.best.step : -1;
     if (loop->first)
         report_step(loop, done, result);
     else if (is_row_due(run, done))
@@ -262,12 +277,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     bool last = done == run->total_steps;
     bool evaluates =
         run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
-    double start = tt_clock_seconds();
-    if (evaluates) TT_TRY(evaluate(loop, done));
-    if (evaluates) spend(loop, TT_STRETCH_EVALUATE, start);
-    bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
-    bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
-    return saves ? save(loop, done) : TT_OK;
+    return evaluate_and_save(loop, done, evaluates);
 }
 
 /* To transformers an early stop ends the epoch: what happens at the end of epochs happens now. */
@@ -353,16 +363,36 @@ static tt_status finish(struct loop *loop, bool stopped)
     return report_memory(loop);
 }
 
+/* The evaluation before the first step, or the one that a stop ended after the last step of the resumed run. */
+static tt_status begin(struct loop *loop)
+{
+    const struct tt_run *run = loop->run;
+    double start = tt_clock_seconds();
+    bool due_still = loop->memory.evaluation_due;
+    loop->memory.evaluation_due = false;
+    if (run->eval_sampler == NULL) return TT_OK;
+    if (due_still && run->first_step > 0) return evaluate_and_save(loop, run->first_step, true);
+    if (!run->watch->eval_on_start || run->first_step > 0) return TT_OK;
+    TT_TRY(evaluate(loop, 0));
+    spend(loop, TT_STRETCH_EVALUATE, start);
+    return TT_OK;
+}
+
+static tt_status stop_before_training(const struct loop *loop)
+{
+    (void)tt_fail(TT_ERR_CANCELLED, "stopped on request in the evaluation before the first step");
+    tt_hint("training had not begun: the same command starts it again");
+    return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED);
+}
+
 static tt_status train(struct loop *loop)
 {
     struct tt_run *run = loop->run;
     struct tt_train_step_result result = {0};
-    bool stopped = false;
     double start = tt_clock_seconds();
-    if (run->watch->eval_on_start && run->eval_sampler != NULL && run->first_step == 0) {
-        TT_TRY(evaluate(loop, 0));
-        spend(loop, TT_STRETCH_EVALUATE, start);
-    }
+    TT_TRY(begin(loop));
+    bool stopped = loop->memory.evaluation_due;
+    if (stopped && run->first_step == 0) return stop_before_training(loop);
     for (int64_t step = run->first_step; step < run->total_steps && !stopped && !is_out_of_patience(loop);
          step++) {
         start = tt_clock_seconds();
@@ -371,7 +401,7 @@ static tt_status train(struct loop *loop)
         TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, polled - start));
         spend(loop, TT_STRETCH_SAVE, polled);
         TT_TRY(after_step(loop, step + 1, &result));
-        stopped = result.stop_requested && step + 1 < run->total_steps;
+        stopped = loop->memory.evaluation_due || (result.stop_requested && step + 1 < run->total_steps);
         if (stopped) TT_TRY(save(loop, step + 1));
     }
     if (is_out_of_patience(loop) && !stopped) TT_TRY(stop_early(loop, &result));

@@ -30,6 +30,7 @@ struct tt_memory {
     struct tt_best best;
     struct tt_patience patience;
     struct tt_gradient_watch watch;
+    bool evaluation_due; /* a stop ended the evaluation after the last step: a resume begins with it */
 };
 
 #endif

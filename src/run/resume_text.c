@@ -117,6 +117,7 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
         ok &= tt_json_set(root, "patience", patience_object(&memory->patience)) == 0;
+        if (memory->evaluation_due) ok &= tt_json_set(root, "evaluation_due", tt_json_new_bool(true)) == 0;
         ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
         ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
         status = add_config(run, root, &ok);
@@ -199,6 +200,8 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
     TT_TRY(read_patience(json, &memory->patience));
+    memory->evaluation_due = false;
+    TT_TRY(tt_json_opt_bool(json, json->root, "evaluation_due", &memory->evaluation_due));
     if (!tt_json_is_object(best)) return TT_OK;
     memory->best.known = true;
     TT_TRY(tt_json_int(json, best, "step", &memory->best.step));

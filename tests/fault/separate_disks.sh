@@ -56,9 +56,11 @@ start() {
     local name=$1 rank=$2 port=$3 machine=$a
     shift 3
     [ "$rank" -eq 0 ] || machine=$b
-    nsenter --target "$machine" --net --uts --mount --wdns="$folder" "$build/trimtab" train --config sft.yaml \
-        --config_file config/fsdp_2xH200.yaml --machine_rank "$rank" --main_process_ip 10.78.1.1 \
-        --main_process_port "$port" --num_machines 2 --num_processes 2 "$@" >"$folder/$name.$rank" 2>&1 </dev/null &
+    # the command of a cluster's nodes, the same on all, with the variables that the cluster sets
+    nsenter --target "$machine" --net --uts --mount --wdns="$folder" env PATH="$build:$PATH" RANK="$rank" MASTER_ADDR=10.78.1.1 \
+        MASTER_PORT="$port" bash -c 'exec trimtab train --config sft.yaml --config_file config/fsdp_2xH200.yaml \
+            --machine_rank ${RANK:-0} --main_process_ip ${MASTER_ADDR:-localhost} --main_process_port ${MASTER_PORT:-29500} \
+            --num_machines 2 --num_processes 2 "$@"' bash "$@" >"$folder/$name.$rank" 2>&1 </dev/null &
     pid=$!
     started+=("$pid")
 }
