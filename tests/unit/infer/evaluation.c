@@ -111,7 +111,7 @@ static void evaluate(const struct tt_objective *objective, size_t group_size, in
 {
     struct run run;
     open_run(&run, objective, group_size, micro);
-    check(tt_evaluate(&run.rank, run.sampler, NULL, &run.storage, &(struct tt_by_source){0}, result));
+    check(tt_evaluate(&run.rank, run.sampler, NULL, NULL, &run.storage, &(struct tt_by_source){0}, result));
     close_run(&run);
 }
 
@@ -155,7 +155,7 @@ static void a_failing_objective_ends_it(void **state)
     struct tt_evaluation result;
     open_run(&run, &refusing, 1, 4);
     assert_int_equal(
-        tt_evaluate(&run.rank, run.sampler, NULL, &run.storage, &(struct tt_by_source){0}, &result),
+        tt_evaluate(&run.rank, run.sampler, NULL, NULL, &run.storage, &(struct tt_by_source){0}, &result),
         TT_ERR_DATA);
     assert_string_equal(tt_error_last()->message, "these rows are not wanted");
     close_run(&run);
