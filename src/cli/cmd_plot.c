@@ -3,7 +3,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "cli/commands.h"
-#include "run/run_plot.h"
+#include "monitor/board.h"
+#include "monitor/page.h"
+#include "monitor/run_plot.h"
 
 static const char usage[] = " RUN_FOLDER... --output FILE.svg|FILE.html";
 
@@ -17,8 +19,7 @@ struct plot_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "output", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, output), .required = true,
-     .help = "File to write: .svg, the curves; .html, a page with the curves and the shares of the time, which loads "
-             "nothing else."},
+     .help = "File to write: .svg, the curves; .html, the dashboard's page as it is now, which loads nothing else."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -29,13 +30,23 @@ static size_t list_sections(struct tt_setting_section *sections)
     return 1;
 }
 
+/* The dashboard as it is now. */
+static tt_status draw_page(const struct tt_run_figures *runs, size_t count, struct tt_str *html)
+{
+    struct tt_str data = {0};
+    tt_status status = tt_board_write(runs, count, false, &data);
+    if (status == TT_OK) status = tt_page_write(tt_str_text(&data), html);
+    tt_str_deinit(&data);
+    return status;
+}
+
 static tt_status draw(const char *path, const struct tt_run_figures *runs, size_t count)
 {
     struct tt_str text = {0};
     bool page = tt_ends_with(path, ".html");
     if (!page && !tt_ends_with(path, ".svg"))
         return tt_fail(TT_ERR_USAGE, "output '%s' ends with neither .svg nor .html", path);
-    tt_status status = (page ? tt_run_page : tt_run_plot)(runs, count, &text);
+    tt_status status = page ? draw_page(runs, count, &text) : tt_run_plot(runs, count, &text);
     if (status == TT_OK) status = tt_file_write_atomic(path, text.data, text.bytes);
     tt_str_deinit(&text);
     return status;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "run/run_figures.h"
+#include "monitor/run_figures.h"
 
 static const char usage[] = " RUN_FOLDER [--json]";
 

@@ -97,6 +97,9 @@ struct tt_watch_spec {
 struct tt_monitor_spec {
     int64_t metrics_port; /* of the first process of a machine; -1: no metrics */
     const char *metrics_host;
+    bool dashboard;
+    int64_t dashboard_port; /* 0: a free one */
+    const char *dashboard_host;
 };
 
 /* Where and in which type a rank computes. */

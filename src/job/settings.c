@@ -160,6 +160,15 @@ const struct tt_setting tt_monitor_settings[] = {
              "processes of a machine take the ports after it; 0: a free one, which is printed; -1: none."},
     {.name = "metrics_host", .type = TT_SETTING_STRING, FIELD(monitor.metrics_host), .default_text = "127.0.0.1",
      .local = true, .help = "Address to listen at for them; 0.0.0.0: all networks of the machine."},
+    {.name = "dashboard", .type = TT_SETTING_BOOL, FIELD(monitor.dashboard), .default_text = "false", .local = true,
+     .help = "Serve a page that follows the training; its address is printed. trimtab dashboard shows the same of a "
+             "folder."},
+    {.name = "dashboard_port", .type = TT_SETTING_INT, FIELD(monitor.dashboard_port), .default_text = "0",
+     .null_text = "0", .minimum = 0, .maximum = 65535, .local = true, .help = "Port of that page; 0: a free one."},
+    {.name = "dashboard_host", .type = TT_SETTING_STRING, FIELD(monitor.dashboard_host), .default_text = "127.0.0.1",
+     .local = true,
+     .help = "Address to listen at for that page; others than those of this machine itself are open to everybody who "
+             "can reach them."},
     {.name = NULL},
 };
 

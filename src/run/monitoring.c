@@ -44,24 +44,47 @@ static double last_beat(void *context)
     return tt_pulse_last(world->pulses, world->local_count);
 }
 
+static void report_address(const struct tt_run *run, const char *what, const char *host, int port,
+                           const char *path, int rank)
+{
+    char line[300];
+    bool v6 = strchr(host, ':') != NULL;
+    snprintf(line, sizeof line, "%s at http://%s%.100s%s:%d/%s", what, v6 ? "[" : "", host, v6 ? "]" : "",
+             port, path);
+    if (rank == 0)
+        tt_run_report_line(run, line);
+    else
+        tt_info("rank %d: %s", rank, line);
+}
+
+static tt_status open_dashboard(struct tt_monitoring *monitoring, const struct tt_run *run)
+{
+    const struct tt_monitor_spec *spec = monitoring->spec;
+    const struct tt_dashboard_config config = {
+        .host = spec->dashboard_host,
+        .port = (int)spec->dashboard_port,
+        .port_setting = "dashboard_port",
+        .folders = &run->spec->output_dir,
+        .count = 1,
+        .live = true,
+    };
+    TT_TRY(tt_dashboard_open(&config, &monitoring->dashboard));
+    report_address(run, "dashboard", spec->dashboard_host, tt_dashboard_port(monitoring->dashboard), "", 0);
+    return TT_OK;
+}
+
 tt_status tt_monitoring_attach(struct tt_monitoring *monitoring, struct tt_run *run,
                                const struct tt_world *world)
 {
-    char line[300];
-    const char *host = monitoring->spec->metrics_host;
+    if (monitoring->spec->dashboard && world->first_rank == 0) TT_TRY(open_dashboard(monitoring, run));
     if (monitoring->live == NULL) return TT_OK;
     if (monitoring->endpoints == NULL) TT_TRY(open_endpoints(monitoring, world->ranks[0].local_rank));
     const struct tt_live_place place = {world->first_rank, world->local_count, world->world_size, last_beat,
                                         (void *)world};
     TT_TRY(tt_live_attach(monitoring->live, &place));
     run->live = monitoring->live;
-    bool v6 = strchr(host, ':') != NULL;
-    snprintf(line, sizeof line, "metrics at http://%s%.100s%s:%d/metrics", v6 ? "[" : "", host, v6 ? "]" : "",
-             tt_endpoints_port(monitoring->endpoints));
-    if (world->first_rank == 0)
-        tt_run_report_line(run, line);
-    else
-        tt_info("rank %d: %s", world->first_rank, line);
+    report_address(run, "metrics", monitoring->spec->metrics_host, tt_endpoints_port(monitoring->endpoints),
+                   "metrics", world->first_rank);
     return TT_OK;
 }
 
@@ -69,6 +92,7 @@ void tt_monitoring_close(struct tt_monitoring *monitoring)
 {
     tt_live_detach(monitoring->live);
     tt_endpoints_close(monitoring->endpoints);
+    tt_dashboard_close(monitoring->dashboard);
     tt_live_destroy(monitoring->live);
     *monitoring = (struct tt_monitoring){0};
 }

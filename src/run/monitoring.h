@@ -5,6 +5,7 @@
 
 #include "engine/phases.h"
 #include "launch/world.h"
+#include "monitor/dashboard.h"
 #include "monitor/endpoints.h"
 #include "run/run.h"
 
@@ -13,6 +14,7 @@ struct tt_monitoring {
     const struct tt_monitor_spec *spec;
     struct tt_live *live;           /* NULL: nobody may watch */
     struct tt_endpoints *endpoints; /* NULL: not yet */
+    struct tt_dashboard *dashboard; /* on rank 0; NULL: none */
 };
 
 /* Opens the endpoints before the ranks meet where the number of this process on its machine is known. */

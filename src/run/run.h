@@ -46,6 +46,7 @@ struct tt_run {
     /* global rank 0 only */
     struct tt_output_dir output;
     struct tt_journal *journal;
+    struct tt_json_value *record; /* run.json; NULL: not begun */
     struct tt_train_summary *summary;
 };
 

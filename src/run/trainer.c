@@ -22,6 +22,7 @@
 #include "run/rank0_files.h"
 #include "run/open_world.h"
 #include "run/run.h"
+#include "run/run_record.h"
 
 /* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
 static tt_status report_sample(const struct tt_run *run, const char *sample)
@@ -306,6 +307,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     if (world->first_rank > 0) return TT_OK;
     TT_TRY(open_journal(run));
     TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
+    tt_run_record_begin(run, world);
     return TT_OK;
 }
 
@@ -359,6 +361,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     report_end(&run, &world, status);
 out:
     if (status != TT_OK) tt_rank0_files_detach(&files);
+    tt_run_record_end(&run, status);
     tt_journal_close(run.journal);
     tt_output_dir_release(&run.output, status != TT_OK);
     tt_resume_close(&run.resume);

@@ -1,4 +1,4 @@
-#include "run/run_plot.h"
+#include "monitor/run_plot.h"
 
 #include <math.h>
 #include <string.h>
@@ -156,49 +156,4 @@ tt_status tt_run_plot(const struct tt_run_figures *runs, size_t count, struct tt
         top += PANEL;
     }
     return tt_str_append_text(svg, "</svg>\n");
-}
-
-static tt_status append_share(const struct tt_run_figures *run, enum tt_share share, struct tt_str *html)
-{
-    const char *key = tt_share_key(share);
-    enum tt_share of = share < TT_SHARE_STEP ? TT_SHARE_STEP : TT_SHARE_WALL;
-    double part = run->shares[of] > 0 ? 100.0 * run->shares[share] / run->shares[of] : 0.0;
-    if (run->shares[share] <= 0) return TT_OK;
-    return tt_str_printf(html, "<tr><td>%.*s<td>%.4g s<td>%.1f %%<td><i style=\"width:%.1f%%\"></i></tr>\n",
-                         (int)(strlen(key) - strlen("_seconds")), key, run->shares[share] / run->steps, part,
-                         part < 100 ? part : 100.0);
-}
-
-static tt_status append_run(const struct tt_run_figures *run, struct tt_str *html)
-{
-    char bytes[32];
-    TT_TRY(tt_str_append_text(html, "<section><h2>"));
-    TT_TRY(append_escaped(html, run->folder));
-    TT_TRY(tt_str_printf(html, "</h2><p>%s; %zu saves", run->ended ? "ended" : "running, or was killed",
-                         run->saves));
-    if (run->device_bytes > 0)
-        TT_TRY(tt_str_printf(html, "; %s of device memory a rank",
-                             tt_format_bytes(run->device_bytes, bytes, sizeof bytes)));
-    if (run->mfu > 0) TT_TRY(tt_str_printf(html, "; MFU %.1f %%", 100.0 * run->mfu));
-    if (run->broken > 0) TT_TRY(tt_str_printf(html, "; %zu lines left out", run->broken));
-    TT_TRY(tt_str_append_text(html, "</p><table>\n"));
-    for (int i = 0; i < TT_SHARE_COUNT && run->steps > 0; i++)
-        TT_TRY(append_share(run, (enum tt_share)i, html));
-    return tt_str_append_text(html, "</table></section>\n");
-}
-
-tt_status tt_run_page(const struct tt_run_figures *runs, size_t count, struct tt_str *html)
-{
-    TT_TRY(tt_str_append_text(
-        html,
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>Trimtab</title>\n"
-        "<style>:root{color-scheme:light dark}body{font:15px sans-serif;margin:1rem auto;max-width:60rem;"
-        "padding:0 .8rem;background:#fff;color:#222}h2{font-size:1.05rem;overflow-wrap:anywhere}"
-        "table{width:100%;border-collapse:collapse}td{padding:.15rem .4rem;white-space:nowrap}"
-        "td:last-child{width:40%}i{display:block;height:.6rem;background:#2f7ed8}svg{width:100%;height:auto}"
-        "@media(prefers-color-scheme:dark){body{background:#16181c;color:#e6e6e6}}</style>\n<body>\n"));
-    TT_TRY(tt_run_plot(runs, count, html));
-    for (size_t r = 0; r < count; r++) TT_TRY(append_run(&runs[r], html));
-    return tt_str_append_text(html, "</body></html>\n");
 }

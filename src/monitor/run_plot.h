@@ -1,13 +1,11 @@
 /* Drawings of one or more runs: loss, evaluation loss, learning rate, gradient norm, speed over the steps. */
-#ifndef TT_RUN_RUN_PLOT_H
-#define TT_RUN_RUN_PLOT_H
+#ifndef TT_MONITOR_RUN_PLOT_H
+#define TT_MONITOR_RUN_PLOT_H
 
-#include "run/run_figures.h"
+#include "monitor/run_figures.h"
 
 /* Appends an SVG drawing with a panel for every figure that a run has; readable in light and dark. A curve has at most
  * two points for each of its columns, so the size does not grow with the number of rows. */
 TT_MUST_USE tt_status tt_run_plot(const struct tt_run_figures *runs, size_t count, struct tt_str *svg);
-/* Appends a page of HTML with the drawing, and for each run its state and the shares of its time. It loads nothing. */
-TT_MUST_USE tt_status tt_run_page(const struct tt_run_figures *runs, size_t count, struct tt_str *html);
 
 #endif

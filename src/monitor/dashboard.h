@@ -1,0 +1,27 @@
+/* The dashboard of runs over HTTP: the page at /, its data at /data, and at /data/VERSION: only where they differ from
+ * that version. Folders are read again at most once a second. GET and HEAD only. At an address of this machine only
+ * requests whose Host is one are answered, so that no page of the web can read a run through a name of its own. */
+#ifndef TT_MONITOR_DASHBOARD_H
+#define TT_MONITOR_DASHBOARD_H
+
+#include <stdbool.h>
+#include "base/error.h"
+
+enum { TT_DASHBOARD_RUNS_MAX = 64 };
+
+struct tt_dashboard_config {
+    const char *host;
+    int port;                 /* 0: a free one */
+    const char *port_setting; /* its name */
+    const char *const *folders;
+    int count;
+    bool live; /* a training serves its own folder, which may have no row yet */
+};
+
+struct tt_dashboard;
+/* TT_ERR_IO for a folder without metrics.jsonl, unless `live`, and as of tt_http_open. */
+TT_MUST_USE tt_status tt_dashboard_open(const struct tt_dashboard_config *config, struct tt_dashboard **out);
+int tt_dashboard_port(const struct tt_dashboard *dashboard);
+void tt_dashboard_close(struct tt_dashboard *dashboard); /* takes NULL */
+
+#endif

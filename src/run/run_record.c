@@ -1,0 +1,97 @@
+#include "run/run_record.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "run/row_times.h"
+
+static const char file_name[] = "run.json";
+
+static struct tt_json_value *memory_object(const struct tt_plan *plan)
+{
+    struct tt_json_value *object = tt_json_new_object();
+    bool ok = object != NULL;
+    for (int p = 0; p < TT_PURPOSE_COUNT && ok; p++)
+        if (plan->memory.peak[p] > 0)
+            ok = tt_json_set(object, tt_row_times_purpose((enum tt_purpose)p),
+                             tt_json_new_integer((int64_t)plan->memory.peak[p])) == 0;
+    if (ok) return object;
+    tt_json_release(object);
+    return NULL;
+}
+
+static struct tt_json_value *begin_object(const struct tt_run *run, const struct tt_world *world,
+                                          const char *config)
+{
+    char recompute[96];
+    const struct tt_plan *plan = &run->plan;
+    struct tt_json_value *object =
+        tt_json_pack("{s:i, s:s, s:s, s:s, s:f}", "format", 1, "program", "trimtab " TT_VERSION, "state",
+                     "running", "model", run->model->model_name_or_path, "begun", tt_clock_unix_seconds());
+    struct tt_json_value *ranks = tt_json_pack(
+        "{s:i, s:i, s:s, s:s, s:i, s:s}", "count", world->world_size, "machines", world->machine_count,
+        "device", plan->device, "strategy", tt_shard_strategy_name(run->rank_config.strategy), "threads",
+        world->threads_per_rank, "recompute", tt_plan_recompute_text(plan, recompute, sizeof recompute));
+    struct tt_json_value *steps = tt_json_pack("{s:I, s:I, s:I}", "first", run->first_step, "total",
+                                               run->total_steps, "epoch", run->steps_per_epoch);
+    struct tt_json_value *parameters =
+        tt_json_pack("{s:I, s:I}", "trainable", plan->trainable_count, "all", plan->param_count);
+    struct tt_json_value *planned =
+        tt_json_pack("{s:I, s:I, s:o}", "device_bytes", (int64_t)plan->memory.total_peak, "limit_bytes",
+                     (int64_t)plan->limit_bytes, "bytes", memory_object(plan));
+    const char *name = run->watch->run_name;
+    bool ok = object != NULL;
+    /* Each call takes its value over, also after a failure. */
+    ok &= object != NULL && tt_json_set(object, "ranks", ranks) == 0;
+    ok &= object != NULL && tt_json_set(object, "steps", steps) == 0;
+    ok &= object != NULL && tt_json_set(object, "parameters", parameters) == 0;
+    ok &= object != NULL && tt_json_set(object, "plan", planned) == 0;
+    if (object == NULL) {
+        tt_json_release(ranks);
+        tt_json_release(steps);
+        tt_json_release(parameters);
+        tt_json_release(planned);
+    }
+    ok = ok && (name == NULL || tt_json_set(object, "name", tt_json_new_string(name)) == 0);
+    ok = ok && tt_json_set(object, "config", tt_json_new_string(config)) == 0;
+    if (ok) return object;
+    tt_json_release(object);
+    return NULL;
+}
+
+static void write_record(struct tt_run *run)
+{
+    tt_status status = TT_ERR_MEMORY;
+    if (run->record != NULL)
+        status = tt_json_write_file(run->record, 2, false, run->spec->output_dir, file_name);
+    if (status == TT_OK) return;
+    tt_warn("%s; training continues without %s", tt_error_last()->message, file_name);
+    tt_error_clear();
+}
+
+void tt_run_record_begin(struct tt_run *run, const struct tt_world *world)
+{
+    struct tt_str config = {0};
+    tt_status status = run->settings != NULL ? tt_settings_write_yaml(run->settings, &config) : TT_OK;
+    if (status == TT_OK) run->record = begin_object(run, world, tt_str_text(&config));
+    tt_str_deinit(&config);
+    write_record(run);
+}
+
+void tt_run_record_end(struct tt_run *run, tt_status status)
+{
+    struct tt_error error;
+    char text[4096];
+    if (run->record == NULL) return;
+    tt_error_copy(&error);
+    tt_error_format(&error, text, sizeof text);
+    const char *state = status == TT_OK ? "ended" : status == TT_ERR_CANCELLED ? "stopped" : "failed";
+    bool ok = tt_json_set(run->record, "state", tt_json_new_string(state)) == 0 &&
+              tt_json_set(run->record, "ended", tt_json_new_real(tt_clock_unix_seconds())) == 0;
+    if (ok && status != TT_OK) ok = tt_json_set(run->record, "error", tt_json_new_string(text)) == 0;
+    if (ok) write_record(run);
+    tt_json_release(run->record);
+    run->record = NULL;
+    if (status != TT_OK) (void)tt_error_restore(&error);
+}

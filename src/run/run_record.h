@@ -1,0 +1,14 @@
+/* output_dir/run.json: what a run is and how it ended, for those who look at the folder: ranks, plan, settings with
+ * their origins, state, error. Rank 0 only. A file that cannot be written is a warning. */
+#ifndef TT_RUN_RUN_RECORD_H
+#define TT_RUN_RUN_RECORD_H
+
+#include "launch/world.h"
+#include "run/run.h"
+
+/* After the plan, before the first step. */
+void tt_run_record_begin(struct tt_run *run, const struct tt_world *world);
+/* After the last step, with the record of `status`. No effect where the run did not begin. */
+void tt_run_record_end(struct tt_run *run, tt_status status);
+
+#endif

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# The dashboard: of a training while it runs, of folders that ended, were killed, are torn or hostile; what it answers to
+# strangers; the page in a browser where there is one: its first paint, its width on a phone, texts that stay texts.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+golden=$root/tests/golden/llama2
+run=(train --model_name_or_path "$golden/model" --dataset_name "$golden/train.jsonl" --report_to none --device cpu)
+mkdir empty && : >empty/metrics.jsonl
+timeout 20 "$trimtab" dashboard empty --port 1 >said 2>&1
+if grep -q 'has no HTTP server' said; then
+    echo "skipped: this build has no HTTP server"
+    exit 77
+fi
+trap "" PIPE
+
+# ask PORT PATH [HOST] [METHOD]: the answer, with its head
+ask() {
+    exec 3<>"/dev/tcp/127.0.0.1/$1" || return 1
+    printf '%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "${4:-GET}" "$2" "${3:-localhost:$1}" >&3
+    cat <&3 | tr -d '\r' 2>/dev/null
+    exec 3>&-
+}
+body() { sed '1,/^$/d'; }
+wait_for() {
+    for _ in $(seq 400); do
+        grep -q "$2" "$1" && return
+        sleep 0.05
+    done
+    fail "$1 never had '$2':" "$(cat "$1")"
+}
+# serve FOLDERS...: sets $server and $port
+serve() {
+    "$trimtab" dashboard "$@" >served 2>&1 &
+    server=$!
+    wait_for served '^dashboard at'
+    port=$(sed -nE 's|^dashboard at http://127.0.0.1:([0-9]+)/$|\1|p' served)
+}
+stop() {
+    kill -TERM $server
+    wait $server || fail "the dashboard ended with $?:" "$(cat served)"
+}
+
+# A training that runs.
+"$trimtab" "${run[@]}" --output_dir alive --ranks 2 --max_steps 100000 --logging_steps 10 --save_steps 40 \
+    --save_total_limit 1 --eval_dataset "$golden/train.jsonl" --eval_strategy steps --eval_steps 50 --dashboard true >said 2>&1 &
+training=$!
+wait_for said '^step 100/'
+port=$(sed -nE 's|^dashboard at http://127.0.0.1:([0-9]+)/$|\1|p' said)
+ask "$port" / | grep -q '<!doctype html>' || fail "no page"
+ask "$port" /data >answer
+body <answer >data
+for part in '"live":true' '"loss":{"steps":\[10,20' '"eval_loss":{' '"rank":1,' '"event": "save"' '"state": "running"' \
+    '"config": "# The resolved' '"device_bytes"'; do
+    grep -q "$part" data || fail "the data of a run that goes on have no $part"
+done
+[ "$(head -c 1000 data | grep -o '"now"' | wc -l)" = 1 ] || fail "no clock"
+ask "$port" /data evil.example | grep -q '^HTTP/1.1 403' || fail "another name is answered"
+for host in 127.0.0.1 '[::1]:80' localhost; do
+    ask "$port" /data "$host" | grep -q '^HTTP/1.1 200' || fail "the name $host is not answered"
+done
+ask "$port" / localhost POST | grep -q '^HTTP/1.1 405' || fail "POST"
+ask "$port" /etc/passwd | grep -q '^HTTP/1.1 404' || fail "another path"
+expect 5 "cannot listen at 127.0.0.1 port $port" "${run[@]}" --output_dir other --dashboard true --dashboard_port "$port"
+grep -q -- '--dashboard_port N' err || fail "no hint about dashboard_port:" "$(cat err)"
+kill -9 $training
+wait $training 2>/dev/null
+
+# Folders: killed, ended, failed, from elsewhere, torn, hostile.
+"$trimtab" "${run[@]}" --output_dir ended --max_steps 4 --logging_steps 1 >said 2>&1 || fail "a training: $(cat said)"
+grep -q '"state": "ended"' ended/run.json || fail "run.json of a run that ended:" "$(cat ended/run.json)"
+expect 3 "has had no gradient" "${run[@]}" --output_dir failed --max_steps 4 --learning_rate 1e30
+grep -q '"state": "failed"' failed/run.json && grep -q '"error": "error: .*has had no gradient' failed/run.json ||
+    fail "run.json of a run that failed:" "$(cat failed/run.json)"
+mkdir -p far && cp ended/metrics.jsonl far/ && head -c 300 ended/metrics.jsonl | tail -c 120 | tr -d '\n' >>far/metrics.jsonl
+bad='</script><script>document.title=1</script><img src=x onerror=alert(1)>'
+mkdir -p "hostile & <b>"
+cat >"hostile & <b>/metrics.jsonl" <<END
+{"step": 1, "loss": 2.5, "$bad": 1, "step_seconds": 1.0}
+{"event": "save", "step": 1, "folder": "$bad", "bytes": 7, "seconds": 0.5}
+END
+echo "{\"step\": 1, \"prompt\": \"$bad\", \"completion\": \"$bad\"}" >"hostile & <b>/generations.jsonl"
+echo "{\"name\": \"$bad\", \"state\": \"failed\", \"error\": \"error: $bad\", \"config\": \"# $bad\\nname: $bad  # $bad\", \"model\": \"$bad\"}" \
+    >"hostile & <b>/run.json"
+serve alive ended far empty "hostile & <b>"
+ask "$port" /data | body >data
+[ "$(grep -o '"folder":' data | wc -l)" -ge 5 ] || fail "not five runs"
+grep -q '<' data && fail "the data have markup"
+grep -q '"broken":1' data || fail "the torn row of a folder is not counted"
+version=$(sed -nE 's/^\{"version":([0-9]+),.*/\1/p' data)
+ask "$port" "/data/$version" | grep -q '^HTTP/1.1 204' || fail "the same data again"
+echo '{"step": 2, "loss": 2.25}' >>"hostile & <b>/metrics.jsonl"
+sleep 1.1
+ask "$port" "/data/$version" | body | grep -q '2\.25' || fail "a new row does not appear"
+stop
+expect 5 "has no metrics.jsonl" dashboard nowhere
+expect 2 "dashboard needs the folders" dashboard
+expect 2 "is no address to listen at" dashboard ended --host nowhere.example
+
+# 100,000 rows: one page, less than 200 kB with its data, drawn within a second.
+mkdir long
+awk 'BEGIN { for (i = 1; i <= 100000; i++) printf "{\"step\": %d, \"loss\": %g, \"grad_norm\": %g, \"learning_rate\": %g, " \
+    "\"tokens_per_second\": %g, \"step_seconds\": 1.0, \"forward_seconds\": 0.7, \"backward_seconds\": 0.2}\n", i,
+    2 + i % 13 / i, 1 + i % 7 / 9, 1 / i, 4000 + i % 100 }' >long/metrics.jsonl
+"$trimtab" plot long --output long.html >/dev/null || fail "a page of 100,000 rows"
+[ "$(wc -c <long.html)" -lt 200000 ] || fail "$(wc -c <long.html) bytes"
+"$trimtab" plot alive ended far empty "hostile & <b>" --output hostile.html >/dev/null || fail "a page of folders"
+
+command -v chromium >/dev/null || { echo "without a browser: chromium is not installed"; finish; }
+# browse URL: the page after its scripts
+browse() {
+    timeout 100 chromium --headless=new --no-sandbox --disable-gpu --user-data-dir="$folder/browser" --dump-dom "$@" 2>/dev/null
+}
+browse "file://$folder/long.html" >dom
+painted=$(sed -nE 's/.*data-painted="([0-9]+)".*/\1/p' dom | head -1)
+[ "${painted:-9999}" -lt 1000 ] || fail "100,000 rows are drawn after ${painted:-?} ms"
+browse "file://$folder/hostile.html" >dom
+grep -q 'data-painted' dom || fail "hostile texts end the page"
+[ "$(grep -o '<script' dom | wc -l)" = 2 ] && ! grep -q '<img' dom && grep -q '<title>5 runs' dom || fail "a text became markup"
+grep -q '&lt;/script&gt;&lt;script&gt;' dom || fail "a text is not shown"
+serve ended
+browse --virtual-time-budget=5000 "http://127.0.0.1:$port/" >dom
+for part in 'data-chart="loss"' '<path d="M' 'Time of a step' 'Memory of a rank' '>ended<' 'Settings of ended'; do
+    grep -q "$part" dom || fail "the page in a browser has no $part"
+done
+stop
+# Nothing is wider than a phone: the frame's page tells its widths.
+cat >phone.html <<'END'
+<body><iframe id=f src="hostile.html" width=390 height=800></iframe><script>
+f.onload = () => { const d = f.contentDocument.documentElement; document.body.dataset.wide = d.scrollWidth; };</script>
+END
+browse --allow-file-access-from-files --virtual-time-budget=3000 "file://$folder/phone.html" >dom
+wide=$(sed -nE 's/.*data-wide="([0-9]+)".*/\1/p' dom)
+[ "${wide:-9999}" -le 390 ] || fail "on a phone of 390 pixels the page is ${wide:-?} wide"
+finish
