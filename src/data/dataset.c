@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -194,7 +195,67 @@ tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
     return status;
 }
 
-tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, struct tt_dataset **out)
+struct summed_group {
+    uint64_t sum; /* of tokens and supervision */
+    size_t group;
+};
+
+static int compare_summed(const void *a, const void *b)
+{
+    const struct summed_group *left = a, *right = b;
+    return (left->sum > right->sum) - (left->sum < right->sum);
+}
+
+static struct summed_group *sort_groups(const struct tt_store *store)
+{
+    size_t total = tt_store_group_count(store), size = tt_store_group_size(store);
+    struct summed_group *list = tt_calloc(total, sizeof *list);
+    for (size_t i = 0; list != NULL && i < total * size; i++) {
+        list[i / size].group = i / size;
+        list[i / size].sum = tt_store_sum_sample(list[i / size].sum, tt_store_sample(store, i));
+    }
+    if (list != NULL) qsort(list, total, sizeof *list, compare_summed);
+    return list;
+}
+
+/* Marks the group and those of the same tokens; returns how many. */
+static size_t move_copies(const struct tt_store *store, const struct summed_group *list, size_t group,
+                          uint8_t *moves)
+{
+    size_t total = tt_store_group_count(store), size = tt_store_group_size(store), moved = 0;
+    struct summed_group key = {0};
+    for (size_t i = 0; i < size; i++)
+        key.sum = tt_store_sum_sample(key.sum, tt_store_sample(store, group * size + i));
+    const struct summed_group *at = bsearch(&key, list, total, sizeof *list, compare_summed);
+    while (at > list && at[-1].sum == key.sum) at--;
+    for (; at < list + total && at->sum == key.sum; at++, moved++) moves[at->group] = 1;
+    return moved;
+}
+
+/* Marks the groups to hold out: the last `count` of a shuffle, or, with copies together, as many of them as `count`
+ * take with all their copies. *held: their number. */
+static tt_status choose_held(const struct tt_store *store, size_t count, uint64_t seed, bool copies_together,
+                             uint8_t *moves, size_t *held)
+{
+    size_t total = tt_store_group_count(store);
+    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data split");
+    struct summed_group *list = copies_together ? sort_groups(store) : NULL;
+    if (copies_together && list == NULL) return TT_ERR_MEMORY;
+    *held = 0;
+    for (size_t i = total; i-- > 0 && *held < count;) {
+        size_t group = tt_rng_permute(rng, i, total);
+        if (moves[group]) continue;
+        moves[group] = 1;
+        *held += list != NULL ? move_copies(store, list, group, moves) : 1;
+    }
+    tt_free(list);
+    if (*held < total) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "cannot hold out %zu of %zu samples: they are copies of each other", count,
+                   total);
+}
+
+tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed, bool copies_together,
+                           struct tt_dataset **out)
 {
     size_t total = tt_store_group_count(&dataset->store), size = tt_store_group_size(&dataset->store);
     if (count == 0 || count >= total) {
@@ -207,12 +268,11 @@ tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t se
     uint8_t *moves = tt_calloc(total, 1), *kept_sources = NULL, *held_sources = NULL;
     size_t sources = tt_dataset_source_count(dataset);
     if (held == NULL || moves == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(choose_held(&dataset->store, count, seed, copies_together, moves, &count));
     TT_GO(reserve_sources(dataset, (total - count) * size, &kept_sources));
     TT_GO(reserve_sources(dataset, count * size, &held_sources));
     TT_GO(tt_store_init_like(&kept, &dataset->store));
     TT_GO(tt_store_init_like(&held->store, &dataset->store));
-    struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data split");
-    for (size_t i = total - count; i < total; i++) moves[tt_rng_permute(rng, i, total)] = 1;
     for (size_t i = 0; i < total; i++) {
         struct tt_store *to = moves[i] ? &held->store : &kept;
         copy_sources(moves[i] ? held_sources : kept_sources, to->sample_count, dataset, i);

@@ -132,9 +132,10 @@ TT_MUST_USE tt_status tt_dataset_add_column(struct tt_dataset *dataset, const ch
 uint64_t tt_dataset_sum(const struct tt_dataset *dataset);
 /* Shuffles the groups by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */
 TT_MUST_USE tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed);
-/* Moves the last `count` groups (after a shuffle keyed by `seed`) into a new data set: the held-out split. */
+/* Moves the last `count` groups (after a shuffle keyed by `seed`) into a new data set: the held-out split. With
+ * copies_together groups of the same tokens stay on one side, so that a few more than `count` may be moved. */
 TT_MUST_USE tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t seed,
-                                       struct tt_dataset **out);
+                                       bool copies_together, struct tt_dataset **out);
 /* Decodes one sample; supervised text is between `on` and `off` ("\033[32m", "\033[0m" or "[[", "]]"). */
 TT_MUST_USE tt_status tt_dataset_show(const struct tt_dataset *dataset, size_t index,
                                       const struct tt_tokenizer *tokenizer, const char *on, const char *off,

@@ -278,6 +278,14 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
     return status;
 }
 
+/* A source with a weight above 1 has copies of its rows: those of a held out row must not train. */
+static bool has_copies(const struct tt_sources *sources)
+{
+    for (size_t i = 0; i < sources->count; i++)
+        if (sources->sources[i].weight > 1) return true;
+    return false;
+}
+
 static tt_status hold_out(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     double rows = (double)tt_dataset_count(inputs->train), size = config->data->eval_split_size;
@@ -285,7 +293,8 @@ static tt_status hold_out(const struct tt_inputs_config *config, struct tt_input
     if (count < 1 || (double)count >= rows)
         return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
                        rows);
-    return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, &inputs->eval);
+    return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, has_copies(&inputs->train_files),
+                            &inputs->eval);
 }
 
 /* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows, which an

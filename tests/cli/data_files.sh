@@ -48,8 +48,11 @@ expect 3 "names '../data-00001-of-00002.arrow', which is no data file beside it"
 
 expect 0 '27 rows in 37 samples' "${train[@]}" --output_dir mixed \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
-expect 0 '23 rows in 33 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \
+# Four samples are to be held out, and each of their copies.
+expect 0 '21 rows in 31 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
+expect 0 '18 rows in 38 samples' "${train[@]}" --output_dir mixed3 --eval_strategy steps --eval_split_size 1 \
+    --datasets '[{"path": "all.jsonl.gz", "weight": 2}]'
 
 expect 2 'both given' "${train[@]}" --output_dir no --dataset_name all.jsonl --datasets '[{"path": "all.jsonl"}]'
 expect 2 "must be a list" "${train[@]}" --output_dir no --datasets '{"path": "all.jsonl"}'

@@ -486,9 +486,9 @@ static void split_and_shuffle(void **state)
     int seen[2][ROWS] = {{0}};
     for (int again = 0; again < 2; again++) {
         struct tt_dataset *d = load("s.jsonl", text.data), *held = NULL;
-        assert_int_equal(tt_dataset_split(d, 0, 1, &held), TT_ERR_USAGE);
-        assert_int_equal(tt_dataset_split(d, ROWS, 1, &held), TT_ERR_USAGE);
-        assert_int_equal(tt_dataset_split(d, HELD, 1, &held), TT_OK);
+        assert_int_equal(tt_dataset_split(d, 0, 1, false, &held), TT_ERR_USAGE);
+        assert_int_equal(tt_dataset_split(d, ROWS, 1, false, &held), TT_ERR_USAGE);
+        assert_int_equal(tt_dataset_split(d, HELD, 1, false, &held), TT_OK);
         assert_int_equal(tt_dataset_count(d), ROWS - HELD);
         assert_int_equal(tt_dataset_count(held), HELD);
         for (size_t i = 0; i < HELD; i++) seen[again][tt_dataset_sample(held, i).ids[0]] += 1;
@@ -549,7 +549,7 @@ static tt_status load_and_split(void *context)
     struct tt_dataset *d = NULL, *held = NULL;
     tt_status status = tt_dataset_load(test_at("f.jsonl"), context, tokenizer, VOCAB, 0, &d);
     if (status == TT_OK) status = tt_dataset_shuffle(d, 1);
-    if (status == TT_OK) status = tt_dataset_split(d, 1, 1, &held);
+    if (status == TT_OK) status = tt_dataset_split(d, 1, 1, false, &held);
     tt_dataset_destroy(held);
     tt_dataset_destroy(d);
     return status;

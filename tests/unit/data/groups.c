@@ -154,7 +154,7 @@ static void shuffles_and_splits_move_groups(void **state)
     add_columns(dataset, 2);
     assert_int_equal(tt_dataset_shuffle(dataset, 9), TT_OK);
     assert_int_not_equal(tt_dataset_sample(dataset, 0).ids[0], 0); /* something moved */
-    assert_int_equal(tt_dataset_split(dataset, 7, 3, &held), TT_OK);
+    assert_int_equal(tt_dataset_split(dataset, 7, 3, false, &held), TT_OK);
     assert_int_equal(tt_dataset_count(held), 14);
     assert_int_equal(tt_dataset_count(dataset), SAMPLES - 14);
     read_epoch(dataset, &config, 2, seen);
@@ -222,7 +222,7 @@ static void refusals(void **state)
     assert_int_equal(tt_sampler_create(dataset, &config, &sampler), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "30 groups are fewer than one batch of 31"));
     struct tt_dataset *held = NULL;
-    assert_int_equal(tt_dataset_split(dataset, 30, 1, &held), TT_ERR_USAGE);
+    assert_int_equal(tt_dataset_split(dataset, 30, 1, false, &held), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "30 of 30 groups"));
     tt_dataset_destroy(dataset);
 }
@@ -242,7 +242,7 @@ static tt_status move(void *context)
     TT_GO(tt_dataset_add_column(dataset, "token", TT_PER_TOKEN, values));
     TT_GO(tt_dataset_add_column(dataset, "group", TT_PER_GROUP, values));
     TT_GO(tt_dataset_shuffle(dataset, 1));
-    TT_GO(tt_dataset_split(dataset, 3, 1, &held));
+    TT_GO(tt_dataset_split(dataset, 3, 1, false, &held));
     TT_GO(tt_sampler_create(held, &config, &sampler));
     TT_GO(tt_sampler_batch(sampler, 0, 0, 0, &storage, &batch));
 out:

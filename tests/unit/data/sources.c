@@ -168,18 +168,47 @@ static void sources_of_samples(void **state)
     tt_dataset_destroy(one);
     struct tt_dataset *dataset = mix((const double[]){1, 2.5, 0.25}, 3, 0, 7);
     check_sources(dataset);
-    assert_int_equal(tt_dataset_split(dataset, 150, 5, &held), TT_OK);
+    assert_int_equal(tt_dataset_split(dataset, 150, 5, false, &held), TT_OK);
     check_sources(dataset);
     check_sources(held);
     assert_int_equal(tt_dataset_shuffle(held, 9), TT_OK);
     check_sources(held);
     assert_int_equal(tt_dataset_shuffle(dataset, 9), TT_OK);
-    assert_int_equal(tt_dataset_split(dataset, 20, 5, &less), TT_OK);
+    assert_int_equal(tt_dataset_split(dataset, 20, 5, false, &less), TT_OK);
     check_sources(dataset);
     check_sources(less);
     tt_dataset_destroy(less);
     tt_dataset_destroy(held);
     tt_dataset_destroy(dataset);
+}
+
+/* A row that is held out does not train, however often its source's weight has it. */
+static void copies_stay_together(void **state)
+{
+    (void)state;
+    int in_both = 0;
+    for (int together = 0; together < 2; together++) {
+        struct tt_dataset *dataset = mix((const double[]){1, 2.5}, 2, 0, 7), *held = NULL;
+        size_t total = tt_dataset_count(dataset);
+        assert_int_equal(tt_dataset_split(dataset, 70, 5, together, &held), TT_OK);
+        assert_in_range(tt_dataset_count(held), 70, together ? 72 : 70);
+        assert_int_equal(tt_dataset_count(dataset) + tt_dataset_count(held), total);
+        struct tt_dataset_report report;
+        tt_dataset_report(held, &report);
+        assert_int_equal(report.rows, tt_dataset_count(held));
+        in_both = 0;
+        for (size_t i = 0; i < tt_dataset_count(held); i++)
+            for (size_t j = 0; j < tt_dataset_count(dataset); j++)
+                in_both += tt_dataset_sample(held, i).ids[0] == tt_dataset_sample(dataset, j).ids[0];
+        if (!together) assert_true(in_both > 0);
+        tt_dataset_destroy(held);
+        tt_dataset_destroy(dataset);
+    }
+    assert_int_equal(in_both, 0);
+    struct tt_dataset *same = NULL, *held = NULL;
+    assert_int_equal(tt_dataset_create_random(8, 2, 2, 1, 1, &same), TT_OK); /* a vocabulary of one token */
+    assert_int_equal(tt_dataset_split(same, 1, 5, true, &held), TT_ERR_USAGE);
+    tt_dataset_destroy(same);
 }
 
 static void labels(void **state)
@@ -258,9 +287,12 @@ static void masks_that_do_not_fit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_of_names),     cmocka_unit_test(weights),
-        cmocka_unit_test(sources_of_samples), cmocka_unit_test(labels),
-        cmocka_unit_test(refusals),           cmocka_unit_test(masks_that_do_not_fit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names),
+                                       cmocka_unit_test(weights),
+                                       cmocka_unit_test(sources_of_samples),
+                                       cmocka_unit_test(copies_stay_together),
+                                       cmocka_unit_test(labels),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(masks_that_do_not_fit)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

@@ -103,8 +103,8 @@ static void rows_are_those_of_memory(void **state)
             assert_equal(plain, read);
             /* A held-out part is a copy in memory. */
             struct tt_dataset *held_plain = NULL, *held_read = NULL;
-            assert_int_equal(tt_dataset_split(plain, 20, 3, &held_plain), TT_OK);
-            assert_int_equal(tt_dataset_split(read, 20, 3, &held_read), TT_OK);
+            assert_int_equal(tt_dataset_split(plain, 20, 3, false, &held_plain), TT_OK);
+            assert_int_equal(tt_dataset_split(read, 20, 3, false, &held_read), TT_OK);
             assert_equal(held_plain, held_read);
             assert_equal(plain, read);
             struct tt_dataset *all[] = {plain, made, read, held_plain, held_read};
