@@ -87,7 +87,7 @@ threads() {
 }
 # saves NAME STEP: waits until it has.
 saves() {
-    for ((i = 0; i < 1000; i++)); do
+    for ((i = 0; i < 6000; i++)); do
         grep -q "saved .*checkpoint-$2:" "$folder/$1.0" && return
         sleep 0.02
     done

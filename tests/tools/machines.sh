@@ -32,7 +32,7 @@ machine() {
         touch "$2/up.$1" && exec setpriv --pdeathsig KILL sleep 1800' sh "$1" "$folder" "$root" "${2:-true}" >"$folder/made.$1" 2>&1 &
     made=$!
     machines+=("$made")
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 1000; i++)); do
         [ -e "$folder/up.$1" ] && return
         kill -0 $made 2>/dev/null || break
         sleep 0.02
