@@ -283,13 +283,14 @@ static void by_name_and_from_the_end(void **state)
 {
     (void)state;
     struct scene scene;
-    char more[TEST_PATH_BYTES + 64];
+    char folder[TEST_PATH_BYTES + 16], more[TEST_PATH_BYTES + 64];
     static const char *const none[] = {NULL}, *const end[] = {"step 6 of 6 is done", NULL};
     begin(&scene, "train_results.json");
-    snprintf(more, sizeof more, "ranks 2 resume_from_checkpoint %.400s/checkpoint-4", scene.whole);
+    snprintf(folder, sizeof folder, "%s/checkpoint-4", scene.whole);
+    snprintf(more, sizeof more, "ranks 2 resume_from_checkpoint '%s'", folder);
     expect(&scene, more, TT_EXIT_DONE, none);
     expect_same_end(&scene);
-    expect_costs(&scene, strstr(more, "/"));
+    expect_costs(&scene, folder);
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, end);
     expect_same_end(&scene);
     test_workplace_remove(&scene.place);

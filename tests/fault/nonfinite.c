@@ -139,7 +139,7 @@ static void damaged_gradient_is_named(void **state)
         for (int v = 0; v < VOCABULARY; v++)
             damage(&place, "lm_head.weight", v * WIDTH + COLUMN, (float)(v == LABEL ? -sign : sign) * 3e38f);
         test_workplace_write(&place, "row.jsonl", "{\"input_ids\": [7, 9]}\n", data);
-        snprintf(more, sizeof more, "dataset_name %s per_device_train_batch_size 1 max_steps 1", data);
+        snprintf(more, sizeof more, "dataset_name '%s' per_device_train_batch_size 1 max_steps 1", data);
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w += 2) { /* those in fp32 */
             tt_status status = train(&place, ways[w], more, output);
             tt_error_format(tt_error_last(), text, sizeof text);
