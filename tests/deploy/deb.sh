@@ -17,8 +17,19 @@ for name in trimtab "libtrimtab$so" libtrimtab-dev; do
     dpkg -x packages/"${name}_${version}"_*.deb tree || fail "there is no package $name"
     dpkg -f packages/"${name}_${version}"_*.deb >"$name.control"
 done
-# Each library that the loader opens for the program is in a package that it depends on, directly or not.
-grep -q '^Depends: .*libyaml-0-2' trimtab.control || fail "dependencies of trimtab: $(cat trimtab.control)"
+# The package of each library that the program names is a dependency.
+owners() {
+    # shellcheck source=deploy/closure.sh
+    source "$root/deploy/closure.sh"
+    mapfile -t files < <(readelf -d tree/usr/bin/trimtab | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' | grep -v ld-linux |
+        while read -r name; do library_file "$name"; done)
+    packages_of "${files[@]}" | cut -d' ' -f1 | sort -u
+}
+(owners) >owners # in a process of its own: the sourced file has another `fail`
+[ "$(wc -l <owners)" -ge 8 ] || fail "the libraries of the program are from $(cat owners)"
+while read -r owner; do
+    grep -qE "^Depends: (.*, )?$owner( |,|\$)" trimtab.control || fail "trimtab does not depend on $owner: $(cat trimtab.control)"
+done <owners
 grep -q "^Depends: .*libtrimtab$so (= $version)" libtrimtab-dev.control || fail "libtrimtab-dev: $(cat libtrimtab-dev.control)"
 [ "$(tree/usr/bin/trimtab --version)" = "trimtab $version" ] || fail "the program that is packaged"
 readelf -d tree/usr/bin/trimtab | grep -E 'RPATH|RUNPATH' && fail "the program has a search path of this machine"
