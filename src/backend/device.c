@@ -345,6 +345,49 @@ tt_status tt_event_query(struct tt_event *event, bool *done)
     return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' cannot query an event", device->table->kind);
 }
 
+bool tt_device_has_graphs(const struct tt_device *device)
+{
+    return device->table->graph_begin != NULL;
+}
+
+tt_status tt_graph_begin(struct tt_stream *stream)
+{
+    struct tt_device *device = stream->device;
+    if (device->table->graph_begin != NULL) return device->table->graph_begin(stream);
+    return tt_fail(TT_ERR_INTERNAL, "a device of kind '%s' records no graphs", device->table->kind);
+}
+
+tt_status tt_graph_end(struct tt_stream *stream, struct tt_graph **out)
+{
+    struct tt_device *device = stream->device;
+    struct tt_graph *graph = tt_calloc(1, sizeof *graph);
+    void *impl = NULL;
+    tt_status status = device->table->graph_end(stream, &impl); /* in any case: the stream must run again */
+    if (status == TT_OK && graph == NULL) {
+        device->table->graph_destroy(device, impl);
+        return TT_ERR_MEMORY;
+    }
+    if (status != TT_OK) {
+        tt_free(graph);
+        return status;
+    }
+    *graph = (struct tt_graph){.device = device, .impl = impl};
+    *out = graph;
+    return TT_OK;
+}
+
+tt_status tt_graph_launch(struct tt_graph *graph, struct tt_stream *stream)
+{
+    return graph->device->table->graph_launch(stream, graph->impl);
+}
+
+void tt_graph_destroy(struct tt_graph *graph)
+{
+    if (graph == NULL) return;
+    graph->device->table->graph_destroy(graph->device, graph->impl);
+    tt_free(graph);
+}
+
 static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     if (bytes == 0) return TT_OK;

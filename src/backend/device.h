@@ -155,6 +155,19 @@ TT_MUST_USE tt_status tt_event_synchronize(struct tt_event *event);
 /* *done: that work is done. Never waits; any thread may call it, unlike all other calls. */
 TT_MUST_USE tt_status tt_event_query(struct tt_event *event, bool *done);
 
+/* A graph: work of a compute stream that is recorded once and then launched again and again as one piece, which takes
+ * the host microseconds instead of one launch for each op. It reads and writes the memory that it was recorded with.
+ *     begin -> ops, copies on the device, copies to host buffers -> end -> launch ... -> destroy
+ * Nothing runs while it is recorded, and nothing may be uploaded or waited for. An op that chooses an algorithm at its
+ * first call must have run before. end may be called after a failed op: then, and after any other failure, there is no
+ * graph. */
+struct tt_graph;
+bool tt_device_has_graphs(const struct tt_device *device);
+TT_MUST_USE tt_status tt_graph_begin(struct tt_stream *stream);
+TT_MUST_USE tt_status tt_graph_end(struct tt_stream *stream, struct tt_graph **out);
+TT_MUST_USE tt_status tt_graph_launch(struct tt_graph *graph, struct tt_stream *stream);
+void tt_graph_destroy(struct tt_graph *graph); /* takes NULL; its launches must be done */
+
 /* In stream order. The source of an upload may change when the call returns, except in a host buffer
  * (tt_host_buffer_create), which must not change until the copy is done. A download is complete after
  * tt_stream_synchronize; a download to memory other than a host buffer waits itself. On-device copies also access the

@@ -14,6 +14,7 @@
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
+#include "backend/ops/sample.h"
 #include "backend/ops/swiglu.h"
 #include "backend/profile.h"
 #include "base/clock.h"
@@ -48,6 +49,10 @@ struct tt_device_table {
     tt_status (*copy)(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction);
     tt_status (*fill_zero)(struct tt_stream *stream, void *data, size_t bytes);
     void (*mark)(struct tt_stream *stream, const char *what); /* NULL: nothing */
+    tt_status (*graph_begin)(struct tt_stream *stream);       /* NULL, as the next three: no graphs */
+    tt_status (*graph_end)(struct tt_stream *stream, void **impl);
+    tt_status (*graph_launch)(struct tt_stream *stream, void *impl);
+    void (*graph_destroy)(struct tt_device *device, void *impl);
     /* Time spans in stream order (profile.h); NULL where the calling thread does the work. `end` of a span follows its
      * `begin` on the same stream; spans of one stream nest or follow each other. collect adds all finished spans to
      * device->spans, after the host has synchronized. */
@@ -86,6 +91,11 @@ struct tt_stream {
 };
 
 struct tt_event {
+    struct tt_device *device;
+    void *impl;
+};
+
+struct tt_graph {
     struct tt_device *device;
     void *impl;
 };

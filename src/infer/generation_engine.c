@@ -41,6 +41,7 @@ struct pass_arrays {
     int32_t *ids, *positions, *labels, *borders, *rows;
     int64_t *row_keys;
     int *slot_of_row;
+    struct tt_sample_rule *rules; /* of the rows */
 };
 
 struct tt_generation_engine {
@@ -55,7 +56,6 @@ struct tt_generation_engine {
     struct slot *slots;
     int32_t *slot_ids; /* of all slots */
     struct pass_arrays arrays;
-    struct tt_sampling_scratch scratch;
     struct tt_generation_load load;
 };
 
@@ -120,11 +120,13 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .borders = tt_calloc(slots + 1, sizeof(int32_t)),
         .rows = tt_calloc(slots, sizeof(int32_t)),
         .slot_of_row = tt_calloc(slots, sizeof(int)),
+        .rules = tt_calloc(slots, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
     if (engine->slots == NULL || engine->slot_ids == NULL || arrays->ids == NULL ||
         arrays->positions == NULL || arrays->row_keys == NULL || arrays->labels == NULL ||
-        arrays->borders == NULL || arrays->rows == NULL || arrays->slot_of_row == NULL)
+        arrays->borders == NULL || arrays->rows == NULL || arrays->slot_of_row == NULL ||
+        arrays->rules == NULL)
         return TT_ERR_MEMORY;
     for (size_t s = 0; s < slots; s++) engine->slots[s].ids = engine->slot_ids + s * length;
     return TT_OK;
@@ -148,7 +150,6 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
         TT_GO(tt_generation_rank_init(device, inputs, &engine->limits, &engine->rank));
     engine->shared = tt_comm_world_size(engine->rank.rank->world) > 1;
     TT_GO(create_arrays(engine));
-    TT_GO(tt_sampling_scratch_init(inputs->model_facts.vocab_size, &engine->scratch));
     *out = engine;
     engine = NULL;
 out:
@@ -192,7 +193,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->arrays.borders);
     tt_free(engine->arrays.rows);
     tt_free(engine->arrays.slot_of_row);
-    tt_sampling_scratch_deinit(&engine->scratch);
+    tt_free(engine->arrays.rules);
     tt_free(engine);
 }
 
@@ -422,6 +423,8 @@ static tt_status start(struct tt_generation_engine *engine, struct request *requ
     tt_kv_cache_truncate(cache, place->slot, place->slot == place->source ? place->common : 0);
     if (place->common > 0 && place->slot != place->source)
         TT_TRY(tt_kv_cache_copy(cache, engine->rank.rank->stream, place->source, place->slot, place->common));
+    if (tt_sampling_has_penalty(&request->sampling))
+        TT_TRY(tt_generation_rank_see(&engine->rank, place->slot, request->ids.data, request->prompt_count));
     memcpy(slot->ids, request->ids.data, (size_t)place->common * sizeof *slot->ids);
     slot->request = request;
     slot->adapter_off = request->adapter_off;
@@ -505,17 +508,18 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
         arrays->borders[s + 1] = (int32_t)batch.token_count;
         if (slot->added > batch.max_length) batch.max_length = slot->added;
         if (slot->added == 0 || slot->added < left(engine, s)) continue;
+        size_t made = slot->request->ids.count - slot->request->prompt_count;
+        arrays->rules[batch.row_count] =
+            tt_sampling_rule(&slot->request->sampling, tt_rng_uniform(slot->request->rng, made), (int32_t)s);
         arrays->slot_of_row[batch.row_count] = (int)s;
         arrays->rows[batch.row_count++] = (int32_t)(batch.token_count - 1);
     }
     return batch;
 }
 
-static tt_status add_token(struct tt_generation_engine *engine, struct request *request, float *logits)
+static tt_status add_token(struct tt_generation_engine *engine, struct request *request, int32_t token)
 {
     size_t made = request->ids.count - request->prompt_count;
-    int32_t token = tt_sample_token(logits, &request->sampling, request->ids.data, request->ids.count,
-                                    tt_rng_uniform(request->rng, made), &engine->scratch);
     bool ends = !request->ignore_end && contains(&engine->end_ids, token);
     engine->load.generated++;
     if (ends || contains(&request->stops, token)) {
@@ -531,11 +535,10 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
 static tt_status run_pass(struct tt_generation_engine *engine, bool adapter_off)
 {
     tt_status status = TT_OK;
-    int64_t vocab = engine->inputs->model_facts.vocab_size;
-    float *logits = NULL;
+    const int32_t *tokens = NULL;
     if (choose_tokens(engine, adapter_off) == 0 && !engine->shared) return TT_OK;
     struct tt_batch batch = make_batch(engine);
-    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, adapter_off, &logits));
+    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter_off, &tokens));
     engine->load.passes++;
     engine->load.tokens += batch.token_count;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
@@ -546,7 +549,7 @@ static tt_status run_pass(struct tt_generation_engine *engine, bool adapter_off)
     }
     for (int64_t n = 0; n < batch.row_count; n++) {
         struct request *request = engine->slots[engine->arrays.slot_of_row[n]].request;
-        TT_GO(add_token(engine, request, logits + n * vocab));
+        TT_GO(add_token(engine, request, tokens[n]));
     }
 out:
     tt_generation_rank_end(&engine->rank);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "job/inputs.h"
@@ -32,6 +33,36 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
     return tt_kv_cache_create(rank->device, &config, &out->cache);
 }
 
+/* The parts of the memory for choices: rules, ids, seen bits. */
+struct choice_layout {
+    size_t ids, seen, total; /* offsets */
+    int64_t words;
+};
+
+static struct choice_layout lay_choice(int64_t slots, int64_t vocab)
+{
+    struct choice_layout layout = {.words = tt_sample_seen_words(vocab)};
+    layout.ids = tt_align_up((size_t)slots * sizeof(struct tt_sample_rule), 256);
+    layout.seen = layout.ids + tt_align_up((size_t)slots * sizeof(int32_t), 256);
+    layout.total = layout.seen + (size_t)(slots * layout.words) * sizeof(int32_t);
+    return layout;
+}
+
+/* The cache, and the memory of choices. */
+static tt_status create_memory(const struct tt_rank *rank, const struct tt_batch_limits *limits,
+                               struct tt_generation_rank *out)
+{
+    int64_t slots = limits->sequences;
+    struct choice_layout layout = lay_choice(slots, rank->model->facts.vocab_size);
+    out->slots = slots;
+    TT_TRY(create_cache(rank, limits, out));
+    TT_TRY(tt_buffer_create(rank->device, layout.total, TT_PURPOSE_ACTIVATIONS, &out->choice));
+    TT_TRY(tt_host_buffer_create(rank->device, (size_t)slots * sizeof(int32_t), TT_PURPOSE_STAGING,
+                                 &out->tokens));
+    out->seen = tt_calloc((size_t)layout.words, sizeof *out->seen);
+    return out->seen != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
 /* Lays `tokens` out as the new tokens of the first sequences that have room for them. */
 static void fill_borders(const struct tt_batch_limits *limits, int32_t *borders)
 {
@@ -53,10 +84,10 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
     tt_status status = TT_OK;
     struct tt_generation_rank planned = {.rank = &planned.own};
     struct tt_memory_use before, after;
-    float *logits;
+    const int32_t *tokens;
     TT_GO(tt_rank_init(config, &planned.own));
     tt_device_memory(planned.own.device, &before);
-    TT_GO(create_cache(&planned.own, limits, &planned));
+    TT_GO(create_memory(&planned.own, limits, &planned));
     tt_device_memory(planned.own.device, &after);
     struct tt_batch batch = {
         .token_count = limits->tokens,
@@ -65,7 +96,7 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
         .cu_seqlens = borders,
         .row_count = limits->rows,
     };
-    status = tt_generation_rank_pass(&planned, &batch, false, &logits);
+    status = tt_generation_rank_pass(&planned, &batch, NULL, false, &tokens);
     tt_generation_rank_end(&planned);
     *need = (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
                           .cache = after.total_current - before.total_current,
@@ -137,14 +168,6 @@ struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_lim
     return (struct tt_batch_limits){limits->pass_tokens, limits->slots, limits->slots, limits->length};
 }
 
-static tt_status create_logits(const struct tt_generation_limits *limits, struct tt_generation_rank *rank)
-{
-    if (tt_device_is_host(rank->rank->device)) return TT_OK;
-    size_t count = (size_t)(limits->slots * rank->rank->model->facts.vocab_size);
-    rank->logits = tt_alloc_aligned(count * sizeof(float));
-    return rank->logits != NULL ? TT_OK : TT_ERR_MEMORY;
-}
-
 static tt_status build(const struct tt_device_spec *device, const struct tt_inputs *inputs,
                        struct tt_generation_limits *limits, struct tt_generation_rank *rank)
 {
@@ -165,11 +188,10 @@ static tt_status build(const struct tt_device_spec *device, const struct tt_inpu
     TT_TRY(plan_pass(&config, 1, limits, &need));
     config.workspace_bytes = need.workspace;
     TT_TRY(tt_rank_init(&config, &rank->own));
-    TT_TRY(create_cache(&rank->own, &config.limits, rank));
+    TT_TRY(create_memory(&rank->own, &config.limits, rank));
     TT_TRY(tt_load_check(rank->own.model, &inputs->source));
     TT_TRY(tt_quantization_report(rank->own.model));
-    TT_TRY(tt_rank_load(&rank->own, &inputs->source));
-    return create_logits(limits, rank);
+    return tt_rank_load(&rank->own, &inputs->source);
 }
 
 tt_status tt_generation_rank_init(const struct tt_device_spec *device, const struct tt_inputs *inputs,
@@ -186,8 +208,7 @@ tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_ge
 {
     *rank = (struct tt_generation_rank){.rank = borrowed};
     const struct tt_batch_limits batches = tt_generation_batch_limits(limits);
-    tt_status status = create_cache(borrowed, &batches, rank);
-    if (status == TT_OK) status = create_logits(limits, rank);
+    tt_status status = create_memory(borrowed, &batches, rank);
     if (status != TT_OK) tt_generation_rank_deinit(rank);
     return status;
 }
@@ -195,14 +216,53 @@ tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_ge
 void tt_generation_rank_deinit(struct tt_generation_rank *rank)
 {
     tt_kv_cache_destroy(rank->cache);
+    tt_buffer_destroy(rank->choice);
+    tt_buffer_destroy(rank->tokens);
+    tt_free(rank->seen);
     tt_rank_deinit(&rank->own);
     tt_comm_destroy(rank->comm);
-    tt_free(rank->logits);
     *rank = (struct tt_generation_rank){0};
 }
 
+tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, const int32_t *ids,
+                                 size_t count)
+{
+    struct choice_layout layout = lay_choice(rank->slots, rank->rank->model->facts.vocab_size);
+    size_t bytes = (size_t)layout.words * sizeof *rank->seen;
+    memset(rank->seen, 0, bytes);
+    for (size_t i = 0; i < count; i++) rank->seen[ids[i] / 32] |= UINT32_C(1) << ids[i] % 32;
+    return tt_copy_to_device(rank->rank->stream,
+                             (char *)tt_buffer_data(rank->choice) + layout.seen + (size_t)slot * bytes,
+                             rank->seen, bytes);
+}
+
+/* Chooses the tokens of all rows on the device; only their ids come to the host. */
+static tt_status choose(struct tt_generation_rank *rank, const struct tt_sample_rule *rules)
+{
+    struct tt_stream *stream = rank->rank->stream;
+    tt_tensor logits_NV = rank->rank->results.logits_NV;
+    struct choice_layout layout = lay_choice(rank->slots, rank->rank->model->facts.vocab_size);
+    char *choice = tt_buffer_data(rank->choice);
+    int64_t rows = rank->rank->batch.row_count;
+    size_t rule_bytes = (size_t)rows * sizeof *rules;
+    bool planned = tt_device_is_plan(rank->rank->device);
+    if (rows == 0) return TT_OK;
+    struct tt_sample_args args = {
+        .logits_NV = logits_NV,
+        .rules_N = tt_tensor_1d(choice, TT_U8, (int64_t)rule_bytes),
+        .seen_SW = tt_tensor_2d(choice + layout.seen, TT_I32, rank->slots, layout.words),
+        .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),
+    };
+    if (!planned) TT_TRY(tt_copy_to_device(stream, choice, rules, rule_bytes));
+    TT_TRY(tt_sample(stream, &args));
+    if (planned) return TT_OK;
+    return tt_copy_to_host(stream, tt_buffer_data(rank->tokens), args.ids_N.data,
+                           (size_t)rows * sizeof(int32_t));
+}
+
 tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                  bool adapter_off, float **logits)
+                                  const struct tt_sample_rule *rules, bool adapter_off,
+                                  const int32_t **tokens)
 {
     struct tt_stream *stream = rank->rank->stream;
     struct tt_pass pass;
@@ -213,11 +273,8 @@ tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct 
     TT_TRY(tt_kv_cache_begin(rank->cache, stream, batch->cu_seqlens));
     TT_TRY(tt_executor_forward(rank->rank->executor, &pass));
     tt_kv_cache_end(rank->cache);
-    if (tt_device_is_plan(rank->rank->device)) return TT_OK;
-    tt_tensor logits_NV = rank->rank->results.logits_NV;
-    *logits = rank->logits != NULL ? rank->logits : logits_NV.data;
-    if (rank->logits != NULL && batch->row_count > 0)
-        TT_TRY(tt_copy_to_host(stream, rank->logits, logits_NV.data, tt_tensor_bytes(logits_NV)));
+    TT_TRY(choose(rank, rules));
+    *tokens = tt_buffer_data(rank->tokens);
     return tt_stream_synchronize(stream);
 }
 

@@ -12,7 +12,10 @@ struct tt_generation_rank {
     struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
     struct tt_comm *comm;
     struct tt_kv_cache *cache; /* `slots` sequences of `length` */
-    float *logits;             /* host memory, [slots, V]; NULL where the device is the host */
+    struct tt_buffer *choice;  /* for the op sample: rules, ids, and what each slot has seen */
+    struct tt_buffer *tokens;  /* host memory: the ids */
+    uint32_t *seen;            /* host memory: the bits of one slot */
+    int64_t slots;
 };
 
 /* Plans, allocates and loads a rank of its own. Fills in `limits->pass_tokens`. A zeroed struct is empty, as is the
@@ -21,16 +24,23 @@ TT_MUST_USE tt_status tt_generation_rank_init(const struct tt_device_spec *devic
                                               const struct tt_inputs *inputs,
                                               struct tt_generation_limits *limits,
                                               struct tt_generation_rank *rank);
-/* Borrows a loaded rank whose plan has tt_generation_plan: only the cache is allocated. */
+/* Borrows a loaded rank whose plan has tt_generation_plan: only the cache and the memory of choices are
+ * allocated. */
 TT_MUST_USE tt_status tt_generation_rank_attach(struct tt_rank *borrowed,
                                                 const struct tt_generation_limits *limits,
                                                 struct tt_generation_rank *rank);
 void tt_generation_rank_deinit(struct tt_generation_rank *rank);
 
-/* Runs one pass over the new tokens of the sequences and appends them to the cache. *logits: fp32 [rows, V] in host
- * memory, valid and writable until tt_generation_rank_end, which follows each pass, also a failed one. */
+/* Sets the ids that the sequence of a slot has seen, for rules with a penalty; each pass adds the id that it
+ * chooses. */
+TT_MUST_USE tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot,
+                                             const int32_t *ids, size_t count);
+/* Runs one pass over the new tokens of the sequences, appends them to the cache, and chooses a token for each row by
+ * rules[rows], whose seen_row is a slot. *tokens: [rows], lent until the next pass. tt_generation_rank_end follows each
+ * pass, also a failed one. */
 TT_MUST_USE tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                              bool adapter_off, float **logits);
+                                              const struct tt_sample_rule *rules, bool adapter_off,
+                                              const int32_t **tokens);
 void tt_generation_rank_end(struct tt_generation_rank *rank);
 
 /* Fills in `pass_tokens`. */

@@ -1,10 +1,10 @@
-/* Choice of the next token from logits: repetition penalty, temperature, top_k, top_p, min_p, in this order, then a
- * draw. transformers applies the same rules in the same order. */
+/* Settings of the choice of the next token (backend/ops/sample.h). */
 #ifndef TT_INFER_SAMPLING_H
 #define TT_INFER_SAMPLING_H
 
 #include <stdbool.h>
 
+#include "backend/ops/sample.h"
 #include "base/error.h"
 #include "job/parts.h"
 
@@ -23,21 +23,9 @@ struct tt_sampling_options tt_sampling_options_of(const struct tt_generate_confi
 /* TT_ERR_USAGE for a value out of range. */
 TT_MUST_USE tt_status tt_sampling_check(const struct tt_sampling_options *sampling);
 
-/* Memory of the choice among `vocab` tokens. A zeroed struct is empty. */
-struct tt_sampling_scratch {
-    int64_t vocab;
-    int32_t *candidates; /* [vocab] */
-    double *weights;     /* [vocab], of the candidates */
-    uint64_t *seen;      /* a bit for each token, all 0 between calls */
-};
-TT_MUST_USE tt_status tt_sampling_scratch_init(int64_t vocab, struct tt_sampling_scratch *scratch);
-void tt_sampling_scratch_deinit(struct tt_sampling_scratch *scratch);
-
-/* Returns the id of the next token. `past`: the tokens of the prompt and the answer so far, which a repetition penalty
- * reads; it changes logits[scratch->vocab]. The draw is a pure function of the arguments: in descending order of the
- * probabilities, the token into whose share `uniform`, in [0, 1), falls. Of equal logits the lowest id counts as the
- * likeliest. */
-int32_t tt_sample_token(float *logits, const struct tt_sampling_options *sampling, const int32_t *past,
-                        size_t past_count, double uniform, struct tt_sampling_scratch *scratch);
+bool tt_sampling_has_penalty(const struct tt_sampling_options *sampling);
+/* The rules of a row for one draw. `uniform` in [0, 1); seen_row: where the op finds the ids so far. */
+struct tt_sample_rule tt_sampling_rule(const struct tt_sampling_options *sampling, double uniform,
+                                       int32_t seen_row);
 
 #endif

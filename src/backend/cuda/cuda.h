@@ -40,6 +40,7 @@ struct tt_cuda_device {
 struct tt_cuda_stream {
     struct tt_cuda_stream *next; /* in the device's list */
     cudaStream_t stream;
+    bool records;         /* a graph: nothing runs (graph.c) */
     void *scratch;        /* TT_CUDA_SCRATCH_BYTES of device memory; NULL on copy streams */
     void *gemm_workspace; /* TT_CUDA_GEMM_WORKSPACE_BYTES; NULL on copy streams */
 };

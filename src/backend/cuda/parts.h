@@ -34,6 +34,12 @@ bool tt_cuda_has_hung(const struct tt_device *device);
 tt_status tt_cuda_event_wait(struct tt_device *device,
                              cudaEvent_t event); /* as tt_cuda_wait, for one event */
 
+/* graph.c */
+tt_status tt_cuda_graph_begin(struct tt_stream *stream);
+tt_status tt_cuda_graph_end(struct tt_stream *stream, void **impl);
+tt_status tt_cuda_graph_launch(struct tt_stream *stream, void *impl);
+void tt_cuda_graph_destroy(struct tt_device *device, void *impl);
+
 /* spans.c */
 void tt_cuda_span_begin(struct tt_stream *stream, int span);
 void tt_cuda_span_end(struct tt_stream *stream, int span);

@@ -40,7 +40,8 @@ static bool make_room(struct tt_cuda_spans *spans)
 void tt_cuda_span_begin(struct tt_stream *stream, int span)
 {
     struct tt_cuda_spans *spans = spans_of(stream->device);
-    if (spans == NULL || !make_room(spans)) return; /* an incomplete profile does not stop a run */
+    if (spans == NULL || tt_cuda_of(stream)->records || !make_room(spans))
+        return; /* an incomplete profile does not stop a run */
     struct span *entry = &spans->spans[spans->count++];
     entry->span = span;
     entry->closed = false;
@@ -50,7 +51,7 @@ void tt_cuda_span_begin(struct tt_stream *stream, int span)
 void tt_cuda_span_end(struct tt_stream *stream, int span)
 {
     struct tt_cuda_spans *spans = spans_of(stream->device);
-    if (spans == NULL) return;
+    if (spans == NULL || tt_cuda_of(stream)->records) return;
     for (size_t i = spans->count; i > 0; i--) {
         struct span *entry = &spans->spans[i - 1];
         if (entry->span != span || entry->closed) continue;

@@ -67,6 +67,7 @@ static bool is_page_locked(const void *memory)
 tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_host, size_t bytes)
 {
     cudaStream_t handle = tt_cuda_handle(stream);
+    if (tt_cuda_of(stream)->records) return tt_fail(TT_ERR_INTERNAL, "an upload inside a graph");
     /* The copy is queued on the stream, because earlier work may still write its source. */
     if (is_page_locked(from_host))
         return tt_cuda_check(cudaMemcpyAsync(to, from_host, bytes, cudaMemcpyDefault, handle), stream,

@@ -93,7 +93,7 @@ void tt_cuda_mark(struct tt_stream *stream, const char *what)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);
     int index = (int)(watch->queued % MARKS);
-    if (stream->kind != TT_STREAM_COMPUTE) return;
+    if (stream->kind != TT_STREAM_COMPUTE || tt_cuda_of(stream)->records) return;
     snprintf(watch->texts[index], TEXT_BYTES, "%s", what);
     (void)cudaEventRecord(watch->events[index], tt_cuda_handle(stream));
     watch->queued++;

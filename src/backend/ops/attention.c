@@ -50,6 +50,14 @@ static void check_sequences(struct tt_check *check, const struct tt_attention_fo
     }
 }
 
+static void check_heads(struct tt_check *check, int64_t heads, int64_t kv_heads, int64_t head_dim)
+{
+    tt_check_that(check, head_dim >= 1 && head_dim <= HEAD_DIM_MAX, "head dimension %lld is not in 1..%d",
+                  (long long)head_dim, HEAD_DIM_MAX);
+    tt_check_that(check, kv_heads >= 1 && heads >= 1 && heads % kv_heads == 0,
+                  "%lld query heads cannot share %lld key heads", (long long)heads, (long long)kv_heads);
+}
+
 static void check_forward(struct tt_check *check, const struct tt_attention_forward_args *args)
 {
     tt_tensor q = args->q_THE, k = args->k_TKE;
@@ -57,10 +65,7 @@ static void check_forward(struct tt_check *check, const struct tt_attention_forw
     tt_check_tensor(check, "k", k, TT_TYPES_REAL, 3, 3);
     if (check->status != TT_OK) return;
     int64_t heads = q.dims[1], kv_heads = k.dims[1], head_dim = q.dims[2];
-    tt_check_that(check, head_dim >= 1 && head_dim <= HEAD_DIM_MAX, "head dimension %lld is not in 1..%d",
-                  (long long)head_dim, HEAD_DIM_MAX);
-    tt_check_that(check, kv_heads >= 1 && heads >= 1 && heads % kv_heads == 0,
-                  "%lld query heads cannot share %lld key heads", (long long)heads, (long long)kv_heads);
+    check_heads(check, heads, kv_heads, head_dim);
     tt_check_shape(check, "k", k, TT_TYPES_REAL, 3, TT_DIMS(k.dims[0], kv_heads, head_dim));
     tt_check_like(check, "v", args->v_TKE, TT_TYPES_REAL, "k", k);
     tt_check_like(check, "o", args->o_THE, TT_TYPES_REAL, "q", q);
@@ -87,6 +92,16 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
+static void check_scratch(struct tt_check *check, size_t needed, tt_tensor scratch)
+{
+    if (check->status != TT_OK || needed == 0) return;
+    tt_check_tensor(check, "scratch", scratch, 1u << TT_U8, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, tt_tensor_bytes(scratch) >= needed, "scratch has %zu bytes of %zu",
+                  tt_tensor_bytes(scratch), needed);
+    tt_check_that(check, (uintptr_t)scratch.data % 256 == 0, "scratch is not 256-byte aligned");
+}
+
 /* The maximum over the variants of cuda/: cuDNN's, which needs Hopper, and that of our own kernels with a copy
  * of lse in their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
@@ -105,19 +120,6 @@ size_t tt_attention_backward_scratch(const struct tt_device *device,
                                            args->dq_THE.strides[0], args->dk_TKE.strides[0])
                        .total;
     return !newer || cudnn < own ? own : cudnn;
-}
-
-static void check_scratch(struct tt_check *check, const struct tt_device *device,
-                          const struct tt_attention_backward_args *args)
-{
-    if (check->status != TT_OK) return;
-    size_t needed = tt_attention_backward_scratch(device, args);
-    if (needed == 0) return;
-    tt_check_tensor(check, "scratch", args->scratch, 1u << TT_U8, 1, 1);
-    if (check->status != TT_OK) return;
-    tt_check_that(check, tt_tensor_bytes(args->scratch) >= needed, "scratch has %zu bytes of %zu",
-                  tt_tensor_bytes(args->scratch), needed);
-    tt_check_that(check, (uintptr_t)args->scratch.data % 256 == 0, "scratch is not 256-byte aligned");
 }
 
 tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
@@ -154,9 +156,49 @@ tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attent
         }
         tt_check_apart(&check, gradients[i].name, gradients[i].tensor, "scratch", args->scratch);
     }
-    check_scratch(&check, tt_stream_device(stream), args);
+    if (check.status == TT_OK)
+        check_scratch(&check, tt_attention_backward_scratch(tt_stream_device(stream), args), args->scratch);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_attention_backward(stream, args);
+}
+
+size_t tt_attention_decode_scratch(const struct tt_device *device,
+                                   const struct tt_attention_decode_args *args)
+{
+    int64_t parts = tt_decode_parts(args->max_count);
+    if (tt_device_is_host(device) || parts <= 1) return 0;
+    int64_t rows = args->q_THE.dims[0] * args->q_THE.dims[1], width = args->q_THE.dims[2] + 2;
+    return ((size_t)(rows * parts * width) * sizeof(float) + 255) / 256 * 256;
+}
+
+tt_status tt_attention_decode(struct tt_stream *stream, const struct tt_attention_decode_args *args)
+{
+    struct tt_check check = {.op = "attention_decode"};
+    tt_tensor q = args->q_THE, k = args->k_RKE;
+    tt_check_tensor(&check, "q", q, TT_TYPES_REAL, 3, 3);
+    tt_check_tensor(&check, "k", k, TT_TYPES_REAL, 3, 3);
+    if (check.status != TT_OK) return check.status;
+    int64_t rows = q.dims[0], heads = q.dims[1], kv_heads = k.dims[1], head_dim = q.dims[2];
+    check_heads(&check, heads, kv_heads, head_dim);
+    tt_check_shape(&check, "k", k, TT_TYPES_REAL, 3, TT_DIMS(k.dims[0], kv_heads, head_dim));
+    tt_check_like(&check, "v", args->v_RKE, TT_TYPES_REAL, "k", k);
+    tt_check_like(&check, "o", args->o_THE, TT_TYPES_REAL, "q", q);
+    tt_check_type(&check, "k", k, q.dtype);
+    tt_check_type(&check, "v", args->v_RKE, q.dtype);
+    tt_check_type(&check, "o", args->o_THE, q.dtype);
+    tt_check_shape(&check, "first", args->first_T, TT_TYPES_I32, 1, TT_DIMS(rows));
+    tt_check_shape(&check, "count", args->count_T, TT_TYPES_I32, 1, TT_DIMS(rows));
+    tt_check_that(&check, args->max_count >= 0 && args->max_count <= k.dims[0], "max_count %lld of %lld rows",
+                  (long long)args->max_count, (long long)k.dims[0]);
+    tt_check_that(&check, args->window >= 0, "window %lld is negative", (long long)args->window);
+    tt_check_that(&check, args->soft_cap >= 0, "soft_cap %g is negative", (double)args->soft_cap);
+    tt_check_apart(&check, "o", args->o_THE, "q", q);
+    tt_check_apart(&check, "o", args->o_THE, "k", k);
+    tt_check_apart(&check, "o", args->o_THE, "v", args->v_RKE);
+    if (check.status != TT_OK) return check.status;
+    check_scratch(&check, tt_attention_decode_scratch(tt_stream_device(stream), args), args->scratch);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_attention_decode(stream, args);
 }
 
 tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)

@@ -47,6 +47,34 @@ size_t tt_attention_backward_scratch(const struct tt_device *device,
 TT_MUST_USE tt_status tt_attention_backward(struct tt_stream *stream,
                                             const struct tt_attention_backward_args *args);
 
+/* Attention of single queries to sequences that a cache holds, for generation: query t is the last token of its
+ * sequence, whose keys and values are the rows first[t] .. first[t] + count[t] - 1 of the cache. As
+ * tt_attention_forward otherwise. The result of a row depends on the row and its keys alone, not on the other rows:
+ * sums are made of parts whose borders follow from the number of keys. Where count is 0, o is 0. */
+struct tt_attention_decode_args {
+    tt_tensor q_THE;            /* f32 | bf16 */
+    tt_tensor k_RKE, v_RKE;     /* q's type; all rows of the cache */
+    tt_tensor first_T, count_T; /* i32, device memory */
+    int64_t max_count;          /* no count is larger */
+    double scale;
+    int64_t window; /* 0: none; else the last `window` keys */
+    float soft_cap; /* 0: none */
+    tt_tensor o_THE;
+    tt_tensor scratch; /* u8 [tt_attention_decode_scratch], 256-byte aligned; empty when that is 0 */
+};
+size_t tt_attention_decode_scratch(const struct tt_device *device,
+                                   const struct tt_attention_decode_args *args);
+TT_MUST_USE tt_status tt_attention_decode(struct tt_stream *stream,
+                                          const struct tt_attention_decode_args *args);
+
+/* Where devices split: parts of this many keys, and longer ones where there would be too many parts. */
+enum { TT_DECODE_PART = 128, TT_DECODE_PARTS_MAX = 32 };
+static inline int64_t tt_decode_parts(int64_t max_count)
+{
+    int64_t parts = (max_count + TT_DECODE_PART - 1) / TT_DECODE_PART;
+    return parts < TT_DECODE_PARTS_MAX ? parts : TT_DECODE_PARTS_MAX;
+}
+
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
  *     y[e] = x[e] cos[p,e] - x[e+E2] sin[p,e];   y[e+E2] = x[e+E2] cos[p,e] + x[e] sin[p,e],  e < E2
  * in place over all heads; `inverse` rotates back (the gradient). */

@@ -137,6 +137,16 @@ static tt_status plan_attention_backward(struct tt_stream *stream,
     return TT_OK;
 }
 
+/* Every row reads the keys and values of its own sequence. */
+static tt_status plan_attention_decode(struct tt_stream *stream, const struct tt_attention_decode_args *args)
+{
+    double keys = (double)args->max_count, rows = (double)args->q_THE.dims[0];
+    if (args->window > 0 && (double)args->window < keys) keys = (double)args->window;
+    double row_bytes =
+        (double)(args->k_RKE.dims[1] * args->k_RKE.dims[2]) * (double)tt_dtype_bytes(args->k_RKE.dtype);
+    return moves(stream, 2.0 * rows * keys * row_bytes + 2.0 * size(args->q_THE));
+}
+
 static tt_status plan_embedding_forward(struct tt_stream *stream,
                                         const struct tt_embedding_forward_args *args)
 {
@@ -233,6 +243,12 @@ static tt_status plan_scatter_rows(struct tt_stream *stream, const struct tt_sca
 static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args)
 {
     return moves(stream, size(args->logits_NV) * (args->gradient ? 3.0 : 1.0));
+}
+
+/* Four passes: the largest, two to count, one to find the token. */
+static tt_status plan_sample(struct tt_stream *stream, const struct tt_sample_args *args)
+{
+    return moves(stream, 4.0 * size(args->logits_NV));
 }
 
 static tt_status plan_loss_sums(struct tt_stream *stream, const struct tt_loss_sums_args *args)
