@@ -158,7 +158,8 @@ TT_MUST_USE tt_status tt_event_query(struct tt_event *event, bool *done);
 /* A graph: work of a compute stream that is recorded once and then launched again and again as one piece, which takes
  * the host microseconds instead of one launch for each op. It reads and writes the memory that it was recorded with.
  *     begin -> ops, copies on the device, copies to host buffers -> end -> launch ... -> destroy
- * Nothing runs while it is recorded, and nothing may be uploaded or waited for. An op that chooses an algorithm at its
+ * Nothing runs while it is recorded, and nothing may be uploaded. Events are neither recorded nor waited for: what they
+ * stand for must be done. An op that chooses an algorithm at its
  * first call must have run before. end may be called after a failed op: then, and after any other failure, there is no
  * graph. */
 struct tt_graph;

@@ -112,6 +112,10 @@ TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *val
  * split the vocabulary and others do not. */
 TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
+/* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
+bool tt_rank_is_at_hand(const struct tt_rank *rank);
+/* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
+TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);

@@ -119,3 +119,18 @@ tt_status tt_rank_check_split(struct tt_rank *rank)
     tt_hint("give all ranks the same limit with --device_memory, that of the smallest device");
     return status;
 }
+
+bool tt_rank_is_at_hand(const struct tt_rank *rank)
+{
+    return tt_comm_world_size(rank->world) == 1 && tt_shard_context_at_hand(rank->shard);
+}
+
+tt_status tt_rank_refresh(struct tt_rank *rank)
+{
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        TT_TRY(tt_unit_gather(rank->units[u]));
+        TT_TRY(tt_unit_wait(rank->units[u]));
+        TT_TRY(tt_unit_release(rank->units[u], false));
+    }
+    return TT_OK;
+}

@@ -81,6 +81,7 @@ static tt_status find_end_ids(struct tt_generation_engine *engine)
     for (int i = 0; i < model->eos_token_count; i++) TT_TRY(add_end_id(engine, model->eos_token_ids[i]));
     if (engine->inputs->tokenizer != NULL)
         TT_TRY(add_end_id(engine, tt_tokenizer_eos_id(engine->inputs->tokenizer)));
+    if (engine->inputs->folder == NULL) return TT_OK;
     TT_TRY(tt_path_set(&path, tt_model_folder_path(engine->inputs->folder), "generation_config.json"));
     if (!tt_path_exists(path.text)) return TT_OK;
     TT_GO(tt_json_read(path.text, 1 << 20, &json));
@@ -455,28 +456,34 @@ static int64_t left(const struct tt_generation_engine *engine, int64_t s)
 }
 
 /* The running slot with the oldest request of this kind whose tokens are not in the pass yet; -1: none. */
-static int64_t next_prompt(const struct tt_generation_engine *engine, bool adapter_off)
+static int64_t next_prompt(const struct tt_generation_engine *engine, bool adapter_off, bool with_single)
 {
     int64_t next = -1;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
         if (slot->request == NULL || slot->adapter_off != adapter_off || slot->added > 0) continue;
+        if (!with_single && left(engine, s) == 1) continue;
         if (next < 0 || slot->request->id < engine->slots[next].request->id) next = s;
     }
     return next;
 }
 
+/* What a pass has of the running requests: the next tokens of answers, parts of prompts, or both. */
+enum part { NEXT_TOKENS = 1, PROMPTS = 2 };
+
 /* Sets `added` of every slot: one token of each answer, then as much of the prompts as fits. Returns their sum. */
-static int64_t choose_tokens(struct tt_generation_engine *engine, bool adapter_off)
+static int64_t choose_tokens(struct tt_generation_engine *engine, bool adapter_off, int parts)
 {
     int64_t room = engine->limits.pass_tokens;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         struct slot *slot = &engine->slots[s];
-        bool next = slot->request != NULL && slot->adapter_off == adapter_off && left(engine, s) == 1;
+        bool next = (parts & NEXT_TOKENS) != 0 && slot->request != NULL && slot->adapter_off == adapter_off &&
+                    left(engine, s) == 1;
         slot->added = next;
         room -= next;
     }
-    for (int64_t s; room > 0 && (s = next_prompt(engine, adapter_off)) >= 0;) {
+    for (int64_t s; (parts & PROMPTS) != 0 && room > 0 &&
+                    (s = next_prompt(engine, adapter_off, parts != PROMPTS)) >= 0;) {
         struct slot *slot = &engine->slots[s];
         slot->added = left(engine, s) < room ? left(engine, s) : room;
         room -= slot->added;
@@ -532,11 +539,11 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
     return TT_OK;
 }
 
-static tt_status run_pass(struct tt_generation_engine *engine, bool adapter_off)
+static tt_status run_pass(struct tt_generation_engine *engine, bool adapter_off, int parts)
 {
     tt_status status = TT_OK;
     const int32_t *tokens = NULL;
-    if (choose_tokens(engine, adapter_off) == 0 && !engine->shared) return TT_OK;
+    if (choose_tokens(engine, adapter_off, parts) == 0 && !engine->shared) return TT_OK;
     struct tt_batch batch = make_batch(engine);
     TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter_off, &tokens));
     engine->load.passes++;
@@ -569,8 +576,12 @@ tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy)
     TT_TRY(admit(engine));
     double needed[2] = {has_requests(engine, false), has_requests(engine, true)};
     if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, 2));
-    for (int off = 0; off < 2; off++)
-        if (needed[off] > 0) TT_TRY(run_pass(engine, off == 1));
+    bool apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
+    for (int off = 0; off < 2; off++) {
+        if (needed[off] == 0) continue;
+        TT_TRY(run_pass(engine, off == 1, apart ? NEXT_TOKENS : NEXT_TOKENS | PROMPTS));
+        if (apart) TT_TRY(run_pass(engine, off == 1, PROMPTS));
+    }
     *busy =
         engine->load.waiting > 0 || engine->load.running > 0 || (engine->shared && needed[0] + needed[1] > 0);
     return TT_OK;

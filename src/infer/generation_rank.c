@@ -6,6 +6,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
+#include "infer/generation_single.h"
 #include "job/inputs.h"
 #include "launch/world.h"
 
@@ -60,7 +61,8 @@ static tt_status create_memory(const struct tt_rank *rank, const struct tt_batch
     TT_TRY(tt_host_buffer_create(rank->device, (size_t)slots * sizeof(int32_t), TT_PURPOSE_STAGING,
                                  &out->tokens));
     out->seen = tt_calloc((size_t)layout.words, sizeof *out->seen);
-    return out->seen != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (out->seen == NULL) return TT_ERR_MEMORY;
+    return tt_device_is_host(rank->device) ? TT_OK : tt_generation_single_create(rank, slots, &out->single);
 }
 
 /* Lays `tokens` out as the new tokens of the first sequences that have room for them. */
@@ -76,6 +78,23 @@ static void fill_borders(const struct tt_batch_limits *limits, int32_t *borders)
 struct need {
     size_t workspace, cache, batch;
 };
+
+/* A pass of single tokens at the end of all sequences. */
+static tt_status run_planned_single(struct tt_generation_rank *planned, const struct tt_batch_limits *limits)
+{
+    const int32_t *tokens;
+    struct tt_batch batch = {
+        .token_count = limits->sequences,
+        .sequence_count = limits->sequences,
+        .max_length = 1,
+        .row_count = limits->sequences,
+    };
+    if (planned->single == NULL) return TT_OK;
+    tt_kv_cache_fill(planned->cache);
+    tt_status status = tt_generation_rank_pass(planned, &batch, NULL, false, &tokens);
+    tt_generation_rank_end(planned);
+    return status;
+}
 
 /* Runs the largest pass on the plan device: all tokens of `limits`, and logits of every sequence. */
 static tt_status run_planned(const struct tt_rank_config *config, const struct tt_batch_limits *limits,
@@ -98,12 +117,19 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
     };
     status = tt_generation_rank_pass(&planned, &batch, NULL, false, &tokens);
     tt_generation_rank_end(&planned);
+    if (status == TT_OK) status = run_planned_single(&planned, limits);
     *need = (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
                           .cache = after.total_current - before.total_current,
                           .batch = before.peak[TT_PURPOSE_BATCH]};
 out:
     tt_generation_rank_deinit(&planned);
     return status;
+}
+
+/* Sizes are those of any GPU, or of a host. */
+static const char *planned_chip(const struct tt_rank_config *config)
+{
+    return strcmp(config->device.kind, "cuda") == 0 ? "h200" : config->device.stands_for;
 }
 
 /* `config`: of a rank whose batches may be larger than those of the generation. */
@@ -113,7 +139,7 @@ static tt_status plan_pass(const struct tt_rank_config *config, int ranks,
     const struct tt_batch_limits batches = tt_generation_batch_limits(limits);
     struct tt_rank_config plan = *config;
     struct tt_comm *comm = NULL;
-    plan.device = (struct tt_device_config){.kind = "plan", .threads = 1};
+    plan.device = (struct tt_device_config){.kind = "plan", .threads = 1, .stands_for = planned_chip(config)};
     if (plan.strategy == TT_HYBRID_SHARD) plan.strategy = TT_FULL_SHARD;
     TT_TRY(tt_comm_create_planned(ranks, ranks, &comm));
     plan.world = plan.comm = comm;
@@ -215,6 +241,7 @@ tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_ge
 
 void tt_generation_rank_deinit(struct tt_generation_rank *rank)
 {
+    tt_generation_single_destroy(rank->single);
     tt_kv_cache_destroy(rank->cache);
     tt_buffer_destroy(rank->choice);
     tt_buffer_destroy(rank->tokens);
@@ -237,45 +264,68 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
 }
 
 /* Chooses the tokens of all rows on the device; only their ids come to the host. */
-static tt_status choose(struct tt_generation_rank *rank, const struct tt_sample_rule *rules)
+static tt_status choose(struct tt_generation_rank *rank)
 {
     struct tt_stream *stream = rank->rank->stream;
-    tt_tensor logits_NV = rank->rank->results.logits_NV;
     struct choice_layout layout = lay_choice(rank->slots, rank->rank->model->facts.vocab_size);
     char *choice = tt_buffer_data(rank->choice);
     int64_t rows = rank->rank->batch.row_count;
-    size_t rule_bytes = (size_t)rows * sizeof *rules;
-    bool planned = tt_device_is_plan(rank->rank->device);
     if (rows == 0) return TT_OK;
     struct tt_sample_args args = {
-        .logits_NV = logits_NV,
-        .rules_N = tt_tensor_1d(choice, TT_U8, (int64_t)rule_bytes),
+        .logits_NV = rank->rank->results.logits_NV,
+        .rules_N = tt_tensor_1d(choice, TT_U8, rows * (int64_t)sizeof(struct tt_sample_rule)),
         .seen_SW = tt_tensor_2d(choice + layout.seen, TT_I32, rank->slots, layout.words),
         .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),
     };
-    if (!planned) TT_TRY(tt_copy_to_device(stream, choice, rules, rule_bytes));
     TT_TRY(tt_sample(stream, &args));
-    if (planned) return TT_OK;
+    if (tt_device_is_plan(rank->rank->device)) return TT_OK;
     return tt_copy_to_host(stream, tt_buffer_data(rank->tokens), args.ids_N.data,
                            (size_t)rows * sizeof(int32_t));
+}
+
+tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, bool adapter_off,
+                                  const struct tt_batch *batch, const struct tt_sample_rule *rules,
+                                  struct tt_pass *pass)
+{
+    size_t bytes = (size_t)batch->row_count * sizeof *rules;
+    TT_TRY(tt_rank_upload(rank->rank, batch, pass));
+    pass->lent.cache = rank->cache;
+    pass->in.want_logits = true;
+    pass->in.adapters_off = adapter_off;
+    if (bytes == 0 || tt_device_is_plan(rank->rank->device)) return TT_OK;
+    return tt_copy_to_device(rank->rank->stream, tt_buffer_data(rank->choice), rules, bytes);
+}
+
+tt_status tt_generation_rank_queue(struct tt_generation_rank *rank, const struct tt_pass *pass)
+{
+    TT_TRY(tt_executor_forward(rank->rank->executor, pass));
+    return choose(rank);
+}
+
+bool tt_generation_rank_prefers_single(const struct tt_generation_rank *rank)
+{
+    return tt_generation_single_records(rank->single);
+}
+
+static tt_status queue_chunks(struct tt_generation_rank *rank, const struct tt_batch *batch,
+                              const struct tt_sample_rule *rules, bool adapter_off)
+{
+    struct tt_pass pass;
+    TT_TRY(tt_generation_rank_lend(rank, adapter_off, batch, rules, &pass));
+    TT_TRY(tt_kv_cache_begin(rank->cache, rank->rank->stream, batch->cu_seqlens));
+    return tt_generation_rank_queue(rank, &pass);
 }
 
 tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
                                   const struct tt_sample_rule *rules, bool adapter_off,
                                   const int32_t **tokens)
 {
-    struct tt_stream *stream = rank->rank->stream;
-    struct tt_pass pass;
-    TT_TRY(tt_rank_upload(rank->rank, batch, &pass));
-    pass.lent.cache = rank->cache;
-    pass.in.want_logits = true;
-    pass.in.adapters_off = adapter_off;
-    TT_TRY(tt_kv_cache_begin(rank->cache, stream, batch->cu_seqlens));
-    TT_TRY(tt_executor_forward(rank->rank->executor, &pass));
+    bool single = rank->single != NULL && tt_generation_is_single(batch);
+    TT_TRY(single ? tt_generation_single_pass(rank, batch, rules, adapter_off)
+                  : queue_chunks(rank, batch, rules, adapter_off));
     tt_kv_cache_end(rank->cache);
-    TT_TRY(choose(rank, rules));
     *tokens = tt_buffer_data(rank->tokens);
-    return tt_stream_synchronize(stream);
+    return tt_stream_synchronize(rank->rank->stream);
 }
 
 void tt_generation_rank_end(struct tt_generation_rank *rank)

@@ -16,6 +16,7 @@ struct tt_generation_rank {
     struct tt_buffer *tokens;  /* host memory: the ids */
     uint32_t *seen;            /* host memory: the bits of one slot */
     int64_t slots;
+    struct tt_generation_single *single; /* passes of single tokens; NULL where the device is the host */
 };
 
 /* Plans, allocates and loads a rank of its own. Fills in `limits->pass_tokens`. A zeroed struct is empty, as is the
@@ -42,6 +43,15 @@ TT_MUST_USE tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, c
                                               const struct tt_sample_rule *rules, bool adapter_off,
                                               const int32_t **tokens);
 void tt_generation_rank_end(struct tt_generation_rank *rank);
+/* Whether a pass of single tokens is faster without parts of prompts in it: its work is queued as one piece
+ * (infer/generation_single.h). */
+bool tt_generation_rank_prefers_single(const struct tt_generation_rank *rank);
+
+/* For generation_single.c: queues the work of a pass whose inputs are on the device, or uploads rules. */
+TT_MUST_USE tt_status tt_generation_rank_queue(struct tt_generation_rank *rank, const struct tt_pass *pass);
+TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, bool adapter_off,
+                                              const struct tt_batch *batch,
+                                              const struct tt_sample_rule *rules, struct tt_pass *pass);
 
 /* Fills in `pass_tokens`. */
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);

@@ -53,6 +53,9 @@ struct tt_bench_spec {
     /* 0: rows of sequence_length; else rows of such lengths, packed to it */
     int64_t row_tokens_min, row_tokens_max;
     int64_t steps, warmup; /* timed; before them */
+    /* of bench generate */
+    int64_t prompt_tokens, new_tokens, rows;
+    double temperature;
 };
 
 #endif

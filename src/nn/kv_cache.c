@@ -8,16 +8,24 @@
 
 struct tt_kv_cache {
     struct tt_kv_cache_config config;
-    struct tt_buffer *rows; /* [layers][k, v][B * max_length][K * E] */
-    /* In device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. */
+    struct tt_buffer *rows; /* [layers][k, v][B * max_length + 1][K * E]: the last row is spare */
+    /* In device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. In a
+     * pass of single tokens: the new row, the first and the number of keys of each row, [3 B] in all. */
     struct tt_buffer *borders;
-    int32_t *new_rows; /* [B * max_length] */
+    int32_t *new_rows; /* [B * max_length], at least [3 B] */
     int64_t new_count;
     int32_t *lengths;     /* [B], tokens held */
     int32_t *new_first;   /* [B + 1], rows of the current pass */
     int32_t *cu_q, *cu_k; /* [2B + 1]: sequence, free rows, sequence, ... */
     int64_t max_new, max_held;
+    int64_t single_rows; /* of a pass of single tokens; 0: another pass */
+    int64_t reach;
 };
+
+static int64_t row_count(const struct tt_kv_cache *cache)
+{
+    return cache->config.sequence_count * cache->config.max_length + 1;
+}
 
 tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_config *config,
                              struct tt_kv_cache **out)
@@ -35,7 +43,7 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
         goto out;
     }
     size_t row_bytes = (size_t)(config->kv_heads * config->head_dim) * tt_dtype_bytes(config->dtype);
-    if (__builtin_mul_overflow(rows, row_bytes * 2 * (size_t)config->layer_count, &bytes)) {
+    if (__builtin_mul_overflow(rows + 1, row_bytes * 2 * (size_t)config->layer_count, &bytes)) {
         status =
             tt_fail(TT_ERR_MEMORY, "a key/value cache of %zu rows is larger than the address space", rows);
         goto out;
@@ -44,6 +52,7 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
     cache->new_first = tt_calloc(sequences + 1, sizeof *cache->new_first);
     cache->cu_q = tt_calloc(2 * sequences + 1, sizeof *cache->cu_q);
     cache->cu_k = tt_calloc(2 * sequences + 1, sizeof *cache->cu_k);
+    if (rows < 3 * sequences) rows = 3 * sequences;
     cache->new_rows = tt_calloc(rows, sizeof *cache->new_rows);
     if (!cache->new_rows || !cache->lengths || !cache->new_first || !cache->cu_q || !cache->cu_k) {
         status = TT_ERR_MEMORY;
@@ -78,16 +87,22 @@ void tt_kv_cache_reset(struct tt_kv_cache *cache)
     memset(cache->lengths, 0, (size_t)cache->config.sequence_count * sizeof *cache->lengths);
 }
 
+void tt_kv_cache_fill(struct tt_kv_cache *cache)
+{
+    for (int64_t b = 0; b < cache->config.sequence_count; b++)
+        cache->lengths[b] = (int32_t)cache->config.max_length - 1;
+}
+
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length)
 {
     if (cache->lengths[sequence] > length) cache->lengths[sequence] = (int32_t)length;
 }
 
-/* Keys and values of `layer`: [B * max_length, K * E] each. */
+/* Keys and values of `layer`: [B * max_length + 1, K * E] each. */
 static void rows_of(const struct tt_kv_cache *cache, int64_t layer, tt_tensor all[2])
 {
     const struct tt_kv_cache_config *config = &cache->config;
-    int64_t cols = config->kv_heads * config->head_dim, rows = config->sequence_count * config->max_length;
+    int64_t cols = config->kv_heads * config->head_dim, rows = row_count(cache);
     size_t half_bytes = (size_t)(rows * cols) * tt_dtype_bytes(config->dtype);
     char *data = (char *)tt_buffer_data(cache->rows) + (size_t)layer * 2 * half_bytes;
     all[0] = tt_tensor_2d(data, config->dtype, rows, cols);
@@ -122,7 +137,7 @@ int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence)
 tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream, const int32_t *cu_seqlens)
 {
     int64_t sequences = cache->config.sequence_count, max_length = cache->config.max_length;
-    cache->max_new = cache->max_held = cache->new_count = 0;
+    cache->max_new = cache->max_held = cache->new_count = cache->single_rows = 0;
     for (int64_t b = 0; b < sequences; b++) {
         int64_t count = (int64_t)cu_seqlens[b + 1] - cu_seqlens[b], held = cache->lengths[b] + count;
         if (count < 0 || held > max_length) {
@@ -150,6 +165,54 @@ tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream,
                              (size_t)cache->new_count * sizeof(int32_t));
 }
 
+/* A few numbers of keys, so that few graphs serve all passes. */
+static int64_t round_reach(const struct tt_kv_cache *cache, int64_t held)
+{
+    int64_t reach = TT_DECODE_PART;
+    while (reach < held) reach *= 2;
+    return reach < cache->config.max_length ? reach : cache->config.max_length;
+}
+
+tt_status tt_kv_cache_begin_single(struct tt_kv_cache *cache, struct tt_stream *stream,
+                                   const int32_t *sequences, int64_t count, int64_t rows)
+{
+    int64_t max_length = cache->config.max_length, most = 1;
+    int32_t *new_rows = cache->new_rows, *first = new_rows + rows, *keys = first + rows;
+    if (rows < count || rows > cache->config.sequence_count)
+        return tt_fail(TT_ERR_INTERNAL, "%" PRId64 " rows for %" PRId64 " of %" PRId64 " sequences", rows,
+                       count, cache->config.sequence_count);
+    memset(cache->new_first, 0, (size_t)(cache->config.sequence_count + 1) * sizeof *cache->new_first);
+    for (int64_t t = 0; t < rows; t++) {
+        int64_t b = t < count ? sequences[t] : -1, held = b >= 0 ? cache->lengths[b] + 1 : 1;
+        if (held > max_length)
+            return tt_fail(TT_ERR_USAGE,
+                           "sequence %" PRId64 " would hold %" PRId64
+                           " tokens, the cache has room for %" PRId64,
+                           b, held, max_length);
+        if (held > most) most = held;
+        first[t] = (int32_t)(b >= 0 ? b * max_length : row_count(cache) - 1);
+        keys[t] = (int32_t)held;
+        new_rows[t] = first[t] + keys[t] - 1;
+        if (b >= 0) cache->new_first[b + 1] = 1;
+    }
+    for (int64_t b = 0; b < cache->config.sequence_count; b++) cache->new_first[b + 1] += cache->new_first[b];
+    cache->single_rows = rows;
+    cache->reach = round_reach(cache, most);
+    if (rows == 0) return TT_OK;
+    return tt_copy_to_device(stream, tt_buffer_data(cache->borders), new_rows,
+                             (size_t)(3 * rows) * sizeof(int32_t));
+}
+
+bool tt_kv_cache_is_single(const struct tt_kv_cache *cache)
+{
+    return cache->single_rows > 0;
+}
+
+int64_t tt_kv_cache_reach(const struct tt_kv_cache *cache)
+{
+    return cache->reach;
+}
+
 void tt_kv_cache_end(struct tt_kv_cache *cache)
 {
     for (int64_t b = 0; b < cache->config.sequence_count; b++) {
@@ -157,23 +220,29 @@ void tt_kv_cache_end(struct tt_kv_cache *cache)
     }
 }
 
+/* Stores the new rows of `layer`; all[2]: its keys and values. */
+static tt_status store_rows(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
+                            tt_tensor v_TC, tt_tensor rows_N, tt_tensor all[2])
+{
+    tt_tensor added[2] = {k_TC, v_TC};
+    rows_of(cache, layer, all);
+    for (int i = 0; i < 2; i++) {
+        struct tt_scatter_rows_args scatter = {
+            .x_ND = added[i], .rows_N = rows_N, .y_TD = all[i], .keep = true};
+        TT_TRY(tt_scatter_rows(stream, &scatter));
+    }
+    return TT_OK;
+}
+
 tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
                              tt_tensor v_TC, struct tt_attention_forward_args *args)
 {
     const struct tt_kv_cache_config *config = &cache->config;
     tt_tensor all[2];
-    rows_of(cache, layer, all);
-    tt_tensor added[2] = {k_TC, v_TC};
     int64_t border_count = 2 * config->sequence_count + 1;
     int32_t *borders = tt_buffer_data(cache->borders);
-    for (int i = 0; i < 2; i++) {
-        struct tt_scatter_rows_args scatter = {
-            .x_ND = added[i],
-            .rows_N = tt_tensor_1d(borders + 2 * border_count, TT_I32, cache->new_count),
-            .y_TD = all[i],
-            .keep = true};
-        TT_TRY(tt_scatter_rows(stream, &scatter));
-    }
+    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC,
+                      tt_tensor_1d(borders + 2 * border_count, TT_I32, cache->new_count), all));
     args->k_TKE = tt_tensor_heads(all[0], config->kv_heads);
     args->v_TKE = tt_tensor_heads(all[1], config->kv_heads);
     args->cu_q = cache->cu_q;
@@ -183,5 +252,20 @@ tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream
     args->sequence_count = 2 * config->sequence_count;
     args->max_length_q = cache->max_new;
     args->max_length_k = cache->max_held;
+    return TT_OK;
+}
+
+tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
+                                    tt_tensor k_TC, tt_tensor v_TC, struct tt_attention_decode_args *args)
+{
+    int32_t *rows = tt_buffer_data(cache->borders);
+    int64_t count = cache->single_rows;
+    tt_tensor all[2];
+    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC, tt_tensor_1d(rows, TT_I32, count), all));
+    args->k_RKE = tt_tensor_heads(all[0], cache->config.kv_heads);
+    args->v_RKE = tt_tensor_heads(all[1], cache->config.kv_heads);
+    args->first_T = tt_tensor_1d(rows + count, TT_I32, count);
+    args->count_T = tt_tensor_1d(rows + 2 * count, TT_I32, count);
+    args->max_count = cache->reach;
     return TT_OK;
 }

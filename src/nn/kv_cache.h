@@ -10,7 +10,9 @@
 #ifndef TT_NN_KV_CACHE_H
 #define TT_NN_KV_CACHE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
 #include "backend/device.h"
 #include "backend/ops/attention.h"
 #include "tensor/tensor.h"
@@ -27,6 +29,7 @@ TT_MUST_USE tt_status tt_kv_cache_create(struct tt_device *device, const struct 
                                          struct tt_kv_cache **out);
 void tt_kv_cache_destroy(struct tt_kv_cache *cache); /* takes NULL */
 void tt_kv_cache_reset(struct tt_kv_cache *cache);   /* empties every sequence */
+void tt_kv_cache_fill(struct tt_kv_cache *cache);    /* for a plan: every sequence has room for one token */
 /* Keeps the first `length` tokens of a sequence, at most those that it holds. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
 /* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them. */
@@ -38,11 +41,23 @@ int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence); /
  * tokens are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream,
                                         const int32_t *cu_seqlens);
+/* Instead of begin, for a pass of single tokens: row t of the pass is the next token of sequences[t], which ascend. The
+ * pass may have more rows, `rows` in all: those behind use memory that no sequence reads. Attention is then
+ * tt_attention_decode. A graph of such a pass serves every later one with the same rows and tt_kv_cache_reach. */
+TT_MUST_USE tt_status tt_kv_cache_begin_single(struct tt_kv_cache *cache, struct tt_stream *stream,
+                                               const int32_t *sequences, int64_t count, int64_t rows);
+bool tt_kv_cache_is_single(const struct tt_kv_cache *cache);
+/* Of a pass of single tokens: the largest number of keys of a row that its attention is laid out for. */
+int64_t tt_kv_cache_reach(const struct tt_kv_cache *cache);
 void tt_kv_cache_end(struct tt_kv_cache *cache);
 
 /* For the attention layer: stores the new rows of `layer`, and sets keys, values and borders of `args`. */
 TT_MUST_USE tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
                                          tt_tensor k_TC, tt_tensor v_TC,
                                          struct tt_attention_forward_args *args);
+/* The same in a pass of single tokens. */
+TT_MUST_USE tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream *stream,
+                                                int layer, tt_tensor k_TC, tt_tensor v_TC,
+                                                struct tt_attention_decode_args *args);
 
 #endif

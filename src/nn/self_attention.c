@@ -179,6 +179,29 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
     };
 }
 
+/* As attend and the attention itself, in a pass of single tokens over a cache: appends them, and reads all before. */
+static tt_status attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                               const struct qkv *ready, const struct tt_self_attention_saved *saved)
+{
+    int64_t k_cols = attention->kv_heads * attention->head_dim,
+            q_cols = attention->heads * attention->head_dim;
+    struct tt_attention_decode_args args = {
+        .q_THE = ready->q_THE,
+        .scale = attention->scale,
+        .window = attention->window,
+        .soft_cap = attention->soft_cap,
+        .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
+    };
+    TT_TRY(tt_kv_cache_append_single(pass->lent.cache, pass->lent.stream, attention->layer,
+                                     tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
+                                     tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
+    size_t bytes = tt_attention_decode_scratch(tt_stream_device(pass->lent.stream), &args);
+    if (bytes > 0)
+        TT_TRY(
+            tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args.scratch));
+    return tt_attention_decode(pass->lent.stream, &args);
+}
+
 /* Attention comes next. */
 static tt_status offer_quiet(const struct tt_pass *pass)
 {
@@ -207,7 +230,8 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
     struct qkv ready;
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
     struct tt_attention_forward_args args = attend(attention, pass, &ready, saved);
-    if (pass->lent.cache != NULL) {
+    bool single = pass->lent.cache != NULL && tt_kv_cache_is_single(pass->lent.cache);
+    if (pass->lent.cache != NULL && !single) {
         int64_t k_cols = attention->kv_heads * attention->head_dim,
                 q_cols = attention->heads * attention->head_dim;
         TT_TRY(tt_kv_cache_append(pass->lent.cache, pass->lent.stream, attention->layer,
@@ -215,7 +239,8 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
                                   tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
     }
     TT_TRY(offer_quiet(pass));
-    TT_TRY(tt_attention_forward(pass->lent.stream, &args));
+    TT_TRY(single ? attend_single(attention, pass, &ready, saved)
+                  : tt_attention_forward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     if (has_post_norm(attention)) {

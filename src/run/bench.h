@@ -29,4 +29,21 @@ struct tt_bench_result {
 TT_MUST_USE tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,
                                      struct tt_bench_result *result);
 
+/* A benchmark of generation: a shape with random weights, `rows` prompts of random tokens, of which the batch size run
+ * at a time, and answers of new_tokens each (`trimtab bench generate`). */
+struct tt_bench_generation {
+    double load_seconds;
+    double first_seconds;            /* until every one of the first prompts has its first token */
+    double prompt_tokens_per_second; /* of these prompts, in that time */
+    double seconds;                  /* of all rows */
+    double tokens_per_second;        /* new tokens of all rows, in `seconds` */
+    double decode_tokens_per_second; /* of the tokens after the first, as long as all first prompts run */
+    double decode_step_seconds;
+    int64_t passes;
+    size_t peak_bytes, device_peak_bytes, device_used_bytes; /* as in tt_bench_result */
+    uint64_t sum; /* of all new tokens and their places, to compare runs by */
+};
+TT_MUST_USE tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
+                                        struct tt_bench_generation *result);
+
 #endif

@@ -62,6 +62,11 @@ out:
     return status;
 }
 
+bool tt_shard_context_at_hand(const struct tt_shard_context *context)
+{
+    return context->at_hand;
+}
+
 void tt_shard_context_destroy(struct tt_shard_context *context)
 {
     if (context == NULL) return;

@@ -43,6 +43,9 @@ struct tt_shard_config {
 TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config,
                                               struct tt_shard_context **out);
 void tt_shard_context_destroy(struct tt_shard_context *context); /* after its units; takes NULL */
+/* Every unit is whole in the memory of this rank's device: gathers move nothing, except that changed trainable values
+ * are converted to the compute type. */
+bool tt_shard_context_at_hand(const struct tt_shard_context *context);
 
 struct tt_unit;
 

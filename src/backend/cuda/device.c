@@ -214,11 +214,13 @@ static void cuda_event_destroy(struct tt_device *device, void *impl)
 
 static tt_status cuda_event_record(struct tt_event *event, struct tt_stream *stream)
 {
+    if (tt_cuda_of(stream)->records) return TT_OK;
     return tt_cuda_check(cudaEventRecord(event->impl, tt_cuda_handle(stream)), stream, "recording an event");
 }
 
 static tt_status cuda_stream_wait(struct tt_stream *stream, struct tt_event *event)
 {
+    if (tt_cuda_of(stream)->records) return TT_OK;
     /* This stream may wait for work of another rank without hanging. */
     bool for_others = event->device != stream->device;
     if (for_others) tt_cuda_wait_begins(stream, TT_CUDA_GPUS_SECONDS);

@@ -71,8 +71,9 @@ TT_MUST_USE tt_status tt_attention_decode(struct tt_stream *stream,
 enum { TT_DECODE_PART = 128, TT_DECODE_PARTS_MAX = 32 };
 static inline int64_t tt_decode_parts(int64_t max_count)
 {
+    const int64_t most = TT_DECODE_PARTS_MAX;
     int64_t parts = (max_count + TT_DECODE_PART - 1) / TT_DECODE_PART;
-    return parts < TT_DECODE_PARTS_MAX ? parts : TT_DECODE_PARTS_MAX;
+    return parts < most ? parts : most;
 }
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,

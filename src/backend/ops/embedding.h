@@ -39,7 +39,8 @@ struct tt_scatter_rows_args {
     tt_tensor x_ND;
     tt_tensor rows_N; /* i32, strictly increasing */
     tt_tensor y_TD;   /* x's type */
-    bool keep;        /* the other rows of y stay as they are, instead of 0 */
+    /* The other rows of y stay as they are, instead of 0. The last entry may then repeat: such a row is arbitrary. */
+    bool keep;
 };
 TT_MUST_USE tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args);
 
