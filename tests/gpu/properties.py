@@ -385,6 +385,26 @@ def generates(suite):
     return f"{len(texts[0])} characters as on the CPU"
 
 
+def generates_in_batches(suite):
+    """Answers do not depend on the batch, or on where they are computed; also drawn ones."""
+    found = []
+    for temperature in (0, 1):
+        sums = {}
+        for device, batch in ((suite.device, 1), (suite.device, 3), (suite.device, 8), ("cpu", 8)):
+            run = Run(suite, ["bench", "generate"], {"config_json": ROOT / "bench/shapes/tiny.json", "device": device,
+                                                     "bf16": "false", "prompt_tokens": 20, "new_tokens": 40, "rows": 8,
+                                                     "temperature": temperature,
+                                                     "per_device_train_batch_size": batch}).must()
+            line = [line for line in run.output().splitlines() if line.startswith("{")][0]
+            sums[f"{device}, batch {batch}"] = json.loads(line)["sum"]
+        if len(set(sums.values())) != 1:
+            raise Failure(f"temperature {temperature}: sums of tokens {sums}")
+        found += set(sums.values())
+    if found[0] == found[1]:
+        raise Failure("nothing was drawn")
+    return "the same tokens in batches of 1, 3 and 8 and on the CPU"
+
+
 def evaluates(suite):
     losses = []
     for device, bf16, ranks in ((suite.device, "false", 1), ("cpu", "false", 1), (suite.device, "true", 1),
@@ -857,6 +877,7 @@ def all_checks(suite):
     suite.check("resume after SIGTERM to one of several processes", stop_and_go_on, True, when=0)
     suite.check("resume after being killed while saving", killed_while_saving, when=0)
     suite.check("generate", generates, when=0)
+    suite.check("generate in batches", generates_in_batches, when=0)
     suite.check("eval", evaluates, when=0)
     suite.check("a process for each rank", processes, when=0)
     suite.check("the bits of threads and of processes", same_bits_over_transports, "llama3", when=0)
