@@ -67,7 +67,7 @@ static const struct gemm_case cases[] = {
     {64, 100, 300, F, F, F, T_, N_, 1, 1, 3},
     /* few rows: decoding */
     {1, 300, 1000, F, H, F, N_, T_, 1, 0, 0},
-    {1, 300, 1000, H, H, H, N_, T_, 1, 0, 0},
+    {1, 300, 1088, H, H, H, N_, T_, 1, 0, 0},
     {2, 97, 2051, H, H, H, N_, T_, 1, 0, 1},
     {3, 97, 4100, F, F, F, N_, T_, 1, 1, 1},
     {4, 97, 5000, F, H, F, N_, T_, 1, 0, 0},
@@ -77,7 +77,7 @@ static const struct gemm_case cases[] = {
     {9, 100, 1100, F, F, F, N_, T_, 1, 0, 0},
     {1, 300, 1000, H, H, H, N_, N_, 1, 0, 0},
     {1, 500, 16, H, H, H, N_, T_, 2, 1, 0},
-    {8, 16, 1000, H, H, H, N_, T_, 1, 0, 0},
+    {4, 23, 576, H, H, F, N_, T_, 2, 1, 8},
 };
 
 /* So many k that the panels of one block of rows do not fit beside each other: the processor's sums wait

@@ -346,7 +346,7 @@ struct swiglu_case {
 
 static const struct swiglu_case swiglu_cases[] = {
     {1, 1, 1, F, 0, 0, 0, 0, true},    {7, 24, 9, F, 3, 4, 4, 4, true},    {7, 24, 9, F, 0, 0, 4, 0, false},
-    {19, 40, 70, H, 8, 8, 8, 8, true}, {19, 40, 70, H, 0, 0, 0, 0, false}, {33, 48, 64, H, 0, 8, 0, 16, true},
+    {19, 40, 70, H, 8, 8, 8, 8, true}, {3, 40, 576, H, 0, 0, 0, 0, false}, {33, 48, 64, H, 0, 8, 0, 16, true},
 };
 
 static const struct swiglu_case swiglu_gpu_cases[] = {

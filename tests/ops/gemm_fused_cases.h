@@ -74,6 +74,11 @@ static const struct lora_case lora_cases[] = {
     /* heads of q and k */
     {9, 40, 33, F, T_, NONE, 0, NO_LOW, 24, 12},
     {13, 48, 65, H, T_, NONE, 8, QKV(8, 16, 16), 32, 16},
+    /* few rows: decoding */
+    {1, 84, 640, H, T_, NONE, 0, NO_LOW, 64, 32},
+    {4, 224, 64, H, T_, NONE, 8, NO_LOW, 192, 64},
+    {3, 64, 576, H, T_, NONE, 0, NO_LOW, 64, 16},
+    {3, 64, 576, H, T_, NONE, 0, ALL(8, 64), 64, 16},
 };
 
 #endif

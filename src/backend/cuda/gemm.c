@@ -13,6 +13,7 @@
  * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded. */
 
 #include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm_few.h"
 #include "backend/cuda/gemm_plain.h"
 #include "base/alloc.h"
 
@@ -123,6 +124,8 @@ tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args
                               .a_align = alignment_of(args->b.data),
                               .b_align = alignment_of(args->a.data),
                               .c_align = alignment_of(args->c.data)};
+    tt_status few = tt_cuda_gemm_few(stream, args);
+    if (few != TT_ERR_UNSUPPORTED) return few;
     bool adds_other = key.accumulates && !tt_tensor_is_empty(args->addend);
     if (key.k == 0 && !key.accumulates) return zero(stream, args->c);
     if (!is_cublas(args, &key)) return plain(stream, args);

@@ -3,6 +3,7 @@
 
 #include "backend/compose.h"
 #include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm_few.h"
 
 /* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
 typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
@@ -179,6 +180,11 @@ static struct tt_fused_params params_of(tt_tensor a, int64_t n)
     return (struct tt_fused_params){.m = (int)a.dims[0], .n = (int)n, .k = (int)a.dims[1], .band = band_rows};
 }
 
+static bool fuses_few(const struct tt_stream *stream)
+{
+    return stream->device->tuning.gemm_fused != TT_TUNING_FUSED_OFF;
+}
+
 tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
@@ -188,6 +194,8 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
          rotates = args->rotation.columns > 0;
     /* cuBLASLt also adds an addend, and is faster when nothing is fused. */
     if (low->count == 0 && !rotates) return tt_compose_gemm_lora(stream, args);
+    tt_status few = fuses_few(stream) ? tt_cuda_gemm_few_lora(stream, args) : TT_ERR_UNSUPPORTED;
+    if (few != TT_ERR_UNSUPPORTED) return few;
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
     if (takes(cuda, args->x_MK, args->w.dense, n, low) && fits(args->y_MN) &&
@@ -213,6 +221,8 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     int64_t f = args->act_MF.dims[1];
     struct tt_fused_params params = params_of(args->x_MK, f);
     int ctas = 0;
+    tt_status few = fuses_few(stream) ? tt_cuda_gemm_few_swiglu(stream, args) : TT_ERR_UNSUPPORTED;
+    if (few != TT_ERR_UNSUPPORTED) return few;
     if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->x_MK, args->w_2FK.dense, f, &args->low) &&
         fits(args->gate_up_M2F) && fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
