@@ -1,15 +1,15 @@
-/* A thread block computes a tile of 16 columns of y at a time; its warps take turns along k, DEPTH at a time, and their
- * sums are added in the order of the warps. The columns are two runs of 8: neighbours, or the two halves of a head, which
- * are rotated together, or columns of gate and up.
+/* A thread block computes a tile of 16 columns of y at a time; its warps take turns along k, DEPTH at a time, and
+ * their sums are added in the order of the warps. The columns are two runs of 8: neighbours, or the two halves of a
+ * head, which are rotated together, or columns of gate and up.
  *
- * A lane loads 16 bytes, 8 neighbouring k, of a row of W or x. mma.sync wants other k in a lane, but the order of k in a
- * product is free, as long as it is the same on both sides: words 0 and 1 of both are one product, words 2 and 3 the
- * next. So a lane needs exactly what it loads itself, and shared memory is a queue of each lane's own pieces, without
- * barriers. The queue goes on over the ends of tiles: a block has its tiles one after the other.
+ * A lane loads 16 bytes, 8 neighbouring k, of a row of W or x. mma.sync wants other k in a lane, but the order of k in
+ * a product is free, as long as it is the same on both sides: words 0 and 1 of both are one product, words 2 and 3
+ * the next. So a lane needs exactly what it loads itself, and shared memory is a queue of each lane's own pieces,
+ * without barriers. The queue goes on over the ends of tiles: a block has its tiles one after the other.
  *
- * H200, 8B bf16, one row, ms a step, 2026-11-25: cuBLASLt 4.82; this kernel with 6 stages and a block on each processor
- * 4.68; 4 stages and two blocks 4.71; through registers instead of the queue 5.04, because the compiler kept few loads
- * under way. With 16 rows 5.93, cuBLASLt 5.14. */
+ * H200, 8B bf16, one row, ms a step, 2026-11-25: cuBLASLt 4.82; this kernel with 6 stages and a block on each
+ * processor 4.68; 4 stages and two blocks 4.71; through registers instead of the queue 5.04, because the compiler kept
+ * few loads under way. With 16 rows 5.93, cuBLASLt 5.14. */
 #include <cuda_bf16.h>
 
 #include "backend/cuda/gemm_few.h"
@@ -35,8 +35,8 @@ struct few_problem {
     int64_t x_row, w_row, y_row;
     int m, n, k; /* n: rows of w */
     float alpha, beta;
-    /* Columns from `paired` on are neighbours; before, the runs of a tile are `half` apart in groups of 2 * half: heads,
-     * or all of gate and up. */
+    /* Columns from `paired` on are neighbours; before, the runs of a tile are `half` apart in groups of 2 * half:
+     * heads, or all of gate and up. */
     int paired, half;
     const int32_t *positions;
     const float *cos, *sin; /* [positions, half] */
