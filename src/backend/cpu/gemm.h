@@ -37,6 +37,14 @@ struct tt_gemm_low {
     int64_t k, first, end;
 };
 
+/* Applied to the sums of a block before they are rounded: relu(sum * scale[n] + bias[n] + residual[m, n]). */
+struct tt_gemm_epilogue {
+    const float *scale, *bias; /* [n]; NULL: 1 and 0 */
+    const void *residual;      /* c's type, rows `residual_stride` apart; NULL: 0 */
+    int64_t residual_stride;
+    bool relu;
+};
+
 /* c[m, n] = alpha * a * b + beta * addend + narrow products; every dimension at least 1. */
 struct tt_gemm_problem {
     int64_t m, n, k;
@@ -46,6 +54,7 @@ struct tt_gemm_problem {
     float alpha, beta;
     const struct tt_gemm_low *low; /* requires alpha = 1 */
     int low_count;
+    const struct tt_gemm_epilogue *epilogue; /* for panels only; NULL: none. Requires alpha = 1, beta = 0 */
 };
 
 struct tt_gemm_variant {

@@ -9,13 +9,16 @@
 
 #include "tensor/dtype.h"
 
+struct tt_gemm_gather;
+
 /* The source of a panel: a matrix with one dimension along k and the other across the panel. */
 struct tt_gemm_source {
     const void *data; /* f32 or bf16 */
     tt_dtype dtype;
-    int64_t stride;    /* elements between stored rows */
-    bool k_contiguous; /* stored rows run along k; else across the panel */
-    int64_t across;    /* elements across, of all panels together */
+    int64_t stride;                      /* elements between stored rows */
+    bool k_contiguous;                   /* stored rows run along k; else across the panel */
+    int64_t across;                      /* elements across, of all panels together */
+    const struct tt_gemm_gather *gather; /* NULL: a stored matrix; else cpu/gemm_gather.h, for panels only */
 };
 
 /* One output block: rows of f32 or bf16. */
@@ -24,6 +27,9 @@ struct tt_gemm_target {
     tt_dtype dtype;
     int64_t stride;
     const void *addend; /* beta is its factor; in the layout of c; NULL: c itself */
+    /* Rows in a grid, for panels only: row r is at r / (run * runs) * group_stride + r / run % runs * run_stride +
+     * r % run * stride. 0: all rows are `stride` apart. */
+    int64_t run, runs, run_stride, group_stride;
 };
 
 /* to[i][j] = alpha * sum_k a[k][i] * b[k][j] + beta * to[i][j] for i < mr and j < nr; with beta = 0 `to` is not

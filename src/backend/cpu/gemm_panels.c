@@ -19,6 +19,7 @@
 #include <stddef.h>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm_gather.h"
 #include "base/integer.h"
 
 enum {
@@ -101,12 +102,19 @@ static void pack_panels(const struct plan *plan, pack_function *pack, int width,
                         int64_t panel_floats, const struct tt_gemm_source *source, int64_t first, int64_t end,
                         int64_t k_first, int64_t k)
 {
-    int64_t step = source->k_contiguous ? k : TT_GEMM_PACK_K;
+    int64_t step = source->gather != NULL ? TT_GEMM_STRIP_K : source->k_contiguous ? k : TT_GEMM_PACK_K;
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(plan->kernel->panel_dtype));
+    float strip[TT_GEMM_STRIP_FLOATS];
     for (int64_t p = 0; p < k; p += step) {
         float *panel = to + p * width / per_float;
         for (int64_t at = first; at < end; at += width, panel += panel_floats) {
-            pack(panel, source, at, k_first + p, tt_smaller(step, k - p));
+            int64_t some = tt_smaller(step, k - p);
+            if (source->gather == NULL) {
+                pack(panel, source, at, k_first + p, some);
+                continue;
+            }
+            struct tt_gemm_source piece = tt_gemm_gather(source, strip, at, width, k_first + p, some);
+            pack(panel, &piece, 0, 0, some);
         }
     }
 }
@@ -188,12 +196,40 @@ static void finish_turned(const struct plan *plan, const struct block *block)
     }
 }
 
+/* Rows that are not evenly spaced are finished one by one. */
+static void finish_grid(const struct plan *plan, const struct block *block)
+{
+    const struct tt_gemm_problem *problem = plan->problem;
+    int64_t nr = plan->kernel->nr;
+    size_t element = tt_dtype_bytes(problem->c.dtype);
+    for (int64_t i = 0; i < block->rows; i++) {
+        const struct tt_gemm_target *c = &problem->c;
+        int64_t row = block->row + i, run = row / c->run;
+        int64_t at =
+            run / c->runs * c->group_stride + run % c->runs * c->run_stride + row % c->run * c->stride;
+        struct tt_gemm_target one = {.data = (char *)c->data + (size_t)at * element, .dtype = c->dtype};
+        const float *sums = block->waiting + i * nr;
+        for (int64_t j = 0; j < block->columns; j += nr, sums += block->waiting_panel)
+            plan->kernel->finish(&one, 0, block->column + j, sums, nr, 1, tt_smaller(nr, block->columns - j),
+                                 problem->alpha, problem->beta);
+    }
+}
+
 static void finish_block(const struct plan *plan, const struct block *block)
 {
     const struct tt_gemm_problem *problem = plan->problem;
     int64_t nr = plan->kernel->nr;
     if (plan->turned) {
         finish_turned(plan, block);
+        return;
+    }
+    if (problem->epilogue != NULL)
+        for (int64_t j = 0; j < block->columns; j += nr)
+            tt_gemm_apply_epilogue(problem->epilogue, problem->c.dtype,
+                                   block->waiting + j / nr * block->waiting_panel, nr, block->row,
+                                   block->rows, block->column + j, tt_smaller(nr, block->columns - j));
+    if (problem->c.run > 0) {
+        finish_grid(plan, block);
         return;
     }
     for (int64_t i = 0; i < block->rows; i += FINISH_ROWS) {
@@ -360,7 +396,7 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
 /* A panel of b is packed fastest from rows across k; on the tile unit a panel of a from rows along k. */
 static bool is_better_turned(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
-    if (problem->low_count > 0) return false;
+    if (problem->low_count > 0 || problem->epilogue != NULL || problem->c.run > 0) return false;
     if (problem->n <= TURNED_MAX && problem->m > problem->n && !problem->a.k_contiguous) return true;
     return kernel->panel_dtype == TT_BF16 && problem->m <= TURNED_MAX && problem->n > problem->m &&
            problem->b.k_contiguous;
@@ -438,7 +474,8 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     int64_t m = plan.problem->m, n = plan.problem->n, k = plan.problem->k;
     plan.block_k = round_up(ceil_divide(k, ceil_divide(k, kernel->block_k)), kernel->k_unit);
     plan.k_blocks = ceil_divide(k, plan.block_k);
-    plan.waits = plan.turned || problem->c.addend != NULL ||
+    plan.waits = plan.turned || problem->c.addend != NULL || problem->epilogue != NULL ||
+                 problem->c.run > 0 ||
                  (problem->c.dtype == TT_BF16 && (plan.k_blocks > 1 || problem->low_count > 0));
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));
     plan.a_panel = plan.block_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK;

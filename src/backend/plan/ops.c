@@ -271,6 +271,64 @@ static tt_status plan_random_fill(struct tt_stream *stream, const struct tt_rand
     return moves(stream, size(args->y));
 }
 
+static tt_status convolves(struct tt_stream *stream, const struct tt_conv_geometry *geometry, tt_tensor w,
+                           double bytes)
+{
+    double flops = 2.0 * (double)tt_conv_pixels(geometry) * (double)tt_tensor_count(w);
+    tt_plan_spend(stream, flops, stream->device->chip->gemm_flops, bytes);
+    return TT_OK;
+}
+
+static tt_status plan_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args)
+{
+    return convolves(stream, &args->geometry, args->w_OK,
+                     size(args->x_PC) + size(args->w_OK) + size(args->residual_QO) + size(args->y_QO));
+}
+
+static tt_status plan_conv2d_backward_input(struct tt_stream *stream,
+                                            const struct tt_conv2d_backward_input_args *args)
+{
+    return convolves(stream, &args->geometry, args->w_OK,
+                     size(args->dz_QO) + size(args->w_OK) +
+                         size(args->dx_PC) * (args->accumulate ? 2.0 : 1.0));
+}
+
+static tt_status plan_conv2d_backward_weight(struct tt_stream *stream,
+                                             const struct tt_conv2d_backward_weight_args *args)
+{
+    return convolves(stream, &args->geometry, args->dw_OK,
+                     size(args->dz_QO) + size(args->x_PC) + 2.0 * size(args->dw_OK));
+}
+
+static tt_status plan_conv2d_backward_output(struct tt_stream *stream,
+                                             const struct tt_conv2d_backward_output_args *args)
+{
+    return moves(stream, 2.0 * size(args->dy_QO) + size(args->y_QO) + size(args->dresidual_QO));
+}
+
+static tt_status plan_maxpool2d_forward(struct tt_stream *stream,
+                                        const struct tt_maxpool2d_forward_args *args)
+{
+    return moves(stream, size(args->x_PC) + size(args->y_QC) + size(args->which_QC));
+}
+
+static tt_status plan_maxpool2d_backward(struct tt_stream *stream,
+                                         const struct tt_maxpool2d_backward_args *args)
+{
+    return moves(stream, size(args->dx_PC) + size(args->dy_QC) + size(args->which_QC));
+}
+
+static tt_status plan_upsample_add(struct tt_stream *stream, const struct tt_upsample_add_args *args)
+{
+    return moves(stream, size(args->x_PC) + 2.0 * size(args->y_QC));
+}
+
+static tt_status plan_upsample_backward(struct tt_stream *stream,
+                                        const struct tt_upsample_backward_args *args)
+{
+    return moves(stream, size(args->dy_QC) + 2.0 * size(args->dx_PC));
+}
+
 const struct tt_op_table tt_plan_op_table = {
 #define OP(name) .name = plan_##name,
 #include "backend/ops.def"

@@ -1,0 +1,17 @@
+/* Ops of images: processors only. */
+#include "backend/cuda/cuda.h"
+
+#define UNSUPPORTED(name)                                                                                    \
+    tt_status tt_cuda_##name(struct tt_stream *stream, const struct tt_##name##_args *args)                  \
+    {                                                                                                        \
+        (void)stream, (void)args;                                                                            \
+        return tt_fail(TT_ERR_UNSUPPORTED, #name ": GPUs have no kernel for images yet");                    \
+    }
+UNSUPPORTED(conv2d_forward)
+UNSUPPORTED(conv2d_backward_input)
+UNSUPPORTED(conv2d_backward_weight)
+UNSUPPORTED(conv2d_backward_output)
+UNSUPPORTED(maxpool2d_forward)
+UNSUPPORTED(maxpool2d_backward)
+UNSUPPORTED(upsample_add)
+UNSUPPORTED(upsample_backward)
