@@ -5,8 +5,10 @@
 
 #include "backend/device.h"
 #include "backend/ops/attention.h"
+#include "backend/ops/channels.h"
 #include "backend/ops/conv.h"
 #include "backend/ops/cross_entropy.h"
+#include "backend/ops/detection.h"
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/gemm.h"

@@ -111,6 +111,50 @@ static void check_case(const void *row)
     }
 }
 
+/* Four steps; every element is that of the formula in fp64 within the rounding of four steps in fp32. */
+static void check_sgd(struct test_device *device, int threads, void *context)
+{
+    static struct test_tensor first[3];
+    (void)context;
+    enum { COUNT = 40001, STEPS = 4 };
+    struct test_tensor t[3] = {
+        test_tensor_random(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0, 1, 1),
+        test_tensor_random(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0, 2, 1),
+        test_tensor_make(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0),
+    };
+    const double lr = 0.1, momentum = 0.9, decay = 0.01, scale = 0.5;
+    double *p = test_tensor_values(&t[0]), *g = test_tensor_values(&t[1]), *v = test_doubles(COUNT);
+    test_array_to_device(device, t, 3);
+    for (int step = 0; step < STEPS; step++) {
+        struct tt_sgd_args args = {t[0].view, t[1].view, t[2].view, lr, momentum, decay, (float)scale};
+        test_ok(tt_sgd(device->stream, &args));
+        for (int64_t i = 0; i < COUNT; i++) {
+            v[i] = momentum * v[i] + (g[i] * scale + decay * p[i]);
+            p[i] -= lr * v[i];
+        }
+    }
+    test_array_to_host(device, t, 3);
+    double *got_p = test_tensor_values(&t[0]), *got_v = test_tensor_values(&t[2]);
+    for (int64_t i = 0; i < COUNT; i++) {
+        assert_true(fabs(got_p[i] - p[i]) <= 1e-6 * (fabs(p[i]) + 1));
+        assert_true(fabs(got_v[i] - v[i]) <= 1e-6 * (fabs(v[i]) + 1));
+    }
+    for (int i = 0; i < 3; i++) {
+        if (threads > 1) test_tensor_equal("sgd", &t[i], &first[i]);
+        test_tensor_free(&first[i]);
+        first[i] = t[i];
+        if (threads > 1) test_tensor_free(&first[i]);
+    }
+    free(p), free(g), free(v), free(got_p), free(got_v);
+}
+
+static void sgd_follows_the_formula(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    test_on_each_isa(check_sgd, NULL);
+}
+
 static void adamw_follows_the_formula(void **state)
 {
     (void)state;
@@ -162,6 +206,7 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_the_formula),
+        cmocka_unit_test(sgd_follows_the_formula),
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(squares_are_summed_in_double),
     };

@@ -87,23 +87,6 @@ tt_status tt_cpu_upsample_backward(struct tt_stream *stream, const struct tt_ups
 
 #else
 
-#define load_part TT_PASS(load_part)
-#define store_part TT_PASS(store_part)
-
-/* Loads `left` elements from `index` on, at most a vector. */
-TT_INLINE vf load_part(const void *from, int64_t index, bool bf16, int64_t left)
-{
-    return left >= TT_VECTOR_LANES ? vload(from, index, bf16) : vload_some(from, index, bf16, left);
-}
-
-TT_INLINE void store_part(void *to, int64_t index, bool bf16, vf x, int64_t left)
-{
-    if (left >= TT_VECTOR_LANES)
-        vstore(to, index, bf16, x);
-    else
-        vstore_some(to, index, bf16, x, left);
-}
-
 static void TT_PASS(backward_output)(const struct tt_conv2d_backward_output_args *args, int64_t row)
 {
     const void *y = pixel_of(&args->y_QO, row), *dy = pixel_of(&args->dy_QO, row);
@@ -113,15 +96,15 @@ static void TT_PASS(backward_output)(const struct tt_conv2d_backward_output_args
     bool bf16 = args->dy_QO.dtype == TT_BF16;
     for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
         int64_t left = channels - c;
-        vf g = load_part(dy, c, bf16, left);
-        if (y != NULL) g = vselect(load_part(y, c, bf16, left) > vsplat(0.0f), g, vsplat(0.0f));
+        vf g = vload_part(dy, c, bf16, left);
+        if (y != NULL) g = vselect(vload_part(y, c, bf16, left) > vsplat(0.0f), g, vsplat(0.0f));
         if (dresidual != NULL) {
             vf sum = g;
-            if (args->accumulate) sum += load_part(dresidual, c, bf16, left);
-            store_part(dresidual, c, bf16, sum, left);
+            if (args->accumulate) sum += vload_part(dresidual, c, bf16, left);
+            vstore_part(dresidual, c, bf16, sum, left);
         }
-        if (scale != NULL) g *= load_part(scale, c, false, left);
-        store_part(dz, c, bf16, g, left);
+        if (scale != NULL) g *= vload_part(scale, c, false, left);
+        vstore_part(dz, c, bf16, g, left);
     }
 }
 
@@ -154,18 +137,18 @@ static void TT_PASS(pool)(const struct tt_maxpool2d_forward_args *args, int64_t 
     int32_t *which = pixel_of(&args->which_QC, row);
     for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
         int64_t left = channels - c;
-        vf best = load_part(pixel_of(&args->x_PC, first), c, bf16, left);
+        vf best = vload_part(pixel_of(&args->x_PC, first), c, bf16, left);
         vi at = vsplat_int((int32_t)first);
         for (int64_t h = window.top; h < window.bottom; h++) {
             int64_t pixel = (window.image * geometry->height + h) * geometry->width + window.left;
             for (int64_t w = window.left; w < window.right; w++, pixel++) {
-                vf x = load_part(pixel_of(&args->x_PC, pixel), c, bf16, left);
+                vf x = vload_part(pixel_of(&args->x_PC, pixel), c, bf16, left);
                 vi larger = (x > best) | (x != x);
                 best = vselect(larger, x, best);
                 at = (larger & vsplat_int((int32_t)pixel)) | (~larger & at);
             }
         }
-        store_part(y, c, bf16, best, left);
+        vstore_part(y, c, bf16, best, left);
         for (int64_t i = 0; which != NULL && i < TT_VECTOR_LANES && i < left; i++) which[c + i] = at[i];
     }
 }
@@ -177,10 +160,10 @@ static void TT_PASS(enlarge)(const struct tt_upsample_add_args *args, int64_t ro
     const int64_t steps[4] = {0, 1, large, large + 1};
     bool bf16 = args->x_PC.dtype == TT_BF16;
     for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
-        vf x = load_part(pixel_of(&args->x_PC, row), c, bf16, channels - c);
+        vf x = vload_part(pixel_of(&args->x_PC, row), c, bf16, channels - c);
         for (int i = 0; i < 4; i++) {
             void *y = pixel_of(&args->y_QC, pixel + steps[i]);
-            store_part(y, c, bf16, load_part(y, c, bf16, channels - c) + x, channels - c);
+            vstore_part(y, c, bf16, vload_part(y, c, bf16, channels - c) + x, channels - c);
         }
     }
 }
@@ -195,8 +178,8 @@ static void TT_PASS(shrink)(const struct tt_upsample_backward_args *args, int64_
         void *dx = pixel_of(&args->dx_PC, row);
         vf sum = vsplat(0.0f);
         for (int i = 0; i < 4; i++)
-            sum += load_part(pixel_of(&args->dy_QC, pixel + steps[i]), c, bf16, channels - c);
-        store_part(dx, c, bf16, load_part(dx, c, bf16, channels - c) + sum, channels - c);
+            sum += vload_part(pixel_of(&args->dy_QC, pixel + steps[i]), c, bf16, channels - c);
+        vstore_part(dx, c, bf16, vload_part(dx, c, bf16, channels - c) + sum, channels - c);
     }
 }
 

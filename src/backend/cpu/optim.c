@@ -44,6 +44,19 @@ tt_status tt_cpu_adamw(struct tt_stream *stream, const struct tt_adamw_args *arg
     return TT_OK;
 }
 
+tt_status tt_cpu_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
+{
+    int64_t count = args->param.dims[0], pieces = (count + PIECE - 1) / PIECE;
+    void (*sgd_piece)(const struct tt_sgd_args *, int64_t, int64_t) = TT_BEST(stream, sgd_piece);
+    int threads = tt_cpu_threads(stream, count * 3);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t first = piece * PIECE;
+        sgd_piece(args, first, count - first < PIECE ? count - first : PIECE);
+    }
+    return TT_OK;
+}
+
 tt_status tt_cpu_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
 {
     int64_t count = args->x.dims[0], pieces = (count + PIECE - 1) / PIECE;
@@ -76,6 +89,17 @@ static void TT_PASS(adamw_piece)(const struct adamw_scalars *s, float *restrict 
         v[i] = v[i] * s->beta2 + s->beta2_rest * g * g;
         float denominator = sqrtf(v[i]) / s->root_of_correction2 + s->eps;
         param[i] = param[i] * s->keep - s->step_size * (m[i] / denominator);
+    }
+}
+
+static void TT_PASS(sgd_piece)(const struct tt_sgd_args *args, int64_t first, int64_t count)
+{
+    float *restrict param = (float *)args->param.data + first, *restrict v = (float *)args->v.data + first;
+    const float *restrict grad = (const float *)args->grad.data + first;
+    float lr = (float)args->lr, momentum = (float)args->momentum, decay = (float)args->weight_decay;
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = momentum * v[i] + (grad[i] * args->grad_scale + decay * param[i]);
+        param[i] -= lr * v[i];
     }
 }
 

@@ -73,23 +73,6 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
 
 #else
 
-/* Loads `left` elements from `index` on, at most a vector; `left` is a constant for whole vectors. */
-#define load_part TT_PASS(load_part)
-#define store_part TT_PASS(store_part)
-
-TT_INLINE vf load_part(const void *from, int64_t index, bool bf16, int64_t left)
-{
-    return left == TT_VECTOR_LANES ? vload(from, index, bf16) : vload_some(from, index, bf16, left);
-}
-
-TT_INLINE void store_part(void *to, int64_t index, bool bf16, vf x, int64_t left)
-{
-    if (left == TT_VECTOR_LANES)
-        vstore(to, index, bf16, x);
-    else
-        vstore_some(to, index, bf16, x, left);
-}
-
 struct TT_PASS(forward_row) {
     const void *x, *residual, *weight;
     void *sum, *y;
@@ -100,8 +83,8 @@ struct TT_PASS(forward_row) {
 TT_INLINE void TT_PASS(add_residual)(const struct TT_PASS(forward_row) * row, int64_t d, int64_t left,
                                      const bool bf16)
 {
-    store_part(row->sum, d, bf16, load_part(row->x, d, bf16, left) + load_part(row->residual, d, bf16, left),
-               left);
+    vstore_part(row->sum, d, bf16,
+                vload_part(row->x, d, bf16, left) + vload_part(row->residual, d, bf16, left), left);
 }
 
 /* Sums in four chains, so that an addition does not wait for the previous one. */
@@ -115,7 +98,7 @@ TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf1
             sums[i] += part * part;
         }
     for (; d < width; d += TT_VECTOR_LANES) {
-        vf part = load_part(x, d, bf16, width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES);
+        vf part = vload_part(x, d, bf16, width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES);
         sums[0] += part * part;
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -124,8 +107,8 @@ TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf1
 TT_INLINE void TT_PASS(normalize)(const struct TT_PASS(forward_row) * row, const void *x, float rstd,
                                   int64_t d, int64_t left, const bool bf16, const bool weight_bf16)
 {
-    vf weight = load_part(row->weight, d, weight_bf16, left) + row->offset;
-    store_part(row->y, d, bf16, load_part(x, d, bf16, left) * rstd * weight, left);
+    vf weight = vload_part(row->weight, d, weight_bf16, left) + row->offset;
+    vstore_part(row->y, d, bf16, vload_part(x, d, bf16, left) * rstd * weight, left);
 }
 
 TT_INLINE float TT_PASS(forward_typed)(struct TT_PASS(forward_row) row, int64_t width, double eps,
@@ -184,9 +167,9 @@ TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, 
         }
     for (; d < width; d += TT_VECTOR_LANES) {
         int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;
-        sums[0] += load_part(row->dy, d, bf16, left) *
-                   (load_part(row->weight, d, weight_bf16, left) + row->offset) *
-                   load_part(row->x, d, bf16, left);
+        sums[0] += vload_part(row->dy, d, bf16, left) *
+                   (vload_part(row->weight, d, weight_bf16, left) + row->offset) *
+                   vload_part(row->x, d, bf16, left);
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
@@ -194,13 +177,13 @@ TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, 
 TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, float mean, int64_t d,
                                       int64_t left, const bool bf16, const bool weight_bf16)
 {
-    vf dy = load_part(row->dy, d, bf16, left), xhat = load_part(row->x, d, bf16, left) * row->rstd;
-    vf weight = load_part(row->weight, d, weight_bf16, left) + row->offset;
+    vf dy = vload_part(row->dy, d, bf16, left), xhat = vload_part(row->x, d, bf16, left) * row->rstd;
+    vf weight = vload_part(row->weight, d, weight_bf16, left) + row->offset;
     vf dx = (dy * weight - xhat * mean) * row->rstd;
-    if (row->dres != NULL) dx += load_part(row->dres, d, bf16, left);
-    store_part(row->dx, d, bf16, dx, left);
+    if (row->dres != NULL) dx += vload_part(row->dres, d, bf16, left);
+    vstore_part(row->dx, d, bf16, dx, left);
     if (row->dweight != NULL)
-        store_part(row->dweight, d, false, load_part(row->dweight, d, false, left) + dy * xhat, left);
+        vstore_part(row->dweight, d, false, vload_part(row->dweight, d, false, left) + dy * xhat, left);
 }
 
 TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,

@@ -35,6 +35,8 @@
 #define vload TT_PASS(vload)
 #define vstore TT_PASS(vstore)
 #define vload_some TT_PASS(vload_some)
+#define vload_part TT_PASS(vload_part)
+#define vstore_part TT_PASS(vstore_part)
 #define vstore_some TT_PASS(vstore_some)
 #define vround_base TT_PASS(vround_base)
 #define vtimes_power TT_PASS(vtimes_power)
@@ -203,6 +205,20 @@ TT_INLINE void vstore_some(void *to, int64_t index, bool bf16, vf x, int64_t n)
         else
             ((float *)to)[index + i] = lanes[i];
     }
+}
+
+/* A vector, or the `left` elements that are fewer. */
+TT_INLINE vf vload_part(const void *from, int64_t index, bool bf16, int64_t left)
+{
+    return left >= TT_VECTOR_LANES ? vload(from, index, bf16) : vload_some(from, index, bf16, left);
+}
+
+TT_INLINE void vstore_part(void *to, int64_t index, bool bf16, vf x, int64_t left)
+{
+    if (left >= TT_VECTOR_LANES)
+        vstore(to, index, bf16, x);
+    else
+        vstore_some(to, index, bf16, x, left);
 }
 
 /* exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2 (the reduction of Cody and Waite, with ln 2

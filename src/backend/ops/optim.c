@@ -21,6 +21,19 @@ tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args)
     return tt_dispatch_adamw(stream, args);
 }
 
+tt_status tt_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
+{
+    struct tt_check check = {.op = "sgd"};
+    tt_check_tensor(&check, "param", args->param, TT_TYPES_F32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "grad", args->grad, TT_TYPES_F32, 1, args->param.dims);
+    tt_check_shape(&check, "v", args->v, TT_TYPES_F32, 1, args->param.dims);
+    tt_check_apart(&check, "param", args->param, "grad", args->grad);
+    tt_check_apart(&check, "param", args->param, "v", args->v);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_sgd(stream, args);
+}
+
 tt_status tt_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
 {
     struct tt_check check = {.op = "sum_squares"};

@@ -16,6 +16,16 @@ struct tt_adamw_args {
 };
 TT_MUST_USE tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args);
 
+/* Stochastic gradient descent with momentum in PyTorch's order (torch.optim.SGD without dampening and Nesterov); v is 0
+ * before the first step:
+ *     g = grad * grad_scale + weight_decay * p;  v = momentum v + g;  p -= lr v */
+struct tt_sgd_args {
+    tt_tensor param, grad, v; /* f32 [N] */
+    double lr, momentum, weight_decay;
+    float grad_scale; /* the clipping coefficient */
+};
+TT_MUST_USE tt_status tt_sgd(struct tt_stream *stream, const struct tt_sgd_args *args);
+
 /* out[0] (f64) += sum x^2, summed in fp64 in fixed groups (the result does not depend on the thread count) */
 struct tt_sum_squares_args {
     tt_tensor x;   /* f32 [N] */

@@ -329,6 +329,41 @@ static tt_status plan_upsample_backward(struct tt_stream *stream,
     return moves(stream, size(args->dy_QC) + 2.0 * size(args->dx_PC));
 }
 
+static tt_status plan_anchor_match(struct tt_stream *stream, const struct tt_anchor_match_args *args)
+{
+    return moves(stream, 2.0 * size(args->anchors_A4) + size(args->match_NA));
+}
+
+static tt_status plan_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args)
+{
+    return moves(stream, 2.0 * size(args->logits_PK) + size(args->match_NA));
+}
+
+static tt_status plan_box_loss(struct tt_stream *stream, const struct tt_box_loss_args *args)
+{
+    return moves(stream, 2.0 * size(args->deltas_P4) + size(args->match_NA));
+}
+
+static tt_status plan_channel_sums(struct tt_stream *stream, const struct tt_channel_sums_args *args)
+{
+    return moves(stream, size(args->x_PC) + size(args->g_PC));
+}
+
+static tt_status plan_channel_affine(struct tt_stream *stream, const struct tt_channel_affine_args *args)
+{
+    return moves(stream, size(args->x_PC) + size(args->residual_PC) + size(args->y_PC));
+}
+
+static tt_status plan_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_args *args)
+{
+    return moves(stream, size(args->g_PC) + size(args->x_PC) + size(args->dx_PC));
+}
+
+static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
+{
+    return moves(stream, 5.0 * size(args->param));
+}
+
 const struct tt_op_table tt_plan_op_table = {
 #define OP(name) .name = plan_##name,
 #include "backend/ops.def"

@@ -1,0 +1,115 @@
+#ifndef TT_VECTOR_LANES
+
+#include <string.h>
+
+#include "backend/cpu/parallel.h"
+#include "backend/ops/channels.h"
+
+enum { GROUP_ROWS = 256, DOUBLES_MAX = TT_CPU_SCRATCH_BYTES / (int)sizeof(double) };
+
+static inline void *pixel_of(const tt_tensor *x, int64_t row)
+{
+    if (tt_tensor_is_empty(*x)) return NULL;
+    return (char *)x->data + row * x->strides[0] * (int64_t)tt_dtype_bytes(x->dtype);
+}
+
+#define TT_VECTOR_SOURCE "backend/cpu/channels.c"
+#include "backend/cpu/vector_math_passes.h"
+
+/* Groups of rows have lines of their own, which are added in order: as many at a time as scratch holds. */
+tt_status tt_cpu_channel_sums(struct tt_stream *stream, const struct tt_channel_sums_args *args)
+{
+    void (*add)(const struct tt_channel_sums_args *, int64_t, int64_t, double *) = TT_BEST(stream, add_rows);
+    int64_t rows = args->x_PC.dims[0], width = 2 * args->x_PC.dims[1];
+    int64_t groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS, together = DOUBLES_MAX / width;
+    if (together < 1)
+        return tt_fail(TT_ERR_UNSUPPORTED, "channel_sums: %lld channels, the cpu's limit is %d",
+                       (long long)(width / 2), DOUBLES_MAX / 2);
+    double *lines = tt_cpu_scratch(stream, 0), *sums = args->sums_2C.data; /* the whole team uses the lines */
+    int threads = tt_cpu_threads(stream, rows * width);
+    for (int64_t done = 0; done < groups; done += together) {
+        int64_t now = groups - done < together ? groups - done : together;
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t g = 0; g < now; g++) {
+            int64_t first = (done + g) * GROUP_ROWS,
+                    end = first + GROUP_ROWS < rows ? first + GROUP_ROWS : rows;
+            memset(lines + g * width, 0, (size_t)width * sizeof *lines);
+            add(args, first, end, lines + g * width);
+        }
+        for (int64_t g = 0; g < now; g++)
+            for (int64_t c = 0; c < width; c++) sums[c] += lines[g * width + c];
+    }
+    return TT_OK;
+}
+
+tt_status tt_cpu_channel_affine(struct tt_stream *stream, const struct tt_channel_affine_args *args)
+{
+    void (*affine)(const struct tt_channel_affine_args *, int64_t) = TT_BEST(stream, affine);
+    int64_t rows = args->x_PC.dims[0];
+    int threads = tt_cpu_threads(stream, rows * args->x_PC.dims[1]);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; row++) affine(args, row);
+    return TT_OK;
+}
+
+tt_status tt_cpu_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_args *args)
+{
+    void (*mix)(const struct tt_channel_mix_args *, int64_t) = TT_BEST(stream, mix);
+    int64_t rows = args->g_PC.dims[0];
+    int threads = tt_cpu_threads(stream, rows * args->g_PC.dims[1]);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; row++) mix(args, row);
+    return TT_OK;
+}
+
+#else
+static void TT_PASS(add_rows)(const struct tt_channel_sums_args *args, int64_t first, int64_t end,
+                              double *sums)
+{
+    int64_t channels = args->x_PC.dims[1];
+    bool bf16 = args->x_PC.dtype == TT_BF16;
+    for (int64_t row = first; row < end; row++) {
+        const void *x = pixel_of(&args->x_PC, row), *g = pixel_of(&args->g_PC, row);
+        for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
+            int64_t left = channels - c < TT_VECTOR_LANES ? channels - c : TT_VECTOR_LANES;
+            vf value = vload_part(x, c, bf16, left), other = g != NULL ? vload_part(g, c, bf16, left) : value;
+            for (int64_t i = 0; i < left; i++) {
+                sums[c + i] += (double)other[i];
+                sums[channels + c + i] += (double)other[i] * (double)value[i];
+            }
+        }
+    }
+}
+
+static void TT_PASS(affine)(const struct tt_channel_affine_args *args, int64_t row)
+{
+    const void *x = pixel_of(&args->x_PC, row), *residual = pixel_of(&args->residual_PC, row);
+    void *y = pixel_of(&args->y_PC, row);
+    int64_t channels = args->x_PC.dims[1];
+    bool bf16 = args->x_PC.dtype == TT_BF16;
+    for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
+        int64_t left = channels - c;
+        vf value = vload_part(x, c, bf16, left) * vload_part(args->scale_C.data, c, false, left) +
+                   vload_part(args->shift_C.data, c, false, left);
+        if (residual != NULL) value += vload_part(residual, c, bf16, left);
+        if (args->relu) value = vselect(value < vsplat(0.0f), vsplat(0.0f), value); /* NaN stays */
+        vstore_part(y, c, bf16, value, left);
+    }
+}
+
+static void TT_PASS(mix)(const struct tt_channel_mix_args *args, int64_t row)
+{
+    const void *g = pixel_of(&args->g_PC, row), *x = pixel_of(&args->x_PC, row);
+    void *dx = pixel_of(&args->dx_PC, row);
+    int64_t channels = args->g_PC.dims[1];
+    bool bf16 = args->g_PC.dtype == TT_BF16;
+    for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
+        int64_t left = channels - c;
+        vf value = vload_part(g, c, bf16, left) * vload_part(args->a_C.data, c, false, left) +
+                   vload_part(x, c, bf16, left) * vload_part(args->b_C.data, c, false, left) +
+                   vload_part(args->c_C.data, c, false, left);
+        vstore_part(dx, c, bf16, value, left);
+    }
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* Ops on the channels of images [P, C], from which norms over pixels are made: batch norm is channel_sums, then (after
+ * the sums of all ranks were added) channel_affine; its backward pass is channel_sums with g, then channel_mix. */
+#ifndef TT_BACKEND_OPS_CHANNELS_H
+#define TT_BACKEND_OPS_CHANNELS_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+/* sums[0, c] += sum over pixels of x, sums[1, c] += of x * x; with g: of g, and of g * x. In fp64, in fixed groups. */
+struct tt_channel_sums_args {
+    tt_tensor x_PC;    /* f32 | bf16 */
+    tt_tensor g_PC;    /* empty, or x's type and shape */
+    tt_tensor sums_2C; /* f64 */
+};
+TT_MUST_USE tt_status tt_channel_sums(struct tt_stream *stream, const struct tt_channel_sums_args *args);
+
+/* y = relu(x * scale + shift + residual) */
+struct tt_channel_affine_args {
+    tt_tensor x_PC;
+    tt_tensor scale_C, shift_C; /* f32 */
+    tt_tensor residual_PC;      /* empty, or x's type and shape */
+    tt_tensor y_PC;             /* x's type; may be x or the residual */
+    bool relu;
+};
+TT_MUST_USE tt_status tt_channel_affine(struct tt_stream *stream, const struct tt_channel_affine_args *args);
+
+/* dx = g * a + x * b + c */
+struct tt_channel_mix_args {
+    tt_tensor g_PC, x_PC;
+    tt_tensor a_C, b_C, c_C; /* f32 */
+    tt_tensor dx_PC;         /* g's type; may be g or x */
+};
+TT_MUST_USE tt_status tt_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_args *args);
+
+#endif

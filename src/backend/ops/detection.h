@@ -1,0 +1,58 @@
+/* Anchors against boxes, and the losses of a detector's heads (RetinaNet: Lin et al. 2017, arXiv 1708.02002), with the
+ * arithmetic of torchvision's models/detection (_utils.py: Matcher, BoxCoder; retinanet.py), in fp32.
+ *
+ * Boxes are x1, y1, x2, y2. The boxes of image n are offsets[n] .. offsets[n + 1] - 1 of all boxes of the batch. */
+#ifndef TT_BACKEND_OPS_DETECTION_H
+#define TT_BACKEND_OPS_DETECTION_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+enum { TT_MATCH_BACKGROUND = -1, TT_MATCH_IGNORED = -2 };
+
+/* For each image and anchor the number of its box within the batch, or one of the two above. The best box of an anchor
+ * is the first with the largest intersection over union; below `low` it is background, below `high` ignored. Then every
+ * anchor that has the largest overlap of some box (all ties, and an overlap of 0 too) gets back its own best box. */
+struct tt_anchor_match_args {
+    tt_tensor anchors_A4; /* f32 */
+    tt_tensor boxes_M4;   /* f32; M may be 0 */
+    tt_tensor offsets;    /* i32 [images + 1] */
+    float low, high;
+    tt_tensor match_NA;     /* i32 */
+    tt_tensor foreground_N; /* i32: anchors with a box */
+    tt_tensor best_M;       /* f32, scratch: the largest overlap of each box */
+};
+TT_MUST_USE tt_status tt_anchor_match(struct tt_stream *stream, const struct tt_anchor_match_args *args);
+
+/* Sigmoid focal loss of the anchors of one level that are not ignored, over all K columns; the target is 1 in the column
+ * of the matched box's label. With w[n] = weight / max(1, foreground[n]):
+ *     sums[0] += sum of w[n] * L;   logits become w[n] * dL/dlogit (0 where ignored), unless `gradient` is false.
+ * The sum is fp64, in fixed groups. */
+struct tt_focal_loss_args {
+    tt_tensor logits_PK;    /* f32 | bf16, in place; P = images * the level's anchors, rows may be strided */
+    tt_tensor match_NA;     /* the level's columns: rows strided */
+    tt_tensor labels_M;     /* i32 */
+    tt_tensor foreground_N; /* i32 */
+    float alpha, gamma, weight;
+    bool gradient;
+    tt_tensor sums; /* f64 [1], device memory */
+};
+TT_MUST_USE tt_status tt_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args);
+
+enum tt_box_loss { TT_BOX_L1, TT_BOX_SMOOTH_L1 }; /* smooth: beta is 1 */
+/* Loss of the encoded boxes of anchors with a box: sum over four of |delta - target|, weighted as in tt_focal_loss.
+ * target = ((gx - ax) / aw, (gy - ay) / ah, ln(gw / aw), ln(gh / ah)) of centres and sides. */
+struct tt_box_loss_args {
+    enum tt_box_loss kind;
+    tt_tensor deltas_P4;  /* f32 | bf16, in place */
+    tt_tensor anchors_A4; /* f32, the level's rows */
+    tt_tensor match_NA;
+    tt_tensor boxes_M4;
+    tt_tensor foreground_N;
+    float weight;
+    bool gradient;
+    tt_tensor sums;
+};
+TT_MUST_USE tt_status tt_box_loss(struct tt_stream *stream, const struct tt_box_loss_args *args);
+
+#endif

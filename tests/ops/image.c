@@ -1,0 +1,264 @@
+/* Ops on images besides convolutions: pooling, upsampling, and the sums and maps of channels. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/ops/channels.h"
+#include "backend/ops/conv.h"
+#include "ops/isa.h"
+
+struct pool_case {
+    struct tt_conv_geometry geometry;
+    int64_t channels, gap;
+    tt_dtype dtype;
+};
+
+static const struct pool_case pool_cases[] = {
+    {{2, 9, 12, 3, 2, 1}, 5, 0, TT_F32}, {{1, 10, 7, 3, 2, 1}, 64, 3, TT_BF16},
+    {{3, 4, 4, 2, 2, 0}, 33, 0, TT_F32}, {{1, 1, 1, 3, 2, 1}, 8, 0, TT_F32},
+    {{0, 4, 4, 3, 2, 1}, 8, 0, TT_F32},
+};
+
+enum { X, Y, WHICH, DY, DX, POOL_LINES };
+
+/* Every value is one of few, so windows have equals. The result has no rounding but that of dx in bf16. */
+static void check_pool(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct pool_case *row = context;
+    const struct tt_conv_geometry *g = &row->geometry;
+    int64_t in = g->images * g->height * g->width, out = tt_conv_pixels(g), C = row->channels;
+    int64_t H = tt_conv_side(g, g->height), V = tt_conv_side(g, g->width);
+    struct test_tensor t[POOL_LINES] = {
+        test_tensor_make(row->dtype, in, C, TEST_UNUSED, row->gap),
+        test_tensor_make(row->dtype, out, C, TEST_UNUSED, row->gap),
+        test_tensor_make(TT_I32, out, C, TEST_UNUSED, row->gap),
+        test_tensor_make(row->dtype, out, C, TEST_UNUSED, row->gap),
+        test_tensor_make(row->dtype, in, C, TEST_UNUSED, row->gap),
+    };
+    test_tensor_random_index(&t[X], 1, 5);
+    test_tensor_random_index(&t[DY], 2, 9);
+    for (int i = 0; i < POOL_LINES; i++)
+        if (i != X && i != DY) test_tensor_poison(&t[i]);
+    test_ok(tt_maxpool2d_forward(
+        device->stream,
+        &(struct tt_maxpool2d_forward_args){
+            .geometry = *g, .x_PC = t[X].view, .y_QC = t[Y].view, .which_QC = t[WHICH].view}));
+    test_ok(tt_maxpool2d_backward(
+        device->stream,
+        &(struct tt_maxpool2d_backward_args){
+            .geometry = *g, .which_QC = t[WHICH].view, .dy_QC = t[DY].view, .dx_PC = t[DX].view}));
+    double *x = test_tensor_values(&t[X]), *dy = test_tensor_values(&t[DY]), *y = test_tensor_values(&t[Y]);
+    double *which = test_tensor_values(&t[WHICH]), *dx = test_tensor_values(&t[DX]),
+           *sum = test_doubles(in * C);
+    for (int64_t q = 0; q < out; q++)
+        for (int64_t c = 0; c < C; c++) {
+            double best = -INFINITY;
+            int64_t at = -1;
+            for (int64_t tap = 0; tap < g->kernel * g->kernel; tap++) {
+                int64_t h = q / V % H * g->stride - g->padding + tap / g->kernel;
+                int64_t w = q % V * g->stride - g->padding + tap % g->kernel;
+                int64_t p = (q / V / H * g->height + h) * g->width + w;
+                if (h < 0 || h >= g->height || w < 0 || w >= g->width || x[p * C + c] <= best) continue;
+                best = x[p * C + c];
+                at = p;
+            }
+            assert_true(y[q * C + c] == best);
+            assert_true(which[q * C + c] == (double)at);
+            sum[at * C + c] += dy[q * C + c];
+        }
+    for (int64_t i = 0; i < in * C; i++) assert_true(dx[i] == sum[i]); /* small integers: exact in bf16 too */
+    for (int i = 0; i < POOL_LINES; i++) {
+        test_tensor_check_gaps("pool", &t[i]);
+        test_tensor_free(&t[i]);
+    }
+    free(x), free(dy), free(y), free(which), free(dx), free(sum);
+}
+
+static void run_pool_case(const void *row)
+{
+    test_on_each_isa(check_pool, (void *)row);
+}
+
+static void pools(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    TEST_CASES("pool", pool_cases, run_pool_case);
+}
+
+struct up_case {
+    int64_t images, height, width, channels, gap;
+    tt_dtype dtype;
+};
+
+static const struct up_case up_cases[] = {
+    {2, 3, 5, 33, 0, TT_F32},
+    {1, 4, 2, 64, 5, TT_BF16},
+    {1, 1, 1, 7, 0, TT_F32},
+};
+
+/* Sums of small integers: exact. */
+static void check_upsample(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    const struct up_case *row = context;
+    int64_t pixels = row->images * row->height * row->width, C = row->channels, W = row->width;
+    struct test_tensor x = test_tensor_make(row->dtype, pixels, C, TEST_UNUSED, row->gap);
+    struct test_tensor y = test_tensor_make(row->dtype, 4 * pixels, C, TEST_UNUSED, row->gap);
+    test_tensor_random_index(&x, 1, 20);
+    test_tensor_random_index(&y, 2, 20);
+    double *small = test_tensor_values(&x), *large = test_tensor_values(&y);
+    struct tt_upsample_add_args add = {row->images, row->height, row->width, x.view, y.view};
+    test_ok(tt_upsample_add(device->stream, &add));
+    double *got = test_tensor_values(&y);
+    for (int64_t p = 0; p < 4 * pixels; p++) {
+        int64_t from = (p / (2 * W) / 2) * W + p % (2 * W) / 2;
+        for (int64_t c = 0; c < C; c++) {
+            large[p * C + c] += small[from * C + c];
+            assert_true(got[p * C + c] == large[p * C + c]);
+        }
+    }
+    struct tt_upsample_backward_args back = {row->images, row->height, row->width, y.view, x.view};
+    test_ok(tt_upsample_backward(device->stream, &back));
+    for (int64_t p = 0; p < 4 * pixels; p++)
+        for (int64_t c = 0; c < C; c++)
+            small[((p / (2 * W) / 2) * W + p % (2 * W) / 2) * C + c] += large[p * C + c];
+    double *dx = test_tensor_values(&x);
+    for (int64_t i = 0; i < pixels * C; i++) assert_true(dx[i] == small[i]);
+    test_tensor_check_gaps("upsampled x", &x);
+    test_tensor_check_gaps("upsampled y", &y);
+    test_tensor_free(&x);
+    test_tensor_free(&y);
+    free(small), free(large), free(got), free(dx);
+}
+
+static void run_up_case(const void *row)
+{
+    test_on_each_isa(check_upsample, (void *)row);
+}
+
+static void upsamples(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    TEST_CASES("upsample", up_cases, run_up_case);
+}
+
+struct channel_case {
+    int64_t pixels, channels, gap;
+    tt_dtype dtype;
+    bool residual, relu;
+};
+
+static const struct channel_case channel_cases[] = {
+    {1000, 33, 0, TT_F32, true, true},
+    {700, 64, 7, TT_BF16, false, true},
+    {3, 1, 0, TT_F32, true, false},
+    {0, 16, 0, TT_F32, false, false},
+};
+
+enum { CX, CG, SCALE, SHIFT, RESIDUAL, CY, MIX, SUMS, MIXED_SUMS, CHANNEL_LINES };
+
+struct channel_problem {
+    const struct channel_case *row;
+    struct test_tensor first[CHANNEL_LINES];
+};
+
+/* `real` is the type of the arithmetic. */
+#define DEFINE_CHANNELS(name, real)                                                                          \
+    static void name(const struct channel_case *row, double *const v[CHANNEL_LINES])                         \
+    {                                                                                                        \
+        int64_t C = row->channels;                                                                           \
+        for (int64_t i = 0; i < row->pixels * C; i++) {                                                      \
+            int64_t c = i % C;                                                                               \
+            real x = (real)v[CX][i], g = (real)v[CG][i];                                                     \
+            real y = x * (real)v[SCALE][c] + (real)v[SHIFT][c];                                              \
+            if (row->residual) y += (real)v[RESIDUAL][i];                                                    \
+            v[CY][i] = row->relu && y < 0 ? 0 : (double)y;                                                   \
+            v[MIX][i] = (double)(g * (real)v[SCALE][c] + x * (real)v[SHIFT][c] + (real)v[SCALE][c]);         \
+            v[SUMS][c] = (double)((real)v[SUMS][c] + x);                                                     \
+            v[SUMS][C + c] = (double)((real)v[SUMS][C + c] + x * x);                                         \
+            v[MIXED_SUMS][c] = (double)((real)v[MIXED_SUMS][c] + g);                                         \
+            v[MIXED_SUMS][C + c] = (double)((real)v[MIXED_SUMS][C + c] + g * x);                             \
+        }                                                                                                    \
+    }
+DEFINE_CHANNELS(exact_channels, double)
+DEFINE_CHANNELS(plain_channels, float)
+
+static void run_channel_ops(struct tt_stream *stream, const struct channel_case *row, struct test_tensor *t)
+{
+    const tt_tensor none = {0};
+    test_ok(tt_channel_sums(stream, &(struct tt_channel_sums_args){t[CX].view, none, t[SUMS].view}));
+    test_ok(
+        tt_channel_sums(stream, &(struct tt_channel_sums_args){t[CX].view, t[CG].view, t[MIXED_SUMS].view}));
+    test_ok(tt_channel_affine(
+        stream, &(struct tt_channel_affine_args){.x_PC = t[CX].view,
+                                                 .scale_C = t[SCALE].view,
+                                                 .shift_C = t[SHIFT].view,
+                                                 .residual_PC = row->residual ? t[RESIDUAL].view : none,
+                                                 .y_PC = t[CY].view,
+                                                 .relu = row->relu}));
+    test_ok(tt_channel_mix(stream, &(struct tt_channel_mix_args){t[CG].view, t[CX].view, t[SCALE].view,
+                                                                 t[SHIFT].view, t[SCALE].view, t[MIX].view}));
+}
+
+static void check_channels(struct test_device *device, int threads, void *context)
+{
+    struct channel_problem *p = context;
+    const struct channel_case *row = p->row;
+    struct test_tensor t[CHANNEL_LINES];
+    double *exact[CHANNEL_LINES], *plain[CHANNEL_LINES];
+    for (int i = 0; i < CHANNEL_LINES; i++) {
+        uint64_t seed = (uint64_t)i + 1;
+        if (i == SCALE || i == SHIFT)
+            t[i] = test_tensor_random(TT_F32, row->channels, TEST_UNUSED, TEST_UNUSED, 0, seed, 1);
+        else if (i >= SUMS)
+            t[i] = test_tensor_make(TT_F64, 2, row->channels, TEST_UNUSED, 0);
+        else
+            t[i] = test_tensor_random(row->dtype, row->pixels, row->channels, TEST_UNUSED, row->gap, seed, 1);
+        exact[i] = test_tensor_values(&t[i]);
+        plain[i] = test_tensor_values(&t[i]);
+    }
+    exact_channels(row, exact);
+    plain_channels(row, plain);
+    run_channel_ops(device->stream, row, t);
+    for (int i = 0; i < CHANNEL_LINES; i++) {
+        double *got = test_tensor_values(&t[i]);
+        int64_t count = tt_tensor_count(t[i].view);
+        for (int64_t j = 0; i < SUMS && j < count; j++)
+            plain[i][j] = (double)test_round((float)plain[i][j], t[i].view.dtype);
+        test_close("channels", got, exact[i], plain[i], count, t[i].view.dtype, 2);
+        test_tensor_check_gaps("channels", &t[i]);
+        if (threads > 1) test_tensor_equal("channels", &t[i], &p->first[i]);
+        free(got), free(exact[i]), free(plain[i]);
+        test_tensor_free(&p->first[i]);
+        p->first[i] = t[i];
+    }
+}
+
+static void run_channel_case(const void *row)
+{
+    struct channel_problem p = {.row = row};
+    test_on_each_isa(check_channels, &p);
+    for (int i = 0; i < CHANNEL_LINES; i++) test_tensor_free(&p.first[i]);
+}
+
+static void channels(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    TEST_CASES("channels", channel_cases, run_channel_case);
+}
+
+int main(void)
+{
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pools),
+        cmocka_unit_test(upsamples),
+        cmocka_unit_test(channels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
