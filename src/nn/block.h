@@ -28,7 +28,10 @@ struct tt_block_ops {
      * decoder layer means recomputation for backward: it fills `saved` and omits work that only y needs. */
     tt_status (*forward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD);
-    /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy. The
+    /* NULL: the output has a row for each token, hidden_size wide. Else its rows and columns for this batch. */
+    void (*output)(const struct tt_block *block, const struct tt_pass *pass, int64_t dims[2]);
+    /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy (not where
+     * `output` is set). The
      * embedding writes no dx; the head reads no dy. dx is empty when no block below is trainable. */
     tt_status (*backward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *saved, tt_tensor dy_TD, tt_tensor dx_TD);

@@ -9,13 +9,26 @@
 #include "base/rng.h"
 #include "tensor/tensor.h"
 
-/* A micro batch in device memory: T tokens of B concatenated sequences. */
+/* A micro batch of images in device memory, for detectors (backend/ops/detection.h). */
+struct tt_device_images {
+    int64_t count, height, width; /* of all images: the canvas */
+    tt_tensor pixels_PC;          /* the compute type, channels beyond red, green and blue are 0 */
+    tt_tensor boxes_M4, labels_M, offsets;
+    tt_tensor anchors_A4; /* of the canvas: five levels, nine at each place */
+    float weight;         /* of an image's loss: 1 / images of the global step */
+    tt_tensor sums;       /* f64 [2]: the losses of classification and of boxes are added here */
+};
+
+enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9 };
+
+/* A micro batch in device memory: T tokens of B concatenated sequences, or images. */
 struct tt_device_batch {
-    int64_t token_count;    /* T, may be 0 */
-    int64_t sequence_count; /* B */
-    int64_t max_length;     /* of a sequence */
-    tt_tensor ids_T;        /* i32 */
-    tt_tensor positions_T;  /* i32, from 0 in each sequence (plus the tokens in the cache) */
+    const struct tt_device_images *images; /* NULL: tokens */
+    int64_t token_count;                   /* T, may be 0 */
+    int64_t sequence_count;                /* B */
+    int64_t max_length;                    /* of a sequence */
+    tt_tensor ids_T;                       /* i32 */
+    tt_tensor positions_T;                 /* i32, from 0 in each sequence (plus the tokens in the cache) */
     /* i64: identity of the token for dropout: (sample << 24) | position in the sample */
     tt_tensor row_keys_T;
     tt_tensor cu_seqlens; /* i32 [B + 1] */
@@ -24,6 +37,12 @@ struct tt_device_batch {
     tt_tensor rows_N;   /* i32, increasing: the tokens with a label */
     tt_tensor labels_N; /* i32: the token that follows row rows_N[n] */
 };
+
+/* Nothing to compute: the pass is made for the calls that all ranks make. */
+static inline bool tt_device_batch_is_empty(const struct tt_device_batch *batch)
+{
+    return batch->images != NULL ? batch->images->count == 0 : batch->token_count == 0;
+}
 
 /* Keys and values of earlier tokens of B sequences, for generation. Owned by nn/kv_cache.c. */
 struct tt_kv_cache;
@@ -97,6 +116,8 @@ struct tt_pass_results {
     tt_tensor entropy_N; /* f32 */
     tt_tensor mean_N;    /* f32: the mean of the logits; only with scales_follow */
     tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
+    /* Of a detector, only with want_logits: rows of places, columns anchor * K + class and anchor * 4 + side. */
+    tt_tensor class_logits[TT_PYRAMID_LEVELS], box_deltas[TT_PYRAMID_LEVELS];
 };
 
 struct tt_pass {

@@ -251,6 +251,32 @@ static void channels(void **state)
     TEST_CASES("channels", channel_cases, run_channel_case);
 }
 
+static void folds(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    struct test_device device;
+    test_device_open(&device, "cpu", 1);
+    struct test_tensor t[6];
+    for (int i = 0; i < 6; i++)
+        t[i] = test_tensor_random(TT_F32, 7, TEST_UNUSED, TEST_UNUSED, 0, (uint64_t)i, 1);
+    double *w = test_tensor_values(&t[0]), *b = test_tensor_values(&t[1]), *m = test_tensor_values(&t[2]),
+           *v = test_tensor_values(&t[3]);
+    for (int i = 0; i < 7; i++) v[i] = fabs(v[i]);
+    test_tensor_set(&t[3], v);
+    test_ok(tt_norm_fold(device.stream, &(struct tt_norm_fold_args){t[0].view, t[1].view, t[2].view,
+                                                                    t[3].view, 1e-5, t[4].view, t[5].view}));
+    double *scale = test_tensor_values(&t[4]), *shift = test_tensor_values(&t[5]);
+    for (int i = 0; i < 7; i++) {
+        double exact = w[i] / sqrt(v[i] + 1e-5);
+        assert_true(fabs(scale[i] - exact) <= 3e-7 * fabs(exact));
+        assert_true(fabs(shift[i] - (b[i] - m[i] * exact)) <= 3e-7 * (fabs(b[i]) + fabs(m[i] * exact)));
+    }
+    for (int i = 0; i < 6; i++) test_tensor_free(&t[i]);
+    free(w), free(b), free(m), free(v), free(scale), free(shift);
+    test_device_close(&device);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -259,6 +285,7 @@ int main(void)
         cmocka_unit_test(pools),
         cmocka_unit_test(upsamples),
         cmocka_unit_test(channels),
+        cmocka_unit_test(folds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

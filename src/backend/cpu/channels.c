@@ -1,5 +1,6 @@
 #ifndef TT_VECTOR_LANES
 
+#include <math.h>
 #include <string.h>
 
 #include "backend/cpu/parallel.h"
@@ -52,6 +53,19 @@ tt_status tt_cpu_channel_affine(struct tt_stream *stream, const struct tt_channe
     return TT_OK;
 }
 
+tt_status tt_cpu_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args)
+{
+    (void)stream;
+    const float *weight = args->weight_C.data, *bias = args->bias_C.data;
+    const float *mean = args->mean_C.data, *variance = args->variance_C.data;
+    float *scale = args->scale_C.data, *shift = args->shift_C.data;
+    for (int64_t c = 0; c < args->scale_C.dims[0]; c++) {
+        scale[c] = weight[c] * (1.0f / sqrtf(variance[c] + (float)args->eps));
+        shift[c] = bias[c] - mean[c] * scale[c];
+    }
+    return TT_OK;
+}
+
 tt_status tt_cpu_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_args *args)
 {
     void (*mix)(const struct tt_channel_mix_args *, int64_t) = TT_BEST(stream, mix);
@@ -89,8 +103,9 @@ static void TT_PASS(affine)(const struct tt_channel_affine_args *args, int64_t r
     bool bf16 = args->x_PC.dtype == TT_BF16;
     for (int64_t c = 0; c < channels; c += TT_VECTOR_LANES) {
         int64_t left = channels - c;
-        vf value = vload_part(x, c, bf16, left) * vload_part(args->scale_C.data, c, false, left) +
-                   vload_part(args->shift_C.data, c, false, left);
+        vf value = vload_part(x, c, bf16, left);
+        if (args->scale_C.data != NULL) value *= vload_part(args->scale_C.data, c, false, left);
+        if (args->shift_C.data != NULL) value += vload_part(args->shift_C.data, c, false, left);
         if (residual != NULL) value += vload_part(residual, c, bf16, left);
         if (args->relu) value = vselect(value < vsplat(0.0f), vsplat(0.0f), value); /* NaN stays */
         vstore_part(y, c, bf16, value, left);

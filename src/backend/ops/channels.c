@@ -5,7 +5,7 @@
 
 static void check_vector(struct tt_check *check, const char *name, tt_tensor x, int64_t channels)
 {
-    if (check->status != TT_OK) return;
+    if (check->status != TT_OK || tt_tensor_is_empty(x)) return;
     tt_check_shape(check, name, x, TT_TYPES_F32, 1, TT_DIMS(channels));
     tt_check_contiguous(check, name, x);
 }
@@ -57,6 +57,10 @@ tt_status tt_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_a
     if (check.status != TT_OK) return check.status;
     check_pixels(&check, "x", args->x_PC, "g", g);
     check_pixels(&check, "dx", args->dx_PC, "g", g);
+    tt_check_that(&check,
+                  !tt_tensor_is_empty(args->a_C) && !tt_tensor_is_empty(args->b_C) &&
+                      !tt_tensor_is_empty(args->c_C),
+                  "a, b or c is missing");
     check_vector(&check, "a", args->a_C, g.dims[1]);
     check_vector(&check, "b", args->b_C, g.dims[1]);
     check_vector(&check, "c", args->c_C, g.dims[1]);
@@ -64,4 +68,20 @@ tt_status tt_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_a
     tt_check_same_or_apart(&check, "dx", args->dx_PC, "x", args->x_PC);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_channel_mix(stream, args);
+}
+
+tt_status tt_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args)
+{
+    struct tt_check check = {.op = "norm_fold"};
+    const tt_tensor all[] = {args->weight_C,   args->bias_C,  args->mean_C,
+                             args->variance_C, args->scale_C, args->shift_C};
+    static const char *const names[] = {"weight", "bias", "mean", "variance", "scale", "shift"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tt_check_tensor(&check, names[i], all[i], TT_TYPES_F32, 1, 1);
+        if (check.status != TT_OK) return check.status;
+        check_vector(&check, names[i], all[i], all[0].dims[0]);
+    }
+    tt_check_apart(&check, "scale", args->scale_C, "shift", args->shift_C);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_norm_fold(stream, args);
 }

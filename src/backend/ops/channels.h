@@ -17,12 +17,21 @@ TT_MUST_USE tt_status tt_channel_sums(struct tt_stream *stream, const struct tt_
 /* y = relu(x * scale + shift + residual) */
 struct tt_channel_affine_args {
     tt_tensor x_PC;
-    tt_tensor scale_C, shift_C; /* f32 */
+    tt_tensor scale_C, shift_C; /* f32; empty: 1 and 0 */
     tt_tensor residual_PC;      /* empty, or x's type and shape */
     tt_tensor y_PC;             /* x's type; may be x or the residual */
     bool relu;
 };
 TT_MUST_USE tt_status tt_channel_affine(struct tt_stream *stream, const struct tt_channel_affine_args *args);
+
+/* A norm by fixed statistics as two vectors: scale = weight / sqrt(variance + eps), shift = bias - mean * scale, in the
+ * order of torchvision's FrozenBatchNorm2d. */
+struct tt_norm_fold_args {
+    tt_tensor weight_C, bias_C, mean_C, variance_C; /* f32 */
+    double eps;
+    tt_tensor scale_C, shift_C; /* f32 */
+};
+TT_MUST_USE tt_status tt_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args);
 
 /* dx = g * a + x * b + c */
 struct tt_channel_mix_args {

@@ -359,6 +359,11 @@ static tt_status plan_channel_mix(struct tt_stream *stream, const struct tt_chan
     return moves(stream, size(args->g_PC) + size(args->x_PC) + size(args->dx_PC));
 }
 
+static tt_status plan_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args)
+{
+    return moves(stream, 6.0 * size(args->scale_C));
+}
+
 static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
 {
     return moves(stream, 5.0 * size(args->param));

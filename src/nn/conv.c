@@ -1,0 +1,126 @@
+#include "nn/conv.h"
+
+#include "backend/ops/channels.h"
+#include "backend/ops/elementwise.h"
+#include "backend/ops/gemm.h"
+
+struct tt_conv_geometry tt_conv_geometry_of(const struct tt_conv *conv, struct tt_image_shape x)
+{
+    return (struct tt_conv_geometry){.images = x.images,
+                                     .height = x.height,
+                                     .width = x.width,
+                                     .kernel = conv->kernel,
+                                     .stride = conv->stride,
+                                     .padding = conv->padding};
+}
+
+struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_shape x)
+{
+    struct tt_conv_geometry geometry = tt_conv_geometry_of(conv, x);
+    return (struct tt_image_shape){x.images, tt_conv_side(&geometry, x.height),
+                                   tt_conv_side(&geometry, x.width)};
+}
+
+bool tt_conv_trains(const struct tt_conv *conv)
+{
+    return conv->weight->trainable || (conv->bias != NULL && conv->bias->trainable);
+}
+
+double tt_conv_flops(const struct tt_conv *conv, double places, bool full)
+{
+    double products = places * (double)tt_param_count(conv->weight);
+    return 2.0 * products * (full || conv->weight->trainable ? 3.0 : 2.0);
+}
+
+/* The parameter as the ops read it: [O, C * kernel * kernel]. */
+static tt_tensor as_matrix(const struct tt_conv *conv, tt_tensor view)
+{
+    return tt_tensor_2d(view.data, view.dtype, conv->out, conv->in * conv->kernel * conv->kernel);
+}
+
+/* What follows the product, as two vectors in fp32 in the workspace; empty where there is none. */
+static tt_status make_vectors(const struct tt_conv *conv, const struct tt_pass *pass, tt_tensor *scale_O,
+                              tt_tensor *shift_O)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    *scale_O = *shift_O = (tt_tensor){0};
+    if (conv->norm[TT_CONV_NORM_WEIGHT] != NULL) {
+        TT_TRY(tt_workspace_1d(workspace, "scale of a norm", TT_F32, conv->out, scale_O));
+        TT_TRY(tt_workspace_1d(workspace, "shift of a norm", TT_F32, conv->out, shift_O));
+        struct tt_norm_fold_args args = {.weight_C = conv->norm[TT_CONV_NORM_WEIGHT]->value,
+                                         .bias_C = conv->norm[TT_CONV_NORM_BIAS]->value,
+                                         .mean_C = conv->norm[TT_CONV_NORM_MEAN]->value,
+                                         .variance_C = conv->norm[TT_CONV_NORM_VARIANCE]->value,
+                                         .eps = conv->norm_eps,
+                                         .scale_C = *scale_O,
+                                         .shift_C = *shift_O};
+        return tt_norm_fold(pass->lent.stream, &args);
+    }
+    if (conv->bias == NULL) return TT_OK;
+    *shift_O = conv->bias->value;
+    if (shift_O->dtype == TT_F32) return TT_OK;
+    TT_TRY(tt_workspace_1d(workspace, "bias in fp32", TT_F32, conv->out, shift_O));
+    return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = conv->bias->value, .y = *shift_O});
+}
+
+tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass, struct tt_image_shape shape,
+                          tt_tensor x_PC, tt_tensor residual_QO, tt_tensor y_QO)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    struct tt_conv2d_forward_args args = {.geometry = tt_conv_geometry_of(conv, shape),
+                                          .x_PC = tt_tensor_cols(x_PC, 0, conv->in),
+                                          .w_OK = as_matrix(conv, conv->weight->value),
+                                          .residual_QO = residual_QO,
+                                          .y_QO = y_QO,
+                                          .relu = conv->relu};
+    TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
+    TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+static tt_status backward_params(const struct tt_conv *conv, const struct tt_pass *pass,
+                                 const struct tt_conv_backward *args)
+{
+    if (conv->bias != NULL && conv->bias->trainable) {
+        struct tt_bias_backward_args bias = {.dy_TN = args->dy_QO, .dbias_N = conv->bias->grad};
+        TT_TRY(tt_bias_backward(pass->lent.stream, &bias));
+    }
+    if (!conv->weight->trainable) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    struct tt_conv2d_backward_weight_args weight = {.geometry = tt_conv_geometry_of(conv, args->shape),
+                                                    .x_PC = tt_tensor_cols(args->x_PC, 0, conv->in),
+                                                    .dz_QO = args->dy_QO,
+                                                    .dw_OK = as_matrix(conv, conv->weight->grad)};
+    if (conv->kernel > 1)
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of a convolution", TT_F32, conv->out,
+                               conv->in * conv->kernel * conv->kernel, &weight.scratch_OK));
+    TT_TRY(tt_conv2d_backward_weight(pass->lent.stream, &weight));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass *pass,
+                               const struct tt_conv_backward *args)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    tt_tensor scale_O = {0}, shift_O;
+    if (conv->norm[TT_CONV_NORM_WEIGHT] != NULL) TT_TRY(make_vectors(conv, pass, &scale_O, &shift_O));
+    struct tt_conv2d_backward_output_args output = {.y_QO = conv->relu ? args->y_QO : (tt_tensor){0},
+                                                    .dy_QO = args->dy_QO,
+                                                    .scale_O = scale_O,
+                                                    .dresidual_QO = args->dresidual_QO,
+                                                    .dz_QO = args->dy_QO,
+                                                    .accumulate = args->add_residual};
+    if (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO))
+        TT_TRY(tt_conv2d_backward_output(pass->lent.stream, &output));
+    tt_workspace_release(pass->lent.workspace, mark);
+    TT_TRY(backward_params(conv, pass, args));
+    if (tt_tensor_is_empty(args->dx_PC)) return TT_OK;
+    struct tt_conv2d_backward_input_args input = {.geometry = tt_conv_geometry_of(conv, args->shape),
+                                                  .dz_QO = args->dy_QO,
+                                                  .w_OK = as_matrix(conv, conv->weight->value),
+                                                  .dx_PC = args->dx_PC,
+                                                  .accumulate = args->add_x};
+    return tt_conv2d_backward_input(pass->lent.stream, &input);
+}

@@ -1,0 +1,61 @@
+/* A convolution with what follows it: a bias, or a norm by fixed statistics (frozen batch norm), then relu. Images are
+ * rows of pixels [P, C] in channels-last order (backend/ops/conv.h). */
+#ifndef TT_NN_CONV_H
+#define TT_NN_CONV_H
+
+#include "backend/ops/conv.h"
+#include "nn/pass.h"
+#include "tensor/param.h"
+
+/* weight, bias, running_mean, running_var of a frozen norm; all NULL: none. Never trainable. */
+enum {
+    TT_CONV_NORM_WEIGHT,
+    TT_CONV_NORM_BIAS,
+    TT_CONV_NORM_MEAN,
+    TT_CONV_NORM_VARIANCE,
+    TT_CONV_NORM_PARAMS
+};
+
+struct tt_conv {
+    tt_param *weight; /* [O, C, kernel, kernel] */
+    tt_param *bias;   /* NULL: none */
+    tt_param *norm[TT_CONV_NORM_PARAMS];
+    double norm_eps;
+    int64_t in, out, kernel, stride, padding;
+    bool relu;
+};
+
+/* The places of images in a batch. */
+struct tt_image_shape {
+    int64_t images, height, width;
+};
+static inline int64_t tt_image_pixels(struct tt_image_shape shape)
+{
+    return shape.images * shape.height * shape.width;
+}
+struct tt_conv_geometry tt_conv_geometry_of(const struct tt_conv *conv, struct tt_image_shape x);
+struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_shape x); /* of y */
+bool tt_conv_trains(const struct tt_conv *conv);
+double tt_conv_flops(const struct tt_conv *conv, double places,
+                     bool full); /* of a training pass, by places of y */
+
+/* y = relu(norm(conv(x)) + residual). The residual may be empty, or y itself. */
+TT_MUST_USE tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass,
+                                      struct tt_image_shape shape, tt_tensor x_PC, tt_tensor residual_QO,
+                                      tt_tensor y_QO);
+
+struct tt_conv_backward {
+    struct tt_image_shape shape; /* of x */
+    tt_tensor x_PC;              /* read where the weight trains */
+    tt_tensor y_QO;              /* read where there is a relu */
+    tt_tensor dy_QO;             /* overwritten */
+    tt_tensor dresidual_QO;      /* empty, or the residual's gradient goes there */
+    bool add_residual;           /* it is added */
+    tt_tensor dx_PC;             /* empty: nobody reads it */
+    bool add_x;                  /* it is added to dx */
+};
+/* Adds to the gradients of trainable parameters. */
+TT_MUST_USE tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass *pass,
+                                           const struct tt_conv_backward *args);
+
+#endif
