@@ -95,7 +95,8 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 static bool carries_nothing(const struct tt_model *model, const char *name)
 {
     if (tt_module_is_buffer(name)) return true;
-    return model->facts.tie_word_embeddings && strcmp(name, model->head_name) == 0;
+    return model->facts.tie_word_embeddings && model->head_name != NULL &&
+           strcmp(name, model->head_name) == 0;
 }
 
 static tt_status check_folder(const struct tt_model *model, const struct tt_model_folder *folder,
@@ -185,6 +186,22 @@ static tt_status make_ones(struct loading *loading, tt_dtype dtype, const void *
     return TT_OK;
 }
 
+/* For the few biases that begin with another constant than 0: waits for the upload. */
+static tt_status fill_constant(struct loading *loading, tt_dtype dtype, double value, void *data,
+                               int64_t count)
+{
+    float single = (float)value;
+    size_t element = tt_dtype_bytes(dtype);
+    char *values = tt_alloc_aligned((size_t)count * element);
+    if (values == NULL) return TT_ERR_MEMORY;
+    for (int64_t i = 0; i < count; i++)
+        (void)tt_dtype_convert(values + (size_t)i * element, dtype, &single, TT_F32, 1);
+    tt_status status = tt_copy_to_device(loading->stream, data, values, (size_t)count * element);
+    if (status == TT_OK) status = tt_stream_synchronize(loading->stream);
+    tt_free(values);
+    return status;
+}
+
 /* One run of elements without gaps, from element `first` of the parameter on. */
 static tt_status make_run(struct loading *loading, const struct tt_piece *piece, int64_t first, int64_t count,
                           void *data)
@@ -204,6 +221,8 @@ static tt_status make_run(struct loading *loading, const struct tt_piece *piece,
                                      bytes - done < ONES_BYTES ? bytes - done : ONES_BYTES));
         return TT_OK;
     }
+    if (param->init == TT_INIT_CONSTANT)
+        return fill_constant(loading, piece->dtype, param->init_scale, data, count);
     struct tt_random_fill_args args = {
         .y = tt_tensor_1d(data, piece->dtype, count),
         .rng = tt_rng_derive(tt_rng_derive(tt_rng_make(loading->source->seed), "init"), param->name),

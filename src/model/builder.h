@@ -9,6 +9,7 @@
 #define TT_MODEL_BUILDER_H
 
 #include "model/module.h"
+#include "nn/conv.h"
 #include "nn/mlp.h"
 #include "nn/self_attention.h"
 
@@ -48,6 +49,23 @@ void tt_build_layer_end(struct tt_builder *builder);
  * of the logits; 0: none. */
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
                    double soft_cap);
+
+/* ---- Detectors: blocks one after the other instead of embedding, layers and head ---- */
+
+/* A convolution with a bias, or with a frozen norm at `norm` (NULL: none); the weight trains unless `frozen`. */
+struct tt_conv_spec {
+    const char *path, *norm;
+    double norm_eps;
+    int64_t in, out, kernel, stride, padding;
+    bool bias, relu, frozen;
+    enum tt_init_kind init; /* of a model without weights */
+    double init_scale, bias_init;
+};
+void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, struct tt_conv *conv);
+/* Zeroed memory of the model for the description of a block; NULL after a failure. */
+void *tt_build_memory(struct tt_builder *builder, size_t bytes);
+/* Ends a block with the parameters of the calls since the last one. */
+void tt_build_block(struct tt_builder *builder, const struct tt_block_ops *ops, const char *name, void *impl);
 
 /* Names of an attention half inside its layer. */
 struct tt_attention_names {

@@ -39,8 +39,8 @@ static tt_status apply_rules(struct tt_model *model, const struct tt_model_famil
 static tt_status build_blocks(struct tt_builder *builder, const struct tt_model_family *family)
 {
     struct tt_model *model = builder->model;
-    model->blocks =
-        tt_builder_take(builder, (size_t)(model->modules.layer_count + 2) * sizeof *model->blocks);
+    int64_t count = model->modules.layer_count > 0 ? model->modules.layer_count + 2 : TT_MODEL_LAYERS_MAX;
+    model->blocks = tt_builder_take(builder, (size_t)count * sizeof *model->blocks);
     if (model->blocks != NULL) family->build(&model->facts, builder);
     for (size_t i = 0; i < model->param_count && builder->status == TT_OK; i++)
         builder->status = tt_name_index_add(&model->param_index, model->params[i]->name, i);

@@ -15,8 +15,9 @@ enum tt_init_kind {
     TT_INIT_FILE = 0, /* must come from the model folder or adapter */
     TT_INIT_ZERO,
     TT_INIT_ONE,
-    TT_INIT_NORMAL,  /* mean 0, deviation `init_scale` */
-    TT_INIT_UNIFORM, /* [-init_scale, init_scale) */
+    TT_INIT_NORMAL,   /* mean 0, deviation `init_scale` */
+    TT_INIT_UNIFORM,  /* [-init_scale, init_scale) */
+    TT_INIT_CONSTANT, /* init_scale */
 };
 
 /* How the loss reaches a parameter. */

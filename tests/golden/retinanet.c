@@ -1,0 +1,468 @@
+/* A narrow RetinaNet against torchvision (golden/detect/make_retinanet.py): the heads' outputs, both losses, the gradient
+ * of every trainable parameter, five steps of SGD; the full network's names and shapes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "backend/ops/optim.h"
+#include "backend/workspace.h"
+#include "base/alloc.h"
+#include "detect/anchors.h"
+#include "io/pth.h"
+#include "model/retinanet.h"
+#include "support/tuning.h"
+
+enum { IMAGES = 2, HEIGHT = 96, WIDTH = 64, CLASSES = 5, CHANNELS = 8, BOXES = 4, STEPS = 5, BLOCKS_MAX = 8 };
+
+static void ok(tt_status status)
+{
+    char text[1024];
+    if (status == TT_OK) return;
+    tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+/* The network with all values in host memory, driven block by block. */
+struct runner {
+    struct tt_model *model;
+    struct tt_device *device;
+    struct tt_stream *stream;
+    struct tt_workspace *workspace;
+    struct tt_safetensors *weights, *expected;
+    struct tt_device_images images;
+    struct tt_device_batch batch;
+    struct tt_pass_results results;
+    struct tt_pass pass;
+    float **momentum;
+    double sums[2];
+    void *saved[BLOCKS_MAX];
+    tt_tensor x[BLOCKS_MAX + 1];
+};
+
+static struct tt_retinanet_config narrow_config(int trainable)
+{
+    struct tt_retinanet_config config = tt_retinanet_config_default(CLASSES);
+    config.width = 4;
+    config.pyramid = 12;
+    config.blocks[0] = config.blocks[2] = config.blocks[3] = 1;
+    config.blocks[1] = 2;
+    config.trainable_stages = trainable;
+    return config;
+}
+
+static void *zeros(size_t bytes)
+{
+    void *memory = tt_alloc_aligned(bytes + 64);
+    assert_non_null(memory);
+    memset(memory, 0, bytes + 64);
+    return memory;
+}
+
+static struct tt_safetensors *open_golden(const char *name)
+{
+    char path[512];
+    struct tt_safetensors *file;
+    (void)snprintf(path, sizeof path, "%s/golden/detect/retinanet/%s", TT_TEST_ROOT, name);
+    ok(tt_pth_open(path, &file));
+    return file;
+}
+
+static void read_tensor(const struct tt_safetensors *file, const char *name, int64_t count, void *to)
+{
+    const struct tt_safetensors_entry *entry = tt_safetensors_find(file, name);
+    if (entry == NULL) fail_msg("no tensor %s", name);
+    int64_t elements = 1;
+    for (int d = 0; d < entry->rank; d++) elements *= entry->dims[d];
+    assert_int_equal(elements, count);
+    ok(tt_safetensors_read(file, entry, 0, count, to, TT_F32));
+}
+
+static void load_params(struct runner *r, tt_dtype dtype)
+{
+    r->momentum = calloc(r->model->param_count, sizeof *r->momentum);
+    assert_non_null(r->momentum);
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        tt_param *param = r->model->params[i];
+        int64_t count = tt_param_count(param);
+        float *values = zeros((size_t)count * sizeof *values);
+        read_tensor(r->weights, param->name, count, values);
+        param->value = (tt_tensor){.data = values, .dtype = TT_F32, .rank = param->rank};
+        int64_t stride = 1;
+        for (int d = param->rank - 1; d >= 0; d--) {
+            param->value.dims[d] = param->dims[d];
+            param->value.strides[d] = stride;
+            stride *= param->dims[d];
+        }
+        bool in_fp32 = param->rank == 1 && !param->trainable;
+        if (dtype == TT_BF16 && !in_fp32) {
+            void *halves = zeros((size_t)count * 2);
+            assert_true(tt_dtype_convert(halves, TT_BF16, values, TT_F32, (size_t)count));
+            param->value.data = halves;
+            param->value.dtype = TT_BF16;
+            tt_free(values);
+        }
+        if (!param->trainable) continue;
+        param->grad = param->value;
+        param->grad.dtype = TT_F32;
+        param->grad.data = zeros((size_t)count * sizeof(float));
+        r->momentum[i] = zeros((size_t)count * sizeof(float));
+    }
+}
+
+static tt_tensor make_pixels(tt_dtype dtype)
+{
+    int64_t pixels = IMAGES * HEIGHT * WIDTH;
+    float *values = zeros((size_t)(pixels * CHANNELS) * sizeof *values);
+    uint32_t state = 1;
+    for (int64_t p = 0; p < pixels; p++)
+        for (int c = 0; c < 3; c++) {
+            state = state * 1664525u + 1013904223u;
+            values[p * CHANNELS + c] = (float)(state >> 24) / 64.0f - 2.0f;
+        }
+    if (dtype == TT_F32) return tt_tensor_2d(values, TT_F32, pixels, CHANNELS);
+    void *halves = zeros((size_t)(pixels * CHANNELS) * 2);
+    assert_true(tt_dtype_convert(halves, TT_BF16, values, TT_F32, (size_t)(pixels * CHANNELS)));
+    tt_free(values);
+    return tt_tensor_2d(halves, TT_BF16, pixels, CHANNELS);
+}
+
+static void make_batch(struct runner *r, tt_dtype dtype)
+{
+    static float boxes[BOXES][4] = {{4, 6, 40, 50}, {10, 40, 62, 94}, {30, 8, 50, 30}, {20, 20, 52, 60}};
+    static int32_t labels[BOXES] = {1, 4, 2, 3}, offsets[IMAGES + 1] = {0, 3, 4};
+    struct tt_anchor_grid grid = tt_anchor_grid_make(HEIGHT, WIDTH);
+    float *anchors = zeros((size_t)grid.count * 4 * sizeof *anchors);
+    tt_anchor_grid_write(&grid, anchors);
+    r->images = (struct tt_device_images){.count = IMAGES,
+                                          .height = HEIGHT,
+                                          .width = WIDTH,
+                                          .pixels_PC = make_pixels(dtype),
+                                          .boxes_M4 = tt_tensor_2d(boxes, TT_F32, BOXES, 4),
+                                          .labels_M = tt_tensor_1d(labels, TT_I32, BOXES),
+                                          .offsets = tt_tensor_1d(offsets, TT_I32, IMAGES + 1),
+                                          .anchors_A4 = tt_tensor_2d(anchors, TT_F32, grid.count, 4),
+                                          .weight = 1.0f / IMAGES,
+                                          .sums = tt_tensor_1d(r->sums, TT_F64, 2)};
+    r->batch.images = &r->images;
+}
+
+static struct runner *make_runner(int trainable, tt_dtype dtype)
+{
+    struct runner *r = calloc(1, sizeof *r);
+    struct tt_retinanet_config config = narrow_config(trainable);
+    struct tt_model_facts *facts = calloc(1, sizeof *facts);
+    assert_non_null(r);
+    assert_non_null(facts);
+    ok(tt_retinanet_facts(&config, facts));
+    ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = dtype}, &r->model));
+    free(facts);
+    ok(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2, .tuning = test_tuning()},
+                      &r->device));
+    ok(tt_stream_create(r->device, &r->stream));
+    ok(tt_workspace_create(r->device, (size_t)64 << 20, &r->workspace));
+    r->weights = open_golden("weights.pth");
+    r->expected = open_golden("expected.pth");
+    load_params(r, dtype);
+    make_batch(r, dtype);
+    r->pass = (struct tt_pass){.lent = {.stream = r->stream, .workspace = r->workspace},
+                               .in = {.batch = &r->batch, .compute_dtype = dtype, .training = true},
+                               .out = &r->results};
+    return r;
+}
+
+static void free_runner(struct runner *r)
+{
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        tt_free(r->model->params[i]->value.data);
+        tt_free(r->model->params[i]->grad.data);
+        tt_free(r->momentum[i]);
+    }
+    free(r->momentum);
+    tt_free(r->images.pixels_PC.data);
+    tt_free(r->images.anchors_A4.data);
+    tt_workspace_destroy(r->workspace);
+    tt_stream_destroy(r->stream);
+    tt_device_close(r->device);
+    tt_safetensors_close(r->weights);
+    tt_safetensors_close(r->expected);
+    tt_model_destroy(r->model);
+    free(r);
+}
+
+static int first_trainable(const struct runner *r)
+{
+    int first = 0;
+    while (!r->model->blocks[first].trains) first++;
+    return first;
+}
+
+static void forward(struct runner *r, bool gradient, bool want_logits)
+{
+    memset(r->sums, 0, sizeof r->sums);
+    for (int i = 0; i < r->model->block_count; i++) {
+        struct tt_block *block = &r->model->blocks[i];
+        int64_t dims[2];
+        r->pass.in.want_logits = want_logits;
+        r->pass.in.gradient = gradient && i >= first_trainable(r);
+        r->x[i + 1] = (tt_tensor){0};
+        block->ops->output(block, &r->pass, dims);
+        if (i + 1 < r->model->block_count)
+            ok(tt_workspace_2d(r->workspace, "an output", r->pass.in.compute_dtype, dims[0], dims[1],
+                               &r->x[i + 1]));
+        r->saved[i] = r->pass.in.gradient ? zeros(block->ops->saved_bytes) : NULL;
+        ok(block->ops->forward(block, &r->pass, r->x[i], r->saved[i], r->x[i + 1]));
+    }
+}
+
+static void backward(struct runner *r)
+{
+    tt_tensor dy = {0};
+    for (int i = r->model->block_count - 1; i >= first_trainable(r); i--) {
+        struct tt_block *block = &r->model->blocks[i];
+        tt_tensor dx = {0};
+        if (i > first_trainable(r))
+            ok(tt_workspace_2d(r->workspace, "a gradient", r->x[i].dtype, r->x[i].dims[0], r->x[i].dims[1],
+                               &dx));
+        ok(block->ops->backward(block, &r->pass, r->x[i], r->saved[i], dy, dx));
+        dy = dx;
+    }
+}
+
+static void end_pass(struct runner *r)
+{
+    tt_workspace_release(r->workspace, 0);
+    for (int i = 0; i < r->model->block_count; i++) {
+        tt_free(r->saved[i]);
+        r->saved[i] = NULL;
+    }
+}
+
+static double distance(const float *got, const float *expected, int64_t count)
+{
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < count; i++) {
+        difference += ((double)got[i] - (double)expected[i]) * ((double)got[i] - (double)expected[i]);
+        size += (double)expected[i] * (double)expected[i];
+    }
+    return sqrt(difference / size);
+}
+
+static void compare_outputs(struct runner *r, const tt_tensor levels[], const char *name, int64_t columns)
+{
+    struct tt_anchor_grid grid = tt_anchor_grid_make(HEIGHT, WIDTH);
+    int64_t count = IMAGES * grid.count * columns;
+    float *expected = zeros((size_t)count * sizeof *expected), *got = zeros((size_t)count * sizeof *got);
+    read_tensor(r->expected, name, count, expected);
+    for (int level = 0; level < TT_ANCHOR_LEVELS; level++) {
+        int64_t each = grid.levels[level].height * grid.levels[level].width * TT_ANCHORS_A_PLACE * columns;
+        for (int64_t n = 0; n < IMAGES; n++)
+            memcpy(got + n * grid.count * columns + grid.levels[level].first * columns,
+                   (const float *)levels[level].data + n * each, (size_t)each * sizeof *got);
+    }
+    assert_true(distance(got, expected, count) <= 1e-5);
+    tt_free(expected);
+    tt_free(got);
+}
+
+static void outputs_equal_torchvision(void **state)
+{
+    (void)state;
+    struct runner *r = make_runner(3, TT_F32);
+    forward(r, false, true);
+    compare_outputs(r, r->results.class_logits, "class_logits", CLASSES);
+    compare_outputs(r, r->results.box_deltas, "box_deltas", 4);
+    end_pass(r);
+    free_runner(r);
+}
+
+static void check_losses(const struct runner *r, const float *expected, double allowed)
+{
+    for (int i = 0; i < 2; i++)
+        assert_true(fabs(r->sums[i] - (double)expected[i]) <= allowed * (double)expected[i]);
+}
+
+static void losses_and_gradients_equal_torchvision(void **state)
+{
+    (void)state;
+    struct runner *r = make_runner(3, TT_F32);
+    float losses[2];
+    int trained = 0;
+    read_tensor(r->expected, "losses", 2, losses);
+    forward(r, false, false);
+    check_losses(r, losses, 1e-5);
+    end_pass(r);
+    forward(r, true, false);
+    check_losses(r, losses, 1e-5);
+    backward(r);
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        const tt_param *param = r->model->params[i];
+        char name[160];
+        if (!param->trainable) continue;
+        int64_t count = tt_param_count(param);
+        float *expected = zeros((size_t)count * sizeof *expected);
+        (void)snprintf(name, sizeof name, "grad.%s", param->name);
+        read_tensor(r->expected, name, count, expected);
+        double off = distance(param->grad.data, expected, count);
+        if (!(off <= 1e-4)) fail_msg("the gradient of %s is off by %g", param->name, off);
+        tt_free(expected);
+        trained++;
+    }
+    /* torchvision trains the same ones: those and the three others of the file. */
+    assert_int_equal(trained + 4, (int)tt_safetensors_count(r->expected));
+    end_pass(r);
+    free_runner(r);
+}
+
+static void update(struct runner *r)
+{
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        tt_param *param = r->model->params[i];
+        if (!param->trainable) continue;
+        int64_t count = tt_param_count(param);
+        ok(tt_sgd(r->stream, &(struct tt_sgd_args){.param = tt_tensor_1d(param->value.data, TT_F32, count),
+                                                   .grad = tt_tensor_1d(param->grad.data, TT_F32, count),
+                                                   .v = tt_tensor_1d(r->momentum[i], TT_F32, count),
+                                                   .lr = 0.002,
+                                                   .momentum = 0.9,
+                                                   .weight_decay = 1e-3,
+                                                   .grad_scale = 1.0f}));
+        memset(param->grad.data, 0, (size_t)count * sizeof(float));
+    }
+}
+
+static void five_steps_equal_torchvision(void **state)
+{
+    (void)state;
+    struct runner *r = make_runner(3, TT_F32);
+    float steps[STEPS][2];
+    read_tensor(r->expected, "steps", STEPS * 2, steps);
+    for (int step = 0; step < STEPS; step++) {
+        forward(r, true, false);
+        check_losses(r, steps[step], 1e-4);
+        backward(r);
+        end_pass(r);
+        update(r);
+    }
+    /* Frozen values are those of the file. */
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        const tt_param *param = r->model->params[i];
+        int64_t count = tt_param_count(param);
+        float *before = zeros((size_t)count * sizeof *before);
+        read_tensor(r->weights, param->name, count, before);
+        bool same = memcmp(before, param->value.data, (size_t)count * sizeof *before) == 0;
+        assert_true(same != param->trainable);
+        tt_free(before);
+    }
+    free_runner(r);
+}
+
+static void bf16_is_near(void **state)
+{
+    (void)state;
+    struct runner *r = make_runner(3, TT_BF16);
+    float losses[2];
+    read_tensor(r->expected, "losses", 2, losses);
+    forward(r, true, false);
+    check_losses(r, losses, 0.02);
+    backward(r);
+    end_pass(r);
+    free_runner(r);
+}
+
+/* With all stages the gradient reaches the stem; checked along a random direction of each parameter. */
+static void gradients_of_all_stages(void **state)
+{
+    (void)state;
+    struct runner *r = make_runner(5, TT_F32);
+    forward(r, true, false);
+    backward(r);
+    end_pass(r);
+    for (size_t i = 0; i < r->model->param_count; i++) {
+        tt_param *param = r->model->params[i];
+        if (!param->trainable) continue;
+        int64_t count = tt_param_count(param);
+        const float *gradient = param->grad.data;
+        double norm = 0, losses[2];
+        for (int64_t j = 0; j < count; j++) norm += (double)gradient[j] * (double)gradient[j];
+        if (!(norm > 0)) fail_msg("no gradient in %s", param->name);
+        if (strcmp(param->name, "backbone.body.conv1.weight") != 0 &&
+            strcmp(param->name, "backbone.body.layer1.0.conv1.weight") != 0)
+            continue;
+        /* A step along the gradient: relu and maxima have kinks, so a few percent are allowed. */
+        float *values = param->value.data;
+        double h = 2e-3 / sqrt(norm);
+        for (int side = 0; side < 2; side++) {
+            for (int64_t j = 0; j < count; j++)
+                values[j] += (float)((side == 0 ? h : -2 * h) * (double)gradient[j]);
+            forward(r, false, false);
+            losses[side] = r->sums[0] + r->sums[1];
+            end_pass(r);
+        }
+        for (int64_t j = 0; j < count; j++) values[j] += (float)(h * (double)gradient[j]);
+        double slope = (losses[0] - losses[1]) / (2 * h);
+        if (!(fabs(slope - norm) <= 0.05 * norm))
+            fail_msg("%s: slope %g, gradient %g", param->name, slope, norm);
+    }
+    free_runner(r);
+}
+
+static const tt_param *full_param(const struct tt_model *model, const char *name)
+{
+    const tt_param *param = tt_model_find_param(model, name);
+    if (param == NULL) fail_msg("no parameter %s", name);
+    return param;
+}
+
+/* detection.md's counts of torchvision's retinanet_resnet50_fpn with 91 classes. */
+static void the_full_network(void **state)
+{
+    (void)state;
+    static const struct {
+        int stages;
+        int64_t elements;
+        int tensors;
+    } rows[] = {{0, 10560087, 36}, {1, 25502295, 46}, {2, 32580183, 65},
+                {3, 33792599, 78}, {4, 34005591, 88}, {5, 34014999, 89}};
+    struct tt_model_facts *facts = calloc(1, sizeof *facts);
+    assert_non_null(facts);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tt_retinanet_config config = tt_retinanet_config_default(91);
+        struct tt_model *model;
+        int64_t elements = 0, all = 0;
+        int tensors = 0;
+        config.trainable_stages = rows[i].stages;
+        ok(tt_retinanet_facts(&config, facts));
+        ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
+        for (size_t p = 0; p < model->param_count; p++) {
+            all += tt_param_count(model->params[p]);
+            elements += model->params[p]->trainable ? tt_param_count(model->params[p]) : 0;
+            tensors += model->params[p]->trainable;
+        }
+        assert_int_equal(elements, rows[i].elements);
+        assert_int_equal(tensors, rows[i].tensors);
+        assert_int_equal(all, 34121239);
+        assert_int_equal(model->param_count, 301);
+        assert_int_equal(full_param(model, "head.classification_head.cls_logits.weight")->dims[0], 819);
+        assert_int_equal(full_param(model, "backbone.body.layer4.0.downsample.0.weight")->dims[1], 1024);
+        tt_model_destroy(model);
+    }
+    free(facts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_equal_torchvision),
+        cmocka_unit_test(losses_and_gradients_equal_torchvision),
+        cmocka_unit_test(five_steps_equal_torchvision),
+        cmocka_unit_test(bf16_is_near),
+        cmocka_unit_test(gradients_of_all_stages),
+        cmocka_unit_test(the_full_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
