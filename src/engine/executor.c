@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/integer.h"
@@ -26,10 +27,10 @@ struct tt_executor {
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
     int first_trainable;      /* lowest block with a trainable parameter; block_count without one */
     size_t begin_mark;
-    bool open; /* between forward and end */
-    tt_tensor dy_TD;
-    bool head_held;              /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
+    bool open;                 /* between forward and end */
+    tt_tensor gradients[2];    /* of the inputs of even and odd blocks; the same memory where all are alike */
+    bool head_held;            /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit; /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
     struct tt_phases *phases;    /* lent; NULL: no times */
     struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
@@ -154,6 +155,51 @@ static tt_status check_cancel(const struct tt_executor *executor)
     return TT_OK;
 }
 
+/* Rows and columns of the output of `block`. */
+static void output_dims(const struct tt_executor *executor, const struct tt_pass *pass, int block,
+                        int64_t dims[2])
+{
+    const struct tt_model *model = executor->config.model;
+    dims[0] = pass->in.batch->token_count;
+    dims[1] = model->facts.hidden_size;
+    if (model->blocks[block].ops->output != NULL)
+        model->blocks[block].ops->output(&model->blocks[block], pass, dims);
+}
+
+/* One tensor where all blocks have outputs alike: a block then computes the gradient of its input in place. */
+static tt_status push_gradients(struct tt_executor *executor, const struct tt_pass *pass)
+{
+    const struct tt_executor_config *config = &executor->config;
+    bool alike = config->model->blocks[0].ops->output == NULL;
+    executor->gradients[0] = executor->gradients[1] = (tt_tensor){0};
+    for (int odd = 0; odd < 2; odd++) {
+        int64_t largest[2] = {0, 0}, dims[2];
+        for (int i = executor->first_trainable + 1; i < config->model->block_count; i++) {
+            if (!alike && i % 2 != odd) continue;
+            output_dims(executor, pass, i - 1, dims);
+            if (dims[0] * dims[1] > largest[0] * largest[1]) memcpy(largest, dims, sizeof largest);
+        }
+        if (alike) output_dims(executor, pass, 0, largest);
+        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", pass->in.compute_dtype,
+                               largest[0], largest[1], &executor->gradients[odd]));
+        if (!alike) continue;
+        executor->gradients[1] = executor->gradients[0];
+        return TT_OK;
+    }
+    return TT_OK;
+}
+
+/* The gradient of the input of `block`; empty where nothing below trains. */
+static tt_tensor gradient_of(const struct tt_executor *executor, const struct tt_pass *pass, int block)
+{
+    tt_tensor all = executor->gradients[block % 2];
+    int64_t dims[2];
+    if (block <= executor->first_trainable || block == executor->config.model->block_count)
+        return (tt_tensor){0};
+    output_dims(executor, pass, block - 1, dims);
+    return tt_tensor_2d(all.data, all.dtype, dims[0], dims[1]);
+}
+
 /* Memory for the output of `block`. Inputs that a backward pass reads stay in the workspace or move to the host; all
  * others alternate between the two tensors of `pair`. */
 static tt_status push_output(struct tt_executor *executor, const struct tt_pass *pass, int block,
@@ -165,12 +211,15 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
     if (wanted) TT_TRY(tt_offload_take(executor->offload, pass, block + 1, y_TD));
     if (!tt_tensor_is_empty(*y_TD)) return TT_OK;
     tt_tensor *turn = &pair[block % 2];
-    if (!wanted && !tt_tensor_is_empty(*turn)) {
+    bool alike = executor->config.model->blocks[block].ops->output == NULL;
+    if (!wanted && alike && !tt_tensor_is_empty(*turn)) {
         *y_TD = *turn;
         return TT_OK;
     }
-    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype,
-                           pass->in.batch->token_count, executor->config.model->facts.hidden_size, y_TD));
+    int64_t dims[2];
+    output_dims(executor, pass, block, dims);
+    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype, dims[0],
+                           dims[1], y_TD));
     if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
@@ -228,7 +277,7 @@ static tt_status run_forward(struct tt_executor *executor, const struct tt_pass 
     struct slot *slot = &executor->slots[index];
     slot->kept = pass->in.gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
     lend_parts(executor, unit_of(executor, index));
-    if (pass->in.batch->token_count > 0)
+    if (!tt_device_batch_is_empty(pass->in.batch))
         TT_TRY(forward_block(executor, pass, index, pair, x_TD));
     else
         TT_TRY(forward_empty(executor, pass, index));
@@ -279,14 +328,11 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     struct tt_pass own = lend_exchange(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int count = config->model->block_count;
-    bool compute = pass->in.batch->token_count > 0;
+    bool compute = !tt_device_batch_is_empty(pass->in.batch);
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     executor->begin_mark = tt_workspace_mark(config->workspace);
     executor->open = true;
-    if (compute && pass->in.gradient)
-        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", pass->in.compute_dtype,
-                               pass->in.batch->token_count, config->model->facts.hidden_size,
-                               &executor->dy_TD));
+    if (compute && pass->in.gradient) TT_TRY(push_gradients(executor, pass));
     if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
     executor->stream = pass->lent.stream;
     for (int i = 0; i < count; i++) {
@@ -329,8 +375,8 @@ static tt_status backward_block(struct tt_executor *executor, const struct tt_pa
     tt_status status = TT_OK;
     tt_stream_mark(pass->lent.stream, slot->backward_mark);
     if (!slot->kept) TT_GO(recompute_block(executor, pass, index));
-    tt_tensor dx_TD = index > executor->first_trainable ? executor->dy_TD : (tt_tensor){0};
-    TT_GO(block->ops->backward(block, pass, slot->x_TD, slot->saved, executor->dy_TD, dx_TD));
+    tt_tensor dy_TD = gradient_of(executor, pass, index + 1), dx_TD = gradient_of(executor, pass, index);
+    TT_GO(block->ops->backward(block, pass, slot->x_TD, slot->saved, dy_TD, dx_TD));
     TT_GO(tt_offload_done(executor->offload, pass, index));
     tt_workspace_release(executor->config.workspace, slot->mark);
 out:
@@ -343,7 +389,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
     struct tt_pass own = lend_exchange(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int last = config->model->block_count - 1;
-    bool compute = pass->in.batch->token_count > 0;
+    bool compute = !tt_device_batch_is_empty(pass->in.batch);
     for (int i = last; i >= executor->first_trainable; i--) {
         struct tt_unit *unit = unit_of(executor, i);
         bool more = i > executor->first_trainable;
