@@ -1,5 +1,5 @@
-/* A narrow RetinaNet against torchvision (golden/detect/make_retinanet.py): the heads' outputs, both losses, the gradient
- * of every trainable parameter, five steps of SGD; the full network's names and shapes. */
+/* A narrow RetinaNet against torchvision (golden/detect/make_retinanet.py): the heads' outputs, both losses, the
+ * gradient of every trainable parameter, five steps of SGD; the full network's names and shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

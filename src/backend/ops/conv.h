@@ -1,7 +1,7 @@
 /* Convolution of images in channels-last order (cross-correlation, as torch.nn.functional.conv2d): images are rows of
  * pixels [P, C], P = images * height * width, with C contiguous; weights are in torch's order [O, C, kernel, kernel].
  *
- *     z[n, i, j, o] = sum over h, w, c of x[n, i * stride - padding + h, j * stride - padding + w, c] * weight[o, c, h, w]
+ *     z[n, i, j, o] = sum over h, w, c of x[n, i * stride - padding + h, j * stride - padding + w, c] * w[o, c, h, w]
  *
  * x is 0 outside. Sums are fp32, in an order that depends on C and kernel alone: an image gives the same bits whatever
  * the batch and the number of threads. There is no dilation, and there are no groups. */
@@ -93,8 +93,8 @@ struct tt_maxpool2d_backward_args {
 TT_MUST_USE tt_status tt_maxpool2d_backward(struct tt_stream *stream,
                                             const struct tt_maxpool2d_backward_args *args);
 
-/* y += x enlarged twice: each pixel of x [images, height, width] is added to 2 x 2 pixels of y [images, 2 height, 2 width]
- * (nearest neighbour). */
+/* y += x enlarged twice: each pixel of x [images, height, width] is added to 2 x 2 pixels of y
+ * [images, 2 height, 2 width] (nearest neighbour). */
 struct tt_upsample_add_args {
     int64_t images, height, width; /* of x */
     tt_tensor x_PC;

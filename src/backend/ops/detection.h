@@ -24,8 +24,8 @@ struct tt_anchor_match_args {
 };
 TT_MUST_USE tt_status tt_anchor_match(struct tt_stream *stream, const struct tt_anchor_match_args *args);
 
-/* Sigmoid focal loss of the anchors of one level that are not ignored, over all K columns; the target is 1 in the column
- * of the matched box's label. With w[n] = weight / max(1, foreground[n]):
+/* Sigmoid focal loss of the anchors of one level that are not ignored, over all K columns; the target is 1 in the
+ * column of the matched box's label. With w[n] = weight / max(1, foreground[n]):
  *     sums[0] += sum of w[n] * L;   logits become w[n] * dL/dlogit (0 where ignored), unless `gradient` is false.
  * The sum is fp64, in fixed groups. */
 struct tt_focal_loss_args {
