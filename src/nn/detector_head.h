@@ -1,6 +1,6 @@
 /* The heads of RetinaNet (Lin et al. 2017, arXiv 1708.02002), shared by the levels of the pyramid: four convolutions
- * with relu and a last one, for classes and for boxes; then matching and the losses (backend/ops/detection.h). `impl` of the
- * block is a struct tt_detector_head.
+ * with relu and a last one, for classes and for boxes; then matching and the losses (backend/ops/detection.h). `impl`
+ * of the block is a struct tt_detector_head.
  *
  * Forward adds the losses of the batch to images->sums. When a backward pass follows, it leaves the gradient of logits
  * and deltas in their place. Kept for backward: these, and the outputs of the four convolutions. */
