@@ -1,6 +1,7 @@
 #include "detect/dataset.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,11 +52,27 @@ static tt_status list_images(struct tt_annotations *notes, const struct tt_detec
     return TT_ERR_DATA;
 }
 
+/* All images, and classes that have numbers for names. */
+static tt_status read_folder(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
+{
+    if (!tt_path_is_dir(config->image_dir))
+        return tt_fail(TT_ERR_DATA, "the image folder '%s' is not there", config->image_dir);
+    TT_TRY(list_images(notes, config));
+    for (size_t i = 0; i < notes->image_count; i++) notes->images[i].noted = true;
+    for (int64_t label = 1; label < config->unannotated_classes; label++) {
+        char name[24];
+        (void)snprintf(name, sizeof name, "%lld", (long long)label);
+        TT_TRY(tt_annotations_set_class(notes, label, name, name, label));
+    }
+    return TT_OK;
+}
+
 static tt_status read_annotations(struct tt_detect_dataset *dataset,
                                   const struct tt_detect_dataset_config *config)
 {
     struct tt_annotations *notes = &dataset->notes;
     struct tt_detect_files files;
+    if (config->unannotated_classes > 0) return read_folder(notes, config);
     TT_TRY(tt_detect_locate(config, &files));
     bool validation = config->split == TT_DETECT_VALIDATION;
     double share = files.split ? 0 : config->validation_share;

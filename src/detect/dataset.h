@@ -66,6 +66,8 @@ struct tt_detect_dataset_config {
     /* of the images, by a sum of their names, where the annotations have no splits; 0: all images for either */
     double validation_share;
     int64_t max_images; /* the first by id; 0: all */
+    /* above 0: all images of the folder, without annotations; so many classes with their numbers as names */
+    int64_t unannotated_classes;
     /* leave out the images that train nothing: without a box of more than a pixel */
     bool train;
     /* decode every image once, and leave out those that fail; else a failure is an error */
