@@ -36,6 +36,7 @@ struct conversation {
     struct tt_str answer;
     bool terminal; /* a person types */
     bool adapter_off;
+    size_t adapter;   /* number of the one that answers, unless it is off */
     uint64_t answers; /* so far: each has a seed of its own */
 };
 
@@ -92,6 +93,7 @@ static tt_status make_request(struct conversation *c, struct tt_generation_reque
         .seed = tt_generation_seed((uint64_t)c->command->call.spec.job.run.seed, c->answers),
         .ignore_end = generate->ignore_eos,
         .adapter_off = c->adapter_off,
+        .adapter = (int)c->adapter,
     };
     if (request->max_new_tokens > 0) return TT_OK;
     tt_fail(TT_ERR_USAGE, "the conversation has %zu tokens, which leaves no room for an answer in %lld",
@@ -172,16 +174,39 @@ static tt_status set_system(struct conversation *c, const char *text)
     return tt_str_append_text(&c->system, text);
 }
 
-static void set_adapter(struct conversation *c, const char *word)
+static tt_status list_adapters(const struct conversation *c)
 {
+    const struct tt_inputs *inputs = c->talk->inputs;
+    struct tt_str text = {0};
+    tt_status status = tt_str_printf(&text, "(the adapter is %s", c->adapter_off ? "off" : "on");
+    if (inputs->adapter_count > 1 && status == TT_OK)
+        status = tt_str_printf(&text, "%s%s; there are", c->adapter_off ? "" : ": ",
+                               c->adapter_off ? "" : inputs->adapters[c->adapter].name);
+    for (size_t i = 0; inputs->adapter_count > 1 && i < inputs->adapter_count && status == TT_OK; i++)
+        status = tt_str_printf(&text, "%s %s", i > 0 ? "," : "", inputs->adapters[i].name);
+    if (status == TT_OK) status = tt_str_append_char(&text, ')');
+    if (status == TT_OK) report(c, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* `word`: on, off, the name of an adapter, or nothing. */
+static tt_status set_adapter(struct conversation *c, const char *word)
+{
+    const struct tt_inputs *inputs = c->talk->inputs;
     bool on = strcmp(word, "on") == 0, off = strcmp(word, "off") == 0;
     if (!has_adapter(c)) {
         report(c, "(no adapter is loaded: --adapter_name_or_path FOLDER)");
-        return;
+        return TT_OK;
     }
-    if (on || off) c->adapter_off = off;
-    if (!on && !off && *word != 0) report(c, "(/adapter on or /adapter off)");
-    report(c, c->adapter_off ? "(the adapter is off)" : "(the adapter is on)");
+    size_t named = 0;
+    while (named < inputs->adapter_count && strcmp(word, inputs->adapters[named].name) != 0) named++;
+    if (named < inputs->adapter_count) c->adapter = named;
+    if (on || off || named < inputs->adapter_count)
+        c->adapter_off = off;
+    else if (*word != 0)
+        report(c, "(/adapter on, /adapter off, or /adapter and the name of one)");
+    return list_adapters(c);
 }
 
 static void print_help(const struct conversation *c)
@@ -190,6 +215,7 @@ static void print_help(const struct conversation *c)
         "/reset           begin a new conversation; the system message stays",
         "/system TEXT     set the system message; without TEXT: remove it",
         "/adapter on|off  answer with the adapter, or without it",
+        "/adapter NAME    answer with that one of several adapters",
         "/help            this list",
         "/quit            end, as Ctrl-D does",
         "Ctrl-C           stop the answer",
@@ -217,7 +243,7 @@ static tt_status obey(struct conversation *c, const char *line, bool *quit)
     else if ((rest = after_word(line, "/system")) != NULL)
         return set_system(c, rest);
     else if ((rest = after_word(line, "/adapter")) != NULL)
-        set_adapter(c, rest);
+        return set_adapter(c, rest);
     else if (after_word(line, "/help") != NULL)
         print_help(c);
     else

@@ -58,7 +58,10 @@ enum { PROMPTS_BYTES_MAX = 64 << 20 };
 struct prompts {
     struct tt_arena arena;
     const char **texts; /* [count], in the arena */
-    size_t count, capacity;
+    /* [count], in the arena: the adapter that the prompt names; "": the base alone; NULL: none is named */
+    const char **names;
+    size_t count, capacity, name_capacity;
+    int *adapters;      /* [count], of the names */
     struct tt_ids *ids; /* [count] */
     size_t longest;     /* tokens of the longest prompt */
     bool conversations; /* the texts are rows with messages until they are encoded */
@@ -69,17 +72,33 @@ static void prompts_deinit(struct prompts *prompts)
     for (size_t i = 0; prompts->ids != NULL && i < prompts->count; i++) tt_ids_deinit(&prompts->ids[i]);
     tt_free(prompts->ids);
     tt_free(prompts->texts);
+    tt_free(prompts->names);
+    tt_free(prompts->adapters);
     tt_arena_deinit(&prompts->arena);
 }
 
 static tt_status add_prompt(struct prompts *prompts, const char *text, size_t bytes)
 {
-    if (tt_grow((void **)&prompts->texts, prompts->count, &prompts->capacity, sizeof *prompts->texts) != 0)
+    if (tt_grow((void **)&prompts->texts, prompts->count, &prompts->capacity, sizeof *prompts->texts) != 0 ||
+        tt_grow((void **)&prompts->names, prompts->count, &prompts->name_capacity, sizeof *prompts->names) !=
+            0)
         return TT_ERR_MEMORY;
+    prompts->names[prompts->count] = NULL;
     prompts->texts[prompts->count] = tt_arena_strndup(&prompts->arena, text, bytes);
     if (prompts->texts[prompts->count] == NULL) return TT_ERR_MEMORY;
     prompts->count++;
     return TT_OK;
+}
+
+/* The adapter of the prompt that was added last: the key `adapter` of its object, a name or null. */
+static tt_status name_adapter(struct prompts *prompts, const struct tt_json *json)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, "adapter");
+    const char *name = "";
+    if (value == NULL) return TT_OK;
+    if (!tt_json_is_null(value)) TT_TRY(tt_json_string(json, json->root, "adapter", &name));
+    prompts->names[prompts->count - 1] = tt_arena_strdup(&prompts->arena, name);
+    return prompts->names[prompts->count - 1] != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 /* Adds a conversation: a list of messages, or a row. */
@@ -116,6 +135,7 @@ static tt_status add_line(struct prompts *prompts, const char *line, size_t byte
     tt_status status = tt_json_parse(line, bytes, where, &json);
     if (status == TT_OK) status = tt_json_string(&json, json.root, "prompt", &text);
     if (status == TT_OK) status = add_prompt(prompts, text, strlen(text));
+    if (status == TT_OK) status = name_adapter(prompts, &json);
     tt_json_deinit(&json);
     return status;
 }
@@ -184,6 +204,12 @@ static tt_status encode_conversation(struct prompts *prompts, size_t index, stru
     snprintf(where, sizeof where, "conversation %zu", index + 1);
     TT_GO(tt_json_parse(prompts->texts[index], strlen(prompts->texts[index]), where, &row));
     TT_GO(tt_chat_prompt(chat, scratch, &row, &text, &prompts->ids[index]));
+    const struct tt_json_value *adapter = tt_json_get(row.root, "adapter");
+    if (adapter != NULL) {
+        const char *name = tt_json_is_null(adapter) ? "" : tt_json_text(adapter);
+        prompts->names[index] = name != NULL ? tt_arena_strdup(&prompts->arena, name) : NULL;
+        if (prompts->names[index] == NULL) TT_GO(tt_fail(TT_ERR_DATA, "adapter must be a name or null"));
+    }
     prompts->texts[index] = tt_arena_strndup(&prompts->arena, tt_str_text(&text), text.bytes);
     if (prompts->texts[index] == NULL) status = TT_ERR_MEMORY;
 out:
@@ -220,14 +246,36 @@ static tt_status encode_prompts(struct prompts *prompts, const struct generate_c
     return status;
 }
 
+/* The numbers of the adapters that prompts name. */
+static tt_status find_adapters(struct prompts *prompts, const struct tt_inputs *inputs)
+{
+    prompts->adapters = tt_calloc(prompts->count, sizeof *prompts->adapters);
+    if (prompts->adapters == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < prompts->count; i++) {
+        const char *name = prompts->names[i];
+        size_t a = 0;
+        if (name == NULL) continue;
+        while (a < inputs->adapter_count && strcmp(name, inputs->adapters[a].name) != 0) a++;
+        if (*name != 0 && a == inputs->adapter_count)
+            return tt_fail(TT_ERR_USAGE, "prompt %zu names the adapter '%.100s', which is not loaded", i + 1,
+                           name);
+        prompts->adapters[i] = *name == 0 ? -1 : (int)a;
+    }
+    return TT_OK;
+}
+
+/* `adapter`: a name; "": the base alone; NULL: is not printed. */
 static tt_status print_completion(struct tt_cli *cli, const char *prompt, const struct tt_str *completion,
-                                  bool json)
+                                  const char *adapter, bool json)
 {
     struct tt_str line = {0};
     tt_status status;
     if (json) {
         struct tt_json_value *object =
             tt_json_pack("{s:s,s:s}", "prompt", prompt, "completion", tt_str_text(completion));
+        if (object != NULL && adapter != NULL)
+            (void)tt_json_set(object, "adapter",
+                              *adapter != 0 ? tt_json_new_string(adapter) : tt_json_new_null());
         status = object != NULL ? tt_json_write(object, 0, false, &line)
                                 : tt_fail(TT_ERR_DATA, "the completion cannot be written as JSON");
         tt_json_release(object);
@@ -244,6 +292,7 @@ struct printer {
     struct tt_cli *cli;
     const struct tt_tokenizer *tokenizer;
     const struct prompts *prompts;
+    const struct tt_inputs *inputs;
     struct tt_str text;
     bool json;
     bool streams; /* a person watches one completion */
@@ -280,7 +329,11 @@ static tt_status on_done(void *context, int index, const int32_t *ids, size_t co
         return print_piece(printer);
     }
     TT_TRY(tt_tokenizer_decode(printer->tokenizer, ids, count, true, &printer->text));
-    return print_completion(printer->cli, printer->prompts->texts[index], &printer->text, printer->json);
+    const struct tt_inputs *inputs = printer->inputs;
+    int adapter = printer->prompts->adapters[index];
+    const char *name = inputs->adapter_count < 2 ? NULL : adapter < 0 ? "" : inputs->adapters[adapter].name;
+    return print_completion(printer->cli, printer->prompts->texts[index], &printer->text, name,
+                            printer->json);
 }
 
 /* One call of the command. */
@@ -335,6 +388,7 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
     if (prompts->count == 0) TT_TRY(collect_prompts(generation->command, prompts));
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
     TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
+    TT_TRY(find_adapters(prompts, inputs));
     size_t batch = (size_t)job->run.per_device_eval_batch_size;
     size_t share = (prompts->count + (size_t)ranks - 1) / (size_t)ranks;
     return tt_generator_limits(inputs, (int64_t)(batch < share ? batch : share), (int64_t)prompts->longest,
@@ -347,19 +401,20 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
     struct generation *generation = context;
     const struct generate_command *command = generation->command;
     const struct prompts *prompts = &generation->prompts;
-    const struct tt_generate_options options =
+    struct tt_generate_options options =
         tt_generate_options_of(&command->spec.generate, command->spec.job.run.seed);
     struct printer printer = {
         .cli = generation->cli,
         .tokenizer = generation->tokenizer,
         .prompts = prompts,
+        .inputs = inputs,
         .json = command->json || prompts->count > 1,
         .stream = {.skip_special = true},
     };
     const struct tt_generate_visitor visitor = {on_token, on_done, &printer};
     struct tt_generator *generator = NULL;
     double start = tt_clock_seconds();
-    (void)inputs;
+    options.adapters = prompts->adapters;
     printer.streams = !printer.json && isatty(fileno(printer.cli->report->out)) == 1;
     tt_status status = tt_generator_borrow(team, &options, &generator);
     if (status == TT_OK)

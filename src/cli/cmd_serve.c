@@ -26,8 +26,8 @@ static const struct tt_setting own_settings[] = {
     {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "8000", .minimum = 0, .maximum = 65535,
      .help = "Port to listen at; 0: a free one, which is printed."},
     {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
-     .help = "Name of the base model for clients; not given: the last part of its path. The adapter has the last part "
-             "of its path."},
+     .help = "Name of the base model for clients; not given: the last part of its path. Adapters have the last parts "
+             "of theirs."},
     {.name = "max_running", .aliases = "max_num_seqs", .type = TT_SETTING_INT, OWN(slots), .default_text = "16",
      .minimum = 1, .maximum = 4096,
      .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},
@@ -84,7 +84,7 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
         tt_warn("%s is open to everybody who can reach this machine: there is no key and no encryption",
                 command->host);
     snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
-             config->adapter_name != NULL ? config->adapter_name : config->model_name, v6 ? "[" : "",
+             config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, v6 ? "[" : "",
              command->host, v6 ? "]" : "", tt_serve_port(server));
     tt_report_line(cli->report, line);
     while (atomic_load(&cli->cancel->requests) == 0 && !tt_serve_has_failed(server)) nanosleep(&pause, NULL);
@@ -94,12 +94,11 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
 struct serving {
     struct tt_cli *cli;
     const struct serve_command *command;
-    const char *name, *adapter;
+    const char *name;
 };
 
-static tt_status lead(void *context, struct tt_talk *talk)
+static tt_status serve_named(const struct serving *serving, struct tt_talk *talk, char *const *adapters)
 {
-    const struct serving *serving = context;
     const struct serve_command *command = serving->command;
     const struct tt_serve_config config = {
         .talk = talk,
@@ -108,7 +107,8 @@ static tt_status lead(void *context, struct tt_talk *talk)
         .seed = (uint64_t)command->call.spec.job.run.seed,
         .ignore_end = command->call.spec.generate.ignore_eos,
         .model_name = serving->name,
-        .adapter_name = serving->adapter,
+        .adapter_names = (const char *const *)adapters,
+        .adapter_count = talk->inputs->adapter_count,
         .waiting = command->waiting,
         .http = {.host = command->host,
                  .port = (int)command->port,
@@ -119,24 +119,31 @@ static tt_status lead(void *context, struct tt_talk *talk)
     return serve(serving->cli, command, &config);
 }
 
+static tt_status lead(void *context, struct tt_talk *talk)
+{
+    const struct serving *serving = context;
+    size_t count = talk->inputs->adapter_count, made = 0;
+    char **adapters = tt_calloc(count + 1, sizeof *adapters);
+    if (adapters == NULL) return TT_ERR_MEMORY;
+    while (made < count &&
+           (adapters[made] = make_name(talk->inputs->adapters[made].name, serving->name)) != NULL)
+        made++;
+    tt_status status = made == count ? serve_named(serving, talk, adapters) : TT_ERR_MEMORY;
+    for (size_t i = 0; i < made; i++) tt_free(adapters[i]);
+    tt_free(adapters);
+    return status;
+}
+
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct serve_command *command = call->target;
     const struct tt_model_spec *model = &command->call.spec.job.model;
-    char *name = NULL, *adapter = NULL;
-    tt_status status = TT_OK;
     const char *path = command->served_model_name;
-    name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
-    if (name == NULL) TT_GO(TT_ERR_MEMORY);
-    if (model->adapter_name_or_path != NULL) {
-        adapter = make_name(model->adapter_name_or_path, name);
-        if (adapter == NULL) TT_GO(TT_ERR_MEMORY);
-    }
-    struct serving serving = {cli, command, name, adapter};
-    status = tt_talk_call_run(&command->call, cli->cancel, command->slots, lead, &serving);
-out:
+    char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
+    if (name == NULL) return TT_ERR_MEMORY;
+    struct serving serving = {cli, command, name};
+    tt_status status = tt_talk_call_run(&command->call, cli->cancel, command->slots, lead, &serving);
     tt_free(name);
-    tt_free(adapter);
     return status;
 }
 

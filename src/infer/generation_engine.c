@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "comm/host_values.h"
+#include "infer/adapter_set.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
 
@@ -22,7 +23,8 @@ struct request {
     struct tt_sampling_options sampling;
     struct tt_rng rng;
     struct tt_ids stops;
-    bool ignore_end, adapter_off;
+    bool ignore_end;
+    int adapter; /* -1: the base alone */
     enum tt_generation_state state;
     int32_t end_id;
 };
@@ -31,7 +33,7 @@ struct request {
 struct slot {
     struct request *request; /* NULL: free */
     int32_t *ids;            /* [length] */
-    bool adapter_off;        /* how they were computed */
+    int adapter;             /* that they were computed with */
     int64_t last_used;       /* number of the pass */
     int64_t added;           /* tokens of the current pass */
 };
@@ -48,7 +50,8 @@ struct tt_generation_engine {
     const struct tt_inputs *inputs;
     struct tt_generation_limits limits;
     struct tt_generation_rank rank;
-    bool shared; /* with other ranks, which run each pass together */
+    struct tt_adapter_set adapters; /* empty unless there are several */
+    bool shared;                    /* with other ranks, which run each pass together */
     struct tt_ids end_ids;
     struct request **requests; /* ascending ids */
     size_t count, capacity;
@@ -56,6 +59,7 @@ struct tt_generation_engine {
     struct slot *slots;
     int32_t *slot_ids; /* of all slots */
     struct pass_arrays arrays;
+    double *needed; /* [adapters + 1], passes of a step */
     struct tt_generation_load load;
 };
 
@@ -113,6 +117,7 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
     size_t length = (size_t)engine->limits.length;
     engine->slots = tt_calloc(slots, sizeof *engine->slots);
     engine->slot_ids = tt_calloc(slots, length * sizeof(int32_t));
+    engine->needed = tt_calloc(engine->inputs->adapter_count + 1, sizeof *engine->needed);
     engine->arrays = (struct pass_arrays){
         .ids = tt_calloc(tokens, sizeof(int32_t)),
         .positions = tt_calloc(tokens, sizeof(int32_t)),
@@ -124,7 +129,7 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .rules = tt_calloc(slots, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
-    if (engine->slots == NULL || engine->slot_ids == NULL || arrays->ids == NULL ||
+    if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || arrays->ids == NULL ||
         arrays->positions == NULL || arrays->row_keys == NULL || arrays->labels == NULL ||
         arrays->borders == NULL || arrays->rows == NULL || arrays->slot_of_row == NULL ||
         arrays->rules == NULL)
@@ -150,6 +155,10 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
     else
         TT_GO(tt_generation_rank_init(device, inputs, &engine->limits, &engine->rank));
     engine->shared = tt_comm_world_size(engine->rank.rank->world) > 1;
+    if (inputs->adapter_count > 1) {
+        TT_GO(tt_adapter_set_init(engine->rank.rank, (int)inputs->adapter_count, &engine->adapters));
+        TT_GO(tt_adapter_set_load(&engine->adapters, inputs));
+    }
     TT_GO(create_arrays(engine));
     *out = engine;
     engine = NULL;
@@ -183,10 +192,12 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     if (engine == NULL) return;
     for (size_t i = 0; i < engine->count; i++) request_destroy(engine->requests[i]);
     tt_free(engine->requests);
+    tt_adapter_set_deinit(&engine->adapters);
     tt_generation_rank_deinit(&engine->rank);
     tt_ids_deinit(&engine->end_ids);
     tt_free(engine->slots);
     tt_free(engine->slot_ids);
+    tt_free(engine->needed);
     tt_free(engine->arrays.ids);
     tt_free(engine->arrays.positions);
     tt_free(engine->arrays.row_keys);
@@ -215,7 +226,7 @@ const struct tt_ids *tt_generation_end_ids(const struct tt_generation_engine *en
 
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine)
 {
-    return engine->inputs->adapter != NULL;
+    return engine->inputs->adapter_count > 0;
 }
 
 struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine)
@@ -246,6 +257,9 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
         if (request->prompt[t] < 0 || request->prompt[t] >= vocab)
             return tt_fail(TT_ERR_DATA, "the prompt has the id %d, but the model has %lld embeddings",
                            (int)request->prompt[t], (long long)vocab);
+    int adapters = tt_generation_has_adapter(engine) ? (int)engine->inputs->adapter_count : 1;
+    if (request->adapter < 0 || request->adapter >= adapters)
+        return tt_fail(TT_ERR_USAGE, "adapter %d of %d", request->adapter, adapters);
     return tt_sampling_check(&request->sampling);
 }
 
@@ -274,7 +288,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .sampling = ask->sampling,
         .rng = tt_rng_derive(tt_rng_make(ask->seed), "generate"),
         .ignore_end = ask->ignore_end,
-        .adapter_off = ask->adapter_off && tt_generation_has_adapter(engine),
+        .adapter = ask->adapter_off || !tt_generation_has_adapter(engine) ? -1 : ask->adapter,
         .end_id = -1,
     };
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
@@ -396,7 +410,7 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
         const struct slot *slot = &engine->slots[s];
         if (slot->request == NULL && (oldest < 0 || slot->last_used < engine->slots[oldest].last_used))
             oldest = s;
-        if (slot->adapter_off != request->adapter_off) continue;
+        if (slot->adapter != request->adapter) continue;
         int64_t common = common_length(request, slot->ids, held(engine, s));
         if (common > place.common || (common == place.common && slot->request == NULL)) {
             place.common = common;
@@ -428,7 +442,7 @@ static tt_status start(struct tt_generation_engine *engine, struct request *requ
         TT_TRY(tt_generation_rank_see(&engine->rank, place->slot, request->ids.data, request->prompt_count));
     memcpy(slot->ids, request->ids.data, (size_t)place->common * sizeof *slot->ids);
     slot->request = request;
-    slot->adapter_off = request->adapter_off;
+    slot->adapter = request->adapter;
     request->state = TT_GENERATION_RUNNING;
     request->reused = request->done = (size_t)place->common;
     engine->load.waiting--;
@@ -456,12 +470,12 @@ static int64_t left(const struct tt_generation_engine *engine, int64_t s)
 }
 
 /* The running slot with the oldest request of this kind whose tokens are not in the pass yet; -1: none. */
-static int64_t next_prompt(const struct tt_generation_engine *engine, bool adapter_off, bool with_single)
+static int64_t next_prompt(const struct tt_generation_engine *engine, int adapter, bool with_single)
 {
     int64_t next = -1;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
-        if (slot->request == NULL || slot->adapter_off != adapter_off || slot->added > 0) continue;
+        if (slot->request == NULL || slot->adapter != adapter || slot->added > 0) continue;
         if (!with_single && left(engine, s) == 1) continue;
         if (next < 0 || slot->request->id < engine->slots[next].request->id) next = s;
     }
@@ -472,18 +486,18 @@ static int64_t next_prompt(const struct tt_generation_engine *engine, bool adapt
 enum part { NEXT_TOKENS = 1, PROMPTS = 2 };
 
 /* Sets `added` of every slot: one token of each answer, then as much of the prompts as fits. Returns their sum. */
-static int64_t choose_tokens(struct tt_generation_engine *engine, bool adapter_off, int parts)
+static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, int parts)
 {
     int64_t room = engine->limits.pass_tokens;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         struct slot *slot = &engine->slots[s];
-        bool next = (parts & NEXT_TOKENS) != 0 && slot->request != NULL && slot->adapter_off == adapter_off &&
+        bool next = (parts & NEXT_TOKENS) != 0 && slot->request != NULL && slot->adapter == adapter &&
                     left(engine, s) == 1;
         slot->added = next;
         room -= next;
     }
-    for (int64_t s; (parts & PROMPTS) != 0 && room > 0 &&
-                    (s = next_prompt(engine, adapter_off, parts != PROMPTS)) >= 0;) {
+    for (int64_t s;
+         (parts & PROMPTS) != 0 && room > 0 && (s = next_prompt(engine, adapter, parts != PROMPTS)) >= 0;) {
         struct slot *slot = &engine->slots[s];
         slot->added = left(engine, s) < room ? left(engine, s) : room;
         room -= slot->added;
@@ -539,13 +553,14 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
     return TT_OK;
 }
 
-static tt_status run_pass(struct tt_generation_engine *engine, bool adapter_off, int parts)
+static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int parts)
 {
     tt_status status = TT_OK;
     const int32_t *tokens = NULL;
-    if (choose_tokens(engine, adapter_off, parts) == 0 && !engine->shared) return TT_OK;
+    if (choose_tokens(engine, adapter, parts) == 0 && !engine->shared) return TT_OK;
     struct tt_batch batch = make_batch(engine);
-    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter_off, &tokens));
+    if (adapter >= 0) TT_GO(tt_adapter_set_choose(&engine->adapters, adapter));
+    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter < 0, &tokens));
     engine->load.passes++;
     engine->load.tokens += batch.token_count;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
@@ -563,10 +578,10 @@ out:
     return status;
 }
 
-static bool has_requests(const struct tt_generation_engine *engine, bool adapter_off)
+static bool has_requests(const struct tt_generation_engine *engine, int adapter)
 {
     for (int64_t s = 0; s < engine->limits.slots; s++)
-        if (engine->slots[s].request != NULL && engine->slots[s].adapter_off == adapter_off) return true;
+        if (engine->slots[s].request != NULL && engine->slots[s].adapter == adapter) return true;
     return false;
 }
 
@@ -574,15 +589,17 @@ static bool has_requests(const struct tt_generation_engine *engine, bool adapter
 tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy)
 {
     TT_TRY(admit(engine));
-    double needed[2] = {has_requests(engine, false), has_requests(engine, true)};
-    if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, 2));
-    bool apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
-    for (int off = 0; off < 2; off++) {
-        if (needed[off] == 0) continue;
-        TT_TRY(run_pass(engine, off == 1, apart ? NEXT_TOKENS : NEXT_TOKENS | PROMPTS));
-        if (apart) TT_TRY(run_pass(engine, off == 1, PROMPTS));
+    bool ran = false, apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
+    double *needed = engine->needed; /* of the base alone, then of each adapter */
+    size_t kinds = engine->inputs->adapter_count + 1;
+    for (size_t k = 0; k < kinds; k++) needed[k] = has_requests(engine, (int)k - 1);
+    if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, kinds));
+    for (size_t k = 0; k < kinds; k++) {
+        if (needed[k] == 0) continue;
+        TT_TRY(run_pass(engine, (int)k - 1, apart ? NEXT_TOKENS : NEXT_TOKENS | PROMPTS));
+        if (apart) TT_TRY(run_pass(engine, (int)k - 1, PROMPTS));
+        ran = true;
     }
-    *busy =
-        engine->load.waiting > 0 || engine->load.running > 0 || (engine->shared && needed[0] + needed[1] > 0);
+    *busy = engine->load.waiting > 0 || engine->load.running > 0 || (engine->shared && ran);
     return TT_OK;
 }

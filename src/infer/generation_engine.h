@@ -6,7 +6,7 @@
  * The engine has `slots` sequences of a key/value cache. A waiting request takes a free slot; each step is one pass of
  * the model over the next token of every running request and over parts of new prompts ("chunks"), at most
  * `pass_tokens` tokens in all, so that a long prompt does not stop the others. A finished request leaves its slot at
- * once. Requests with and without the adapter may run together: such a step makes two passes.
+ * once. Requests with different adapters, and without one, may run together: such a step makes a pass for each.
  *
  * A slot keeps its keys and values after its request has ended. A new request whose prompt begins with the same ids
  * continues from them: a conversation computes only its new turn, and requests with one system prompt compute it once.
@@ -45,8 +45,9 @@ struct tt_generation_request {
     uint64_t seed;
     const int32_t *stop_ids; /* end the answer too, besides the model's end tokens */
     size_t stop_count;
-    bool ignore_end; /* the model's end tokens do not end the answer */
-    bool adapter_off;
+    bool ignore_end;  /* the model's end tokens do not end the answer */
+    bool adapter_off; /* the base alone */
+    int adapter;      /* number of the adapter among those of the inputs */
 };
 
 enum tt_generation_state {

@@ -6,6 +6,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
+#include "infer/adapter_set.h"
 #include "infer/generation_single.h"
 #include "job/inputs.h"
 #include "launch/world.h"
@@ -76,7 +77,7 @@ static void fill_borders(const struct tt_batch_limits *limits, int32_t *borders)
 
 /* The memory of a generation. */
 struct need {
-    size_t workspace, cache, batch;
+    size_t workspace, cache, batch, adapters;
 };
 
 /* A pass of single tokens at the end of all sequences. */
@@ -102,12 +103,16 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
 {
     tt_status status = TT_OK;
     struct tt_generation_rank planned = {.rank = &planned.own};
-    struct tt_memory_use before, after;
+    struct tt_memory_use before, after, all;
+    struct tt_adapter_set adapters = {0};
+    int count = (int)config->model_options.more_lora_count + 1;
     const int32_t *tokens;
     TT_GO(tt_rank_init(config, &planned.own));
     tt_device_memory(planned.own.device, &before);
     TT_GO(create_memory(&planned.own, limits, &planned));
     tt_device_memory(planned.own.device, &after);
+    if (count > 1) TT_GO(tt_adapter_set_init(&planned.own, count, &adapters));
+    tt_device_memory(planned.own.device, &all);
     struct tt_batch batch = {
         .token_count = limits->tokens,
         .sequence_count = limits->sequences,
@@ -120,8 +125,10 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
     if (status == TT_OK) status = run_planned_single(&planned, limits);
     *need = (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
                           .cache = after.total_current - before.total_current,
-                          .batch = before.peak[TT_PURPOSE_BATCH]};
+                          .batch = before.peak[TT_PURPOSE_BATCH],
+                          .adapters = all.total_current - after.total_current};
 out:
+    tt_adapter_set_deinit(&adapters);
     tt_generation_rank_deinit(&planned);
     return status;
 }
@@ -175,7 +182,8 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     if (plan->workspace_bytes < need.workspace) plan->workspace_bytes = need.workspace;
     peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + need.cache;
     peak[TT_PURPOSE_BATCH] = need.batch;
-    plan->memory.total_peak += peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH];
+    peak[TT_PURPOSE_ADAPTERS] += need.adapters;
+    plan->memory.total_peak += peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.adapters;
     plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
     return TT_OK;
 }

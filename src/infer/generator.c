@@ -89,6 +89,8 @@ static tt_status submit(struct run *run, const struct tt_ids *prompts)
             .sampling = options->sampling,
             .seed = tt_generation_seed(options->seed, generator->completions + (uint64_t)i),
             .ignore_end = options->ignore_eos,
+            .adapter_off = options->adapters != NULL && options->adapters[i] < 0,
+            .adapter = options->adapters != NULL && options->adapters[i] > 0 ? options->adapters[i] : 0,
         };
         int64_t id;
         tt_status status = tt_generation_team_submit(generator->team, &request, &id);

@@ -29,24 +29,71 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
     };
 }
 
-static tt_status open_adapter(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+static tt_status open_adapter(const struct tt_inputs_config *config, const char *given,
+                              struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
-    const struct tt_lora_config *lora = &inputs->model_options.lora;
-    const char *folder = config->model->adapter_name_or_path;
-    if (folder == NULL) return TT_OK;
-    TT_GO(tt_hub_locate(folder, NULL, "adapter", &inputs->adapter_folder));
-    folder = inputs->adapter_folder;
-    TT_GO(tt_adapter_config_read(folder, &inputs->arena, &inputs->model_options.lora));
-    TT_GO(tt_adapter_weights_open(folder, &inputs->adapter));
+    struct tt_inputs_adapter *adapter = &inputs->adapters[inputs->adapter_count++];
+    adapter->name = tt_path_basename(given);
+    TT_GO(tt_hub_locate(given, NULL, "adapter", &adapter->folder));
+    adapter->lora = inputs->model_options.lora;
+    TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
+    TT_GO(tt_adapter_weights_open(adapter->folder, &adapter->file));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "
             "run are ignored",
-            folder, (long long)lora->r, lora->alpha);
+            adapter->folder, (long long)adapter->lora.r, adapter->lora.alpha);
 out:
-    if (status != TT_OK) tt_while("opening the adapter '%s'", config->model->adapter_name_or_path);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", given);
     return status;
+}
+
+static tt_status check_adapter_names(const struct tt_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->adapter_count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(inputs->adapters[i].name, inputs->adapters[j].name) == 0)
+                return tt_fail(TT_ERR_USAGE, "two adapters have the name '%s', the last part of their paths",
+                               inputs->adapters[i].name);
+    return TT_OK;
+}
+
+/* A name with commas is a list where the model generates, unless there is a folder of that name. Blanks around a path
+ * and slashes behind it do not count. */
+static tt_status open_adapters(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+{
+    const char *given = config->model->adapter_name_or_path;
+    if (given == NULL) return TT_OK;
+    bool listed = config->use == TT_INPUTS_GENERATE && strchr(given, ',') != NULL && !tt_path_exists(given);
+    size_t count = 1;
+    for (const char *at = given; listed && *at != 0; at++) count += *at == ',';
+    inputs->adapters = tt_calloc(count, sizeof *inputs->adapters);
+    if (inputs->adapters == NULL) return TT_ERR_MEMORY;
+    for (const char *at = given; inputs->adapter_count < count;) {
+        size_t blank = listed ? strspn(at, " ") : 0, bytes = listed ? strcspn(at, ",") : strlen(at);
+        const char *next = at + bytes + 1;
+        bytes -= blank;
+        at += blank;
+        while (listed && bytes > 0 && at[bytes - 1] == ' ') bytes--;
+        while (bytes > 1 && at[bytes - 1] == '/') bytes--;
+        const char *path = tt_arena_strndup(&inputs->arena, at, bytes);
+        if (path == NULL) return TT_ERR_MEMORY;
+        if (bytes == 0) return tt_fail(TT_ERR_USAGE, "adapter_name_or_path '%s' has an empty part", given);
+        TT_TRY(open_adapter(config, path, inputs));
+        at = next;
+    }
+    TT_TRY(check_adapter_names(inputs));
+    inputs->adapter = inputs->adapters[0].file;
+    inputs->adapter_folder = inputs->adapters[0].folder;
+    inputs->model_options.lora = inputs->adapters[0].lora;
+    if (count == 1) return TT_OK;
+    struct tt_lora_config *more = tt_arena_alloc(&inputs->arena, (count - 1) * sizeof *more);
+    if (more == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 1; i < count; i++) more[i - 1] = inputs->adapters[i].lora;
+    inputs->model_options.more_lora = more;
+    inputs->model_options.more_lora_count = count - 1;
+    return TT_OK;
 }
 
 static tt_status open_tokenizer(struct tt_inputs *inputs)
@@ -115,10 +162,11 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     inputs->model_options = tt_job_model_options(config->model, config->lora, config->device, random);
     TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
-    TT_TRY(open_adapter(config, inputs));
+    TT_TRY(open_adapters(config, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
-        .adapter = inputs->adapter,
+        .adapter =
+            inputs->adapter_count == 1 ? inputs->adapter : NULL, /* infer/adapter_set.h loads several */
         .seed = (uint64_t)config->seed,
     };
     return TT_OK;
@@ -354,11 +402,14 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_dataset_destroy(inputs->train);
     tt_dataset_destroy(inputs->eval);
     tt_tokenizer_destroy(inputs->tokenizer);
-    tt_safetensors_close(inputs->adapter);
+    for (size_t i = 0; i < inputs->adapter_count; i++) {
+        tt_safetensors_close(inputs->adapters[i].file);
+        tt_free(inputs->adapters[i].folder);
+    }
+    tt_free(inputs->adapters);
     tt_model_folder_close(inputs->folder);
     tt_chat_files_deinit(&inputs->templates);
     tt_arena_deinit(&inputs->arena);
-    tt_free(inputs->adapter_folder);
     tt_sources_deinit(&inputs->train_files);
     tt_sources_deinit(&inputs->eval_files);
     *inputs = (struct tt_inputs){0};

@@ -11,19 +11,29 @@
 #include "job/parts.h"
 #include "model/quantization.h"
 
+struct tt_inputs_adapter {
+    const char *name; /* the last part of the path that was given */
+    char *folder;     /* owned */
+    struct tt_safetensors *file;
+    struct tt_lora_config lora; /* texts are in the arena of the inputs */
+};
+
 struct tt_inputs {
     struct tt_model_folder *folder;
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
-    struct tt_safetensors *adapter; /* NULL: none to start from */
-    struct tt_arena arena;          /* settings that came with the adapter */
+    /* Of the first adapter; NULL: none. Lent by `adapters`. */
+    struct tt_safetensors *adapter;
+    const char *adapter_folder;
+    struct tt_inputs_adapter *adapters; /* [adapter_count], owned: several of TT_INPUTS_GENERATE */
+    size_t adapter_count;
+    struct tt_arena arena; /* settings that came with the adapter */
     struct tt_load_source source;
     int64_t max_length;                 /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;    /* NULL when not asked for */
     bool dated;                         /* as in the configuration */
     double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
-    char *adapter_folder;               /* owned; NULL: no adapter */
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;
     const char *template_path; /* where they are; lent, or NULL */

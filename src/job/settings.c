@@ -15,7 +15,8 @@ const struct tt_setting tt_model_settings[] = {
              "hub in its local cache (hf download)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,
      FIELD(model.adapter_name_or_path),
-     .help = "PEFT adapter folder to start from, or the name of one in the hub's cache."},
+     .help = "PEFT adapter folder to start from, or the name of one in the hub's cache. generate, chat and serve take "
+             "several, separated by commas."},
     {.name = "model_revision", .type = TT_SETTING_STRING, FIELD(model.model_revision), .default_text = "main",
      .help = "Branch, tag or commit of a model in the hub's cache."},
     {.name = NULL},

@@ -216,14 +216,13 @@ static tt_status add_model(struct reading *reading, const struct tt_inputs *inpu
     return tt_model_folder_list_tokenizer(reading->folder, true, add_named, reading);
 }
 
-static tt_status add_adapter(struct reading *reading, const struct tt_inputs *inputs, const char *folder)
+static tt_status add_adapter(struct reading *reading, const struct tt_inputs_adapter *adapter)
 {
     struct tt_path path;
-    TT_TRY(tt_path_set(&path, folder, "adapter_config.json"));
+    TT_TRY(tt_path_set(&path, adapter->folder, "adapter_config.json"));
     reading->role = TT_FINGERPRINT_ADAPTER;
     tt_status status = add_file(reading, path.text, "the adapter's 'adapter_config.json'");
-    return status == TT_OK ? add_weights(reading, inputs->adapter, "adapter_model.safetensors", true)
-                           : status;
+    return status == TT_OK ? add_weights(reading, adapter->file, "adapter_model.safetensors", true) : status;
 }
 
 static tt_status add_data(struct reading *reading, const struct tt_dataset *dataset,
@@ -281,7 +280,7 @@ static tt_status list_all(struct reading *reading, const struct tt_inputs *input
 {
     TT_TRY(add_model(reading, inputs));
     TT_TRY(add_templates(reading, inputs));
-    if (inputs->adapter != NULL) TT_TRY(add_adapter(reading, inputs, inputs->adapter_folder));
+    for (size_t i = 0; i < inputs->adapter_count; i++) TT_TRY(add_adapter(reading, &inputs->adapters[i]));
     TT_TRY(add_data(reading, inputs->train, &inputs->train_files, "training"));
     /* Rows that were held out of the training data have no files of their own beside them. */
     TT_TRY(add_data(reading, inputs->eval,

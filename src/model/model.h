@@ -93,6 +93,9 @@ struct tt_model_options {
     tt_dtype compute_dtype; /* type in which frozen matrices are stored and activations computed */
     bool train_base;        /* full fine-tuning: every base parameter trains */
     struct tt_lora_config lora;
+    /* Read by tt_model_create only: further adapters; each module has the largest rank of all. */
+    const struct tt_lora_config *more_lora;
+    size_t more_lora_count;
     struct tt_base_quant quant;
     bool random_init; /* parameters get their family's random init instead of a file */
 };

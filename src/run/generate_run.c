@@ -2,6 +2,7 @@
 
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
+#include "infer/adapter_set.h"
 #include "infer/generation_rank.h"
 #include "launch/fingerprint.h"
 #include "run/open_world.h"
@@ -30,6 +31,8 @@ static tt_status open_inputs(struct generate_run *run, const struct tt_world *wo
     const struct tt_job_spec *job = &run->spec->job;
     const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
+    if (run->inputs.adapter_count > 1 && job->shard.offload_params)
+        return tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, with offload_params");
     if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
                                   NULL, run->cancel, &run->fingerprint);
@@ -88,6 +91,7 @@ static tt_status check(struct generate_run *run, const struct tt_world *world)
     if (world->first_rank > 0) TT_TRY(make_plan(run, world));
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
+    if (status == TT_OK && run->inputs.adapter_count > 1) status = tt_adapter_set_check(&run->inputs);
     if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(world));

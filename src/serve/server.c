@@ -18,7 +18,8 @@ struct job {
     struct tt_http_exchange *exchange; /* owned reference */
     struct tt_api_request request;
     bool chat, adapter_off, begun; /* begun: the first event of a stream was written */
-    const char *model;             /* the name in answers */
+    int adapter;
+    const char *model; /* the name in answers */
     char id[48];
     int64_t created;
     uint64_t number;
@@ -78,13 +79,18 @@ static void job_destroy(struct tt_server *server, struct job *job)
 
 /* ---- The thread of the HTTP server ---- */
 
+static const char *model_name(const struct tt_serve_config *config, size_t index)
+{
+    return index == 0 ? config->model_name : config->adapter_names[index - 1];
+}
+
+/* The base model, then the adapters. */
 static tt_status write_models(const struct tt_server *server, struct tt_str *text)
 {
-    const char *names[] = {server->config.model_name, server->config.adapter_name};
     struct tt_json_value *list = tt_json_new_list();
-    for (size_t i = 0; list != NULL && i < 2 && names[i] != NULL; i++)
-        if (tt_json_append(list, tt_json_pack("{s:s, s:s, s:i, s:s}", "id", names[i], "object", "model",
-                                              "created", 0, "owned_by", "trimtab")) != 0)
+    for (size_t i = 0; list != NULL && i <= server->config.adapter_count; i++)
+        if (tt_json_append(list, tt_json_pack("{s:s, s:s, s:i, s:s}", "id", model_name(&server->config, i),
+                                              "object", "model", "created", 0, "owned_by", "trimtab")) != 0)
             break;
     struct tt_json_value *value = tt_json_pack("{s:s, s:o}", "object", "list", "data", list);
     if (value == NULL) return TT_ERR_MEMORY;
@@ -93,16 +99,21 @@ static tt_status write_models(const struct tt_server *server, struct tt_str *tex
     return status;
 }
 
-/* The base model, or the model with its adapter; without a name the latter. */
+/* The base model, or the model with an adapter; without a name that of the first adapter. */
 static bool choose_model(const struct tt_server *server, struct job *job)
 {
     const struct tt_serve_config *config = &server->config;
     const char *asked = job->request.model;
-    job->model = config->adapter_name != NULL ? config->adapter_name : config->model_name;
-    if (asked == NULL || strcmp(asked, job->model) == 0) return true;
-    job->adapter_off = true;
-    job->model = config->model_name;
-    return strcmp(asked, job->model) == 0;
+    size_t index = config->adapter_count > 0 ? 1 : 0;
+    if (asked != NULL) {
+        index = 0;
+        while (index <= config->adapter_count && strcmp(asked, model_name(config, index)) != 0) index++;
+        if (index > config->adapter_count) return false;
+    }
+    job->model = model_name(config, index);
+    job->adapter_off = index == 0;
+    job->adapter = index > 0 ? (int)index - 1 : 0;
+    return true;
 }
 
 /* False: too many wait already. */
@@ -262,6 +273,7 @@ static tt_status submit(struct tt_server *server, struct job *job, struct tt_ids
         .seed = request->has_seed ? (uint64_t)request->seed : tt_generation_seed(config->seed, job->number),
         .ignore_end = config->ignore_end,
         .adapter_off = job->adapter_off,
+        .adapter = job->adapter,
     };
     if (ask.max_new_tokens < 1)
         return tt_fail(TT_ERR_USAGE, "the prompt has %zu tokens, which leaves no room for an answer in %lld",

@@ -13,8 +13,9 @@ struct tt_serve_config {
     int64_t max_new_tokens;              /* of requests that give none */
     uint64_t seed;
     bool ignore_end;
-    const char *model_name;     /* lent: the base model */
-    const char *adapter_name;   /* lent; NULL: no adapter */
+    const char *model_name;           /* lent: the base model */
+    const char *const *adapter_names; /* lent, as the list: of all adapters, in the order of the inputs */
+    size_t adapter_count;
     int64_t waiting;            /* requests that wait for a slot; further ones get 429 */
     struct tt_http_config http; /* without handler */
 };
