@@ -111,13 +111,19 @@ static tt_status check_limits(const struct tt_generation_engine *engine)
     return TT_OK;
 }
 
+/* At least 1: without a folder of its own it is what the rank trains, or nothing. */
+static size_t count_adapters(const struct tt_generation_engine *engine)
+{
+    return engine->inputs->adapter_count > 1 ? engine->inputs->adapter_count : 1;
+}
+
 static tt_status create_arrays(struct tt_generation_engine *engine)
 {
     size_t slots = (size_t)engine->limits.slots, tokens = (size_t)engine->limits.pass_tokens;
     size_t length = (size_t)engine->limits.length;
     engine->slots = tt_calloc(slots, sizeof *engine->slots);
     engine->slot_ids = tt_calloc(slots, length * sizeof(int32_t));
-    engine->needed = tt_calloc(engine->inputs->adapter_count + 1, sizeof *engine->needed);
+    engine->needed = tt_calloc(count_adapters(engine) + 1, sizeof *engine->needed);
     engine->arrays = (struct pass_arrays){
         .ids = tt_calloc(tokens, sizeof(int32_t)),
         .positions = tt_calloc(tokens, sizeof(int32_t)),
@@ -257,9 +263,8 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
         if (request->prompt[t] < 0 || request->prompt[t] >= vocab)
             return tt_fail(TT_ERR_DATA, "the prompt has the id %d, but the model has %lld embeddings",
                            (int)request->prompt[t], (long long)vocab);
-    int adapters = tt_generation_has_adapter(engine) ? (int)engine->inputs->adapter_count : 1;
-    if (request->adapter < 0 || request->adapter >= adapters)
-        return tt_fail(TT_ERR_USAGE, "adapter %d of %d", request->adapter, adapters);
+    if (request->adapter < 0 || (size_t)request->adapter >= count_adapters(engine))
+        return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter, count_adapters(engine));
     return tt_sampling_check(&request->sampling);
 }
 
@@ -288,7 +293,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .sampling = ask->sampling,
         .rng = tt_rng_derive(tt_rng_make(ask->seed), "generate"),
         .ignore_end = ask->ignore_end,
-        .adapter = ask->adapter_off || !tt_generation_has_adapter(engine) ? -1 : ask->adapter,
+        .adapter = ask->adapter_off && tt_generation_has_adapter(engine) ? -1 : ask->adapter,
         .end_id = -1,
     };
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
@@ -591,7 +596,7 @@ tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy)
     TT_TRY(admit(engine));
     bool ran = false, apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
     double *needed = engine->needed; /* of the base alone, then of each adapter */
-    size_t kinds = engine->inputs->adapter_count + 1;
+    size_t kinds = count_adapters(engine) + 1;
     for (size_t k = 0; k < kinds; k++) needed[k] = has_requests(engine, (int)k - 1);
     if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, kinds));
     for (size_t k = 0; k < kinds; k++) {

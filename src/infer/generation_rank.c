@@ -188,6 +188,32 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     return TT_OK;
 }
 
+tt_status tt_generation_plan_alone(const struct tt_shard_spec *shard, const struct tt_rank_layout *layout,
+                                   const struct tt_model_facts *model, const struct tt_model_options *options,
+                                   const struct tt_generation_choice *choice, struct tt_rank_config *rank,
+                                   struct tt_plan *plan)
+{
+    const struct tt_batch_limits none = {0};
+    struct tt_shard_spec chosen = *shard;
+    chosen.sharding_strategy = choice->strategy;
+    TT_TRY(tt_rank_config_make(&chosen, layout, model, options, TT_RANK_GENERATES, NULL, rank));
+    rank->limits = tt_generation_batch_limits(&choice->limits);
+    rank->split_vocabulary = choice->split_vocabulary;
+    TT_TRY(tt_plan_try(rank, tt_rank_layout_ranks(layout), 1, &none, &none, plan));
+    return tt_generation_plan(rank, &choice->limits, plan);
+}
+
+bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice)
+{
+    if (choice->open && choice->strategy == TT_NO_SHARD && layout->world_size > 1) {
+        choice->strategy = TT_FULL_SHARD;
+        return true;
+    }
+    if (choice->strategy == TT_NO_SHARD || choice->split_vocabulary) return false;
+    choice->split_vocabulary = true;
+    return true;
+}
+
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits)
 {
     int64_t most = limits->slots * limits->length, least = limits->slots + PROMPT_TOKENS_MIN;

@@ -4,6 +4,7 @@
 
 #include "engine/plan.h"
 #include "engine/rank.h"
+#include "engine/rank_config.h"
 #include "infer/generation_engine.h"
 #include "nn/kv_cache.h"
 
@@ -57,6 +58,22 @@ TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, b
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);
 /* The batches of a rank that generates; join them with those of its other passes (tt_batch_limits_join). */
 struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_limits *limits);
+/* How a rank that only generates holds the model. */
+struct tt_generation_choice {
+    struct tt_generation_limits limits;
+    enum tt_shard_strategy strategy;
+    bool open; /* nobody asked for a strategy */
+    bool split_vocabulary;
+};
+/* Plans such a rank. `rank`: its configuration, without devices and communicators. */
+TT_MUST_USE tt_status tt_generation_plan_alone(const struct tt_shard_spec *shard,
+                                               const struct tt_rank_layout *layout,
+                                               const struct tt_model_facts *model,
+                                               const struct tt_model_options *options,
+                                               const struct tt_generation_choice *choice,
+                                               struct tt_rank_config *rank, struct tt_plan *plan);
+/* Where a plan does not fit: shards instead of the whole model, then a vocabulary in parts. False: no more. */
+bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice);
 /* The key/value cache of such a generation, for tt_rank_config.reserved_bytes. */
 TT_MUST_USE tt_status tt_generation_cache_bytes(const struct tt_rank_config *config, int ranks,
                                                 const struct tt_generation_limits *limits, size_t *bytes);

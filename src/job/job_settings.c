@@ -76,6 +76,10 @@ static const struct tt_setting plan_settings[] = {
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
+    {.name = "generation_length", .type = TT_SETTING_INT, FIELD(generation_length), .default_text = "0", .minimum = 0,
+     .maximum = 1 << 20,
+     .help = "Plan generate, chat or serve instead of a training: tokens of a sequence with its answer, of which "
+             "per_device_eval_batch_size run at a time; 0: a training."},
     {.name = "network_bandwidth", .type = TT_SETTING_BYTES, FIELD(network_bandwidth), .default_text = "0",
      .help = "Bytes a second that a rank receives from other machines (50GB: an adapter of 400 Gbit/s for each GPU); "
              "0: the usual value of servers with the chip."},

@@ -232,6 +232,7 @@ tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *jo
 tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
 {
     TT_TRY(settle(settings, &spec->job));
+    spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     return check_training(&spec->job);
 }
 

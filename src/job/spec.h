@@ -40,10 +40,12 @@ struct tt_generate_spec {
 
 struct tt_plan_spec {
     struct tt_job_spec job;
-    const char *config_json;  /* a config.json; NULL: that of the folder model_name_or_path */
-    int64_t sequence_length;  /* tokens of a row; 0: max_length */
-    const char *device;       /* "auto", "cpu", "cuda", or a chip such as "h200" */
-    size_t network_bandwidth; /* bytes a second that a rank receives from other machines; 0: by the chip */
+    const char *config_json;   /* a config.json; NULL: that of the folder model_name_or_path */
+    int64_t sequence_length;   /* tokens of a row; 0: max_length */
+    const char *device;        /* "auto", "cpu", "cuda", or a chip such as "h200" */
+    int64_t generation_length; /* > 0: of generation, tokens of a sequence with its answer */
+    bool chooses_sharding;     /* no sharding_strategy was given */
+    size_t network_bandwidth;  /* bytes a second that a rank receives from other machines; 0: by the chip */
 };
 
 struct tt_bench_spec {

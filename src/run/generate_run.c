@@ -7,21 +7,14 @@
 #include "launch/fingerprint.h"
 #include "run/open_world.h"
 
-/* What rank 0's process decides. */
-struct decision {
-    struct tt_generation_limits limits;
-    enum tt_shard_strategy strategy;
-    bool split_vocabulary;
-};
-
 struct generate_run {
     const struct tt_generate_spec *spec;
     const struct tt_cancel *cancel;
     const struct tt_generate_hooks *hooks;
     int first_rank; /* of this process */
     struct tt_inputs inputs;
-    struct tt_fingerprint fingerprint; /* empty with one process */
-    struct decision decision;
+    struct tt_fingerprint fingerprint;  /* empty with one process */
+    struct tt_generation_choice choice; /* of rank 0's process */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
 };
@@ -38,50 +31,38 @@ static tt_status open_inputs(struct generate_run *run, const struct tt_world *wo
                                   NULL, run->cancel, &run->fingerprint);
 }
 
-/* Plans the ranks as `decision` has them. */
 static tt_status make_plan(struct generate_run *run, const struct tt_world *world)
 {
-    const struct tt_batch_limits none = {0};
-    const struct decision *decision = &run->decision;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    struct tt_shard_spec shard = run->spec->job.shard;
-    shard.sharding_strategy = decision->strategy;
-    TT_TRY(tt_rank_config_make(&shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
-                               TT_RANK_GENERATES, run->cancel, &run->rank_config));
-    run->rank_config.limits = tt_generation_batch_limits(&decision->limits);
-    run->rank_config.split_vocabulary = decision->split_vocabulary;
-    TT_TRY(tt_plan_try(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &none, &run->plan));
-    return tt_generation_plan(&run->rank_config, &decision->limits, &run->plan);
+    TT_TRY(tt_generation_plan_alone(&run->spec->job.shard, &layout, &run->inputs.model_facts,
+                                    &run->inputs.model_options, &run->choice, &run->rank_config, &run->plan));
+    run->rank_config.cancel = run->cancel;
+    return TT_OK;
 }
 
-/* Whole models where they fit, else shards, else shards with a vocabulary in parts. */
-static tt_status decide(struct generate_run *run, const struct tt_world *world)
+static tt_status choose(struct generate_run *run, const struct tt_world *world)
 {
-    struct decision *decision = &run->decision;
+    struct tt_generation_choice *choice = &run->choice;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    bool open = run->spec->generate.chooses_sharding;
-    TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &decision->limits));
-    tt_generation_limits_fill(&layout.device, &decision->limits);
-    decision->strategy = open ? TT_NO_SHARD : run->spec->job.shard.sharding_strategy;
-    for (;;) {
+    bool fits;
+    choice->open = run->spec->generate.chooses_sharding;
+    choice->strategy = choice->open ? TT_NO_SHARD : run->spec->job.shard.sharding_strategy;
+    TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &choice->limits));
+    tt_generation_limits_fill(&layout.device, &choice->limits);
+    do {
         TT_TRY(make_plan(run, world));
-        bool fits = tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
+        fits = tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
         tt_error_clear();
-        if (!fits && open && decision->strategy == TT_NO_SHARD && world->world_size > 1)
-            decision->strategy = TT_FULL_SHARD;
-        else if (!fits && decision->strategy != TT_NO_SHARD && !decision->split_vocabulary)
-            decision->split_vocabulary = true;
-        else
-            return TT_OK;
-    }
+    } while (!fits && tt_generation_choose_less(&layout, choice));
+    return TT_OK;
 }
 
-static tt_status share_decision(void *context, const struct tt_world_rank *rank)
+static tt_status share_choice(void *context, const struct tt_world_rank *rank)
 {
     struct generate_run *run = context;
-    struct decision decision = run->decision;
-    TT_TRY(tt_comm_host_share(rank->comm, &decision, sizeof decision));
-    if (tt_comm_rank(rank->comm) == run->first_rank) run->decision = decision;
+    struct tt_generation_choice choice = run->choice;
+    TT_TRY(tt_comm_host_share(rank->comm, &choice, sizeof choice));
+    if (tt_comm_rank(rank->comm) == run->first_rank) run->choice = choice;
     return TT_OK;
 }
 
@@ -96,7 +77,7 @@ static tt_status check(struct generate_run *run, const struct tt_world *world)
     tt_model_destroy(model);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(world));
     if (status != TT_OK || world->first_rank > 0 || run->hooks->planned == NULL) return status;
-    return run->hooks->planned(run->hooks->context, &run->plan, run->decision.strategy);
+    return run->hooks->planned(run->hooks->context, &run->plan, run->choice.strategy);
 }
 
 static tt_status lead(void *context, struct tt_generation_team *team)
@@ -117,7 +98,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
     TT_GO(tt_rank_load(&rank, &source));
-    status = tt_generation_team_attach(&rank, &run->inputs, &run->decision.limits, &team);
+    status = tt_generation_team_attach(&rank, &run->inputs, &run->choice.limits, &team);
     TT_GO(tt_comm_agree(place->comm, status));
     tt_comm_set_activity(place->comm, "generating");
     TT_GO(tt_generation_team_run(team, lead, run));
@@ -138,8 +119,8 @@ tt_status tt_generate_run(const struct tt_generate_spec *spec, const struct tt_c
     run.first_rank = world.first_rank;
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
-    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? decide(&run, &world) : TT_OK));
-    if (world.world_size > world.local_count) TT_GO(tt_world_run(&world, share_decision, &run));
+    TT_GO(tt_world_agree(&world, world.first_rank == 0 ? choose(&run, &world) : TT_OK));
+    if (world.world_size > world.local_count) TT_GO(tt_world_run(&world, share_choice, &run));
     TT_GO(tt_world_agree(&world, check(&run, &world)));
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:

@@ -7,6 +7,7 @@
 #include "base/hub_cache.h"
 #include "base/json.h"
 #include "engine/rank_config.h"
+#include "infer/generation_rank.h"
 #include "job/inputs.h"
 #include "launch/launch.h"
 #include "launch/world.h"
@@ -111,37 +112,77 @@ tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model
     return status;
 }
 
-static tt_status plan_offline(const struct tt_plan_spec *spec, bool advises, struct tt_plan *plan)
+/* Where the ranks are; none of the machines needs to exist. */
+static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layout *layout)
 {
-    tt_status status = TT_OK;
     const struct tt_job_spec *config = &spec->job;
     int devices;
     struct tt_plan_ranks ranks;
-    struct tt_rank_layout layout = {0};
-    struct tt_arena arena = {0};
-    struct tt_model_facts model;
+    *layout = (struct tt_rank_layout){0};
+    TT_TRY(find_device(spec->device, config->device.device_memory, &layout->device, &devices));
+    layout->device.network_bytes_per_second = (double)spec->network_bandwidth;
+    layout->device.tuning = config->device.tuning;
+    TT_TRY(count_ranks(config, devices, &ranks));
+    layout->world_size = ranks.count;
+    layout->machines = ranks.machines;
+    layout->ranks_per_machine = ranks.count / ranks.machines;
+    layout->across_processes = ranks.machines > 1;
+    return TT_OK;
+}
+
+static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
+                               const struct tt_model_facts *model, const struct tt_model_options *options,
+                               bool advises, struct tt_plan *plan)
+{
+    const struct tt_job_spec *config = &spec->job;
     int64_t length, batch = config->run.per_device_train_batch_size;
-    struct tt_batch_limits none = {0}, limits;
-    struct tt_model_options options;
+    const struct tt_batch_limits none = {0};
     struct tt_rank_config rank;
-    TT_GO(read_model(spec, &arena, &model, &options));
-    TT_GO(find_length(spec, &model, &length));
-    TT_GO(tt_micro_batch_check((uint64_t)batch, length));
-    limits = (struct tt_batch_limits){length * batch, batch, length * batch, length};
-    TT_GO(find_device(spec->device, config->device.device_memory, &layout.device, &devices));
-    layout.device.network_bytes_per_second = (double)spec->network_bandwidth;
-    layout.device.tuning = config->device.tuning;
-    TT_GO(count_ranks(config, devices, &ranks));
-    layout.world_size = ranks.count;
-    layout.machines = ranks.machines;
-    layout.ranks_per_machine = ranks.count / ranks.machines;
-    layout.across_processes = ranks.machines > 1;
-    TT_GO(tt_rank_config_make(&config->shard, &layout, &model, &options, TT_RANK_TRAINS, NULL, &rank));
+    TT_TRY(find_length(spec, model, &length));
+    TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
+    const struct tt_batch_limits limits = {length * batch, batch, length * batch, length};
+    TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
-    status = (advises ? tt_plan_make : tt_plan_try)(&rank, ranks, config->run.gradient_accumulation_steps,
-                                                    &limits, &none, plan);
+    return (advises ? tt_plan_make : tt_plan_try)(
+        &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &none, plan);
+}
+
+static tt_status plan_generation(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
+                                 const struct tt_model_facts *model, const struct tt_model_options *options,
+                                 struct tt_plan *plan)
+{
+    const struct tt_job_spec *config = &spec->job;
+    struct tt_generation_choice choice = {
+        .strategy = spec->chooses_sharding ? TT_NO_SHARD : config->shard.sharding_strategy,
+        .open = spec->chooses_sharding,
+        .limits = {.slots = config->run.per_device_eval_batch_size, .length = spec->generation_length},
+    };
+    struct tt_model_options frozen = *options;
+    if (spec->generation_length > model->max_position_embeddings)
+        return tt_fail(TT_ERR_USAGE, "generation_length %lld is more than the model's %lld positions",
+                       (long long)spec->generation_length, (long long)model->max_position_embeddings);
+    frozen.train_base = false;
+    tt_generation_limits_fill(&layout->device, &choice.limits);
+    do {
+        struct tt_rank_config rank;
+        TT_TRY(tt_generation_plan_alone(&config->shard, layout, model, &frozen, &choice, &rank, plan));
+    } while (!plan->fits && tt_generation_choose_less(layout, &choice));
+    return TT_OK;
+}
+
+static tt_status plan_offline(const struct tt_plan_spec *spec, bool advises, struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    struct tt_rank_layout layout;
+    struct tt_arena arena = {0};
+    struct tt_model_facts model;
+    struct tt_model_options options;
+    TT_GO(read_model(spec, &arena, &model, &options));
+    TT_GO(lay_ranks(spec, &layout));
+    TT_GO(spec->generation_length > 0 ? plan_generation(spec, &layout, &model, &options, plan)
+                                      : plan_training(spec, &layout, &model, &options, advises, plan));
 out:
     tt_arena_deinit(&arena);
     return status;

@@ -94,11 +94,13 @@ if "$trimtab" serve --help >/dev/null 2>&1 && command -v curl >/dev/null; then
     if [ -n "$address" ]; then
         curl -s "$address/models" | grep -o '"id": *"[a-z]*"' | grep -o '[a-z]*"$' | tr -d '"\n' >listed
         [ "$(cat listed)" = modelsmallwidelast ] || fail "models: $(cat listed)"
+        asked=()
         for name in wide small model last; do
             curl -s "$address/completions" -H 'Content-Type: application/json' \
                 -d "{\"model\": \"$name\", \"prompt\": \"xyz\", \"max_tokens\": 10}" >answer-$name &
+            asked+=($!)
         done
-        wait $(jobs -p | grep -v "^$server$")
+        wait "${asked[@]}"
         for name in wide small model last; do
             python3 - $name <<'END' || fail "served: another answer of $name than alone: $(cat answer-$name)"
 import json, sys
