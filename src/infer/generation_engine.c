@@ -3,11 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/rng.h"
 #include "comm/host_values.h"
 #include "infer/adapter_set.h"
+#include "infer/end_ids.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
 
@@ -62,41 +61,6 @@ struct tt_generation_engine {
     double *needed; /* [adapters + 1], passes of a step */
     struct tt_generation_load load;
 };
-
-static bool contains(const struct tt_ids *ids, int32_t id)
-{
-    for (size_t i = 0; i < ids->count; i++)
-        if (ids->data[i] == id) return true;
-    return false;
-}
-
-static tt_status add_end_id(struct tt_generation_engine *engine, int64_t id)
-{
-    if (id < 0 || id > INT32_MAX || contains(&engine->end_ids, (int32_t)id)) return TT_OK;
-    return tt_ids_append(&engine->end_ids, (int32_t)id);
-}
-
-static tt_status find_end_ids(struct tt_generation_engine *engine)
-{
-    const struct tt_model_facts *model = &engine->inputs->model_facts;
-    struct tt_json json = {0};
-    struct tt_path path;
-    tt_status status = TT_OK;
-    for (int i = 0; i < model->eos_token_count; i++) TT_TRY(add_end_id(engine, model->eos_token_ids[i]));
-    if (engine->inputs->tokenizer != NULL)
-        TT_TRY(add_end_id(engine, tt_tokenizer_eos_id(engine->inputs->tokenizer)));
-    if (engine->inputs->folder == NULL) return TT_OK;
-    TT_TRY(tt_path_set(&path, tt_model_folder_path(engine->inputs->folder), "generation_config.json"));
-    if (!tt_path_exists(path.text)) return TT_OK;
-    TT_GO(tt_json_read(path.text, 1 << 20, &json));
-    const struct tt_json_value *eos = tt_json_get(json.root, "eos_token_id");
-    if (tt_json_is_integer(eos)) TT_GO(add_end_id(engine, tt_json_integer(eos)));
-    for (size_t i = 0; i < tt_json_count(eos); i++)
-        TT_GO(add_end_id(engine, tt_json_integer(tt_json_at(eos, i))));
-out:
-    tt_json_deinit(&json);
-    return status;
-}
 
 static tt_status check_limits(const struct tt_generation_engine *engine)
 {
@@ -155,7 +119,7 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
     engine->inputs = inputs;
     engine->limits = *limits;
     TT_GO(check_limits(engine));
-    TT_GO(find_end_ids(engine));
+    TT_GO(tt_end_ids_find(inputs, &engine->end_ids));
     if (borrowed != NULL)
         TT_GO(tt_generation_rank_attach(borrowed, limits, &engine->rank));
     else
@@ -546,9 +510,9 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
 static tt_status add_token(struct tt_generation_engine *engine, struct request *request, int32_t token)
 {
     size_t made = request->ids.count - request->prompt_count;
-    bool ends = !request->ignore_end && contains(&engine->end_ids, token);
+    bool ends = !request->ignore_end && tt_end_ids_contain(&engine->end_ids, token);
     engine->load.generated++;
-    if (ends || contains(&request->stops, token)) {
+    if (ends || tt_end_ids_contain(&request->stops, token)) {
         request->end_id = token;
         finish(engine, request, TT_GENERATION_ENDED);
         return TT_OK;
