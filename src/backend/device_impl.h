@@ -62,6 +62,7 @@ struct tt_device_table {
     void (*span_begin)(struct tt_stream *stream, int span);
     void (*span_end)(struct tt_stream *stream, int span);
     tt_status (*spans_collect)(struct tt_device *device);
+    void (*sensors)(struct tt_device *device, struct tt_device_sensors *out); /* NULL: nothing is known */
     const struct tt_op_table *ops;
 };
 
@@ -84,6 +85,9 @@ struct tt_device {
     void *check_context;
     bool profiles; /* spans are counted */
     struct tt_op_time spans[TT_SPAN_COUNT];
+    double span_begins[TT_SPAN_COUNT]; /* of open spans, where the calling thread does the work */
+    tt_span_sink *span_sink;           /* NULL: none */
+    void *span_context;
     double planned_seconds; /* plan: estimate of all ops so far, by the chip's rates */
 };
 

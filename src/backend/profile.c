@@ -1,5 +1,6 @@
 #include "backend/profile.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "backend/device_impl.h"
@@ -34,6 +35,19 @@ const struct tt_op_time *tt_device_op_times(struct tt_device *device)
     return device->spans;
 }
 
+void tt_device_trace(struct tt_device *device, tt_span_sink *sink, void *context)
+{
+    (void)tt_device_op_times(device); /* spans from before belong to nobody */
+    device->span_context = context;
+    device->span_sink = sink;
+}
+
+void tt_device_read_sensors(struct tt_device *device, struct tt_device_sensors *out)
+{
+    *out = (struct tt_device_sensors){NAN, NAN, NAN, NAN, NAN};
+    if (device->table->sensors != NULL) device->table->sensors(device, out);
+}
+
 void tt_span_begin(struct tt_stream *stream, enum tt_op span)
 {
     struct tt_device *device = stream->device;
@@ -41,7 +55,7 @@ void tt_span_begin(struct tt_stream *stream, enum tt_op span)
     if (device->table->span_begin != NULL)
         device->table->span_begin(stream, span);
     else
-        device->spans[span].seconds -= tt_clock_seconds();
+        device->span_begins[span] = tt_clock_seconds();
 }
 
 void tt_span_end(struct tt_stream *stream, enum tt_op span)
@@ -49,8 +63,12 @@ void tt_span_end(struct tt_stream *stream, enum tt_op span)
     struct tt_device *device = stream->device;
     if (!device->profiles) return;
     device->spans[span].calls++;
-    if (device->table->span_end != NULL)
+    if (device->table->span_end != NULL) {
         device->table->span_end(stream, span);
-    else
-        device->spans[span].seconds += tt_clock_seconds();
+        return;
+    }
+    double start = device->span_begins[span], seconds = tt_clock_seconds() - start;
+    device->spans[span].seconds += seconds;
+    if (device->span_sink != NULL)
+        device->span_sink(device->span_context, span, stream->kind == TT_STREAM_COPY, start, seconds);
 }

@@ -1,10 +1,13 @@
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "monitor/run_figures.h"
 
 static const char usage[] = " RUN_FOLDER [--json]";
+
+enum { OPS_SHOWN = 12 };
 
 struct profile_command {
     bool json;
@@ -89,6 +92,43 @@ static tt_status format_ranks(const struct tt_run_figures *run, struct tt_str *t
         run->rank_count + 1, slowest, least / run->steps, most / run->steps);
 }
 
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const struct tt_op_figures *)a)->seconds, y = ((const struct tt_op_figures *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+/* The ops that take the most time, and what the device's sensors said last. */
+static tt_status format_ops(const struct tt_run_figures *run, struct tt_str *text)
+{
+    static const struct {
+        const char *key, *format;
+    } sensors[] = {{"watts", ", %.0f W"},
+                   {"clock_mhz", ", %.0f MHz"},
+                   {"clock_max_mhz", " of %.0f MHz"},
+                   {"celsius", ", %.0f degrees Celsius"}};
+    struct tt_str said = {0};
+    tt_status status = TT_OK;
+    double step = run->shares[TT_SHARE_STEP] / (run->steps > 0 ? run->steps : 1.0);
+    if (run->op_count == 0) return TT_OK;
+    qsort(run->ops, run->op_count, sizeof *run->ops, by_seconds);
+    TT_TRY(tt_str_append_text(text, "  by op (gathers and reduces run beside the others):\n"));
+    for (size_t i = 0; i < run->op_count && i < OPS_SHOWN; i++) {
+        double seconds = run->ops[i].seconds / run->op_steps;
+        TT_TRY(tt_str_printf(text, "    %-24s %10.4g s  %5.1f %% of the step\n", run->ops[i].name, seconds,
+                             step > 0 ? 100.0 * seconds / step : 0.0));
+    }
+    for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++) {
+        const struct tt_json_value *value = tt_json_get(run->last, sensors[i].key);
+        /* Each format has one number. */
+        if (tt_json_is_number(value)) TT_GO(tt_str_printf(&said, sensors[i].format, tt_json_number(value)));
+    }
+    if (said.bytes > 0) status = tt_str_printf(text, "  device: %s (last row)\n", said.data + 2);
+out:
+    tt_str_deinit(&said);
+    return status;
+}
+
 static tt_status format_state(const struct tt_run_figures *run, struct tt_str *text)
 {
     if (!run->ended) TT_TRY(tt_str_append_text(text, "  the run has not ended, or was killed\n"));
@@ -96,6 +136,13 @@ static tt_status format_state(const struct tt_run_figures *run, struct tt_str *t
         TT_TRY(tt_str_printf(text, "  %zu line%s not a whole row and left out\n", run->broken,
                              run->broken == 1 ? " is" : "s are"));
     return TT_OK;
+}
+
+/* A clock far below its maximum: the power or the heat of the GPU is at its limit. */
+static bool is_clock_low(const struct tt_run_figures *run)
+{
+    double clock = tt_json_number(tt_json_get(run->last, "clock_mhz"));
+    return clock > 0 && clock < 0.75 * tt_json_number(tt_json_get(run->last, "clock_max_mhz"));
 }
 
 static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
@@ -117,12 +164,19 @@ static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
         TT_TRY(tt_str_printf(text, ", %s of device memory",
                              tt_format_bytes(run->device_bytes, bytes, sizeof bytes)));
     TT_TRY(tt_str_append_text(text, " (last row)\n"));
+    TT_TRY(format_ops(run, text));
     TT_TRY(format_ranks(run, text));
     for (size_t i = 0; i < sizeof advices / sizeof *advices; i++) {
         double share = share_of(run, advices[i].share, advices[i].of);
         if (share <= advices[i].more_than) continue;
         named++;
         TT_TRY(tt_str_printf(text, "change: %s (%.0f %%)\n", advices[i].change, 100.0 * share));
+    }
+    if (is_clock_low(run)) {
+        named++;
+        TT_TRY(tt_str_append_text(
+            text, "change: the clock is far below its maximum: the power limit or the heat of the "
+                  "device (nvidia-smi -q -d PERFORMANCE)\n"));
     }
     return named > 0 ? TT_OK
                      : tt_str_append_text(text, "change: nothing, the blocks compute most of the time\n");

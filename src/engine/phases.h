@@ -21,9 +21,13 @@ enum tt_phase {
     TT_PHASE_COUNT
 };
 
+typedef void tt_phase_sink(void *context, enum tt_phase phase, double start, double seconds);
+
 struct tt_phases {
     double seconds[TT_PHASE_COUNT];
-    double mark; /* end of the last phase */
+    double mark;         /* end of the last phase */
+    tt_phase_sink *sink; /* called for each part of a phase; NULL: nobody */
+    void *context;
 };
 
 static inline void tt_phases_start(struct tt_phases *phases)
@@ -37,6 +41,7 @@ static inline void tt_phases_end(struct tt_phases *phases, enum tt_phase phase)
     if (phases == NULL) return;
     double now = tt_clock_seconds();
     phases->seconds[phase] += now - phases->mark;
+    if (phases->sink != NULL) phases->sink(phases->context, phase, phases->mark, now - phases->mark);
     phases->mark = now;
 }
 

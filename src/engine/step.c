@@ -163,6 +163,8 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     struct tt_step_facts facts;
     struct tt_phases phases;
     tt_phases_start(&phases);
+    phases.sink = config->phase_sink;
+    phases.context = config->phase_context;
     tt_sampler_step(config->sampler, step, &facts);
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));

@@ -19,7 +19,9 @@ struct tt_train_step_config {
     /* Called after the passes and before a value changes; may be NULL. */
     tt_status (*before_update)(void *context);
     void *context;
-    bool save_failed; /* this rank's part of a save failed; reported to the other ranks */
+    bool save_failed;          /* this rank's part of a save failed; reported to the other ranks */
+    tt_phase_sink *phase_sink; /* of the step's phases, with phase_context; NULL: nobody */
+    void *phase_context;
 };
 
 struct tt_train_step_result {

@@ -100,6 +100,8 @@ struct tt_monitor_spec {
     bool dashboard;
     int64_t dashboard_port; /* 0: a free one */
     const char *dashboard_host;
+    bool profile;
+    const char *callbacks; /* JSON; settled into `profile` */
 };
 
 /* Where and in which type a rank computes. */

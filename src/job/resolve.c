@@ -208,9 +208,39 @@ static tt_status check_training(const struct tt_job_spec *job)
     return check_watch(&job->watch);
 }
 
+/* What people's scripts name a profiler of steps; early stopping has settings of its own. */
+static const char profiler_callback[] = "LLMStepProfiler";
+
+static tt_status settle_callback(struct tt_settings *settings, const char *name, int bytes)
+{
+    static const char stopping[] = "EarlyStoppingCallback";
+    if (bytes == (int)strlen(profiler_callback) && strncmp(name, profiler_callback, (size_t)bytes) == 0)
+        return tt_settings_imply(settings, "callbacks", "profile", "true");
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "callbacks: '%.*s' is not supported", bytes < 80 ? bytes : 80, name);
+    if (bytes == (int)strlen(stopping) && strncmp(name, stopping, (size_t)bytes) == 0)
+        tt_hint("early_stopping_patience and early_stopping_threshold do what it does");
+    else
+        tt_hint("the only one is LLMStepProfiler, which is profile: true");
+    return status;
+}
+
+/* A name, or a list of names, with or without quotes. */
+static tt_status settle_callbacks(struct tt_settings *settings, const char *callbacks)
+{
+    static const char between[] = "[]\"', \t\n";
+    for (const char *at = callbacks; at != NULL && *at != '\0';) {
+        size_t bytes = strcspn(at, between);
+        if (bytes > 0) TT_TRY(settle_callback(settings, at, (int)bytes));
+        at += bytes > 0 ? bytes : 1;
+    }
+    return TT_OK;
+}
+
 tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));
+    TT_TRY(settle_callbacks(settings, job->monitor.callbacks));
     if (job->data.dataset_name != NULL && job->data.datasets != NULL)
         return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
     if (job->data.dataset_name == NULL && job->data.datasets == NULL)

@@ -170,6 +170,11 @@ const struct tt_setting tt_monitor_settings[] = {
      .local = true,
      .help = "Address to listen at for that page; others than those of this machine itself are open to everybody who "
              "can reach them."},
+    {.name = "profile", .type = TT_SETTING_BOOL, FIELD(monitor.profile), .default_text = "false",
+     .help = "Add the time by op, power and clock to the rows of metrics.jsonl, and write a trace of three steps as "
+             "trace.json, for Perfetto or chrome://tracing. It takes some time of its own."},
+    {.name = "callbacks", .type = TT_SETTING_JSON, FIELD(monitor.callbacks),
+     .help = "[LLMStepProfiler]: the same as profile: true. Other callbacks are not supported."},
     {.name = NULL},
 };
 

@@ -102,6 +102,36 @@ static tt_status take_event(struct tt_run_figures *figures, const struct tt_json
     return keep_in_list(&figures->events, row, EVENTS_MAX);
 }
 
+/* Members "op_NAME_seconds". */
+static tt_status take_ops(struct tt_run_figures *figures, const struct tt_json_value *row, double steps)
+{
+    static const char start[] = "op_", ending[] = "_seconds";
+    const char *key;
+    const struct tt_json_value *value;
+    bool any = false;
+    for (size_t at = 0; tt_json_next_member(row, &at, &key, &value);) {
+        size_t bytes = strlen(key), i = 0;
+        if (!tt_starts_with(key, start) || !tt_ends_with(key, ending) ||
+            bytes >= sizeof figures->ops->name + strlen(start))
+            continue;
+        any = true;
+        if (figures->ops == NULL) figures->ops = tt_calloc(TT_OP_FIGURES_MAX, sizeof *figures->ops);
+        if (figures->ops == NULL) return TT_ERR_MEMORY;
+        const char *name = key + strlen(start);
+        int name_bytes = (int)(bytes - strlen(start) - strlen(ending));
+        while (i < figures->op_count && (strncmp(figures->ops[i].name, name, (size_t)name_bytes) != 0 ||
+                                         figures->ops[i].name[name_bytes] != '\0'))
+            i++;
+        if (name_bytes <= 0 || i == TT_OP_FIGURES_MAX) continue;
+        if (i == figures->op_count)
+            snprintf(figures->ops[figures->op_count++].name, sizeof figures->ops->name, "%.*s", name_bytes,
+                     name);
+        figures->ops[i].seconds += steps * figure_of(row, key);
+    }
+    if (any) figures->op_steps += steps;
+    return TT_OK;
+}
+
 /* Rows after a resume were written again without times, and count once. The times are means of a row's steps. */
 static tt_status take_row(void *context, const struct tt_json_value *row)
 {
@@ -125,6 +155,7 @@ static tt_status take_row(void *context, const struct tt_json_value *row)
         TT_TRY(add_point(&figures->share_series[i], step, seconds));
     }
     figures->steps += steps;
+    TT_TRY(take_ops(figures, row, steps));
     if (tt_json_get(row, "mfu") != NULL) figures->mfu = figure_of(row, "mfu");
     if (tt_json_get(row, "device_bytes") != NULL) figures->device_bytes = figure_of(row, "device_bytes");
     return keep(&figures->last, row);
@@ -288,6 +319,7 @@ void tt_run_figures_deinit(struct tt_run_figures *figures)
     tt_json_release(figures->events);
     tt_json_release(figures->generations);
     tt_json_deinit(&figures->run);
+    tt_free(figures->ops);
     tt_free(figures->ranks);
     tt_free(figures->folder);
     *figures = (struct tt_run_figures){0};

@@ -45,6 +45,14 @@ enum tt_share {
 };
 const char *tt_share_key(enum tt_share share); /* "data_seconds" */
 
+/* The time of one op, of a run that profiled. */
+struct tt_op_figures {
+    char name[48];
+    double seconds; /* sum */
+};
+
+enum { TT_OP_FIGURES_MAX = 160 };
+
 struct tt_rank_figures {
     char *name; /* of its file */
     int rank;
@@ -59,7 +67,10 @@ struct tt_run_figures {
     struct tt_series series[TT_FIGURE_COUNT];
     struct tt_series share_series[TT_SHARE_COUNT]; /* seconds of a step */
     double shares[TT_SHARE_COUNT];
-    double steps;               /* that the shares are sums of */
+    double steps;              /* that the shares are sums of */
+    struct tt_op_figures *ops; /* [op_count] */
+    size_t op_count;
+    double op_steps;            /* that their times are sums of */
     double mfu, device_bytes;   /* of the last row that has them; 0: none */
     struct tt_json_value *last; /* the last row with times; NULL: none */
     struct tt_rank_figures *ranks;

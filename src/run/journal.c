@@ -14,7 +14,7 @@
 #include "run/record_file.h"
 #include "run/tensorboard.h"
 
-enum { TT_JOURNAL_TIMES_MAX = 48 };
+enum { TT_JOURNAL_TIMES_MAX = 192 };
 
 struct tt_journal {
     const char *output_dir;

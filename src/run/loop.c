@@ -8,6 +8,7 @@
 #include "run/monitoring.h"
 #include "run/row_times.h"
 #include "run/source_fields.h"
+#include "run/trace.h"
 
 /* The training of one rank. */
 struct loop {
@@ -24,6 +25,7 @@ struct loop {
     int64_t last_save_step;
     struct tt_row_times times;
     double step_seconds; /* of the last step */
+    struct tt_trace trace;
 };
 
 static bool due(int64_t every, int64_t step)
@@ -205,6 +207,7 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
 static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
+    if (run->profiles) tt_trace_step(&loop->trace, loop->rank->device, step - run->first_step);
     struct tt_train_step_config config = {
         .optim = run->optim,
         .sampler = run->train_sampler,
@@ -215,6 +218,8 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .before_update = tt_checkpoints_before_update,
         .context = &loop->checkpoints,
         .save_failed = tt_saver_failed(loop->checkpoints.saver),
+        .phase_sink = tt_trace_phases(&loop->trace),
+        .phase_context = &loop->trace,
     };
     char activity[40];
     snprintf(activity, sizeof activity, "step %lld", (long long)step + 1);
@@ -308,6 +313,7 @@ static tt_status report_memory(const struct loop *loop)
 static tt_status finish(struct loop *loop, bool stopped)
 {
     struct tt_run *run = loop->run;
+    tt_trace_close(&loop->trace, loop->rank->device);
     double runtime = tt_clock_seconds() - loop->train_start;
     double steps = (double)(loop->memory.counters.steps_done > 0 ? loop->memory.counters.steps_done : 1);
     int64_t steps_now = loop->memory.counters.steps_done - run->first_step;
@@ -468,9 +474,12 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     if (status == TT_OK)
         tt_row_times_init(&loop.times, tt_comm_rank(rank->world), tt_comm_world_size(rank->world),
                           run->spec->output_dir, flops_so_far(&loop));
+    if (status == TT_OK && run->profiles) tt_row_times_profile(&loop.times, rank->device);
+    tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->spec->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);
     if (status != TT_OK) tt_remote_hurry();
+    tt_trace_close(&loop.trace, rank->device);
     tt_row_times_deinit(&loop.times);
     tt_checkpoints_deinit(&loop.checkpoints, run);
     tt_gradient_watch_deinit(&loop.memory.watch);

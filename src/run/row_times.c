@@ -112,6 +112,46 @@ static void add_memory(struct tt_row_times *times, struct tt_device *device, str
     if (memory.host_total > 0) add(fields, count, "host_bytes", (double)memory.host_total);
 }
 
+void tt_row_times_profile(struct tt_row_times *times, struct tt_device *device)
+{
+    struct tt_device_sensors sensors;
+    tt_device_profile(device, true);
+    tt_device_read_sensors(device, &sensors);
+    times->profiles = true;
+    times->joules = sensors.joules;
+}
+
+/* Time of a step by op, on the device's clock. Ops of one stream do not overlap, gathers and reduces do. */
+static void add_ops(struct tt_row_times *times, struct tt_device *device, double steps,
+                    struct tt_log_field *fields, int *count)
+{
+    const struct tt_op_time *ops = tt_device_op_times(device);
+    for (int i = 0; i < TT_SPAN_COUNT; i++) {
+        double seconds = ops[i].seconds - times->ops[i].seconds;
+        if (ops[i].calls > times->ops[i].calls) {
+            tt_snprintf(times->op_names[i], sizeof times->op_names[i], "op_%s_seconds",
+                        tt_op_name((enum tt_op)i));
+            add(fields, count, times->op_names[i], seconds / steps);
+        }
+        times->ops[i] = ops[i];
+    }
+}
+
+/* Power: the mean since the last row where the device counts its energy, otherwise that of this moment. */
+static void add_sensors(struct tt_row_times *times, struct tt_device *device, double seconds,
+                        struct tt_log_field *fields, int *count)
+{
+    struct tt_device_sensors now;
+    tt_device_read_sensors(device, &now);
+    double joules = now.joules - times->joules; /* a counter that has begun again is less */
+    double watts = joules >= 0 && seconds > 0 ? joules / seconds : now.watts;
+    if (isfinite(watts)) add(fields, count, "watts", watts);
+    if (isfinite(now.clock_mhz)) add(fields, count, "clock_mhz", now.clock_mhz);
+    if (isfinite(now.clock_max_mhz)) add(fields, count, "clock_max_mhz", now.clock_max_mhz);
+    if (isfinite(now.celsius)) add(fields, count, "celsius", now.celsius);
+    times->joules = now.joules;
+}
+
 int tt_row_times_take(struct tt_row_times *times, struct tt_device *device, double flops,
                       struct tt_log_field fields[TT_ROW_TIMES_MAX])
 {
@@ -130,6 +170,8 @@ int tt_row_times_take(struct tt_row_times *times, struct tt_device *device, doub
             add(fields, &count, "mfu", rate / (chip->peak_flops * times->ranks));
     }
     add_memory(times, device, fields, &count);
+    if (times->profiles) add_ops(times, device, steps, fields, &count);
+    if (times->profiles) add_sensors(times, device, now - times->begun, fields, &count);
     memset(times->phases, 0, sizeof times->phases);
     memset(times->stretches, 0, sizeof times->stretches);
     times->begun = now;

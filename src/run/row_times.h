@@ -4,11 +4,12 @@
 #ifndef TT_RUN_ROW_TIMES_H
 #define TT_RUN_ROW_TIMES_H
 
+#include "backend/profile.h"
 #include "engine/phases.h"
 #include "engine/rank.h"
 #include "run/journal.h"
 
-enum { TT_ROW_TIMES_MAX = 48 };
+enum { TT_ROW_TIMES_MAX = 48 + TT_SPAN_COUNT };
 
 /* The parts of the wall time of a run; what is left is the time of log rows and other work between steps. */
 enum tt_stretch { TT_STRETCH_STEP, TT_STRETCH_SAVE, TT_STRETCH_EVALUATE, TT_STRETCH_COUNT };
@@ -23,6 +24,10 @@ struct tt_row_times {
     double flops;        /* of all ranks, at the last row */
     int64_t steps;
     char memory_names[TT_PURPOSE_COUNT][32]; /* of the fields */
+    bool profiles;                           /* with the time by op, and the device's sensors */
+    struct tt_op_time ops[TT_SPAN_COUNT];    /* at the last row */
+    char op_names[TT_SPAN_COUNT][48];
+    double joules; /* at the last row */
 };
 
 const char *tt_row_times_purpose(enum tt_purpose purpose); /* "weights", of weights_bytes */
@@ -32,6 +37,8 @@ void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const ch
 void tt_row_times_deinit(struct tt_row_times *times);
 void tt_row_times_step(struct tt_row_times *times, const struct tt_phases *phases, double seconds,
                        double tokens);
+/* From now on rows have the time by op: the device profiles. */
+void tt_row_times_profile(struct tt_row_times *times, struct tt_device *device);
 /* The time since `start` was spent on `stretch`. */
 void tt_row_times_stretch(struct tt_row_times *times, enum tt_stretch stretch, double start);
 /* Takes the figures since the last row; means of a step. `flops`: of all ranks so far. Returns their number. */

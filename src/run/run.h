@@ -41,6 +41,7 @@ struct tt_run {
     struct tt_resume resume;
     struct tt_fingerprint fingerprint; /* of the input files */
     struct tt_live *live;              /* NULL or lent: nobody watches */
+    bool profiles;                     /* the setting */
     int64_t first_step;                /* steps done by the earlier part of a resumed run */
 
     /* global rank 0 only */

@@ -338,6 +338,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
         .watch = &job->watch,
         .tuning = &job->device.tuning,
         .settings = settings,
+        .profiles = job->monitor.profile,
         .cancel = cancel,
         .start_seconds = tt_clock_seconds(),
         .summary = summary,

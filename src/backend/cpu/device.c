@@ -6,6 +6,7 @@
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/sensors.h"
 #include "backend/cpu/wait_policy.h"
 #include "base/alloc.h"
 #include "base/number.h"
@@ -203,6 +204,12 @@ static tt_status cpu_fill_zero(struct tt_stream *stream, void *data, size_t byte
     return TT_OK;
 }
 
+static void cpu_sensors(struct tt_device *device, struct tt_device_sensors *out)
+{
+    (void)device;
+    tt_cpu_sensors_read("/sys", out);
+}
+
 const struct tt_device_table tt_cpu_device_table = {
     .kind = "cpu",
     .open = cpu_open,
@@ -220,5 +227,6 @@ const struct tt_device_table tt_cpu_device_table = {
     .stream_wait = cpu_wait,
     .copy = cpu_copy,
     .fill_zero = cpu_fill_zero,
+    .sensors = cpu_sensors,
     .ops = &tt_cpu_op_table,
 };

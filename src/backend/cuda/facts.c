@@ -46,9 +46,14 @@ struct nvml {
     int (*by_pci)(const char *pci, void **device);
     int (*link_state)(void *device, unsigned link, unsigned *active);
     int (*p2p)(void *from, void *to, int capability, int *status);
+    int (*energy)(void *device, unsigned long long *millijoules); /* from Volta on */
+    int (*power)(void *device, unsigned *milliwatts);
+    int (*clock)(void *device, int kind, unsigned *megahertz);
+    int (*clock_max)(void *device, int kind, unsigned *megahertz);
+    int (*temperature)(void *device, int sensor, unsigned *celsius);
 };
 
-enum { NVML_LINKS_MAX = 18, NVML_CAPABILITY_NVLINK = 2 };
+enum { NVML_LINKS_MAX = 18, NVML_CAPABILITY_NVLINK = 2, NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0 };
 
 static bool open_nvml(struct nvml *nvml)
 {
@@ -58,6 +63,11 @@ static bool open_nvml(struct nvml *nvml)
     *(void **)&nvml->by_pci = dlsym(library, "nvmlDeviceGetHandleByPciBusId_v2");
     *(void **)&nvml->link_state = dlsym(library, "nvmlDeviceGetNvLinkState");
     *(void **)&nvml->p2p = dlsym(library, "nvmlDeviceGetP2PStatus");
+    *(void **)&nvml->energy = dlsym(library, "nvmlDeviceGetTotalEnergyConsumption");
+    *(void **)&nvml->power = dlsym(library, "nvmlDeviceGetPowerUsage");
+    *(void **)&nvml->clock = dlsym(library, "nvmlDeviceGetClockInfo");
+    *(void **)&nvml->clock_max = dlsym(library, "nvmlDeviceGetMaxClockInfo");
+    *(void **)&nvml->temperature = dlsym(library, "nvmlDeviceGetTemperature");
     return nvml->init != NULL && nvml->by_pci != NULL && nvml->link_state != NULL && nvml->p2p != NULL &&
            nvml->init() == 0;
 }
@@ -68,6 +78,22 @@ static void *nvml_device(const struct nvml *nvml, int index)
     void *device = NULL;
     if (cudaDeviceGetPCIBusId(pci, (int)sizeof pci, index) != cudaSuccess) return NULL;
     return nvml->by_pci(pci, &device) == 0 ? device : NULL;
+}
+
+/* NVML counts its users, so opening it again for each row of a profile costs little. */
+void tt_cuda_sensors(struct tt_device *device, struct tt_device_sensors *out)
+{
+    struct nvml nvml;
+    unsigned long long millijoules;
+    unsigned value;
+    void *gpu = open_nvml(&nvml) ? nvml_device(&nvml, device->index) : NULL;
+    if (gpu == NULL) return;
+    if (nvml.energy != NULL && nvml.energy(gpu, &millijoules) == 0) out->joules = (double)millijoules * 1e-3;
+    if (nvml.power != NULL && nvml.power(gpu, &value) == 0) out->watts = value * 1e-3;
+    if (nvml.clock != NULL && nvml.clock(gpu, NVML_CLOCK_SM, &value) == 0) out->clock_mhz = value;
+    if (nvml.clock_max != NULL && nvml.clock_max(gpu, NVML_CLOCK_SM, &value) == 0) out->clock_max_mhz = value;
+    if (nvml.temperature != NULL && nvml.temperature(gpu, NVML_TEMPERATURE_GPU, &value) == 0)
+        out->celsius = value;
 }
 
 void tt_cuda_link(int from, int to, char *text, size_t text_bytes)

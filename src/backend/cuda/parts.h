@@ -40,6 +40,8 @@ tt_status tt_cuda_graph_end(struct tt_stream *stream, void **impl);
 tt_status tt_cuda_graph_launch(struct tt_stream *stream, void *impl);
 void tt_cuda_graph_destroy(struct tt_device *device, void *impl);
 
+/* facts.c */
+void tt_cuda_sensors(struct tt_device *device, struct tt_device_sensors *out);
 /* spans.c */
 void tt_cuda_span_begin(struct tt_stream *stream, int span);
 void tt_cuda_span_end(struct tt_stream *stream, int span);

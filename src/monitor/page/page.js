@@ -200,7 +200,12 @@ function timeCard(run) {
   const rest = [["save_stall_seconds", "saves"], ["evaluate_seconds", "evaluations"]].filter(([key]) => time[key]);
   const wall = time.wall_seconds ? time.wall_seconds.mean : 0;
   const besides = wall > 0 && rest.length ? make("p", { class: "soft" }, "besides steps: ", rest.map(([key, name]) => `${name} ${percent(time[key].mean / wall)}`).join(", "), " of the wall time") : null;
-  return card(`Time of a step: ${seconds(step.mean)}`, false, bar, keys, n > 1 ? svg : null, besides);
+  const ops = Object.entries(run.last || {}).filter(([key]) => /^op_.*_seconds$/.test(key)).sort((a, b) => b[1] - a[1]).slice(0, 12)
+    .map(([key, value]) => [key.slice(3, -8), seconds(value), percent(value / run.last.step_seconds)]);
+  const sensors = [["watts", "W"], ["clock_mhz", "MHz"], ["celsius", "\u00b0C"]].filter(([key]) => run.last && typeof run.last[key] === "number")
+    .map(([key, unit]) => short(run.last[key]) + " " + unit).join(", ");
+  return card(`Time of a step: ${seconds(step.mean)}`, false, bar, keys, n > 1 ? svg : null, besides,
+    sensors ? make("p", { class: "soft" }, "device: " + sensors) : null, ops.length ? table(["Op", "#Time", "#Of the step"], ops) : null);
 }
 
 function memoryCard(run) {
