@@ -12,7 +12,7 @@ grep -q '"op_' plain/metrics.jsonl && fail "ops without profile"
 [ ! -e plain/trace.json ] || fail "a trace without profile"
 for file in profiled/metrics.jsonl profiled/ranks/rank-1.jsonl; do
     for op in gemm_lora rmsnorm_forward cross_entropy adamw gather reduce; do
-        [ "$(grep -cE "\"op_$op[a-z_]*_seconds\": [0-9.e-]*[1-9]" "$file")" = 4 ] || fail "$file: not four rows with $op"
+        [ "$(grep -cE "\"op_${op}[a-z_]*_seconds\": [0-9.e-]*[1-9]" "$file")" = 4 ] || fail "$file: not four rows with $op"
     done
 done
 echo 'callbacks: [LLMStepProfiler]' >sft.yaml
