@@ -9,6 +9,45 @@ static tt_status multiply(struct tt_stream *stream, tt_tensor a, tt_tensor b, bo
     return stream->device->table->ops->gemm(stream, &args);
 }
 
+/* y = x op(w) (+ addend) in FP8. With w^T each part makes its columns of y, else each multiplies its columns of x and
+ * adds to those before it. */
+static tt_status multiply_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args,
+                                tt_tensor addend)
+{
+    const struct tt_coded_rows *rows = &args->w.rows;
+    struct tt_quantize_rows_args quantize = {
+        .x_MK = args->x_MK, .codes_MK = rows->codes_MK, .scale_M = rows->scale_M};
+    TT_TRY(tt_dispatch_quantize_rows(stream, &quantize));
+    bool adds = !tt_tensor_is_empty(addend);
+    int64_t first = 0, extent;
+    for (int i = 0; i < args->w.count; i++, first += extent) {
+        struct tt_gemm_scaled_args product = {.a_MK = rows->codes_MK,
+                                              .a_scale_M = rows->scale_M,
+                                              .b_NK = tt_coded_codes(&args->w.parts[i]),
+                                              .b_scale_N = tt_coded_scales(&args->w.parts[i]),
+                                              .addend_MN = i > 0 ? args->y_MN : addend,
+                                              .y_MN = args->y_MN,
+                                              .scratch = rows->scratch};
+        extent = product.b_NK.dims[args->trans_w ? 0 : 1];
+        if (args->trans_w) {
+            product.addend_MN = adds ? tt_tensor_cols(addend, first, extent) : (tt_tensor){0};
+            product.y_MN = tt_tensor_cols(args->y_MN, first, extent);
+        } else {
+            product.a_MK = tt_tensor_cols(rows->codes_MK, first, extent);
+        }
+        TT_TRY(tt_dispatch_gemm_scaled(stream, &product));
+    }
+    return TT_OK;
+}
+
+/* The wide product alone. */
+static tt_status multiply_wide(struct tt_stream *stream, const struct tt_gemm_lora_args *args,
+                               tt_tensor addend)
+{
+    if (tt_matrix_is_multiplied_coded(&args->w)) return multiply_coded(stream, args, addend);
+    return multiply(stream, args->x_MK, args->w.dense, args->trans_w, addend, args->y_MN);
+}
+
 struct part {
     tt_tensor h, b, y;
     int64_t end; /* its last column of y plus 1 */
@@ -72,14 +111,13 @@ static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_arg
 {
     tt_tensor addend = args->addend_MN;
     bool adds = !tt_tensor_is_empty(addend), in_place = adds && addend.data == args->y_MN.data;
-    bool first = args->low.count > 0 && !stream->device->is_host && (!adds || covers(args));
-    if (first) {
+    bool as_host = stream->device->is_host && !tt_matrix_is_multiplied_coded(&args->w);
+    if (args->low.count > 0 && !as_host && (!adds || covers(args))) {
         TT_TRY(narrow(stream, args));
-        return multiply(stream, args->x_MK, args->w.dense, args->trans_w, args->y_MN, args->y_MN);
+        return multiply_wide(stream, args, args->y_MN);
     }
-    bool late = adds && !in_place && stream->device->is_host; /* added to the whole sum, rounded once more */
-    TT_TRY(multiply(stream, args->x_MK, args->w.dense, args->trans_w, late ? (tt_tensor){0} : addend,
-                    args->y_MN));
+    bool late = adds && !in_place && as_host; /* added to the whole sum, rounded once more */
+    TT_TRY(multiply_wide(stream, args, late ? (tt_tensor){0} : addend));
     for (int i = 0; i < args->low.count; i++) {
         struct part part = part_at(args, i);
         TT_TRY(multiply(stream, part.h, part.b, args->trans_w, part.y, part.y));
@@ -107,10 +145,11 @@ tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lor
     return stream->device->table->ops->rope(stream, &rope);
 }
 
-/* The host's own gemm_lora includes the narrow products; a GPU's would call compose again. */
+/* The host's own gemm_lora includes the narrow products; a GPU's would call compose again. FP8 is always composed. */
 static tt_status lora_product(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    if (stream->device->is_host) return stream->device->table->ops->gemm_lora(stream, args);
+    if (stream->device->is_host && !tt_matrix_is_multiplied_coded(&args->w))
+        return stream->device->table->ops->gemm_lora(stream, args);
     return tt_compose_gemm_lora(stream, args);
 }
 
@@ -124,6 +163,7 @@ tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_
                                           .up_TF = tt_tensor_cols(args->gate_up_M2F, f, f),
                                           .h_TF = args->act_MF};
     TT_TRY(lora_product(stream, &product));
+    if (tt_matrix_is_multiplied_coded(&args->w_2FK)) return tt_dispatch_swiglu_forward(stream, &pass);
     return stream->device->table->ops->swiglu_forward(stream, &pass);
 }
 
@@ -142,6 +182,7 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
                                            .dup_TF = up};
     if (args->wants_act) pass.h_TF = args->dact_MF;
     TT_TRY(lora_product(stream, &product));
+    if (tt_matrix_is_multiplied_coded(&args->w_KF)) return tt_dispatch_swiglu_backward(stream, &pass);
     return stream->device->table->ops->swiglu_backward(stream, &pass);
 }
 

@@ -109,6 +109,11 @@ const struct tt_chip *tt_device_chip(const struct tt_device *device)
     return device->chip;
 }
 
+bool tt_device_multiplies_fp8(const struct tt_device *device)
+{
+    return device->is_host || device->chip == NULL || device->chip->fp8_flops > 0;
+}
+
 bool tt_device_is_host(const struct tt_device *device)
 {
     return device->is_host;

@@ -70,6 +70,7 @@ struct tt_chip {
     double host_bytes_per_second; /* one way, page-locked */
     bool fuses;                   /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
     double peak_flops;            /* the datasheet's dense bf16, of which MFU is the share; 0: unknown */
+    double fp8_flops; /* E4M3 with a scale a row (ops/gemm_scaled.h), sustained; 0: a GPU has none */
 };
 /* "h200", "h100", "a100-80gb", "rtx4090", ...; NULL: unknown */
 const struct tt_chip *tt_chip_find(const char *name);
@@ -93,6 +94,8 @@ int tt_device_threads(const struct tt_device *device);
 
 /* the chip of the device, or of the plan; NULL: unknown */
 const struct tt_chip *tt_device_chip(const struct tt_device *device);
+/* Products of ops/gemm_scaled.h: not on GPUs without FP8. */
+bool tt_device_multiplies_fp8(const struct tt_device *device);
 /* its memory is the host's (cpu, or a plan of one) */
 bool tt_device_is_host(const struct tt_device *device);
 

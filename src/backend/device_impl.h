@@ -14,6 +14,7 @@
 #include "backend/ops/gemm.h"
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/gemm_fused.h"
+#include "backend/ops/gemm_scaled.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"

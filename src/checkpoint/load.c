@@ -75,6 +75,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         struct origin origin;
+        if (param->turned_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
         bool base_from_file = !param->adapter && source->folder != NULL;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
@@ -238,7 +239,8 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
 {
     struct origin origin;
     if (piece->count == 0) return TT_OK;
-    TT_TRY(find_origin(loading->model, loading->source, piece->param, &origin));
+    const tt_param *original = piece->param->turned_of != NULL ? piece->param->turned_of : piece->param;
+    TT_TRY(find_origin(loading->model, loading->source, original, &origin));
     bool quantized = tt_param_is_quantized(piece->param);
     if (origin.entry == NULL && quantized && piece->param->init != TT_INIT_FILE) {
         loading->items[loading->item_count++] = (struct tt_quant_item){.piece = *piece};

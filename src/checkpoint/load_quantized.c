@@ -4,10 +4,16 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "checkpoint/random_codes.h"
 #include "tensor/format.h"
 
-enum { WEIGHTS_BYTES = 1 << 20 }; /* read by a thread at a time */
-#define ABSMAX_BYTES_MAX ((size_t)256 << 20)
+enum {
+    WEIGHTS_BYTES = 1 << 20,    /* read by a thread at a time */
+    TURN_BYTES = 4 * (1 << 20), /* the same, where they are transposed */
+    TURN_RANGES = 4,            /* of the rows of one tensor, for as many threads */
+    TURNED_SHARE = 4,           /* of a batch: bytes of transposed weights as one byte of the limit */
+};
+#define BATCH_BYTES_MAX ((size_t)256 << 20)
 
 /* One tensor during loading. Each block's absmax is written by one thread, and read by others only after all threads
  * have ended. */
@@ -17,12 +23,21 @@ struct job {
     float *absmax; /* [layout->blocks]; those that this rank needs */
     float offset;
     tt_dtype dtype; /* of the weights as read */
-    struct tt_rng rng;
+    struct tt_random_codes random;
+    /* Of a transposed copy: its rows turned_first .. turned_end - 1, as read. */
+    void *turned;
+    int64_t turned_first, turned_end;
 };
 
 static tt_status read_weights(void *context, int64_t first, int64_t count, void *to)
 {
     const struct job *job = context;
+    size_t element = tt_dtype_bytes(job->dtype);
+    if (job->turned != NULL) {
+        int64_t at = first - job->turned_first * job->layout->cols;
+        memcpy(to, (const char *)job->turned + (size_t)at * element, (size_t)count * element);
+        return TT_OK;
+    }
     return tt_safetensors_read(job->item->file, job->item->entry, first, count, to, job->dtype);
 }
 
@@ -84,26 +99,51 @@ static tt_status make_rest(void *context, int64_t first, int64_t count, void *to
     return tt_quant_encode(job->layout, &source, (size_t)first, (size_t)count, to);
 }
 
-/* ---- Random codes with one absmax everywhere. The values of the codes have a deviation of about half the
- * absmax. ---- */
+/* ---- Transposing ---- */
 
-static void make_up_codes(const struct job *job, int64_t first, int64_t count, uint8_t *to)
+/* Columns turned_first .. turned_end - 1 of `rows` rows, from row `first` on, become rows. */
+static void turn_block(const struct job *job, const void *weights, int64_t first, int64_t rows)
 {
-    for (int64_t at = first; at < first + count;) {
-        uint32_t words[4];
-        tt_rng_block(job->rng, 0, (uint64_t)at / sizeof words, words);
-        int64_t in_block = at % (int64_t)sizeof words, left = (int64_t)sizeof words - in_block;
-        if (left > first + count - at) left = first + count - at;
-        memcpy(to + (at - first), (const char *)words + in_block, (size_t)left);
-        at += left;
+    int64_t from_cols = job->layout->rows, to_cols = job->layout->cols;
+    for (int64_t c = job->turned_first; c < job->turned_end; c++) {
+        int64_t at = (c - job->turned_first) * to_cols + first;
+        if (job->dtype == TT_F32)
+            for (int64_t r = 0; r < rows; r++)
+                ((uint32_t *)job->turned)[at + r] = ((const uint32_t *)weights)[r * from_cols + c];
+        else
+            for (int64_t r = 0; r < rows; r++)
+                ((uint16_t *)job->turned)[at + r] = ((const uint16_t *)weights)[r * from_cols + c];
     }
 }
+
+/* Rows first .. first + count - 1 of the original. */
+static tt_status turn(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct job *job = context;
+    int64_t cols = job->layout->rows, step = TURN_BYTES / (int64_t)tt_dtype_bytes(job->dtype) / cols;
+    (void)to;
+    if (step < 1) step = 1;
+    void *weights = tt_alloc_aligned((size_t)(step * cols) * tt_dtype_bytes(job->dtype));
+    if (weights == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    for (int64_t row = first; row < first + count && status == TT_OK; row += step) {
+        int64_t rows = first + count - row < step ? first + count - row : step;
+        status = tt_safetensors_read(job->item->file, job->item->entry, row * cols, rows * cols, weights,
+                                     job->dtype);
+        if (status == TT_OK) turn_block(job, weights, row, rows);
+    }
+    tt_free(weights);
+    return status;
+}
+
+/* ---- Random codes with one absmax everywhere. The values of the codes have a deviation of about half the
+ * absmax. ---- */
 
 static tt_status make_up(void *context, int64_t first, int64_t count, void *to)
 {
     const struct job *job = context;
     int64_t codes = (int64_t)job->layout->codes.bytes, here = codes - first < count ? codes - first : count;
-    if (here > 0) make_up_codes(job, first, here, to);
+    if (here > 0) tt_random_codes_fill(&job->random, first, here, to);
     if (here < 0) here = 0;
     if (here == count) return TT_OK;
     struct tt_quant_source source = {.absmax = job->absmax, .offset = job->absmax[0], .dtype = TT_F32};
@@ -153,7 +193,7 @@ struct batch {
     struct tt_read_range *ranges;
     size_t range_count;
 };
-enum { RANGES_A_JOB = 3 };
+enum { RANGES_A_JOB = TURN_RANGES };
 
 static void add_range(struct batch *batch, struct job *job, tt_read_make *make, int64_t first, int64_t end,
                       void *to)
@@ -178,18 +218,34 @@ static void *place_of(const struct job *job, int64_t byte)
     return (char *)job->item->piece.data + (byte - job->item->piece.first);
 }
 
+/* The rows that the piece needs, of a format with a scale a row. */
+static struct span find_rows(const struct job *job)
+{
+    struct span held, needed;
+    find_spans(job, &held, &needed);
+    int64_t cols = job->layout->cols, first = held.end > 0 ? held.first : needed.first;
+    if (needed.end > 0 && needed.first < first) first = needed.first;
+    int64_t end = held.end > needed.end ? held.end : needed.end;
+    return (struct span){first / cols, (end + cols - 1) / cols};
+}
+
+static void add_turns(struct batch *batch, struct job *job)
+{
+    int64_t rows = job->layout->cols; /* of the original */
+    for (int i = 0; i < TURN_RANGES && job->turned != NULL; i++)
+        add_range(batch, job, turn, rows * i / TURN_RANGES, rows * (i + 1) / TURN_RANGES, NULL);
+}
+
 static void add_blocks(struct batch *batch, struct job *job)
 {
     struct span held, needed;
     if (job->item->file == NULL) return;
-    find_spans(job, &held, &needed);
     if (tt_weight_format(job->layout->format.type)->row_blocks) {
-        int64_t cols = job->layout->cols, first = held.end > 0 ? held.first : needed.first;
-        if (needed.end > 0 && needed.first < first) first = needed.first;
-        int64_t end = held.end > needed.end ? held.end : needed.end;
-        add_range(batch, job, measure_rows, first / cols, (end + cols - 1) / cols, NULL);
+        struct span rows = find_rows(job);
+        add_range(batch, job, measure_rows, rows.first, rows.end, NULL);
         return;
     }
+    find_spans(job, &held, &needed);
     add_range(batch, job, make_codes, held.first, held.end, place_of(job, held.first));
     if (held.end == 0) held.first = held.end = needed.end;
     add_range(batch, job, make_codes, needed.first, needed.end < held.first ? needed.end : held.first, NULL);
@@ -217,24 +273,45 @@ static tt_status add_rest(struct batch *batch, struct job *job)
 
 /* ---- Batches ---- */
 
+static size_t turned_bytes(const struct job *job)
+{
+    return (size_t)((job->turned_end - job->turned_first) * job->layout->cols) * tt_dtype_bytes(job->dtype);
+}
+
 static tt_status job_init(struct job *job, const struct tt_quant_item *item, uint64_t seed)
 {
     const tt_param *param = item->piece.param;
     *job = (struct job){.item = item, .layout = &param->quant, .dtype = TT_F32};
     job->absmax = tt_calloc((size_t)job->layout->blocks, sizeof *job->absmax);
     if (job->absmax == NULL) return TT_ERR_MEMORY;
-    if (item->file != NULL) {
-        if (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16) job->dtype = item->entry->dtype;
+    if (item->file == NULL) {
+        float absmax = tt_random_codes_init(&job->random, param, seed);
+        for (int64_t i = 0; i < job->layout->blocks; i++) job->absmax[i] = absmax;
         return TT_OK;
     }
-    job->rng = tt_rng_derive(tt_rng_derive(tt_rng_make(seed), "init"), param->name);
-    for (int64_t i = 0; i < job->layout->blocks; i++) job->absmax[i] = (float)(2.0 * param->init_scale);
-    return TT_OK;
+    if (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16) job->dtype = item->entry->dtype;
+    if (param->turned_of == NULL) return TT_OK;
+    struct span rows = find_rows(job);
+    job->turned_first = rows.first;
+    job->turned_end = rows.end;
+    job->turned = tt_alloc_aligned(turned_bytes(job));
+    return job->turned != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static void job_deinit(struct job *job)
+{
+    tt_free(job->absmax);
+    tt_free(job->turned);
+    job->absmax = NULL;
+    job->turned = NULL;
 }
 
 static tt_status run_batch(struct tt_stream *stream, struct batch *batch,
                            const struct tt_reader_config *config)
 {
+    batch->range_count = 0;
+    for (size_t j = 0; j < batch->job_count; j++) add_turns(batch, &batch->jobs[j]);
+    if (batch->range_count > 0) TT_TRY(tt_reader_run(stream, batch->ranges, batch->range_count, config));
     batch->range_count = 0;
     for (size_t j = 0; j < batch->job_count; j++) add_blocks(batch, &batch->jobs[j]);
     TT_TRY(tt_reader_run(stream, batch->ranges, batch->range_count, config));
@@ -254,18 +331,17 @@ tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item
     if (batch.jobs == NULL || batch.ranges == NULL) TT_GO(TT_ERR_MEMORY);
     for (size_t i = 0; i < item_count;) {
         size_t bytes = 0;
-        for (batch.job_count = 0; i < item_count && (bytes == 0 || bytes < ABSMAX_BYTES_MAX); i++) {
-            TT_GO(job_init(&batch.jobs[batch.job_count++], &items[i], seed));
-            bytes += (size_t)items[i].piece.param->quant.blocks * sizeof(float);
+        for (batch.job_count = 0; i < item_count && (bytes == 0 || bytes < BATCH_BYTES_MAX); i++) {
+            struct job *job = &batch.jobs[batch.job_count++];
+            TT_GO(job_init(job, &items[i], seed));
+            bytes += (size_t)job->layout->blocks * sizeof(float);
+            if (job->turned != NULL) bytes += turned_bytes(job) / TURNED_SHARE;
         }
         TT_GO(run_batch(stream, &batch, config));
-        for (size_t j = 0; j < batch.job_count; j++) {
-            tt_free(batch.jobs[j].absmax);
-            batch.jobs[j].absmax = NULL;
-        }
+        for (size_t j = 0; j < batch.job_count; j++) job_deinit(&batch.jobs[j]);
     }
 out:
-    for (size_t j = 0; batch.jobs != NULL && j < item_count; j++) tt_free(batch.jobs[j].absmax);
+    for (size_t j = 0; batch.jobs != NULL && j < item_count; j++) job_deinit(&batch.jobs[j]);
     tt_free(batch.jobs);
     tt_free(batch.ranges);
     return status;

@@ -4,15 +4,19 @@
  * nested format reads the rest of that tensor, because they depend on the mean over all of it (at most one more reading
  * of each tensor over all ranks). The stored bits are the same on any number of ranks.
  *
+ * A transposed copy (tensor/param.h) is made of the tensor of its original: the rows of the copy that the rank holds
+ * are collected in host memory first, then measured and encoded like those of any tensor.
+ *
  * The threads of the reader (checkpoint/reader.h) encode directly into its buffers. Besides these, host memory is one
- * absmax for each block of the tensors in flight, at most 256 MiB plus that of one tensor, and 1 MiB a thread. */
+ * absmax for each block of the tensors in flight, at most 256 MiB plus that of one tensor, and 1 MiB a thread; with
+ * transposed copies 1 GiB plus the rows of one tensor, and 4 MiB a thread. */
 #ifndef TT_CHECKPOINT_LOAD_QUANTIZED_H
 #define TT_CHECKPOINT_LOAD_QUANTIZED_H
 
 #include "checkpoint/reader.h"
 #include "shard/unit.h"
 
-/* A piece of a quantized parameter and the source of its weights. */
+/* A piece of a quantized parameter and the source of its weights (of a transposed copy: of its original's). */
 struct tt_quant_item {
     struct tt_piece piece; /* bytes of the segment; count > 0 */
     /* lent; NULL: random codes from `seed`, scaled to the parameter's init_scale */

@@ -48,6 +48,16 @@ static struct tt_unit *unit_of(const struct tt_executor *executor, int block)
     return executor->config.units[executor->config.model->unit_of_block[block]];
 }
 
+/* The unit of `block`, to be gathered for a pass: backward reads a block's forward parameters only to recompute it. */
+static struct tt_unit *unit_for(const struct tt_executor *executor, int block, bool backward)
+{
+    struct tt_unit *unit = unit_of(executor, block);
+    bool forward = !backward || !executor->slots[block].kept;
+    tt_unit_set_uses(unit, 1u << TT_USE_ALWAYS | (forward ? 1u << TT_USE_FORWARD : 0) |
+                               (backward ? 1u << TT_USE_BACKWARD : 0));
+    return unit;
+}
+
 static tt_status gather_next(struct tt_executor *executor, bool behind)
 {
     struct tt_unit *unit = executor->next_unit;
@@ -287,7 +297,7 @@ static tt_status run_forward(struct tt_executor *executor, const struct tt_pass 
 /* Gathers the unit of `block`, whose backward runs next. Without prefetch the transfer starts only now. */
 static tt_status gather_for_backward(struct tt_executor *executor, int block)
 {
-    struct tt_unit *unit = unit_of(executor, block);
+    struct tt_unit *unit = unit_for(executor, block, true);
     bool now = executor->config.backward_prefetch == TT_PREFETCH_NONE;
     TT_TRY(now ? tt_unit_gather_behind(unit) : tt_unit_gather(unit));
     return tt_unit_wait(unit);
@@ -297,17 +307,17 @@ static tt_status gather_for_backward(struct tt_executor *executor, int block)
  * the gradients are reduced. */
 static tt_status gather_post(struct tt_executor *executor, int block)
 {
-    struct tt_unit *unit = unit_of(executor, block), *next = unit_of(executor, block - 1);
+    struct tt_unit *unit = unit_of(executor, block), *next = unit_for(executor, block - 1, true);
     if (unit != next) TT_TRY(tt_unit_release_values(unit));
     return tt_unit_gather_behind(next);
 }
 
 /* Gathers the unit of `block`, which runs next: now, or when the running block reaches its attention. */
-static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block)
+static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block, bool backward)
 {
     int64_t tokens_min = executor->config.late_gather_tokens;
     bool late = tokens_min > 0 && pass->in.batch->token_count >= tokens_min;
-    executor->next_unit = unit_of(executor, block);
+    executor->next_unit = unit_for(executor, block, backward);
     return late ? TT_OK : gather_next(executor, false);
 }
 
@@ -339,9 +349,9 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
         tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
         TT_TRY(check_cancel(executor));
         tt_phases_end(executor->phases, TT_PHASE_FORWARD);
-        TT_TRY(tt_unit_gather(unit_of(executor, i)));
+        TT_TRY(tt_unit_gather(unit_for(executor, i, false)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
-        if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, pass, i + 1));
+        if (i + 1 < count && config->forward_prefetch) TT_TRY(prefetch(executor, pass, i + 1, false));
         tt_phases_end(executor->phases, TT_PHASE_GATHER);
         TT_TRY(run_forward(executor, &own, i, pair, &x_TD));
         TT_TRY(gather_next(executor, false)); /* a block without attention */
@@ -398,7 +408,8 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         tt_phases_end(executor->phases, TT_PHASE_BACKWARD);
         if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* held: gathered by forward */
         executor->head_held = false;
-        if (more && config->backward_prefetch == TT_PREFETCH_PRE) TT_TRY(prefetch(executor, pass, i - 1));
+        if (more && config->backward_prefetch == TT_PREFETCH_PRE)
+            TT_TRY(prefetch(executor, pass, i - 1, true));
         tt_phases_end(executor->phases, TT_PHASE_GATHER);
         lend_parts(executor, unit);
         TT_TRY(compute ? backward_block(executor, &own, i) : backward_empty(executor, &own, i));
@@ -457,7 +468,7 @@ tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct 
     executor->begin_mark = tt_workspace_mark(config->workspace);
     executor->open = true;
     for (int i = 0; i < config->model->block_count; i++) {
-        TT_GO(tt_unit_gather(unit_of(executor, i)));
+        TT_GO(tt_unit_gather(unit_for(executor, i, false)));
         TT_GO(tt_unit_wait(unit_of(executor, i)));
         TT_GO(run_forward(executor, &own, i, pair, &x_TD));
         if (!found && !tt_tensor_is_empty(x_TD)) {

@@ -100,6 +100,20 @@ static int64_t late_gather_tokens(const struct tt_rank_config *config, const str
     return (int64_t)(4.0 * chip->gemm_flops / rate);
 }
 
+static tt_status check_fp8(const struct tt_rank *rank)
+{
+    const struct tt_base_quant *quant = &rank->model->options.quant;
+    if (quant->type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return TT_OK;
+    if (tt_device_multiplies_fp8(rank->device)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s has no products in FP8 with a scale a row",
+                               tt_device_is_plan(rank->device) ? tt_device_chip(rank->device)->name
+                                                               : tt_device_name(rank->device));
+    tt_hint("compute capability 9.0 or 10.0 has them; --fp8_products none decodes the weights for products "
+            "in the "
+            "compute type, with 8 bits a weight in memory");
+    return status;
+}
+
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
@@ -115,6 +129,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     rank->sharded = rank->mesh.part_count > 1;
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_facts, &config->model_options, &rank->model));
+    TT_GO(check_fp8(rank));
     TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));

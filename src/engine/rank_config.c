@@ -55,6 +55,7 @@ tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt
         .reduce_dtype = trains && shard->reduce_dtype == TT_REDUCE_BFLOAT16 ? TT_BF16 : TT_F32,
         .cancel = cancel,
     };
+    out->model_options.quant.trains = trains;
     return out->strategy == TT_HYBRID_SHARD ? resolve_hybrid(layout, out) : TT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/ops/gemm_fused.h"
+#include "backend/ops/gemm_scaled.h"
 #include "base/alloc.h"
 #include "model/builder_impl.h"
 
@@ -152,6 +153,30 @@ static void quantize(struct tt_builder *builder, const struct tt_module *module,
                                            weight->dims[1], &weight->quant);
 }
 
+/* FP8 that is multiplied as it is: training adds the transposed copy. */
+static void multiply_coded(struct tt_builder *builder, const struct tt_module *module,
+                           struct tt_linear *linear)
+{
+    const struct tt_base_quant *quant = &builder->model->options.quant;
+    tt_param *weight = linear->weight;
+    if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
+    if (!tt_gemm_scaled_takes(weight->dims[0], weight->dims[1])) return;
+    linear->multiplies_coded = true;
+    if (!quant->trains || quant->products == TT_FP8_FORWARD || builder->status != TT_OK) return;
+    tt_param *turned =
+        new_param(builder, module, "weight.turned", 2, (int64_t[]){weight->dims[1], weight->dims[0]});
+    if (turned == NULL) return;
+    turned->stored_dtype = TT_U8;
+    turned->init = weight->init;
+    turned->init_scale = weight->init_scale;
+    turned->turned_of = weight;
+    turned->use = TT_USE_BACKWARD;
+    weight->use = TT_USE_FORWARD;
+    builder->status =
+        tt_quant_layout_make(weight->quant.format, turned->dims[0], turned->dims[1], &turned->quant);
+    linear->turned = turned;
+}
+
 struct members {
     const struct tt_module *modules[TT_LOW_RANK_PARTS];
     const struct tt_linear_spec *specs[TT_LOW_RANK_PARTS];
@@ -172,6 +197,7 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
                 tt_builder_param(builder, module, "weight", 2, (int64_t[]){linear->out, in}, TT_INIT_NORMAL);
             if (linear->weight != NULL) linear->weight->reach = members->specs[i]->reach;
             quantize(builder, module, linear->weight);
+            multiply_coded(builder, module, linear);
         }
         if (!module->adapted) continue;
         linear->r = module->r;

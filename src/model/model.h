@@ -83,10 +83,18 @@ struct tt_lora_config {
 };
 
 /* Storage of the frozen linears (model/quantization.h); lm_head and the embeddings are never quantized. */
+enum tt_fp8_products {
+    TT_FP8_ALL,     /* also the gradient of the input, with a transposed copy of each weight */
+    TT_FP8_FORWARD, /* the gradient of the input decodes the weight */
+    TT_FP8_NONE,    /* all products decode the weight, as those of other formats */
+};
+
 struct tt_base_quant {
-    enum tt_quant_type type;  /* NONE: in the compute type */
-    bool nested;              /* double quantization */
-    const char *skip_modules; /* NULL or JSON list: linears that are not quantized */
+    enum tt_quant_type type;       /* NONE: in the compute type */
+    bool nested;                   /* double quantization */
+    enum tt_fp8_products products; /* fp8 alone */
+    bool trains;                   /* backward passes follow: made by those who create ranks */
+    const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
 };
 
 struct tt_model_options {
@@ -142,7 +150,8 @@ tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
 /* The module with this path; NULL when there is none. */
 const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path);
 /* The tensor of the model folder from which a base parameter is loaded: its own name, except for an lm_head.weight that
- * is separate from tied embeddings because modules_to_save trains one of the two. NULL for LoRA's A and B. */
+ * is separate from tied embeddings because modules_to_save trains one of the two. NULL for LoRA's A and B, and
+ * for transposed copies (tensor/param.h). */
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param);
 /* Embedding and head are one parameter. False too when config.json ties them but modules_to_save trains a copy of one
  * (as PEFT does): such an adapter cannot be merged into a tied model. */

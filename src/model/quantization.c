@@ -30,6 +30,16 @@ const struct tt_setting tt_quantization_settings[] = {
      .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
      .help = "Names of linears that are not quantized; lm_head and the embeddings never are."},
+    {.name = "base_dtype", .type = TT_SETTING_CHOICE, FIELD(base_dtype), .default_text = "auto",
+     .choices = "auto fp8",
+     .help = "Storage of the frozen linears: fp8 is E4M3 with one scale a row, quantized during loading and multiplied "
+             "as it is, with activations and gradients quantized by rows."},
+    {.name = "load_in_fp8", .type = TT_SETTING_BOOL, FIELD(load_in_fp8), .default_text = "false",
+     .help = "The same as base_dtype fp8 (Unsloth's spelling)."},
+    {.name = "fp8_products", .type = TT_SETTING_CHOICE, FIELD(fp8_products), .default_text = "all",
+     .choices = "all forward none",
+     .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
+             "inputs; forward has one copy and decodes it for these; none decodes for all, on any device."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
      .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
@@ -37,11 +47,27 @@ const struct tt_setting tt_quantization_settings[] = {
 };
 /* clang-format on */
 
+static bool wants_fp8(const struct tt_quantization_config *given)
+{
+    return given->load_in_fp8 || given->base_dtype == TT_BASE_FP8;
+}
+
+static const char *fp8_name(const struct tt_quantization_config *given)
+{
+    return given->load_in_fp8 ? "load_in_fp8" : "base_dtype fp8";
+}
+
 tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_dtype compute)
 {
     if (given->load_in_4bit && given->load_in_8bit) {
         tt_status status = tt_fail(TT_ERR_USAGE, "load_in_4bit and load_in_8bit are both on");
         tt_hint("set one of them; load_in_4bit is QLoRA");
+        return status;
+    }
+    if (wants_fp8(given) && (given->load_in_4bit || given->load_in_8bit)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "%s and %s are both on", fp8_name(given),
+                                   given->load_in_4bit ? "load_in_4bit" : "load_in_8bit");
+        tt_hint("set one of them: fp8 is the fastest on GPUs that have it, 4 bits are the smallest");
         return status;
     }
     if (given->compute_dtype == NULL || !given->load_in_4bit) return TT_OK;
@@ -69,21 +95,28 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
     TT_TRY(tt_quantization_check(given, compute));
     enum tt_quant_type stored = model->stored_quant;
     if (stored != TT_QUANT_NONE) {
-        if (is_4bit(stored) ? given->load_in_8bit : given->load_in_4bit) {
+        bool other = stored == TT_QUANT_FP8
+                         ? given->load_in_4bit || given->load_in_8bit
+                         : wants_fp8(given) || (is_4bit(stored) ? given->load_in_8bit : given->load_in_4bit);
+        if (other) {
             tt_status status =
                 tt_fail(TT_ERR_USAGE, "the weights of this model are %s already", tt_quant_type_name(stored));
-            tt_hint("leave out load_in_4bit and load_in_8bit, or use the folder of the original weights");
+            tt_hint("leave out load_in_4bit, load_in_8bit and base_dtype, or use the folder of the original "
+                    "weights");
             return status;
         }
         *out = (struct tt_base_quant){
             .type = stored,
             .nested = model->stored_quant_nested,
+            .products = (enum tt_fp8_products)given->fp8_products,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
         };
         return TT_OK;
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
+    out->products = (enum tt_fp8_products)given->fp8_products;
     if (given->load_in_8bit) out->type = tt_format_of_width(8, 0);
+    if (wants_fp8(given)) out->type = TT_QUANT_FP8;
     if (!given->load_in_4bit) return TT_OK;
     out->type = tt_format_of_width(4, given->quant_type);
     out->nested = given->use_double_quant;
@@ -163,13 +196,14 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
 
 tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text)
 {
+    static const char *const products[] = {", products in fp8", ", forward products in fp8", ""};
     const struct tt_base_quant *quant = &model->options.quant;
     int64_t matrices = 0;
     double weights = 0, bytes = 0;
     if (quant->type == TT_QUANT_NONE) return TT_OK;
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
-        if (!tt_param_is_quantized(param)) continue;
+        if (!tt_param_is_quantized(param) || param->turned_of != NULL) continue;
         matrices++;
         weights += (double)tt_param_count(param);
         bytes += (double)param->quant.bytes;
@@ -178,7 +212,8 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
         TT_TRY(tt_str_printf(text, "4-bit base: %s in blocks of %d, %s", tt_quant_type_name(quant->type),
                              TT_QUANT_BLOCK, quant->nested ? "double quantization" : "scales in float32"));
     else
-        TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row", tt_quant_type_name(quant->type)));
+        TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
+                             quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
     return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
                          tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
                          weights > 0 ? 8.0 * bytes / weights : 0.0,

@@ -1,6 +1,7 @@
 /* Quantized storage of the base: QLoRA's 4 bits (Dettmers et al., arXiv 2305.14314) and rows of int8, selected by
- * bitsandbytes' settings or by the folder's config.json. Names of settings: transformers' BitsAndBytesConfig and TRL's
- * ModelConfig; the defaults are TRL's, because those of BitsAndBytesConfig (fp4, computing in float32) are not QLoRA.
+ * bitsandbytes' settings or by the folder's config.json; FP8, selected by base_dtype (docs/fp8.md). Names of settings:
+ * transformers' BitsAndBytesConfig and TRL's ModelConfig; the defaults are TRL's, because those of BitsAndBytesConfig
+ * (fp4, computing in float32) are not QLoRA.
  *
  * Every linear of the layers is quantized, unless it is trainable or llm_int8_skip_modules names it: a name matches at
  * the beginning or the end of a module's path, as in transformers. lm_head and the embeddings are not quantized. */
@@ -15,17 +16,21 @@
 #define TT_FORMATS_4BIT "nf4 fp4"
 #define TT_FORMAT_4BIT_DEFAULT "nf4"
 
+enum { TT_BASE_AUTO, TT_BASE_FP8 };
+
 /* The settings as given; table rows: tt_quantization_settings. */
 struct tt_quantization_config {
-    bool load_in_4bit, load_in_8bit;
-    int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
+    bool load_in_4bit, load_in_8bit, load_in_fp8;
+    int base_dtype;   /* TT_BASE_AUTO, TT_BASE_FP8 */
+    int fp8_products; /* enum tt_fp8_products */
+    int quant_type;   /* its place among the formats of 4 bits (tt_format_of_width) */
     bool use_double_quant;
     const char *compute_dtype; /* NULL: the compute type of the run */
     const char *skip_modules;  /* NULL or JSON */
 };
 extern const struct tt_setting tt_quantization_settings[];
 
-/* TT_ERR_USAGE for both widths at once, or another compute type than the run's. */
+/* TT_ERR_USAGE for two formats at once, or another compute type than the run's. */
 TT_MUST_USE tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_dtype compute);
 /* Resolves the format: that of a quantized folder (TT_ERR_USAGE when the settings request another width), or that of
  * the settings. The text of skip_modules is borrowed from either. */

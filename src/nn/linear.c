@@ -7,6 +7,7 @@
 #include "backend/ops/gemm.h"
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/swiglu.h"
+#include "nn/linear_parts.h"
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group)
 {
@@ -88,43 +89,6 @@ static tt_status multiply(const struct tt_pass *pass, tt_tensor a, bool trans_a,
     return tt_gemm(pass->lent.stream, &args);
 }
 
-enum role { ROLE_WEIGHT, ROLE_LORA_A };
-
-static const tt_param *param_of(const struct tt_linear *linear, enum role role)
-{
-    return role == ROLE_WEIGHT ? linear->weight : linear->lora_A;
-}
-
-static bool on_gpu(const struct tt_pass *pass)
-{
-    return !tt_device_is_host(tt_stream_device(pass->lent.stream));
-}
-
-/* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of the group
- * has it (on a GPU: those of the group that have it) and they are contiguous. Only trainable parameters have a
- * gradient. */
-static bool stack(const struct tt_linear_group *group, const struct tt_pass *pass, enum role role, bool grad,
-                  tt_tensor *all)
-{
-    tt_tensor first = {0};
-    int64_t rows = 0;
-    for (int i = 0; i < group->count; i++) {
-        const tt_param *param = param_of(&group->linears[i], role);
-        if (param == NULL && role == ROLE_LORA_A && on_gpu(pass)) continue;
-        if (param == NULL || tt_param_is_quantized(param) || (grad && !param->trainable)) return false;
-        tt_tensor part = grad ? param->grad : param->value;
-        if (tt_tensor_is_empty(part) || !tt_tensor_is_contiguous(part)) return false;
-        if (rows == 0) first = part;
-        const char *expected =
-            (const char *)first.data + (size_t)(rows * part.dims[1]) * tt_dtype_bytes(part.dtype);
-        if (part.dtype != first.dtype || (const char *)part.data != expected) return false;
-        rows += part.dims[0];
-    }
-    if (rows == 0) return false;
-    *all = tt_tensor_2d(first.data, first.dtype, rows, first.dims[1]);
-    return true;
-}
-
 static double active_dropout(const struct tt_linear *linear, const struct tt_pass *pass)
 {
     return pass->in.training && linear->r > 0 ? linear->dropout : 0.0;
@@ -201,7 +165,7 @@ static tt_status lora_down(const struct tt_linear_call *call)
     float scaling;
     if (tt_linear_group_r(group) == 0 || pass->in.adapters_off) return TT_OK;
     if (any_dropout(group, pass)) return lora_down_dropped(call);
-    if (scaled_alike(group, &scaling) && stack(group, pass, ROLE_LORA_A, false, &a_all)) {
+    if (scaled_alike(group, &scaling) && tt_linear_stack(group, pass, TT_ROLE_LORA_A, false, &a_all)) {
         return multiply(pass, call->x_TI, false, a_all, true, scaling, 0, call->h_TR);
     }
     int64_t first = 0;
@@ -215,119 +179,11 @@ static tt_status lora_down(const struct tt_linear_call *call)
     return TT_OK;
 }
 
-/* Linears first .. first + count - 1 of a group, for one product: one matrix of weights, their columns in y and h. */
-struct part {
-    int first, count;
-    struct tt_matrix w_OI;
-    int64_t out, first_out, first_r; /* out: rows of w_OI */
-};
-
-static bool has_next(const struct tt_linear_group *group, const struct part *before)
-{
-    return before == NULL || before->first + before->count < group->count;
-}
-
-/* The number of weights from `first` on that one product takes: one that is dense, or as many coded ones as fit into
- * the scratch together, at least one. */
-static int weight_count(const struct tt_linear_group *group, const struct tt_pass *pass, int first)
-{
-    const struct tt_linear *linear = &group->linears[first];
-    int count = 1, rest = group->count - first;
-    int64_t out = linear->out;
-    if (!tt_param_is_quantized(linear->weight)) return 1;
-    size_t row_bytes = (size_t)linear->in * tt_dtype_bytes(pass->in.compute_dtype);
-    while (count < rest && count < TT_MATRIX_PARTS && tt_param_is_quantized(linear[count].weight)) {
-        out += linear[count].out;
-        if ((size_t)out * row_bytes > TT_LINEAR_SCRATCH_BYTES) break;
-        count++;
-    }
-    return count;
-}
-
-/* The part after `before` (NULL: the first): all weights where they are contiguous, else some of them. The caller
- * releases scratch. */
-static tt_status next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
-                           const struct part *before, struct part *part)
-{
-    tt_tensor w_all;
-    struct part next = {0};
-    if (before != NULL) {
-        next.first = before->first + before->count;
-        next.first_out = before->first_out + before->out;
-        next.first_r = before->first_r;
-        for (int i = before->first; i < next.first; i++) next.first_r += group->linears[i].r;
-    }
-    const struct tt_linear *linear = &group->linears[next.first];
-    bool whole = next.first == 0 && stack(group, pass, ROLE_WEIGHT, false, &w_all);
-    next.count = whole ? group->count : weight_count(group, pass, next.first);
-    for (int i = 0; i < next.count; i++) next.out += linear[i].out;
-    if (whole || !tt_param_is_quantized(linear->weight)) {
-        next.w_OI = tt_matrix_of(whole ? w_all : linear->weight->value);
-    } else {
-        next.w_OI.count = next.count;
-        for (int i = 0; i < next.count; i++)
-            next.w_OI.parts[i] = (struct tt_coded){&linear[i].weight->quant, linear[i].weight->value};
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
-                               linear->in, &next.w_OI.scratch));
-    }
-    *part = next;
-    return TT_OK;
-}
-
-static bool is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass)
-{
-    tt_tensor w_all;
-    return stack(group, pass, ROLE_WEIGHT, false, &w_all) || weight_count(group, pass, 0) == group->count;
-}
-
 static bool has_bias(const struct tt_linear_group *group)
 {
     for (int i = 0; i < group->count; i++)
         if (group->linears[i].bias != NULL) return true;
     return false;
-}
-
-/* y's columns of this part += h B^T */
-static struct tt_low_rank low_rank_up(const struct tt_linear_call *call, const struct part *part)
-{
-    const struct tt_linear_group *group = call->group;
-    struct tt_low_rank low = {.h_MR = call->h_TR};
-    int64_t first_y = 0, first_h = part->first_r;
-    if (call->pass->in.adapters_off) return (struct tt_low_rank){0};
-    for (int i = part->first; i < part->first + part->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        if (linear->r > 0) {
-            low.parts[low.count].b = linear->lora_B->value;
-            low.parts[low.count].first_h = first_h;
-            low.parts[low.count++].first_y = first_y;
-        }
-        first_y += linear->out;
-        first_h += linear->r;
-    }
-    return low;
-}
-
-/* dx += dh A, with contiguous A's as one matrix. */
-static struct tt_low_rank low_rank_down(const struct tt_linear_group *group, const struct part *part,
-                                        tt_tensor dh_TR)
-{
-    struct tt_low_rank low = {.h_MR = dh_TR};
-    int64_t first_h = part->first_r;
-    for (int i = part->first; i < part->first + part->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        if (linear->r == 0) continue;
-        tt_tensor a = linear->lora_A->value, *last = low.count > 0 ? &low.parts[low.count - 1].b : NULL;
-        if (last != NULL && tt_tensor_is_contiguous(a) && tt_tensor_is_contiguous(*last) &&
-            a.dtype == last->dtype &&
-            (const char *)last->data + tt_tensor_bytes(*last) == (const char *)a.data) {
-            *last = tt_tensor_2d(last->data, last->dtype, last->dims[0] + a.dims[0], a.dims[1]);
-        } else {
-            low.parts[low.count].b = a;
-            low.parts[low.count++].first_h = first_h;
-        }
-        first_h += linear->r;
-    }
-    return low;
 }
 
 static tt_status rotate(const struct tt_pass *pass, const struct tt_rotation *rotation, tt_tensor y_TO)
@@ -358,7 +214,7 @@ static tt_status add_biases(const struct tt_linear_group *group, const struct tt
 /* True if one product computes all of y, so that later operations can be fused with it. */
 static bool is_one_product(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
-    return is_one_part(group, pass) && !has_bias(group);
+    return tt_linear_is_one_part(group, pass, TT_LINEAR_FORWARD) && !has_bias(group);
 }
 
 /* y = x W^T + h B^T (+ residual) + bias, then rotated unless `rotation` is NULL */
@@ -367,16 +223,16 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
 {
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
-    struct part part, *before = NULL;
+    struct tt_linear_part part, *before = NULL;
     bool rotates_along = rotation != NULL && is_one_product(group, pass);
-    while (has_next(group, before)) {
+    while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(next_part(group, pass, before, &part));
+        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = call->x_TI,
             .w = part.w_OI,
             .trans_w = true,
-            .low = low_rank_up(call, &part),
+            .low = tt_linear_low_up(call, &part),
             .addend_MN = residual_TO,
             .y_MN = tt_tensor_cols(y_TO, part.first_out, part.out),
         };
@@ -413,13 +269,13 @@ tt_status tt_linear_forward_rotated(const struct tt_linear_call *call, const str
 static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct tt_linear_swiglu *swiglu)
 {
     const struct tt_pass *pass = call->pass;
-    struct part part;
+    struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(next_part(call->group, pass, NULL, &part));
+    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], NULL, &part));
     struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
                                        .x_MK = call->x_TI,
                                        .w_2FK = part.w_OI,
-                                       .low = low_rank_up(call, &part),
+                                       .low = tt_linear_low_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
                                        .act_MF = swiglu->act_TF};
@@ -480,17 +336,17 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
     bool dropout = any_dropout(group, pass);
     TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
     if (tt_tensor_is_empty(dx_TI)) return TT_OK;
-    struct part part, *before = NULL;
-    while (has_next(group, before)) {
+    struct tt_linear_part part, *before = NULL;
+    while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(next_part(group, pass, before, &part));
+        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.out),
             .w = part.w_OI,
             .addend_MN = before != NULL ? dx_TI : (tt_tensor){0},
             .y_MN = dx_TI,
         };
-        if (!dropout) args.low = low_rank_down(group, &part, dh_TR);
+        if (!dropout) args.low = tt_linear_low_down(group, &part, dh_TR);
         TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
         tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
@@ -503,14 +359,14 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
                                       const struct tt_linear_swiglu *swiglu)
 {
     const struct tt_pass *pass = call->pass;
-    struct part part;
+    struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
-    TT_TRY(next_part(call->group, pass, NULL, &part));
+    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], NULL, &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
                                                 .dy_MK = dy_TO,
                                                 .w_KF = part.w_OI,
-                                                .low = low_rank_down(call->group, &part, dh_TR),
+                                                .low = tt_linear_low_down(call->group, &part, dh_TR),
                                                 .gate_up_M2F = swiglu->gate_up_TF2,
                                                 .dact_MF = swiglu->act_TF,
                                                 .wants_act = swiglu->keep};
@@ -557,7 +413,7 @@ static tt_status lora_a_gradient(const struct tt_linear_call *call, tt_tensor dh
     const struct tt_linear_group *group = call->group;
     tt_tensor da_all;
     if (any_dropout(group, call->pass)) return lora_a_gradient_dropped(call, dh_TR);
-    if (stack(group, call->pass, ROLE_LORA_A, true, &da_all)) {
+    if (tt_linear_stack(group, call->pass, TT_ROLE_LORA_A, true, &da_all)) {
         return multiply(call->pass, dh_TR, true, call->x_TI, false, 1, 1, da_all);
     }
     int64_t first = 0;
@@ -576,7 +432,7 @@ tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
     tt_tensor dw_all;
-    bool stacked = stack(group, pass, ROLE_WEIGHT, true, &dw_all);
+    bool stacked = tt_linear_stack(group, pass, TT_ROLE_WEIGHT, true, &dw_all);
     if (stacked) TT_TRY(multiply(pass, dy_TO, true, call->x_TI, false, 1, 1, dw_all));
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {

@@ -199,7 +199,10 @@ tt_status tt_shard_take_slot(struct tt_shard_context *context, struct tt_unit *u
         if (best == NULL || is_better(slot, best)) best = slot;
     }
     if (best == NULL) return fail_exhausted(context, unit);
-    if (best->owner != unit) best->frozen_valid = best->trainable_valid = false;
+    if (best->owner != unit) {
+        best->frozen_valid = 0;
+        best->trainable_valid = false;
+    }
     best->owner = unit;
     best->held = true;
     *out = best;

@@ -76,17 +76,17 @@ static tt_status fill_trainable(struct tt_unit *unit)
     return tt_comm_all_gather(config->shard_comm, context->comm_stream, own, values, slice_bytes);
 }
 
-/* Gathers the whole frozen segment into `to`. GPUs gather in place: otherwise the collective itself would copy the
- * rank's own shard, and wait for free multiprocessors. */
-static tt_status fill_frozen(struct tt_unit *unit, char *to)
+/* Gathers a span of the frozen segment into its place in the segment at `to`. GPUs gather in place: otherwise the
+ * collective itself would copy the rank's own shard, and wait for free multiprocessors. */
+static tt_status fill_span(struct tt_unit *unit, const struct frozen_span *span, char *segment)
 {
     struct tt_shard_context *context = unit->context;
     const struct tt_shard_config *config = &context->config;
     struct tt_stream *stream = context->comm_stream;
-    const void *shard = tt_buffer_data(unit->frozen_shard);
-    size_t bytes = unit->frozen_shard_bytes;
-    if (unit->peer_shards != NULL) return tt_shard_pull(unit, to);
-    char *own = to + (size_t)context->rank * bytes;
+    const void *shard = tt_buffer_at(unit->frozen_shard, span->shard_offset);
+    size_t bytes = span->shard_bytes;
+    char *to = segment + span->offset, *own = to + (size_t)context->rank * bytes;
+    if (unit->peer_shards != NULL) return tt_shard_pull(unit, span, to);
     if (config->offload_params)
         TT_TRY(tt_copy_to_device(stream, own, shard, bytes));
     else if (tt_device_is_host(config->device))
@@ -94,6 +94,22 @@ static tt_status fill_frozen(struct tt_unit *unit, char *to)
     else
         TT_TRY(tt_copy_on_device(stream, own, shard, bytes));
     return context->resident ? TT_OK : tt_comm_all_gather(config->shard_comm, stream, own, to, bytes);
+}
+
+/* The spans that are wanted and not there yet. */
+static unsigned missing_spans(const struct tt_unit *unit, const struct gather_slot *slot)
+{
+    unsigned missing = 0;
+    for (int use = 0; use < TT_USE_COUNT; use++)
+        if (unit->spans[use].bytes > 0) missing |= 1u << use;
+    return missing & unit->uses & ~slot->frozen_valid;
+}
+
+static tt_status fill_frozen(struct tt_unit *unit, unsigned missing, char *segment)
+{
+    for (int use = 0; use < TT_USE_COUNT; use++)
+        if ((missing & 1u << use) != 0) TT_TRY(fill_span(unit, &unit->spans[use], segment));
+    return TT_OK;
 }
 
 static tt_status begin_fill(struct tt_unit *unit, struct gather_slot *slot)
@@ -107,12 +123,13 @@ static tt_status fill_slots(struct tt_unit *unit)
 {
     struct tt_stream *stream = unit->context->comm_stream;
     struct gather_slot *slot = unit->slot, *trainable = trainable_slot(unit);
-    if (slot != NULL && unit->frozen_bytes > 0 && !slot->frozen_valid) {
+    unsigned missing = slot != NULL ? missing_spans(unit, slot) : 0;
+    if (missing != 0) {
         TT_TRY(begin_fill(unit, slot));
         tt_span_begin(stream, TT_SPAN_GATHER);
-        TT_TRY(fill_frozen(unit, slot->data));
+        TT_TRY(fill_frozen(unit, missing, slot->data));
         tt_span_end(stream, TT_SPAN_GATHER);
-        slot->frozen_valid = true;
+        slot->frozen_valid |= missing;
         TT_TRY(tt_event_record(slot->gathered, stream));
     }
     if (trainable != NULL && unit->trainable_count > 0 && !trainable->trainable_valid) {
@@ -129,6 +146,11 @@ static tt_status fill(struct tt_unit *unit)
     tt_status status = fill_slots(unit);
     if (status != TT_OK) tt_while("gathering unit '%s'", unit->name);
     return status;
+}
+
+void tt_unit_set_uses(struct tt_unit *unit, unsigned uses)
+{
+    if (unit->holders == 0) unit->uses = uses;
 }
 
 tt_status tt_unit_gather(struct tt_unit *unit)
@@ -188,6 +210,7 @@ static void lend(struct tt_unit *unit)
     for (size_t i = 0; i < unit->member_count; i++) {
         const struct member *member = &unit->members[i];
         tt_param *param = member->param;
+        if (!member->trains && (unit->uses & 1u << param->use) == 0) continue;
         if (!member->trains) {
             param->value = view(param, offset_of(frozen, member->offset), member->dtype, member->rows);
             continue;
@@ -290,7 +313,7 @@ tt_status tt_unit_frozen_changed(struct tt_unit *unit)
 {
     if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the frozen values");
     struct gather_slot *slot = find_values(unit);
-    if (slot != NULL) slot->frozen_valid = false;
+    if (slot != NULL) slot->frozen_valid = 0;
     for (int i = 0; i < unit->part_count; i++) TT_TRY(tt_unit_frozen_changed(unit->parts[i]));
     return tt_event_record(unit->written, unit->context->config.compute);
 }

@@ -19,6 +19,12 @@ static bool count_elements(const tt_param *param, int64_t *count)
     return true;
 }
 
+static tt_status too_large(const struct tt_unit *unit, const tt_param *param)
+{
+    return tt_fail(TT_ERR_MEMORY, "parameter '%s' makes unit '%s' larger than any memory", param->name,
+                   unit->name);
+}
+
 /* Appends `count` units of `size` at the next multiple of `alignment` after *end. */
 static bool append(size_t *end, size_t alignment, int64_t count, size_t size, size_t *offset)
 {
@@ -27,40 +33,65 @@ static bool append(size_t *end, size_t alignment, int64_t count, size_t size, si
            !__builtin_add_overflow(*offset, extent, end) && *end <= PTRDIFF_MAX / sizeof(float);
 }
 
-static tt_status place_members(struct tt_unit *unit, tt_param *const *params, struct row_range range,
-                               size_t *frozen_end, size_t *trainable_end)
+/* Sets what does not depend on the place of a member. */
+static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct row_range range,
+                                 struct member *member)
 {
     const struct tt_shard_config *config = &unit->context->config;
-    for (size_t i = 0; i < unit->member_count; i++) {
-        struct member *member = &unit->members[i];
-        member->param = params[i];
-        /* Without training there are no masters: the values are stored in the type in which they are lent. */
-        member->trains = params[i]->trainable && config->train;
-        member->dtype = params[i]->trainable ? config->compute_dtype : params[i]->stored_dtype;
-        size_t element = tt_dtype_bytes(member->dtype);
-        if (element == 0 || params[i]->rank < 0 || params[i]->rank > TT_RANK_MAX)
-            return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has no stored type or a bad rank",
-                           params[i]->name);
-        bool fits = count_elements(params[i], &member->count);
-        if (tt_param_is_quantized(params[i])) member->count = (int64_t)params[i]->quant.bytes;
-        if (fits && range.param == params[i]) {
-            int64_t row = member->count / params[i]->dims[0];
-            member->first = range.first * row;
-            member->count = range.count * row;
-            member->rows = range.count;
-        }
-        if (fits && member->trains)
-            fits = append(trainable_end, ELEMENT_ALIGNMENT, member->count, 1, &member->offset);
-        else if (fits)
-            fits = append(frozen_end, SEGMENT_ALIGNMENT, member->count, element, &member->offset);
-        if (!fits)
-            return tt_fail(TT_ERR_MEMORY, "parameter '%s' makes unit '%s' larger than any memory",
-                           params[i]->name, unit->name);
-        if (member->trains)
-            unit->trainable_payload_count += member->count;
-        else
-            unit->frozen_payload_bytes += (size_t)member->count * element;
+    member->param = param;
+    /* Without training there are no masters: the values are stored in the type in which they are lent. */
+    member->trains = param->trainable && config->train;
+    member->dtype = param->trainable ? config->compute_dtype : param->stored_dtype;
+    if (tt_dtype_bytes(member->dtype) == 0 || param->rank < 0 || param->rank > TT_RANK_MAX)
+        return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has no stored type or a bad rank", param->name);
+    bool fits = count_elements(param, &member->count);
+    if (tt_param_is_quantized(param)) member->count = (int64_t)param->quant.bytes;
+    if (fits && range.param == param) {
+        int64_t row = member->count / param->dims[0];
+        member->first = range.first * row;
+        member->count = range.count * row;
+        member->rows = range.count;
     }
+    return fits ? TT_OK : too_large(unit, param);
+}
+
+static tt_status place_member(struct tt_unit *unit, struct member *member, size_t *frozen_end,
+                              size_t *trainable_end)
+{
+    size_t element = tt_dtype_bytes(member->dtype);
+    bool fits = member->trains
+                    ? append(trainable_end, ELEMENT_ALIGNMENT, member->count, 1, &member->offset)
+                    : append(frozen_end, SEGMENT_ALIGNMENT, member->count, element, &member->offset);
+    if (!fits) return too_large(unit, member->param);
+    if (member->trains)
+        unit->trainable_payload_count += member->count;
+    else
+        unit->frozen_payload_bytes += (size_t)member->count * element;
+    return TT_OK;
+}
+
+/* Members of each use in turn, in the order of `params`; trainable ones are of TT_USE_ALWAYS. */
+static tt_status place_members(struct tt_unit *unit, tt_param *const *params, struct row_range range,
+                               size_t *trainable_end)
+{
+    size_t ranks = (size_t)unit->context->world_size, end = 0, shard_end = 0;
+    for (size_t i = 0; i < unit->member_count; i++)
+        TT_TRY(describe_member(unit, params[i], range, &unit->members[i]));
+    for (int use = 0; use < TT_USE_COUNT; use++) {
+        struct frozen_span *span = &unit->spans[use];
+        span->offset = end;
+        span->shard_offset = shard_end;
+        for (size_t i = 0; i < unit->member_count; i++)
+            if ((int)params[i]->use == use)
+                TT_TRY(place_member(unit, &unit->members[i], &end, trainable_end));
+        if (!round_up(end - span->offset, ranks * SEGMENT_ALIGNMENT, &span->bytes))
+            return tt_fail(TT_ERR_MEMORY, "unit '%s' is larger than any memory", unit->name);
+        span->shard_bytes = span->bytes / ranks;
+        end = span->offset + span->bytes;
+        shard_end += span->shard_bytes;
+    }
+    unit->frozen_bytes = end;
+    unit->frozen_shard_bytes = shard_end;
     return TT_OK;
 }
 
@@ -89,11 +120,11 @@ static void make_piece(struct tt_unit *unit, const struct member *member, struct
         return;
     }
     int64_t element = (int64_t)tt_dtype_bytes(member->dtype);
-    int64_t share = (int64_t)unit->frozen_shard_bytes;
+    const struct frozen_span *span = &unit->spans[member->param->use];
+    int64_t share = (int64_t)span->shard_bytes, begin = (int64_t)span->offset + rank * share;
     piece->dtype = member->dtype;
     piece->in_host = unit->context->config.offload_params;
-    intersect((int64_t)member->offset, member->count * element, rank * share, share, &piece->first,
-              &piece->count);
+    intersect((int64_t)member->offset, member->count * element, begin, share, &piece->first, &piece->count);
     piece->first = piece->count > 0 ? member->first + piece->first / element : 0;
     piece->count /= element;
 }
@@ -102,18 +133,16 @@ tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t 
                           struct row_range range)
 {
     size_t world_size = (size_t)unit->context->world_size;
-    size_t frozen_end = 0, trainable_end = 0, trainable_count;
+    size_t trainable_end = 0, trainable_count;
     unit->member_count = param_count;
     unit->members = tt_calloc(param_count, sizeof *unit->members);
     unit->pieces = tt_calloc(param_count, sizeof *unit->pieces);
     unit->runs = tt_calloc(param_count, sizeof *unit->runs);
     if (unit->members == NULL || unit->pieces == NULL || unit->runs == NULL) return TT_ERR_MEMORY;
-    TT_TRY(place_members(unit, params, range, &frozen_end, &trainable_end));
-    if (!round_up(frozen_end, world_size * SEGMENT_ALIGNMENT, &unit->frozen_bytes) ||
-        !round_up(trainable_end, world_size * ELEMENT_ALIGNMENT, &trainable_count) ||
+    TT_TRY(place_members(unit, params, range, &trainable_end));
+    if (!round_up(trainable_end, world_size * ELEMENT_ALIGNMENT, &trainable_count) ||
         unit->frozen_bytes > PTRDIFF_MAX / 2 || trainable_count > PTRDIFF_MAX / 2 / sizeof(float))
         return tt_fail(TT_ERR_MEMORY, "unit '%s' is larger than any memory", unit->name);
-    unit->frozen_shard_bytes = unit->frozen_bytes / world_size;
     unit->trainable_count = (int64_t)trainable_count;
     unit->slice_count = (int64_t)(trainable_count / world_size);
     for (size_t i = 0; i < param_count; i++) {
@@ -139,6 +168,8 @@ void tt_unit_set_piece_data(struct tt_unit *unit)
         }
         size_t in_unit =
             member->offset + (size_t)(piece->first - member->first) * tt_dtype_bytes(member->dtype);
-        piece->data = tt_buffer_at(unit->frozen_shard, in_unit - (size_t)rank * unit->frozen_shard_bytes);
+        const struct frozen_span *span = &unit->spans[member->param->use];
+        size_t begin = span->offset + (size_t)rank * span->shard_bytes;
+        piece->data = tt_buffer_at(unit->frozen_shard, span->shard_offset + (in_unit - begin));
     }
 }

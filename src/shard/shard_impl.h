@@ -26,7 +26,7 @@ struct gather_slot {
     struct tt_buffer *buffer;
     char *data;
     struct tt_unit *owner; /* unit whose values it holds, or NULL */
-    bool frozen_valid;
+    unsigned frozen_valid; /* bits of enum tt_param_use: the spans that it holds */
     bool trainable_valid;
     bool held;
     bool keep;                 /* the owner will use it again in the backward pass */
@@ -64,6 +64,12 @@ struct tt_shard_context {
     uint64_t releases;
 };
 
+/* Frozen parameters of one use. */
+struct frozen_span {
+    size_t offset, bytes;             /* in the whole segment */
+    size_t shard_offset, shard_bytes; /* in every rank's share */
+};
+
 /* Place of one parameter in its unit. */
 struct member {
     tt_param *param;
@@ -91,8 +97,10 @@ struct tt_unit {
     int part_count;
     int part; /* the one that is lent; -1: none */
 
-    /* Whole segments with all padding, and this rank's share. */
+    /* Whole segments with all padding, and this rank's share. The frozen one has a span for each use, and the ranks
+     * split each span, so that a pass gathers what it reads alone. */
     size_t frozen_bytes, frozen_shard_bytes;
+    struct frozen_span spans[TT_USE_COUNT];
     int64_t trainable_count, slice_count;
     size_t frozen_payload_bytes; /* without padding, for reports */
     int64_t trainable_payload_count;
@@ -112,6 +120,7 @@ struct tt_unit {
     struct gather_slot *slot;
     struct gradient_slot *gradient_slot;
     bool prefetched;
+    unsigned uses; /* bits of enum tt_param_use: what gather brings and wait lends */
     int holders;
     int reduces;  /* calls of reduce since the last sum; the last user's call sums */
     bool sum_due; /* small: tt_shard_context_join has gradients to sum */
@@ -157,7 +166,7 @@ TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *conte
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
 
 /* share.c: queues copies of all ranks' frozen shards of the unit into `to`; requires unit->peer_shards. */
-TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, char *to);
+TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to);
 /* Waits until no other rank of this process can pull from this rank's shards, so that they may be freed. */
 void tt_share_leave(struct tt_shard_context *context);
 

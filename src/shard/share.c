@@ -49,15 +49,15 @@ out:
     return status;
 }
 
-tt_status tt_shard_pull(struct tt_unit *unit, char *to)
+tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to)
 {
     struct tt_shard_context *context = unit->context;
-    size_t bytes = unit->frozen_shard_bytes;
+    size_t bytes = span->shard_bytes;
     /* Other ranks' shards first, each rank beginning with its neighbour, so that not all read from one rank. */
     for (int i = 1; i <= context->world_size; i++) {
         int from = (context->rank + i) % context->world_size;
-        TT_TRY(tt_copy_on_device(context->comm_stream, to + (size_t)from * bytes, unit->peer_shards[from],
-                                 bytes));
+        const char *shard = (const char *)unit->peer_shards[from] + span->shard_offset;
+        TT_TRY(tt_copy_on_device(context->comm_stream, to + (size_t)from * bytes, shard, bytes));
     }
     return TT_OK;
 }

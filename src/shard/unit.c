@@ -62,6 +62,7 @@ tt_status tt_unit_make(struct tt_shard_context *context, const char *name, tt_pa
     context->units = unit;
     unit->user_count = user_count;
     unit->part = -1;
+    unit->uses = (1u << TT_USE_COUNT) - 1;
     unit->own_slot.owner = unit->own_trainable.owner = unit;
     unit->name = tt_strdup(name);
     if (unit->name == NULL) TT_GO(TT_ERR_MEMORY);

@@ -2,7 +2,8 @@
  *
  * It holds the parameters of one block (or of several blocks that share a tensor) in two segments:
  *   frozen     all frozen tensors in their stored types, one after the other as bytes (each aligned to 64), padded,
- *              split evenly over the ranks: one all-gather of bytes, independent of the types inside;
+ *              split evenly over the ranks: one all-gather of bytes, independent of the types inside; tensors that
+ *              only one kind of pass reads (tt_param.use) are split and gathered apart;
  *   trainable  one flat vector of fp32 master values over all trainable tensors in order, padded to a multiple of
  *              the world size, split evenly; gathered in the compute type, gradients reduced in the reduce type.
  *
@@ -110,6 +111,9 @@ struct tt_slice_run {
 };
 struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
 
+/* What the next gather brings: bits (1u << enum tt_param_use); all by default. Parameters of other uses have no value
+ * in the pass. Without effect while the unit is held. */
+void tt_unit_set_uses(struct tt_unit *unit, unsigned uses);
 TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
 /* The same, but the transfer begins after all work queued on the compute stream so far. */
 TT_MUST_USE tt_status tt_unit_gather_behind(struct tt_unit *unit);

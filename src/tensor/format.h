@@ -32,6 +32,8 @@ struct tt_weight_format {
     bool has_state;   /* its sign in files is JSON text: shape, blocks and type of the original weights */
     bool through_f16; /* weights are rounded to fp16 before they are measured and encoded */
     struct tt_format_files files;
+    /* NULL: a segment stores the largest size of a block itself, else this scale of it, in its place */
+    float (*scale_of)(float absmax);
     const float *map; /* [TT_QUANT_MAP], the value of each code; NULL: a code is a number */
     /* Codes of x[0 .. count - 1], weights first .. first + count - 1 of the matrix; `first` is a multiple of
      * byte_weights. `absmax` is the whole array. */

@@ -27,6 +27,14 @@ enum tt_param_reach {
     TT_REACH_NEVER,  /* not at all in this model */
 };
 
+/* In which passes a frozen parameter is read: a unit gathers it for those alone. A recomputation is a forward pass. */
+enum tt_param_use {
+    TT_USE_ALWAYS,
+    TT_USE_FORWARD,
+    TT_USE_BACKWARD,
+    TT_USE_COUNT,
+};
+
 typedef struct tt_param {
     /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
      * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
@@ -40,6 +48,9 @@ typedef struct tt_param {
     bool trainable;
     bool weight_decay; /* false for norms and biases */
     bool adapter;      /* belongs to the adapter, not to the base model */
+    enum tt_param_use use;
+    /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
+    const struct tt_param *turned_of;
     enum tt_param_reach reach;
     enum tt_init_kind init;
     double init_scale;

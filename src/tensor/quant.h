@@ -4,25 +4,27 @@
  * A quantized matrix [rows, cols] is ONE contiguous segment of bytes, so that it is stored, split, gathered and copied
  * like any other frozen tensor. Sections, in this order, each beginning at a multiple of 64 bytes:
  *
- *     codes          4 bits: two weights a byte, the first in the high nibble; int8: one weight a byte
- *     absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows]
+ *     codes          4 bits: two weights a byte, the first in the high nibble; int8, fp8: one weight a byte
+ *     absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows]; fp8: the scales,
+ *                    f32[rows]
  *     nested absmax  when nested, one number per nested_block absmax: f32[nested_blocks]
  *     map            4 bits: the value of each code, f32[16]
  *     nested map     when nested: the value of each absmax code, f32[256]
  *     offset         when nested: the mean of all absmax, f32[1]
  *
- * Weights are counted in row-major order and blocks continue from row to row; int8: a row is a block. A segment holds
- * its own tables, because the tables of a folder are used as stored.
+ * Weights are counted in row-major order and blocks continue from row to row; int8, fp8: a row is a block. A segment
+ * holds its own tables, because the tables of a folder are used as stored.
  *
  *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
- *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left
+ *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left;
+ *             fp8: E4M3 code * scale[row] (tensor/e4m3.h)
  *
  * all in fp32, each operation rounded separately. Numbers are little-endian, as in files. How the formats differ is in
  * tensor/format.h: each is one file.
  *
- * Codes and scales are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md lists the differences of
- * its GPU kernels. All functions are pure and work on ranges: any number of threads and ranks, split anywhere, produces
- * the same bytes. A split at multiples of 64 * 256 weights keeps nested blocks whole. */
+ * Codes and scales, but those of fp8, are bit for bit those of bitsandbytes 0.50 on a CPU; docs/quantization.md lists
+ * the differences of its GPU kernels. All functions are pure and work on ranges: any number of threads and ranks,
+ * split anywhere, produces the same bytes. A split at multiples of 64 * 256 weights keeps nested blocks whole. */
 #ifndef TT_TENSOR_QUANT_H
 #define TT_TENSOR_QUANT_H
 
@@ -47,7 +49,7 @@ enum {
 struct tt_quant_format {
     enum tt_quant_type type;
     bool nested;          /* "double quantization": 4 bits only */
-    int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 */
+    int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 and fp8 */
     int64_t nested_block; /* a power of two, 16 .. 4096; 0 unless nested */
 };
 
@@ -85,10 +87,10 @@ const float *tt_quant_nested_map(void);             /* [256], ascending */
  *   2. tt_quant_encode for any range of bytes of the segment; it reads only the weights of its codes.
  * The codes depend on the exact absmax, not on its nested form. */
 
-/* First weight of block `index` (int8: of a row); the count of weights for index == blocks. */
+/* First weight of block `index` (int8, fp8: of a row); the count of weights for index == blocks. */
 int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
-/* absmax[0 .. count - 1] of blocks first .. first + count - 1, whose weights are in `weights`: F32, BF16 or F16. NaN
- * and infinity are passed on: see tt_quant_check. */
+/* absmax[0 .. count - 1] (fp8: the scales) of blocks first .. first + count - 1, whose weights are in `weights`: F32,
+ * BF16 or F16. NaN and infinity are passed on: see tt_quant_check. */
 void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                      tt_dtype dtype, float *absmax);
 /* `absmax` of all blocks. TT_ERR_DATA when one is not finite: such weights cannot be quantized. */

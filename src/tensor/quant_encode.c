@@ -103,6 +103,8 @@ void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_
     /* The library stores this floor for an incomplete last block, and only there. */
     bool has_short = count > 0 && first + count == layout->blocks && layout->count % width != 0;
     if (has_short && absmax[count - 1] < tt_encode_least_absmax) absmax[count - 1] = tt_encode_least_absmax;
+    float (*scale_of)(float) = tt_weight_format(layout->format.type)->scale_of;
+    for (int64_t i = 0; scale_of != NULL && i < count; i++) absmax[i] = scale_of(absmax[i]);
 }
 
 tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax)

@@ -272,7 +272,7 @@ static void none_is_a_word_where_there_is_one(void **state)
                     (entry->text != NULL && wanted != NULL && strcmp(entry->text, wanted) == 0);
         if (!same) fail_msg("%s: none is '%s'", row->name, entry->text);
     }
-    assert_int_equal(words, 4); /* bias, recompute, report_to, train_on_eos */
+    assert_int_equal(words, 5); /* bias, fp8_products, recompute, report_to, train_on_eos */
     tt_settings_destroy(fixture.settings);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "tensor/e4m3.h"
 
 enum { GUARD_BYTE = 0xA5, DRAWN_MAX = 1 << 19 };
 
@@ -89,6 +90,7 @@ static double read_element(const unsigned char *from, tt_dtype dtype)
         uint16_t h;
         int32_t i;
         int64_t l;
+        uint8_t b;
     } u;
     memcpy(&u, from, tt_dtype_bytes(dtype));
     switch (dtype) {
@@ -104,6 +106,10 @@ static double read_element(const unsigned char *from, tt_dtype dtype)
         return u.i;
     case TT_I64:
         return (double)u.l;
+    case TT_U8:
+        return (double)u.b;
+    case TT_F8_E4M3:
+        return (double)tt_e4m3_to_f32(u.b);
     default:
         fail_msg("the harness does not know type %s", tt_dtype_name(dtype));
         return 0;
@@ -118,6 +124,7 @@ static void write_element(unsigned char *to, tt_dtype dtype, double value)
         uint16_t h;
         int32_t i;
         int64_t l;
+        uint8_t b;
     } u;
     switch (dtype) {
     case TT_F32:
@@ -137,6 +144,12 @@ static void write_element(unsigned char *to, tt_dtype dtype, double value)
         break;
     case TT_I64:
         u.l = (int64_t)value;
+        break;
+    case TT_U8:
+        u.b = (uint8_t)value;
+        break;
+    case TT_F8_E4M3:
+        u.b = tt_e4m3_from_f32((float)value);
         break;
     default:
         fail_msg("the harness does not know type %s", tt_dtype_name(dtype));

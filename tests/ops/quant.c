@@ -39,6 +39,9 @@ static const struct quant_case cases[] = {
     {TT_QUANT_INT8, 0, 0, 33, 77, TT_BF16, 0, 0, 0},
     {TT_QUANT_INT8, 0, 0, 33, 77, TT_F32, 2, 32, 1},
     {TT_QUANT_INT8, 0, 0, 1, 1, TT_F32, 0, 0, 0},
+    {TT_QUANT_FP8, 0, 0, 64, 128, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP8, 0, 0, 33, 77, TT_F32, 2, 3, 20},
+    {TT_QUANT_FP8, 0, 0, 9, 256, TT_BF16, 8, 0, 0},
 };
 
 static const struct quant_case gpu_cases[] = {
@@ -47,6 +50,7 @@ static const struct quant_case gpu_cases[] = {
     {TT_QUANT_FP4, 64, 0, 777, 2048, TT_F32, 0, 5, 700},
     {TT_QUANT_NF4, 64, 256, 999, 1001, TT_BF16, 0, 0, 0},
     {TT_QUANT_INT8, 0, 0, 1024, 4096, TT_BF16, 64, 0, 0},
+    {TT_QUANT_FP8, 0, 0, 1024, 4096, TT_BF16, 0, 0, 0},
 };
 
 /* Any bytes are codes; scales are of the size of real ones. */
@@ -63,7 +67,9 @@ static void fill_segment(const struct tt_quant_layout *layout, uint8_t *segment)
         memcpy(segment + scales->offset + i * sizeof value, &value, sizeof value);
     }
     float offset = 0.0371f;
-    if (layout->format.type != TT_QUANT_INT8)
+    for (size_t i = 0; i < layout->codes.bytes && layout->format.type == TT_QUANT_FP8; i++)
+        if ((segment[i] & 0x7f) == 0x7f) segment[i] = 0; /* NaN compares with nothing */
+    if (layout->map.bytes > 0)
         memcpy(segment + layout->map.offset, tt_quant_map(layout->format.type), layout->map.bytes);
     if (!layout->format.nested) return;
     memcpy(segment + layout->nested_map.offset, tt_quant_nested_map(), layout->nested_map.bytes);

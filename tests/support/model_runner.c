@@ -15,7 +15,7 @@
 #include "support/tuning.h"
 
 /* With a large vocabulary the logits fill a whole chunk. */
-enum { WORKSPACE_BYTES = 24 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
+enum { WORKSPACE_BYTES = 96 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
 
 static void check(tt_status status)
 {
@@ -46,6 +46,7 @@ static void *new_buffer(struct tt_model_runner *runner, size_t bytes)
 
 static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
 {
+    if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);
     if (param->rank == 1) return tt_tensor_1d(data, dtype, param->dims[0]);
     return tt_tensor_2d(data, dtype, param->dims[0], param->dims[1]);
 }
@@ -59,7 +60,8 @@ static void place_block(struct tt_model_runner *runner, struct tt_block *block)
         if (param->trainable) {
             trainable += (size_t)tt_param_count(param);
         } else {
-            frozen += ((size_t)tt_param_count(param) * tt_dtype_bytes(param->stored_dtype) + 63) / 64 * 64;
+            frozen +=
+                ((size_t)tt_param_stored_count(param) * tt_dtype_bytes(param->stored_dtype) + 63) / 64 * 64;
         }
     }
     char *frozen_at = new_buffer(runner, frozen),
@@ -67,7 +69,7 @@ static void place_block(struct tt_model_runner *runner, struct tt_block *block)
     float *grad_at = new_buffer(runner, trainable * sizeof(float));
     for (size_t i = 0; i < block->param_count; i++) {
         tt_param *param = block->params[i];
-        size_t count = (size_t)tt_param_count(param);
+        size_t count = (size_t)tt_param_stored_count(param);
         if (!tt_tensor_is_empty(param->value)) continue; /* tied: the embedding has allocated it */
         if (param->trainable) {
             param->value = view(param, value_at, dtype);

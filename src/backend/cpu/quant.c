@@ -15,6 +15,7 @@
 
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
+#include "tensor/e4m3.h"
 
 enum { PIECE = 16384 }; /* weights of a task */
 
@@ -216,6 +217,18 @@ typedef void span_function(const struct packed *packed, int64_t first, int64_t c
 typedef void row_function(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                           float absmax, bool bf16);
 
+static void fp8_row(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
+                    float scale, bool bf16)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float x = tt_e4m3_to_f32(packed->codes[first + i]) * scale;
+        if (bf16)
+            ((uint16_t *)y)[at + i] = tt_f32_to_bf16(x);
+        else
+            ((float *)y)[at + i] = x;
+    }
+}
+
 TT_SIMD_AVX2 static void four_avx2(const struct packed *packed, int64_t first, int64_t count, void *y,
                                    int64_t at, bool bf16)
 {
@@ -250,22 +263,22 @@ tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize
 {
     struct packed packed = packed_of(args);
     bool avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2, bf16 = args->y_NK.dtype == TT_BF16;
-    bool int8 = args->layout.format.type == TT_QUANT_INT8;
+    bool fp8 = args->layout.format.type == TT_QUANT_FP8, by_rows = args->layout.format.block == 0;
     int64_t rows = args->y_NK.dims[0], cols = args->layout.cols, first = args->first_row * cols;
     int64_t stride = args->y_NK.strides[0];
     void *y = args->y_NK.data;
     int threads = tt_cpu_threads(stream, rows * cols);
-    if (!int8 && tt_tensor_is_contiguous(args->y_NK)) cols *= rows, rows = 1;
+    if (!by_rows && tt_tensor_is_contiguous(args->y_NK)) cols *= rows, rows = 1;
     int64_t pieces = (cols + PIECE - 1) / PIECE;
     span_function *four = avx2 ? four_avx2 : four_portable;
-    row_function *row_of_int8 = avx2 ? int8_avx2 : int8_portable;
+    row_function *row_of = fp8 ? fp8_row : avx2 ? int8_avx2 : int8_portable;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t task = 0; task < rows * pieces; task++) {
         int64_t row = task / pieces, col = task % pieces * PIECE;
         int64_t count = cols - col < PIECE ? cols - col : PIECE, from = first + row * cols + col;
-        if (int8)
-            row_of_int8(&packed, from, count, y, row * stride + col,
-                        absmax_at(&packed, args->first_row + row), bf16);
+        if (by_rows)
+            row_of(&packed, from, count, y, row * stride + col, absmax_at(&packed, args->first_row + row),
+                   bf16);
         else
             four(&packed, from, count, y, row * stride + col, bf16);
     }

@@ -43,7 +43,8 @@ struct tt_gemm_operands {
     const void *a, *b;
     void *c;
     float alpha, beta;
-    const void *addend; /* beta is its factor; the same as c by default */
+    const void *addend;             /* beta is its factor; the same as c by default */
+    const float *a_scale, *b_scale; /* E4M3 alone: one for each row of a and of b as they are stored */
 };
 
 /* A choice made by timing; dimensions are rounded (gemm_tune.c). */

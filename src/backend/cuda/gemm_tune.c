@@ -29,6 +29,7 @@ static const double worthwhile_flops = 1e8; /* a smaller product is dominated by
 bool tt_gemm_choice_applies(const struct tt_gemm_key *key)
 {
     if (2.0 * (double)key->m * (double)key->n * (double)key->k < worthwhile_flops) return false;
+    if (key->a_type == TT_F8_E4M3) return false; /* cuBLASLt offers one algorithm */
     int64_t ab = key->a_type == TT_F32 ? 4 : 8, c = key->c_type == TT_F32 ? 4 : 8; /* elements in 16 bytes */
     return key->a_align >= 4 && key->b_align >= 4 && key->c_align >= 4 && key->lda % ab == 0 &&
            key->ldb % ab == 0 && key->ldc % c == 0;

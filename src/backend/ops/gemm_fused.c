@@ -1,6 +1,6 @@
 #include "backend/ops/gemm_fused.h"
 
-#include "backend/device_impl.h"
+#include "backend/compose.h"
 #include "backend/ops/check.h"
 
 static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low, tt_tensor x, bool trans,
@@ -36,6 +36,35 @@ static void check_low_rank(struct tt_check *check, const struct tt_low_rank *low
     }
 }
 
+static void check_coded(struct tt_check *check, const struct tt_matrix *w, bool trans)
+{
+    tt_check_that(check, w->count <= TT_MATRIX_PARTS, "%d parts", w->count);
+    for (int i = 0; i < w->count && check->status == TT_OK; i++) {
+        const struct tt_quant_layout *layout = w->parts[i].layout, *first = w->parts[0].layout;
+        tt_check_that(check, layout->format.type == TT_QUANT_FP8, "w is %s, only fp8 is multiplied coded",
+                      tt_quant_type_name(layout->format.type));
+        tt_check_shape(check, "a part of w", w->parts[i].packed, 1u << TT_U8, 1,
+                       TT_DIMS((int64_t)layout->bytes));
+        tt_check_that(check, trans ? layout->cols == first->cols : layout->rows == first->rows,
+                      "part %d of w is [%lld, %lld], the first [%lld, %lld]", i, (long long)layout->rows,
+                      (long long)layout->cols, (long long)first->rows, (long long)first->cols);
+    }
+}
+
+/* The weight, or its shape and x's type where it is multiplied coded; its memory is then checked by tt_gemm_scaled's
+ * rules. */
+static tt_tensor check_weight(struct tt_check *check, const struct tt_matrix *matrix, bool trans, tt_tensor x)
+{
+    tt_tensor w = tt_matrix_operand(matrix);
+    if (check->status != TT_OK) return w;
+    if (!tt_matrix_is_multiplied_coded(matrix)) {
+        tt_check_tensor(check, "w", w, TT_TYPES_REAL, 2, 2);
+        return w;
+    }
+    check_coded(check, matrix, trans);
+    return tt_matrix_shape(matrix, trans, x.dtype);
+}
+
 static void check_rotation(struct tt_check *check, const struct tt_rotation *rotation, int64_t m, int64_t n)
 {
     int64_t columns = rotation->columns, head_dim = rotation->head_dim;
@@ -54,16 +83,16 @@ static void check_rotation(struct tt_check *check, const struct tt_rotation *rot
 tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     struct tt_check check = {.op = "gemm_lora"};
-    tt_tensor x = args->x_MK, w = tt_matrix_operand(&args->w), y = args->y_MN;
+    tt_tensor x = args->x_MK, y = args->y_MN;
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
-    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    tt_tensor w = check_weight(&check, &args->w, args->trans_w, x);
     if (check.status != TT_OK) return check.status;
     int64_t m = x.dims[0], n = w.dims[args->trans_w ? 0 : 1], k = w.dims[args->trans_w ? 1 : 0];
     tt_check_that(&check, x.dims[1] == k, "x has %lld columns, w is for %lld", (long long)x.dims[1],
                   (long long)k);
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
     tt_check_apart(&check, "y", y, "x", x);
-    tt_check_apart(&check, "y", y, "w", w);
+    if (w.data != NULL) tt_check_apart(&check, "y", y, "w", w);
     check_low_rank(&check, &args->low, x, args->trans_w, y);
     check_rotation(&check, &args->rotation, m, n);
     if (!tt_tensor_is_empty(args->addend_MN)) {
@@ -76,6 +105,7 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     }
     if (check.status != TT_OK) return check.status;
     if (m == 0 || n == 0) return TT_OK;
+    if (tt_matrix_is_multiplied_coded(&args->w)) return tt_compose_gemm_lora(stream, args);
     struct tt_gemm_lora_args decoded = *args;
     TT_TRY(tt_matrix_decode(stream, &decoded.w));
     return tt_dispatch_gemm_lora(stream, &decoded);
@@ -84,10 +114,9 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
 tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
 {
     struct tt_check check = {.op = "gemm_swiglu"};
-    tt_tensor x = args->x_MK, w = tt_matrix_operand(&args->w_2FK), both = args->gate_up_M2F,
-              act = args->act_MF;
+    tt_tensor x = args->x_MK, both = args->gate_up_M2F, act = args->act_MF;
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
-    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    tt_tensor w = check_weight(&check, &args->w_2FK, true, x);
     if (check.status != TT_OK) return check.status;
     int64_t m = x.dims[0], f = w.dims[0] / 2;
     tt_check_that(&check, w.dims[0] % 2 == 0 && w.dims[1] == x.dims[1],
@@ -108,6 +137,7 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
     tt_check_apart(&check, "act", act, "up", tt_tensor_cols(both, f, f));
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
+    if (tt_matrix_is_multiplied_coded(&args->w_2FK)) return tt_compose_gemm_swiglu(stream, args);
     struct tt_gemm_swiglu_args decoded = *args;
     TT_TRY(tt_matrix_decode(stream, &decoded.w_2FK));
     return tt_dispatch_gemm_swiglu(stream, &decoded);
@@ -116,10 +146,9 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
 tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm_swiglu_backward_args *args)
 {
     struct tt_check check = {.op = "gemm_swiglu_backward"};
-    tt_tensor dy = args->dy_MK, w = tt_matrix_operand(&args->w_KF), both = args->gate_up_M2F,
-              dact = args->dact_MF;
+    tt_tensor dy = args->dy_MK, both = args->gate_up_M2F, dact = args->dact_MF;
     tt_check_tensor(&check, "dy", dy, TT_TYPES_REAL, 2, 2);
-    tt_check_tensor(&check, "w", w, TT_TYPES_REAL, 2, 2);
+    tt_tensor w = check_weight(&check, &args->w_KF, false, dy);
     if (check.status != TT_OK) return check.status;
     int64_t m = dy.dims[0], f = w.dims[1];
     tt_check_that(&check, w.dims[0] == dy.dims[1], "dy has %lld columns, w is for %lld",
@@ -134,6 +163,7 @@ tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm
     check_low_rank(&check, &args->low, dy, false, dact);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
+    if (tt_matrix_is_multiplied_coded(&args->w_KF)) return tt_compose_gemm_swiglu_backward(stream, args);
     struct tt_gemm_swiglu_backward_args decoded = *args;
     TT_TRY(tt_matrix_decode(stream, &decoded.w_KF));
     return tt_dispatch_gemm_swiglu_backward(stream, &decoded);

@@ -2,6 +2,9 @@
  * A device may compute them in one pass (cuda/gemm_fused.h); others run the products and passes in sequence
  * (backend/compose.h), with results equal up to rounding.
  *
+ * With a weight in FP8 that is multiplied coded (matrix.h) they are always composed: x is quantized by rows, and the
+ * scaled product adds to the narrow ones.
+ *
  * Letters: M rows (tokens), K inner dimension, N columns, F feed-forward, R all LoRA ranks side by side. Matrices are
  * f32 or bf16, each weight and y_MN its own, all others x's (dy's); rows may be strided. */
 #ifndef TT_BACKEND_OPS_GEMM_FUSED_H

@@ -8,6 +8,14 @@ struct tt_matrix tt_matrix_of(tt_tensor dense)
     return (struct tt_matrix){.dense = dense};
 }
 
+tt_tensor tt_matrix_shape(const struct tt_matrix *matrix, bool trans, tt_dtype dtype)
+{
+    int64_t sum = 0, other = matrix->parts[0].layout->rows;
+    for (int i = 0; i < matrix->count; i++)
+        sum += trans ? matrix->parts[i].layout->rows : matrix->parts[i].layout->cols;
+    return tt_tensor_2d(NULL, dtype, sum, trans ? matrix->parts[0].layout->cols : other);
+}
+
 tt_status tt_matrix_decode(struct tt_stream *stream, struct tt_matrix *matrix)
 {
     struct tt_check check = {.op = "matrix"};

@@ -175,6 +175,21 @@ static tt_status plan_dequantize(struct tt_stream *stream, const struct tt_dequa
     return moves(stream, (double)args->layout.bytes * share + size(args->y_NK));
 }
 
+static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args)
+{
+    return moves(stream, size(args->x_MK) + size(args->codes_MK) + size(args->scale_M));
+}
+
+/* A host decodes and multiplies in bf16. */
+static tt_status plan_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    double k = (double)args->a_MK.dims[1], bytes = size(args->a_MK) + size(args->b_NK) + size(args->y_MN);
+    const struct tt_chip *chip = stream->device->chip;
+    tt_plan_spend(stream, 2.0 * k * (double)args->y_MN.dims[0] * (double)args->y_MN.dims[1],
+                  chip->fp8_flops > 0 ? chip->fp8_flops : chip->gemm_flops, bytes + size(args->addend_MN));
+    return TT_OK;
+}
+
 static tt_status plan_bias_forward(struct tt_stream *stream, const struct tt_bias_forward_args *args)
 {
     return moves(stream, 2.0 * size(args->y_TN));

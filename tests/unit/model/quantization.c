@@ -47,11 +47,47 @@ static void bits_choose_the_width(void **state)
                      TT_QUANT_INT8);
 }
 
+static void fp8_has_two_spellings(void **state)
+{
+    (void)state;
+    assert_int_equal(resolved((struct tt_quantization_config){.base_dtype = TT_BASE_FP8}), TT_QUANT_FP8);
+    assert_int_equal(resolved((struct tt_quantization_config){.load_in_fp8 = true}), TT_QUANT_FP8);
+    struct tt_quantization_config both = {.load_in_fp8 = true, .load_in_4bit = true};
+    assert_int_equal(tt_quantization_check(&both, TT_BF16), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "load_in_fp8 and load_in_4bit are both on"));
+    both = (struct tt_quantization_config){.base_dtype = TT_BASE_FP8, .load_in_8bit = true};
+    assert_int_equal(tt_quantization_check(&both, TT_BF16), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "base_dtype fp8 and load_in_8bit are both on"));
+}
+
+/* A folder with codes decides; what asks for other codes is refused. */
+static void stored_codes_decide(void **state)
+{
+    (void)state;
+    static struct tt_model_facts facts;
+    struct tt_base_quant quant;
+    struct tt_quantization_config given = {.base_dtype = TT_BASE_FP8, .fp8_products = TT_FP8_FORWARD};
+    facts.stored_quant = TT_QUANT_FP8;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_int_equal(quant.type, TT_QUANT_FP8);
+    assert_int_equal(quant.products, TT_FP8_FORWARD);
+    given.load_in_4bit = true;
+    given.base_dtype = TT_BASE_AUTO;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "are fp8 already"));
+    facts.stored_quant = TT_QUANT_NF4;
+    given = (struct tt_quantization_config){.load_in_fp8 = true};
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "are nf4 already"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_are_the_formats_of_their_names),
         cmocka_unit_test(bits_choose_the_width),
+        cmocka_unit_test(fp8_has_two_spellings),
+        cmocka_unit_test(stored_codes_decide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

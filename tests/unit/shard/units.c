@@ -76,6 +76,48 @@ static void close_desk(struct desk *desk)
     tt_comm_destroy(desk->comms[1]);
 }
 
+/* A pass brings what it reads: a parameter of another use has no value, and comes with the next gather. */
+static void a_pass_gathers_its_own(void **state)
+{
+    enum { ALWAYS = 1u << TT_USE_ALWAYS, FORWARD = 1u << TT_USE_FORWARD, BACKWARD = 1u << TT_USE_BACKWARD };
+    struct desk desk;
+    (void)state;
+    open_desk(&desk, "plan");
+    assert_int_equal(open_context(&desk, TT_FULL_SHARD, TT_BF16), TT_OK);
+    tt_param *params[3];
+    for (int i = 0; i < 3; i++) {
+        params[i] = &desk.params[i];
+        *params[i] = (tt_param){.name = "frozen", .stored_dtype = TT_U8, .rank = 1, .dims = {1000 * (i + 1)}};
+        params[i]->use = i == 0 ? TT_USE_BACKWARD : i == 1 ? TT_USE_ALWAYS : TT_USE_FORWARD;
+    }
+    struct tt_unit *unit = NULL;
+    assert_int_equal(tt_unit_create(desk.context, "layer", params, 3, 1, &unit), TT_OK);
+    assert_int_equal(tt_shard_context_seal(desk.context, 1), TT_OK);
+    assert_int_equal(tt_unit_frozen_bytes(unit), 6000);
+    tt_unit_set_uses(unit, ALWAYS | FORWARD);
+    assert_int_equal(tt_unit_gather(unit), TT_OK);
+    assert_int_equal(tt_unit_wait(unit), TT_OK);
+    assert_true(tt_tensor_is_empty(params[0]->value));
+    assert_false(tt_tensor_is_empty(params[1]->value) || tt_tensor_is_empty(params[2]->value));
+    char *always = params[1]->value.data;
+    tt_unit_set_uses(unit, ALWAYS | BACKWARD); /* held: without effect */
+    assert_int_equal(tt_unit_release(unit, true), TT_OK);
+    assert_true(tt_tensor_is_empty(params[2]->value));
+    tt_unit_set_uses(unit, ALWAYS | BACKWARD);
+    assert_int_equal(tt_unit_gather(unit), TT_OK);
+    assert_int_equal(tt_unit_wait(unit), TT_OK);
+    assert_ptr_equal(params[1]->value.data, always);
+    assert_true(tt_tensor_is_empty(params[2]->value));
+    assert_false(tt_tensor_is_empty(params[0]->value));
+    /* Each use is padded to the alignment of all ranks and split by itself: 2048, then 3072 bytes, then 1024. */
+    assert_int_equal((char *)params[0]->value.data - always, 2048 + 3072);
+    struct tt_piece piece = tt_unit_piece(unit, 2); /* the forward one's half of rank 0 */
+    assert_int_equal(piece.count, 3072 / 2);
+    assert_int_equal(tt_unit_release(unit, false), TT_OK);
+    tt_unit_destroy(unit);
+    close_desk(&desk);
+}
+
 static void open_all(struct desk *desk, enum tt_shard_strategy strategy, int first_users)
 {
     open_desk(desk, "plan");
@@ -412,17 +454,12 @@ static void values_are_sent_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_out_of_order),
-        cmocka_unit_test(before_the_seal),
-        cmocka_unit_test(contexts_that_cannot_be),
-        cmocka_unit_test(parameters_that_cannot_be),
-        cmocka_unit_test(the_pool_ends),
-        cmocka_unit_test(values_make_room),
-        cmocka_unit_test(room_is_made_by_the_last_reader),
-        cmocka_unit_test(gradient_buffers_end),
-        cmocka_unit_test(layout),
-        cmocka_unit_test(destroyed_while_held),
-        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(a_pass_gathers_its_own),    cmocka_unit_test(calls_out_of_order),
+        cmocka_unit_test(before_the_seal),           cmocka_unit_test(contexts_that_cannot_be),
+        cmocka_unit_test(parameters_that_cannot_be), cmocka_unit_test(the_pool_ends),
+        cmocka_unit_test(values_make_room),          cmocka_unit_test(room_is_made_by_the_last_reader),
+        cmocka_unit_test(gradient_buffers_end),      cmocka_unit_test(layout),
+        cmocka_unit_test(destroyed_while_held),      cmocka_unit_test(failing_allocations),
         cmocka_unit_test(values_are_sent_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tensor/e4m3.h"
 #include "tensor/format.h"
 
 enum { ROWS = 6, COLS = 64, COUNT = ROWS * COLS };
@@ -41,7 +42,8 @@ static tt_status read_floats(void *context, int64_t first, int64_t count, void *
 static float widest(const struct tt_weight_format *format)
 {
     float gap = 0;
-    if (format->map == NULL) return 0.5f / 127 + 0x1p-11f; /* and the rounding to fp16 */
+    if (format->scale_of != NULL) return 16.0f / TT_E4M3_MOST + 0x1p-20f; /* fp8: steps of 32 at the top */
+    if (format->map == NULL) return 0.5f / 127 + 0x1p-11f;                /* and the rounding to fp16 */
     for (int a = 0; a < TT_QUANT_MAP; a++) {
         float next = 2;
         for (int b = 0; b < TT_QUANT_MAP; b++)
@@ -168,7 +170,7 @@ static void formats_of_a_width_in_the_order_of_settings(void **state)
     assert_int_equal(tt_format_of_width(8, 0), TT_QUANT_INT8);
     assert_int_equal(tt_format_of_width(8, 1), TT_QUANT_NONE);
     assert_string_equal(tt_format_names(4, names, sizeof names), "nf4 or fp4");
-    assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4 or int8");
+    assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4, int8 or fp8");
     assert_string_equal(tt_format_names(8, names, 3), "in");
 }
 

@@ -1,0 +1,129 @@
+/* FP8 products on processors, for the numbers rather than the speed: codes become bf16, which has all of them exactly,
+ * and the product of bf16 matrices, whose sums are fp32, gets the scales afterwards. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("fp-contract=off") /* each operation is rounded on its own */
+#else
+#pragma STDC FP_CONTRACT OFF
+#endif
+
+#include "backend/ops/gemm_scaled.h"
+
+#include <string.h>
+
+#include "backend/cpu/gemm_scaled.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/simd.h"
+#include "tensor/e4m3.h"
+
+enum { CODES = 256 };
+
+/* |x| as bits: a larger size is a larger integer, and NaN is above infinity. */
+TT_SIMD_BODY void quantize_row(const void *x, int64_t count, const bool bf16, uint8_t *codes, float *scale)
+{
+    const uint32_t *wide = x;
+    const uint16_t *narrow = x;
+    uint32_t largest = 0, size;
+    float value, factor;
+    for (int64_t i = 0; i < count; i++) {
+        size = (bf16 ? (uint32_t)narrow[i] << 16 : wide[i]) & 0x7fffffffu;
+        largest = size > largest ? size : largest;
+    }
+    memcpy(&value, &largest, sizeof value);
+    *scale = tt_e4m3_scale(value);
+    factor = 1.0f / *scale;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits = bf16 ? (uint32_t)narrow[i] << 16 : wide[i];
+        memcpy(&value, &bits, sizeof value);
+        codes[i] = tt_e4m3_from_f32(value * factor);
+    }
+}
+
+#define ROW(suffix, attribute)                                                                               \
+    attribute static void quantize_row_##suffix(const void *x, int64_t count, bool bf16, uint8_t *codes,     \
+                                                float *scale)                                                \
+    {                                                                                                        \
+        if (bf16)                                                                                            \
+            quantize_row(x, count, true, codes, scale);                                                      \
+        else                                                                                                 \
+            quantize_row(x, count, false, codes, scale);                                                     \
+    }
+ROW(portable, )
+ROW(avx2, TT_SIMD_AVX2)
+
+tt_status tt_cpu_quantize_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args)
+{
+    void (*row_of)(const void *, int64_t, bool, uint8_t *, float *) =
+        tt_cpu_isa(stream) >= TT_CPU_AVX2 ? quantize_row_avx2 : quantize_row_portable;
+    int64_t rows = args->x_MK.dims[0], cols = args->x_MK.dims[1];
+    size_t stride = (size_t)args->x_MK.strides[0] * tt_dtype_bytes(args->x_MK.dtype);
+    uint8_t *codes = args->codes_MK.data;
+    float *scale = args->scale_M.data;
+    int threads = tt_cpu_threads(stream, rows * cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+        row_of((const char *)args->x_MK.data + (size_t)row * stride, cols, args->x_MK.dtype == TT_BF16,
+               codes + row * cols, scale + row);
+    return TT_OK;
+}
+
+static void make_values(uint16_t values[CODES])
+{
+    for (int code = 0; code < CODES; code++) values[code] = tt_f32_to_bf16(tt_e4m3_to_f32((uint8_t)code));
+}
+
+/* Rows of codes, `stride` apart, to contiguous bf16. */
+static void decode(struct tt_stream *stream, const uint16_t values[CODES], const uint8_t *codes, int64_t rows,
+                   int64_t cols, int64_t stride, uint16_t *to)
+{
+    int threads = tt_cpu_threads(stream, rows * cols);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t col = 0; col < cols; col++) to[row * cols + col] = values[codes[row * stride + col]];
+}
+
+/* One row of y from its sums. */
+static void finish_row(const struct tt_gemm_scaled_args *args, int64_t row, const float *sums)
+{
+    const tt_tensor *y = &args->y_MN, *addend = &args->addend_MN;
+    const float *b_scale = args->b_scale_N.data;
+    float a_scale = ((const float *)args->a_scale_M.data)[row];
+    bool bf16 = y->dtype == TT_BF16, adds = !tt_tensor_is_empty(*addend);
+    int64_t first = row * y->strides[0];
+    for (int64_t n = 0; n < y->dims[1]; n++) {
+        float value = sums[n] * (a_scale * b_scale[n]);
+        if (adds)
+            value += bf16 ? tt_bf16_to_f32(((const uint16_t *)addend->data)[first + n])
+                          : ((const float *)addend->data)[first + n];
+        if (bf16)
+            ((uint16_t *)y->data)[first + n] = tt_f32_to_bf16(value);
+        else
+            ((float *)y->data)[first + n] = value;
+    }
+}
+
+tt_status tt_cpu_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    int64_t m = args->y_MN.dims[0], n = args->y_MN.dims[1], k = args->a_MK.dims[1];
+    int64_t a_stride = args->a_MK.strides[0];
+    struct tt_cpu_scaled_layout layout = tt_cpu_gemm_scaled_layout(m, n, k);
+    char *scratch = args->scratch.data;
+    uint16_t *b = (uint16_t *)(void *)(scratch + layout.b), *a = (uint16_t *)(void *)(scratch + layout.a);
+    float *sums = (float *)(void *)(scratch + layout.sums);
+    uint16_t values[CODES];
+    make_values(values);
+    decode(stream, values, args->b_NK.data, n, k, k, b);
+    for (int64_t row = 0; row < m; row += TT_CPU_SCALED_ROWS) {
+        int64_t rows = m - row < TT_CPU_SCALED_ROWS ? m - row : TT_CPU_SCALED_ROWS;
+        decode(stream, values, (const uint8_t *)args->a_MK.data + row * a_stride, rows, k, a_stride, a);
+        struct tt_gemm_args product = {.a = tt_tensor_2d(a, TT_BF16, rows, k),
+                                       .b = tt_tensor_2d(b, TT_BF16, n, k),
+                                       .c = tt_tensor_2d(sums, TT_F32, rows, n),
+                                       .trans_b = true,
+                                       .alpha = 1};
+        TT_TRY(tt_cpu_gemm(stream, &product));
+        int threads = tt_cpu_threads(stream, rows * n);
+#pragma omp parallel for num_threads(threads) schedule(static)
+        for (int64_t i = 0; i < rows; i++) finish_row(args, row + i, sums + i * n);
+    }
+    return TT_OK;
+}

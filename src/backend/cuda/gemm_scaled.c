@@ -1,0 +1,65 @@
+/* Products in E4M3 with a scale a row, through cuBLASLt: the form "TN" with outer vectors of scales, which compute
+ * capability 9.0 has. There is no other kernel: what cuBLASLt declines is an error, because a rank refuses devices
+ * without FP8 (tt_device_multiplies_fp8) and models decode matrices whose sides are not multiples of 16. */
+#include "backend/cuda/gemm_algorithms.h"
+
+static uint8_t alignment_of(const void *data)
+{
+    uint8_t log2 = 0;
+    while (log2 < 8 && ((uintptr_t)data >> log2 & 1) == 0) log2++;
+    return log2;
+}
+
+static int64_t leading(tt_tensor matrix)
+{
+    return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
+}
+
+static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_scaled_args *args, const char *why)
+{
+    char a[96], b[96];
+    int architecture = tt_cuda_device_of(stream)->architecture;
+    cudaError_t cause = cudaPeekAtLastError();
+    if (cause != cudaSuccess) return tt_cuda_check(cause, stream, "gemm_scaled");
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "gemm_scaled of %s and %s: %s on %s (compute capability %d.%d)",
+                tt_tensor_format(args->a_MK, a, sizeof a), tt_tensor_format(args->b_NK, b, sizeof b), why,
+                stream->device->name, architecture / 10, architecture % 10);
+    tt_hint("--fp8_products none decodes the weights for products in the compute type");
+    return status;
+}
+
+tt_status tt_cuda_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    struct tt_cuda_gemm *gemm = tt_cuda_device_of(stream)->gemm;
+    bool adds = !tt_tensor_is_empty(args->addend_MN);
+    struct tt_gemm_key key = {.m = args->y_MN.dims[1],
+                              .n = args->y_MN.dims[0],
+                              .k = args->a_MK.dims[1],
+                              .lda = leading(args->b_NK),
+                              .ldb = leading(args->a_MK),
+                              .ldc = leading(args->y_MN),
+                              .a_type = TT_F8_E4M3,
+                              .b_type = TT_F8_E4M3,
+                              .c_type = (uint8_t)args->y_MN.dtype,
+                              .trans_a = true,
+                              .accumulates = adds,
+                              .a_align = alignment_of(args->b_NK.data),
+                              .b_align = alignment_of(args->a_MK.data),
+                              .c_align = alignment_of(args->y_MN.data)};
+    if (adds && alignment_of(args->addend_MN.data) < key.c_align)
+        key.c_align = alignment_of(args->addend_MN.data);
+    struct tt_gemm_operands operands = {.a = args->b_NK.data,
+                                        .b = args->a_MK.data,
+                                        .c = args->y_MN.data,
+                                        .alpha = 1,
+                                        .beta = adds ? 1 : 0,
+                                        .addend = adds ? args->addend_MN.data : args->y_MN.data,
+                                        .a_scale = args->b_scale_N.data,
+                                        .b_scale = args->a_scale_M.data};
+    struct tt_gemm_plan *plan;
+    TT_TRY(tt_gemm_plan_find(gemm, stream, &key, &operands, &plan));
+    if (plan->declined) return fail(stream, args, "cuBLASLt has no algorithm for it");
+    cublasStatus_t ran = tt_gemm_plan_run(gemm, stream, plan, &plan->algorithm, &operands);
+    return ran == CUBLAS_STATUS_SUCCESS ? TT_OK : fail(stream, args, cublasLtGetStatusName(ran));
+}

@@ -1,0 +1,75 @@
+#include "backend/ops/gemm_scaled.h"
+
+#include "backend/cpu/gemm_scaled.h"
+#include "backend/device_impl.h"
+#include "backend/ops/check.h"
+
+enum { CODES = 1u << TT_F8_E4M3 };
+
+tt_status tt_quantize_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args)
+{
+    struct tt_check check = {.op = "quantize_rows"};
+    tt_tensor x = args->x_MK;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_like(&check, "codes", args->codes_MK, CODES, "x", x);
+    tt_check_contiguous(&check, "codes", args->codes_MK);
+    tt_check_shape(&check, "scale", args->scale_M, TT_TYPES_F32, 1, TT_DIMS(x.dims[0]));
+    tt_check_contiguous(&check, "scale", args->scale_M);
+    tt_check_apart(&check, "codes", args->codes_MK, "x", x);
+    tt_check_apart(&check, "scale", args->scale_M, "x", x);
+    if (check.status != TT_OK) return check.status;
+    if (x.dims[0] == 0 || x.dims[1] == 0) return TT_OK;
+    return tt_dispatch_quantize_rows(stream, args);
+}
+
+size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k)
+{
+    return tt_device_is_host(device) ? tt_cpu_gemm_scaled_layout(m, n, k).bytes : 0;
+}
+
+static void check_operand(struct tt_check *check, const char *name, tt_tensor codes, tt_tensor scale)
+{
+    tt_check_tensor(check, name, codes, CODES, 2, 2);
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "its scale", scale, TT_TYPES_F32, 1, TT_DIMS(codes.dims[0]));
+    tt_check_contiguous(check, "its scale", scale);
+}
+
+static void check_scratch(struct tt_check *check, size_t needed, tt_tensor scratch)
+{
+    if (check->status != TT_OK || needed == 0) return;
+    tt_check_tensor(check, "scratch", scratch, 1u << TT_U8, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, tt_tensor_bytes(scratch) >= needed, "scratch has %zu bytes of %zu",
+                  tt_tensor_bytes(scratch), needed);
+    tt_check_that(check, (uintptr_t)scratch.data % 64 == 0, "scratch is not 64-byte aligned");
+}
+
+tt_status tt_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    struct tt_check check = {.op = "gemm_scaled"};
+    tt_tensor a = args->a_MK, b = args->b_NK, y = args->y_MN;
+    check_operand(&check, "a", a, args->a_scale_M);
+    check_operand(&check, "b", b, args->b_scale_N);
+    tt_check_contiguous(&check, "b", b);
+    if (check.status != TT_OK) return check.status;
+    int64_t m = a.dims[0], n = b.dims[0], k = b.dims[1];
+    tt_check_that(&check, a.dims[1] == k, "a has %lld columns, b %lld", (long long)a.dims[1], (long long)k);
+    tt_check_that(&check, tt_gemm_scaled_takes(n, k), "%lld x %lld: not multiples of 16", (long long)n,
+                  (long long)k);
+    tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
+    tt_check_apart(&check, "y", y, "a", a);
+    tt_check_apart(&check, "y", y, "b", b);
+    if (!tt_tensor_is_empty(args->addend_MN)) {
+        tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
+        tt_check_type(&check, "addend", args->addend_MN, y.dtype);
+        tt_check_same_or_apart(&check, "y", y, "addend", args->addend_MN);
+        tt_check_that(&check, m <= 1 || args->addend_MN.strides[0] == y.strides[0],
+                      "rows of addend lie %lld apart, those of y %lld", (long long)args->addend_MN.strides[0],
+                      (long long)y.strides[0]);
+    }
+    check_scratch(&check, tt_gemm_scaled_scratch(tt_stream_device(stream), m, n, k), args->scratch);
+    if (check.status != TT_OK) return check.status;
+    return m == 0 ? TT_OK : tt_dispatch_gemm_scaled(stream, args);
+}

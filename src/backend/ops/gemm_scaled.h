@@ -1,0 +1,39 @@
+/* Products of matrices in FP8: E4M3 codes with one fp32 scale a row (tensor/e4m3.h).
+ *
+ * A frozen linear layer in FP8 is quantize_rows of its input, then gemm_scaled with the codes of its weight;
+ * ops/matrix.h makes both of one tt_gemm_lora. For the gradient of the input, dx = dy W sums over the rows of W, so
+ * the second operand is a copy of W that was transposed first and coded by its own rows. */
+#ifndef TT_BACKEND_OPS_GEMM_SCALED_H
+#define TT_BACKEND_OPS_GEMM_SCALED_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+/* codes * scale = x, row by row; the same bits on every device. */
+struct tt_quantize_rows_args {
+    tt_tensor x_MK;     /* f32 | bf16, rows may be strided */
+    tt_tensor codes_MK; /* F8_E4M3, contiguous */
+    tt_tensor scale_M;  /* f32 */
+};
+TT_MUST_USE tt_status tt_quantize_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args);
+
+/* y[m,n] = a_scale[m] * b_scale[n] * sum_k a[m,k] * b[n,k] (+ addend[m,n]), summed in fp32. The result is rounded to
+ * y's type; a GPU may round the product before it adds. */
+struct tt_gemm_scaled_args {
+    tt_tensor a_MK, a_scale_M; /* F8_E4M3, rows may be strided; f32 */
+    tt_tensor b_NK, b_scale_N; /* F8_E4M3, contiguous; f32 */
+    tt_tensor addend_MN;       /* empty, y itself, or apart from it with y's type and row stride */
+    tt_tensor y_MN;            /* f32 | bf16, rows may be strided */
+    tt_tensor scratch;         /* u8 [tt_gemm_scaled_scratch], 64-byte aligned; empty when that is 0 */
+};
+TT_MUST_USE tt_status tt_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args);
+
+/* Bytes of scratch for m x n x k and less; a host decodes into it what it multiplies. */
+size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k);
+/* Whether any number of rows can be multiplied with this matrix: tensor cores take multiples of 16. */
+static inline bool tt_gemm_scaled_takes(int64_t n, int64_t k)
+{
+    return n > 0 && k > 0 && n % 16 == 0 && k % 16 == 0;
+}
+
+#endif

@@ -1,0 +1,166 @@
+#include "nn/linear_parts.h"
+
+#include "backend/ops/gemm_scaled.h"
+
+static const tt_param *param_of(const struct tt_linear *linear, enum tt_linear_role role)
+{
+    return role == TT_ROLE_WEIGHT ? linear->weight : linear->lora_A;
+}
+
+static bool on_gpu(const struct tt_pass *pass)
+{
+    return !tt_device_is_host(tt_stream_device(pass->lent.stream));
+}
+
+bool tt_linear_stack(const struct tt_linear_group *group, const struct tt_pass *pass,
+                     enum tt_linear_role role, bool grad, tt_tensor *all)
+{
+    tt_tensor first = {0};
+    int64_t rows = 0;
+    for (int i = 0; i < group->count; i++) {
+        const tt_param *param = param_of(&group->linears[i], role);
+        if (param == NULL && role == TT_ROLE_LORA_A && on_gpu(pass)) continue;
+        if (param == NULL || tt_param_is_quantized(param) || (grad && !param->trainable)) return false;
+        tt_tensor part = grad ? param->grad : param->value;
+        if (tt_tensor_is_empty(part) || !tt_tensor_is_contiguous(part)) return false;
+        if (rows == 0) first = part;
+        const char *expected =
+            (const char *)first.data + (size_t)(rows * part.dims[1]) * tt_dtype_bytes(part.dtype);
+        if (part.dtype != first.dtype || (const char *)part.data != expected) return false;
+        rows += part.dims[0];
+    }
+    if (rows == 0) return false;
+    *all = tt_tensor_2d(first.data, first.dtype, rows, first.dims[1]);
+    return true;
+}
+
+bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_linear_part *before)
+{
+    return before == NULL || before->first + before->count < group->count;
+}
+
+/* The matrix that is multiplied as it is coded; NULL: the weight is dense or decoded. */
+static const tt_param *coded(const struct tt_linear *linear, enum tt_linear_way way)
+{
+    if (!linear->multiplies_coded) return NULL;
+    return way == TT_LINEAR_FORWARD ? linear->weight : linear->turned;
+}
+
+/* The number of weights from `first` on that one product takes: one that is dense, all that are multiplied coded, or as
+ * many decoded ones as fit into the scratch together, at least one. */
+static int weight_count(const struct tt_linear_group *group, const struct tt_pass *pass,
+                        enum tt_linear_way way, int first)
+{
+    const struct tt_linear *linear = &group->linears[first];
+    int count = 1, rest = group->count - first;
+    int64_t out = linear->out;
+    bool is_coded = coded(linear, way) != NULL;
+    if (!tt_param_is_quantized(linear->weight)) return 1;
+    size_t row_bytes = (size_t)linear->in * tt_dtype_bytes(pass->in.compute_dtype);
+    while (count < rest && count < TT_MATRIX_PARTS && tt_param_is_quantized(linear[count].weight)) {
+        out += linear[count].out;
+        if ((coded(&linear[count], way) != NULL) != is_coded) break;
+        if (!is_coded && (size_t)out * row_bytes > TT_LINEAR_SCRATCH_BYTES) break;
+        count++;
+    }
+    return count;
+}
+
+/* Memory for the other operand, `cols` wide, in FP8. */
+static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols, struct tt_matrix *matrix)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    struct tt_coded_rows *coded_rows = &matrix->rows;
+    size_t most = 0;
+    TT_TRY(tt_workspace_2d(workspace, "rows in fp8", TT_F8_E4M3, rows, cols, &coded_rows->codes_MK));
+    TT_TRY(tt_workspace_1d(workspace, "scales of rows", TT_F32, rows, &coded_rows->scale_M));
+    for (int i = 0; i < matrix->count; i++) {
+        const struct tt_quant_layout *layout = matrix->parts[i].layout;
+        size_t bytes =
+            tt_gemm_scaled_scratch(tt_stream_device(pass->lent.stream), rows, layout->rows, layout->cols);
+        if (bytes > most) most = bytes;
+    }
+    if (most == 0) return TT_OK;
+    return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &coded_rows->scratch);
+}
+
+tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
+                              enum tt_linear_way way, int64_t rows, const struct tt_linear_part *before,
+                              struct tt_linear_part *part)
+{
+    tt_tensor w_all;
+    struct tt_linear_part next = {0};
+    if (before != NULL) {
+        next.first = before->first + before->count;
+        next.first_out = before->first_out + before->out;
+        next.first_r = before->first_r;
+        for (int i = before->first; i < next.first; i++) next.first_r += group->linears[i].r;
+    }
+    const struct tt_linear *linear = &group->linears[next.first];
+    bool whole = next.first == 0 && tt_linear_stack(group, pass, TT_ROLE_WEIGHT, false, &w_all);
+    next.count = whole ? group->count : weight_count(group, pass, way, next.first);
+    for (int i = 0; i < next.count; i++) next.out += linear[i].out;
+    *part = next;
+    if (whole || !tt_param_is_quantized(linear->weight)) {
+        part->w_OI = tt_matrix_of(whole ? w_all : linear->weight->value);
+        return TT_OK;
+    }
+    part->w_OI.count = next.count;
+    bool is_coded = coded(linear, way) != NULL;
+    for (int i = 0; i < next.count; i++) {
+        const tt_param *param = is_coded ? coded(&linear[i], way) : linear[i].weight;
+        part->w_OI.parts[i] = (struct tt_coded){&param->quant, param->value};
+    }
+    if (is_coded) return push_rows(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, &part->w_OI);
+    return tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
+                           linear->in, &part->w_OI.scratch);
+}
+
+bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
+                           enum tt_linear_way way)
+{
+    tt_tensor w_all;
+    return tt_linear_stack(group, pass, TT_ROLE_WEIGHT, false, &w_all) ||
+           weight_count(group, pass, way, 0) == group->count;
+}
+
+struct tt_low_rank tt_linear_low_up(const struct tt_linear_call *call, const struct tt_linear_part *part)
+{
+    const struct tt_linear_group *group = call->group;
+    struct tt_low_rank low = {.h_MR = call->h_TR};
+    int64_t first_y = 0, first_h = part->first_r;
+    if (call->pass->in.adapters_off) return (struct tt_low_rank){0};
+    for (int i = part->first; i < part->first + part->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r > 0) {
+            low.parts[low.count].b = linear->lora_B->value;
+            low.parts[low.count].first_h = first_h;
+            low.parts[low.count++].first_y = first_y;
+        }
+        first_y += linear->out;
+        first_h += linear->r;
+    }
+    return low;
+}
+
+struct tt_low_rank tt_linear_low_down(const struct tt_linear_group *group, const struct tt_linear_part *part,
+                                      tt_tensor dh_TR)
+{
+    struct tt_low_rank low = {.h_MR = dh_TR};
+    int64_t first_h = part->first_r;
+    for (int i = part->first; i < part->first + part->count; i++) {
+        const struct tt_linear *linear = &group->linears[i];
+        if (linear->r == 0) continue;
+        tt_tensor a = linear->lora_A->value, *last = low.count > 0 ? &low.parts[low.count - 1].b : NULL;
+        if (last != NULL && tt_tensor_is_contiguous(a) && tt_tensor_is_contiguous(*last) &&
+            a.dtype == last->dtype &&
+            (const char *)last->data + tt_tensor_bytes(*last) == (const char *)a.data) {
+            *last = tt_tensor_2d(last->data, last->dtype, last->dims[0] + a.dims[0], a.dims[1]);
+        } else {
+            low.parts[low.count].b = a;
+            low.parts[low.count++].first_h = first_h;
+        }
+        first_h += linear->r;
+    }
+    return low;
+}

@@ -1,0 +1,41 @@
+/* How nn/linear.c multiplies the weights of a group: in as few products as their memory allows. */
+#ifndef TT_NN_LINEAR_PARTS_H
+#define TT_NN_LINEAR_PARTS_H
+
+#include "nn/linear.h"
+
+enum tt_linear_role { TT_ROLE_WEIGHT, TT_ROLE_LORA_A };
+
+/* Makes `all` the [sum of rows, in] matrix over the values (or gradients) of one role when every linear of the group
+ * has it (on a GPU: those of the group that have it) and they are contiguous. Only trainable parameters have a
+ * gradient. */
+bool tt_linear_stack(const struct tt_linear_group *group, const struct tt_pass *pass,
+                     enum tt_linear_role role, bool grad, tt_tensor *all);
+
+/* Which product a part is for: y = x W^T, or dx = dy W. */
+enum tt_linear_way { TT_LINEAR_FORWARD, TT_LINEAR_BACKWARD };
+
+/* Linears first .. first + count - 1 of a group, for one product: one matrix of weights, their columns in y and h. */
+struct tt_linear_part {
+    int first, count;
+    struct tt_matrix w_OI;
+    int64_t out, first_out, first_r; /* out: rows of w_OI */
+};
+
+/* Whether a part follows `before` (NULL: none was made). */
+bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_linear_part *before);
+/* The part after `before`: all weights where they are contiguous, else some of them. `rows`: of the other operand. The
+ * caller releases scratch. */
+TT_MUST_USE tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
+                                          enum tt_linear_way way, int64_t rows,
+                                          const struct tt_linear_part *before, struct tt_linear_part *part);
+bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
+                           enum tt_linear_way way);
+
+/* y's columns of this part += h B^T */
+struct tt_low_rank tt_linear_low_up(const struct tt_linear_call *call, const struct tt_linear_part *part);
+/* dx += dh A, with contiguous A's as one matrix. */
+struct tt_low_rank tt_linear_low_down(const struct tt_linear_group *group, const struct tt_linear_part *part,
+                                      tt_tensor dh_TR);
+
+#endif

@@ -1,0 +1,62 @@
+/* E4M3, the 8-bit float of Micikevicius et al., arXiv 2209.05433: a sign, 4 bits of exponent, 3 of mantissa; the
+ * largest number is 448, there is no infinity, and one code of each sign is NaN. Numbers are coded as CUDA's
+ * saturating conversion does: rounded to nearest even, larger ones to 448, NaN to NaN.
+ *
+ * A row of numbers has one scale: the row is code * scale. The rule for the scale is the same for weights, activations
+ * and gradients, on every device: largest size of the row / 448, of at least 2^-100 / 448, so that the factor
+ * 1 / scale is a normal number for every row, also for one of zeros. Infinity and NaN in a row make its scale infinite
+ * or NaN, and with it all of the row's products. */
+#ifndef TT_TENSOR_E4M3_H
+#define TT_TENSOR_E4M3_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define TT_E4M3_MOST 448.0f
+#define TT_E4M3_LEAST_ROW 0x1p-100f
+#define TT_E4M3_NAN 0x7f
+
+/* `largest`: of the sizes |x| of the row. */
+static inline float tt_e4m3_scale(float largest)
+{
+    return (largest < TT_E4M3_LEAST_ROW ? TT_E4M3_LEAST_ROW : largest) / TT_E4M3_MOST;
+}
+
+/* Written without branches, so that a loop over it becomes vector code. */
+static inline uint8_t tt_e4m3_from_f32(float value)
+{
+    const uint32_t least_normal = 121u << 23, most = 0x7e, nan = 0x7f; /* 2^-6 */
+    const float magic = 0x1p14f; /* its last bit is 2^-9, the step below 2^-6 */
+    uint32_t bits, size, small, magic_bits;
+    memcpy(&bits, &value, sizeof bits);
+    size = bits & 0x7fffffffu;
+    float positive, sum;
+    memcpy(&positive, &size, sizeof positive);
+    sum = positive + magic;
+    memcpy(&small, &sum, sizeof small);
+    memcpy(&magic_bits, &magic, sizeof magic_bits);
+    small -= magic_bits;
+    uint32_t normal = ((size + 0x7ffffu + (size >> 20 & 1u)) >> 20) - (120u << 3);
+    uint32_t large = normal < most ? normal : most;
+    uint32_t code = size < least_normal ? small : large;
+    code |= bits >> 24 & 0x80u;
+    return (uint8_t)(size > 0x7f800000u ? nan : code);
+}
+
+static inline float tt_e4m3_to_f32(uint8_t code)
+{
+    uint32_t bits = (uint32_t)(code & 0x7f) << 20, sign = (uint32_t)(code & 0x80) << 24;
+    float size;
+    if ((code & 0x7f) == TT_E4M3_NAN) bits = 0x7fc00000u;
+    memcpy(&size, &bits, sizeof size);
+    if ((code & 0x7f) < 8)
+        size = (float)(code & 7) * 0x1p-9f;
+    else if ((code & 0x7f) != TT_E4M3_NAN)
+        size *= 0x1p120f;
+    memcpy(&bits, &size, sizeof bits);
+    bits |= sign;
+    memcpy(&size, &bits, sizeof size);
+    return size;
+}
+
+#endif

@@ -1,0 +1,416 @@
+/* FP8: rows to E4M3 have the bits of plain code; products of E4M3 matrices are those of the coded numbers in fp64. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/ops/gemm_fused.h"
+#include "backend/ops/gemm_scaled.h"
+#include "base/alloc.h"
+#include "ops/isa.h"
+#include "tensor/e4m3.h"
+
+/* The error of a product of coded numbers, rounded to bf16 or not, relative to the size of the result: rounding to bf16
+ * alone makes 1.7e-3. */
+static const double error_most = 2.5e-3;
+
+struct rows_case {
+    int64_t rows, cols;
+    tt_dtype dtype;
+    int64_t gap;
+};
+
+static const struct rows_case rows_cases[] = {
+    {7, 64, TT_BF16, 0},   {7, 64, TT_F32, 0},    {5, 96, TT_BF16, 8},   {3, 33, TT_BF16, 1},
+    {3, 1, TT_F32, 0},     {9, 1040, TT_F32, 4},  {4, 5000, TT_BF16, 0}, {2, 40000, TT_BF16, 0},
+    {2, 10008, TT_F32, 0}, {1, 2056, TT_BF16, 3},
+};
+
+static const struct rows_case rows_gpu_cases[] = {
+    {513, 4096, TT_BF16, 0},
+    {300, 14336, TT_BF16, 0},
+    {200, 28672, TT_BF16, 0},
+    {257, 6144, TT_F32, 0},
+};
+
+/* Every kind of row: normal numbers of very different size, zeros, tiny numbers, one large outlier, infinity, NaN. */
+static void fill_rows(const struct test_tensor *x)
+{
+    static const double sizes[] = {1, 1e-3, 30000, 1e-30, 0, 1e-37, 1, 1, 1};
+    enum { KINDS = sizeof sizes / sizeof *sizes };
+    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
+    double *values = test_tensor_values(x);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            double *value = &values[r * cols + c];
+            *value *= sizes[r % KINDS];
+            if (r % KINDS == 6 && c == cols / 2) *value = 5e4;
+            if (r % KINDS == 7 && c == cols / 3) *value = (double)-INFINITY;
+            if (r % KINDS == 8 && c == cols - 1) *value = (double)NAN;
+        }
+    test_tensor_set(x, values);
+    free(values);
+}
+
+static void expect_rows(const struct test_tensor *x, const struct test_tensor *codes,
+                        const struct test_tensor *scale)
+{
+    double *values = test_tensor_values(x);
+    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
+    for (int64_t r = 0; r < rows; r++) {
+        float largest = 0;
+        for (int64_t c = 0; c < cols; c++) {
+            float size = fabsf((float)values[r * cols + c]);
+            if (isnan(size) || size > largest) largest = size;
+            if (isnan(largest)) break;
+        }
+        float expected = tt_e4m3_scale(largest), got = ((const float *)scale->view.data)[r];
+        assert_true(memcmp(&expected, &got, sizeof got) == 0 || (isnan(expected) && isnan(got)));
+        for (int64_t c = 0; c < cols; c++) {
+            uint8_t code = tt_e4m3_from_f32((float)values[r * cols + c] * (1.0f / expected));
+            uint8_t stored = ((const uint8_t *)codes->view.data)[r * cols + c];
+            if (stored != code)
+                fail_msg("row %lld, column %lld: %g with scale %g is %02x, not %02x", (long long)r,
+                         (long long)c, values[r * cols + c], (double)expected, stored, code);
+        }
+    }
+    free(values);
+}
+
+static void run_rows(struct test_device *device, int threads, void *context)
+{
+    const struct rows_case *row = context;
+    struct test_tensor x = test_tensor_random(row->dtype, row->rows, row->cols, TEST_UNUSED, row->gap, 3, 1);
+    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
+    struct test_tensor scale = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    (void)threads;
+    fill_rows(&x);
+    test_tensor_poison(&codes);
+    test_tensor_poison(&scale);
+    TEST_TO_DEVICE(device, &x, &codes, &scale);
+    struct tt_quantize_rows_args args = {.x_MK = x.view, .codes_MK = codes.view, .scale_M = scale.view};
+    test_ok(tt_quantize_rows(device->stream, &args));
+    TEST_TO_HOST(device, &x, &codes, &scale);
+    expect_rows(&x, &codes, &scale);
+    test_tensor_check_gaps("codes", &codes);
+    test_tensor_check_gaps("scale", &scale);
+    test_tensor_free(&x);
+    test_tensor_free(&codes);
+    test_tensor_free(&scale);
+}
+
+static void check_rows(const void *row)
+{
+    struct rows_case copy = *(const struct rows_case *)row;
+    test_on_each_isa(run_rows, &copy);
+}
+
+static void rows_have_the_bits_of_plain_code(void **state)
+{
+    (void)state;
+    TEST_CASES("quantize_rows", rows_cases, check_rows);
+    if (test_sizes_wanted()) TEST_CASES("quantize_rows", rows_gpu_cases, check_rows);
+}
+
+/* ---- Products ---- */
+
+enum { NO_ADDEND, IN_PLACE, APART };
+struct product_case {
+    int64_t m, n, k;
+    tt_dtype dtype; /* of y */
+    int addend;
+    int64_t gap; /* of y; a is then a part of wider rows, too */
+};
+
+static const struct product_case product_cases[] = {
+    {5, 16, 16, TT_F32, NO_ADDEND, 0},   {33, 48, 96, TT_BF16, NO_ADDEND, 0},
+    {1, 64, 32, TT_BF16, IN_PLACE, 0},   {40, 32, 64, TT_F32, APART, 8},
+    {300, 80, 176, TT_BF16, APART, 16},  {17, 16, 512, TT_BF16, IN_PLACE, 16},
+    {257, 112, 80, TT_F32, IN_PLACE, 0},
+};
+
+static const struct product_case product_gpu_cases[] = {
+    {2048, 6144, 4096, TT_BF16, NO_ADDEND, 0},    {1024, 4096, 14336, TT_BF16, NO_ADDEND, 0},
+    {1999, 4096, 14336, TT_BF16, APART, 0},       {4096, 4096, 1024, TT_BF16, IN_PLACE, 0},
+    {8192, 1024, 4096, TT_BF16, NO_ADDEND, 2048}, {1, 4096, 4096, TT_BF16, NO_ADDEND, 0},
+    {2048, 2048, 2048, TT_F32, NO_ADDEND, 0},
+};
+
+/* A matrix of codes with scales, and its values. */
+struct coded {
+    struct test_tensor codes, scale;
+    double *values;
+};
+
+static struct coded make_coded(int64_t rows, int64_t cols, int64_t gap, uint64_t seed, double size)
+{
+    struct coded made = {.codes = test_tensor_make(TT_F8_E4M3, rows, cols, TEST_UNUSED, gap),
+                         .scale = test_tensor_make(TT_F32, rows, TEST_UNUSED, TEST_UNUSED, 0),
+                         .values = test_doubles(rows * cols)};
+    struct test_tensor x = test_tensor_random(TT_F32, rows, cols, TEST_UNUSED, 0, seed, size);
+    int64_t stride = made.codes.view.strides[0];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *row = (const float *)x.view.data + r * cols;
+        uint8_t *codes = (uint8_t *)made.codes.view.data + r * stride;
+        float largest = 0, grown = 1.0f + (float)(r % 5) * 7.0f;
+        for (int64_t c = 0; c < cols; c++) largest = fmaxf(largest, fabsf(row[c] * grown));
+        float scale = tt_e4m3_scale(largest);
+        ((float *)made.scale.view.data)[r] = scale;
+        for (int64_t c = 0; c < cols; c++) {
+            codes[c] = tt_e4m3_from_f32(row[c] * grown * (1.0f / scale));
+            made.values[r * cols + c] = (double)tt_e4m3_to_f32(codes[c]) * (double)scale;
+        }
+    }
+    test_tensor_free(&x);
+    return made;
+}
+
+static void free_coded(struct coded *coded)
+{
+    test_tensor_free(&coded->codes);
+    test_tensor_free(&coded->scale);
+    free(coded->values);
+}
+
+/* The root of the mean over rows of (error / size)^2; rows `step` apart are looked at. No row may be off by more than
+ * twice that: bf16 rounds a single number by at most 3.9e-3. */
+static void check_product(const char *what, const struct test_tensor *y, const double *a, const double *b,
+                          const double *addend, int64_t k, double most)
+{
+    int64_t m = y->view.dims[0], n = y->view.dims[1], step = m * n * k > (INT64_C(1) << 28) ? 97 : 1;
+    double *got = test_tensor_values(y), squares = 0, seen = 0;
+    for (int64_t row = 0; row < m; row += step, seen++) {
+        double error = 0, size = 0;
+#pragma omp parallel for reduction(+ : error, size) if (TEST_IS_LARGE(n * k))
+        for (int64_t col = 0; col < n; col++) {
+            double sum = addend != NULL ? addend[row * n + col] : 0;
+            for (int64_t i = 0; i < k; i++) sum += a[row * k + i] * b[col * k + i];
+            double difference = got[row * n + col] - sum;
+            error += difference * difference;
+            size += sum * sum;
+        }
+        if (!(sqrt(error) <= 2 * most * sqrt(size)))
+            fail_msg("%s: row %lld is off by %.2e", what, (long long)row, sqrt(error / size));
+        squares += error / size;
+    }
+    if (!(sqrt(squares / seen) <= most)) fail_msg("%s is off by %.2e", what, sqrt(squares / seen));
+    print_message("%s %lld x %lld x %lld: error %.2e\n", what, (long long)m, (long long)n, (long long)k,
+                  sqrt(squares / seen));
+    free(got);
+}
+
+static struct test_tensor push_scratch(const struct test_device *device, int64_t m, int64_t n, int64_t k)
+{
+    size_t bytes = tt_gemm_scaled_scratch(device->device, m, n, k);
+    return bytes > 0 ? test_tensor_make(TT_U8, (int64_t)bytes + 64, TEST_UNUSED, TEST_UNUSED, 0)
+                     : (struct test_tensor){0};
+}
+
+static tt_tensor aligned(const struct test_tensor *scratch)
+{
+    tt_tensor view = scratch->view;
+    if (tt_tensor_is_empty(view)) return view;
+    uintptr_t up = (64 - (uintptr_t)view.data % 64) % 64;
+    return tt_tensor_1d((char *)view.data + up, TT_U8, view.dims[0] - 64);
+}
+
+static void run_product(struct test_device *device, int threads, void *context)
+{
+    const struct product_case *row = context;
+    int64_t m = row->m, n = row->n, k = row->k;
+    struct coded a = make_coded(m, k, row->gap > 0 ? 16 : 0, 1, 1), b = make_coded(n, k, 0, 2, 0.1);
+    struct test_tensor y = test_tensor_random(row->dtype, m, n, TEST_UNUSED, row->gap, 3, 2);
+    struct test_tensor addend = test_tensor_random(row->dtype, m, n, TEST_UNUSED, row->gap, 4, 2);
+    struct test_tensor scratch = push_scratch(device, m, n, k);
+    double *before = test_tensor_values(row->addend == IN_PLACE ? &y : &addend);
+    (void)threads;
+    TEST_TO_DEVICE(device, &a.codes, &a.scale, &b.codes, &b.scale, &y, &addend);
+    struct tt_gemm_scaled_args args = {.a_MK = a.codes.view,
+                                       .a_scale_M = a.scale.view,
+                                       .b_NK = b.codes.view,
+                                       .b_scale_N = b.scale.view,
+                                       .y_MN = y.view,
+                                       .scratch = aligned(&scratch)};
+    if (row->addend != NO_ADDEND) args.addend_MN = row->addend == IN_PLACE ? y.view : addend.view;
+    test_ok(tt_gemm_scaled(device->stream, &args));
+    TEST_TO_HOST(device, &a.codes, &a.scale, &b.codes, &b.scale, &y, &addend);
+    /* A GPU rounds the product to bf16 before it adds; and its partial sums have some 14 bits, which shows in long
+     * ones: 2.1e-3 for k 4096, 3.3e-3 for 14336 (H200, cuBLASLt 13.1). */
+    bool rounds_twice = row->addend != NO_ADDEND && row->dtype == TT_BF16, is_long = k > 8192;
+    check_product("gemm_scaled", &y, a.values, b.values, row->addend != NO_ADDEND ? before : NULL, k,
+                  error_most * (!test_on_cpu() && (rounds_twice || is_long) ? 1.6 : 1));
+    test_tensor_check_gaps("y", &y);
+    free(before);
+    free_coded(&a);
+    free_coded(&b);
+    test_tensor_free(&y);
+    test_tensor_free(&addend);
+    if (!tt_tensor_is_empty(scratch.view)) test_tensor_free(&scratch);
+}
+
+static void check_product_case(const void *row)
+{
+    struct product_case copy = *(const struct product_case *)row;
+    test_on_each_isa(run_product, &copy);
+}
+
+static void products_are_those_of_the_coded_numbers(void **state)
+{
+    (void)state;
+    TEST_CASES("gemm_scaled", product_cases, check_product_case);
+    if (test_sizes_wanted()) TEST_CASES("gemm_scaled", product_gpu_cases, check_product_case);
+}
+
+/* ---- A linear in FP8: quantized rows, two parts, low rank ---- */
+
+enum { M = 40, N0 = 48, N1 = 32, K = 64, R = 8 };
+
+/* A segment of a coded matrix in memory of the device. */
+struct segment {
+    struct tt_quant_layout layout;
+    struct test_tensor bytes; /* the segment begins at a multiple of 64 bytes */
+    int64_t first;
+    double *values;
+};
+
+static struct segment make_segment(int64_t rows, int64_t cols, uint64_t seed)
+{
+    struct segment made;
+    struct coded coded = make_coded(rows, cols, 0, seed, 0.1);
+    test_ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), rows, cols, &made.layout));
+    made.bytes = test_tensor_make(TT_U8, (int64_t)made.layout.bytes + 64, TEST_UNUSED, TEST_UNUSED, 0);
+    made.first = (int64_t)((64 - (uintptr_t)made.bytes.view.data % 64) % 64);
+    char *data = (char *)made.bytes.view.data + made.first;
+    memcpy(data + made.layout.codes.offset, coded.codes.view.data, made.layout.codes.bytes);
+    memcpy(data + made.layout.absmax.offset, coded.scale.view.data, made.layout.absmax.bytes);
+    made.values = coded.values;
+    test_tensor_free(&coded.codes);
+    test_tensor_free(&coded.scale);
+    return made;
+}
+
+static struct tt_coded part_of(const struct segment *segment, const struct test_tensor *bytes)
+{
+    return (struct tt_coded){&segment->layout, tt_tensor_1d((char *)bytes->view.data + segment->first, TT_U8,
+                                                            (int64_t)segment->layout.bytes)};
+}
+
+/* The values of x after its rows were quantized. */
+static double *quantized(const struct test_tensor *x)
+{
+    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
+    double *values = test_tensor_values(x);
+    for (int64_t r = 0; r < rows; r++) {
+        float largest = 0;
+        for (int64_t c = 0; c < cols; c++) largest = fmaxf(largest, fabsf((float)values[r * cols + c]));
+        float scale = tt_e4m3_scale(largest);
+        for (int64_t c = 0; c < cols; c++)
+            values[r * cols + c] =
+                (double)tt_e4m3_to_f32(tt_e4m3_from_f32((float)values[r * cols + c] * (1.0f / scale))) *
+                (double)scale;
+    }
+    return values;
+}
+
+/* Forward: y = q(x) [w0; w1]^T + h b^T. Backward: the parts are transposed copies [N0 + N1 columns of x -> K]. */
+static void run_linear(struct test_device *device, bool trans, int64_t inner, int64_t outer)
+{
+    const struct segment parts[2] = {trans ? make_segment(N0, K, 5) : make_segment(K, N0, 5),
+                                     trans ? make_segment(N1, K, 6) : make_segment(K, N1, 6)};
+    struct test_tensor x = test_tensor_random(TT_BF16, M, inner, TEST_UNUSED, 0, 7, 1);
+    struct test_tensor h = test_tensor_random(TT_BF16, M, R, TEST_UNUSED, 0, 8, 1);
+    struct test_tensor b =
+        test_tensor_random(TT_BF16, trans ? outer : R, trans ? R : outer, TEST_UNUSED, 0, 9, 0.3);
+    struct test_tensor y = test_tensor_make(TT_BF16, M, outer, TEST_UNUSED, 0);
+    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, M, inner, TEST_UNUSED, 0);
+    struct test_tensor scale = test_tensor_make(TT_F32, M, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor scratch = push_scratch(device, M, 128, 128), w0 = parts[0].bytes, w1 = parts[1].bytes;
+    double *exact_x = quantized(&x), *low_h = test_tensor_values(&h), *low_b = test_tensor_values(&b);
+    double *w = test_doubles(outer * inner), *low = test_doubles(M * outer);
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t along = trans ? o : i, first = along < N0 ? 0 : N0, part = along < N0 ? 0 : 1;
+            w[o * inner + i] = trans ? parts[part].values[(o - first) * inner + i]
+                                     : parts[part].values[o * (part == 0 ? N0 : N1) + (i - first)];
+        }
+    for (int64_t r = 0; r < M; r++)
+        for (int64_t o = 0; o < outer; o++)
+            for (int64_t i = 0; i < R; i++)
+                low[r * outer + o] += low_h[r * R + i] * (trans ? low_b[o * R + i] : low_b[i * outer + o]);
+    TEST_TO_DEVICE(device, &x, &h, &b, &y, &codes, &scale, &w0, &w1);
+    struct tt_gemm_lora_args args = {.x_MK = x.view, .trans_w = trans, .y_MN = y.view};
+    args.w.count = 2;
+    args.w.parts[0] = part_of(&parts[0], &w0);
+    args.w.parts[1] = part_of(&parts[1], &w1);
+    args.w.rows = (struct tt_coded_rows){codes.view, scale.view, aligned(&scratch)};
+    args.low = (struct tt_low_rank){.h_MR = h.view, .count = 1};
+    args.low.parts[0].b = b.view;
+    test_ok(tt_gemm_lora(device->stream, &args));
+    TEST_TO_HOST(device, &x, &h, &b, &y, &codes, &scale, &w0, &w1);
+    /* bf16 rounds the narrow product, and every part of the wide one */
+    check_product("gemm_lora", &y, exact_x, w, low, inner, 2 * error_most);
+    free(exact_x), free(low_h), free(low_b), free(w), free(low);
+    for (int i = 0; i < 2; i++) free(parts[i].values);
+    struct test_tensor *all[] = {&x, &h, &b, &y, &codes, &scale, &w0, &w1};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) test_tensor_free(all[i]);
+    if (!tt_tensor_is_empty(scratch.view)) test_tensor_free(&scratch);
+}
+
+static void linears_quantize_their_input(void **state)
+{
+    struct test_device device;
+    (void)state;
+    test_device_open(&device, test_device_kind(), 2);
+    run_linear(&device, true, K, N0 + N1);
+    run_linear(&device, false, N0 + N1, K);
+    test_device_close(&device);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    struct test_device device;
+    struct coded a = make_coded(4, 32, 0, 1, 1), b = make_coded(16, 32, 0, 2, 1);
+    struct test_tensor y = test_tensor_make(TT_F32, 4, 16, TEST_UNUSED, 0);
+    (void)state;
+    test_device_open(&device, "cpu", 1);
+    struct test_tensor scratch = push_scratch(&device, 4, 16, 32);
+    const struct tt_gemm_scaled_args good = {.a_MK = a.codes.view,
+                                             .a_scale_M = a.scale.view,
+                                             .b_NK = b.codes.view,
+                                             .b_scale_N = b.scale.view,
+                                             .y_MN = y.view,
+                                             .scratch = aligned(&scratch)};
+    test_ok(tt_gemm_scaled(device.stream, &good));
+    struct tt_gemm_scaled_args args = good;
+    args.b_NK = tt_tensor_2d(b.codes.view.data, TT_F8_E4M3, 15, 32);
+    args.b_scale_N.dims[0] = 15;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "multiples of 16");
+    args = good;
+    args.a_scale_M.dims[0] = 3;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "its scale");
+    args = good;
+    args.scratch.dims[0] = 64;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "scratch has 64 bytes");
+    args = good;
+    args.a_MK.dtype = TT_U8;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_UNSUPPORTED, "a is");
+    struct tt_quantize_rows_args rows = {.x_MK = y.view, .codes_MK = a.codes.view, .scale_M = a.scale.view};
+    test_refused(tt_quantize_rows(device.stream, &rows), TT_ERR_INTERNAL, "codes");
+    test_device_close(&device);
+    free_coded(&a);
+    free_coded(&b);
+    test_tensor_free(&y);
+    test_tensor_free(&scratch);
+}
+
+int main(void)
+{
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_have_the_bits_of_plain_code),
+        cmocka_unit_test(products_are_those_of_the_coded_numbers),
+        cmocka_unit_test(linears_quantize_their_input),
+        cmocka_unit_test(wrong_arguments_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
