@@ -53,14 +53,24 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_doctor_report *
 
 static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
 {
-    return tt_json_pack("{s:s,s:s,s:i,s:i,s:i,s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "host", rank->host,
-                        "device", rank->device, "machine", (int)rank->machine, "local_rank",
-                        (int)rank->local_rank, "processors", (int)rank->processors, "memory_bytes",
-                        (int64_t)rank->memory_bytes, "shm_bytes", (int64_t)rank->shm_bytes, "open_files",
-                        (int64_t)rank->file_limit, "clock_seconds", rank->clock_seconds, "flops", rank->flops,
-                        "link_bytes_per_second", rank->link_bytes, "write_bytes_per_second",
-                        rank->write_bytes, "read_bytes_per_second", rank->read_bytes, "free_bytes",
-                        (int64_t)rank->free_bytes, "sees_output_of_rank_0", (int)rank->sees_rank0);
+    struct tt_json_value *object =
+        tt_json_pack("{s:s,s:s,s:i,s:i,s:i,s:I,s:I,s:b,s:I,s:I,s:I}", "host", rank->host, "device",
+                     rank->device, "machine", (int)rank->machine, "local_rank", (int)rank->local_rank,
+                     "processors", (int)rank->processors, "memory_bytes", (int64_t)rank->memory_bytes,
+                     "shm_bytes", (int64_t)rank->shm_bytes, "shm_is_memory", (int)rank->shm_is_memory,
+                     "open_files", (int64_t)rank->file_limit, "locked_bytes",
+                     rank->locked_limit > INT64_MAX ? (int64_t)-1 : (int64_t)rank->locked_limit, "processes",
+                     (int64_t)rank->process_limit);
+    struct tt_json_value *measured =
+        tt_json_pack("{s:s,s:i,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "interface", rank->interface, "mtu",
+                     (int)rank->mtu, "rdma", rank->rdma, "rdma_ports", (int)rank->rdma_ports, "rdma_active",
+                     (int)rank->rdma_active, "clock_seconds", rank->clock_seconds, "flops", rank->flops,
+                     "link_bytes_per_second", rank->link_bytes, "write_bytes_per_second", rank->write_bytes,
+                     "read_bytes_per_second", rank->read_bytes, "free_bytes", (int64_t)rank->free_bytes,
+                     "sees_output_of_rank_0", (int)rank->sees_rank0);
+    if (object != NULL && measured != NULL) (void)tt_json_update(object, measured);
+    tt_json_release(measured);
+    return object;
 }
 
 static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *report)
@@ -85,16 +95,6 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *r
     return status;
 }
 
-/* A node at fault is TT_ERR_DEVICE, whose exit code makes a scheduler try another one. */
-static tt_status fail_checks(const struct tt_doctor_report *report)
-{
-    int failed = tt_doctor_count(report, TT_DOCTOR_FAILS), i = 0;
-    if (failed == 0) return TT_OK;
-    while (report->checks[i].verdict != TT_DOCTOR_FAILS) i++;
-    return tt_fail(TT_ERR_DEVICE, "%d of %d checks failed, first '%s': %s", failed, report->check_count,
-                   report->checks[i].name, tt_str_text(&report->checks[i].text));
-}
-
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct doctor_command *command = call->target;
@@ -104,7 +104,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_doctor_run(&command->job, cli->cancel, &report));
     if (report.rank_count == 0) goto out; /* only rank 0 compares */
     TT_GO(command->json ? print_json(cli, &report) : print_table(cli, &report));
-    status = fail_checks(&report);
+    status = tt_doctor_fail(&report);
 out:
     tt_doctor_deinit(&report);
     return status;

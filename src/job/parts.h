@@ -19,6 +19,9 @@ enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
 /* How much of the input files is compared between machines and with a checkpoint's (launch/fingerprint.h). */
 enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
 
+/* Checks of the machines before a training (run/doctor.h). */
+enum tt_preflight { TT_PREFLIGHT_OFF, TT_PREFLIGHT_QUICK };
+
 /* The levels that the memory plan may choose for each block (engine/plan.h). */
 enum tt_recompute {
     TT_RECOMPUTE_AUTO,          /* the fastest that fits */
@@ -136,6 +139,7 @@ struct tt_launch_spec {
     const char *main_process_ip;        /* NULL: not given */
     int64_t main_process_port;          /* 0: not given */
     int64_t rendezvous_timeout;         /* seconds; 300 */
+    enum tt_preflight preflight;        /* checks of the machines before a training */
     const char *rendezvous_bind;        /* NULL: as the launch says */
     enum tt_verify_inputs verify_inputs;
 };

@@ -251,8 +251,16 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
     return check_launch(&job->launch);
 }
 
+/* Without a model there is no plan, and settings of a training need not be whole. A machine that does not come is
+ * reported soon: the wait for it is not that for a whole cluster. */
 tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
+    if (!tt_settings_is_set(settings, "rendezvous_timeout"))
+        TT_TRY(tt_settings_set(settings, "rendezvous_timeout", "30", "trimtab doctor"));
+    if (job->model.model_name_or_path != NULL) {
+        TT_TRY(settle(settings, job));
+        return check_launch(&job->launch);
+    }
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
     TT_TRY(settle_ranks(settings, job));

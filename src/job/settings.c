@@ -272,6 +272,9 @@ const struct tt_setting tt_sharding_settings[] = {
      .choices = "quick full",
      .help = "How to compare the input files of all processes with each other and with those of a checkpoint's run. "
              "quick: sizes, headers and samples of every tensor; full: every byte."},
+    {.name = "preflight", .type = TT_SETTING_CHOICE, FIELD(launch.preflight), .default_text = "off",
+     .choices = "off quick", .help = "quick: check the machines for a few seconds before training, as trimtab doctor "
+     "does, without the speed of devices and links; a check that fails ends the run."},
     {.name = "rendezvous_timeout", .type = TT_SETTING_INT, FIELD(launch.rendezvous_timeout), .default_text = "300",
      .minimum = 1, .maximum = 1 << 20,
      .local = true, .help = "Seconds that processes wait for each other at the start of a run."},

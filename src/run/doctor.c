@@ -18,8 +18,9 @@
 #include "base/hub_cache.h"
 #include "base/median.h"
 #include "base/thread.h"
-#include "comm/wire.h"
-#include "launch/world.h"
+#include "comm/host_values.h"
+#include "base/log.h"
+#include "run/doctor_parts.h"
 #include "tensor/tensor.h"
 
 enum {
@@ -33,13 +34,16 @@ enum {
     SIDE_CPU = 512,
     SIDE_GPU = 8192,
     FILE_BYTES = 16 << 20,
+    QUICK_FILE_BYTES = 1 << 20,
+    EXCHANGE_BYTES = 64 << 10, /* of each rank, in a quick check */
 };
 static const double product_seconds = 0.2;
 
 struct doctor {
     const struct tt_job_spec *job;
     struct tt_doctor_report *report;
-    char nonce[32]; /* in the names of its files; rank 0's counts */
+    const char *host; /* of rank 0; empty: processes do not meet by address */
+    char nonce[32];   /* in the names of its files; rank 0's counts */
 };
 
 /* Of one rank. */
@@ -58,18 +62,13 @@ struct examination {
 static void look_at_machine(struct examination *exam)
 {
     struct tt_doctor_rank *found = &exam->found;
-    struct statvfs shm;
-    struct rlimit files;
-    bool grouped;
-    tt_wire_host(found->host, sizeof found->host);
-    snprintf(found->device, sizeof found->device, "%s", tt_device_name(exam->device));
+    tt_doctor_look_at_machine(exam->doctor->host, found);
+    if (exam->device != NULL)
+        snprintf(found->device, sizeof found->device, "%s", tt_device_name(exam->device));
+    else
+        snprintf(found->device, sizeof found->device, "%s", exam->place->device.kind);
     found->machine = exam->place->machine;
     found->local_rank = exam->place->local_rank;
-    found->processors = tt_cpu_count();
-    found->memory_bytes = tt_memory_bytes(&grouped);
-    found->grouped = grouped;
-    if (statvfs("/dev/shm", &shm) == 0) found->shm_bytes = (uint64_t)shm.f_blocks * shm.f_frsize;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) found->file_limit = files.rlim_cur;
 }
 
 /* `kind`: that of the hub's cache, where the name may also be found. */
@@ -215,6 +214,32 @@ static tt_status time_sums(struct examination *exam, struct tt_doctor_report *re
     return TT_OK;
 }
 
+/* Without a device: known bytes of every rank, over the connections of the ranks' hosts. */
+static tt_status check_exchange(struct examination *exam, struct tt_doctor_report *report)
+{
+    struct tt_comm *comm = exam->place->comm;
+    int world = tt_comm_world_size(comm);
+    unsigned char *all = tt_calloc((size_t)world, EXCHANGE_BYTES), *own = tt_calloc(EXCHANGE_BYTES, 1);
+    tt_status status = all != NULL && own != NULL ? TT_OK : TT_ERR_MEMORY;
+    bool right = true;
+    for (size_t i = 0; status == TT_OK && i < EXCHANGE_BYTES; i++)
+        own[i] = (unsigned char)((size_t)tt_comm_rank(comm) + i * 31);
+    double start = tt_clock_seconds();
+    if (status == TT_OK) status = tt_comm_host_all_gather(comm, own, all, EXCHANGE_BYTES);
+    for (size_t i = 0; status == TT_OK && i < (size_t)world * EXCHANGE_BYTES && right; i++)
+        right = all[i] == (unsigned char)(i / EXCHANGE_BYTES + i % EXCHANGE_BYTES * 31);
+    double wrong = !right;
+    if (status == TT_OK) status = tt_comm_host_sum(comm, &wrong, 1);
+    if (status == TT_OK && tt_comm_rank(comm) == 0) {
+        report->sum_is_right = wrong == 0;
+        report->transport = tt_comm_kind(comm);
+        report->all_reduce_seconds = tt_clock_seconds() - start;
+    }
+    tt_free(all);
+    tt_free(own);
+    return status;
+}
+
 /* Each rank exchanges with the next one, while the others wait. */
 static tt_status time_links(struct examination *exam)
 {
@@ -260,18 +285,19 @@ static tt_status find_folder(const char *output_dir, struct tt_path *folder)
     return TT_OK;
 }
 
-static tt_status write_and_read(const char *temporary, const char *path, struct tt_doctor_rank *found)
+static tt_status write_and_read(const char *temporary, const char *path, size_t size,
+                                struct tt_doctor_rank *found)
 {
     tt_status status = TT_OK;
     struct tt_str data = {0};
     int file = -1;
-    unsigned char *bytes = tt_calloc(FILE_BYTES, 1);
+    unsigned char *bytes = tt_calloc(size, 1);
     if (bytes == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < FILE_BYTES; i++) bytes[i] = (unsigned char)(i * 131 + (i >> 12));
-    uint64_t sum = tt_crc64(0, bytes, FILE_BYTES);
+    for (size_t i = 0; i < size; i++) bytes[i] = (unsigned char)(i * 131 + (i >> 12));
+    uint64_t sum = tt_crc64(0, bytes, size);
     double start = tt_clock_seconds();
-    TT_GO(tt_file_create(temporary, FILE_BYTES, &file));
-    status = tt_file_pwrite(file, temporary, bytes, FILE_BYTES, 0);
+    TT_GO(tt_file_create(temporary, size, &file));
+    status = tt_file_pwrite(file, temporary, bytes, size, 0);
     if (status == TT_OK) {
         (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
         status = tt_file_sync_close(file, temporary);
@@ -280,11 +306,11 @@ static tt_status write_and_read(const char *temporary, const char *path, struct 
     }
     TT_GO(status);
     TT_GO(tt_file_rename(temporary, path));
-    found->write_bytes = FILE_BYTES / (tt_clock_seconds() - start);
+    found->write_bytes = (double)size / (tt_clock_seconds() - start);
     start = tt_clock_seconds();
-    TT_GO(tt_file_read(path, FILE_BYTES + 1, &data));
-    found->read_bytes = FILE_BYTES / (tt_clock_seconds() - start);
-    if (data.bytes != FILE_BYTES || tt_crc64(0, data.data, data.bytes) != sum)
+    TT_GO(tt_file_read(path, size + 1, &data));
+    found->read_bytes = (double)size / (tt_clock_seconds() - start);
+    if (data.bytes != size || tt_crc64(0, data.data, data.bytes) != sum)
         status = tt_fail(TT_ERR_IO, "'%s' has other bytes than were written", path);
 out:
     tt_str_deinit(&data);
@@ -311,7 +337,9 @@ static tt_status look_at_storage(struct examination *exam)
     tt_status status = TT_OK;
     if (found->local_rank == 0) {
         status = tt_dir_free_bytes(folder.text, &found->free_bytes);
-        if (status == TT_OK) status = write_and_read(temporary.text, path.text, found);
+        if (status == TT_OK)
+            status = write_and_read(temporary.text, path.text,
+                                    exam->doctor->report->quick ? QUICK_FILE_BYTES : FILE_BYTES, found);
         if (status == TT_ERR_MEMORY) return status;
         if (status != TT_OK)
             snprintf(found->storage_error, sizeof found->storage_error, "%.199s", tt_error_last()->message);
@@ -329,6 +357,7 @@ static tt_status look_at_storage(struct examination *exam)
 static tt_status open_examination(struct examination *exam)
 {
     struct tt_comm *control = exam->place->comm;
+    if (exam->doctor->report->quick) return TT_OK;
     TT_TRY(tt_device_open(&exam->place->device, &exam->device));
     TT_TRY(tt_stream_create(exam->device, &exam->stream));
     TT_TRY(tt_buffer_create(exam->device, BUS_BYTES, TT_PURPOSE_COMM, &exam->send));
@@ -341,7 +370,7 @@ static tt_status open_examination(struct examination *exam)
 
 static void close_examination(struct examination *exam)
 {
-    if (exam->comm != exam->place->comm) tt_comm_destroy(exam->comm);
+    if (exam->comm != NULL && exam->comm != exam->place->comm) tt_comm_destroy(exam->comm);
     tt_buffer_destroy(exam->send);
     tt_buffer_destroy(exam->recv);
     tt_stream_destroy(exam->stream);
@@ -358,9 +387,12 @@ static tt_status examine(struct examination *exam)
     look_at_machine(exam);
     exam->found.has_model = is_there(doctor->job->model.model_name_or_path, "models");
     exam->found.has_data = is_there(doctor->job->data.dataset_name, "datasets");
+    exam->found.model_sum = tt_doctor_sum(doctor->job->model.model_name_or_path);
+    exam->found.data_sum = tt_doctor_sum(doctor->job->data.dataset_name);
     TT_TRY(compare_clocks(exam));
-    TT_TRY(time_products(exam));
-    if (world > 1) {
+    if (!report->quick) TT_TRY(time_products(exam));
+    if (world > 1 && report->quick) TT_TRY(check_exchange(exam, report));
+    if (world > 1 && !report->quick) {
         TT_TRY(time_sums(exam, report));
         TT_TRY(time_links(exam));
     }
@@ -402,26 +434,63 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     return status;
 }
 
+/* Fills the report of global rank 0. */
+static tt_status run_checks(const struct tt_job_spec *job, bool quick, struct tt_world *world,
+                            struct tt_doctor_report *report)
+{
+    struct doctor doctor = {.job = job, .report = report, .host = world->local ? "" : world->host};
+    *report = (struct tt_doctor_report){.sum_is_right = true, .quick = quick, .transport = "self"};
+    snprintf(doctor.nonce, sizeof doctor.nonce, "%ld-%lld", (long)getpid(),
+             (long long)(tt_clock_unix_seconds() * 1e6) % 1000000000);
+    TT_TRY(tt_world_run(world, rank_main, &doctor));
+    if (report->ranks == NULL) return TT_OK;
+    if (!quick) tt_doctor_plan(job, world, &report->needs); /* a training makes its own plan */
+    return tt_doctor_compare(job, report);
+}
+
 tt_status tt_doctor_run(const struct tt_job_spec *job, struct tt_cancel *cancel,
                         struct tt_doctor_report *report)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct doctor doctor = {.job = job, .report = report};
-    *report = (struct tt_doctor_report){.sum_is_right = true, .transport = "self"};
-    snprintf(doctor.nonce, sizeof doctor.nonce, "%ld-%lld", (long)getpid(),
-             (long long)(tt_clock_unix_seconds() * 1e6) % 1000000000);
     struct tt_world_config config = {.launch = &job->launch,
                                      .device = &job->device,
                                      .command = "doctor",
                                      .settings = "",
                                      .cancel = cancel};
+    *report = (struct tt_doctor_report){0};
     TT_GO(tt_world_open(&config, &world));
-    TT_GO(tt_world_run(&world, rank_main, &doctor));
-    if (report->ranks != NULL) TT_GO(tt_doctor_compare(job, report));
+    TT_GO(run_checks(job, false, &world, report));
 out:
     tt_world_close(&world);
     if (status != TT_OK) tt_doctor_deinit(report);
+    return status;
+}
+
+tt_status tt_doctor_fail(const struct tt_doctor_report *report)
+{
+    int failed = tt_doctor_count(report, TT_DOCTOR_FAILS), i = 0;
+    if (failed == 0) return TT_OK;
+    while (report->checks[i].verdict != TT_DOCTOR_FAILS) i++;
+    return tt_fail(TT_ERR_DEVICE, "%d of %d checks failed, first '%s': %s", failed, report->check_count,
+                   report->checks[i].name, tt_str_text(&report->checks[i].text));
+}
+
+tt_status tt_doctor_preflight(const struct tt_job_spec *job, struct tt_world *world)
+{
+    struct tt_doctor_report report;
+    tt_status status = run_checks(job, true, world, &report);
+    if (status == TT_OK && report.ranks != NULL) {
+        for (int i = 0; i < report.check_count; i++)
+            if (report.checks[i].verdict == TT_DOCTOR_WARNS)
+                tt_warn("preflight: %s: %s", report.checks[i].name, tt_str_text(&report.checks[i].text));
+        tt_info("preflight: %d checks in %.1f s, %d warned", report.check_count, report.seconds,
+                tt_doctor_count(&report, TT_DOCTOR_WARNS));
+        status = tt_doctor_fail(&report);
+        if (status != TT_OK) tt_while("checking the machines (preflight)");
+    }
+    status = tt_world_agree(world, status);
+    tt_doctor_deinit(&report);
     return status;
 }
 

@@ -6,27 +6,46 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "job/spec.h"
+#include "launch/world.h"
 
 enum tt_doctor_verdict { TT_DOCTOR_OK, TT_DOCTOR_WARNS, TT_DOCTOR_FAILS };
 
 /* What a rank measures, in the layout in which it is sent. */
 struct tt_doctor_rank {
-    char host[64], device[128];
+    char host[80], device[128];
     int32_t machine, local_rank;
-    int32_t processors;    /* that this process may use */
-    int32_t grouped;       /* memory_bytes is the limit of a control group */
-    uint64_t memory_bytes; /* 0: unknown */
-    uint64_t shm_bytes;    /* size of /dev/shm */
-    uint64_t file_limit;   /* open files */
-    double clock_seconds;  /* ahead of rank 0 */
-    double flops;          /* a bf16 product, all ranks at the same time */
+    int32_t processors;     /* that this process may use */
+    int32_t grouped;        /* memory_bytes is the limit of a control group */
+    uint64_t memory_bytes;  /* 0: unknown */
+    uint64_t shm_bytes;     /* size of /dev/shm */
+    int32_t shm_is_memory;  /* it is a tmpfs */
+    int32_t mtu;            /* of `interface`; 0: unknown */
+    uint64_t file_limit;    /* open files */
+    uint64_t locked_limit;  /* bytes of locked memory, which RDMA registers; UINT64_MAX: no limit */
+    uint64_t process_limit; /* of the control group; 0: none */
+    char interface[16];     /* by which it reaches rank 0; empty: it needs none */
+    char rdma[160];         /* its ports: device, state, rate, link layer */
+    int32_t rdma_ports, rdma_active;
+    double clock_seconds; /* ahead of rank 0 */
+    double flops;         /* a bf16 product, all ranks at the same time */
     double link_bytes; /* a second, exchanged with the next rank, no other rank exchanging; 0: not measured */
     double write_bytes,
         read_bytes;      /* a second, a synchronized file; the first rank of a machine; 0: not measured */
     uint64_t free_bytes; /* of the file system */
     int32_t sees_rank0;  /* the file of rank 0 is visible here */
-    int32_t has_model, has_data; /* -1: not asked for */
-    char storage_error[200];     /* empty: none */
+    int32_t has_model, has_data;  /* -1: not asked for */
+    uint64_t model_sum, data_sum; /* of names, sizes and parts of the files; 0: they are not there */
+    char storage_error[200];      /* empty: none */
+};
+
+/* What the run needs, by its plan. */
+struct tt_doctor_needs {
+    bool known;
+    char why[200];           /* it is not known */
+    size_t rank_bytes;       /* memory of the machine for a rank */
+    size_t checkpoint_bytes; /* at most, of all ranks together */
+    int64_t kept;            /* checkpoints that stay, with the one that is being written */
+    int64_t grace_seconds;   /* 0: not known */
 };
 
 struct tt_doctor_check {
@@ -43,6 +62,8 @@ struct tt_doctor_report {
     double all_reduce_seconds; /* of 1 KiB, the median */
     double all_reduce_bytes;   /* a second: bytes * 2 (n - 1) / n, as nccl-tests counts the bus */
     bool sum_is_right;
+    bool quick; /* without the speed of devices and links */
+    struct tt_doctor_needs needs;
     const char *transport;
     double seconds; /* of everything after the rendezvous */
     struct tt_doctor_check checks[TT_DOCTOR_CHECKS_MAX];
@@ -53,8 +74,13 @@ struct tt_doctor_report {
  * data are checked where they are given. A check that fails is no error of this function. */
 TT_MUST_USE tt_status tt_doctor_run(const struct tt_job_spec *job, struct tt_cancel *cancel,
                                     struct tt_doctor_report *report);
+/* The checks of a few seconds before a run, over its ranks (setting `preflight`): warnings are logged, and a check that
+ * fails is TT_ERR_DEVICE on all ranks. Collective. */
+TT_MUST_USE tt_status tt_doctor_preflight(const struct tt_job_spec *job, struct tt_world *world);
 /* Compares what the ranks have measured: fills report->checks. Public for tests. */
 TT_MUST_USE tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_report *report);
+/* A machine at fault is TT_ERR_DEVICE, whose exit code makes a scheduler try another one; TT_OK: no check failed. */
+TT_MUST_USE tt_status tt_doctor_fail(const struct tt_doctor_report *report);
 /* The number of checks with this verdict. */
 int tt_doctor_count(const struct tt_doctor_report *report, enum tt_doctor_verdict verdict);
 void tt_doctor_deinit(struct tt_doctor_report *report);

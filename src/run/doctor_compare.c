@@ -12,9 +12,10 @@
 /* A rank or a link below this share of the median is named. */
 static const double slow_rank = 0.9, slow_link = 0.5;
 static const double clock_seconds_max = 1;
-static const uint64_t shm_bytes_min = (uint64_t)1
-                                      << 30; /* NCCL keeps its buffers there; pods have 64 MiB by default */
-enum { FILE_LIMIT_MIN = 1024, NAMED_MAX = 8 };
+/* NCCL keeps its buffers in /dev/shm, and so does MPI; pods have 64 MiB by default. */
+static const uint64_t shm_bytes_gpu = (uint64_t)1 << 30, shm_bytes_cpu = (uint64_t)64 << 20;
+static const uint64_t locked_bytes_min = (uint64_t)64 << 20; /* RDMA registers memory */
+enum { FILE_LIMIT_MIN = 1024, PROCESS_LIMIT_MIN = 256, NAMED_MAX = 8 };
 
 static tt_status begin_check(struct tt_doctor_report *report, const char *name, struct tt_doctor_check **out)
 {
@@ -34,10 +35,6 @@ typedef double value_of(const struct tt_doctor_rank *rank);
 static double flops_of(const struct tt_doctor_rank *rank)
 {
     return rank->flops;
-}
-static double link_of(const struct tt_doctor_rank *rank)
-{
-    return rank->link_bytes;
 }
 
 /* Of the values above 0; 0: there are none. */
@@ -79,6 +76,36 @@ static tt_status check_devices(struct tt_doctor_report *report)
     return tt_str_append_text(&check->text, "the same on all ranks");
 }
 
+/* Limits that a run meets later, and then with another error. */
+static tt_status check_rank_limits(struct tt_doctor_check *check, int r, const struct tt_doctor_rank *rank,
+                                   bool is_gpu, bool alone)
+{
+    char size[32];
+    uint64_t shm_min = is_gpu ? shm_bytes_gpu : shm_bytes_cpu;
+    if (rank->file_limit < FILE_LIMIT_MIN) {
+        worsen(check, TT_DOCTOR_WARNS);
+        TT_TRY(tt_str_printf(&check->text, "; rank %d may open %llu files only: raise ulimit -n", r,
+                             (unsigned long long)rank->file_limit));
+    }
+    if (rank->process_limit > 0 && rank->process_limit < PROCESS_LIMIT_MIN) {
+        worsen(check, TT_DOCTOR_WARNS);
+        TT_TRY(tt_str_printf(&check->text, "; rank %d may have %llu threads only (pids.max)", r,
+                             (unsigned long long)rank->process_limit));
+    }
+    if (!alone && rank->shm_bytes < shm_min) {
+        worsen(check, TT_DOCTOR_WARNS);
+        TT_TRY(tt_str_printf(
+            &check->text, "; /dev/shm of rank %d has %s, too little for %s: mount a memory volume there", r,
+            tt_format_bytes((double)rank->shm_bytes, size, sizeof size), is_gpu ? "NCCL" : "MPI"));
+    }
+    if (rank->rdma_active > 0 && rank->locked_limit < locked_bytes_min) {
+        worsen(check, TT_DOCTOR_WARNS);
+        TT_TRY(tt_str_printf(&check->text, "; rank %d may lock %s of memory only: RDMA fails (ulimit -l)", r,
+                             tt_format_bytes((double)rank->locked_limit, size, sizeof size)));
+    }
+    return TT_OK;
+}
+
 static tt_status check_limits(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
@@ -89,7 +116,7 @@ static tt_status check_limits(struct tt_doctor_report *report)
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         if (rank->memory_bytes < least->memory_bytes) least = rank;
-        is_gpu |= strstr(rank->device, "threads") == NULL;
+        is_gpu |= strstr(rank->device, " thread") == NULL && strcmp(rank->device, "cpu") != 0;
     }
     TT_TRY(tt_str_printf(&check->text, "%s%s of memory%s, %d processors, %llu open files, /dev/shm %s",
                          report->rank_count > 1 ? "at least " : "",
@@ -97,22 +124,77 @@ static tt_status check_limits(struct tt_doctor_report *report)
                          least->grouped ? " (control group)" : "", least->processors,
                          (unsigned long long)least->file_limit,
                          tt_format_bytes((double)least->shm_bytes, shm, sizeof shm)));
+    for (int r = 0; r < report->rank_count && check->verdict == TT_DOCTOR_OK; r++)
+        TT_TRY(check_rank_limits(check, r, &report->ranks[r], is_gpu, report->rank_count == 1));
+    return TT_OK;
+}
+
+/* The interfaces towards rank 0. Packets larger than the smallest MTU between two machines may be lost on the way. */
+static tt_status check_network(struct tt_doctor_report *report)
+{
+    struct tt_doctor_check *check;
+    const struct tt_doctor_rank *first = NULL;
+    int first_rank = 0, active = 0, ports = 0, named = 0;
+    if (report->rank_count == 1) return TT_OK;
+    TT_TRY(begin_check(report, "network", &check));
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
-        if (rank->file_limit < FILE_LIMIT_MIN) {
+        active += rank->rdma_active;
+        ports += rank->rdma_ports;
+        if (rank->interface[0] == 0) continue;
+        if (first == NULL) {
+            first = rank;
+            first_rank = r;
+            TT_TRY(tt_str_printf(&check->text, "to rank 0 by %s (MTU %d)", rank->interface, (int)rank->mtu));
+        } else if (rank->mtu != first->mtu && named++ < NAMED_MAX) {
             worsen(check, TT_DOCTOR_WARNS);
-            return tt_str_printf(&check->text, "; rank %d may open %llu files only: raise ulimit -n", r,
-                                 (unsigned long long)rank->file_limit);
-        }
-        if (is_gpu && report->rank_count > 1 && rank->shm_bytes < shm_bytes_min) {
-            worsen(check, TT_DOCTOR_WARNS);
-            return tt_str_printf(
-                &check->text,
-                "; /dev/shm of rank %d has %s, too little for NCCL: mount a memory volume there", r,
-                tt_format_bytes((double)rank->shm_bytes, shm, sizeof shm));
+            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s by %s has an MTU of %d, rank %d of %d", r,
+                                 rank->host, rank->interface, (int)rank->mtu, first_rank, (int)first->mtu));
         }
     }
+    if (first == NULL) TT_TRY(tt_str_append_text(&check->text, "the ranks need none"));
+    if (ports == 0) return tt_str_append_text(&check->text, "; no RDMA");
+    TT_TRY(tt_str_printf(&check->text, "; RDMA: %d of %d ports active", active, ports));
+    for (int r = 0; r < report->rank_count && active < ports; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        if (rank->rdma_active == rank->rdma_ports) continue;
+        worsen(check, TT_DOCTOR_WARNS);
+        return tt_str_printf(&check->text, "; rank %d on %s: %s", r, rank->host, rank->rdma);
+    }
     return TT_OK;
+}
+
+/* Memory of the machines against the plan, and the time of a save against the grace period. */
+static tt_status check_plan(struct tt_doctor_report *report)
+{
+    const struct tt_doctor_needs *needs = &report->needs;
+    struct tt_doctor_check *check;
+    char bytes[32], have[32], checkpoint[32];
+    double rate = 0;
+    if (!needs->known && needs->why[0] == 0) return TT_OK;
+    TT_TRY(begin_check(report, "plan", &check));
+    if (!needs->known) return tt_str_printf(&check->text, "there is none: %s", needs->why);
+    TT_TRY(tt_str_printf(&check->text, "%s of memory a rank, a checkpoint at most %s",
+                         tt_format_bytes((double)needs->rank_bytes, bytes, sizeof bytes),
+                         tt_format_bytes((double)needs->checkpoint_bytes, checkpoint, sizeof checkpoint)));
+    for (int r = 0; r < report->rank_count; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        int here = 0;
+        for (int q = 0; q < report->rank_count; q++) here += report->ranks[q].machine == rank->machine;
+        if (rank->write_bytes > 0 && (rate == 0 || rank->write_bytes < rate)) rate = rank->write_bytes;
+        if (rank->memory_bytes == 0 || (double)here * (double)needs->rank_bytes <= (double)rank->memory_bytes)
+            continue;
+        worsen(check, TT_DOCTOR_FAILS);
+        return tt_str_printf(&check->text, "; %d rank%s on %s: the machine has %s", here,
+                             here == 1 ? "" : "s", rank->host,
+                             tt_format_bytes((double)rank->memory_bytes, have, sizeof have));
+    }
+    if (rate <= 0) return TT_OK;
+    double seconds = (double)needs->checkpoint_bytes / rate;
+    TT_TRY(tt_str_printf(&check->text, ", which takes %.1f s to write", seconds));
+    if (needs->grace_seconds == 0 || seconds <= (double)needs->grace_seconds) return TT_OK;
+    worsen(check, TT_DOCTOR_WARNS);
+    return tt_str_printf(&check->text, ": longer than grace_seconds, %lld", (long long)needs->grace_seconds);
 }
 
 static tt_status check_clocks(struct tt_doctor_report *report)
@@ -136,6 +218,7 @@ static tt_status check_speed(struct tt_doctor_report *report)
     struct tt_doctor_check *check;
     double median;
     int named = 0;
+    if (report->quick) return TT_OK;
     TT_TRY(begin_check(report, "speed", &check));
     TT_TRY(median_of(report, flops_of, &median));
     TT_TRY(tt_str_printf(&check->text, "products in bf16: median %.3g TFLOP/s a rank, all ranks at once",
@@ -155,7 +238,10 @@ static tt_status check_collective(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     if (report->rank_count == 1) return TT_OK;
-    TT_TRY(begin_check(report, "all-reduce", &check));
+    TT_TRY(begin_check(report, report->quick ? "exchange" : "all-reduce", &check));
+    if (report->sum_is_right && report->quick)
+        return tt_str_printf(&check->text, "known bytes of all ranks are right, in %.1f ms",
+                             report->all_reduce_seconds * 1e3);
     if (!report->sum_is_right) {
         worsen(check, TT_DOCTOR_FAILS);
         return tt_str_append_text(&check->text,
@@ -165,25 +251,47 @@ static tt_status check_collective(struct tt_doctor_report *report)
                          report->all_reduce_seconds * 1e6, report->all_reduce_bytes / 1e9);
 }
 
-static tt_status check_links(struct tt_doctor_report *report)
+/* The link of rank `r` with the next one. */
+static bool is_between(const struct tt_doctor_report *report, int r)
 {
-    struct tt_doctor_check *check;
-    double median;
+    return report->ranks[r].machine != report->ranks[(r + 1) % report->rank_count].machine;
+}
+
+/* Links inside a machine are compared with each other, and those between machines are. */
+static tt_status compare_links(struct tt_doctor_report *report, bool between, struct tt_doctor_check *check)
+{
+    double *rates = tt_calloc((size_t)report->rank_count, sizeof *rates);
+    size_t count = 0;
     int named = 0;
-    if (report->rank_count == 1) return TT_OK;
-    TT_TRY(begin_check(report, "links", &check));
-    TT_TRY(median_of(report, link_of, &median));
-    TT_TRY(tt_str_printf(&check->text, "each rank with the next: median %.3g GB/s each way", median / 1e9));
+    if (rates == NULL) return TT_ERR_MEMORY;
+    for (int r = 0; r < report->rank_count; r++)
+        if (report->ranks[r].link_bytes > 0 && is_between(report, r) == between)
+            rates[count++] = report->ranks[r].link_bytes;
+    double median = count > 0 ? tt_median(rates, count) : 0;
+    tt_free(rates);
+    if (count == 0) return TT_OK;
+    TT_TRY(tt_str_printf(&check->text, "%s%s: median %.3g GB/s each way", check->text.bytes > 0 ? "; " : "",
+                         between ? "between machines" : "inside a machine", median / 1e9));
     for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
-        const struct tt_doctor_rank *rank = &report->ranks[r];
-        int next = (r + 1) % report->rank_count;
-        if (rank->link_bytes <= 0 || rank->link_bytes >= slow_link * median) continue;
+        const struct tt_doctor_rank *rank = &report->ranks[r], *next;
+        if (rank->link_bytes <= 0 || is_between(report, r) != between) continue;
+        if (rank->link_bytes >= slow_link * median) continue;
+        next = &report->ranks[(r + 1) % report->rank_count];
         worsen(check, TT_DOCTOR_WARNS);
         named++;
         TT_TRY(tt_str_printf(&check->text, "; rank %d on %s with rank %d on %s: %.3g GB/s", r, rank->host,
-                             next, report->ranks[next].host, rank->link_bytes / 1e9));
+                             (r + 1) % report->rank_count, next->host, rank->link_bytes / 1e9));
     }
     return TT_OK;
+}
+
+static tt_status check_links(struct tt_doctor_report *report)
+{
+    struct tt_doctor_check *check;
+    if (report->rank_count == 1 || report->quick) return TT_OK;
+    TT_TRY(begin_check(report, "links", &check));
+    TT_TRY(compare_links(report, false, check));
+    return compare_links(report, true, check);
 }
 
 static tt_status check_storage(struct tt_doctor_report *report)
@@ -206,6 +314,15 @@ static tt_status check_storage(struct tt_doctor_report *report)
                          "written at %.3g MB/s (synchronized), read at %.3g MB/s on %s, %s free",
                          slowest->write_bytes / 1e6, slowest->read_bytes / 1e6, slowest->host,
                          tt_format_bytes((double)slowest->free_bytes, free_bytes, sizeof free_bytes)));
+    double needed = (double)report->needs.kept * (double)report->needs.checkpoint_bytes;
+    for (int r = 0; r < report->rank_count; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        if (rank->local_rank > 0 || !rank->sees_rank0 || needed <= (double)rank->free_bytes) continue;
+        worsen(check, TT_DOCTOR_FAILS);
+        return tt_str_printf(&check->text, "; %lld checkpoints need %s, rank %d on %s has less",
+                             (long long)report->needs.kept,
+                             tt_format_bytes(needed, free_bytes, sizeof free_bytes), r, rank->host);
+    }
     if (blind >= 0) {
         worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(
@@ -213,6 +330,17 @@ static tt_status check_storage(struct tt_doctor_report *report)
             blind, report->ranks[blind].host));
     }
     return TT_OK;
+}
+
+/* The first rank whose files have another sum than rank 0's; 0: there is none. */
+static int find_other(const struct tt_doctor_report *report, bool model)
+{
+    for (int r = 1; r < report->rank_count; r++) {
+        uint64_t own = model ? report->ranks[r].model_sum : report->ranks[r].data_sum,
+                 first = model ? report->ranks[0].model_sum : report->ranks[0].data_sum;
+        if (own != 0 && first != 0 && own != first) return r;
+    }
+    return 0;
 }
 
 static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_report *report)
@@ -230,6 +358,13 @@ static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_re
             if (has != 0) continue;
             missing = r;
             count++;
+        }
+        int other = find_other(report, i == 0);
+        if (other > 0) {
+            worsen(check, TT_DOCTOR_FAILS);
+            TT_TRY(tt_str_printf(&check->text, "'%s' of rank %d on %s has other files than that of rank 0",
+                                 inputs[i].path, other, report->ranks[other].host));
+            continue;
         }
         if (count == 0) {
             TT_TRY(tt_str_printf(&check->text, "'%s' is readable on every rank", inputs[i].path));
@@ -250,11 +385,13 @@ tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_repo
     TT_TRY(check_launch(report));
     TT_TRY(check_devices(report));
     TT_TRY(check_limits(report));
+    TT_TRY(check_network(report));
     TT_TRY(check_clocks(report));
     TT_TRY(check_speed(report));
     TT_TRY(check_collective(report));
     TT_TRY(check_links(report));
     TT_TRY(check_storage(report));
+    TT_TRY(check_plan(report));
     return check_inputs(job, report);
 }
 

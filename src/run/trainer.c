@@ -17,6 +17,7 @@
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
+#include "run/doctor.h"
 #include "run/monitoring.h"
 #include "run/output_dir.h"
 #include "run/rank0_files.h"
@@ -348,6 +349,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     TT_GO(tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world));
     run.observer = world.first_rank == 0 ? observer : NULL;
     TT_GO(tt_world_agree(&world, tt_monitoring_attach(&monitoring, &run, &world)));
+    if (job->launch.preflight == TT_PREFLIGHT_QUICK) TT_GO(tt_doctor_preflight(job, &world));
     /* A process that fails here must still call the collective in which the others agree. */
     if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, world.restarts, &run.output);
     TT_GO(tt_world_agree(&world, status));

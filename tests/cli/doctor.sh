@@ -18,7 +18,7 @@ python3 - <<'END' || fail "the JSON object is not as described:" "$(cat printed)
 import json
 result = json.load(open("printed"))
 names = [check["name"] for check in result["checks"]]
-assert names == ["launch", "devices", "limits", "clocks", "speed", "all-reduce", "links", "storage", "model", "data"], names
+assert names == ["launch", "devices", "limits", "network", "clocks", "speed", "all-reduce", "links", "storage", "plan", "model", "data"], names
 assert len(result["ranks"]) == 3 and all(rank["flops"] > 1e8 and rank["link_bytes_per_second"] > 1e6 for rank in result["ranks"])
 assert [rank["write_bytes_per_second"] > 0 for rank in result["ranks"]] == [True, False, False]
 assert result["transport"] == "threads" and result["seconds"] < 60
@@ -39,4 +39,12 @@ grep -q '^launch      ok       2 ranks on 1 machine over tcp' printed.0 || fail 
 [ -s printed.1 ] && fail "rank 1 prints a table too"
 [ -z "$(find . -name '.trimtab-doctor*')" ] || fail "files are left:" "$(find . -name '.trimtab-doctor*')"
 [ -e out/not ] && fail "a folder was made"
+# What a training needs, by its plan: memory, room for checkpoints, time to stop.
+expect 10 "the machine has" doctor --config sft.yaml --model_name_or_path "$root/examples/demo/model" --per_device_train_batch_size 100000
+expect 2 "'lora_r' takes a whole number" doctor --config sft.yaml --lora_r x
+# Before a training: nothing is said where all is well.
+expect 0 "preflight: 9 checks in" train --model_name_or_path "$root/examples/demo/model" --dataset_name "$root/examples/demo/data/train.jsonl" \
+    --output_dir trained --max_steps 1 --preflight quick --ranks 2 --threads 1 --max_length 64
+cat printed err | grep -q 'warning: preflight' && fail "a preflight warns:" "$(cat err)"
+expect 2 "preflight" train --config sft.yaml --preflight slow
 finish

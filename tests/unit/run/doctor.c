@@ -4,11 +4,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "run/doctor.h"
+#include "base/file.h"
+#include "run/doctor_parts.h"
+#include "support/temporary.h"
 
 enum { RANKS = 4 };
 
@@ -32,6 +35,7 @@ static struct tt_doctor_report healthy(void)
                                         .memory_bytes = (uint64_t)16 << 30,
                                         .shm_bytes = (uint64_t)8 << 30,
                                         .file_limit = 20000,
+                                        .locked_limit = UINT64_MAX,
                                         .clock_seconds = 0.001 * r,
                                         .flops = 1e12 + 1e10 * r,
                                         .link_bytes = 2e9 - 1e8 * r,
@@ -58,8 +62,8 @@ static void expect(struct tt_doctor_report *report, const char *name, enum tt_do
             fail_msg("%s: %d, %s", check->name, check->verdict, said);
         if (named && strstr(said, text) == NULL) fail_msg("'%s' is not in: %s", text, said);
     }
-    assert_int_equal(report->check_count, 10);
-    assert_int_equal(tt_doctor_count(report, TT_DOCTOR_OK), name == NULL ? 10 : 9);
+    assert_int_equal(report->check_count, 11);
+    assert_int_equal(tt_doctor_count(report, TT_DOCTOR_OK), name == NULL ? 11 : 10);
     tt_doctor_deinit(report);
 }
 
@@ -107,6 +111,124 @@ static void faults_are_named(void **state)
     expect(&report, "limits", TT_DOCTOR_WARNS, "rank 1 may open 256 files only");
 }
 
+static void limits_of_machines(void **state)
+{
+    (void)state;
+    struct tt_doctor_report report = healthy();
+    report.ranks[2].process_limit = 100;
+    expect(&report, "limits", TT_DOCTOR_WARNS, "rank 2 may have 100 threads only");
+    report = healthy();
+    report.ranks[3].shm_bytes = (uint64_t)1 << 20;
+    expect(&report, "limits", TT_DOCTOR_WARNS, "/dev/shm of rank 3 has 1.0 MiB, too little for MPI");
+    report = healthy();
+    for (int r = 0; r < RANKS; r++) {
+        report.ranks[r].rdma_ports = report.ranks[r].rdma_active = 2;
+        report.ranks[r].locked_limit = r == 1 ? (uint64_t)8 << 20 : UINT64_MAX;
+    }
+    expect(&report, "limits", TT_DOCTOR_WARNS, "rank 1 may lock 8.0 MiB of memory only: RDMA fails");
+    report = healthy();
+    report.ranks[2].rdma_ports = 2;
+    report.ranks[2].rdma_active = 1;
+    snprintf(report.ranks[2].rdma, sizeof report.ranks[2].rdma, "mlx5_0 4: ACTIVE, mlx5_1 1: DOWN");
+    expect(&report, "network", TT_DOCTOR_WARNS,
+           "1 of 2 ports active; rank 2 on node-1: mlx5_0 4: ACTIVE, mlx5_1 1: DOWN");
+    report = healthy();
+    for (int r = 0; r < RANKS; r++) {
+        snprintf(report.ranks[r].interface, sizeof report.ranks[r].interface, "eth0");
+        report.ranks[r].mtu = r == 3 ? 1500 : 9000;
+    }
+    expect(&report, "network", TT_DOCTOR_WARNS,
+           "rank 3 on node-1 by eth0 has an MTU of 1500, rank 0 of 9000");
+    report = healthy();
+    report.ranks[0].model_sum = report.ranks[1].model_sum = 5;
+    report.ranks[2].model_sum = 7;
+    expect(&report, "model", TT_DOCTOR_FAILS,
+           "'base' of rank 2 on node-1 has other files than that of rank 0");
+    report = healthy();
+    report.needs = (struct tt_doctor_needs){.kept = 3, .checkpoint_bytes = (size_t)1 << 39};
+    expect(&report, "storage", TT_DOCTOR_FAILS, "3 checkpoints need 1.5 TiB, rank 0 on node-0 has less");
+}
+
+/* The plan is a check of its own where there is one. */
+static void needs_of_the_run(void **state)
+{
+    static const struct {
+        struct tt_doctor_needs needs;
+        enum tt_doctor_verdict verdict;
+        const char *text;
+    } cases[] = {
+        {{.known = true, .kept = 1, .rank_bytes = (size_t)8 << 30, .checkpoint_bytes = (size_t)5e9},
+         TT_DOCTOR_OK,
+         "a checkpoint at most 4.7 GiB, which takes 10.0 s to write"},
+        {{.known = true, .kept = 1, .rank_bytes = (size_t)9 << 30, .checkpoint_bytes = 1},
+         TT_DOCTOR_FAILS,
+         "2 ranks on node-0: the machine has 16.0 GiB"},
+        {{.known = true, .kept = 1, .checkpoint_bytes = (size_t)5e9, .grace_seconds = 9},
+         TT_DOCTOR_WARNS,
+         "longer than grace_seconds, 9"},
+        {{.why = "no config.json"}, TT_DOCTOR_OK, "there is none: no config.json"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tt_doctor_report report = healthy();
+        const struct tt_doctor_check *plan = NULL;
+        report.needs = cases[i].needs;
+        assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+        for (int c = 0; c < report.check_count; c++)
+            if (strcmp(report.checks[c].name, "plan") == 0) plan = &report.checks[c];
+        assert_non_null(plan);
+        if (plan->verdict != cases[i].verdict || strstr(tt_str_text(&plan->text), cases[i].text) == NULL)
+            fail_msg("case %zu: %d, %s", i, (int)plan->verdict, tt_str_text(&plan->text));
+        tt_doctor_deinit(&report);
+    }
+}
+
+static void write_file(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The files of /sys/class/infiniband, and files that differ in a name, a size or a byte. */
+static void what_a_machine_has(void **state)
+{
+    char folder[160], part[256];
+    struct tt_doctor_rank found = {0};
+    (void)state;
+    test_temporary(folder, sizeof folder, "trimtab-doctor-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    tt_doctor_find_rdma("/no/such/folder", &found);
+    assert_int_equal(found.rdma_ports, 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(part, sizeof part, "%s/mlx5_%d/ports/1", folder, i);
+        assert_int_equal(tt_dir_create(part), TT_OK);
+        write_file(part, "state", i == 0 ? "4: ACTIVE\n" : "1: DOWN\n");
+        write_file(part, "rate", "400 Gb/sec (4X NDR)\n");
+        write_file(part, "link_layer", "InfiniBand\n");
+    }
+    tt_doctor_find_rdma(folder, &found);
+    assert_int_equal(found.rdma_ports, 2);
+    assert_int_equal(found.rdma_active, 1);
+    assert_string_equal(found.rdma, "mlx5_0 4: ACTIVE 400 Gb/sec (4X NDR) InfiniBand, "
+                                    "mlx5_1 1: DOWN 400 Gb/sec (4X NDR) InfiniBand");
+    snprintf(part, sizeof part, "%s/model", folder);
+    assert_int_equal(tt_doctor_sum(part), 0);
+    assert_int_equal(tt_dir_create(part), TT_OK);
+    write_file(part, "config.json", "{}");
+    uint64_t first = tt_doctor_sum(part);
+    assert_true(first != 0 && first == tt_doctor_sum(part));
+    write_file(part, "config.json", "[]");
+    assert_true(tt_doctor_sum(part) != first);
+    write_file(part, "config.json", "{}");
+    write_file(part, "other", "");
+    assert_true(tt_doctor_sum(part) != first);
+    assert_int_equal(tt_dir_remove(folder), TT_OK);
+}
+
 /* /dev/shm matters where NCCL keeps its buffers in it. */
 static void other_devices(void **state)
 {
@@ -129,9 +251,9 @@ static void other_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_fault),
-        cmocka_unit_test(faults_are_named),
-        cmocka_unit_test(other_devices),
+        cmocka_unit_test(no_fault),           cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(limits_of_machines), cmocka_unit_test(needs_of_the_run),
+        cmocka_unit_test(what_a_machine_has), cmocka_unit_test(other_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
