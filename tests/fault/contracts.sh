@@ -36,13 +36,13 @@ END
 in_machine "$a" "$build/trimtab" train --config "$folder/sft.yaml" --ranks 2 --output_dir /mnt/out/threads >"$folder/threads" 2>&1 ||
     { fail "threads"; tail -3 "$folder/threads"; }
 
-declare -A processes
+declare -A processes hosts
 port=29600 names=()
 # pods NAME HOST COMMAND...: COMMAND of each pod without its variables, which `variables NAME RANK` prints
 pods() {
     local name=$1 host=$2 rank machine set
     names+=("$name")
-    [ -z "$host" ] || late_hosts+="10.79.1.1 $host"$'\n'
+    hosts[$name]=$host
     for rank in 1 0; do
         machine=$([ $rank -eq 0 ] && echo "$a" || echo "$b")
         mapfile -t set < <(variables "$name" $rank "$host")
@@ -83,7 +83,7 @@ variables() {
     skypilot) printf '%s\n' SKYPILOT_NUM_NODES=2 SKYPILOT_NODE_RANK="$rank" SKYPILOT_NODE_IPS=10.79.1.1 MASTER_PORT=29624 ;;
     esac
 }
-began=$SECONDS late_hosts=
+began=$SECONDS
 for kind in job jobset trainjob pytorchjob volcano; do
     port=$((port + 1))
     in_machine "$a" "$build/trimtab" render $kind --config "$folder/sft.yaml" --image registry.example/trimtab --name $kind --nodes 2 \
@@ -105,8 +105,9 @@ for name in "${names[@]}"; do
     [ $name = skypilot ] || grep -q "^rank 1 of 2 waits: rank 0 cannot be reached at $name" "$folder/$name.1" ||
         fail "$name: rank 1 does not say that it waits: $(tail -2 "$folder/$name.1")"
 done
-printf '%s' "$late_hosts" >>"$folder/hosts.beta"
+# One run after the other, so that few processes compute at a time.
 for name in "${names[@]}"; do
+    [ -z "${hosts[$name]}" ] || echo "10.79.1.1 ${hosts[$name]}" >>"$folder/hosts.beta"
     for rank in 0 1; do
         wait "${processes[$name.$rank]}" || { fail "$name: rank $rank ends with $?"; tail -4 "$folder/$name.$rank"; }
     done
