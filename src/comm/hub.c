@@ -310,6 +310,8 @@ static void begin(struct tt_hub *hub)
     tt_proof_random(welcome->key, sizeof welcome->key);
     int machines = list_ranks(hub, welcome->ranks);
     hub->begun = true;
+    /* Processes beat from now on: those that joined early have been silent until now. */
+    for (size_t i = 0; i < hub->peer_count; i++) hub->peers[i]->received_at = hub->now;
     tt_hub_end_joining(hub);
     tt_info("all %d ranks have joined, on %d machine%s, after %.1f s", world_size, machines,
             machines == 1 ? "" : "s", hub->now - hub->started);

@@ -337,6 +337,13 @@ static bool has_copies(const struct tt_sources *sources)
 static tt_status hold_out(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     double rows = (double)tt_dataset_count(inputs->train), size = config->data->eval_split_size;
+    if (config->data->sample_per_turn) {
+        (void)tt_fail(TT_ERR_USAGE,
+                      "eval_split_size would hold out samples of conversations whose other turns train "
+                      "(sample_per_turn)");
+        tt_hint("give conversations of their own: --eval_dataset FILE");
+        return TT_ERR_USAGE;
+    }
     size_t count = (size_t)(size < 1.0 ? size * rows + 0.5 : size);
     if (count < 1 || (double)count >= rows)
         return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,

@@ -46,12 +46,18 @@ training=$!
 wait_for said '^step 100/'
 port=$(sed -nE 's|^dashboard at http://127.0.0.1:([0-9]+)/$|\1|p' said)
 ask "$port" / | grep -q '<!doctype html>' || fail "no page"
-ask "$port" /data >answer
-body <answer >data
-for part in '"live":true' '"loss":{"steps":\[10,20' '"eval_loss":{' '"rank":1,' '"event": "save"' '"state": "running"' \
-    '"config": "# The resolved' '"device_bytes"'; do
-    grep -q "$part" data || fail "the data of a run that goes on have no $part"
+# The first answer can be older than the rows.
+parts=('"live":true' '"loss":{"steps":\[10,20' '"eval_loss":{' '"rank":1,' '"event": "save"' '"state": "running"'
+    '"config": "# The resolved' '"device_bytes"')
+for _ in $(seq 40); do
+    ask "$port" /data >answer
+    body <answer >data
+    missing=
+    for part in "${parts[@]}"; do grep -q "$part" data || missing+=" $part"; done
+    [ -n "$missing" ] || break
+    sleep 0.25
 done
+[ -z "$missing" ] || fail "the data of a run that goes on have no$missing"
 [ "$(head -c 1000 data | grep -o '"now"' | wc -l)" = 1 ] || fail "no clock"
 ask "$port" /data evil.example | grep -q '^HTTP/1.1 403' || fail "another name is answered"
 for host in 127.0.0.1 '[::1]:80' localhost; do

@@ -56,3 +56,16 @@ expect 2 "dataset_name' is missing" "${data[@]}"
 printf 'dataset_name: sums.jsonl\nlearning_rate: 1e-4\nlora_r: 4\nmax_steps: 3\n' >sft.yaml
 expect 0 'rows              5' "${data[@]}" --config sft.yaml
 finish
+
+# The turns of a conversation stay on one side.
+cat >turns.jinja <<'END'
+{% for message in messages %}{{ '<' + message.role + '> ' + message.content + '</s>\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
+END
+for i in 1 2 3 4; do
+    echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}, {\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"c\"}]}"
+done >turns.jsonl
+turns=("${data[@]}" --dataset_name turns.jsonl --chat_template_path turns.jinja --assistant_only_loss --sample_per_turn)
+expect 0 'rows              8' "${turns[@]}"
+expect 2 'eval_split_size would hold out samples of conversations whose other turns train' "${turns[@]}" --eval_strategy steps \
+    --eval_split_size 0.25

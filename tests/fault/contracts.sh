@@ -1,10 +1,11 @@
 #!/bin/bash
 # Two machines (namespaces) as the two pods of every kind of workload, with the variables that its controller sets and the
-# configuration that `trimtab render` writes for it. Rank 1 is up 20 s before the name of rank 0 resolves. Every run gives
-# the bits of two ranks of one process, each process says once who it is and whom it met, and neither the job secret nor a
-# token of the environment is in logs, records or objects.
+# configuration that `trimtab render` writes for it. Rank 1 is up 23 s before the name of rank 0 resolves: longer than the
+# silence after which a process counts as lost once all have joined. Every run gives the bits of two ranks of one process,
+# each process says once who it is and whom it met, and neither the job secret nor a token of the environment is in logs,
+# records or objects.
 source "$(dirname "$0")/../tools/machines.sh" "$1"
-late=20 token=hf_$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
+late=23 token=hf_$(head -c 12 /dev/urandom | od -An -tx1 | tr -d ' \n')
 head -c 32 /dev/urandom | base64 >"$folder/secret"
 mkdir "$folder/out" "$folder/mnt"
 for name in alpha beta; do
