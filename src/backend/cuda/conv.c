@@ -5,7 +5,7 @@
     tt_status tt_cuda_##name(struct tt_stream *stream, const struct tt_##name##_args *args)                  \
     {                                                                                                        \
         (void)stream, (void)args;                                                                            \
-        return tt_fail(TT_ERR_UNSUPPORTED, #name ": GPUs have no kernel for images yet");                    \
+        return tt_fail(TT_ERR_UNSUPPORTED, #name ": ops on images run on processors only");                  \
     }
 UNSUPPORTED(conv2d_forward)
 UNSUPPORTED(conv2d_backward_input)
