@@ -17,7 +17,7 @@ static tt_status multiply_coded(struct tt_stream *stream, const struct tt_gemm_l
     const struct tt_coded_rows *rows = &args->w.rows;
     struct tt_quantize_rows_args quantize = {
         .x_MK = args->x_MK, .codes_MK = rows->codes_MK, .scale_M = rows->scale_M};
-    TT_TRY(tt_dispatch_quantize_rows(stream, &quantize));
+    if (!rows->made) TT_TRY(tt_dispatch_quantize_rows(stream, &quantize));
     bool adds = !tt_tensor_is_empty(addend);
     int64_t first = 0, extent;
     for (int i = 0; i < args->w.count; i++, first += extent) {
@@ -157,12 +157,17 @@ tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_
 {
     struct tt_gemm_lora_args product = {
         .x_MK = args->x_MK, .w = args->w_2FK, .trans_w = true, .low = args->low, .y_MN = args->gate_up_M2F};
-    int64_t f = args->act_MF.dims[1];
+    int64_t f = args->gate_up_M2F.dims[1] / 2;
     struct tt_swiglu_forward_args pass = {.activation = args->activation,
                                           .gate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f),
                                           .up_TF = tt_tensor_cols(args->gate_up_M2F, f, f),
                                           .h_TF = args->act_MF};
     TT_TRY(lora_product(stream, &product));
+    if (!tt_tensor_is_empty(args->act_rows.codes_MK)) {
+        struct tt_swiglu_rows_args rows = {pass, args->act_rows.codes_MK, args->act_rows.scale_M};
+        if (args->act_MF.data == NULL) rows.pass.h_TF = (tt_tensor){0};
+        return tt_dispatch_swiglu_rows(stream, &rows);
+    }
     if (tt_matrix_is_multiplied_coded(&args->w_2FK)) return tt_dispatch_swiglu_forward(stream, &pass);
     return stream->device->table->ops->swiglu_forward(stream, &pass);
 }
@@ -182,8 +187,33 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
                                            .dup_TF = up};
     if (args->wants_act) pass.h_TF = args->dact_MF;
     TT_TRY(lora_product(stream, &product));
+    if (!tt_tensor_is_empty(args->gradient_rows.codes_MK)) {
+        struct tt_swiglu_rows_backward_args rows = {pass, args->gradient_rows.codes_MK,
+                                                    args->gradient_rows.scale_M};
+        if (args->only_rows) rows.pass.dgate_TF = rows.pass.dup_TF = (tt_tensor){0};
+        return tt_dispatch_swiglu_rows_backward(stream, &rows);
+    }
     if (tt_matrix_is_multiplied_coded(&args->w_KF)) return tt_dispatch_swiglu_backward(stream, &pass);
     return stream->device->table->ops->swiglu_backward(stream, &pass);
+}
+
+tt_status tt_compose_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
+{
+    const struct tt_op_table *ops = stream->device->table->ops;
+    struct tt_quantize_rows_args rows = {args->pass.h_TF, args->codes_TF, args->scale_T};
+    TT_TRY(ops->swiglu_forward(stream, &args->pass));
+    return ops->quantize_rows(stream, &rows);
+}
+
+tt_status tt_compose_swiglu_rows_backward(struct tt_stream *stream,
+                                          const struct tt_swiglu_rows_backward_args *args)
+{
+    const struct tt_op_table *ops = stream->device->table->ops;
+    tt_tensor both = args->pass.dgate_TF;
+    both.dims[1] *= 2;
+    struct tt_quantize_rows_args rows = {both, args->codes_T2F, args->scale_T};
+    TT_TRY(ops->swiglu_backward(stream, &args->pass));
+    return ops->quantize_rows(stream, &rows);
 }
 
 static tt_status drop(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,

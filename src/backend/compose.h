@@ -18,6 +18,10 @@ tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lor
 tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
                                           const struct tt_gemm_swiglu_backward_args *args);
+/* SwiGLU, then the rounding of its rows, in two passes: the result in its own type must be given. */
+tt_status tt_compose_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args);
+tt_status tt_compose_swiglu_rows_backward(struct tt_stream *stream,
+                                          const struct tt_swiglu_rows_backward_args *args);
 tt_status tt_compose_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args);
 tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
                                           const struct tt_gemm_dropout_weights_args *args);

@@ -97,7 +97,7 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
         int64_t count = total - first < chunk ? total - first : chunk;
         tt_tensor n = tt_tensor_rows(n_ND, first, count), logits = tt_tensor_rows(logits_NV, 0, count);
         tt_tensor h = rows_or_empty(h_NR, 0, count), dh = rows_or_empty(dh_NR, 0, count);
-        struct tt_linear_call call = {linear, pass, rows_or_empty(keys_N, first, count), n, h};
+        struct tt_linear_call call = {linear, pass, rows_or_empty(keys_N, first, count), n, h, NULL};
         TT_TRY(tt_linear_forward(&call, logits));
         TT_TRY(tt_head_loss(head, pass, gradient, first, count, logits));
         if (!gradient) continue;
@@ -131,7 +131,7 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(gather_keys(head, pass, &keys_N));
     TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
     TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}));
-    struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR};
+    struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR, NULL};
     if (in_parts(pass))
         TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, pass->out->logits_NV));
     else

@@ -227,7 +227,8 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
     bool rotates_along = rotation != NULL && is_one_product(group, pass);
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], before, &part));
+        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, before,
+                                   &part));
         struct tt_gemm_lora_args args = {
             .x_MK = call->x_TI,
             .w = part.w_OI,
@@ -271,14 +272,16 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], NULL, &part));
+    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, NULL,
+                               &part));
     struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
                                        .x_MK = call->x_TI,
                                        .w_2FK = part.w_OI,
                                        .low = tt_linear_low_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
-                                       .act_MF = swiglu->act_TF};
+                                       .act_MF = swiglu->act_TF,
+                                       .act_rows = swiglu->rows};
     TT_TRY(tt_gemm_swiglu(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -294,7 +297,10 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const stru
                                           .gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
                                           .up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn),
                                           .h_TF = swiglu->act_TF};
-    return tt_swiglu_forward(call->pass->lent.stream, &args);
+    if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_forward(call->pass->lent.stream, &args);
+    struct tt_swiglu_rows_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M};
+    if (swiglu->only_rows) rows.pass.h_TF = (tt_tensor){0};
+    return tt_swiglu_rows(call->pass->lent.stream, &rows);
 }
 
 /* dx += drop'(dh A) */
@@ -339,7 +345,8 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
     struct tt_linear_part part, *before = NULL;
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], before, &part));
+        TT_TRY(
+            tt_linear_next_part(group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->rows, before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.out),
             .w = part.w_OI,
@@ -362,14 +369,17 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
-    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], NULL, &part));
+    TT_TRY(
+        tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->rows, NULL, &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
                                                 .dy_MK = dy_TO,
                                                 .w_KF = part.w_OI,
                                                 .low = tt_linear_low_down(call->group, &part, dh_TR),
                                                 .gate_up_M2F = swiglu->gate_up_TF2,
                                                 .dact_MF = swiglu->act_TF,
-                                                .wants_act = swiglu->keep};
+                                                .wants_act = swiglu->keep,
+                                                .gradient_rows = swiglu->rows,
+                                                .only_rows = swiglu->only_rows};
     TT_TRY(tt_gemm_swiglu_backward(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -391,7 +401,10 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor
                                            .dgate_TF = gate_TF,
                                            .dup_TF = up_TF};
     if (swiglu->keep) args.h_TF = swiglu->act_TF;
-    return tt_swiglu_backward(call->pass->lent.stream, &args);
+    if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_backward(call->pass->lent.stream, &args);
+    struct tt_swiglu_rows_backward_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M};
+    if (swiglu->only_rows) rows.pass.dgate_TF = rows.pass.dup_TF = (tt_tensor){0};
+    return tt_swiglu_rows_backward(call->pass->lent.stream, &rows);
 }
 
 static tt_status lora_a_gradient_dropped(const struct tt_linear_call *call, tt_tensor dh_TR)

@@ -57,6 +57,14 @@ bool tt_linear_group_needs_x(const struct tt_linear_group *group);
 TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_pass *pass,
                                        int64_t rows, tt_tensor *h_TR);
 
+/* Which product: y = x W^T, or dx = dy W. */
+enum tt_linear_way { TT_LINEAR_FORWARD, TT_LINEAR_BACKWARD };
+/* Whether all weights of the group are multiplied coded. */
+bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_way way);
+/* Memory for a matrix in FP8 with a scale a row. */
+TT_MUST_USE tt_status tt_linear_push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                          struct tt_coded_rows *out);
+
 /* Arguments of the forward and both backward functions for one use of a group in a pass. */
 struct tt_linear_call {
     const struct tt_linear_group *group;
@@ -64,6 +72,9 @@ struct tt_linear_call {
     tt_tensor row_keys_T; /* of the rows of x; read where dropout is active */
     tt_tensor x_TI;       /* may be empty in backward where tt_linear_group_needs_x is false */
     tt_tensor h_TR;       /* written by forward; empty when R is 0 */
+    /* NULL, or where tt_linear_takes_rows the rows of x in FP8 (backward: of dy). The values themselves are then read
+     * by adapters and by gradients of weights alone, and need no memory where there are none. */
+    const struct tt_coded_rows *rows;
 };
 /* A call whose rows are the tokens of the batch. */
 struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group, const struct tt_pass *pass,
@@ -95,6 +106,11 @@ struct tt_linear_swiglu {
     /* Forward: keeps gate and up; otherwise gate_up_TF2 is arbitrary afterwards, and act_TF may be its first half.
      * Backward: stores act in act_TF, which is scratch otherwise. */
     bool keep;
+    /* Empty, or where all these weights are multiplied coded: receives in FP8 act's rows (forward), those of the
+     * gradients of gate | up (backward). */
+    struct tt_coded_rows rows;
+    bool
+        only_rows; /* the values are not stored (tt_swiglu_rows_in_one_pass); act_TF of forward has no memory */
 };
 /* As tt_linear_forward for a group with the output gate | up, of two linears or one; also computes act. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call,

@@ -66,14 +66,34 @@ static int weight_count(const struct tt_linear_group *group, const struct tt_pas
     return count;
 }
 
+tt_status tt_linear_push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                              struct tt_coded_rows *out)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    *out = (struct tt_coded_rows){.made = false};
+    TT_TRY(tt_workspace_2d(workspace, "rows in fp8", TT_F8_E4M3, rows, cols, &out->codes_MK));
+    return tt_workspace_1d(workspace, "scales of rows", TT_F32, rows, &out->scale_M);
+}
+
+bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_way way)
+{
+    for (int i = 0; i < group->count; i++)
+        if (coded(&group->linears[i], way) == NULL) return false;
+    return group->count <= TT_MATRIX_PARTS;
+}
+
 /* Memory for the other operand, `cols` wide, in FP8. */
-static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols, struct tt_matrix *matrix)
+static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                           const struct tt_coded_rows *made, struct tt_matrix *matrix)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     struct tt_coded_rows *coded_rows = &matrix->rows;
     size_t most = 0;
-    TT_TRY(tt_workspace_2d(workspace, "rows in fp8", TT_F8_E4M3, rows, cols, &coded_rows->codes_MK));
-    TT_TRY(tt_workspace_1d(workspace, "scales of rows", TT_F32, rows, &coded_rows->scale_M));
+    if (made != NULL)
+        *coded_rows = *made;
+    else
+        TT_TRY(tt_linear_push_rows(pass, rows, cols, coded_rows));
+    coded_rows->made = made != NULL;
     for (int i = 0; i < matrix->count; i++) {
         const struct tt_quant_layout *layout = matrix->parts[i].layout;
         size_t bytes =
@@ -85,8 +105,8 @@ static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t col
 }
 
 tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
-                              enum tt_linear_way way, int64_t rows, const struct tt_linear_part *before,
-                              struct tt_linear_part *part)
+                              enum tt_linear_way way, int64_t rows, const struct tt_coded_rows *made,
+                              const struct tt_linear_part *before, struct tt_linear_part *part)
 {
     tt_tensor w_all;
     struct tt_linear_part next = {0};
@@ -111,7 +131,8 @@ tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct 
         const tt_param *param = is_coded ? coded(&linear[i], way) : linear[i].weight;
         part->w_OI.parts[i] = (struct tt_coded){&param->quant, param->value};
     }
-    if (is_coded) return push_rows(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, &part->w_OI);
+    if (is_coded)
+        return push_rows(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, made, &part->w_OI);
     return tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
                            linear->in, &part->w_OI.scratch);
 }

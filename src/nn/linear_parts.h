@@ -12,9 +12,6 @@ enum tt_linear_role { TT_ROLE_WEIGHT, TT_ROLE_LORA_A };
 bool tt_linear_stack(const struct tt_linear_group *group, const struct tt_pass *pass,
                      enum tt_linear_role role, bool grad, tt_tensor *all);
 
-/* Which product a part is for: y = x W^T, or dx = dy W. */
-enum tt_linear_way { TT_LINEAR_FORWARD, TT_LINEAR_BACKWARD };
-
 /* Linears first .. first + count - 1 of a group, for one product: one matrix of weights, their columns in y and h. */
 struct tt_linear_part {
     int first, count;
@@ -24,10 +21,11 @@ struct tt_linear_part {
 
 /* Whether a part follows `before` (NULL: none was made). */
 bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_linear_part *before);
-/* The part after `before`: all weights where they are contiguous, else some of them. `rows`: of the other operand. The
- * caller releases scratch. */
+/* The part after `before`: all weights where they are contiguous, else some of them. `rows`: of the other operand.
+ * `made`: NULL, or that operand in FP8. The caller releases scratch. */
 TT_MUST_USE tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                                           enum tt_linear_way way, int64_t rows,
+                                          const struct tt_coded_rows *made,
                                           const struct tt_linear_part *before, struct tt_linear_part *part);
 bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            enum tt_linear_way way);

@@ -1,6 +1,7 @@
 #include "nn/mlp.h"
 
 #include "backend/ops/elementwise.h"
+#include "backend/ops/swiglu.h"
 
 tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, struct tt_mlp_saved *saved)
 {
@@ -35,9 +36,24 @@ static tt_status push_kept(const struct tt_mlp *mlp, const struct tt_pass *pass,
                            saved->gate_up_TF2.dims[1] / 2, &saved->act_TF);
 }
 
+/* Whether SwiGLU also writes its result in FP8, because the product that reads it multiplies codes. */
+static bool makes_rows(const struct tt_mlp *mlp, enum tt_linear_way way)
+{
+    return tt_linear_takes_rows(&mlp->gate_up, way) && tt_linear_takes_rows(&mlp->down, way);
+}
+
+/* Whether it then writes nothing else: one kernel does all of it, and no adapter of `reader` reads the result. */
+static bool makes_only_rows(const struct tt_pass *pass, const struct tt_linear_group *reader, int64_t ffn)
+{
+    const struct tt_device *device = tt_stream_device(pass->lent.stream);
+    return tt_swiglu_rows_in_one_pass(device, ffn, pass->in.compute_dtype) &&
+           tt_linear_group_r(reader) == 0 && !tt_linear_group_trains(reader);
+}
+
 /* gate and up of norm(x_mid + x), and with `act_TF` the activation. */
 static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD, bool keep,
-                             const struct tt_mlp_saved *saved, tt_tensor act_TF)
+                             const struct tt_mlp_saved *saved, tt_tensor act_TF,
+                             const struct tt_coded_rows *rows)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor n_TD = saved->n_TD;
@@ -46,7 +62,12 @@ static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pas
                                x_TD.dims[0], x_TD.dims[1], &n_TD));
     TT_TRY(tt_norm_forward_add(&mlp->norm, pass, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
     struct tt_linear_call call = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
-    struct tt_linear_swiglu swiglu = {mlp->activation, saved->gate_up_TF2, act_TF, keep};
+    struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
+                                      .gate_up_TF2 = saved->gate_up_TF2,
+                                      .act_TF = act_TF,
+                                      .keep = keep,
+                                      .rows = *rows,
+                                      .only_rows = act_TF.data == NULL};
     if (tt_tensor_is_empty(act_TF))
         TT_TRY(tt_linear_forward(&call, saved->gate_up_TF2));
     else
@@ -77,16 +98,22 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2;
-    bool again = tt_tensor_is_empty(y_TD);
+    struct tt_coded_rows rows = {.made = false};
+    bool again = tt_tensor_is_empty(y_TD), codes = !again && makes_rows(mlp, TT_LINEAR_FORWARD);
+    int64_t tokens = gate_up_TF2.dims[0], ffn = gate_up_TF2.dims[1] / 2;
     if (again && !has_post_norm(mlp) && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
-        return run_gate_up(mlp, pass, x_TD, keep, saved, (tt_tensor){0});
+        return run_gate_up(mlp, pass, x_TD, keep, saved, (tt_tensor){0}, &rows);
     if (!keep)
         act_TF = gate_of(saved); /* in place, because backward does not need gate */
+    else if (codes && tt_tensor_is_empty(act_TF) && makes_only_rows(pass, &mlp->down, ffn))
+        act_TF = tt_tensor_2d(NULL, pass->in.compute_dtype, tokens, ffn);
     else if (tt_tensor_is_empty(act_TF))
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "MLP activation", pass->in.compute_dtype,
-                               gate_up_TF2.dims[0], gate_up_TF2.dims[1] / 2, &act_TF));
-    TT_TRY(run_gate_up(mlp, pass, x_TD, keep, saved, act_TF));
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "MLP activation", pass->in.compute_dtype, tokens, ffn,
+                               &act_TF));
+    if (codes) TT_TRY(tt_linear_push_rows(pass, tokens, ffn, &rows));
+    TT_TRY(run_gate_up(mlp, pass, x_TD, keep, saved, act_TF, &rows));
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
+    if (codes) down.rows = &rows;
     if (has_post_norm(mlp))
         TT_TRY(finish_with_norm(mlp, pass, &down, saved, y_TD));
     else if (again)
@@ -123,6 +150,10 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1], ffn = tt_linear_group_out(&mlp->gate_up) / 2;
     tt_tensor dact_TF, dh_TR, n_TD = saved->n_TD;
+    struct tt_coded_rows rows = {.made = false};
+    bool codes = makes_rows(mlp, TT_LINEAR_BACKWARD);
+    size_t start = tt_workspace_mark(workspace);
+    if (codes) TT_TRY(tt_linear_push_rows(pass, tokens, 2 * ffn, &rows));
     size_t mark = tt_workspace_mark(workspace);
 
     tt_tensor dout_TD = dy_TD;
@@ -139,13 +170,19 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     bool again = tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down);
     if (again) act_TF = dact_TF;
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
-    struct tt_linear_swiglu swiglu = {mlp->activation, saved->gate_up_TF2, dact_TF, again};
+    struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
+                                      .gate_up_TF2 = saved->gate_up_TF2,
+                                      .act_TF = dact_TF,
+                                      .keep = again,
+                                      .rows = rows,
+                                      .only_rows = codes && makes_only_rows(pass, &mlp->gate_up, ffn)};
     TT_TRY(tt_linear_backward_swiglu(&down, dout_TD, dh_TR, &swiglu));
     TT_TRY(tt_linear_backward_params(&down, dout_TD, dh_TR));
     tt_workspace_release(workspace, mark);
 
     TT_TRY(tt_linear_push_h(&mlp->gate_up, pass, tokens, &dh_TR));
     struct tt_linear_call gate_up = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
+    if (codes) gate_up.rows = &rows;
     TT_TRY(tt_linear_backward_input(&gate_up, saved->gate_up_TF2, dh_TR, dmid_TD));
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&mlp->gate_up)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", pass->in.compute_dtype, tokens, dim,
@@ -155,6 +192,6 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     gate_up.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&gate_up, saved->gate_up_TF2, dh_TR));
     TT_TRY(tt_norm_backward(&mlp->norm, pass, saved->x_mid_TD, saved->rstd_T, dy_TD, dmid_TD));
-    tt_workspace_release(workspace, mark);
+    tt_workspace_release(workspace, start);
     return TT_OK;
 }

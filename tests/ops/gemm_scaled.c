@@ -341,7 +341,8 @@ static void run_linear(struct test_device *device, bool trans, int64_t inner, in
     args.w.count = 2;
     args.w.parts[0] = part_of(&parts[0], &w0);
     args.w.parts[1] = part_of(&parts[1], &w1);
-    args.w.rows = (struct tt_coded_rows){codes.view, scale.view, aligned(&scratch)};
+    args.w.rows =
+        (struct tt_coded_rows){.codes_MK = codes.view, .scale_M = scale.view, .scratch = aligned(&scratch)};
     args.low = (struct tt_low_rank){.h_MR = h.view, .count = 1};
     args.low.parts[0].b = b.view;
     test_ok(tt_gemm_lora(device->stream, &args));

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "backend/compose.h"
 #include "backend/cpu/gemm_scaled.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
@@ -126,4 +127,15 @@ tt_status tt_cpu_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scal
         for (int64_t i = 0; i < rows; i++) finish_row(args, row + i, sums + i * n);
     }
     return TT_OK;
+}
+
+tt_status tt_cpu_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
+{
+    return tt_compose_swiglu_rows(stream, args);
+}
+
+tt_status tt_cpu_swiglu_rows_backward(struct tt_stream *stream,
+                                      const struct tt_swiglu_rows_backward_args *args)
+{
+    return tt_compose_swiglu_rows_backward(stream, args);
 }

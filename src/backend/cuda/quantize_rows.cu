@@ -1,58 +1,9 @@
 /* Rows to E4M3 with a scale each (tensor/e4m3.h), bound by memory. A thread block has a row: it holds the row in
  * registers between the search for the largest size and the conversion, so that the row is read once. */
-#include <cuda_fp8.h>
-
-#include "backend/cuda/device_math.cuh"
-#include "tensor/e4m3.h"
+#include "backend/cuda/rows_e4m3.cuh"
 
 namespace
 {
-
-constexpr int WARP = 32;
-
-/* The largest of the block's values, in every thread; sizes of floats as bits, so NaN is above infinity. */
-__device__ __forceinline__ uint32_t block_largest(uint32_t value, uint32_t (&partial)[WARP])
-{
-    uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    value = __reduce_max_sync(0xffffffffu, value);
-    if (lane == 0) partial[warp] = value;
-    __syncthreads();
-    value = lane < warps ? partial[lane] : 0;
-    return __reduce_max_sync(0xffffffffu, value);
-}
-
-__device__ __forceinline__ float scale_of(uint32_t largest)
-{
-    float size = __uint_as_float(largest);
-    return __fdiv_rn(size < TT_E4M3_LEAST_ROW ? TT_E4M3_LEAST_ROW : size, TT_E4M3_MOST);
-}
-
-__device__ __forceinline__ uint32_t size_of(float x)
-{
-    return __float_as_uint(x) & 0x7fffffffu;
-}
-
-__device__ __forceinline__ uint8_t code_of(float x, float factor)
-{
-    return (uint8_t)__nv_cvt_float_to_fp8(__fmul_rn(x, factor), __NV_SATFINITE, __NV_E4M3);
-}
-
-/* W codes, four to a word. */
-template <int W> __device__ __forceinline__ void store_codes(uint8_t *to, const float (&x)[W], float factor)
-{
-    uint32_t word[W / 4];
-#pragma unroll
-    for (int i = 0; i < W / 4; i++) {
-        float2 low = make_float2(__fmul_rn(x[4 * i], factor), __fmul_rn(x[4 * i + 1], factor)),
-               high = make_float2(__fmul_rn(x[4 * i + 2], factor), __fmul_rn(x[4 * i + 3], factor));
-        word[i] = (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, __NV_E4M3) |
-                  (uint32_t)__nv_cvt_float2_to_fp8x2(high, __NV_SATFINITE, __NV_E4M3) << 16;
-    }
-    if constexpr (W == 8)
-        *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
-    else
-        *reinterpret_cast<uint32_t *>(to) = word[0];
-}
 
 struct matrix {
     const void *x;
@@ -64,7 +15,7 @@ struct matrix {
 template <typename T, int CHUNKS> __global__ void __launch_bounds__(512) quantize_held(const struct matrix m)
 {
     constexpr int W = wide<T>();
-    __shared__ uint32_t partial[WARP];
+    __shared__ uint32_t partial[ROW_WARP];
     int64_t row = blockIdx.x;
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W, cols = (int)m.cols;
     const T *x = static_cast<const T *>(m.x) + row * m.stride;
@@ -79,10 +30,9 @@ template <typename T, int CHUNKS> __global__ void __launch_bounds__(512) quantiz
         if (first + k * step >= cols) break;
         float p[W];
         widen(held[k], p);
-#pragma unroll
-        for (int i = 0; i < W; i++) largest = max(largest, size_of(p[i]));
+        largest = largest_of(largest, p);
     }
-    float scale = scale_of(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
     if (threadIdx.x == 0) m.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
@@ -96,13 +46,13 @@ template <typename T, int CHUNKS> __global__ void __launch_bounds__(512) quantiz
 /* Any width and alignment; reads the row twice. */
 template <typename T> __global__ void __launch_bounds__(512) quantize_any(const struct matrix m)
 {
-    __shared__ uint32_t partial[WARP];
+    __shared__ uint32_t partial[ROW_WARP];
     int64_t row = blockIdx.x;
     const T *x = static_cast<const T *>(m.x) + row * m.stride;
     uint8_t *codes = m.codes + row * m.cols;
     uint32_t largest = 0;
     for (int64_t d = threadIdx.x; d < m.cols; d += blockDim.x) largest = max(largest, size_of(load_one(x + d)));
-    float scale = scale_of(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
     if (threadIdx.x == 0) m.scale[row] = scale;
     for (int64_t d = threadIdx.x; d < m.cols; d += blockDim.x) codes[d] = code_of(load_one(x + d), factor);
 }

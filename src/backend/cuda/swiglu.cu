@@ -1,3 +1,5 @@
+#include "backend/compose.h"
+#include "backend/cuda/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 
 namespace
@@ -148,7 +150,195 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
     return apply<W, 2>(stream, "swiglu_backward", op, gate.dims[0], gate.dims[1], aligned, &gate);
 }
 
+/* SwiGLU with its rows in FP8: a thread block has a row, whose results it holds, rounded to bf16 as they would be
+ * stored, until the largest is known. */
+constexpr int ROWS_THREADS = 512, ROWS_VECTOR = 8;
+
+struct rows_pass {
+    view<const bf16> dh, gate, up; /* dh: backward alone */
+    view<bf16> first, second, act; /* h, or dgate and dup, and act; data NULL: not stored */
+    uint8_t *codes;
+    float *scale;
+    int cols;
+    enum tt_activation activation;
+};
+
+template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) forward_rows(const struct rows_pass p)
+{
+    constexpr int W = ROWS_VECTOR;
+    __shared__ uint32_t partial[ROW_WARP];
+    int64_t row = blockIdx.x;
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    vec<bf16, W> held[CHUNKS], ups[CHUNKS];
+    uint32_t largest = 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= p.cols) break;
+        held[k] = load<bf16, W>(p.gate.at(row, first + k * step));
+        ups[k] = load<bf16, W>(p.up.at(row, first + k * step));
+    }
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= p.cols) break;
+        float g[W], u[W];
+        widen(held[k], g);
+        widen(ups[k], u);
+#pragma unroll
+        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], p.activation, bf16{}).f;
+        narrow(held[k], u);
+        widen(held[k], u);
+        largest = largest_of(largest, u);
+        if (p.first.data != nullptr) store(p.first.at(row, first + k * step), held[k]);
+    }
+    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    if (threadIdx.x == 0) p.scale[row] = scale;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= p.cols) break;
+        float u[W];
+        widen(held[k], u);
+        store_codes(p.codes + row * p.cols + first + k * step, u, factor);
+    }
+}
+
+template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) backward_rows(const struct rows_pass p)
+{
+    constexpr int W = ROWS_VECTOR;
+    __shared__ uint32_t partial[ROW_WARP];
+    int64_t row = blockIdx.x;
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    vec<bf16, W> gates[CHUNKS], ups[CHUNKS];
+    uint32_t largest = 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        int col = first + k * step;
+        if (col >= p.cols) break;
+        vec<bf16, W> dh = load<bf16, W>(p.dh.at(row, col)), out;
+        gates[k] = load<bf16, W>(p.gate.at(row, col));
+        ups[k] = load<bf16, W>(p.up.at(row, col));
+        float d[W], g[W], u[W], dg[W], du[W];
+        widen(dh, d);
+        widen(gates[k], g);
+        widen(ups[k], u);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            struct activated a = activate(g[i], p.activation, bf16{});
+            float act = g[i] * a.f;
+            dg[i] = d[i] * u[i] * a.slope;
+            du[i] = d[i] * act;
+            u[i] *= act;
+        }
+        narrow(gates[k], dg);
+        narrow(ups[k], du);
+        widen(gates[k], dg);
+        widen(ups[k], du);
+        largest = largest_of(largest_of(largest, dg), du);
+        if (p.first.data != nullptr) {
+            store(p.first.at(row, col), gates[k]);
+            store(p.second.at(row, col), ups[k]);
+        }
+        if (p.act.data == nullptr) continue;
+        narrow(out, u);
+        store(p.act.at(row, col), out);
+    }
+    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    if (threadIdx.x == 0) p.scale[row] = scale;
+    uint8_t *codes = p.codes + row * 2 * p.cols;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        int col = first + k * step;
+        if (col >= p.cols) break;
+        float x[W];
+        widen(gates[k], x);
+        store_codes(codes + col, x, factor);
+        widen(ups[k], x);
+        store_codes(codes + p.cols + col, x, factor);
+    }
+}
+
+view<bf16> view_or_none(const tt_tensor &x)
+{
+    if (!tt_tensor_is_empty(x)) return view_of<bf16>(x);
+    return {nullptr, 0};
+}
+
+bool rows_fit(const tt_tensor &x)
+{
+    return tt_tensor_is_empty(x) || is_aligned(x, ROWS_VECTOR);
+}
+
+/* The kernel for rows of this width, which tt_swiglu_rows_in_one_pass limits. */
+template <bool BACKWARD>
+tt_status launch_rows(struct tt_stream *stream, const char *op, const struct rows_pass &p, int64_t rows)
+{
+    int chunks = (p.cols + ROWS_THREADS * ROWS_VECTOR - 1) / (ROWS_THREADS * ROWS_VECTOR);
+    cudaStream_t on = tt_cuda_handle(stream);
+    unsigned blocks = (unsigned)rows;
+    if constexpr (BACKWARD) {
+        if (chunks <= 2)
+            backward_rows<2><<<blocks, ROWS_THREADS, 0, on>>>(p);
+        else if (chunks <= 4)
+            backward_rows<4><<<blocks, ROWS_THREADS, 0, on>>>(p);
+        else
+            backward_rows<8><<<blocks, ROWS_THREADS, 0, on>>>(p);
+    } else {
+        if (chunks <= 2)
+            forward_rows<2><<<blocks, ROWS_THREADS, 0, on>>>(p);
+        else if (chunks <= 4)
+            forward_rows<4><<<blocks, ROWS_THREADS, 0, on>>>(p);
+        else
+            forward_rows<8><<<blocks, ROWS_THREADS, 0, on>>>(p);
+    }
+    return tt_cuda_launched(stream, op, nullptr);
+}
+
 } // namespace
+
+extern "C" tt_status tt_cuda_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
+{
+    const struct tt_swiglu_forward_args &pass = args->pass;
+    int64_t cols = pass.gate_TF.dims[1];
+    bool one = tt_swiglu_rows_fit(cols, pass.gate_TF.dtype) && rows_fit(pass.gate_TF) &&
+               rows_fit(pass.up_TF) && rows_fit(pass.h_TF);
+    if (!one) return tt_compose_swiglu_rows(stream, args);
+    struct rows_pass p = {
+        {nullptr, 0},
+        view_of<const bf16>(pass.gate_TF),
+        view_of<const bf16>(pass.up_TF),
+        view_or_none(pass.h_TF),
+        {nullptr, 0},
+        {nullptr, 0},
+        static_cast<uint8_t *>(args->codes_TF.data),
+        static_cast<float *>(args->scale_T.data),
+        (int)cols,
+        pass.activation
+    };
+    return launch_rows<false>(stream, "swiglu_rows", p, pass.gate_TF.dims[0]);
+}
+
+extern "C" tt_status tt_cuda_swiglu_rows_backward(struct tt_stream *stream,
+                                                  const struct tt_swiglu_rows_backward_args *args)
+{
+    const struct tt_swiglu_backward_args &pass = args->pass;
+    int64_t cols = pass.gate_TF.dims[1];
+    bool one = tt_swiglu_rows_fit(cols, pass.gate_TF.dtype) && rows_fit(pass.gate_TF) &&
+               rows_fit(pass.up_TF) && rows_fit(pass.dh_TF) && rows_fit(pass.dgate_TF) && rows_fit(pass.dup_TF) &&
+               rows_fit(pass.h_TF);
+    if (!one) return tt_compose_swiglu_rows_backward(stream, args);
+    struct rows_pass p = {
+        view_of<const bf16>(pass.dh_TF),
+        view_of<const bf16>(pass.gate_TF),
+        view_of<const bf16>(pass.up_TF),
+        view_or_none(pass.dgate_TF),
+        view_or_none(pass.dup_TF),
+        view_or_none(pass.h_TF),
+        static_cast<uint8_t *>(args->codes_T2F.data),
+        static_cast<float *>(args->scale_T.data),
+        (int)cols,
+        pass.activation
+    };
+    return launch_rows<true>(stream, "swiglu_rows_backward", p, pass.gate_TF.dims[0]);
+}
 
 extern "C" tt_status tt_cuda_swiglu_forward(struct tt_stream *stream,
                                             const struct tt_swiglu_forward_args *args)

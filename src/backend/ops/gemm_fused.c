@@ -84,14 +84,15 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
 {
     struct tt_check check = {.op = "gemm_lora"};
     tt_tensor x = args->x_MK, y = args->y_MN;
-    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    bool made = tt_matrix_is_multiplied_coded(&args->w) && args->w.rows.made; /* x itself is not read */
+    if (!made) tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_tensor w = check_weight(&check, &args->w, args->trans_w, x);
     if (check.status != TT_OK) return check.status;
     int64_t m = x.dims[0], n = w.dims[args->trans_w ? 0 : 1], k = w.dims[args->trans_w ? 1 : 0];
     tt_check_that(&check, x.dims[1] == k, "x has %lld columns, w is for %lld", (long long)x.dims[1],
                   (long long)k);
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
-    tt_check_apart(&check, "y", y, "x", x);
+    if (!made) tt_check_apart(&check, "y", y, "x", x);
     if (w.data != NULL) tt_check_apart(&check, "y", y, "w", w);
     check_low_rank(&check, &args->low, x, args->trans_w, y);
     check_rotation(&check, &args->rotation, m, n);
@@ -111,10 +112,26 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     return tt_dispatch_gemm_lora(stream, &decoded);
 }
 
+static void check_act(struct tt_check *check, const struct tt_gemm_swiglu_args *args, int64_t m, int64_t f)
+{
+    tt_tensor x = args->x_MK, both = args->gate_up_M2F, act = args->act_MF;
+    tt_check_shape(check, "act", act, TT_TYPES_REAL, 2, TT_DIMS(m, f));
+    tt_check_type(check, "act", act, x.dtype);
+    tt_check_apart(check, "act", act, "x", x);
+    if (check->status != TT_OK) return;
+    if (args->keep)
+        tt_check_apart(check, "act", act, "gate and up", both);
+    else
+        tt_check_same_or_apart(check, "act", act, "gate", tt_tensor_cols(both, 0, f));
+    tt_check_apart(check, "act", act, "up", tt_tensor_cols(both, f, f));
+}
+
 tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args)
 {
     struct tt_check check = {.op = "gemm_swiglu"};
-    tt_tensor x = args->x_MK, both = args->gate_up_M2F, act = args->act_MF;
+    tt_tensor x = args->x_MK, both = args->gate_up_M2F;
+    bool coded = tt_matrix_is_multiplied_coded(&args->w_2FK),
+         makes_rows = !tt_tensor_is_empty(args->act_rows.codes_MK);
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_tensor w = check_weight(&check, &args->w_2FK, true, x);
     if (check.status != TT_OK) return check.status;
@@ -122,22 +139,15 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
     tt_check_that(&check, w.dims[0] % 2 == 0 && w.dims[1] == x.dims[1],
                   "w is [%lld, %lld], x has %lld columns", (long long)w.dims[0], (long long)w.dims[1],
                   (long long)x.dims[1]);
+    tt_check_that(&check, coded || !makes_rows, "rows of act in FP8 for a dense w");
     tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
-    tt_check_shape(&check, "act", act, TT_TYPES_REAL, 2, TT_DIMS(m, f));
     tt_check_type(&check, "gate and up", both, x.dtype);
-    tt_check_type(&check, "act", act, x.dtype);
     tt_check_apart(&check, "gate and up", both, "x", x);
-    tt_check_apart(&check, "act", act, "x", x);
     check_low_rank(&check, &args->low, x, true, both);
-    if (check.status != TT_OK) return check.status;
-    if (args->keep)
-        tt_check_apart(&check, "act", act, "gate and up", both);
-    else
-        tt_check_same_or_apart(&check, "act", act, "gate", tt_tensor_cols(both, 0, f));
-    tt_check_apart(&check, "act", act, "up", tt_tensor_cols(both, f, f));
+    if (check.status == TT_OK && (!makes_rows || args->act_MF.data != NULL)) check_act(&check, args, m, f);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;
-    if (tt_matrix_is_multiplied_coded(&args->w_2FK)) return tt_compose_gemm_swiglu(stream, args);
+    if (coded) return tt_compose_gemm_swiglu(stream, args);
     struct tt_gemm_swiglu_args decoded = *args;
     TT_TRY(tt_matrix_decode(stream, &decoded.w_2FK));
     return tt_dispatch_gemm_swiglu(stream, &decoded);

@@ -58,6 +58,9 @@ struct tt_gemm_swiglu_args {
     tt_tensor gate_up_M2F;
     bool keep;        /* false: gate and up are not needed again and are arbitrary afterwards */
     tt_tensor act_MF; /* may be the columns of gate when `keep` is false */
+    /* empty, or with a coded w: receives act's rows in FP8 (swiglu.h); where one pass makes them act_MF may have a
+     * shape and no memory */
+    struct tt_coded_rows act_rows;
 };
 TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 
@@ -71,6 +74,10 @@ struct tt_gemm_swiglu_backward_args {
     tt_tensor gate_up_M2F; /* in: gate | up; out: dgate | dup */
     tt_tensor dact_MF;
     bool wants_act;
+    /* empty, or with a coded w: receives the rows of dgate | dup in FP8; with `only_rows`, where one pass makes them,
+     * gate_up_M2F is arbitrary afterwards */
+    struct tt_coded_rows gradient_rows;
+    bool only_rows;
 };
 TT_MUST_USE tt_status tt_gemm_swiglu_backward(struct tt_stream *stream,
                                               const struct tt_gemm_swiglu_backward_args *args);

@@ -20,8 +20,9 @@ struct tt_coded {
 
 /* The rows of the other operand in FP8, where a coded matrix is multiplied as it is. */
 struct tt_coded_rows {
-    tt_tensor codes_MK, scale_M; /* as in tt_quantize_rows; written by the operation, arbitrary before */
+    tt_tensor codes_MK, scale_M; /* as in tt_quantize_rows; written by the operation unless `made` */
     tt_tensor scratch;           /* of tt_gemm_scaled */
+    bool made;                   /* codes and scales are there already: of exactly the other operand */
 };
 
 struct tt_matrix {

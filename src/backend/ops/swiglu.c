@@ -3,45 +3,128 @@
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
+/* Without h where `h` is empty and `only_rows`. */
+static void check_forward(struct tt_check *check, const struct tt_swiglu_forward_args *args, bool only_rows)
+{
+    tt_tensor gate = args->gate_TF;
+    tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, 2);
+    tt_check_like(check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
+    tt_check_type(check, "up", args->up_TF, gate.dtype);
+    if (only_rows && tt_tensor_is_empty(args->h_TF)) return;
+    tt_check_like(check, "h", args->h_TF, TT_TYPES_REAL, "gate", gate);
+    tt_check_type(check, "h", args->h_TF, gate.dtype);
+    tt_check_same_or_apart(check, "h", args->h_TF, "gate", gate);
+    tt_check_same_or_apart(check, "h", args->h_TF, "up", args->up_TF);
+}
+
 tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
 {
     struct tt_check check = {.op = "swiglu_forward"};
-    tt_tensor gate = args->gate_TF;
-    tt_check_tensor(&check, "gate", gate, TT_TYPES_REAL, 2, 2);
-    tt_check_like(&check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
-    tt_check_like(&check, "h", args->h_TF, TT_TYPES_REAL, "gate", gate);
-    tt_check_type(&check, "up", args->up_TF, gate.dtype);
-    tt_check_type(&check, "h", args->h_TF, gate.dtype);
-    tt_check_same_or_apart(&check, "h", args->h_TF, "gate", gate);
-    tt_check_same_or_apart(&check, "h", args->h_TF, "up", args->up_TF);
+    check_forward(&check, args, false);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_swiglu_forward(stream, args);
+}
+
+/* Without dgate and dup where they are empty and `only_rows`. */
+static void check_backward(struct tt_check *check, const struct tt_swiglu_backward_args *args, bool only_rows)
+{
+    enum { INPUTS = 3, MOST = 6 };
+    tt_tensor gate = args->gate_TF;
+    struct {
+        const char *name;
+        tt_tensor tensor;
+    } all[MOST] = {{"gate", gate}, {"up", args->up_TF}, {"dh", args->dh_TF}};
+    int count = INPUTS;
+    bool gradients = !only_rows || !tt_tensor_is_empty(args->dgate_TF) || !tt_tensor_is_empty(args->dup_TF);
+    if (gradients) all[count].name = "dgate", all[count++].tensor = args->dgate_TF;
+    if (gradients) all[count].name = "dup", all[count++].tensor = args->dup_TF;
+    if (!tt_tensor_is_empty(args->h_TF)) all[count].name = "h", all[count++].tensor = args->h_TF;
+    tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, 2);
+    for (int i = 1; i < count; i++) {
+        tt_check_like(check, all[i].name, all[i].tensor, TT_TYPES_REAL, "gate", gate);
+        tt_check_type(check, all[i].name, all[i].tensor, gate.dtype);
+    }
+    /* Every output may overlap an input exactly, element by element; no two outputs may overlap. */
+    for (int out = INPUTS; out < count; out++) {
+        for (int in = 0; in < INPUTS; in++) {
+            tt_check_same_or_apart(check, all[out].name, all[out].tensor, all[in].name, all[in].tensor);
+        }
+        for (int other = INPUTS; other < out; other++) {
+            tt_check_apart(check, all[out].name, all[out].tensor, all[other].name, all[other].tensor);
+        }
+    }
 }
 
 tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
     struct tt_check check = {.op = "swiglu_backward"};
-    tt_tensor gate = args->gate_TF;
-    tt_check_tensor(&check, "gate", gate, TT_TYPES_REAL, 2, 2);
-    const struct {
-        const char *name;
-        tt_tensor tensor;
-    } all[] = {{"gate", gate},        {"up", args->up_TF}, {"dh", args->dh_TF}, {"dgate", args->dgate_TF},
-               {"dup", args->dup_TF}, {"h", args->h_TF}};
-    int count = tt_tensor_is_empty(args->h_TF) ? 5 : 6;
-    for (int i = 1; i < count; i++) {
-        tt_check_like(&check, all[i].name, all[i].tensor, TT_TYPES_REAL, "gate", gate);
-        tt_check_type(&check, all[i].name, all[i].tensor, gate.dtype);
-    }
-    /* Every output may overlap an input exactly, element by element; no two outputs may overlap. */
-    for (int out = 3; out < count; out++) {
-        for (int in = 0; in < 3; in++) {
-            tt_check_same_or_apart(&check, all[out].name, all[out].tensor, all[in].name, all[in].tensor);
-        }
-        for (int other = 3; other < out; other++) {
-            tt_check_apart(&check, all[out].name, all[out].tensor, all[other].name, all[other].tensor);
-        }
-    }
+    check_backward(&check, args, false);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_swiglu_backward(stream, args);
+}
+
+bool tt_swiglu_rows_in_one_pass(const struct tt_device *device, int64_t width, tt_dtype dtype)
+{
+    return !tt_device_is_host(device) && tt_swiglu_rows_fit(width, dtype);
+}
+
+static void check_rows(struct tt_check *check, tt_tensor gate, int64_t columns, tt_tensor codes,
+                       tt_tensor scale)
+{
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "codes", codes, 1u << TT_F8_E4M3, 2, TT_DIMS(gate.dims[0], columns));
+    tt_check_contiguous(check, "codes", codes);
+    tt_check_shape(check, "scale", scale, TT_TYPES_F32, 1, TT_DIMS(gate.dims[0]));
+    tt_check_contiguous(check, "scale", scale);
+}
+
+/* In one pass rows are read as vectors of 16 bytes; the sequence of two passes, which takes others, must store. */
+static void check_vectors(struct tt_check *check, const char *name, tt_tensor x)
+{
+    if (check->status != TT_OK) return;
+    tt_check_that(check, (uintptr_t)x.data % 16 == 0 && (x.dims[0] <= 1 || x.strides[0] % 8 == 0),
+                  "rows of %s are not aligned, and the result is not to be stored", name);
+}
+
+tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
+{
+    struct tt_check check = {.op = "swiglu_rows"};
+    tt_tensor gate = args->pass.gate_TF;
+    bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
+    check_forward(&check, &args->pass, one);
+    check_rows(&check, gate, gate.dims[1], args->codes_TF, args->scale_T);
+    if (tt_tensor_is_empty(args->pass.h_TF)) {
+        check_vectors(&check, "gate", gate);
+        check_vectors(&check, "up", args->pass.up_TF);
+    }
+    if (check.status != TT_OK) return check.status;
+    return gate.dims[0] == 0 ? TT_OK : tt_dispatch_swiglu_rows(stream, args);
+}
+
+/* Whether dup is the columns behind dgate. */
+static bool are_halves(const struct tt_swiglu_backward_args *args)
+{
+    tt_tensor dgate = args->dgate_TF, dup = args->dup_TF;
+    size_t half = (size_t)dgate.dims[1] * tt_dtype_bytes(dgate.dtype);
+    return (const char *)dgate.data + half == (const char *)dup.data &&
+           (dgate.dims[0] <= 1 || dgate.strides[0] == dup.strides[0]);
+}
+
+tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swiglu_rows_backward_args *args)
+{
+    struct tt_check check = {.op = "swiglu_rows_backward"};
+    const struct tt_swiglu_backward_args *pass = &args->pass;
+    tt_tensor gate = pass->gate_TF;
+    bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
+    check_backward(&check, pass, one);
+    check_rows(&check, gate, 2 * gate.dims[1], args->codes_T2F, args->scale_T);
+    if (tt_tensor_is_empty(pass->dgate_TF)) {
+        check_vectors(&check, "gate", gate);
+        check_vectors(&check, "up", pass->up_TF);
+        check_vectors(&check, "dh", pass->dh_TF);
+    } else if (check.status == TT_OK) {
+        tt_check_that(&check, are_halves(pass), "dgate and dup are not halves of one matrix");
+    }
+    if (check.status != TT_OK) return check.status;
+    return gate.dims[0] == 0 ? TT_OK : tt_dispatch_swiglu_rows_backward(stream, args);
 }

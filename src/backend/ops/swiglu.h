@@ -28,4 +28,28 @@ struct tt_swiglu_backward_args {
 TT_MUST_USE tt_status tt_swiglu_backward(struct tt_stream *stream,
                                          const struct tt_swiglu_backward_args *args);
 
+/* The same, and the rows of the result in FP8 as by tt_quantize_rows (gemm_scaled.h): the same codes and scales. A GPU
+ * has one kernel for both where tt_swiglu_rows_in_one_pass; it need not store a result that nobody else reads. */
+struct tt_swiglu_rows_args {
+    struct tt_swiglu_forward_args pass; /* h_TF: empty only in one pass */
+    tt_tensor codes_TF, scale_T;        /* F8_E4M3 contiguous, f32 */
+};
+TT_MUST_USE tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args);
+
+/* The rows are those of [dgate | dup]. */
+struct tt_swiglu_rows_backward_args {
+    struct tt_swiglu_backward_args
+        pass; /* dgate_TF, dup_TF: halves of one matrix; both empty only in one pass */
+    tt_tensor codes_T2F, scale_T;
+};
+TT_MUST_USE tt_status tt_swiglu_rows_backward(struct tt_stream *stream,
+                                              const struct tt_swiglu_rows_backward_args *args);
+
+/* Whether the kernel takes rows of `width` (F) columns of this type, in vectors of 8; whether this device has it. */
+static inline bool tt_swiglu_rows_fit(int64_t width, tt_dtype dtype)
+{
+    return dtype == TT_BF16 && width % 8 == 0 && width <= 32768;
+}
+bool tt_swiglu_rows_in_one_pass(const struct tt_device *device, int64_t width, tt_dtype dtype);
+
 #endif

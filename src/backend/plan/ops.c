@@ -215,6 +215,24 @@ static tt_status plan_swiglu_backward(struct tt_stream *stream, const struct tt_
     return moves(stream, 5.0 * size(args->dh_TF) + size(args->h_TF));
 }
 
+static tt_status plan_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
+{
+    const struct tt_swiglu_forward_args *pass = &args->pass;
+    if (!tt_swiglu_rows_in_one_pass(stream->device, pass->gate_TF.dims[1], pass->gate_TF.dtype))
+        return tt_compose_swiglu_rows(stream, args);
+    return moves(stream, 2.0 * size(pass->gate_TF) + size(pass->h_TF) + size(args->codes_TF));
+}
+
+static tt_status plan_swiglu_rows_backward(struct tt_stream *stream,
+                                           const struct tt_swiglu_rows_backward_args *args)
+{
+    const struct tt_swiglu_backward_args *pass = &args->pass;
+    if (!tt_swiglu_rows_in_one_pass(stream->device, pass->gate_TF.dims[1], pass->gate_TF.dtype))
+        return tt_compose_swiglu_rows_backward(stream, args);
+    return moves(stream, 3.0 * size(pass->gate_TF) + size(pass->dgate_TF) + size(pass->dup_TF) +
+                             size(pass->h_TF) + size(args->codes_T2F));
+}
+
 static tt_status plan_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)
 {
     return moves(stream, size(args->x_TD) + size(args->y_TD) * (args->accumulate ? 2.0 : 1.0));

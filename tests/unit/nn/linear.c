@@ -389,8 +389,8 @@ static void swiglu_is_forward_and_swiglu(void **state)
         struct tt_linear_call call = call_of(f, 3);
         tt_tensor gate_up = tt_tensor_2d(f->y, TT_F32, T, 2 * F);
         tt_tensor gate = tt_tensor_cols(gate_up, 0, F), apart = tt_tensor_2d(f->dy, TT_F32, T, F);
-        struct tt_linear_swiglu kept = {TT_ACTIVATION_SILU, gate_up, apart, true},
-                                forgotten = {TT_ACTIVATION_SILU, gate_up, gate, false};
+        struct tt_linear_swiglu kept = {.gate_up_TF2 = gate_up, .act_TF = apart, .keep = true},
+                                forgotten = {.gate_up_TF2 = gate_up, .act_TF = gate};
         struct tt_swiglu_forward_args swiglu = {
             .gate_TF = gate, .up_TF = tt_tensor_cols(gate_up, F, F), .h_TF = apart};
         assert_int_equal(tt_linear_forward(&call, gate_up), TT_OK);
@@ -433,7 +433,7 @@ static void swiglu_backward_is_input_and_swiglu(void **state)
         for (int wants_act = 0; wants_act < 2; wants_act++) {
             memcpy(both, before, sizeof both);
             for (int i = 0; i < T * 3; i++) f->dh[i] = NAN;
-            struct tt_linear_swiglu fused = {TT_ACTIVATION_SILU, gate_up, dact, wants_act != 0};
+            struct tt_linear_swiglu fused = {.gate_up_TF2 = gate_up, .act_TF = dact, .keep = wants_act != 0};
             assert_int_equal(tt_linear_backward_swiglu(&call, dy, dh, &fused), TT_OK);
             assert_memory_equal(both, expected, sizeof both);
             assert_memory_equal(f->dh, dh_expected, sizeof dh_expected);

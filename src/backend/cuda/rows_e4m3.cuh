@@ -1,0 +1,68 @@
+/* Device code for rows in E4M3 (tensor/e4m3.h): the largest size of a row by a thread block, its scale, and codes. */
+#ifndef TT_BACKEND_CUDA_ROWS_E4M3_CUH
+#define TT_BACKEND_CUDA_ROWS_E4M3_CUH
+
+#include <cuda_fp8.h>
+
+#include "backend/cuda/device_math.cuh"
+#include "tensor/e4m3.h"
+
+namespace
+{
+
+constexpr int ROW_WARP = 32;
+
+/* The largest of the block's values, in every thread; sizes of floats as bits, so NaN is above infinity. */
+__device__ __forceinline__ uint32_t block_largest(uint32_t value, uint32_t (&partial)[ROW_WARP])
+{
+    uint32_t lane = threadIdx.x % ROW_WARP, warp = threadIdx.x / ROW_WARP, warps = blockDim.x / ROW_WARP;
+    value = __reduce_max_sync(0xffffffffu, value);
+    if (lane == 0) partial[warp] = value;
+    __syncthreads();
+    value = lane < warps ? partial[lane] : 0;
+    return __reduce_max_sync(0xffffffffu, value);
+}
+
+__device__ __forceinline__ float row_scale(uint32_t largest)
+{
+    float size = __uint_as_float(largest);
+    return __fdiv_rn(size < TT_E4M3_LEAST_ROW ? TT_E4M3_LEAST_ROW : size, TT_E4M3_MOST);
+}
+
+__device__ __forceinline__ uint32_t size_of(float x)
+{
+    return __float_as_uint(x) & 0x7fffffffu;
+}
+
+template <int W> __device__ __forceinline__ uint32_t largest_of(uint32_t largest, const float (&x)[W])
+{
+#pragma unroll
+    for (int i = 0; i < W; i++) largest = max(largest, size_of(x[i]));
+    return largest;
+}
+
+__device__ __forceinline__ uint8_t code_of(float x, float factor)
+{
+    return (uint8_t)__nv_cvt_float_to_fp8(__fmul_rn(x, factor), __NV_SATFINITE, __NV_E4M3);
+}
+
+/* W codes, four to a word. */
+template <int W> __device__ __forceinline__ void store_codes(uint8_t *to, const float (&x)[W], float factor)
+{
+    uint32_t word[W / 4];
+#pragma unroll
+    for (int i = 0; i < W / 4; i++) {
+        float2 low = make_float2(__fmul_rn(x[4 * i], factor), __fmul_rn(x[4 * i + 1], factor)),
+               high = make_float2(__fmul_rn(x[4 * i + 2], factor), __fmul_rn(x[4 * i + 3], factor));
+        word[i] = (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, __NV_E4M3) |
+                  (uint32_t)__nv_cvt_float2_to_fp8x2(high, __NV_SATFINITE, __NV_E4M3) << 16;
+    }
+    if constexpr (W == 8)
+        *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
+    else
+        *reinterpret_cast<uint32_t *>(to) = word[0];
+}
+
+} // namespace
+
+#endif
