@@ -106,9 +106,9 @@ int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes)
     return 0;
 }
 
-void tt_alloc_fail_at(uint64_t nth)
+uint64_t tt_alloc_fail_at(uint64_t nth)
 {
-    atomic_store(&fail_countdown, nth);
+    return atomic_exchange(&fail_countdown, nth);
 }
 
 uint64_t tt_alloc_count(void)

@@ -24,8 +24,9 @@ void tt_free(void *block);
 int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes);
 
 /* Test hooks. */
-void tt_alloc_fail_at(uint64_t nth); /* the nth allocation from now on fails, once */
-uint64_t tt_alloc_count(void);       /* allocations since the process began */
-uint64_t tt_alloc_live(void);        /* blocks allocated and not yet freed */
+/* The nth allocation from now on fails, once. Returns how many allocations an earlier call still waited for. */
+uint64_t tt_alloc_fail_at(uint64_t nth);
+uint64_t tt_alloc_count(void); /* allocations since the process began */
+uint64_t tt_alloc_live(void);  /* blocks allocated and not yet freed */
 
 #endif

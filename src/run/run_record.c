@@ -60,11 +60,11 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
     return NULL;
 }
 
-static void write_record(struct tt_run *run)
+/* `built`: the record holds all that it should; otherwise the error record says why not. */
+static void write_record(struct tt_run *run, bool built)
 {
     tt_status status = TT_ERR_MEMORY;
-    if (run->record != NULL)
-        status = tt_json_write_file(run->record, 2, false, run->spec->output_dir, file_name);
+    if (built) status = tt_json_write_file(run->record, 2, false, run->spec->output_dir, file_name);
     if (status == TT_OK) return;
     tt_warn("%s; training continues without %s", tt_error_last()->message, file_name);
     tt_error_clear();
@@ -76,7 +76,7 @@ void tt_run_record_begin(struct tt_run *run, const struct tt_world *world)
     tt_status status = run->settings != NULL ? tt_settings_write_yaml(run->settings, &config) : TT_OK;
     if (status == TT_OK) run->record = begin_object(run, world, tt_str_text(&config));
     tt_str_deinit(&config);
-    write_record(run);
+    write_record(run, run->record != NULL);
 }
 
 void tt_run_record_end(struct tt_run *run, tt_status status)
@@ -90,7 +90,7 @@ void tt_run_record_end(struct tt_run *run, tt_status status)
     bool ok = tt_json_set(run->record, "state", tt_json_new_string(state)) == 0 &&
               tt_json_set(run->record, "ended", tt_json_new_real(tt_clock_unix_seconds())) == 0;
     if (ok && status != TT_OK) ok = tt_json_set(run->record, "error", tt_json_new_string(text)) == 0;
-    if (ok) write_record(run);
+    write_record(run, ok);
     tt_json_release(run->record);
     run->record = NULL;
     if (status != TT_OK) (void)tt_error_restore(&error);

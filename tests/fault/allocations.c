@@ -31,6 +31,7 @@ struct trial {
     struct test_workplace place;
     struct test_words words;
     char output[TEST_PATH_BYTES];
+    int ranks;
 };
 
 static tt_status run(const struct trial *trial)
@@ -76,10 +77,11 @@ static void check_one(const struct trial *trial, long long nth)
     tt_log_set_sink(look_at_warning, &warned);
     tt_alloc_fail_at((uint64_t)nth);
     tt_status status = run(trial);
-    tt_alloc_fail_at(0);
+    bool came = tt_alloc_fail_at(0) == 0;
     tt_log_set_sink(NULL, NULL);
     tt_error_format(tt_error_last(), text, sizeof text);
     bool told = status == TT_OK && warned;
+    if (!came && trial->ranks > 1) return;
     if (status == TT_OK && !told) fail_msg("allocation %lld failed and nobody noticed", nth);
     if (!told && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
         fail_msg("allocation %lld: no error of memory: %s", nth, text);
@@ -91,10 +93,10 @@ static void check_one(const struct trial *trial, long long nth)
         fail_msg("allocation %lld: %s", nth, tt_error_last()->message);
 }
 
-static void prepare(struct trial *trial, const char *more)
+static void prepare(struct trial *trial, int ranks, const char *more)
 {
     char data[TEST_PATH_BYTES];
-    *trial = (struct trial){0};
+    *trial = (struct trial){.ranks = ranks};
     test_workplace_create("qwen2", &trial->place);
     test_workplace_write(&trial->place, "train.jsonl", rows, data);
     test_workplace_path(&trial->place, "out", trial->output);
@@ -104,23 +106,25 @@ static void prepare(struct trial *trial, const char *more)
     test_words_add(&trial->words, "threads 1 max_steps 2 per_device_train_batch_size 1 lora_r 2 save_steps 1 "
                                   "save_total_limit 1 eval_strategy steps eval_steps 1 logging_steps 1 "
                                   "load_best_model_at_end true report_to tensorboard");
+    test_words_add(&trial->words, ranks > 1 ? "ranks 2" : "ranks 1");
     test_words_add(&trial->words, more);
 }
 
-static void try_all(const char *more)
+static void try_all(int ranks, const char *more)
 {
     struct trial trial;
-    prepare(&trial, more);
+    prepare(&trial, ranks, more);
     assert_int_equal(run(&trial), TT_OK); /* what is made once per process is made now */
     uint64_t before = tt_alloc_count(), live = tt_alloc_live();
     assert_int_equal(run(&trial), TT_OK);
     long long total = (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
     assert_true(total > 100);
-    /* With several threads a run makes a few more or fewer than another: the last ones are left out. */
+    /* The end of a run writes its records: each allocation there is tried. With several threads a run makes a few
+     * fewer than another, and the last ones may not come. */
     long long stride = total / TRIES + 1;
     double start = tt_clock_seconds();
-    for (long long nth = 1; nth + 20 < total; nth += stride) {
+    for (long long nth = 1; nth <= total; nth += nth + 40 > total ? 1 : stride) {
         check_one(&trial, nth);
         if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
     }
@@ -131,27 +135,26 @@ static void try_all(const char *more)
 static void one_rank(void **state)
 {
     (void)state;
-    try_all("ranks 1");
+    try_all(1, "");
 }
 
 static void two_ranks(void **state)
 {
     (void)state;
-    try_all("ranks 2");
+    try_all(2, "");
 }
 
 static void full_fine_tuning(void **state)
 {
     (void)state;
-    try_all(
-        "ranks 2 use_peft false save_strategy no load_best_model_at_end false packing true max_length 64");
+    try_all(2, "use_peft false save_strategy no load_best_model_at_end false packing true max_length 64");
 }
 
 static void quantized_base(void **state)
 {
     (void)state;
-    try_all("ranks 2 load_in_4bit true bnb_4bit_use_double_quant true save_strategy no "
-            "load_best_model_at_end false");
+    try_all(2, "load_in_4bit true bnb_4bit_use_double_quant true save_strategy no "
+               "load_best_model_at_end false");
 }
 
 int main(void)
