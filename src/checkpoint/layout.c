@@ -76,8 +76,7 @@ static void free_entries(struct tt_weights_file *file)
 }
 
 static void append(struct tt_weights_layout *layout, struct tt_weights_file *file,
-                   const struct tt_safetensors_entry *entry, const tt_param *param, enum tt_slot slot,
-                   int64_t first)
+                   const struct tt_safetensors_entry *entry, const tt_param *param, int slot, int64_t first)
 {
     uint64_t bytes = tt_dtype_bytes(entry->dtype);
     for (int d = 0; d < entry->rank; d++) bytes *= (uint64_t)entry->dims[d];
@@ -177,20 +176,24 @@ out:
     return status;
 }
 
-const char *tt_slot_prefix(enum tt_slot slot)
+int tt_slot_count(const struct tt_optimizer *optimizer)
 {
-    static const char *const prefixes[] = {"master.", "optimizer.exp_avg.", "optimizer.exp_avg_sq."};
-    return prefixes[slot];
+    return TT_SLOT_MOMENTS + optimizer->moment_count;
+}
+
+const char *tt_slot_prefix(const struct tt_optimizer *optimizer, int slot)
+{
+    return slot == TT_SLOT_MASTER ? "master." : optimizer->prefixes[slot - TT_SLOT_MOMENTS];
 }
 
 /* `count`: elements from `first` on; -1: the whole parameter. */
 static tt_status add_state_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
-                                 const tt_param *param, enum tt_slot slot, int64_t first, int64_t count)
+                                 const tt_param *param, int slot, int64_t first, int64_t count)
 {
     struct tt_safetensors_entry entry = {.dtype = TT_F32, .rank = param->rank};
     struct tt_str name = {0};
     tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&name, "%s%s", tt_slot_prefix(slot), param->name));
+    TT_GO(tt_str_printf(&name, "%s%s", tt_slot_prefix(layout->optimizer, slot), param->name));
     for (int d = 0; d < param->rank; d++) {
         entry.dims[d] = param->dims[d];
         if (count >= 0) TT_GO(tt_str_printf(&name, "%s%lld", d > 0 ? "," : "[", (long long)param->dims[d]));
@@ -210,7 +213,7 @@ out:
 
 /* The layout of one rank: the pieces of its units. */
 static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_model *model,
-                            struct tt_unit *const *units, enum tt_slot slot)
+                            struct tt_unit *const *units, int slot)
 {
     for (int u = 0; u < model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
@@ -224,15 +227,15 @@ static tt_status add_pieces(struct tt_weights_layout *layout, const struct tt_mo
 }
 
 static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct tt_model *model,
-                                enum tt_slot first_slot, const struct tt_state_part *part)
+                                int first_slot, const struct tt_state_part *part)
 {
     size_t capacity = 0;
     for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
-    TT_TRY(alloc_files(layout, 1, TT_SLOT_COUNT * capacity));
+    TT_TRY(alloc_files(layout, 1, TT_SLOTS_MAX * capacity));
     snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
              part->number + 1, part->count);
-    for (int slot = (int)first_slot; slot < TT_SLOT_COUNT; slot++)
-        TT_TRY(add_pieces(layout, model, part->units, (enum tt_slot)slot));
+    for (int slot = first_slot; slot < tt_slot_count(layout->optimizer); slot++)
+        TT_TRY(add_pieces(layout, model, part->units, slot));
     return TT_OK;
 }
 
@@ -255,38 +258,41 @@ void tt_state_file_name(size_t index, size_t count, char *name, size_t name_byte
 
 struct state_tensor {
     const tt_param *param;
-    enum tt_slot slot;
+    const char *prefix;
+    int slot;
 };
 
 static int compare_names(const void *left, const void *right)
 {
     const struct state_tensor *a = left, *b = right;
-    int order = strcmp(tt_slot_prefix(a->slot), tt_slot_prefix(b->slot));
+    int order = strcmp(a->prefix, b->prefix);
     return order != 0 ? order : strcmp(a->param->name, b->param->name);
 }
 
 /* The trainable parameters, in the order of their names in the state. */
-static size_t list_state(const struct tt_model *model, enum tt_slot first_slot, struct state_tensor *tensors)
+static size_t list_state(const struct tt_model *model, const struct tt_optimizer *optimizer, int first_slot,
+                         struct state_tensor *tensors)
 {
     size_t count = 0;
-    for (int slot = (int)first_slot; slot < TT_SLOT_COUNT; slot++)
+    for (int slot = first_slot; slot < tt_slot_count(optimizer); slot++)
         for (size_t i = 0; i < model->param_count; i++)
             if (model->params[i]->trainable)
-                tensors[count++] = (struct state_tensor){model->params[i], (enum tt_slot)slot};
+                tensors[count++] =
+                    (struct state_tensor){model->params[i], tt_slot_prefix(optimizer, slot), slot};
     qsort(tensors, count, sizeof *tensors, compare_names);
     return count;
 }
 
-static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt_model *model,
-                               enum tt_slot first_slot, uint64_t max_file_bytes)
+static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt_model *model, int first_slot,
+                               uint64_t max_file_bytes)
 {
     tt_status status = TT_OK;
-    size_t most = TT_SLOT_COUNT * model->param_count + 1;
+    size_t most = TT_SLOTS_MAX * model->param_count + 1;
     struct state_tensor *tensors = tt_calloc(most, sizeof *tensors);
     uint64_t *bytes = tt_calloc(most, sizeof *bytes);
     size_t *file_of = tt_calloc(most, sizeof *file_of);
     if (tensors == NULL || bytes == NULL || file_of == NULL) TT_GO(TT_ERR_MEMORY);
-    size_t count = list_state(model, first_slot, tensors);
+    size_t count = list_state(model, layout->optimizer, first_slot, tensors);
     for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(tensors[i].param, TT_F32);
     size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
     TT_GO(alloc_files(layout, file_count, count));
@@ -301,12 +307,13 @@ out:
     return status;
 }
 
-tt_status tt_state_layout_init(const struct tt_model *model, bool masters, const struct tt_state_part *part,
-                               uint64_t max_file_bytes, struct tt_weights_layout *layout)
+tt_status tt_state_layout_init(const struct tt_model *model, const struct tt_optimizer *optimizer,
+                               bool masters, const struct tt_state_part *part, uint64_t max_file_bytes,
+                               struct tt_weights_layout *layout)
 {
     tt_status status = TT_OK;
-    enum tt_slot first_slot = masters ? TT_SLOT_MASTER : TT_SLOT_EXP_AVG;
-    *layout = (struct tt_weights_layout){0};
+    int first_slot = masters ? TT_SLOT_MASTER : TT_SLOT_MOMENTS;
+    *layout = (struct tt_weights_layout){.optimizer = optimizer};
     if (part != NULL)
         TT_GO(lay_out_pieces(layout, model, first_slot, part));
     else

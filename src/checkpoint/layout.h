@@ -4,10 +4,14 @@
 
 #include "io/safetensors.h"
 #include "model/model.h"
+#include "optim/optimizer.h"
 #include "shard/unit.h"
 
-/* The values of a trainable parameter: a master and two moments. */
-enum tt_slot { TT_SLOT_MASTER, TT_SLOT_EXP_AVG, TT_SLOT_EXP_AVG_SQ, TT_SLOT_COUNT };
+/* The values of a trainable parameter, by number: its master, then the moments of its optimizer. */
+enum { TT_SLOT_MASTER, TT_SLOT_MOMENTS, TT_SLOTS_MAX = TT_SLOT_MOMENTS + TT_MOMENTS_MAX };
+int tt_slot_count(const struct tt_optimizer *optimizer);
+/* "master.", "optimizer.exp_avg." and so on. */
+const char *tt_slot_prefix(const struct tt_optimizer *optimizer, int slot);
 
 struct tt_weights_file {
     /* "adapter_model.safetensors", "model-00001-of-00003.safetensors" */
@@ -16,7 +20,7 @@ struct tt_weights_file {
     uint64_t bytes;                       /* header and data */
     struct tt_safetensors_entry *entries; /* owned */
     const tt_param **params;              /* owned: the parameter of each entry, */
-    enum tt_slot *slots;                  /* which of its values, and with which of its elements */
+    int *slots;                           /* which of its values, and with which of its elements */
     int64_t *firsts;                      /* the entry begins */
     size_t count;
 };
@@ -25,8 +29,9 @@ struct tt_weights_layout {
     struct tt_weights_file *files; /* owned */
     size_t file_count;
     uint64_t tensor_bytes;
-    bool adapter;          /* the adapter's tensors only */
-    struct tt_arena arena; /* names */
+    bool adapter;                         /* the adapter's tensors only */
+    const struct tt_optimizer *optimizer; /* of a training state */
+    struct tt_arena arena;                /* names */
 };
 
 /* The layout of the adapter parameters if the model has any, else of all parameters. A zeroed layout is empty. An
@@ -38,23 +43,21 @@ struct tt_state_part {
     struct tt_unit *const *units;
     int number, count;
 };
-/* The layout of the training state, fp32: optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name> of every trainable
- * parameter, and, with `masters` (when the weights file does not hold them exactly), master.<name>. Without `part`:
+/* The layout of the training state, fp32: the optimizer's moments of every trainable parameter (AdamW's
+ * optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name>), and, with `masters` (when the weights file does not hold
+ * them exactly), master.<name>. Without `part`:
  * whole tensors in training_state.safetensors or, to respect max_file_bytes (tt_state_split), in
  * training_state-0000F-of-0000N.safetensors. With `part`: the pieces of that rank, in
  * training_state-0000R-of-0000N.safetensors; an entry is then a vector named <key>[shape]@first, for example
  * "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for elements 256 and on of a matrix of 8 x 64. */
-TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, bool masters,
-                                           const struct tt_state_part *part, uint64_t max_file_bytes,
-                                           struct tt_weights_layout *layout);
+TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, const struct tt_optimizer *optimizer,
+                                           bool masters, const struct tt_state_part *part,
+                                           uint64_t max_file_bytes, struct tt_weights_layout *layout);
 /* Assigns the tensors of a whole state to files. `bytes`: sizes of the tensors, in byte order of their names;
  * file_of[i]: number of the file of tensor i. Returns the number of files. max_file_bytes of 0: 1 GB, or a 32nd of the
  * whole where that is more. */
 size_t tt_state_split(const uint64_t *bytes, size_t count, uint64_t max_file_bytes, size_t *file_of);
 void tt_state_file_name(size_t index, size_t count, char *name, size_t name_bytes);
-/* "optimizer.exp_avg." and so on. */
-const char *tt_slot_prefix(enum tt_slot slot);
-
 void tt_weights_layout_deinit(struct tt_weights_layout *layout);
 /* model.safetensors.index.json of a layout of several files. */
 TT_MUST_USE tt_status tt_weights_layout_index(const struct tt_weights_layout *layout, struct tt_str *json);

@@ -41,7 +41,7 @@ static bool needs_masters(const struct tt_saver_config *config)
 
 static bool has_state(const struct tt_saver_config *config)
 {
-    return config->snapshot->config.adamw != NULL;
+    return config->snapshot->config.moments != NULL;
 }
 
 /* Adds the parts of one file, from the pieces of all units. Entries of a file of weights or of the whole state begin at
@@ -116,8 +116,9 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     struct tt_state_part part = {config->units, config->part, config->parts};
     status = tt_weights_layout_init(config->model, config->dtype, most, &saver->weights);
     if (status == TT_OK && has_state(config))
-        status = tt_state_layout_init(config->model, needs_masters(config), config->sharded ? &part : NULL,
-                                      config->max_file_bytes, &saver->state);
+        status =
+            tt_state_layout_init(config->model, config->snapshot->config.optimizer, needs_masters(config),
+                                 config->sharded ? &part : NULL, config->max_file_bytes, &saver->state);
     if (status == TT_OK) status = plan_files(saver);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;
@@ -356,14 +357,15 @@ tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report,
     return status;
 }
 
-tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state, uint64_t *bytes)
+tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_optimizer *optimizer,
+                              tt_dtype dtype, uint64_t *bytes)
 {
     struct tt_weights_layout layout;
     TT_TRY(tt_weights_layout_init(model, dtype, UINT64_MAX, &layout));
     *bytes = layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
-    if (!state) return TT_OK;
-    TT_TRY(tt_state_layout_init(model, dtype != TT_F32, NULL, UINT64_MAX, &layout));
+    if (optimizer == NULL) return TT_OK;
+    TT_TRY(tt_state_layout_init(model, optimizer, dtype != TT_F32, NULL, UINT64_MAX, &layout));
     *bytes += layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
     return TT_OK;

@@ -98,8 +98,8 @@ bool tt_saver_failed(const struct tt_saver *saver);
  * removed. *reported: `report` was filled, because rank 0 has a new report. */
 TT_MUST_USE tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report, bool *reported);
 
-/* Bytes of one save on disk, without the tokenizer and small files. */
-TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, tt_dtype dtype, bool state,
-                                          uint64_t *bytes);
+/* Bytes of one save on disk, without the tokenizer and small files. `optimizer`: whose state it has; NULL: none. */
+TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_optimizer *optimizer,
+                                          tt_dtype dtype, uint64_t *bytes);
 
 #endif

@@ -157,10 +157,9 @@ static const struct extent *find(const struct tt_state *state, const char *prefi
     return state->extents + low;
 }
 
-static tt_status check_value(const struct tt_state *state, const tt_param *param, enum tt_slot slot)
+static tt_status check_value(const struct tt_state *state, const tt_param *param, const char *prefix)
 {
     size_t count;
-    const char *prefix = tt_slot_prefix(slot);
     const struct extent *extents = find(state, prefix, param->name, &count);
     int64_t reached = 0;
     size_t used = 0;
@@ -178,26 +177,28 @@ static tt_status check_value(const struct tt_state *state, const tt_param *param
                    count == 0 ? "has no" : "has gaps or overlaps in", prefix, param->name);
 }
 
-tt_status tt_state_check(const struct tt_state *state, const struct tt_model *model, bool masters)
+tt_status tt_state_check(const struct tt_state *state, const struct tt_model *model,
+                         const struct tt_optimizer *optimizer, bool masters)
 {
     size_t known = 0;
+    int slots = tt_slot_count(optimizer);
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
-        for (int slot = 0; slot < TT_SLOT_COUNT; slot++) {
+        for (int slot = 0; slot < slots && param->trainable; slot++) {
             size_t count;
-            if (!param->trainable) continue;
-            (void)find(state, tt_slot_prefix((enum tt_slot)slot), param->name, &count);
-            if (slot != TT_SLOT_MASTER || masters || count > 0)
-                TT_TRY(check_value(state, param, (enum tt_slot)slot));
+            const char *prefix = tt_slot_prefix(optimizer, slot);
+            (void)find(state, prefix, param->name, &count);
+            if (slot != TT_SLOT_MASTER || masters || count > 0) TT_TRY(check_value(state, param, prefix));
             known += count;
         }
     }
     for (size_t e = 0; e < state->count && known != state->count; e++) {
         const char *name = state->extents[e].key;
         bool found = false;
-        for (int slot = 0; slot < TT_SLOT_COUNT; slot++) {
-            size_t bytes = strlen(tt_slot_prefix((enum tt_slot)slot));
-            if (strncmp(name, tt_slot_prefix((enum tt_slot)slot), bytes) != 0) continue;
+        for (int slot = 0; slot < slots; slot++) {
+            const char *prefix = tt_slot_prefix(optimizer, slot);
+            size_t bytes = strlen(prefix);
+            if (strncmp(name, prefix, bytes) != 0) continue;
             const tt_param *param = tt_model_find_param(model, name + bytes);
             found |= param != NULL && param->trainable;
         }
@@ -209,11 +210,11 @@ tt_status tt_state_check(const struct tt_state *state, const struct tt_model *mo
 }
 
 /* Appends the ranges that read [piece.first, piece.first + piece.count) of one value to `to`. */
-static void add_ranges(const struct tt_state *state, const struct tt_piece *piece, enum tt_slot slot,
+static void add_ranges(const struct tt_state *state, const struct tt_piece *piece, const char *prefix,
                        float *to, bool in_host, struct tt_read_range *ranges, size_t *range_count)
 {
     size_t count;
-    const struct extent *extents = find(state, tt_slot_prefix(slot), piece->param->name, &count);
+    const struct extent *extents = find(state, prefix, piece->param->name, &count);
     int64_t end = piece->first + piece->count;
     for (size_t i = 0; i < count; i++) {
         const struct extent *extent = &extents[i];
@@ -236,20 +237,20 @@ static void add_ranges(const struct tt_state *state, const struct tt_piece *piec
 static void add_piece(const struct tt_state *state, const struct tt_state_target *target, int u,
                       const struct tt_piece *piece, struct tt_read_range *ranges, size_t *range_count)
 {
-    const struct tt_adamw_state *adamw = &target->adamw[u];
-    bool in_host = target->moments_in_host;
     if (!piece->param->trainable || piece->count == 0) return;
-    add_ranges(state, piece, TT_SLOT_MASTER, piece->data, piece->in_host, ranges, range_count);
-    add_ranges(state, piece, TT_SLOT_EXP_AVG, adamw->m + piece->slice_offset, in_host, ranges, range_count);
-    add_ranges(state, piece, TT_SLOT_EXP_AVG_SQ, adamw->v + piece->slice_offset, in_host, ranges,
-               range_count);
+    add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MASTER), piece->data, piece->in_host,
+               ranges, range_count);
+    for (int i = 0; i < target->optimizer->moment_count; i++)
+        add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MOMENTS + i),
+                   target->moments[u].values[i] + piece->slice_offset, target->moments_in_host, ranges,
+                   range_count);
 }
 
 tt_status tt_state_load(const struct tt_state *state, const struct tt_state_target *target)
 {
     size_t range_count = 0, capacity = state->count;
     for (int u = 0; u < target->model->unit_count; u++)
-        capacity += TT_SLOT_COUNT * tt_unit_piece_count(target->units[u]);
+        capacity += TT_SLOTS_MAX * tt_unit_piece_count(target->units[u]);
     struct tt_read_range *ranges = tt_calloc(capacity + 1, sizeof *ranges);
     if (ranges == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < target->model->unit_count; u++) {

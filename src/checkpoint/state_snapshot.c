@@ -15,7 +15,7 @@ static size_t slot_bytes(const struct tt_snapshot *snapshot, int unit)
 
 static int slot_count(const struct tt_snapshot *snapshot)
 {
-    return snapshot->config.adamw != NULL ? TT_SLOT_COUNT : 1;
+    return snapshot->config.moments != NULL ? tt_slot_count(snapshot->config.optimizer) : 1;
 }
 
 static size_t frozen_bytes(const struct tt_snapshot *snapshot, const struct tt_piece *piece)
@@ -77,8 +77,7 @@ static char *slot_at(const struct tt_snapshot *snapshot, int unit, int slot)
 
 static const float *moments_of(const struct tt_snapshot *snapshot, int unit, int slot)
 {
-    const struct tt_adamw_state *state = &snapshot->config.adamw[unit];
-    return slot == TT_SLOT_EXP_AVG ? state->m : state->v;
+    return snapshot->config.moments[unit].values[slot - TT_SLOT_MOMENTS];
 }
 
 static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *stream, int u)
@@ -134,16 +133,16 @@ tt_status tt_snapshot_poll(struct tt_snapshot *snapshot, bool *done)
 void tt_snapshot_complete(struct tt_snapshot *snapshot)
 {
     if (snapshot->copies == NULL || snapshot->buffer == NULL) return;
-    if (!snapshot->config.moments_in_host || snapshot->config.adamw == NULL) return;
+    if (!snapshot->config.moments_in_host || snapshot->config.moments == NULL) return;
     /* Moments in host memory: the step has ended, because the copies of its masters have. */
     for (int u = 0; u < snapshot->config.model->unit_count; u++) {
         size_t bytes = (size_t)tt_unit_slices(snapshot->config.units[u]).count * sizeof(float);
-        for (int slot = TT_SLOT_EXP_AVG; slot < TT_SLOT_COUNT && bytes > 0; slot++)
+        for (int slot = TT_SLOT_MOMENTS; slot < slot_count(snapshot) && bytes > 0; slot++)
             memcpy(slot_at(snapshot, u, slot), moments_of(snapshot, u, slot), bytes);
     }
 }
 
-const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, enum tt_slot slot)
+const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, int slot)
 {
     struct tt_piece piece = tt_unit_piece(snapshot->config.units[unit], index);
     if (piece.param->trainable)

@@ -9,14 +9,15 @@
 #define TT_CHECKPOINT_STATE_SNAPSHOT_H
 
 #include "checkpoint/layout.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 struct tt_snapshot_config {
     struct tt_device *device; /* lent, as all below */
     const struct tt_model *model;
     struct tt_unit *const *units;
-    const struct tt_adamw_state *adamw; /* [unit_count]; NULL: a snapshot without moments */
-    bool moments_in_host;               /* offload_params */
+    const struct tt_optimizer *optimizer; /* of `moments` */
+    const struct tt_moments *moments;     /* [unit_count]; NULL: a snapshot without optimizer state */
+    bool moments_in_host;                 /* offload_params */
 };
 
 struct tt_snapshot {
@@ -24,7 +25,7 @@ struct tt_snapshot {
     struct tt_buffer *buffer;         /* owned; of the host */
     struct tt_stream *copies;         /* owned; NULL: the device is the host */
     struct tt_event *stepped, *taken; /* owned */
-    /* owned: offset in bytes of a unit's masters; exp_avg, exp_avg_sq and frozen pieces follow them */
+    /* owned: offset in bytes of a unit's masters; moments and frozen pieces follow them */
     size_t *unit_offsets;
     bool frozen_too; /* no adapter: the weights file holds every parameter */
 };
@@ -43,6 +44,6 @@ TT_MUST_USE tt_status tt_snapshot_poll(struct tt_snapshot *snapshot, bool *done)
 void tt_snapshot_complete(struct tt_snapshot *snapshot);
 /* Host memory: the values `slot` of piece `index` of unit `unit`, in piece.dtype (slots of the optimizer: fp32). Valid
  * from complete until the next take. */
-const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, enum tt_slot slot);
+const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, int slot);
 
 #endif

@@ -65,15 +65,15 @@ static tt_status run_update(struct tt_rank *rank)
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         if (slices.count == 0) continue;
         TT_TRY(tt_unit_zero_grad(rank->units[u]));
-        struct tt_adamw_update update = {
-            .state = &rank->adamw[u],
+        struct tt_optimizer_update update = {
+            .moments = &rank->moments[u],
             .master = slices.master,
             .grad = slices.grad,
             .run = {.count = slices.count},
             .grad_scale = 1.0f,
             .step = 1,
         };
-        TT_TRY(tt_adamw_update(rank->stream, &optim, &update));
+        TT_TRY(rank->optimizer->update(rank->stream, &optim, &update));
         TT_TRY(tt_unit_masters_changed(rank->units[u]));
     }
     return TT_OK;
@@ -93,7 +93,8 @@ static tt_status run_step(const struct attempt *attempt, struct tt_rank *rank, s
     const struct tt_chip *chip = tt_device_chip(rank->device);
     if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
         for (int u = 0; u < rank->model->unit_count; u++)
-            plan->step_seconds += 16.0 * (double)rank->adamw[u].count / chip->host_bytes_per_second;
+            plan->step_seconds += 8.0 * rank->optimizer->moment_count * (double)rank->moments[u].count /
+                                  chip->host_bytes_per_second;
     return TT_OK;
 }
 

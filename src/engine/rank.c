@@ -22,8 +22,8 @@ static size_t aligned(size_t bytes)
 static tt_status create_optimizer(struct tt_rank *rank, bool offload)
 {
     for (int u = 0; u < rank->model->unit_count; u++)
-        TT_TRY(tt_adamw_state_init(rank->device, tt_unit_slices(rank->units[u]).count, offload,
-                                   &rank->adamw[u]));
+        TT_TRY(tt_moments_init(rank->device, rank->optimizer, tt_unit_slices(rank->units[u]).count, offload,
+                               &rank->moments[u]));
     return TT_OK;
 }
 
@@ -33,7 +33,8 @@ static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_
         .device = rank->device,
         .model = rank->model,
         .units = rank->units,
-        .adamw = config->saves_state ? rank->adamw : NULL,
+        .optimizer = rank->optimizer,
+        .moments = config->saves_state ? rank->moments : NULL,
         .moments_in_host = config->offload_params,
     };
     return config->saves ? tt_snapshot_init(&snapshot, &rank->snapshot) : TT_OK;
@@ -117,7 +118,8 @@ static tt_status check_fp8(const struct tt_rank *rank)
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
-    *rank = (struct tt_rank){.limits = config->limits};
+    *rank = (struct tt_rank){.limits = config->limits, .optimizer = config->optimizer};
+    if (rank->optimizer == NULL) rank->optimizer = tt_optimizer_of(NULL);
     if (config->objective != NULL)
         rank->objective = *config->objective;
     else
@@ -168,10 +170,10 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_free(rank->rows.block);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
-        if (rank->adamw != NULL) tt_adamw_state_deinit(&rank->adamw[u]);
+        if (rank->moments != NULL) tt_moments_deinit(&rank->moments[u]);
         if (rank->units != NULL) tt_unit_destroy(rank->units[u]);
     }
-    tt_free(rank->adamw);
+    tt_free(rank->moments);
     tt_free(rank->units);
     tt_shard_context_destroy(rank->shard);
     tt_model_destroy(rank->model);

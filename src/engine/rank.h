@@ -12,7 +12,7 @@
 #include "engine/executor.h"
 #include "engine/mesh.h"
 #include "objective/objective.h"
-#include "optim/adamw.h"
+#include "optim/optimizer.h"
 
 struct tt_rank_config {
     struct tt_device_config device;
@@ -29,6 +29,7 @@ struct tt_rank_config {
     struct tt_batch_limits limits;        /* of training and evaluation micro batches together */
     bool across_processes;                /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                           /* gradients, masters, optimizer state */
+    const struct tt_optimizer *optimizer; /* of a training; NULL: AdamW */
     bool saves, saves_state;     /* host memory for a snapshot of the values; of the optimizer state too */
     enum tt_recompute recompute; /* the levels that the plan may choose */
     const enum tt_level *levels; /* [block_count], lent: the levels that it chose; NULL: TT_KEEP_CHEAP */
@@ -62,10 +63,11 @@ struct tt_rank {
     struct tt_rank_rows rows;
     struct tt_model *model;
     struct tt_shard_context *shard;
-    struct tt_unit **units;       /* [model->unit_count] */
-    bool split_vocabulary;        /* as in the configuration */
-    struct tt_adamw_state *adamw; /* [model->unit_count]; empty for frozen units */
-    struct tt_snapshot snapshot;  /* empty unless config.saves */
+    struct tt_unit **units; /* [model->unit_count] */
+    bool split_vocabulary;  /* as in the configuration */
+    const struct tt_optimizer *optimizer;
+    struct tt_moments *moments;  /* [model->unit_count]; empty for frozen units */
+    struct tt_snapshot snapshot; /* empty unless config.saves */
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;

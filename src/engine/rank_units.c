@@ -93,9 +93,9 @@ tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_ra
     rank->split_vocabulary = config->split_vocabulary;
     TT_TRY(tt_shard_context_create(&shard, &rank->shard));
     rank->units = tt_calloc((size_t)model->unit_count, sizeof *rank->units);
-    rank->adamw = tt_calloc((size_t)model->unit_count, sizeof *rank->adamw);
+    rank->moments = tt_calloc((size_t)model->unit_count, sizeof *rank->moments);
     tt_param **params = tt_calloc(model->param_count + 1, sizeof *params);
-    tt_status status = rank->units != NULL && rank->adamw != NULL && params != NULL ? TT_OK : TT_ERR_MEMORY;
+    tt_status status = rank->units != NULL && rank->moments != NULL && params != NULL ? TT_OK : TT_ERR_MEMORY;
     for (int u = 0; u < model->unit_count && status == TT_OK; u++)
         status = create_unit(config, rank, u, params);
     tt_free(params);

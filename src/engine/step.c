@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "comm/host_values.h"
-#include "optim/schedule.h"
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
 enum {
@@ -125,12 +124,12 @@ static tt_status name_nonfinite(struct tt_rank *rank, int64_t step)
 
 /* `update`: the members that are equal for all units. */
 static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int unit_index,
-                             struct tt_adamw_update update)
+                             struct tt_optimizer_update update)
 {
     struct tt_unit *unit = rank->units[unit_index];
     struct tt_slices slices = tt_unit_slices(unit);
     if (slices.count == 0) return TT_OK;
-    update.state = &rank->adamw[unit_index];
+    update.moments = &rank->moments[unit_index];
     update.master = slices.master;
     update.grad = slices.grad;
     size_t count = tt_unit_run_count(unit);
@@ -140,9 +139,9 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
         struct tt_slice_run first = tt_unit_run(unit, r), last = first;
         for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
             last = tt_unit_run(unit, r);
-        update.run = (struct tt_adamw_run){first.offset, last.offset + last.count - first.offset,
-                                           first.param->weight_decay};
-        TT_TRY(tt_adamw_update(rank->stream, optim, &update));
+        update.run = (struct tt_slices_run){first.offset, last.offset + last.count - first.offset,
+                                            first.param->weight_decay};
+        TT_TRY(rank->optimizer->update(rank->stream, optim, &update));
     }
     return tt_unit_masters_changed(unit);
 }
@@ -190,7 +189,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
         .facts = facts,
         .grad_norm = sqrt(report[TT_SUM_SQUARES]),
         .learning_rate =
-            config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->total_steps),
+            config->optim->learning_rate * tt_schedule_factor(config->optim, step, config->length),
         .stop_requested = report[REPORT_STOP] > 0,
         .save_failed = report[REPORT_SAVE_FAILED] > 0,
     };
@@ -205,7 +204,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
     double max_norm = config->optim->max_grad_norm;
     double clip = max_norm > 0.0 ? max_norm / (result->grad_norm + 1e-6) : 1.0;
-    struct tt_adamw_update update = {
+    struct tt_optimizer_update update = {
         .lr = result->learning_rate,
         .grad_scale = (float)(clip < 1.0 ? clip : 1.0),
         .step = step + 1,

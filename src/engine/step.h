@@ -8,6 +8,7 @@
 
 #include "engine/gradient_watch.h"
 #include "engine/phases.h"
+#include "optim/schedule.h"
 
 struct tt_train_step_config {
     const struct tt_optim_config *optim;
@@ -15,7 +16,7 @@ struct tt_train_step_config {
     const struct tt_cancel *cancel; /* NULL or lent */
     uint64_t seed;
     double label_smoothing;
-    int64_t total_steps;
+    struct tt_schedule_length length;
     /* Called after the passes and before a value changes; may be NULL. */
     tt_status (*before_update)(void *context);
     void *context;

@@ -10,6 +10,7 @@
 #include "config/value.h"
 #include "job/accelerate.h"
 #include "job/resolve.h"
+#include "optim/optimizer.h"
 #include "optim/schedule.h"
 
 enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard)
@@ -120,6 +121,7 @@ static tt_status check_optimizer(const struct tt_optim_config *optim)
     if (optim->warmup_steps >= 1 && optim->warmup_steps != floor(optim->warmup_steps))
         return usage("warmup_steps must be a whole number, or a share below 1",
                      "warmup_ratio also sets a share");
+    TT_TRY(tt_optimizer_check(optim));
     return tt_schedule_check(optim);
 }
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct tt_optim_config {
-    /* "adamw_torch_fused", or another spelling of plain fp32 AdamW */
+    /* "adamw_torch_fused", or another spelling of plain fp32 AdamW; "sgd" */
     const char *optim;
     double learning_rate;            /* 2e-5 */
     const char *lr_scheduler_type;   /* "linear" */
@@ -17,6 +17,8 @@ struct tt_optim_config {
     double warmup_ratio;             /* 0 */
     double weight_decay;             /* 0 */
     double adam_beta1, adam_beta2, adam_epsilon;
+    double momentum;      /* of sgd; 0 */
+    bool nesterov;        /* of sgd */
     double max_grad_norm; /* 1; 0: no clipping */
 };
 

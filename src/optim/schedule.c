@@ -15,11 +15,14 @@ struct kwargs {
     double min_lr_ratio;
     double warmup_lr_rate; /* negative: not given */
     const char *warmup_type, *decay_type;
+    /* of multistep; lists of the document, NULL: not given */
+    const struct tt_json_value *milestones, *milestone_epochs;
+    double gamma, warmup_factor;
 };
 
-/* The steps of a schedule; its shape is a function of these three. */
+/* The steps of a schedule; its shape is a function of these. */
 struct position {
-    int64_t step, warmup, total;
+    int64_t step, warmup, total, epoch; /* epoch: steps of one */
 };
 
 static double progress(struct position at)
@@ -132,6 +135,27 @@ static double warmup_stable_decay(const struct tt_optim_config *config, const st
     return clamp_low(shape * (1.0 - kwargs->min_lr_ratio) + kwargs->min_lr_ratio);
 }
 
+/* The step of a milestone: below 1 it is a share of all steps, as warmup_steps. */
+static double milestone_step(double milestone, struct position at)
+{
+    return milestone < 1.0 ? ceil((double)at.total * milestone) : milestone;
+}
+
+static double multistep(const struct tt_optim_config *config, const struct kwargs *kwargs, struct position at)
+{
+    (void)config;
+    double factor = 1.0, step = (double)at.step;
+    if (at.step < at.warmup)
+        factor = kwargs->warmup_factor + (1.0 - kwargs->warmup_factor) * step / (double)at.warmup;
+    for (size_t i = 0; i < tt_json_count(kwargs->milestones); i++)
+        if (step >= milestone_step(tt_json_number(tt_json_at(kwargs->milestones, i)), at))
+            factor *= kwargs->gamma;
+    for (size_t i = 0; i < tt_json_count(kwargs->milestone_epochs); i++)
+        if (step >= ceil(tt_json_number(tt_json_at(kwargs->milestone_epochs, i)) * (double)at.epoch))
+            factor *= kwargs->gamma;
+    return factor;
+}
+
 static double linear_warmup(const struct kwargs *kwargs, struct position at)
 {
     (void)kwargs;
@@ -172,6 +196,7 @@ static const struct schedule {
     {"constant_with_warmup", constant, linear_warmup},
     {"inverse_sqrt", inverse_sqrt, linear_warmup},
     {"warmup_stable_decay", warmup_stable_decay, stable_warmup},
+    {"multistep", multistep, NULL}, /* it has its own warm-up, which milestones also lower */
 };
 
 static const struct schedule *find_schedule(const char *name)
@@ -181,11 +206,29 @@ static const struct schedule *find_schedule(const char *name)
     return NULL;
 }
 
+/* An optional list of numbers above 0. */
+static tt_status read_list(const struct tt_json_value *object, const char *key,
+                           const struct tt_json_value **out)
+{
+    const struct tt_json_value *list = tt_json_get(object, key);
+    if (list == NULL || tt_json_is_null(list)) return TT_OK;
+    bool good = tt_json_is_list(list);
+    for (size_t i = 0; i < tt_json_count(list) && good; i++) {
+        double value = tt_json_number(tt_json_at(list, i));
+        good = isfinite(value) && value > 0.0;
+    }
+    if (!good) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs: %s is not a list of numbers above 0", key);
+    *out = list;
+    return TT_OK;
+}
+
 static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
 {
     static const char *const known[] = {
-        "num_cycles",       "lr_end",          "power",        "timescale",   "min_lr",     "min_lr_rate",
-        "num_stable_steps", "num_decay_steps", "min_lr_ratio", "warmup_type", "decay_type", "warmup_lr_rate"};
+        "num_cycles",   "lr_end",           "power",           "timescale",        "min_lr",
+        "min_lr_rate",  "num_stable_steps", "num_decay_steps", "min_lr_ratio",     "warmup_type",
+        "decay_type",   "warmup_lr_rate",   "milestones",      "milestone_epochs", "gamma",
+        "warmup_factor"};
     const char *key;
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);) {
@@ -205,6 +248,10 @@ static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
     TT_TRY(tt_json_opt_double(json, root, "min_lr_ratio", &kwargs->min_lr_ratio));
     TT_TRY(tt_json_opt_double(json, root, "warmup_lr_rate", &kwargs->warmup_lr_rate));
     TT_TRY(tt_json_opt_string(json, root, "warmup_type", &kwargs->warmup_type));
+    TT_TRY(tt_json_opt_double(json, root, "gamma", &kwargs->gamma));
+    TT_TRY(tt_json_opt_double(json, root, "warmup_factor", &kwargs->warmup_factor));
+    TT_TRY(read_list(root, "milestones", &kwargs->milestones));
+    TT_TRY(read_list(root, "milestone_epochs", &kwargs->milestone_epochs));
     return tt_json_opt_string(json, root, "decay_type", &kwargs->decay_type);
 }
 
@@ -219,6 +266,8 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
                               .min_lr_rate = -1,
                               .warmup_lr_rate = -1,
                               .num_stable_steps = -1,
+                              .gamma = 0.1,
+                              .warmup_factor = 0.001,
                               .warmup_type = "linear",
                               .decay_type = "cosine"};
     const char *text = config->lr_scheduler_kwargs;
@@ -246,6 +295,12 @@ static tt_status check_kwargs(const struct tt_optim_config *config, const struct
     if (strcmp(name, "warmup_stable_decay") == 0 && kwargs->num_decay_steps <= 0)
         return tt_fail(TT_ERR_USAGE, "lr_scheduler_type warmup_stable_decay needs num_decay_steps in "
                                      "lr_scheduler_kwargs");
+    if (strcmp(name, "multistep") == 0 && (kwargs->milestones == NULL) == (kwargs->milestone_epochs == NULL))
+        return tt_fail(TT_ERR_USAGE, "lr_scheduler_type multistep needs either milestones (steps) or "
+                                     "milestone_epochs in lr_scheduler_kwargs");
+    if (!(kwargs->gamma > 0.0) || !(kwargs->warmup_factor >= 0.0 && kwargs->warmup_factor <= 1.0))
+        return tt_fail(TT_ERR_USAGE,
+                       "lr_scheduler_kwargs: gamma must be above 0 and warmup_factor in [0, 1]");
     if (!is_shape(kwargs->warmup_type))
         return tt_fail(TT_ERR_USAGE,
                        "lr_scheduler_kwargs: warmup_type '%s' is not one of linear, cosine, 1-sqrt",
@@ -262,9 +317,7 @@ tt_status tt_schedule_check(const struct tt_optim_config *config)
     if (find_schedule(config->lr_scheduler_type) == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "lr_scheduler_type '%s' is not supported", config->lr_scheduler_type);
         tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, cosine_warmup_with_min_lr, "
-                "polynomial, "
-                "constant, "
-                "constant_with_warmup, inverse_sqrt, warmup_stable_decay");
+                "polynomial, constant, constant_with_warmup, inverse_sqrt, warmup_stable_decay, multistep");
         return TT_ERR_USAGE;
     }
     struct tt_json json = {0};
@@ -282,7 +335,8 @@ int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, int64_t t
     return (int64_t)ceil((double)total_steps * ratio);
 }
 
-double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, int64_t total_steps)
+double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
+                          struct tt_schedule_length length)
 {
     const struct schedule *schedule = find_schedule(config->lr_scheduler_type);
     struct tt_json json = {0};
@@ -292,7 +346,8 @@ double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, in
         tt_json_deinit(&json);
         return 0.0;
     }
-    struct position at = {step, tt_schedule_warmup_steps(config, total_steps), total_steps};
+    struct position at = {step, tt_schedule_warmup_steps(config, length.total_steps), length.total_steps,
+                          length.steps_per_epoch};
     double factor = schedule->warmup != NULL && step < at.warmup ? schedule->warmup(&kwargs, at)
                                                                  : schedule->shape(config, &kwargs, at);
     tt_json_deinit(&json);

@@ -1,13 +1,18 @@
-/* Learning-rate schedules with the names and formulas of transformers (src/transformers/optimization.py). The rate is
- * a pure function of the optimizer step. */
+/* Learning-rate schedules with the names and formulas of transformers (src/transformers/optimization.py), and
+ * `multistep`, that of torchvision's detectors (references/detection/train.py): torch's LinearLR over the warm-up times
+ * MultiStepLR. The rate is a pure function of the optimizer step. */
 #ifndef TT_OPTIM_SCHEDULE_H
 #define TT_OPTIM_SCHEDULE_H
 
 #include "base/error.h"
 #include "optim/config.h"
 
-/* Factor of the peak rate at step `step` (from 0) of `total_steps`. */
-double tt_schedule_factor(const struct tt_optim_config *config, int64_t step, int64_t total_steps);
+struct tt_schedule_length {
+    int64_t total_steps, steps_per_epoch;
+};
+/* Factor of the peak rate at step `step` (from 0) of a run. */
+double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
+                          struct tt_schedule_length length);
 /* Steps of warm-up: warmup_steps when >= 1, a share of total_steps when in (0, 1), else warmup_ratio of them. */
 int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, int64_t total_steps);
 /* Checks name and lr_scheduler_kwargs. */

@@ -18,9 +18,10 @@ const struct tt_setting tt_optim_settings[] = {
      .default_text = "linear",
      .help = "Shape of the learning rate over the run: linear, cosine, constant, constant_with_warmup, "
              "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "
-             "warmup_stable_decay."},
+             "warmup_stable_decay; multistep: gamma times less from each milestone on, as torchvision's detectors."},
     {.name = "lr_scheduler_kwargs", .type = TT_SETTING_JSON, FIELD(lr_scheduler_kwargs),
-     .help = "Options of the schedule: {\"num_cycles\": 0.5}."},
+     .help = "Options of the schedule: {\"num_cycles\": 0.5}; of multistep: milestones (steps, or shares below 1) or "
+             "milestone_epochs, gamma (0.1), warmup_factor (0.001: where warm-up begins)."},
     {.name = "warmup_steps", .type = TT_SETTING_DOUBLE, FIELD(warmup_steps), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY,
      .help = "Steps over which the rate rises; below 1: a share of all steps."},
@@ -28,21 +29,27 @@ const struct tt_setting tt_optim_settings[] = {
      .null_text = "0", .minimum = 0, .maximum = 1,
      .help = "Warm-up as a share of all steps, where warmup_steps is 0."},
     {.name = "weight_decay", .type = TT_SETTING_DOUBLE, FIELD(weight_decay), .default_text = "0",
-     .minimum = 0, .maximum = INFINITY, .help = "Decoupled weight decay; not on norms and biases."},
+     .minimum = 0, .maximum = INFINITY,
+     .help = "Weight decay; with AdamW decoupled from the gradient, with SGD a part of it; not on norms and biases."},
     {.name = "adam_beta1", .type = TT_SETTING_DOUBLE, FIELD(adam_beta1), .default_text = "0.9", .minimum = 0,
      .maximum = 0.9999999, .help = "Decay of the first moment."},
     {.name = "adam_beta2", .type = TT_SETTING_DOUBLE, FIELD(adam_beta2), .default_text = "0.999",
      .minimum = 0, .maximum = 0.9999999, .help = "Decay of the second moment."},
     {.name = "adam_epsilon", .type = TT_SETTING_DOUBLE, FIELD(adam_epsilon), .default_text = "1e-8",
      .minimum = 0, .maximum = 1, .help = "Added to the root of the second moment."},
+    {.name = "momentum", .type = TT_SETTING_DOUBLE, FIELD(momentum), .default_text = "0", .null_text = "0",
+     .minimum = 0, .maximum = 0.9999999,
+     .help = "Momentum of optim sgd: v = momentum v + gradient; 0: none, and no optimizer state."},
+    {.name = "nesterov", .type = TT_SETTING_BOOL, FIELD(nesterov), .default_text = "false",
+     .help = "Nesterov's form of momentum."},
     {.name = "max_grad_norm", .type = TT_SETTING_DOUBLE, FIELD(max_grad_norm), .default_text = "1",
      .null_text = "0", .minimum = 0, .maximum = INFINITY,
      .help = "Largest norm of the gradient over all ranks; larger gradients are scaled down; 0: never."},
     {.name = "optim", .type = TT_SETTING_STRING, FIELD(optim), .default_text = "adamw_torch_fused",
      .only = "adamw_torch_fused adamw_torch adamw_hf adamw_apex_fused adamw_torch_xla "
-             "adamw_torch_npu_fused adamw",
-     .only_reason = "only AdamW in float32 is supported; 8-bit, paged and other rules would train "
+             "adamw_torch_npu_fused adamw sgd",
+     .only_reason = "only AdamW and SGD in float32 are supported; 8-bit, paged and other rules would train "
              "differently",
-     .help = "Optimizer; all spellings of plain AdamW are equal."},
+     .help = "Optimizer: AdamW, in all of its plain spellings, or sgd (momentum, nesterov)."},
     {.name = NULL},
 };

@@ -69,6 +69,7 @@ struct tt_render_run {
     const struct tt_render_path *paths;
     int path_count;
     int ranks;                    /* of a node */
+    int moments;                  /* values of the optimizer for each master */
     int copies;                   /* replicas of the trainable parameters: ranks that hold the same slices */
     int64_t kept;                 /* checkpoints that stay; 0: all */
     int64_t save_steps;           /* between saves; 0: they follow no steps */

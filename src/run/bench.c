@@ -74,7 +74,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .sampler = bench->sampler,
         .cancel = bench->cancel,
         .seed = (uint64_t)bench->config->run.seed,
-        .total_steps = total + 1,
+        .length = {total + 1, total + 1},
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
@@ -159,6 +159,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     TT_TRY(tt_rank_config_make(&config->shard, &layout, &bench->model_facts, &options, TT_RANK_TRAINS,
                                bench->cancel, &bench->rank_config));
     bench->rank_config.objective = &config->objective;
+    bench->rank_config.optimizer = tt_optimizer_of(&config->optim);
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));

@@ -415,8 +415,9 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     int64_t *steps = NULL;
     size_t there = 0;
     char have[32], need[32], each[32];
-    TT_TRY(tt_checkpoint_bytes(model, dtype, false, &weights));
-    TT_TRY(tt_checkpoint_bytes(model, dtype, !run->watch->save_only_model, &one));
+    TT_TRY(tt_checkpoint_bytes(model, NULL, dtype, &weights));
+    const struct tt_optimizer *saved = run->watch->save_only_model ? NULL : run->rank_config.optimizer;
+    TT_TRY(tt_checkpoint_bytes(model, saved, dtype, &one));
     TT_TRY(tt_dir_free_bytes(output_dir, &available));
     TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);

@@ -341,7 +341,7 @@ tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model 
         return tt_fail(TT_ERR_DATA, "'%s' holds %s", resume->folder,
                        resume->adapter != NULL ? "an adapter, and the run trains every weight"
                                                : "no adapter, and the run trains one");
-    return tt_state_check(resume->tensors, model, !masters);
+    return tt_state_check(resume->tensors, model, run->rank_config.optimizer, !masters);
 }
 
 tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text)
@@ -374,7 +374,8 @@ tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
     struct tt_state_target target = {
         .model = rank->model,
         .units = rank->units,
-        .adamw = rank->adamw,
+        .optimizer = rank->optimizer,
+        .moments = rank->moments,
         .stream = rank->stream,
         .moments_in_host = run->rank_config.offload_params,
         .cancel = run->cancel,

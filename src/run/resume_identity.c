@@ -105,6 +105,10 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
     add(to, "adam_beta1", tt_json_new_real(optim->adam_beta1));
     add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));
     add(to, "adam_epsilon", tt_json_new_real(optim->adam_epsilon));
+    if (optim->momentum > 0) {
+        add(to, "momentum", tt_json_new_real(optim->momentum));
+        add(to, "nesterov", tt_json_new_bool(optim->nesterov));
+    }
     add(to, "max_grad_norm", tt_json_new_real(optim->max_grad_norm));
     add(to, "label_smoothing_factor", tt_json_new_real(run->spec->label_smoothing_factor));
     add(to, "metric_for_best_model", text_or_null(run->watch->metric_for_best_model));

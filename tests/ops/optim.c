@@ -111,48 +111,119 @@ static void check_case(const void *row)
     }
 }
 
-/* Four steps; every element is that of the formula in fp64 within the rounding of four steps in fp32. */
-static void check_sgd(struct test_device *device, int threads, void *context)
+struct sgd_case {
+    int64_t count, steps;
+    double lr, momentum, weight_decay, grad_scale;
+    bool nesterov, has_v;
+};
+
+static const struct sgd_case sgd_cases[] = {
+    {40001, 4, 0.1, 0.9, 0.01, 0.5, false, true}, {40001, 4, 0.1, 0.9, 0.01, 0.5, true, true},
+    {40001, 4, 0.1, 0, 0.01, 0.5, false, false},  {1000, 3, 0.1, 0, 0, 1, false, true},
+    {7, 20, 1e-2, 0.95, 0.1, 1, true, true},      {0, 1, 0.1, 0.9, 0, 1, false, true},
+};
+
+static const struct sgd_case sgd_gpu_cases[] = {{3000001, 2, 0.1, 0.9, 0.01, 0.5, false, true}};
+
+/* The header's formula as it stands there; the value V is the momentum. */
+#define DEFINE_SGD(name, real)                                                                               \
+    static void name(const struct sgd_case *c, double *const value[LINES])                                   \
+    {                                                                                                        \
+        for (int64_t i = 0; i < c->count; i++) {                                                             \
+            real p = (real)value[PARAM][i];                                                                  \
+            real g = (real)value[GRAD][i] * (real)(float)c->grad_scale + (real)c->weight_decay * p;          \
+            real v = (real)c->momentum * (real)value[V][i] + g;                                              \
+            p -= (real)c->lr * (c->nesterov ? g + (real)c->momentum * v : v);                                \
+            value[PARAM][i] = (double)p;                                                                     \
+            if (c->has_v) value[V][i] = (double)v;                                                           \
+        }                                                                                                    \
+    }
+
+DEFINE_SGD(sgd_oracle, double)
+DEFINE_SGD(sgd_plain, float)
+
+struct sgd_problem {
+    const struct sgd_case *row;
+    struct test_tensor tensors[LINES], first[LINES];
+    double *exact[LINES], *simple[LINES];
+};
+
+static void check_sgd_run(struct test_device *device, int threads, void *context)
 {
-    static struct test_tensor first[3];
-    (void)context;
-    enum { COUNT = 40001, STEPS = 4 };
-    struct test_tensor t[3] = {
-        test_tensor_random(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0, 1, 1),
-        test_tensor_random(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0, 2, 1),
-        test_tensor_make(TT_F32, COUNT, TEST_UNUSED, TEST_UNUSED, 0),
-    };
-    const double lr = 0.1, momentum = 0.9, decay = 0.01, scale = 0.5;
-    double *p = test_tensor_values(&t[0]), *g = test_tensor_values(&t[1]), *v = test_doubles(COUNT);
-    test_array_to_device(device, t, 3);
-    for (int step = 0; step < STEPS; step++) {
-        struct tt_sgd_args args = {t[0].view, t[1].view, t[2].view, lr, momentum, decay, (float)scale};
+    struct sgd_problem *p = context;
+    struct test_tensor t[LINES];
+    for (int i = 0; i < LINES; i++) t[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, t, LINES);
+    for (int64_t step = 0; step < p->row->steps; step++) {
+        struct tt_sgd_args args = {.param = t[PARAM].view,
+                                   .grad = t[GRAD].view,
+                                   .lr = p->row->lr,
+                                   .momentum = p->row->momentum,
+                                   .weight_decay = p->row->weight_decay,
+                                   .grad_scale = (float)p->row->grad_scale,
+                                   .nesterov = p->row->nesterov};
+        if (p->row->has_v) args.v = t[V].view;
         test_ok(tt_sgd(device->stream, &args));
-        for (int64_t i = 0; i < COUNT; i++) {
-            v[i] = momentum * v[i] + (g[i] * scale + decay * p[i]);
-            p[i] -= lr * v[i];
+    }
+    test_array_to_host(device, t, LINES);
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_check_gaps(names[i], &t[i]);
+        if (threads == 1) {
+            double *got = test_tensor_values(&t[i]);
+            test_close(names[i], got, p->exact[i], p->simple[i], p->row->count, TT_F32, 2);
+            free(got);
+        } else {
+            test_tensor_equal(names[i], &t[i], &p->first[i]);
         }
+        test_tensor_free(&p->first[i]);
+        p->first[i] = t[i];
     }
-    test_array_to_host(device, t, 3);
-    double *got_p = test_tensor_values(&t[0]), *got_v = test_tensor_values(&t[2]);
-    for (int64_t i = 0; i < COUNT; i++) {
-        assert_true(fabs(got_p[i] - p[i]) <= 1e-6 * (fabs(p[i]) + 1));
-        assert_true(fabs(got_v[i] - v[i]) <= 1e-6 * (fabs(v[i]) + 1));
+}
+
+static void check_sgd_case(const void *row)
+{
+    struct sgd_problem p = {.row = row};
+    for (int i = 0; i < LINES; i++) {
+        p.tensors[i] = i == M || i == V ? test_tensor_make(TT_F32, p.row->count, TEST_UNUSED, TEST_UNUSED, 0)
+                                        : test_tensor_random(TT_F32, p.row->count, TEST_UNUSED, TEST_UNUSED,
+                                                             0, (uint64_t)i + 1, 1);
+        p.exact[i] = test_tensor_values(&p.tensors[i]);
+        p.simple[i] = test_tensor_values(&p.tensors[i]);
     }
-    for (int i = 0; i < 3; i++) {
-        if (threads > 1) test_tensor_equal("sgd", &t[i], &first[i]);
-        test_tensor_free(&first[i]);
-        first[i] = t[i];
-        if (threads > 1) test_tensor_free(&first[i]);
+    for (int64_t step = 0; step < p.row->steps; step++) {
+        sgd_oracle(p.row, p.exact);
+        sgd_plain(p.row, p.simple);
     }
-    free(p), free(g), free(v), free(got_p), free(got_v);
+    test_on_each_isa(check_sgd_run, &p);
+    for (int i = 0; i < LINES; i++) {
+        test_tensor_free(&p.tensors[i]);
+        test_tensor_free(&p.first[i]);
+        free(p.exact[i]);
+        free(p.simple[i]);
+    }
 }
 
 static void sgd_follows_the_formula(void **state)
 {
     (void)state;
+    TEST_CASES("sgd", sgd_cases, check_sgd_case);
+}
+
+static void momentum_needs_its_value(struct test_device *device, int threads, void *context)
+{
+    (void)threads, (void)context;
+    struct test_tensor t[2] = {test_tensor_make(TT_F32, 8, TEST_UNUSED, TEST_UNUSED, 0),
+                               test_tensor_make(TT_F32, 8, TEST_UNUSED, TEST_UNUSED, 0)};
+    struct tt_sgd_args args = {.param = t[0].view, .grad = t[1].view, .lr = 0.1, .momentum = 0.9};
+    assert_int_equal(tt_sgd(device->stream, &args), TT_ERR_INTERNAL);
+    for (int i = 0; i < 2; i++) test_tensor_free(&t[i]);
+}
+
+static void sgd_checks_its_arguments(void **state)
+{
+    (void)state;
     TEST_CPU_ONLY();
-    test_on_each_isa(check_sgd, NULL);
+    test_on_each_isa(momentum_needs_its_value, NULL);
 }
 
 static void adamw_follows_the_formula(void **state)
@@ -166,6 +237,7 @@ static void sizes_of_real_models(void **state)
     (void)state;
     TEST_SIZES_ONLY();
     TEST_CASES("adamw", gpu_cases, check_case);
+    TEST_CASES("sgd", sgd_gpu_cases, check_sgd_case);
 }
 
 static void check_squares(struct test_device *device, int threads, void *context)
@@ -205,9 +277,8 @@ int main(void)
     int missing = test_device_missing();
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_follows_the_formula),
-        cmocka_unit_test(sgd_follows_the_formula),
-        cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(adamw_follows_the_formula),    cmocka_unit_test(sgd_follows_the_formula),
+        cmocka_unit_test(sgd_checks_its_arguments),     cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(squares_are_summed_in_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

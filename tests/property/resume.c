@@ -30,6 +30,12 @@ static const struct way ways[] = {
      "adapter_model.safetensors", false},
     {"llama2", "use_peft false bf16 true weight_decay 0.1 lr_scheduler_type cosine warmup_steps 2",
      "model.safetensors", true},
+    {"llama2",
+     "lora_r 4 bf16 false optim sgd momentum 0.9 nesterov true weight_decay 0.1 lr_scheduler_type multistep "
+     "lr_scheduler_kwargs {\"milestones\":[4,0.8]} warmup_steps 2",
+     "adapter_model.safetensors", false},
+    {"qwen2", "lora_r 2 bf16 true optim sgd save_dtype bfloat16", "adapter_model.safetensors", false},
+    {"llama2", "use_peft false bf16 false optim sgd momentum 0.8", "model.safetensors", true},
 };
 
 static void train(const struct test_workplace *place, const struct way *way, int ranks, const char *more,

@@ -94,12 +94,25 @@ static void TT_PASS(adamw_piece)(const struct adamw_scalars *s, float *restrict 
 
 static void TT_PASS(sgd_piece)(const struct tt_sgd_args *args, int64_t first, int64_t count)
 {
-    float *restrict param = (float *)args->param.data + first, *restrict v = (float *)args->v.data + first;
+    float *restrict param = (float *)args->param.data + first;
     const float *restrict grad = (const float *)args->grad.data + first;
     float lr = (float)args->lr, momentum = (float)args->momentum, decay = (float)args->weight_decay;
+    if (tt_tensor_is_empty(args->v)) {
+        for (int64_t i = 0; i < count; i++) param[i] -= lr * (grad[i] * args->grad_scale + decay * param[i]);
+        return;
+    }
+    float *restrict v = (float *)args->v.data + first;
+    if (!args->nesterov) {
+        for (int64_t i = 0; i < count; i++) {
+            v[i] = momentum * v[i] + (grad[i] * args->grad_scale + decay * param[i]);
+            param[i] -= lr * v[i];
+        }
+        return;
+    }
     for (int64_t i = 0; i < count; i++) {
-        v[i] = momentum * v[i] + (grad[i] * args->grad_scale + decay * param[i]);
-        param[i] -= lr * v[i];
+        float g = grad[i] * args->grad_scale + decay * param[i];
+        v[i] = momentum * v[i] + g;
+        param[i] -= lr * (g + momentum * v[i]);
     }
 }
 

@@ -47,6 +47,59 @@ struct adamw_op {
     }
 };
 
+/* The formulas of the header; HAS_V is false without momentum. */
+template <bool HAS_V, bool NESTEROV> struct sgd_op {
+    view<const float> grad;
+    view<float> param, v;
+    float lr, momentum, decay, grad_scale;
+
+    template <int W> struct loaded {
+        vec<float, W> param, grad, v;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.grad = ::load<float, W>(grad.at(row, col));
+        in.param = ::load<float, W>(param.at(row, col));
+        if (HAS_V) in.v = ::load<float, W>(v.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        float p[W], g[W], m[W];
+        widen(in.param, p);
+        widen(in.grad, g);
+        if (HAS_V) widen(in.v, m);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float total = g[i] * grad_scale + decay * p[i];
+            if (HAS_V) m[i] = momentum * m[i] + total;
+            if (HAS_V && NESTEROV) total += momentum * m[i];
+            p[i] -= lr * (HAS_V && !NESTEROV ? m[i] : total);
+        }
+        narrow(in.param, p);
+        ::store(param.at(row, col), in.param);
+        if (!HAS_V) return;
+        narrow(in.v, m);
+        ::store(v.at(row, col), in.v);
+    }
+};
+
+template <bool HAS_V, bool NESTEROV> tt_status run_sgd(struct tt_stream *stream, const tt_sgd_args *args)
+{
+    sgd_op<HAS_V, NESTEROV> op = {};
+    op.grad = view_of<const float>(args->grad);
+    op.param = view_of<float>(args->param);
+    if (HAS_V) op.v = view_of<float>(args->v);
+    op.lr = (float)args->lr;
+    op.momentum = (float)args->momentum;
+    op.decay = (float)args->weight_decay;
+    op.grad_scale = args->grad_scale;
+    bool aligned =
+        is_aligned(args->param, 4) && is_aligned(args->grad, 4) && (!HAS_V || is_aligned(args->v, 4));
+    return apply<4, 2>(stream, "sgd", op, 1, args->param.dims[0], aligned, &args->param);
+}
+
 enum {
     THREADS = 256,
     GROUP = 32768, /* elements summed by one thread block, unless that makes too many groups for the scratch */
@@ -107,6 +160,12 @@ extern "C" tt_status tt_cuda_adamw(struct tt_stream *stream, const struct tt_ada
     bool aligned = is_aligned(args->param, 4) && is_aligned(args->grad, 4) && is_aligned(args->m, 4) &&
                    is_aligned(args->v, 4);
     return apply<4, 2>(stream, "adamw", op, 1, args->param.dims[0], aligned, &args->param);
+}
+
+extern "C" tt_status tt_cuda_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
+{
+    if (tt_tensor_is_empty(args->v)) return run_sgd<false, false>(stream, args);
+    return args->nesterov ? run_sgd<true, true>(stream, args) : run_sgd<true, false>(stream, args);
 }
 
 extern "C" tt_status tt_cuda_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)

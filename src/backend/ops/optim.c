@@ -27,9 +27,14 @@ tt_status tt_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
     tt_check_tensor(&check, "param", args->param, TT_TYPES_F32, 1, 1);
     if (check.status != TT_OK) return check.status;
     tt_check_shape(&check, "grad", args->grad, TT_TYPES_F32, 1, args->param.dims);
-    tt_check_shape(&check, "v", args->v, TT_TYPES_F32, 1, args->param.dims);
     tt_check_apart(&check, "param", args->param, "grad", args->grad);
-    tt_check_apart(&check, "param", args->param, "v", args->v);
+    if (tt_tensor_is_empty(args->v)) {
+        tt_check_that(&check, args->momentum == 0.0, "momentum %g needs v", args->momentum);
+    } else {
+        tt_check_shape(&check, "v", args->v, TT_TYPES_F32, 1, args->param.dims);
+        tt_check_apart(&check, "param", args->param, "v", args->v);
+        tt_check_apart(&check, "v", args->v, "grad", args->grad);
+    }
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_sgd(stream, args);
 }

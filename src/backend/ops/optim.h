@@ -16,13 +16,15 @@ struct tt_adamw_args {
 };
 TT_MUST_USE tt_status tt_adamw(struct tt_stream *stream, const struct tt_adamw_args *args);
 
-/* Stochastic gradient descent with momentum in PyTorch's order (torch.optim.SGD without dampening and Nesterov); v is 0
- * before the first step:
- *     g = grad * grad_scale + weight_decay * p;  v = momentum v + g;  p -= lr v */
+/* Stochastic gradient descent with momentum in PyTorch's order (torch.optim.SGD without dampening); v is 0 before the
+ * first step:
+ *     g = grad * grad_scale + weight_decay * p;  v = momentum v + g;  p -= lr v
+ * Nesterov's form: p -= lr (g + momentum v). Without v (an empty tensor) momentum is 0: p -= lr g. */
 struct tt_sgd_args {
     tt_tensor param, grad, v; /* f32 [N] */
     double lr, momentum, weight_decay;
     float grad_scale; /* the clipping coefficient */
+    bool nesterov;
 };
 TT_MUST_USE tt_status tt_sgd(struct tt_stream *stream, const struct tt_sgd_args *args);
 

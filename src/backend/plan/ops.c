@@ -399,7 +399,7 @@ static tt_status plan_norm_fold(struct tt_stream *stream, const struct tt_norm_f
 
 static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
 {
-    return moves(stream, 5.0 * size(args->param));
+    return moves(stream, 3.0 * size(args->param) + 2.0 * size(args->v));
 }
 
 const struct tt_op_table tt_plan_op_table = {

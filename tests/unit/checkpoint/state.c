@@ -36,7 +36,9 @@ static void begin(struct scene *scene)
     assert_int_equal(tt_model_facts_parse(tt_model_folder_config(folder), &config), TT_OK);
     tt_model_folder_close(folder);
     assert_int_equal(tt_model_create(&config, &options, &scene->model), TT_OK);
-    assert_int_equal(tt_state_layout_init(scene->model, false, NULL, UINT64_MAX, &scene->layout), TT_OK);
+    assert_int_equal(
+        tt_state_layout_init(scene->model, tt_optimizer_of(NULL), false, NULL, UINT64_MAX, &scene->layout),
+        TT_OK);
 }
 
 static void end(struct scene *scene)
@@ -76,7 +78,7 @@ static tt_status check(const struct scene *scene)
 {
     struct tt_state *state = NULL;
     TT_TRY(tt_state_open(scene->folder, &state));
-    tt_status status = tt_state_check(state, scene->model, false);
+    tt_status status = tt_state_check(state, scene->model, tt_optimizer_of(NULL), false);
     tt_state_close(state);
     return status;
 }
@@ -137,7 +139,8 @@ static void large_ones_are_several_files(void **state)
         struct tt_weights_layout layout;
         size_t entries = 0;
         clear(&scene);
-        assert_int_equal(tt_state_layout_init(scene.model, false, NULL, most[m], &layout), TT_OK);
+        assert_int_equal(
+            tt_state_layout_init(scene.model, tt_optimizer_of(NULL), false, NULL, most[m], &layout), TT_OK);
         assert_true(m == 0 ? layout.file_count == 1 : layout.file_count > 1);
         if (most[m] == 1) assert_int_equal(layout.file_count, whole->count);
         for (size_t f = 0; f < layout.file_count; f++) {
@@ -243,7 +246,8 @@ static void pieces_become_the_files_of_a_whole_save(void **state)
         struct tt_weights_layout layout;
         struct tt_checkpoint_facts facts;
         size_t tensors;
-        assert_int_equal(tt_state_layout_init(scene.model, false, NULL, most[m], &layout), TT_OK);
+        assert_int_equal(
+            tt_state_layout_init(scene.model, tt_optimizer_of(NULL), false, NULL, most[m], &layout), TT_OK);
         assert_true(m == 0 ? layout.file_count == 1 : layout.file_count > 2);
         assert_int_equal(tt_checkpoint_consolidate(scene.folder, output, true, most[m], NULL, &tensors),
                          TT_OK);

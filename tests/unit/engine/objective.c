@@ -177,7 +177,7 @@ static tt_status step(struct run *run, int64_t index, struct tt_train_step_resul
                                                  .adam_epsilon = 1e-8,
                                                  .max_grad_norm = 1};
     struct tt_train_step_config config = {
-        .optim = &optim, .sampler = run->sampler, .seed = 1, .total_steps = STEPS};
+        .optim = &optim, .sampler = run->sampler, .seed = 1, .length = {STEPS, STEPS}};
     return tt_train_step(&run->rank, &config, index, &run->watch, &run->storage, result);
 }
 

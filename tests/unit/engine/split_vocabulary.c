@@ -147,7 +147,7 @@ static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outco
                                               .sampler = run->sampler,
                                               .seed = 1,
                                               .label_smoothing = outcome->setup.label_smoothing,
-                                              .total_steps = STEPS};
+                                              .length = {STEPS, STEPS}};
         TT_TRY(tt_train_step(&run->rank, &config, s, &run->watch, &run->storage, &result));
         if (tt_comm_rank(comm) > 0) continue;
         outcome->losses[s] = result.loss;

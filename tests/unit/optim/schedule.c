@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "base/json.h"
@@ -37,7 +38,8 @@ static void factors_are_transformers(void **state)
         const struct tt_json_value *factors = tt_json_get(entry, "factors");
         for (size_t step = 0; step < tt_json_count(factors); step++) {
             double wanted = tt_json_number(tt_json_at(factors, step));
-            double factor = tt_schedule_factor(&config, (int64_t)step, total);
+            double factor =
+                tt_schedule_factor(&config, (int64_t)step, (struct tt_schedule_length){total, total});
             if (fabs(factor - wanted) > 1e-12)
                 fail_msg("%s with %s, step %zu: %.15g, wanted %.15g", config.lr_scheduler_type, kwargs.data,
                          step, factor, wanted);
@@ -77,12 +79,62 @@ static void wrong_names_are_refused(void **state)
     assert_int_equal(tt_schedule_check(&config), TT_ERR_USAGE);
 }
 
+static double factor(const char *kwargs, int64_t step, int64_t total, int64_t epoch)
+{
+    const struct tt_optim_config config = {
+        .learning_rate = 1, .lr_scheduler_type = "multistep", .lr_scheduler_kwargs = kwargs};
+    assert_int_equal(tt_schedule_check(&config), TT_OK);
+    return tt_schedule_factor(&config, step, (struct tt_schedule_length){total, epoch});
+}
+
+/* Steps, shares of all steps and epochs; torch's own factors are in tests/unit/optim/optimizer.c. */
+static void milestones_are_steps_shares_or_epochs(void **state)
+{
+    (void)state;
+    const char *steps = "{\"milestones\": [40, 0.7], \"gamma\": 0.5}",
+               *epochs = "{\"milestone_epochs\": [3, 1.5]}";
+    assert_true(factor(steps, 39, 100, 10) == 1.0);
+    assert_true(factor(steps, 40, 100, 10) == 0.5);
+    assert_true(factor(steps, 69, 100, 10) == 0.5);
+    assert_true(factor(steps, 70, 100, 10) == 0.25);
+    assert_true(factor(epochs, 14, 100, 10) == 1.0);
+    assert_true(factor(epochs, 15, 100, 10) == 0.1);
+    assert_true(factor(epochs, 29, 100, 10) == 0.1);
+    assert_true(fabs(factor(epochs, 30, 100, 10) - 0.01) < 1e-15);
+}
+
+static void wrong_milestones_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kwargs, *words;
+    } cases[] = {
+        {NULL, "needs either milestones"},
+        {"{}", "needs either milestones"},
+        {"{\"milestones\": [5], \"milestone_epochs\": [1]}", "needs either milestones"},
+        {"{\"milestones\": 5}", "not a list of numbers above 0"},
+        {"{\"milestones\": [5, -1]}", "not a list of numbers above 0"},
+        {"{\"milestone_epochs\": [\"16\"]}", "not a list of numbers above 0"},
+        {"{\"milestones\": [5], \"gamma\": 0}", "gamma must be above 0"},
+        {"{\"milestones\": [5], \"warmup_factor\": 2}", "warmup_factor in [0, 1]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct tt_optim_config config = {
+            .learning_rate = 1, .lr_scheduler_type = "multistep", .lr_scheduler_kwargs = cases[i].kwargs};
+        assert_int_equal(tt_schedule_check(&config), TT_ERR_USAGE);
+        if (strstr(tt_error_last()->message, cases[i].words) == NULL)
+            fail_msg("'%s': %s", cases[i].words, tt_error_last()->message);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(factors_are_transformers),
         cmocka_unit_test(warmup_is_steps_or_share),
         cmocka_unit_test(wrong_names_are_refused),
+        cmocka_unit_test(milestones_are_steps_shares_or_epochs),
+        cmocka_unit_test(wrong_milestones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

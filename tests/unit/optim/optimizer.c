@@ -1,0 +1,161 @@
+/* SGD and the schedule of torchvision's detectors against torch's, step by step (tests/golden/optim/make_sgd.py); the
+ * memory that a rule keeps; settings of another rule. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+
+enum { PARAMS = 2, GAP = 8 /* elements between the beginnings of parameters */ };
+
+static double number(const struct tt_json_value *object, const char *key)
+{
+    return tt_json_number(tt_json_get(object, key));
+}
+
+static void read_params(const struct tt_json_value *lists, float *slices)
+{
+    for (size_t p = 0; p < PARAMS; p++)
+        for (size_t i = 0; i < tt_json_count(tt_json_at(lists, p)); i++)
+            slices[p * GAP + i] = (float)tt_json_number(tt_json_at(tt_json_at(lists, p), i));
+}
+
+struct training {
+    struct tt_device *device;
+    struct tt_stream *stream;
+    struct tt_moments moments;
+    struct tt_optim_config config;
+    const struct tt_optimizer *optimizer;
+    float master[PARAMS * GAP], grad[PARAMS * GAP];
+};
+
+static void begin(struct training *training)
+{
+    const struct tt_device_config config = {.kind = "cpu", .threads = 1};
+    training->optimizer = tt_optimizer_of(&training->config);
+    assert_int_equal(tt_device_open(&config, &training->device), TT_OK);
+    assert_int_equal(tt_stream_create(training->device, &training->stream), TT_OK);
+    assert_int_equal(
+        tt_moments_init(training->device, training->optimizer, PARAMS * GAP, false, &training->moments),
+        TT_OK);
+}
+
+static void end(struct training *training)
+{
+    tt_moments_deinit(&training->moments);
+    tt_stream_destroy(training->stream);
+    tt_device_close(training->device);
+}
+
+static void step(struct training *training, const struct tt_json_value *golden, int64_t index,
+                 struct tt_schedule_length length)
+{
+    float wanted[PARAMS * GAP] = {0};
+    double lr = training->config.learning_rate * tt_schedule_factor(&training->config, index, length);
+    assert_true(fabs(lr - number(golden, "lr")) <= 1e-12 * lr);
+    read_params(tt_json_get(golden, "gradients"), training->grad);
+    for (int p = 0; p < PARAMS; p++) {
+        const struct tt_optimizer_update update = {
+            .moments = &training->moments,
+            .master = training->master,
+            .grad = training->grad,
+            .run = {(int64_t)p * GAP, GAP, p == 0},
+            .lr = lr,
+            .grad_scale = 1.0f,
+            .step = index + 1,
+        };
+        assert_int_equal(training->optimizer->update(training->stream, &training->config, &update), TT_OK);
+    }
+    read_params(tt_json_get(golden, "params"), wanted);
+    for (int i = 0; i < PARAMS * GAP; i++)
+        if (fabs((double)training->master[i] - (double)wanted[i]) > 2e-6)
+            fail_msg("step %lld, element %d: %.9g, wanted %.9g", (long long)index, i,
+                     (double)training->master[i], (double)wanted[i]);
+}
+
+static void steps_are_torchs(void **state)
+{
+    (void)state;
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/optim/sgd.json", 1 << 20, &json), TT_OK);
+    char kwargs[160];
+    (void)snprintf(kwargs, sizeof kwargs,
+                   "{\"milestone_epochs\": [%g, %g], \"gamma\": %g, \"warmup_factor\": %g}",
+                   tt_json_number(tt_json_at(tt_json_get(json.root, "milestone_epochs"), 0)),
+                   tt_json_number(tt_json_at(tt_json_get(json.root, "milestone_epochs"), 1)),
+                   number(json.root, "gamma"), number(json.root, "warmup_factor"));
+    const struct tt_json_value *cases = tt_json_get(json.root, "cases"), *row, *golden;
+    assert_true(tt_json_count(cases) >= 3);
+    for (size_t c = 0; (row = tt_json_at(cases, c)) != NULL; c++) {
+        const struct tt_json_value *steps = tt_json_get(row, "steps");
+        struct tt_schedule_length length = {(int64_t)tt_json_count(steps),
+                                            (int64_t)number(json.root, "epoch_steps")};
+        struct training training = {.config = {.optim = "sgd",
+                                               .learning_rate = number(row, "lr"),
+                                               .momentum = number(row, "momentum"),
+                                               .nesterov = tt_json_is_true(tt_json_get(row, "nesterov")),
+                                               .weight_decay = number(row, "weight_decay"),
+                                               .lr_scheduler_type = "multistep",
+                                               .lr_scheduler_kwargs = kwargs,
+                                               .warmup_steps = number(json.root, "warmup_steps")}};
+        assert_int_equal(tt_optimizer_check(&training.config), TT_OK);
+        assert_int_equal(tt_schedule_check(&training.config), TT_OK);
+        begin(&training);
+        read_params(tt_json_get(row, "start"), training.master);
+        for (size_t s = 0; (golden = tt_json_at(steps, s)) != NULL; s++)
+            step(&training, golden, (int64_t)s, length);
+        end(&training);
+    }
+    tt_json_deinit(&json);
+}
+
+static void rules_keep_what_they_need(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optim;
+        double momentum;
+        size_t values;
+    } cases[] = {{"adamw", 0, 2}, {"sgd", 0.9, 1}, {"sgd", 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct training training = {.config = {.optim = cases[i].optim, .momentum = cases[i].momentum}};
+        struct tt_memory_use memory;
+        begin(&training);
+        tt_device_memory(training.device, &memory);
+        assert_int_equal(training.optimizer->moment_count, cases[i].values);
+        assert_true(memory.peak[TT_PURPOSE_OPTIMIZER] >= cases[i].values * sizeof training.master);
+        assert_true((memory.peak[TT_PURPOSE_OPTIMIZER] == 0) == (cases[i].values == 0));
+        end(&training);
+    }
+    assert_string_equal(tt_optimizer_of(NULL)->name, "AdamW");
+}
+
+static void settings_of_another_rule_are_refused(void **state)
+{
+    (void)state;
+    const struct tt_optim_config cases[] = {{.optim = "adamw", .momentum = 0.9},
+                                            {.optim = "adamw", .nesterov = true},
+                                            {.optim = "sgd", .nesterov = true}};
+    static const char *const words[] = {"momentum is a setting of optim sgd",
+                                        "nesterov is a setting of optim sgd", "nesterov needs momentum"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(tt_optimizer_check(&cases[i]), TT_ERR_USAGE);
+        assert_non_null(strstr(tt_error_last()->message, words[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_are_torchs),
+        cmocka_unit_test(rules_keep_what_they_need),
+        cmocka_unit_test(settings_of_another_rule_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
