@@ -35,6 +35,7 @@ optional=(
     "libmicrohttpd-dev: has_library libmicrohttpd"
     "libjpeg62-turbo-dev: has_library libjpeg"
     "libspng-dev: has_library spng"
+    "libcairo2-dev: has_library cairo"
 )
 case ${1:-build} in
 build) ;;

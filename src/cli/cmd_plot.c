@@ -1,4 +1,5 @@
 #include <stddef.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -7,19 +8,22 @@
 #include "monitor/page.h"
 #include "monitor/run_plot.h"
 
-static const char usage[] = " RUN_FOLDER... --output FILE.svg|FILE.html";
+static const char usage[] = " RUN_FOLDER... --output FILE.svg|FILE.png|FILE.html";
 
 enum { RUNS_MAX = 64 };
 
 struct plot_command {
-    const char *output;
+    const char *output, *format;
 };
 
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "output", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, output), .required = true,
-     .help = "File to write: .svg, the curves; .html, the dashboard's page as it is now, which loads nothing else."},
+     .help = "File to write: .svg or .png, the curves; .html, the dashboard's page as it is now, which loads nothing "
+             "else."},
+    {.name = "format", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, format),
+     .choices = "svg png html", .help = "Format of the file, whatever its name ends in."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -40,14 +44,32 @@ static tt_status draw_page(const struct tt_run_figures *runs, size_t count, stru
     return status;
 }
 
-static tt_status draw(const char *path, const struct tt_run_figures *runs, size_t count)
+/* "svg", "png" or "html": as asked for, or the ending of the file's name. */
+static tt_status choose_format(const struct plot_command *command, const char **format)
+{
+    static const char *const formats[] = {"svg", "png", "html"};
+    const char *dot = strrchr(command->output, '.'), *wanted = command->format;
+    if (wanted == NULL && dot != NULL) wanted = dot + 1;
+    for (size_t i = 0; wanted != NULL && i < sizeof formats / sizeof *formats; i++) {
+        *format = formats[i];
+        if (strcmp(wanted, formats[i]) == 0) return TT_OK;
+    }
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "output '%s' ends with neither .svg, .png nor .html", command->output);
+    tt_hint("--format svg|png|html chooses the format of a file with another name");
+    return status;
+}
+
+static tt_status draw(const struct plot_command *command, const struct tt_run_figures *runs, size_t count)
 {
     struct tt_str text = {0};
-    bool page = tt_ends_with(path, ".html");
-    if (!page && !tt_ends_with(path, ".svg"))
-        return tt_fail(TT_ERR_USAGE, "output '%s' ends with neither .svg nor .html", path);
-    tt_status status = page ? draw_page(runs, count, &text) : tt_run_plot(runs, count, &text);
-    if (status == TT_OK) status = tt_file_write_atomic(path, text.data, text.bytes);
+    const char *format;
+    TT_TRY(choose_format(command, &format));
+    tt_status status =
+        strcmp(format, "html") == 0
+            ? draw_page(runs, count, &text)
+            : tt_run_plot(runs, count, strcmp(format, "png") == 0 ? TT_PLOT_PNG : TT_PLOT_SVG, &text);
+    if (status == TT_OK) status = tt_file_write_atomic(command->output, text.data, text.bytes);
     tt_str_deinit(&text);
     return status;
 }
@@ -60,7 +82,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_run_figures *runs = tt_calloc(wanted, sizeof *runs);
     if (runs == NULL) return TT_ERR_MEMORY;
     for (; count < wanted; count++) TT_GO(tt_run_figures_read(call->argv[count], &runs[count]));
-    TT_GO(draw(command->output, runs, count));
+    TT_GO(draw(command, runs, count));
     TT_GO(tt_report_print(cli->report, command->output));
     TT_GO(tt_report_print(cli->report, "\n"));
 out:

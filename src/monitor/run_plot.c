@@ -3,33 +3,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/number.h"
+#include "base/utf8.h"
+#include "monitor/canvas.h"
+
 enum { WIDTH = 900, PANEL = 210, LEFT = 80, RIGHT = 20, TOP = 34, BOTTOM = 30, COLUMNS = 800, LEGEND = 22 };
 
-static const char *const colours[] = {"#2f7ed8", "#d9542b", "#2a9d5c", "#a65fd0", "#c08a00", "#0a9bb0"};
-
-static const char *colour_of(size_t run)
+static uint32_t colour_of(size_t run)
 {
+    static const uint32_t colours[] = {0x2f7ed8, 0xd9542b, 0x2a9d5c, 0xa65fd0, 0xc08a00, 0x0a9bb0};
     return colours[run % (sizeof colours / sizeof *colours)];
-}
-
-static tt_status append_escaped(struct tt_str *text, const char *word)
-{
-    for (; *word != '\0'; word++) {
-        switch (*word) {
-        case '&':
-            TT_TRY(tt_str_append_text(text, "&amp;"));
-            break;
-        case '<':
-            TT_TRY(tt_str_append_text(text, "&lt;"));
-            break;
-        case '"':
-            TT_TRY(tt_str_append_text(text, "&quot;"));
-            break;
-        default:
-            TT_TRY(tt_str_append_char(text, (unsigned char)*word < ' ' ? '?' : *word));
-        }
-    }
-    return TT_OK;
 }
 
 struct range {
@@ -59,17 +42,24 @@ static double place_y(const struct panel *panel, double value)
     return panel->top + (panel->y.high - value) / high * (PANEL - TOP - BOTTOM);
 }
 
-static tt_status append_point(const struct panel *panel, double step, double value, struct tt_str *svg)
+/* xy [2 * COLUMNS, 2] */
+struct points {
+    double xy[2 * 2 * COLUMNS];
+    size_t count;
+};
+
+static void add_point(const struct panel *panel, double step, double value, struct points *points)
 {
-    return tt_str_printf(svg, "%.1f,%.1f ", place_x(panel, step), place_y(panel, value));
+    points->xy[2 * points->count] = place_x(panel, step);
+    points->xy[2 * points->count + 1] = place_y(panel, value);
+    points->count++;
 }
 
 /* The least and the largest value of each column, in the order of their steps. */
-static tt_status draw_curve(const struct panel *panel, const struct tt_series *series, const char *colour,
-                            struct tt_str *svg)
+static tt_status draw_curve(const struct panel *panel, const struct tt_series *series, uint32_t colour,
+                            struct tt_canvas *canvas)
 {
-    TT_TRY(
-        tt_str_printf(svg, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\" points=\"", colour));
+    struct points points = {.count = 0};
     size_t each = series->count / COLUMNS + 1;
     for (size_t first = 0; first < series->count; first += each) {
         size_t end = first + each < series->count ? first + each : series->count, low = first, high = first;
@@ -78,35 +68,33 @@ static tt_status draw_curve(const struct panel *panel, const struct tt_series *s
             if (series->values[i] > series->values[high]) high = i;
         }
         size_t one = low < high ? low : high, other = low < high ? high : low;
-        TT_TRY(append_point(panel, series->steps[one], series->values[one], svg));
-        if (one != other) TT_TRY(append_point(panel, series->steps[other], series->values[other], svg));
+        add_point(panel, series->steps[one], series->values[one], &points);
+        if (one != other) add_point(panel, series->steps[other], series->values[other], &points);
     }
-    TT_TRY(tt_str_append_text(svg, "\"/>\n"));
+    TT_TRY(canvas->ops->curve(canvas, points.xy, points.count, colour));
     if (series->count > 1) return TT_OK;
-    return tt_str_printf(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
-                         place_x(panel, series->steps[0]), place_y(panel, series->values[0]), colour);
+    return canvas->ops->dot(canvas, points.xy[0], points.xy[1], colour);
 }
 
-static tt_status draw_axes(const struct panel *panel, const char *title, struct tt_str *svg)
+static tt_status draw_axes(const struct panel *panel, const char *title, struct tt_canvas *canvas)
 {
-    TT_TRY(tt_str_printf(svg, "<text x=\"%d\" y=\"%.1f\" class=\"title\">%s</text>\n", LEFT, panel->top - 10,
-                         title));
+    char words[64];
+    TT_TRY(canvas->ops->text(canvas, LEFT, panel->top - 10, TT_CANVAS_TITLE, title));
     for (int i = 0; i <= 2; i++) {
         double value = panel->y.low + (panel->y.high - panel->y.low) * i / 2, y = place_y(panel, value);
-        TT_TRY(tt_str_printf(svg,
-                             "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" class=\"grid\"/>"
-                             "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n",
-                             LEFT, y, WIDTH - RIGHT, y, LEFT - 8, y + 4, value));
+        TT_TRY(canvas->ops->grid_line(canvas, LEFT, y, WIDTH - RIGHT));
+        tt_snprintf(words, sizeof words, "%.4g", value);
+        TT_TRY(canvas->ops->text(canvas, LEFT - 8, y + 4, TT_CANVAS_TEXT_TO, words));
     }
     double bottom = panel->top + PANEL - TOP - BOTTOM + 18;
-    return tt_str_printf(svg,
-                         "<text x=\"%d\" y=\"%.1f\">%.0f</text>"
-                         "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">step %.0f</text>\n",
-                         LEFT, bottom, panel->x.low, WIDTH - RIGHT, bottom, panel->x.high);
+    tt_snprintf(words, sizeof words, "%.0f", panel->x.low);
+    TT_TRY(canvas->ops->text(canvas, LEFT, bottom, TT_CANVAS_TEXT_FROM, words));
+    tt_snprintf(words, sizeof words, "step %.0f", panel->x.high);
+    return canvas->ops->text(canvas, WIDTH - RIGHT, bottom, TT_CANVAS_TEXT_TO, words);
 }
 
 static tt_status draw_panel(const struct tt_run_figures *runs, size_t count, enum tt_figure figure,
-                            double top, struct tt_str *svg)
+                            double top, struct tt_canvas *canvas)
 {
     struct panel panel = {{NAN, NAN}, {NAN, NAN}, top};
     for (size_t r = 0; r < count; r++) {
@@ -116,10 +104,10 @@ static tt_status draw_panel(const struct tt_run_figures *runs, size_t count, enu
             widen(&panel.y, series->values[i]);
         }
     }
-    TT_TRY(draw_axes(&panel, tt_figure_title(figure), svg));
+    TT_TRY(draw_axes(&panel, tt_figure_title(figure), canvas));
     for (size_t r = 0; r < count; r++)
         if (runs[r].series[figure].count > 0)
-            TT_TRY(draw_curve(&panel, &runs[r].series[figure], colour_of(r), svg));
+            TT_TRY(draw_curve(&panel, &runs[r].series[figure], colour_of(r), canvas));
     return TT_OK;
 }
 
@@ -130,30 +118,33 @@ static bool has(const struct tt_run_figures *runs, size_t count, enum tt_figure 
     return false;
 }
 
-tt_status tt_run_plot(const struct tt_run_figures *runs, size_t count, struct tt_str *svg)
+static tt_status draw_names(const struct tt_run_figures *runs, size_t count, struct tt_canvas *canvas)
+{
+    char name[1024];
+    for (size_t r = 0; r < count; r++) {
+        double y = (double)LEGEND * (double)(r + 1);
+        TT_TRY(canvas->ops->box(canvas, LEFT, y - 6, 18, 4, colour_of(r)));
+        tt_utf8_printable(runs[r].folder, strlen(runs[r].folder), "", name, sizeof name);
+        TT_TRY(canvas->ops->text(canvas, LEFT + 26, y, TT_CANVAS_TEXT_FROM, name));
+    }
+    return TT_OK;
+}
+
+tt_status tt_run_plot(const struct tt_run_figures *runs, size_t count, enum tt_plot_format format,
+                      struct tt_str *file)
 {
     double top = (double)LEGEND * (double)count + 10;
     int panels = 0;
     for (int f = 0; f < TT_FIGURE_COUNT; f++) panels += has(runs, count, (enum tt_figure)f);
-    TT_TRY(tt_str_printf(svg,
-                         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" role=\"img\">\n"
-                         "<style>svg{background:#fff;color:#222;font:12px sans-serif}text{fill:currentColor}"
-                         ".title{font-weight:bold}.grid{stroke:currentColor;stroke-opacity:.2}"
-                         "@media(prefers-color-scheme:dark){svg{background:#16181c;color:#e6e6e6}}</style>\n",
-                         WIDTH, top + panels * PANEL));
-    for (size_t r = 0; r < count; r++) {
-        double y = (double)LEGEND * (double)(r + 1);
-        TT_TRY(tt_str_printf(
-            svg,
-            "<rect x=\"%d\" y=\"%.0f\" width=\"18\" height=\"4\" fill=\"%s\"/><text x=\"%d\" y=\"%.0f\">",
-            LEFT, y - 6, colour_of(r), LEFT + 26, y));
-        TT_TRY(append_escaped(svg, runs[r].folder));
-        TT_TRY(tt_str_append_text(svg, "</text>\n"));
-    }
-    for (int f = 0; f < TT_FIGURE_COUNT; f++) {
+    struct tt_canvas *canvas;
+    TT_TRY((format == TT_PLOT_PNG ? tt_canvas_png : tt_canvas_svg)(WIDTH, top + panels * PANEL, &canvas));
+    tt_status status = draw_names(runs, count, canvas);
+    for (int f = 0; f < TT_FIGURE_COUNT && status == TT_OK; f++) {
         if (!has(runs, count, (enum tt_figure)f)) continue;
-        TT_TRY(draw_panel(runs, count, (enum tt_figure)f, top + TOP, svg));
+        status = draw_panel(runs, count, (enum tt_figure)f, top + TOP, canvas);
         top += PANEL;
     }
-    return tt_str_append_text(svg, "</svg>\n");
+    if (status == TT_OK) status = canvas->ops->write(canvas, file);
+    canvas->ops->destroy(canvas);
+    return status;
 }

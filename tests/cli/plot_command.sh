@@ -33,6 +33,26 @@ printf '{"step": 1, "loss": 2.0}\n{"step": 2, "lo' >empty/metrics.jsonl
 grep -q '<circle' one.svg || fail "one point is not drawn"
 grep -q 'nan\|inf' one.svg empty.svg two.svg && fail "a place is not a number"
 expect 2 "plot needs the folders" plot --output x.svg
-expect 2 "ends with neither .svg nor .html" plot long --output x.gif
+expect 2 "ends with neither .svg, .png nor .html" plot long --output x.gif
+expect 2 "--format svg|png|html" plot long --output x
+expect 2 "format" plot long --output x.svg --format gif
+"$trimtab" plot empty --output drawing --format svg >out 2>&1 || fail "another name: $(cat out)"
+cmp -s drawing one.svg || fail "--format svg writes something else than a name with .svg"
+
+# PNG (tests/cli/plot_png.c looks at its pixels): many runs, no run with a row, no cairo.
+if "$trimtab" plot long 'a <b> & "c"' --output two.png >out 2>&1; then
+    [ "$(head -c 8 two.png | tail -c 7 | head -c 3)" = PNG ] || fail "two.png is no PNG file"
+    : >empty/metrics.jsonl
+    "$trimtab" plot empty --output two.png.copy --format png >out 2>&1 || fail "an empty run as PNG: $(cat out)"
+    mapfile -t many < <(yes 'a <b> & "c"' | head -n 64)
+    "$trimtab" plot "${many[@]}" --output many.png >out 2>&1 || fail "64 runs: $(cat out)"
+    mkdir broken && echo "no library" >broken/libcairo.so.2
+    LD_LIBRARY_PATH=$PWD/broken expect 2 "libcairo.so.2" plot long --output broken.png
+    grep -q "hint: install cairo" err || fail "no remedy for a machine without cairo: $(cat err)"
+    [ ! -e broken.png ] || fail "a file without a drawing"
+else
+    grep -q "built without cairo" out || fail "PNG: $(cat out)"
+    echo "skipped: PNG: this build has no cairo"
+fi
 expect 5 "has no metrics.jsonl" plot nowhere --output x.svg
 finish
