@@ -247,8 +247,8 @@ static void add_run(const struct tt_live *live, struct tt_exposition *exposition
     add(exposition, TT_METRIC_COUNTER, "trimtab_tokens", NULL, "Tokens of the run.", last->tokens);
     add(exposition, TT_METRIC_COUNTER, "trimtab_model_flops", NULL,
         "Floating-point operations of the model in the run, without recomputation.", last->flops);
-    add(exposition, TT_METRIC_COUNTER, "trimtab_restarts", NULL,
-        "1 if this process resumed the run from a checkpoint.", live->start.resumed);
+    add(exposition, TT_METRIC_COUNTER, "trimtab_restarts", NULL, "How often the run was started again.",
+        live->start.restarts);
     add(exposition, TT_METRIC_GAUGE, "trimtab_start_timestamp_seconds", "seconds",
         "Time at which this process began to train, since 1970.", live->start_stamp);
     add(exposition, TT_METRIC_GAUGE, "trimtab_planned_memory_bytes", "bytes",

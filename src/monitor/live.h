@@ -62,8 +62,7 @@ void tt_live_rank_seconds(struct tt_live *live, int rank, enum tt_live_phase pha
 /* Of the run, on rank 0. */
 struct tt_live_start {
     int64_t step, total_steps; /* step: the one to begin after */
-    double tokens, planned_bytes;
-    bool resumed;
+    double tokens, planned_bytes, restarts;
 };
 void tt_live_start(struct tt_live *live, const struct tt_live_start *start);
 struct tt_live_step {

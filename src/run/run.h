@@ -48,6 +48,7 @@ struct tt_run {
     struct tt_output_dir output;
     struct tt_journal *journal;
     struct tt_json_value *record; /* run.json; NULL: not begun */
+    int64_t restarts;             /* how often the run in output_dir was started again */
     struct tt_train_summary *summary;
 };
 

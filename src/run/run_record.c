@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "run/row_times.h"
 
 static const char file_name[] = "run.json";
+enum { EARLIER_BYTES_MAX = 16 << 20 };
 
 static struct tt_json_value *memory_object(const struct tt_plan *plan)
 {
@@ -26,9 +28,9 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
 {
     char recompute[96];
     const struct tt_plan *plan = &run->plan;
-    struct tt_json_value *object =
-        tt_json_pack("{s:i, s:s, s:s, s:s, s:f}", "format", 1, "program", "trimtab " TT_VERSION, "state",
-                     "running", "model", run->model->model_name_or_path, "begun", tt_clock_unix_seconds());
+    struct tt_json_value *object = tt_json_pack(
+        "{s:i, s:s, s:s, s:s, s:f, s:I}", "format", 1, "program", "trimtab " TT_VERSION, "state", "running",
+        "model", run->model->model_name_or_path, "begun", tt_clock_unix_seconds(), "restarts", run->restarts);
     struct tt_json_value *ranks = tt_json_pack(
         "{s:i, s:i, s:s, s:s, s:i, s:s}", "count", world->world_size, "machines", world->machine_count,
         "device", plan->device, "strategy", tt_shard_strategy_name(run->rank_config.strategy), "threads",
@@ -60,6 +62,25 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
     return NULL;
 }
 
+/* A run that was asked to resume follows the one whose record is in the folder, also when that one died before its first
+ * checkpoint. A record that cannot be read counts as none. */
+static int64_t count_restarts(const struct tt_run *run)
+{
+    struct tt_path path;
+    struct tt_json earlier = {0};
+    int64_t restarts = run->resume.folder != NULL ? 1 : 0, before = 0;
+    if (!tt_resume_is_requested(run->spec->resume_from_checkpoint)) return 0;
+    tt_status status = tt_path_set(&path, run->spec->output_dir, file_name);
+    if (status == TT_OK && tt_path_exists(path.text)) {
+        status = tt_json_read(path.text, EARLIER_BYTES_MAX, &earlier);
+        if (status == TT_OK) status = tt_json_opt_int(&earlier, earlier.root, "restarts", &before);
+        if (status == TT_OK && before >= 0 && before < INT32_MAX) restarts = before + 1;
+        tt_json_deinit(&earlier);
+    }
+    tt_error_clear();
+    return restarts;
+}
+
 /* `built`: the record holds all that it should; otherwise the error record says why not. */
 static void write_record(struct tt_run *run, bool built)
 {
@@ -73,6 +94,7 @@ static void write_record(struct tt_run *run, bool built)
 void tt_run_record_begin(struct tt_run *run, const struct tt_world *world)
 {
     struct tt_str config = {0};
+    run->restarts = count_restarts(run);
     tt_status status = run->settings != NULL ? tt_settings_write_yaml(run->settings, &config) : TT_OK;
     if (status == TT_OK) run->record = begin_object(run, world, tt_str_text(&config));
     tt_str_deinit(&config);

@@ -64,6 +64,23 @@ kill -INT $training
 ended=0
 wait $training || ended=$?
 [ $ended -eq 11 ] || fail "the training ended with $ended"
+# Attempts of one run: killed before its first checkpoint, stopped after one, resumed; then another run in its folder.
+for attempt in 0 1 2 3; do
+    again=(--resume_from_checkpoint true)
+    [ $attempt -lt 3 ] || again=(--overwrite_output_dir true)
+    saves=(--save_strategy no)
+    [ $attempt -eq 0 ] || saves=(--save_steps 100000)
+    "$trimtab" "${run[@]}" --output_dir again --max_steps 100000 --logging_steps 50 "${saves[@]}" --metrics_port 0 \
+        "${again[@]}" >said 2>&1 &
+    training=$!
+    wait_for said '^step [0-9]*0/'
+    port=$(sed -nE 's|^metrics at http://127.0.0.1:([0-9]+)/metrics$|\1|p' said)
+    wanted=$((attempt == 3 ? 0 : attempt))
+    ask "$port" 'GET /metrics' | grep -qx "trimtab_restarts_total $wanted" || fail "attempt $attempt: not $wanted restarts"
+    grep -q "\"restarts\": $wanted[,}]*$" again/run.json || fail "attempt $attempt: run.json:" "$(grep restarts again/run.json)"
+    [ $attempt -eq 0 ] && kill -KILL $training || kill -INT $training
+    wait $training 2>/dev/null
+done
 expect 2 "is no address to listen at" "${run[@]}" --output_dir other --metrics_port 0 --metrics_host nowhere.example
 expect 2 "metrics_port" "${run[@]}" --output_dir other --metrics_port 70000
 

@@ -165,6 +165,7 @@ function factsCard(run) {
   add("device", ranks.device);
   add("recompute", typeof ranks.recompute === "string" ? ranks.recompute.replace(/^recompute /, "") : undefined);
   if (record.begun) add("begun", new Date(record.begun * 1e3).toLocaleString());
+  if (record.restarts) add("restarts", record.restarts);
   if (record.begun && record.ended) add("took", seconds(record.ended - record.begun));
   if (run.broken) add("torn rows, left out", run.broken);
   add("program", record.program);
