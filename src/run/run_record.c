@@ -62,8 +62,8 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
     return NULL;
 }
 
-/* A run that was asked to resume follows the one whose record is in the folder, also when that one died before its first
- * checkpoint. A record that cannot be read counts as none. */
+/* A run that was asked to resume follows the one whose record is in the folder, also when that one died before its
+ * first checkpoint. A record that cannot be read counts as none. */
 static int64_t count_restarts(const struct tt_run *run)
 {
     struct tt_path path;
