@@ -191,6 +191,13 @@ void tt_journal_event(struct tt_journal *journal, const char *event, int64_t ste
     warn_if_lost(journal, status, "a record of a save");
 }
 
+void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, const struct tt_str *text)
+{
+    tt_status status = TT_OK;
+    if (journal->board != NULL) status = tt_tensorboard_text(journal->board, tag, step, text);
+    warn_if_lost(journal, status, "a text of TensorBoard");
+}
+
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
                          double flops)
 {

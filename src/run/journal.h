@@ -32,6 +32,8 @@ void tt_journal_times(struct tt_journal *journal, const struct tt_log_field *fie
  * a resume in this process. It is not part of the rows that a resume restores. */
 void tt_journal_event(struct tt_journal *journal, const char *event, int64_t step, const char *folder,
                       const struct tt_log_field *fields, int count);
+/* A text for TensorBoard only, as Markdown. */
+void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, const struct tt_str *text);
 /* State of trainer_state.json besides the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,
                          double flops);

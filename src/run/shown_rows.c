@@ -1,9 +1,11 @@
 #include "run/shown_rows.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "infer/generation_rank.h"
+#include "run/journal.h"
 #include "run/record_file.h"
 #include "run/run.h"
 
@@ -109,6 +111,29 @@ out:
     return status;
 }
 
+/* Markdown: a heading and a block of code, in which nothing has a meaning. */
+static tt_status add_block(const char *title, const struct tt_str *content, struct tt_str *text)
+{
+    TT_TRY(tt_str_printf(text, "**%s**\n\n    ", title));
+    for (size_t i = 0; i < content->bytes; i++) {
+        TT_TRY(tt_str_append_char(text, content->data[i]));
+        if (content->data[i] == '\n') TT_TRY(tt_str_append_text(text, "    "));
+    }
+    return tt_str_append_text(text, "\n\n");
+}
+
+static tt_status add_to_board(struct showing *showing, size_t row, const struct tt_str *reference)
+{
+    char tag[64];
+    snprintf(tag, sizeof tag, "eval_generate/row_%zu", row + 1);
+    tt_str_clear(&showing->text);
+    TT_TRY(add_block("prompt", &showing->prompt, &showing->text));
+    TT_TRY(add_block("completion", &showing->completion, &showing->text));
+    TT_TRY(add_block("reference", reference, &showing->text));
+    tt_journal_text(showing->run->journal, tag, showing->step, &showing->text);
+    return TT_OK;
+}
+
 static tt_status show(void *context, int index, const int32_t *ids, size_t count)
 {
     struct showing *showing = context;
@@ -120,6 +145,7 @@ static tt_status show(void *context, int index, const int32_t *ids, size_t count
     TT_TRY(tt_tokenizer_decode(tokenizer, prompt->data, prompt->count, false, &showing->prompt));
     TT_TRY(tt_tokenizer_decode(tokenizer, ids, count, true, &showing->completion));
     TT_TRY(record(showing, prompts->rows[index], reference));
+    TT_TRY(add_to_board(showing, prompts->rows[index], &expected));
     tt_str_clear(&showing->text);
     TT_TRY(tt_str_printf(&showing->text, "row %zu of the evaluation data after step %lld:",
                          prompts->rows[index] + 1, (long long)showing->step));

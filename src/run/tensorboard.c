@@ -110,6 +110,18 @@ void tt_tensorboard_close(struct tt_tensorboard *board)
     tt_free(board);
 }
 
+/* Event.step = 2, Event.summary = 5 with the board's summary as Summary.value = 1. */
+static tt_status write_summary(struct tt_tensorboard *board, int64_t step)
+{
+    TT_TRY(begin_event(board));
+    TT_TRY(append_varint(&board->event, 2 << 3));
+    TT_TRY(append_varint(&board->event, (uint64_t)step));
+    tt_str_clear(&board->record);
+    TT_TRY(append_bytes_field(&board->record, 1, board->summary.data, board->summary.bytes));
+    TT_TRY(append_bytes_field(&board->event, 5, board->record.data, board->record.bytes));
+    return write_event(board);
+}
+
 tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const char *tag, int64_t step, double value)
 {
     float simple = (float)value;
@@ -118,12 +130,27 @@ tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const char *tag, i
     TT_TRY(append_bytes_field(&board->summary, 1, tag, strlen(tag)));
     TT_TRY(append_varint(&board->summary, 2 << 3 | 5));
     TT_TRY(tt_str_append(&board->summary, (const char *)&simple, sizeof simple));
-    /* Event.step = 2, Event.summary = 5 holding Summary.value = 1 */
-    TT_TRY(begin_event(board));
-    TT_TRY(append_varint(&board->event, 2 << 3));
-    TT_TRY(append_varint(&board->event, (uint64_t)step));
+    return write_summary(board, step);
+}
+
+tt_status tt_tensorboard_text(struct tt_tensorboard *board, const char *tag, int64_t step,
+                              const struct tt_str *text)
+{
+    /* SummaryMetadata.plugin_data = 1 { plugin_name = 1 } */
+    static const char metadata[] = "\x0a\x06\x0a\x04text";
+    /* TensorProto: dtype = 1, here DT_STRING = 7; tensor_shape = 2 { dim = 2 { size = 1 } } */
+    static const char tensor[] = "\x08\x07\x12\x04\x12\x02\x08\x01";
+    static const char suffix[] = "/text_summary";
+    tt_str_clear(&board->summary);
     tt_str_clear(&board->record);
-    TT_TRY(append_bytes_field(&board->record, 1, board->summary.data, board->summary.bytes));
-    TT_TRY(append_bytes_field(&board->event, 5, board->record.data, board->record.bytes));
-    return write_event(board);
+    TT_TRY(tt_str_append(&board->record, tensor, sizeof tensor - 1));
+    TT_TRY(append_bytes_field(&board->record, 8, tt_str_text(text), text->bytes)); /* string_val */
+    /* Summary.Value: tag = 1, tensor = 8, metadata = 9 */
+    TT_TRY(append_varint(&board->summary, 1 << 3 | 2));
+    TT_TRY(append_varint(&board->summary, strlen(tag) + sizeof suffix - 1));
+    TT_TRY(tt_str_append_text(&board->summary, tag));
+    TT_TRY(tt_str_append_text(&board->summary, suffix));
+    TT_TRY(append_bytes_field(&board->summary, 8, board->record.data, board->record.bytes));
+    TT_TRY(append_bytes_field(&board->summary, 9, metadata, sizeof metadata - 1));
+    return write_summary(board, step);
 }

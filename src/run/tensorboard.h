@@ -1,10 +1,10 @@
-/* TensorBoard event files: scalars only. Format: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C) around
- * tensorflow.Event protocol buffers (tensorflow/core/util/event.proto, framework/summary.proto). */
+/* TensorBoard event files: scalars and texts. Format: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C) around
+ * tensorflow.Event protocol buffers (tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto). */
 #ifndef TT_RUN_TENSORBOARD_H
 #define TT_RUN_TENSORBOARD_H
 
 #include <stdint.h>
-#include "base/error.h"
+#include "base/str.h"
 
 struct tt_tensorboard;
 /* Creates `folder` and an events.out.tfevents.* file in it. */
@@ -13,5 +13,8 @@ void tt_tensorboard_close(struct tt_tensorboard *board); /* takes NULL */
 /* One scalar; written when this returns, or kept until the disk has room (record_file.h). TT_ERR_MEMORY only. */
 TT_MUST_USE tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const char *tag, int64_t step,
                                             double value);
+/* One text for the text plugin, as torch.utils.tensorboard's add_text writes it: UTF-8, displayed as Markdown. */
+TT_MUST_USE tt_status tt_tensorboard_text(struct tt_tensorboard *board, const char *tag, int64_t step,
+                                          const struct tt_str *text);
 
 #endif

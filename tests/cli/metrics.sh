@@ -77,7 +77,7 @@ for attempt in 0 1 2 3; do
     port=$(sed -nE 's|^metrics at http://127.0.0.1:([0-9]+)/metrics$|\1|p' said)
     wanted=$((attempt == 3 ? 0 : attempt))
     ask "$port" 'GET /metrics' | grep -qx "trimtab_restarts_total $wanted" || fail "attempt $attempt: not $wanted restarts"
-    grep -q "\"restarts\": $wanted[,}]*$" again/run.json || fail "attempt $attempt: run.json:" "$(grep restarts again/run.json)"
+    grep -q "\"restarts\": ${wanted}[,}]*\$" again/run.json || fail "attempt $attempt: run.json:" "$(grep restarts again/run.json)"
     [ $attempt -eq 0 ] && kill -KILL $training || kill -INT $training
     wait $training 2>/dev/null
 done

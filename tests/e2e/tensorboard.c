@@ -1,4 +1,4 @@
-/* The TensorBoard file of a run: every record's two checksums, and the scalars that the log rows say. */
+/* The TensorBoard file of a run: every record's two checksums, the scalars of the log rows, the texts of eval_generate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,31 +78,99 @@ struct scalar {
     float value;
 };
 
+/* Of the text plugin. */
+struct text {
+    char tag[64];
+    int64_t step;
+    char content[2000];
+};
+
 struct events {
     struct scalar scalars[256];
-    int count, records;
+    struct text texts[16];
+    int count, text_count, records;
     char version[32];
     double first_time, last_time;
 };
 
-static void read_value(const struct field *summary, struct scalar *scalar)
+/* The only field of a message, which has to be a message or bytes. */
+static struct field read_only_field(const struct field *message, int number)
+{
+    const uint8_t *at = message->data, *end = at + message->bytes;
+    struct field field = read_field(&at, end);
+    assert_int_equal(field.number, number);
+    assert_true(field.type == 2 && at == end);
+    return field;
+}
+
+static bool is_text(const struct field *field, const char *text)
+{
+    return field->bytes == strlen(text) && memcmp(field->data, text, field->bytes) == 0;
+}
+
+/* TensorProto of one string: DT_STRING, shape [1], string_val. */
+static void read_tensor(const struct field *tensor, struct text *text)
+{
+    int strings = 0;
+    for (const uint8_t *at = tensor->data, *end = at + tensor->bytes; at < end;) {
+        struct field field = read_field(&at, end);
+        if (field.number == 1) assert_int_equal(field.value, 7);
+        if (field.number == 2) {
+            struct field size = read_only_field(&field, 2);
+            const uint8_t *dim = size.data;
+            size = read_field(&dim, size.data + size.bytes);
+            assert_true(size.number == 1 && size.type == 0 && size.value == 1);
+        }
+        if (field.number != 8) continue;
+        assert_true(strings++ == 0 && field.bytes < sizeof text->content);
+        snprintf(text->content, sizeof text->content, "%.*s", (int)field.bytes, (const char *)field.data);
+    }
+    assert_int_equal(strings, 1);
+}
+
+/* A value with a tensor instead of a number. */
+static void read_text(const uint8_t *at, const uint8_t *end, struct text *text)
+{
+    bool plugin = false;
+    while (at < end) {
+        struct field field = read_field(&at, end);
+        if (field.number == 1)
+            snprintf(text->tag, sizeof text->tag, "%.*s", (int)field.bytes, (const char *)field.data);
+        if (field.number == 8) read_tensor(&field, text);
+        if (field.number != 9) continue;
+        struct field data = read_only_field(&field, 1), name = read_only_field(&data, 1);
+        plugin = is_text(&name, "text");
+    }
+    assert_true(plugin && text->content[0] != '\0');
+}
+
+/* True for a text, which *text gets without its step. */
+static bool read_value(const struct field *summary, struct scalar *scalar, struct text *text)
 {
     const uint8_t *at = summary->data, *end = at + summary->bytes;
     struct field value = read_field(&at, end);
     assert_true(value.number == 1 && value.type == 2 && at == end);
     for (at = value.data, end = at + value.bytes; at < end;) {
         struct field field = read_field(&at, end);
+        if (field.number == 8 || field.number == 9) {
+            read_text(value.data, end, text);
+            scalar->tag[0] = '\0';
+            return true;
+        }
         if (field.number == 1)
             snprintf(scalar->tag, sizeof scalar->tag, "%.*s", (int)field.bytes, (const char *)field.data);
         if (field.number == 2) memcpy(&scalar->value, field.data, 4);
     }
+    return false;
 }
 
 static void read_event(const uint8_t *at, size_t bytes, struct events *events)
 {
     const uint8_t *end = at + bytes;
     struct scalar *scalar = &events->scalars[events->count];
-    assert_true(events->count < 256);
+    struct text *text = &events->texts[events->text_count];
+    bool textual = false;
+    assert_true(events->count < 256 && events->text_count < 16);
     *scalar = (struct scalar){.step = 0};
     while (at < end) {
         struct field field = read_field(&at, end);
@@ -111,10 +179,13 @@ static void read_event(const uint8_t *at, size_t bytes, struct events *events)
         if (field.number == 3)
             snprintf(events->version, sizeof events->version, "%.*s", (int)field.bytes,
                      (const char *)field.data);
-        if (field.number == 5) read_value(&field, scalar);
+        if (field.number == 5) textual = read_value(&field, scalar, text);
     }
     if (events->records++ == 0) events->first_time = events->last_time;
     if (scalar->tag[0] != '\0') events->count++;
+    if (!textual) return;
+    text->step = scalar->step;
+    events->text_count++;
 }
 
 static void read_events(const char *path, struct events *events)
@@ -233,12 +304,74 @@ static void folder_of_ones_own(void **state)
     test_workplace_remove(&place);
 }
 
+/* What the text plugin displays of a line of generations.jsonl. */
+static void expect_text(const struct text *text, const struct tt_json_value *line)
+{
+    static const char *const names[] = {"prompt", "completion", "reference"};
+    char wanted[2000];
+    snprintf(wanted, sizeof wanted, "eval_generate/row_%d/text_summary",
+             (int)tt_json_integer(tt_json_get(line, "row")));
+    assert_string_equal(text->tag, wanted);
+    assert_int_equal(text->step, tt_json_integer(tt_json_get(line, "step")));
+    size_t bytes = 0;
+    for (int i = 0; i < 3; i++) {
+        bytes += (size_t)snprintf(wanted + bytes, sizeof wanted - bytes, "**%s**\n\n    ", names[i]);
+        for (const char *at = tt_json_text(tt_json_get(line, names[i])); *at != '\0'; at++)
+            bytes +=
+                (size_t)snprintf(wanted + bytes, sizeof wanted - bytes, *at == '\n' ? "\n    " : "%c", *at);
+        bytes += (size_t)snprintf(wanted + bytes, sizeof wanted - bytes, "\n\n");
+    }
+    assert_string_equal(text->content, wanted);
+}
+
+static void texts_of_evaluations(void **state)
+{
+    (void)state;
+    struct test_workplace place;
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    struct events events = {0};
+    struct tt_str lines = {0};
+    char output[TEST_PATH_BYTES], path[TEST_PATH_BYTES], folder[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
+    test_workplace_create("qwen2", &place);
+    test_workplace_path(&place, "out", output);
+    test_words_pair(&words, "model_name_or_path", place.model);
+    const char *rows = test_workplace_write(&place, "rows.jsonl",
+                                            "{\"prompt\": \"one\\n*two*\", \"completion\": \" a\\nb\"}\n"
+                                            "{\"prompt\": \"<b>\\n\", \"completion\": \" c\"}\n",
+                                            path);
+    test_words_pair(&words, "dataset_name", rows);
+    test_words_pair(&words, "eval_dataset", rows);
+    test_words_add(&words, "threads 1 max_steps 4 eval_strategy steps eval_steps 2 save_strategy no "
+                           "report_to tensorboard eval_generate 2 eval_generate_tokens 5");
+    test_train_ok(words.list, output, &summary);
+    only_entry(test_join(output, "runs", path), folder);
+    only_entry(folder, file);
+    read_events(file, &events);
+    assert_int_equal(events.text_count, 4);
+    assert_int_equal(tt_file_read(test_join(output, "generations.jsonl", path), 1 << 20, &lines), TT_OK);
+    char *line = lines.data;
+    for (int i = 0; i < 4; i++) {
+        struct tt_json json = {0};
+        char *end = strchr(line, '\n');
+        assert_non_null(end);
+        assert_int_equal(tt_json_parse(line, (size_t)(end - line), "a line", &json), TT_OK);
+        expect_text(&events.texts[i], json.root);
+        tt_json_deinit(&json);
+        line = end + 1;
+    }
+    assert_true(*line == '\0');
+    tt_str_deinit(&lines);
+    test_workplace_remove(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_checksum),
         cmocka_unit_test(scalars_of_a_run),
         cmocka_unit_test(folder_of_ones_own),
+        cmocka_unit_test(texts_of_evaluations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
