@@ -1,4 +1,4 @@
-/* The TensorBoard file of a run: every record's two checksums, the scalars of the log rows, the texts of eval_generate. */
+/* The TensorBoard file of a run: every record's two checksums, the scalars of the log, the texts of eval_generate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
