@@ -51,6 +51,28 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_doctor_report *
     return status;
 }
 
+/* -1: the driver does not tell. */
+static struct tt_json_value *gpu_object(const struct tt_doctor_rank *rank)
+{
+    const struct tt_gpu_health *gpu = &rank->gpu;
+    struct tt_json_value *object = tt_json_pack(
+        "{s:f,s:f,s:f}", "to_device_bytes_per_second", rank->to_device_bytes, "to_host_bytes_per_second",
+        rank->to_host_bytes, "on_device_bytes_per_second", rank->on_device_bytes);
+    if (object == NULL || !gpu->known) return object;
+    struct tt_json_value *health = tt_json_pack(
+        "{s:s,s:i,s:I,s:I,s:i,s:i,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:i,s:I,s:I}", "driver", gpu->driver, "ecc",
+        (int)gpu->ecc, "ecc_uncorrected", gpu->uncorrected, "ecc_corrected", gpu->corrected,
+        "replacement_pending", (int)gpu->remap_pending, "replacement_failed", (int)gpu->remap_failed,
+        "slow_reasons", gpu->slow_reasons, "pcie_generation", (int)gpu->pcie_generation,
+        "pcie_generation_max", (int)gpu->pcie_generation_max, "pcie_width", (int)gpu->pcie_width,
+        "pcie_width_max", (int)gpu->pcie_width_max, "nvlinks", (int)gpu->nvlinks, "nvlinks_down",
+        (int)gpu->nvlinks_down, "nvlink_errors", gpu->nvlink_errors, "mig", (int)gpu->mig, "used_bytes",
+        gpu->used_bytes, "total_bytes", gpu->total_bytes);
+    if (health != NULL) (void)tt_json_update(object, health);
+    tt_json_release(health);
+    return object;
+}
+
 static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
 {
     struct tt_json_value *object =
@@ -62,14 +84,17 @@ static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
                      rank->locked_limit > INT64_MAX ? (int64_t)-1 : (int64_t)rank->locked_limit, "processes",
                      (int64_t)rank->process_limit);
     struct tt_json_value *measured =
-        tt_json_pack("{s:s,s:i,s:s,s:i,s:i,s:f,s:f,s:f,s:f,s:f,s:I,s:b}", "interface", rank->interface, "mtu",
-                     (int)rank->mtu, "rdma", rank->rdma, "rdma_ports", (int)rank->rdma_ports, "rdma_active",
-                     (int)rank->rdma_active, "clock_seconds", rank->clock_seconds, "flops", rank->flops,
-                     "link_bytes_per_second", rank->link_bytes, "write_bytes_per_second", rank->write_bytes,
-                     "read_bytes_per_second", rank->read_bytes, "free_bytes", (int64_t)rank->free_bytes,
-                     "sees_output_of_rank_0", (int)rank->sees_rank0);
+        tt_json_pack("{s:s,s:i,s:s,s:i,s:i,s:f,s:f,s:f,s:I,s:f,s:f,s:I,s:b}", "interface", rank->interface,
+                     "mtu", (int)rank->mtu, "rdma", rank->rdma, "rdma_ports", (int)rank->rdma_ports,
+                     "rdma_active", (int)rank->rdma_active, "clock_seconds", rank->clock_seconds, "flops",
+                     rank->flops, "link_bytes_per_second", rank->link_bytes, "file_bytes", rank->file_bytes,
+                     "write_bytes_per_second", rank->write_bytes, "read_bytes_per_second", rank->read_bytes,
+                     "free_bytes", (int64_t)rank->free_bytes, "sees_output_of_rank_0", (int)rank->sees_rank0);
     if (object != NULL && measured != NULL) (void)tt_json_update(object, measured);
     tt_json_release(measured);
+    if (object != NULL && rank->rdma_devices >= 0)
+        (void)tt_json_set(object, "rdma_registered", tt_json_new_integer(rank->rdma_registered));
+    if (object != NULL && rank->is_gpu) (void)tt_json_set(object, "gpu", gpu_object(rank));
     return object;
 }
 
@@ -82,10 +107,10 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *r
                                                   verdicts[report->checks[i].verdict], "text",
                                                   tt_str_text(&report->checks[i].text)));
     for (int r = 0; r < report->rank_count; r++) (void)tt_json_append(ranks, rank_object(&report->ranks[r]));
-    struct tt_json_value *object =
-        tt_json_pack("{s:f,s:s,s:f,s:f,s:o,s:o}", "seconds", report->seconds, "transport", report->transport,
-                     "all_reduce_seconds", report->all_reduce_seconds, "all_reduce_bytes_per_second",
-                     report->all_reduce_bytes, "checks", checks, "ranks", ranks);
+    struct tt_json_value *object = tt_json_pack(
+        "{s:f,s:s,s:f,s:I,s:f,s:o,s:o}", "seconds", report->seconds, "transport", report->transport,
+        "all_reduce_seconds", report->all_reduce_seconds, "all_reduce_bytes", (int64_t)report->bus_bytes,
+        "all_reduce_bytes_per_second", report->all_reduce_bytes, "checks", checks, "ranks", ranks);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     tt_status status = tt_json_write(object, 2, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');

@@ -3,6 +3,7 @@
 #ifndef TT_RUN_DOCTOR_H
 #define TT_RUN_DOCTOR_H
 
+#include "backend/gpu_health.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "job/spec.h"
@@ -26,11 +27,21 @@ struct tt_doctor_rank {
     char interface[16];     /* by which it reaches rank 0; empty: it needs none */
     char rdma[160];         /* its ports: device, state, rate, link layer */
     int32_t rdma_ports, rdma_active;
+    int32_t rdma_devices;    /* that libibverbs opens; -1: there is no libibverbs */
+    int32_t rdma_registered; /* of them, with 64 MiB of registered memory */
+    char rdma_error[120];    /* of the first that refused */
+    int32_t is_gpu;
+    int32_t under_load; /* `gpu` was read under load too */
+    struct tt_gpu_health gpu;
     double clock_seconds; /* ahead of rank 0 */
     double flops;         /* a bf16 product, all ranks at the same time */
+    /* Copies of a GPU, bytes a second; on_device_bytes: read plus written; 0: not measured */
+    double to_device_bytes, to_host_bytes, on_device_bytes;
+    double expected_flops, expected_host_bytes, expected_memory_bytes; /* of the chip; 0: unknown */
     double link_bytes; /* a second, exchanged with the next rank, no other rank exchanging; 0: not measured */
     double write_bytes,
         read_bytes;      /* a second, a synchronized file; the first rank of a machine; 0: not measured */
+    int64_t file_bytes;  /* of that file */
     uint64_t free_bytes; /* of the file system */
     int32_t sees_rank0;  /* the file of rank 0 is visible here */
     int32_t has_model, has_data;  /* -1: not asked for */
@@ -54,12 +65,13 @@ struct tt_doctor_check {
     struct tt_str text; /* owned */
 };
 
-enum { TT_DOCTOR_CHECKS_MAX = 16 };
+enum { TT_DOCTOR_CHECKS_MAX = 20 };
 
 struct tt_doctor_report {
     struct tt_doctor_rank *ranks; /* [rank_count], owned; NULL but on global rank 0 */
     int rank_count;
     double all_reduce_seconds; /* of 1 KiB, the median */
+    size_t bus_bytes;          /* of the large sum */
     double all_reduce_bytes;   /* a second: bytes * 2 (n - 1) / n, as nccl-tests counts the bus */
     bool sum_is_right;
     bool quick; /* without the speed of devices and links */

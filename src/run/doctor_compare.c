@@ -7,17 +7,20 @@
 #include "base/alloc.h"
 #include "base/median.h"
 #include "base/number.h"
-#include "run/doctor.h"
+#include "run/doctor_parts.h"
 
 /* A rank or a link below this share of the median is named. */
 static const double slow_rank = 0.9, slow_link = 0.5;
+/* So is one below this share of the rate that programs reach on its chip (backend/chips.c). */
+static const double slow_chip = 0.7;
 static const double clock_seconds_max = 1;
 /* NCCL keeps its buffers in /dev/shm, and so does MPI; pods have 64 MiB by default. */
 static const uint64_t shm_bytes_gpu = (uint64_t)1 << 30, shm_bytes_cpu = (uint64_t)64 << 20;
 static const uint64_t locked_bytes_min = (uint64_t)64 << 20; /* RDMA registers memory */
 enum { FILE_LIMIT_MIN = 1024, PROCESS_LIMIT_MIN = 256, NAMED_MAX = 8 };
 
-static tt_status begin_check(struct tt_doctor_report *report, const char *name, struct tt_doctor_check **out)
+tt_status tt_doctor_begin_check(struct tt_doctor_report *report, const char *name,
+                                struct tt_doctor_check **out)
 {
     if (report->check_count == TT_DOCTOR_CHECKS_MAX) return tt_fail(TT_ERR_INTERNAL, "too many checks");
     struct tt_doctor_check *check = &report->checks[report->check_count++];
@@ -26,19 +29,17 @@ static tt_status begin_check(struct tt_doctor_report *report, const char *name, 
     return TT_OK;
 }
 
-static void worsen(struct tt_doctor_check *check, enum tt_doctor_verdict verdict)
+void tt_doctor_worsen(struct tt_doctor_check *check, enum tt_doctor_verdict verdict)
 {
     if (verdict > check->verdict) check->verdict = verdict;
 }
 
-typedef double value_of(const struct tt_doctor_rank *rank);
 static double flops_of(const struct tt_doctor_rank *rank)
 {
     return rank->flops;
 }
 
-/* Of the values above 0; 0: there are none. */
-static tt_status median_of(const struct tt_doctor_report *report, value_of *value, double *median)
+tt_status tt_doctor_median(const struct tt_doctor_report *report, tt_doctor_value *value, double *median)
 {
     double *values = tt_calloc((size_t)report->rank_count, sizeof *values);
     size_t count = 0;
@@ -54,7 +55,7 @@ static tt_status check_launch(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     int machines = 0;
-    TT_TRY(begin_check(report, "launch", &check));
+    TT_TRY(tt_doctor_begin_check(report, "launch", &check));
     for (int r = 0; r < report->rank_count; r++)
         if (report->ranks[r].machine >= machines) machines = report->ranks[r].machine + 1;
     return tt_str_printf(&check->text, "%d rank%s on %d machine%s over %s; rank 0 on %s: %s",
@@ -66,10 +67,10 @@ static tt_status check_launch(struct tt_doctor_report *report)
 static tt_status check_devices(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
-    TT_TRY(begin_check(report, "devices", &check));
+    TT_TRY(tt_doctor_begin_check(report, "devices", &check));
     for (int r = 1; r < report->rank_count; r++) {
         if (strcmp(report->ranks[r].device, report->ranks[0].device) == 0) continue;
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         return tt_str_printf(&check->text, "rank %d on %s has another device than rank 0: %s", r,
                              report->ranks[r].host, report->ranks[r].device);
     }
@@ -83,23 +84,23 @@ static tt_status check_rank_limits(struct tt_doctor_check *check, int r, const s
     char size[32];
     uint64_t shm_min = is_gpu ? shm_bytes_gpu : shm_bytes_cpu;
     if (rank->file_limit < FILE_LIMIT_MIN) {
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(&check->text, "; rank %d may open %llu files only: raise ulimit -n", r,
                              (unsigned long long)rank->file_limit));
     }
     if (rank->process_limit > 0 && rank->process_limit < PROCESS_LIMIT_MIN) {
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(&check->text, "; rank %d may have %llu threads only (pids.max)", r,
                              (unsigned long long)rank->process_limit));
     }
     if (!alone && rank->shm_bytes < shm_min) {
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(
             &check->text, "; /dev/shm of rank %d has %s, too little for %s: mount a memory volume there", r,
             tt_format_bytes((double)rank->shm_bytes, size, sizeof size), is_gpu ? "NCCL" : "MPI"));
     }
     if (rank->rdma_active > 0 && rank->locked_limit < locked_bytes_min) {
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(&check->text, "; rank %d may lock %s of memory only: RDMA fails (ulimit -l)", r,
                              tt_format_bytes((double)rank->locked_limit, size, sizeof size)));
     }
@@ -111,12 +112,12 @@ static tt_status check_limits(struct tt_doctor_report *report)
     struct tt_doctor_check *check;
     char memory[32], shm[32];
     bool is_gpu = false;
-    TT_TRY(begin_check(report, "limits", &check));
+    TT_TRY(tt_doctor_begin_check(report, "limits", &check));
     const struct tt_doctor_rank *least = &report->ranks[0];
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         if (rank->memory_bytes < least->memory_bytes) least = rank;
-        is_gpu |= strstr(rank->device, " thread") == NULL && strcmp(rank->device, "cpu") != 0;
+        is_gpu |= rank->is_gpu != 0;
     }
     TT_TRY(tt_str_printf(&check->text, "%s%s of memory%s, %d processors, %llu open files, /dev/shm %s",
                          report->rank_count > 1 ? "at least " : "",
@@ -136,7 +137,7 @@ static tt_status check_network(struct tt_doctor_report *report)
     const struct tt_doctor_rank *first = NULL;
     int first_rank = 0, active = 0, ports = 0, named = 0;
     if (report->rank_count == 1) return TT_OK;
-    TT_TRY(begin_check(report, "network", &check));
+    TT_TRY(tt_doctor_begin_check(report, "network", &check));
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         active += rank->rdma_active;
@@ -147,7 +148,7 @@ static tt_status check_network(struct tt_doctor_report *report)
             first_rank = r;
             TT_TRY(tt_str_printf(&check->text, "to rank 0 by %s (MTU %d)", rank->interface, (int)rank->mtu));
         } else if (rank->mtu != first->mtu && named++ < NAMED_MAX) {
-            worsen(check, TT_DOCTOR_WARNS);
+            tt_doctor_worsen(check, TT_DOCTOR_WARNS);
             TT_TRY(tt_str_printf(&check->text, "; rank %d on %s by %s has an MTU of %d, rank %d of %d", r,
                                  rank->host, rank->interface, (int)rank->mtu, first_rank, (int)first->mtu));
         }
@@ -158,10 +159,40 @@ static tt_status check_network(struct tt_doctor_report *report)
     for (int r = 0; r < report->rank_count && active < ports; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         if (rank->rdma_active == rank->rdma_ports) continue;
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         return tt_str_printf(&check->text, "; rank %d on %s: %s", r, rank->host, rank->rdma);
     }
     return TT_OK;
+}
+
+/* Memory that the devices register: where they cannot, NCCL and MPI use TCP, or end in an error of their own. */
+static tt_status check_rdma(struct tt_doctor_report *report)
+{
+    struct tt_doctor_check *check;
+    int devices = 0, registered = 0, ports = 0, without = -1, named = 0;
+    for (int r = 0; r < report->rank_count; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        ports += rank->rdma_ports;
+        if (rank->rdma_devices > 0) devices += rank->rdma_devices;
+        registered += rank->rdma_registered;
+        if (rank->rdma_ports > 0 && rank->rdma_devices <= 0 && without < 0) without = r;
+    }
+    if (ports + devices == 0) return TT_OK;
+    TT_TRY(tt_doctor_begin_check(report, "rdma", &check));
+    TT_TRY(tt_str_printf(&check->text, "%d of %d devices register 64 MiB of memory", registered, devices));
+    for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        if (rank->rdma_error[0] == 0) continue;
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
+        named++;
+        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s: %s", r, rank->host, rank->rdma_error));
+    }
+    if (without < 0) return TT_OK;
+    const struct tt_doctor_rank *rank = &report->ranks[without];
+    if (rank->rdma_devices == 0) tt_doctor_worsen(check, TT_DOCTOR_WARNS);
+    return tt_str_printf(&check->text, "; rank %d on %s: %s", without, rank->host,
+                         rank->rdma_devices < 0 ? "not tried, there is no libibverbs"
+                                                : "libibverbs sees none of its ports (/dev/infiniband)");
 }
 
 /* Memory of the machines against the plan, and the time of a save against the grace period. */
@@ -172,7 +203,7 @@ static tt_status check_plan(struct tt_doctor_report *report)
     char bytes[32], have[32], checkpoint[32];
     double rate = 0;
     if (!needs->known && needs->why[0] == 0) return TT_OK;
-    TT_TRY(begin_check(report, "plan", &check));
+    TT_TRY(tt_doctor_begin_check(report, "plan", &check));
     if (!needs->known) return tt_str_printf(&check->text, "there is none: %s", needs->why);
     TT_TRY(tt_str_printf(&check->text, "%s of memory a rank, a checkpoint at most %s",
                          tt_format_bytes((double)needs->rank_bytes, bytes, sizeof bytes),
@@ -184,7 +215,7 @@ static tt_status check_plan(struct tt_doctor_report *report)
         if (rank->write_bytes > 0 && (rate == 0 || rank->write_bytes < rate)) rate = rank->write_bytes;
         if (rank->memory_bytes == 0 || (double)here * (double)needs->rank_bytes <= (double)rank->memory_bytes)
             continue;
-        worsen(check, TT_DOCTOR_FAILS);
+        tt_doctor_worsen(check, TT_DOCTOR_FAILS);
         return tt_str_printf(&check->text, "; %d rank%s on %s: the machine has %s", here,
                              here == 1 ? "" : "s", rank->host,
                              tt_format_bytes((double)rank->memory_bytes, have, sizeof have));
@@ -193,7 +224,7 @@ static tt_status check_plan(struct tt_doctor_report *report)
     double seconds = (double)needs->checkpoint_bytes / rate;
     TT_TRY(tt_str_printf(&check->text, ", which takes %.1f s to write", seconds));
     if (needs->grace_seconds == 0 || seconds <= (double)needs->grace_seconds) return TT_OK;
-    worsen(check, TT_DOCTOR_WARNS);
+    tt_doctor_worsen(check, TT_DOCTOR_WARNS);
     return tt_str_printf(&check->text, ": longer than grace_seconds, %lld", (long long)needs->grace_seconds);
 }
 
@@ -201,12 +232,12 @@ static tt_status check_clocks(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     double most = 0;
-    TT_TRY(begin_check(report, "clocks", &check));
+    TT_TRY(tt_doctor_begin_check(report, "clocks", &check));
     for (int r = 0; r < report->rank_count; r++) {
         double ahead = report->ranks[r].clock_seconds;
         if (fabs(ahead) > most) most = fabs(ahead);
         if (fabs(ahead) <= clock_seconds_max) continue;
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         return tt_str_printf(&check->text, "the clock of rank %d on %s is %.1f s %s that of rank 0", r,
                              report->ranks[r].host, fabs(ahead), ahead > 0 ? "ahead of" : "behind");
     }
@@ -219,14 +250,21 @@ static tt_status check_speed(struct tt_doctor_report *report)
     double median;
     int named = 0;
     if (report->quick) return TT_OK;
-    TT_TRY(begin_check(report, "speed", &check));
-    TT_TRY(median_of(report, flops_of, &median));
+    TT_TRY(tt_doctor_begin_check(report, "speed", &check));
+    TT_TRY(tt_doctor_median(report, flops_of, &median));
     TT_TRY(tt_str_printf(&check->text, "products in bf16: median %.3g TFLOP/s a rank, all ranks at once",
                          median / 1e12));
     for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
-        double flops = report->ranks[r].flops;
+        double flops = report->ranks[r].flops, expected = report->ranks[r].expected_flops;
+        if (flops < slow_chip * expected) {
+            tt_doctor_worsen(check, TT_DOCTOR_WARNS);
+            named++;
+            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %.3g of the %.3g usual for its chip",
+                                 r, report->ranks[r].host, flops / 1e12, expected / 1e12));
+            continue;
+        }
         if (flops >= slow_rank * median) continue;
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         named++;
         TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %.3g, %.0f %% of it", r,
                              report->ranks[r].host, flops / 1e12, 100 * flops / median));
@@ -238,17 +276,20 @@ static tt_status check_collective(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     if (report->rank_count == 1) return TT_OK;
-    TT_TRY(begin_check(report, report->quick ? "exchange" : "all-reduce", &check));
+    TT_TRY(tt_doctor_begin_check(report, report->quick ? "exchange" : "all-reduce", &check));
     if (report->sum_is_right && report->quick)
         return tt_str_printf(&check->text, "known bytes of all ranks are right, in %.1f ms",
                              report->all_reduce_seconds * 1e3);
     if (!report->sum_is_right) {
-        worsen(check, TT_DOCTOR_FAILS);
+        tt_doctor_worsen(check, TT_DOCTOR_FAILS);
         return tt_str_append_text(&check->text,
                                   "the sum of known values is wrong: a link or a memory damages data");
     }
-    return tt_str_printf(&check->text, "1 KiB in %.0f us, 16 MiB at %.3g GB/s (bus), the sum is right",
-                         report->all_reduce_seconds * 1e6, report->all_reduce_bytes / 1e9);
+    char size[32];
+    return tt_str_printf(&check->text, "1 KiB in %.0f us, %s at %.3g GB/s (bus), the sum is right",
+                         report->all_reduce_seconds * 1e6,
+                         tt_format_bytes((double)report->bus_bytes, size, sizeof size),
+                         report->all_reduce_bytes / 1e9);
 }
 
 /* The link of rank `r` with the next one. */
@@ -277,7 +318,7 @@ static tt_status compare_links(struct tt_doctor_report *report, bool between, st
         if (rank->link_bytes <= 0 || is_between(report, r) != between) continue;
         if (rank->link_bytes >= slow_link * median) continue;
         next = &report->ranks[(r + 1) % report->rank_count];
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         named++;
         TT_TRY(tt_str_printf(&check->text, "; rank %d on %s with rank %d on %s: %.3g GB/s", r, rank->host,
                              (r + 1) % report->rank_count, next->host, rank->link_bytes / 1e9));
@@ -289,7 +330,7 @@ static tt_status check_links(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     if (report->rank_count == 1 || report->quick) return TT_OK;
-    TT_TRY(begin_check(report, "links", &check));
+    TT_TRY(tt_doctor_begin_check(report, "links", &check));
     TT_TRY(compare_links(report, false, check));
     return compare_links(report, true, check);
 }
@@ -297,34 +338,35 @@ static tt_status check_links(struct tt_doctor_report *report)
 static tt_status check_storage(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
-    char free_bytes[32];
+    char free_bytes[32], size[32];
     int blind = -1;
     const struct tt_doctor_rank *slowest = &report->ranks[0];
-    TT_TRY(begin_check(report, "storage", &check));
+    TT_TRY(tt_doctor_begin_check(report, "storage", &check));
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         if (rank->storage_error[0] != 0) {
-            worsen(check, TT_DOCTOR_FAILS);
+            tt_doctor_worsen(check, TT_DOCTOR_FAILS);
             return tt_str_printf(&check->text, "rank %d on %s: %s", r, rank->host, rank->storage_error);
         }
         if (!rank->sees_rank0 && blind < 0) blind = r;
         if (rank->write_bytes > 0 && rank->write_bytes < slowest->write_bytes) slowest = rank;
     }
     TT_TRY(tt_str_printf(&check->text,
-                         "written at %.3g MB/s (synchronized), read at %.3g MB/s on %s, %s free",
+                         "%s written at %.3g MB/s (synchronized), read at %.3g MB/s on %s, %s free",
+                         tt_format_bytes((double)slowest->file_bytes, size, sizeof size),
                          slowest->write_bytes / 1e6, slowest->read_bytes / 1e6, slowest->host,
                          tt_format_bytes((double)slowest->free_bytes, free_bytes, sizeof free_bytes)));
     double needed = (double)report->needs.kept * (double)report->needs.checkpoint_bytes;
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         if (rank->local_rank > 0 || !rank->sees_rank0 || needed <= (double)rank->free_bytes) continue;
-        worsen(check, TT_DOCTOR_FAILS);
+        tt_doctor_worsen(check, TT_DOCTOR_FAILS);
         return tt_str_printf(&check->text, "; %lld checkpoints need %s, rank %d on %s has less",
                              (long long)report->needs.kept,
                              tt_format_bytes(needed, free_bytes, sizeof free_bytes), r, rank->host);
     }
     if (blind >= 0) {
-        worsen(check, TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(
             &check->text, "; rank %d on %s does not see rank 0's file: a training saves on rank 0's machine",
             blind, report->ranks[blind].host));
@@ -352,7 +394,7 @@ static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_re
         struct tt_doctor_check *check;
         int missing = -1, count = 0;
         if (inputs[i].path == NULL) continue;
-        TT_TRY(begin_check(report, inputs[i].name, &check));
+        TT_TRY(tt_doctor_begin_check(report, inputs[i].name, &check));
         for (int r = report->rank_count - 1; r >= 0; r--) {
             int has = i == 0 ? report->ranks[r].has_model : report->ranks[r].has_data;
             if (has != 0) continue;
@@ -361,7 +403,7 @@ static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_re
         }
         int other = find_other(report, i == 0);
         if (other > 0) {
-            worsen(check, TT_DOCTOR_FAILS);
+            tt_doctor_worsen(check, TT_DOCTOR_FAILS);
             TT_TRY(tt_str_printf(&check->text, "'%s' of rank %d on %s has other files than that of rank 0",
                                  inputs[i].path, other, report->ranks[other].host));
             continue;
@@ -371,7 +413,7 @@ static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_re
             continue;
         }
         /* Other machines take what they have not from rank 0's (run/rank0_files.h). */
-        worsen(check, missing == 0 ? TT_DOCTOR_FAILS : TT_DOCTOR_WARNS);
+        tt_doctor_worsen(check, missing == 0 ? TT_DOCTOR_FAILS : TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(&check->text,
                              "'%s' is missing or not readable on %d of %d ranks, first on rank %d (%s)%s",
                              inputs[i].path, count, report->rank_count, missing, report->ranks[missing].host,
@@ -385,9 +427,12 @@ tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_repo
     TT_TRY(check_launch(report));
     TT_TRY(check_devices(report));
     TT_TRY(check_limits(report));
+    TT_TRY(tt_doctor_check_gpus(report));
     TT_TRY(check_network(report));
+    TT_TRY(check_rdma(report));
     TT_TRY(check_clocks(report));
     TT_TRY(check_speed(report));
+    TT_TRY(tt_doctor_check_copies(report));
     TT_TRY(check_collective(report));
     TT_TRY(check_links(report));
     TT_TRY(check_storage(report));

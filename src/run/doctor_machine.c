@@ -1,4 +1,4 @@
-/* What a rank reads about its machine: limits, networks, RDMA devices, and sums by which files are compared. */
+/* What a rank reads about its machine: limits, networks, and sums by which files are compared. */
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
@@ -24,7 +24,7 @@
 #include "comm/wire.h"
 #include "run/doctor_parts.h"
 
-enum { TMPFS = 0x01021994, NAMES_MAX = 512, HEAD_BYTES = 64 << 10, TAIL_BYTES = 64 << 10 };
+enum { TMPFS = 0x01021994, HEAD_BYTES = 64 << 10, TAIL_BYTES = 64 << 10 };
 
 static double processes_of(const char *folder)
 {
@@ -112,17 +112,12 @@ static void find_interface(const char *host, struct tt_doctor_rank *found)
     freeifaddrs(list);
 }
 
-/* ---- RDMA ---- */
-
-struct listing {
-    char names[NAMES_MAX][80];
-    size_t count;
-};
+/* ---- Sums of inputs ---- */
 
 static tt_status collect(void *context, const char *name)
 {
-    struct listing *listing = context;
-    if (listing->count < NAMES_MAX && strlen(name) < sizeof listing->names[0])
+    struct tt_doctor_names *listing = context;
+    if (listing->count < TT_DOCTOR_NAMES_MAX && strlen(name) < sizeof listing->names[0])
         snprintf(listing->names[listing->count++], sizeof listing->names[0], "%s", name);
     return TT_OK;
 }
@@ -132,44 +127,14 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* In order of their names; none of a folder that cannot be read. NULL without memory. */
-static struct listing *list_names(const char *folder)
+struct tt_doctor_names *tt_doctor_list(const char *folder)
 {
-    struct listing *listing = tt_calloc(1, sizeof *listing);
+    struct tt_doctor_names *listing = tt_calloc(1, sizeof *listing);
     if (listing == NULL) return NULL;
     if (!tt_path_is_dir(folder) || tt_dir_list(folder, collect, listing) != TT_OK) listing->count = 0;
     qsort(listing->names, listing->count, sizeof listing->names[0], compare_names);
     return listing;
 }
-
-/* The line of a file of /sys without its end; empty: there is none. */
-static bool read_fact(const char *folder, const char *name, char text[64])
-{
-    if (!tt_cgroup_read_line(folder, name, text, 64)) return false;
-    text[strcspn(text, "\n")] = '\0';
-    return true;
-}
-
-void tt_doctor_find_rdma(const char *devices, struct tt_doctor_rank *found)
-{
-    struct listing *all = list_names(devices);
-    size_t at = 0;
-    for (size_t d = 0; all != NULL && d < all->count; d++) {
-        char path[512], state[64] = "", rate[64] = "", layer[64] = "";
-        snprintf(path, sizeof path, "%s/%s/ports/1", devices, all->names[d]);
-        if (!read_fact(path, "state", state)) continue;
-        (void)read_fact(path, "rate", rate);
-        (void)read_fact(path, "link_layer", layer);
-        found->rdma_ports++;
-        found->rdma_active += strstr(state, "ACTIVE") != NULL;
-        if (at < sizeof found->rdma)
-            at += (size_t)snprintf(found->rdma + at, sizeof found->rdma - at, "%s%s %.20s %.20s %.20s",
-                                   at > 0 ? ", " : "", all->names[d], state, rate, layer);
-    }
-    tt_free(all);
-}
-
-/* ---- Sums of inputs ---- */
 
 /* Of size, first and last bytes, to which headers and ends of truncated copies belong. */
 static bool add_file(const char *path, uint64_t *sum)
@@ -195,7 +160,7 @@ uint64_t tt_doctor_sum(const char *path)
     uint64_t sum = 0;
     if (path == NULL) return 0;
     if (!tt_path_is_dir(path)) return access(path, R_OK) == 0 && add_file(path, &sum) ? sum | 1 : 0;
-    struct listing *all = list_names(path);
+    struct tt_doctor_names *all = tt_doctor_list(path);
     for (size_t i = 0; all != NULL && i < all->count; i++) {
         struct tt_path file;
         if (all->names[i][0] == '.' || tt_path_set(&file, path, all->names[i]) != TT_OK) continue;

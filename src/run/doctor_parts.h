@@ -1,18 +1,90 @@
-/* Inside trimtab doctor: what a rank reads about its machine (doctor_machine.c). */
+/* Inside trimtab doctor: what a rank measures, and in which file. */
 #ifndef TT_RUN_DOCTOR_PARTS_H
 #define TT_RUN_DOCTOR_PARTS_H
 
+#include "backend/device.h"
+#include "comm/comm.h"
 #include "run/doctor.h"
+
+/* Of a process. */
+struct tt_doctor {
+    const struct tt_job_spec *job;
+    struct tt_doctor_report *report;
+    const char *host; /* of rank 0; empty: processes do not meet by address */
+    int ranks_here;   /* of a machine, at most */
+    char nonce[32];   /* in the names of its files; rank 0's counts */
+};
+
+/* Of one rank. */
+struct tt_examination {
+    struct tt_doctor *doctor;
+    const struct tt_world_rank *place;
+    struct tt_device *device; /* NULL in a quick check */
+    struct tt_stream *stream;
+    struct tt_comm *comm; /* of the data: place->comm, or over the GPUs */
+    struct tt_buffer *send, *recv;
+    struct tt_doctor_rank found;
+};
+
+enum { TT_DOCTOR_LINK_BYTES = 8 << 20 }; /* of each rank of a pair; exam->recv has room for two */
+
+/* ---- doctor_device.c ---- */
+
+/* Fills in what the device's driver says before anything runs on it. */
+void tt_doctor_look_at_device(struct tt_examination *exam);
+/* The speed of products and of copies, with the health of the device under that load. Collective. */
+TT_MUST_USE tt_status tt_doctor_time_device(struct tt_examination *exam);
+
+/* ---- doctor_links.c. Collective. ---- */
+
+/* Bytes that exam->send needs for the largest sum. */
+size_t tt_doctor_sum_bytes(const struct tt_examination *exam);
+/* All-reduces, each link, into the report of rank 0 and into exam->found. */
+TT_MUST_USE tt_status tt_doctor_time_sums(struct tt_examination *exam);
+TT_MUST_USE tt_status tt_doctor_time_links(struct tt_examination *exam);
+/* Without a device: known bytes of every rank, over the connections of the ranks' hosts. */
+TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
+
+/* ---- doctor_storage.c ---- */
+
+/* Writes and reads a file in the folder of output_dir. A failure is a finding, not an error. Collective. */
+TT_MUST_USE tt_status tt_doctor_look_at_storage(struct tt_examination *exam);
+
+/* ---- doctor_machine.c, doctor_rdma.c ---- */
 
 /* Fills host, limits, the interface towards `host` (of rank 0; empty: none), and RDMA devices. */
 void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found);
+enum { TT_DOCTOR_NAMES_MAX = 512 };
+struct tt_doctor_names {
+    char names[TT_DOCTOR_NAMES_MAX][80];
+    size_t count;
+};
+/* In order of their names; none of a folder that cannot be read. Owned; NULL without memory. */
+struct tt_doctor_names *tt_doctor_list(const char *folder);
 /* The RDMA ports below `devices`, as in /sys/class/infiniband. */
 void tt_doctor_find_rdma(const char *devices, struct tt_doctor_rank *found);
+/* Registers 64 MiB with each RDMA device, by libibverbs where it is installed. */
+void tt_doctor_register_memory(struct tt_doctor_rank *found);
 /* A sum of names, sizes, first and last bytes of the file or the files of the folder `path`; 0: it is not there. */
 uint64_t tt_doctor_sum(const char *path);
+
+/* ---- doctor_plan.c ---- */
 
 /* By the plan of the run, where model_name_or_path is a folder here and ranks compute on processors. */
 void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
                     struct tt_doctor_needs *needs);
+
+/* ---- doctor_compare.c, doctor_compare_gpu.c ---- */
+
+TT_MUST_USE tt_status tt_doctor_begin_check(struct tt_doctor_report *report, const char *name,
+                                            struct tt_doctor_check **out);
+void tt_doctor_worsen(struct tt_doctor_check *check, enum tt_doctor_verdict verdict);
+/* The median of the values above 0, one of each rank; 0: there are none. */
+typedef double tt_doctor_value(const struct tt_doctor_rank *rank);
+TT_MUST_USE tt_status tt_doctor_median(const struct tt_doctor_report *report, tt_doctor_value *value,
+                                       double *median);
+/* Of GPUs: their health, and copies. */
+TT_MUST_USE tt_status tt_doctor_check_gpus(struct tt_doctor_report *report);
+TT_MUST_USE tt_status tt_doctor_check_copies(struct tt_doctor_report *report);
 
 #endif

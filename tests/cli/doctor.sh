@@ -18,7 +18,7 @@ python3 - <<'END' || fail "the JSON object is not as described:" "$(cat printed)
 import json
 result = json.load(open("printed"))
 names = [check["name"] for check in result["checks"]]
-assert names == ["launch", "devices", "limits", "network", "clocks", "speed", "all-reduce", "links", "storage", "plan", "model", "data"], names
+assert names == ["launch", "devices", "limits", "network", "clocks", "speed", "copies", "all-reduce", "links", "storage", "plan", "model", "data"], names
 assert len(result["ranks"]) == 3 and all(rank["flops"] > 1e8 and rank["link_bytes_per_second"] > 1e6 for rank in result["ranks"])
 assert [rank["write_bytes_per_second"] > 0 for rank in result["ranks"]] == [True, False, False]
 assert result["transport"] == "threads" and result["seconds"] < 60

@@ -3,6 +3,7 @@
 # rank: a name that does not exist, a port at which nobody listens, a clock that is off, a folder that cannot be written, a
 # small /dev/shm, another file system, other files of the model, another MTU. A training with a preflight ends
 # where doctor fails.
+[[ ${TMPDIR-} != /dev/shm/* ]] || export TMPDIR=/tmp # these machines have a /dev/shm of their own
 source "$(dirname "$0")/../tools/machines.sh" "$1"
 head -c 32 /dev/urandom | base64 >"$folder/secret"
 export TRIMTAB_JOB_SECRET_FILE=$folder/secret

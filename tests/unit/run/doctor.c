@@ -36,6 +36,7 @@ static struct tt_doctor_report healthy(void)
                                         .shm_bytes = (uint64_t)8 << 30,
                                         .file_limit = 20000,
                                         .locked_limit = UINT64_MAX,
+                                        .rdma_devices = -1,
                                         .clock_seconds = 0.001 * r,
                                         .flops = 1e12 + 1e10 * r,
                                         .link_bytes = 2e9 - 1e8 * r,
@@ -62,8 +63,9 @@ static void expect(struct tt_doctor_report *report, const char *name, enum tt_do
             fail_msg("%s: %d, %s", check->name, check->verdict, said);
         if (named && strstr(said, text) == NULL) fail_msg("'%s' is not in: %s", text, said);
     }
-    assert_int_equal(report->check_count, 11);
-    assert_int_equal(tt_doctor_count(report, TT_DOCTOR_OK), name == NULL ? 11 : 10);
+    int others = (report->ranks[0].is_gpu != 0) + (report->ranks[2].rdma_ports > 0); /* gpus, rdma */
+    assert_int_equal(report->check_count, 12 + others);
+    assert_int_equal(tt_doctor_count(report, TT_DOCTOR_OK), report->check_count - (name != NULL));
     tt_doctor_deinit(report);
 }
 
@@ -239,7 +241,9 @@ static void other_devices(void **state)
     report = healthy();
     for (int r = 0; r < RANKS; r++) {
         report.ranks[r].shm_bytes = (uint64_t)64 << 20;
-        snprintf(report.ranks[r].device, sizeof report.ranks[r].device, "NVIDIA H200");
+        report.ranks[r].is_gpu = 1;
+        report.ranks[r].to_device_bytes = report.ranks[r].to_host_bytes = 5e10;
+        report.ranks[r].on_device_bytes = 4e12;
     }
     expect(&report, "limits", TT_DOCTOR_WARNS, "/dev/shm of rank 0 has 64.0 MiB");
     report = healthy();
@@ -248,12 +252,89 @@ static void other_devices(void **state)
            "rank 2 on node-1 has another device than rank 0: another processor");
 }
 
+static struct tt_doctor_report with_gpus(void)
+{
+    struct tt_doctor_report report = healthy();
+    for (int r = 0; r < RANKS; r++) {
+        struct tt_doctor_rank *rank = &report.ranks[r];
+        rank->is_gpu = rank->under_load = 1;
+        rank->expected_flops = 1e12;
+        rank->to_device_bytes = rank->to_host_bytes = rank->expected_host_bytes = 5e10;
+        rank->on_device_bytes = rank->expected_memory_bytes = 4e12;
+        rank->gpu = (struct tt_gpu_health){.known = 1, .driver = "580.1", .ecc = 1, .nvlinks = 18};
+    }
+    return report;
+}
+
+/* Against the other ranks, and against the chip; what tests/e2e/doctor_gpus.sh cannot slow down. */
+static void speeds_of_gpus(void **state)
+{
+    (void)state;
+    struct tt_doctor_report report = with_gpus();
+    assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+    assert_int_equal(report.check_count, 13);
+    assert_int_equal(tt_doctor_count(&report, TT_DOCTOR_OK), 13);
+    tt_doctor_deinit(&report);
+    static const struct {
+        size_t offset;
+        double value;
+        const char *check, *text;
+    } cases[] = {
+        {offsetof(struct tt_doctor_rank, to_device_bytes), 4.4e10, "copies",
+         "to the device; rank 2 on node-1: 44 GB/s, 88 % of it"},
+        {offsetof(struct tt_doctor_rank, to_host_bytes), 2.5e10, "copies",
+         "to the host; rank 2 on node-1: 25 GB/s, 50 % of what is usual for its chip"},
+        {offsetof(struct tt_doctor_rank, on_device_bytes), 2e12, "copies",
+         "rank 2 on node-1: 2e+03 GB/s, 50 % of what"},
+        {offsetof(struct tt_doctor_rank, flops), 6e11, "speed",
+         "rank 2 on node-1 reaches 0.6 of the 1 usual for its chip"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        report = with_gpus();
+        memcpy((char *)&report.ranks[2] + cases[i].offset, &cases[i].value, sizeof cases[i].value);
+        assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+        assert_int_equal(tt_doctor_count(&report, TT_DOCTOR_WARNS), 1);
+        for (int c = 0; c < report.check_count; c++)
+            if (strcmp(report.checks[c].name, cases[i].check) == 0 &&
+                strstr(tt_str_text(&report.checks[c].text), cases[i].text) == NULL)
+                fail_msg("no '%s' in: %s", cases[i].text, tt_str_text(&report.checks[c].text));
+        tt_doctor_deinit(&report);
+    }
+    report = with_gpus();
+    snprintf(report.ranks[3].gpu.driver, sizeof report.ranks[3].gpu.driver, "570.9");
+    assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+    assert_int_equal(tt_doctor_count(&report, TT_DOCTOR_WARNS), 1);
+    tt_doctor_deinit(&report);
+}
+
+/* Ports in /sys that libibverbs does not see, as in a container without /dev/infiniband. */
+static void rdma_without_devices(void **state)
+{
+    (void)state;
+    struct tt_doctor_report report = healthy();
+    for (int r = 0; r < RANKS; r++) report.ranks[r].rdma_ports = report.ranks[r].rdma_active = 1;
+    report.ranks[2].rdma_devices = 0;
+    report.ranks[1].rdma_devices = report.ranks[3].rdma_devices = 1;
+    report.ranks[1].rdma_registered = report.ranks[3].rdma_registered = 1;
+    report.ranks[0].rdma_devices = 1;
+    report.ranks[0].rdma_registered = 1;
+    assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+    assert_int_equal(tt_doctor_count(&report, TT_DOCTOR_WARNS), 1);
+    bool found = false;
+    for (int c = 0; c < report.check_count; c++)
+        found |= strstr(tt_str_text(&report.checks[c].text),
+                        "rank 2 on node-1: libibverbs sees none of its ports") != NULL;
+    assert_true(found);
+    tt_doctor_deinit(&report);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_fault),           cmocka_unit_test(faults_are_named),
         cmocka_unit_test(limits_of_machines), cmocka_unit_test(needs_of_the_run),
         cmocka_unit_test(what_a_machine_has), cmocka_unit_test(other_devices),
+        cmocka_unit_test(speeds_of_gpus),     cmocka_unit_test(rdma_without_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

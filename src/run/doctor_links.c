@@ -1,0 +1,172 @@
+/* trimtab doctor: what goes between ranks: sums of all, each link. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cgroup.h"
+#include "base/clock.h"
+#include "base/median.h"
+#include "comm/host_values.h"
+#include "run/doctor_parts.h"
+
+enum {
+    SUM_BYTES = 1024,
+    LATENCY_ROUNDS = 31,
+    FIRST_BYTES = 16 << 20, /* of the sums, by whose time the size of the others is chosen */
+    BUS_BYTES = 256 << 20,
+    BUS_ROUNDS = 3,
+    LINK_ROUNDS = 3,
+    MEMORY_SHARE = 16,         /* of the machine's memory, for the values of its ranks */
+    EXCHANGE_BYTES = 64 << 10, /* of each rank, in a quick check */
+};
+static const double bus_seconds = 2; /* that all rounds may take */
+
+size_t tt_doctor_sum_bytes(const struct tt_examination *exam)
+{
+    bool grouped;
+    size_t bytes = BUS_BYTES;
+    if (!tt_device_is_host(exam->device)) return bytes;
+    double share = (double)tt_memory_bytes(&grouped) / MEMORY_SHARE / exam->doctor->ranks_here;
+    while (bytes > FIRST_BYTES && (double)bytes > share) bytes /= 2;
+    return bytes;
+}
+
+static tt_status fill_send(struct tt_examination *exam, size_t bytes, float value)
+{
+    size_t count = bytes / sizeof value;
+    float *values = tt_calloc(count, sizeof *values);
+    if (values == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) values[i] = value;
+    tt_status status =
+        tt_copy_to_device(exam->stream, tt_buffer_data(exam->send), values, count * sizeof value);
+    if (status == TT_OK) status = tt_stream_synchronize(exam->stream);
+    tt_free(values);
+    return status;
+}
+
+static tt_status sum_once(struct tt_examination *exam, size_t bytes, double *seconds)
+{
+    TT_TRY(tt_comm_barrier(exam->place->comm));
+    double start = tt_clock_seconds();
+    TT_TRY(tt_comm_all_reduce(exam->comm, exam->stream, tt_buffer_data(exam->send), bytes / sizeof(float),
+                              TT_F32, TT_REDUCE_SUM));
+    TT_TRY(tt_stream_synchronize(exam->stream));
+    *seconds = tt_clock_seconds() - start;
+    return TT_OK;
+}
+
+/* A sum of known values, which every element must have. */
+static tt_status check_sum(struct tt_examination *exam, size_t bytes, bool *right)
+{
+    double seconds;
+    int world = tt_comm_world_size(exam->place->comm);
+    float wanted = (float)world * (float)(world + 1) / 2;
+    TT_TRY(fill_send(exam, bytes, (float)(tt_comm_rank(exam->place->comm) + 1)));
+    TT_TRY(sum_once(exam, bytes, &seconds));
+    float *values = tt_calloc(bytes, 1);
+    if (values == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_copy_to_host(exam->stream, values, tt_buffer_data(exam->send), bytes);
+    if (status == TT_OK) status = tt_stream_synchronize(exam->stream);
+    for (size_t i = 0; i < bytes / sizeof *values && *right; i++) *right = values[i] == wanted;
+    tt_free(values);
+    if (status == TT_OK) status = fill_send(exam, bytes, 0);
+    return status;
+}
+
+/* The most bytes for which all ranks have room and whose rounds take less than bus_seconds. */
+static tt_status choose_bytes(struct tt_examination *exam, double first_seconds, size_t *bytes)
+{
+    struct tt_comm *comm = exam->place->comm;
+    int world = tt_comm_world_size(comm);
+    uint64_t own = tt_buffer_bytes(exam->send), *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    while (own > FIRST_BYTES && first_seconds * ((double)own / FIRST_BYTES) * (BUS_ROUNDS + 1) > bus_seconds)
+        own /= 2;
+    tt_status status = tt_comm_host_all_gather(comm, &own, all, sizeof own);
+    for (int r = 0; r < world && status == TT_OK; r++)
+        if (all[r] < own) own = all[r];
+    tt_free(all);
+    *bytes = (size_t)own;
+    return status;
+}
+
+tt_status tt_doctor_time_sums(struct tt_examination *exam)
+{
+    struct tt_comm *comm = exam->place->comm;
+    struct tt_doctor_report *report = exam->doctor->report;
+    double seconds[LATENCY_ROUNDS], best = HUGE_VAL, once;
+    size_t bytes = FIRST_BYTES;
+    int world = tt_comm_world_size(comm);
+    bool right = true;
+    TT_TRY(check_sum(exam, bytes, &right));
+    TT_TRY(sum_once(exam, bytes, &once));
+    TT_TRY(choose_bytes(exam, once, &bytes));
+    if (bytes > FIRST_BYTES) TT_TRY(check_sum(exam, bytes, &right));
+    for (int round = 0; round < BUS_ROUNDS; round++) {
+        TT_TRY(sum_once(exam, bytes, &once));
+        if (once < best) best = once;
+    }
+    for (int round = 0; round < LATENCY_ROUNDS; round++) TT_TRY(sum_once(exam, SUM_BYTES, &seconds[round]));
+    double wrong = !right;
+    TT_TRY(tt_comm_host_sum(comm, &wrong, 1));
+    if (tt_comm_rank(comm) != 0) return TT_OK;
+    report->sum_is_right = wrong == 0;
+    report->all_reduce_seconds = tt_median(seconds, LATENCY_ROUNDS);
+    report->bus_bytes = bytes;
+    report->all_reduce_bytes = (double)bytes * 2.0 * (world - 1) / world / best;
+    report->transport = tt_comm_kind(exam->comm);
+    return TT_OK;
+}
+
+tt_status tt_doctor_check_exchange(struct tt_examination *exam)
+{
+    struct tt_doctor_report *report = exam->doctor->report;
+    struct tt_comm *comm = exam->place->comm;
+    int world = tt_comm_world_size(comm);
+    unsigned char *all = tt_calloc((size_t)world, EXCHANGE_BYTES), *own = tt_calloc(EXCHANGE_BYTES, 1);
+    tt_status status = all != NULL && own != NULL ? TT_OK : TT_ERR_MEMORY;
+    bool right = true;
+    for (size_t i = 0; status == TT_OK && i < EXCHANGE_BYTES; i++)
+        own[i] = (unsigned char)((size_t)tt_comm_rank(comm) + i * 31);
+    double start = tt_clock_seconds();
+    if (status == TT_OK) status = tt_comm_host_all_gather(comm, own, all, EXCHANGE_BYTES);
+    for (size_t i = 0; status == TT_OK && i < (size_t)world * EXCHANGE_BYTES && right; i++)
+        right = all[i] == (unsigned char)(i / EXCHANGE_BYTES + i % EXCHANGE_BYTES * 31);
+    double wrong = !right;
+    if (status == TT_OK) status = tt_comm_host_sum(comm, &wrong, 1);
+    if (status == TT_OK && tt_comm_rank(comm) == 0) {
+        report->sum_is_right = wrong == 0;
+        report->transport = tt_comm_kind(comm);
+        report->all_reduce_seconds = tt_clock_seconds() - start;
+    }
+    tt_free(all);
+    tt_free(own);
+    return status;
+}
+
+/* Each rank exchanges with the next one, while the others wait. */
+tt_status tt_doctor_time_links(struct tt_examination *exam)
+{
+    struct tt_comm *world = exam->place->comm;
+    int size = tt_comm_world_size(world), rank = tt_comm_rank(world), links = size == 2 ? 1 : size;
+    for (int first = 0; first < links; first++) {
+        struct tt_comm *pair = NULL;
+        int second = (first + 1) % size;
+        bool takes_part = rank == first || rank == second;
+        double best = HUGE_VAL;
+        tt_status status = tt_comm_split(exam->comm, takes_part ? 0 : 1 + rank, &pair);
+        for (int round = 0; round < LINK_ROUNDS && status == TT_OK && takes_part; round++) {
+            double start = tt_clock_seconds();
+            status = tt_comm_all_gather(pair, exam->stream, tt_buffer_data(exam->send),
+                                        tt_buffer_data(exam->recv), TT_DOCTOR_LINK_BYTES);
+            if (status == TT_OK) status = tt_stream_synchronize(exam->stream);
+            double seconds = tt_clock_seconds() - start;
+            if (seconds < best) best = seconds;
+        }
+        tt_comm_destroy(pair);
+        TT_TRY(status);
+        if (rank == first) exam->found.link_bytes = TT_DOCTOR_LINK_BYTES / best;
+        TT_TRY(tt_comm_barrier(world));
+    }
+    return TT_OK;
+}
