@@ -8,6 +8,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_gather.h"
+#include "backend/cpu/winograd.h"
 
 /* The variant with panels, whatever the shape: how sums are split must not depend on the number of images. */
 static tt_status multiply(struct tt_stream *stream, const struct tt_gemm_problem *problem)
@@ -64,6 +65,19 @@ tt_status tt_cpu_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d
         .residual_stride = args->residual_QO.strides[0],
         .relu = args->relu,
     };
+    if (tt_winograd_takes(stream, geometry, args->x_PC.dtype, channels, args->y_QO.dims[1])) {
+        const struct tt_winograd winograd = {.images = geometry->images,
+                                             .height = geometry->height,
+                                             .width = geometry->width,
+                                             .x_PC = args->x_PC,
+                                             .y_QO = args->y_QO,
+                                             .w = args->w_OK.data,
+                                             .w_out = channels * taps,
+                                             .w_in = taps,
+                                             .epilogue = epilogue};
+        tt_winograd_run(stream, &winograd);
+        return TT_OK;
+    }
     bool plain = epilogue.scale == NULL && epilogue.bias == NULL && epilogue.residual == NULL && !args->relu;
     struct tt_gemm_problem problem = {
         .m = args->y_QO.dims[0],
@@ -168,6 +182,24 @@ tt_status tt_cpu_conv2d_backward_input(struct tt_stream *stream,
                                        const struct tt_conv2d_backward_input_args *args)
 {
     const struct tt_conv_geometry *geometry = &args->geometry;
+    int64_t in = args->dx_PC.dims[1], out = args->dz_QO.dims[1], taps = geometry->kernel * geometry->kernel;
+    if (tt_winograd_takes(stream, geometry, args->dz_QO.dtype, out, in)) {
+        const struct tt_winograd winograd = {
+            .images = geometry->images,
+            .height = geometry->height,
+            .width = geometry->width,
+            .x_PC = args->dz_QO,
+            .y_QO = args->dx_PC,
+            .w = args->w_OK.data,
+            .w_out = taps,
+            .w_in = in * taps,
+            .flipped = true,
+            .epilogue = {.residual = args->accumulate ? args->dx_PC.data : NULL,
+                         .residual_stride = args->dx_PC.strides[0]},
+        };
+        tt_winograd_run(stream, &winograd);
+        return TT_OK;
+    }
     /* Pixels that no tap reaches get no gradient. */
     if (!args->accumulate && geometry->stride > 1) fill_zero(stream, args->dx_PC);
     for (int64_t h = 0; h < geometry->stride; h++)
