@@ -130,6 +130,7 @@ struct tt_progress {
     double loss;              /* of this step */
     double tokens_per_second; /* over the last steps, all ranks */
     double seconds_left;      /* estimate; negative while unknown */
+    const char *unit;         /* what tokens_per_second counts: "tokens", or "images" of a detection */
 };
 
 /* One row of the journal: a training row or an evaluation row, with the fields of trainer_state.json. */
@@ -170,6 +171,7 @@ struct tt_train_summary {
     bool stopped;                     /* on request, before the last step */
     /* the longest save; the longest time that training waited for a save */
     double save_seconds, save_stall_seconds;
+    const char *unit; /* what tokens_per_second counts, as in tt_progress; NULL: "tokens" */
 };
 
 /* `trimtab train`. Requires at least model_name_or_path, dataset_name and output_dir. `observer` may be NULL. A stopped

@@ -77,7 +77,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         struct origin origin;
         if (param->turned_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
-        bool base_from_file = !param->adapter && source->folder != NULL;
+        bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
         if (origin.entry == NULL) {
             if (base_from_file || adapter_from_file)
@@ -104,7 +104,7 @@ static tt_status check_folder(const struct tt_model *model, const struct tt_mode
                               struct complaint *complaint)
 {
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
-        const char *name = tt_model_folder_tensor(folder, i)->name;
+        const char *name = tt_model_folder_tensor_name(folder, i);
         if (tt_model_find_param(model, name) == NULL && !carries_nothing(model, name) &&
             !tt_stored_quant_owns(model, name))
             TT_TRY(complain(complaint, &complaint->unexpected, "unexpected", name));

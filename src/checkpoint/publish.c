@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "io/model_folder.h"
+#include "io/pth.h"
 #include "model/adapter_config.h"
 
 /* Saves up to this size are verified by reading them back; of larger saves only sizes and headers are checked. */
@@ -44,6 +45,43 @@ static tt_status write_templates(const struct tt_publication *request)
     return TT_OK;
 }
 
+struct weights_reader {
+    const struct tt_safetensors *file;
+    const struct tt_safetensors_entry *entries;
+};
+
+static tt_status read_weights(void *context, size_t index, int64_t first, int64_t count, void *to)
+{
+    const struct weights_reader *reader = context;
+    const struct tt_safetensors_entry *entry = &reader->entries[index];
+    return tt_safetensors_read(reader->file, entry, first, count, to, entry->dtype);
+}
+
+/* The weights once more, as a file of torch.save. */
+static tt_status write_torch_file(const struct tt_publication *request)
+{
+    struct tt_path from, to;
+    struct tt_safetensors *file = NULL;
+    struct tt_safetensors_entry *entries = NULL;
+    tt_status status = TT_OK;
+    if (request->weights->file_count != 1)
+        return tt_fail(TT_ERR_UNSUPPORTED, "weights in %zu files are not written for torch",
+                       request->weights->file_count);
+    TT_GO(tt_path_set(&from, request->temporary, request->weights->files[0].name));
+    TT_GO(tt_path_set(&to, request->temporary, request->torch_name));
+    TT_GO(tt_safetensors_open(from.text, &file));
+    size_t count = tt_safetensors_count(file);
+    entries = tt_calloc(count + 1, sizeof *entries);
+    if (entries == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < count; i++) entries[i] = *tt_safetensors_entry(file, i);
+    struct weights_reader reader = {file, entries};
+    TT_GO(tt_pth_write(to.text, entries, count, read_weights, &reader));
+out:
+    tt_free(entries);
+    tt_safetensors_close(file);
+    return status;
+}
+
 /* Writes all files but the weights and the state. */
 static tt_status write_small_files(const struct tt_publication *request)
 {
@@ -55,14 +93,16 @@ static tt_status write_small_files(const struct tt_publication *request)
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_text(folder, "adapter_config.json", &text));
     } else {
-        TT_GO(copy_config(request->base_folder, folder));
+        if (request->base_folder != NULL) TT_GO(copy_config(request->base_folder, folder));
         if (layout->file_count > 1) {
             TT_GO(tt_weights_layout_index(layout, &text));
             TT_GO(write_text(folder, "model.safetensors.index.json", &text));
         }
     }
-    TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
+    if (request->base_folder != NULL)
+        TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
     TT_GO(write_templates(request));
+    if (request->torch_name != NULL) TT_GO(write_torch_file(request));
 out:
     tt_str_deinit(&text);
     return status;

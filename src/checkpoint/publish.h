@@ -12,6 +12,7 @@ struct tt_publication {
     const char *base_folder, *base_name;
     const struct tt_save_template *templates; /* as in tt_saver_config */
     size_t template_count;
+    const char *torch_name;
     const char *temporary;
     const struct tt_save_job *job;
     struct tt_manifest *manifest; /* lists the large files */

@@ -198,6 +198,7 @@ static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
         .base_name = saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
         .templates = saver->config.templates,
         .template_count = saver->config.template_count,
+        .torch_name = saver->config.torch_name,
         .temporary = tt_str_text(&saver->temporary),
         .job = &saver->job,
         .manifest = manifest,

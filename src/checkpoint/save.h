@@ -41,11 +41,13 @@ struct tt_saver_config {
     tt_dtype dtype;  /* of the weights file */
     /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
     const struct tt_cancel *stop;
-    const char *base_folder; /* model folder: its config.json and tokenizer files are copied */
+    const char *base_folder; /* model folder: its config.json and tokenizer files are copied; NULL: none */
     const char *base_name;   /* name of the base model in adapter_config.json; NULL: base_folder */
-    /* Chat templates that replace those of the model folder; lent. Without any, its own are copied. */
+    /* Chat templates that replace those of the model folder; lent. Without any, its own are copied. Without a model
+     * folder: all small files. */
     const struct tt_save_template *templates;
     size_t template_count;
+    const char *torch_name;  /* of a file of the same weights as torch.save writes it; NULL: none */
     uint64_t max_file_bytes; /* of one file; 0: 5 GB of weights, 1 GB or a 32nd of the state */
 };
 /* Collective. */

@@ -183,7 +183,7 @@ const char *tt_report_format_bar(const struct tt_progress *progress, int columns
         add_piece(facts, sizeof facts, room, piece);
     }
     format_rate(progress->tokens_per_second, number, sizeof number);
-    snprintf(piece, sizeof piece, "%s tokens/s", number);
+    snprintf(piece, sizeof piece, "%s %s/s", number, progress->unit != NULL ? progress->unit : "tokens");
     add_piece(facts, sizeof facts, room, piece);
     snprintf(piece, sizeof piece, "epoch %.2f", progress->epoch);
     add_piece(facts, sizeof facts, room, piece);
@@ -242,7 +242,7 @@ static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *
     char number[32];
     size_t length = strlen(line);
     if (row->evaluation || !(progress->tokens_per_second > 0)) return;
-    if (!has_field(row, "tokens_per_second")) {
+    if (!has_field(row, "tokens_per_second") && !has_field(row, "images_per_second")) {
         format_rate(progress->tokens_per_second, number, sizeof number);
         length += (size_t)snprintf(line + length, line_bytes - length, "  %s tokens/s", number);
     }
@@ -298,7 +298,10 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
     fprintf(err, "  train loss %.4f", summary->train_loss);
     if (!isnan(summary->last_eval_loss)) fprintf(err, ", eval loss %.4f", summary->last_eval_loss);
     format_rate(summary->tokens_per_second, number, sizeof number);
-    fprintf(err, "\n  %s tokens/s, %.2f samples/s", number, summary->samples_per_second);
+    if (summary->unit != NULL && strcmp(summary->unit, "images") == 0)
+        fprintf(err, "\n  %.2f images/s", summary->samples_per_second);
+    else
+        fprintf(err, "\n  %s tokens/s, %.2f samples/s", number, summary->samples_per_second);
     if (summary->model_tflops > 0) fprintf(err, ", %.3g model TFLOP/s", summary->model_tflops);
     if (summary->peak_bytes > 0)
         fprintf(err, "\n  memory of rank 0: %s planned, %s at most in use",

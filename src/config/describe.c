@@ -160,7 +160,7 @@ const char *tt_describe_alternative(const struct tt_setting *row, const struct t
 {
     for (size_t i = 0; row->or_else != NULL && i < section_count; i++)
         for (const struct tt_setting *other = sections[i].rows; other->name != NULL; other++)
-            if (strcmp(other->name, row->or_else) == 0) return row->or_else;
+            if (tt_words_find(row->or_else, other->name, NULL)) return other->name;
     return NULL;
 }
 

@@ -188,6 +188,16 @@ const char *tt_settings_origin(const struct tt_settings *settings, const char *n
     return entry != NULL ? entry->origin : NULL;
 }
 
+/* A source has set one of the settings that replace it. */
+static bool is_replaced(const struct tt_settings *settings, const struct tt_setting *row)
+{
+    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
+        const struct tt_setting_entry *entry = &settings->entries[i];
+        if (entry->origin != NULL && tt_words_find(row->or_else, entry->row->name, NULL)) return true;
+    }
+    return false;
+}
+
 tt_status tt_settings_check(struct tt_settings *settings)
 {
     for (size_t i = 0; i < settings->count; i++) {
@@ -196,7 +206,7 @@ tt_status tt_settings_check(struct tt_settings *settings)
         if (row->unneeded != NULL && entry->origin != NULL)
             tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
         if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
-        if (row->or_else != NULL && tt_settings_is_set(settings, row->or_else)) continue;
+        if (is_replaced(settings, row)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
         tt_hint("give --%s, or a line '%s: ...' in the file of --config", row->name, row->name);
         return status;

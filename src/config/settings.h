@@ -61,7 +61,7 @@ struct tt_setting {
     const char *environment; /* not NULL: the variable that has the value where no source sets it */
     bool local;              /* may differ between the processes of a run */
     bool required;
-    /* a setting that replaces a required one in commands that have it; NULL: none */
+    /* settings, separated by blanks, each of which replaces a required one in commands that have it; NULL: none */
     const char *or_else;
     bool transient; /* acts on this call only (--print_config); not part of the resolved file */
 };

@@ -584,5 +584,7 @@ int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler)
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b)
 {
     return (struct tt_batch_limits){tt_larger(a->tokens, b->tokens), tt_larger(a->sequences, b->sequences),
-                                    tt_larger(a->rows, b->rows), tt_larger(a->length, b->length)};
+                                    tt_larger(a->rows, b->rows),     tt_larger(a->length, b->length),
+                                    tt_larger(a->images, b->images), tt_larger(a->boxes, b->boxes),
+                                    tt_larger(a->height, b->height), tt_larger(a->width, b->width)};
 }

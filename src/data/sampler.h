@@ -39,13 +39,16 @@ struct tt_step_facts {
     int64_t supervised_tokens; /* of the whole global step: the denominator of the loss */
     int64_t tokens, samples;   /* of the whole global step */
     int64_t groups;            /* of sequences */
+    int64_t pixels;            /* of images, on their canvases */
 };
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 
-/* The largest micro batch of steps first .. first + count - 1 on any rank, for the memory plan. */
+/* The largest micro batch of a run on any rank, for the memory plan. */
 struct tt_batch_limits {
     int64_t tokens, sequences, rows, length;
+    int64_t images, boxes, height, width; /* of a detector: images, all their boxes, the canvas */
 };
+/* Of steps first .. first + count - 1. */
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
                        struct tt_batch_limits *out);
 /* The maximum of each limit: room for the batches of both. */

@@ -102,21 +102,29 @@ static tt_status order_by_group(struct tt_detect_order *order)
     return TT_OK;
 }
 
+/* The canvas of images[first .. first + count - 1]. */
+static void find_canvas(const struct tt_detect_order *order, int64_t first, int64_t count, int64_t *height,
+                        int64_t *width)
+{
+    *height = *width = 0;
+    for (int64_t i = first; i < first + count; i++) {
+        const struct tt_detect_record *record = tt_detect_dataset_record(order->dataset, order->images[i]);
+        struct tt_detect_placement place =
+            tt_detect_place(record, order->images[i], &order->config, order->epoch);
+        *height = tt_larger(*height, place.height);
+        *width = tt_larger(*width, place.width);
+    }
+    *height = (int64_t)tt_align_up((size_t)*height, TT_DETECT_CANVAS_MULTIPLE);
+    *width = (int64_t)tt_align_up((size_t)*width, TT_DETECT_CANVAS_MULTIPLE);
+}
+
 static void place_micros(struct tt_detect_order *order)
 {
     int64_t count = tt_detect_dataset_count(order->dataset), most = micro_images(&order->config);
     for (int64_t m = 0; m < order->micro_count; m++) {
         struct micro *micro = &order->micros[m];
         *micro = (struct micro){.first = m * most, .count = tt_smaller(most, count - m * most)};
-        for (int64_t i = 0; i < micro->count; i++) {
-            int64_t image = order->images[micro->first + i];
-            const struct tt_detect_record *record = tt_detect_dataset_record(order->dataset, image);
-            struct tt_detect_placement place = tt_detect_place(record, image, &order->config, order->epoch);
-            micro->height = tt_larger(micro->height, place.height);
-            micro->width = tt_larger(micro->width, place.width);
-        }
-        micro->height = (int64_t)tt_align_up((size_t)micro->height, TT_DETECT_CANVAS_MULTIPLE);
-        micro->width = (int64_t)tt_align_up((size_t)micro->width, TT_DETECT_CANVAS_MULTIPLE);
+        find_canvas(order, micro->first, micro->count, &micro->height, &micro->width);
     }
 }
 
@@ -178,6 +186,7 @@ struct tt_detect_step_facts tt_detect_order_step(const struct tt_detect_order *o
     for (int64_t m = first; m < order->micro_count && m < first + order->config.accumulation; m++) {
         facts.micro_count++;
         facts.images += order->micros[m].count;
+        facts.pixels += order->micros[m].count * order->micros[m].height * order->micros[m].width;
     }
     return facts;
 }
@@ -188,8 +197,11 @@ struct tt_detect_share tt_detect_order_share(const struct tt_detect_order *order
     const struct micro *whole = &order->micros[step * order->config.accumulation + micro];
     int64_t world = order->config.world_size;
     int64_t from = whole->count * rank / world, to = whole->count * (rank + 1) / world;
-    return (struct tt_detect_share){to - from, order->images + whole->first + from, whole->height,
+    struct tt_detect_share share = {to - from, order->images + whole->first + from, whole->height,
                                     whole->width};
+    if (order->config.own_canvas && share.count > 0)
+        find_canvas(order, whole->first + from, share.count, &share.height, &share.width);
+    return share;
 }
 
 /* ---- Limits ---- */

@@ -29,6 +29,7 @@ struct tt_detect_order_config {
     uint64_t seed;
     bool train;           /* shuffles, draws sizes and flips; false: by index, each image once */
     bool group_by_aspect; /* in training */
+    bool own_canvas;      /* of a rank's images alone, and not of the micro step's on all ranks */
 };
 
 /* One epoch. Immutable: any number of threads may read it. */
@@ -42,6 +43,7 @@ int64_t tt_detect_order_steps(const struct tt_detect_order *order); /* the same 
 
 struct tt_detect_step_facts {
     int64_t micro_count, images;
+    int64_t pixels; /* of their canvases */
 };
 struct tt_detect_step_facts tt_detect_order_step(const struct tt_detect_order *order, int64_t step);
 
@@ -49,7 +51,7 @@ struct tt_detect_step_facts tt_detect_order_step(const struct tt_detect_order *o
 struct tt_detect_share {
     int64_t count;
     const int64_t *images; /* [count] indices in the data set; the order owns them */
-    int64_t height, width; /* the canvas of all ranks */
+    int64_t height, width; /* the canvas; of all ranks but with own_canvas */
 };
 struct tt_detect_share tt_detect_order_share(const struct tt_detect_order *order, int64_t step, int64_t micro,
                                              int rank);

@@ -94,8 +94,8 @@ static tt_status drop_parts(struct tt_executor *executor)
     return unit != NULL ? tt_unit_drop_part(unit) : TT_OK;
 }
 
-/* Levels apply to layers that run backward: embedding and head have one way to run, and the backward pass ends at the
- * lowest trainable block. */
+/* Levels apply to layers that run backward: embedding and head have one way to run, as the blocks of a detector, and
+ * the backward pass ends at the lowest trainable block. */
 static tt_status create_slots(struct tt_executor *executor)
 {
     const struct tt_executor_config *config = &executor->config;
@@ -107,7 +107,8 @@ static tt_status create_slots(struct tt_executor *executor)
     for (int i = 0; i < model->block_count; i++) {
         struct slot *slot = &executor->slots[i];
         bool is_layer = i > 0 && i < model->block_count - 1;
-        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable;
+        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable &&
+                           !model->facts.reads_images;
         slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
         slot->saved = next;
         next += saved_stride(&model->blocks[i]);

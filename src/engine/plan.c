@@ -15,6 +15,17 @@ struct attempt {
     struct tt_batch_limits train, eval;
 };
 
+static tt_status upload_images(struct tt_rank *rank, const struct tt_batch_limits *limits,
+                               struct tt_pass *pass)
+{
+    const struct tt_detect_batch batch = {.image_count = limits->images,
+                                          .height = limits->height,
+                                          .width = limits->width,
+                                          .pixel_dtype = rank->model->options.compute_dtype,
+                                          .box_count = limits->boxes};
+    return tt_rank_upload_images(rank, &batch, 1.0, pass);
+}
+
 /* Sequence borders of the largest batch: as many sequences of full length as its tokens make. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
 {
@@ -31,7 +42,7 @@ static int32_t *make_borders(const struct tt_batch_limits *limits)
 static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
                           size_t *kept_bytes)
 {
-    if (limits->tokens == 0) return TT_OK;
+    if (limits->tokens == 0 && limits->images == 0) return TT_OK;
     tt_status status = TT_OK;
     struct tt_pass pass;
     int32_t *borders = make_borders(limits);
@@ -43,10 +54,11 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
         .cu_seqlens = borders,
         .row_count = limits->rows,
     };
-    TT_GO(tt_rank_upload(rank, &batch, &pass));
+    TT_GO(limits->images > 0 ? upload_images(rank, limits, &pass) : tt_rank_upload(rank, &batch, &pass));
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.training = train;
     pass.in.gradient = train;
+    pass.in.want_logits = !train && limits->images > 0;
     TT_GO(tt_executor_forward(rank->executor, &pass));
     if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
     if (train) TT_GO(tt_executor_backward(rank->executor, &pass, true));
@@ -259,7 +271,14 @@ static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int6
     part.tokens = (limits->tokens + parts - 1) / parts;
     part.rows = (limits->rows + parts - 1) / parts;
     part.sequences = (limits->sequences + parts - 1) / parts;
+    part.images = (limits->images + parts - 1) / parts;
+    part.boxes = (limits->boxes + parts - 1) / parts;
     return part;
+}
+
+static bool has_parts(const struct tt_batch_limits *limits, int parts)
+{
+    return limits->images > 0 ? limits->images >= parts : limits->tokens >= limits->length * parts;
 }
 
 /* Tries smaller batches. `with`: text about the other settings that `tight` changes. */
@@ -267,16 +286,17 @@ static tt_status advise_batch(const struct attempt *tight, const char *with, con
                               char *advice, bool *found)
 {
     static const char *const names[] = {"half", "a quarter", "an eighth"};
-    const struct tt_batch_limits *limits = tight->train.tokens > 0 ? &tight->train : &tight->eval;
+    bool trains = tight->train.tokens > 0 || tight->train.images > 0;
+    const struct tt_batch_limits *limits = trains ? &tight->train : &tight->eval;
     *found = false;
-    for (int i = 0; i < 3 && !*found && limits->tokens >= limits->length << (i + 1); i++) {
+    for (int i = 0; i < 3 && !*found && has_parts(limits, 2 << i); i++) {
         char what[160];
         struct attempt smaller = *tight;
         smaller.train = part_of(&tight->train, 2 << i);
         smaller.eval = part_of(&tight->eval, 2 << i);
         smaller.rank.limits = tt_batch_limits_join(&smaller.train, &smaller.eval);
         snprintf(what, sizeof what, "%s of the --per_device_%s_batch_size%s", names[i],
-                 tight->train.tokens > 0 ? "train" : "eval", with);
+                 trains ? "train" : "eval", with);
         TT_TRY(try_advice(&smaller, what, plan, advice, found));
     }
     return TT_OK;
@@ -406,7 +426,9 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                                   .tuning = config->device.tuning};
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
-    plan->step_tokens = attempt.train.tokens * attempt.micro_steps;
+    plan->step_tokens = (attempt.train.tokens + attempt.train.images) * attempt.micro_steps;
+    /* The blocks of a detector have one level. */
+    if (config->model_facts->reads_images) attempt.rank.recompute = TT_RECOMPUTE_CHEAP;
     TT_TRY(choose(&attempt, plan));
     return plan->fits || !advises ? TT_OK : advise(&attempt, plan);
 }

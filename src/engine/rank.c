@@ -84,6 +84,7 @@ static tt_status create_batch_buffers(const struct tt_rank_config *config, struc
         TT_TRY(tt_buffer_create(rank->device, (rank->model->param_count + 1) * sizeof(double),
                                 TT_PURPOSE_BATCH, &rank->param_squares_buffer));
 
+    TT_TRY(tt_rank_images_init(config, rank));
     return create_ropes(config, rank);
 }
 
@@ -167,6 +168,8 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_buffer_destroy(rank->sums_buffer);
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
+    tt_buffer_destroy(rank->image_buffer);
+    tt_buffer_destroy(rank->image_ring);
     tt_free(rank->rows.block);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
@@ -299,6 +302,8 @@ tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
         memcpy(sums, rank->rows.sums, sizeof rank->rows.sums);
     else
         memcpy(sums, device, LOSS_SUMS * sizeof *sums);
+    /* The heads of a detector add two losses; the third sum is both. */
+    if (rank->limits.images > 0) sums[2] = sums[0] + sums[1];
     sums[TT_SUM_SQUARES] = device[SQUARES];
     return TT_OK;
 }

@@ -10,6 +10,7 @@
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
 #include "engine/executor.h"
+#include "engine/feed.h"
 #include "engine/mesh.h"
 #include "objective/objective.h"
 #include "optim/optimizer.h"
@@ -75,7 +76,11 @@ struct tt_rank {
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_batch_limits limits;
-    struct tt_device_batch batch; /* of the current pass, as `results` */
+    struct tt_buffer
+        *image_buffer;            /* anchors, and where the device is not the host the batch; NULL: tokens */
+    struct tt_buffer *image_ring; /* of a plan: host memory of the batches that threads make */
+    struct tt_device_images images; /* of the current pass, of a detector */
+    struct tt_device_batch batch;   /* of the current pass, as `results` */
     struct tt_pass_results results;
     struct tt_executor *executor;
 };
@@ -92,6 +97,14 @@ TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_so
  * `results`, empty. The caller sets the mode, the rng and the scale of the loss; the objective sets scales of rows. */
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
                                      struct tt_pass *pass);
+
+/* The same for images (rank_images.c). `weight`: of each image's losses, which the heads add to the sums. The memory of
+ * `batch` is read until the pass ends. */
+TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
+                                            double weight, struct tt_pass *pass);
+/* Either, of a step: an image's weight is that of a mean over the step's images. */
+TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
+                                           struct tt_pass *pass);
 
 /* Call before a rank leaves a collective operation early, after a request to stop at once: the other ranks, which may
  * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
@@ -118,6 +131,8 @@ TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
 TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
+/* rank_images.c, for tt_rank_init: the buffer of a detector. */
+TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);

@@ -34,22 +34,21 @@ static struct tt_objective_counts counts_of(const struct tt_step_facts *facts)
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
                            int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
-                           struct tt_batch_storage *storage, struct tt_phases *phases,
-                           int64_t *attending_rows)
+                           struct tt_phases *phases, int64_t *attending_rows)
 {
-    struct tt_batch batch;
+    struct tt_micro data;
     struct tt_pass pass;
     struct tt_objective_counts counts = counts_of(facts);
     tt_status status = TT_OK;
-    TT_GO(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
-    *attending_rows += tt_gradient_attending_rows(&batch);
-    TT_GO(tt_rank_upload(rank, &batch, &pass));
+    TT_GO(tt_feed_micro(config->feed, rank->mesh.data_rank, step_index, micro, &data));
+    *attending_rows += tt_gradient_attending_rows(&data.tokens);
+    TT_GO(tt_rank_upload_micro(rank, &data, &pass));
     tt_phases_end(phases, TT_PHASE_DATA);
     TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(config, step_index, facts, &pass.in);
     tt_executor_time(rank->executor, phases);
     TT_GO(tt_executor_forward(rank->executor, &pass));
-    TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
+    TT_GO(tt_rank_add_loss(rank, &data.tokens, &counts, &pass));
     tt_phases_end(phases, TT_PHASE_FORWARD);
     TT_GO(tt_executor_backward(rank->executor, &pass, micro == facts->micro_count - 1));
 out:
@@ -85,15 +84,14 @@ static tt_status share_finding(struct tt_comm *comm, struct finding *finding)
 
 /* Runs the step's micro batches forward again to find the first block with a non-finite output. */
 static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_step_config *config,
-                                   int64_t step_index, const struct tt_step_facts *facts,
-                                   struct tt_batch_storage *storage, double loss)
+                                   int64_t step_index, const struct tt_step_facts *facts, double loss)
 {
     struct finding finding = nothing_found;
     for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
-        struct tt_batch batch;
+        struct tt_micro data;
         struct tt_pass pass;
-        TT_TRY(tt_sampler_batch(config->sampler, step_index, micro, rank->mesh.data_rank, storage, &batch));
-        TT_TRY(tt_rank_upload(rank, &batch, &pass));
+        TT_TRY(tt_feed_micro(config->feed, rank->mesh.data_rank, step_index, micro, &data));
+        TT_TRY(tt_rank_upload_micro(rank, &data, &pass));
         set_inputs(config, step_index, facts, &pass.in);
         TT_TRY(tt_executor_find_nonfinite(rank->executor, &pass, finding.where, sizeof finding.where));
         TT_TRY(share_finding(rank->world, &finding));
@@ -154,8 +152,7 @@ static tt_status sum_reports(struct tt_rank *rank, double *report)
 }
 
 tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config, int64_t step,
-                        struct tt_gradient_watch *watch, struct tt_batch_storage *storage,
-                        struct tt_train_step_result *result)
+                        struct tt_gradient_watch *watch, struct tt_train_step_result *result)
 {
     double report[REPORT_COUNT] = {0};
     int64_t attending_rows = 0;
@@ -164,11 +161,11 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     tt_phases_start(&phases);
     phases.sink = config->phase_sink;
     phases.context = config->phase_context;
-    tt_sampler_step(config->sampler, step, &facts);
+    TT_TRY(tt_feed_step(config->feed, step, &facts));
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));
     for (int64_t micro = 0; micro < facts.micro_count; micro++)
-        TT_TRY(run_micro(rank, config, step, &facts, micro, storage, &phases, &attending_rows));
+        TT_TRY(run_micro(rank, config, step, &facts, micro, &phases, &attending_rows));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
@@ -195,7 +192,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     };
     tt_objective_metrics(&rank->objective, report, &counts, 0.0, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];
-    if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, storage, result->loss);
+    if (!isfinite(result->loss)) return explain_nonfinite(rank, config, step, &facts, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(rank, step);
     struct tt_gradient_chances chances = {facts.supervised_tokens, (int64_t)report[REPORT_ATTENDING_ROWS],
                                           result->loss};

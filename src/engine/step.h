@@ -1,7 +1,7 @@
 /* One optimizer step on one rank: micro batches, gradient norm, clipping, update. Collective.
  *
- * The denominator of the loss is the number of supervised tokens of the whole global step, counted before the step, so
- * the split over micro batches and ranks changes only the order of additions.
+ * The denominator of the loss is the number of supervised tokens (or images) of the whole global step, counted before
+ * the step, so the split over micro batches and ranks changes only the order of additions.
  */
 #ifndef TT_ENGINE_STEP_H
 #define TT_ENGINE_STEP_H
@@ -12,7 +12,7 @@
 
 struct tt_train_step_config {
     const struct tt_optim_config *optim;
-    const struct tt_sampler *sampler;
+    struct tt_feed *feed;           /* this rank's, lent */
     const struct tt_cancel *cancel; /* NULL or lent */
     uint64_t seed;
     double label_smoothing;
@@ -36,9 +36,9 @@ struct tt_train_step_result {
     bool save_failed;                         /* on any rank */
 };
 
-/* `storage` is this rank's. A non-finite loss or gradient is TT_ERR_DATA, with the block where it first appeared. */
+/* A non-finite loss or gradient is TT_ERR_DATA, with the block where it first appeared. */
 TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config,
                                     int64_t step, struct tt_gradient_watch *watch,
-                                    struct tt_batch_storage *storage, struct tt_train_step_result *result);
+                                    struct tt_train_step_result *result);
 
 #endif

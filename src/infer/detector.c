@@ -1,26 +1,14 @@
 #include "infer/detector.h"
 
-#include <sodium.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "backend/tuning.h"
 #include "backend/workspace.h"
 #include "base/alloc.h"
-#include "base/file.h"
-#include "io/pth.h"
-#include "model/retinanet.h"
-
-enum { NAME_BYTES = 160, SUM_BLOCK = 1 << 20, BLOCKS_MAX = 64 };
-/* torchvision publishes RetinaNet_ResNet50_FPN_Weights.COCO_V1 as retinanet_resnet50_fpn_coco-eeacb38b.pth: the name
- * ends in the first bytes of the file's SHA-256. */
-static const uint8_t coco_v1[4] = {0xee, 0xac, 0xb3, 0x8b};
+#include "model/detector_weights.h"
 
 struct tt_detector {
     struct tt_detector_config config;
-    struct tt_safetensors *weights;
+    struct tt_detector_weights weights;
     struct tt_model *model;
-    int64_t class_count;
     struct tt_device *device, *planned;
     struct tt_stream *stream, *plan_stream;
     struct tt_workspace *workspace;
@@ -30,103 +18,11 @@ struct tt_detector {
 
 /* ---- Weights ---- */
 
-/* The name of a parameter in files before torchvision 0.13: "inner_blocks.0.weight" instead of
- * "inner_blocks.0.0.weight", and every second module of a head instead of the modules of modules. */
-static bool make_old_name(const char *name, char old[NAME_BYTES])
-{
-    static const char *const parts[] = {"inner_blocks.", "layer_blocks.", "_head.conv."};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        const char *at = strstr(name, parts[i]);
-        if (at == NULL) continue;
-        const char *number = at + strlen(parts[i]);
-        if (number[0] < '0' || number[0] > '9' || strncmp(number + 1, ".0.", 3) != 0) return false;
-        int index = (number[0] - '0') * (i == 2 ? 2 : 1);
-        (void)snprintf(old, NAME_BYTES, "%.*s%d.%s", (int)(number - name), name, index, number + 4);
-        return true;
-    }
-    return false;
-}
-
-static const struct tt_safetensors_entry *find(const struct tt_safetensors *weights, const char *name)
-{
-    char old[NAME_BYTES];
-    const struct tt_safetensors_entry *entry = tt_safetensors_find(weights, name);
-    return entry == NULL && make_old_name(name, old) ? tt_safetensors_find(weights, old) : entry;
-}
-
-static tt_status find_dim(const struct tt_detector *detector, const char *name, int64_t *dim)
-{
-    const struct tt_safetensors_entry *entry = find(detector->weights, name);
-    if (entry == NULL || entry->rank < 1) {
-        tt_fail(TT_ERR_DATA, "'%s' is not a RetinaNet of torchvision: it has no tensor '%s'",
-                detector->config.weights_path, name);
-        tt_hint("weights of retinanet_resnet50_fpn, as a state dictionary or as the member model of a "
-                "checkpoint, are "
-                "read");
-        return TT_ERR_DATA;
-    }
-    *dim = entry->dims[0];
-    return TT_OK;
-}
-
-static tt_status choose_eps(const struct tt_detector *detector, double *eps)
-{
-    crypto_hash_sha256_state state;
-    uint8_t sum[crypto_hash_sha256_BYTES];
-    const char *path = detector->config.weights_path;
-    int descriptor;
-    uint64_t bytes;
-    *eps = detector->config.norm_eps;
-    if (*eps >= 0) return TT_OK;
-    TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
-    uint8_t *block = tt_calloc(SUM_BLOCK, 1);
-    tt_status status = block != NULL ? TT_OK : TT_ERR_MEMORY;
-    crypto_hash_sha256_init(&state);
-    for (uint64_t at = 0; at < bytes && status == TT_OK; at += SUM_BLOCK) {
-        size_t now = bytes - at < SUM_BLOCK ? (size_t)(bytes - at) : SUM_BLOCK;
-        status = tt_file_pread(descriptor, path, block, now, at);
-        if (status == TT_OK) crypto_hash_sha256_update(&state, block, now);
-    }
-    crypto_hash_sha256_final(&state, sum);
-    tt_free(block);
-    tt_file_close(descriptor);
-    *eps = memcmp(sum, coco_v1, sizeof coco_v1) == 0 ? 0 : 1e-5;
-    return status;
-}
-
-/* The architecture follows from the shapes and from the blocks that are there. */
-static tt_status read_shape(struct tt_detector *detector, struct tt_retinanet_config *config)
-{
-    int64_t columns;
-    char name[NAME_BYTES];
-    *config = tt_retinanet_config_default(2);
-    TT_TRY(find_dim(detector, "head.classification_head.cls_logits.weight", &columns));
-    TT_TRY(find_dim(detector, "backbone.body.conv1.weight", &config->width));
-    TT_TRY(find_dim(detector, "backbone.fpn.inner_blocks.0.0.weight", &config->pyramid));
-    for (int stage = 0; stage < TT_RETINANET_STAGES; stage++) {
-        int64_t *blocks = &config->blocks[stage];
-        for (*blocks = 0; *blocks < BLOCKS_MAX; ++*blocks) {
-            (void)snprintf(name, sizeof name, "backbone.body.layer%d.%lld.conv1.weight", stage + 1,
-                           (long long)*blocks);
-            if (find(detector->weights, name) == NULL) break;
-        }
-    }
-    config->class_count = columns / TT_ANCHORS_A_PLACE;
-    detector->class_count = config->class_count;
-    return choose_eps(detector, &config->norm_eps);
-}
-
 static tt_status load_param(const struct tt_detector *detector, tt_param *param)
 {
-    const struct tt_safetensors_entry *entry = find(detector->weights, param->name);
+    const struct tt_model_folder *folder = detector->weights.folder;
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, param->name);
     int64_t count = tt_param_count(param), stride = 1;
-    if (entry == NULL)
-        return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", detector->config.weights_path, param->name);
-    bool same = entry->rank == param->rank;
-    for (int d = 0; same && d < param->rank; d++) same = entry->dims[d] == param->dims[d];
-    if (!same)
-        return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has another shape than the network",
-                       detector->config.weights_path, param->name);
     /* Statistics and scales of frozen norms stay in fp32. */
     bool in_fp32 = param->rank == 1 && !param->trainable;
     tt_dtype dtype = in_fp32 ? TT_F32 : detector->config.compute_dtype;
@@ -138,23 +34,21 @@ static tt_status load_param(const struct tt_detector *detector, tt_param *param)
         param->value.strides[d] = stride;
         stride *= param->dims[d];
     }
-    return tt_safetensors_read(detector->weights, entry, 0, count, values, dtype);
+    return tt_model_folder_read(folder, entry, 0, count, values, dtype);
 }
 
 static tt_status load(struct tt_detector *detector)
 {
-    struct tt_retinanet_config shape;
-    bool pickled;
-    TT_TRY(tt_weights_open(detector->config.weights_path, &detector->weights, &pickled));
-    TT_TRY(read_shape(detector, &shape));
+    const struct tt_detector_config *config = &detector->config;
+    TT_TRY(tt_detector_weights_open(config->weights_path, config->norm_eps, 0, false, &detector->weights));
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     if (facts == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_retinanet_facts(&shape, facts);
+    tt_status status = tt_retinanet_facts(&detector->weights.shape, facts);
     if (status == TT_OK)
-        status = tt_model_create(facts,
-                                 &(struct tt_model_options){.compute_dtype = detector->config.compute_dtype},
+        status = tt_model_create(facts, &(struct tt_model_options){.compute_dtype = config->compute_dtype},
                                  &detector->model);
     tt_free(facts);
+    if (status == TT_OK) status = tt_detector_weights_check(&detector->weights, detector->model);
     for (size_t i = 0; status == TT_OK && i < detector->model->param_count; i++)
         status = load_param(detector, detector->model->params[i]);
     return status;
@@ -212,8 +106,8 @@ static tt_status plan(struct tt_detector *detector, const struct tt_device_image
     return TT_OK;
 }
 
-static tt_status decode(const struct tt_detect_batch *batch, const struct tt_pass_results *results,
-                        const struct tt_detections_config *config, struct tt_detection_list *lists)
+tt_status tt_detector_decode(const struct tt_detect_batch *batch, const struct tt_pass_results *results,
+                             const struct tt_detections_config *config, struct tt_detection_list *lists)
 {
     struct tt_anchor_grid grid = tt_anchor_grid_make(batch->height, batch->width);
     for (int64_t n = 0; n < batch->image_count; n++) {
@@ -251,7 +145,7 @@ tt_status tt_detector_run(struct tt_detector *detector, const struct tt_detect_b
             tt_tensor_2d((void *)(uintptr_t)batch->pixels, batch->pixel_dtype, pixels, TT_DETECT_CHANNELS)};
     TT_TRY(plan(detector, &images));
     tt_status status = forward(detector, detector->stream, detector->workspace, &images, &results);
-    if (status == TT_OK) status = decode(batch, &results, config, lists);
+    if (status == TT_OK) status = tt_detector_decode(batch, &results, config, lists);
     tt_workspace_release(detector->workspace, 0);
     return status;
 }
@@ -296,11 +190,11 @@ void tt_detector_destroy(struct tt_detector *detector)
     tt_stream_destroy(detector->plan_stream);
     tt_device_close(detector->device);
     tt_device_close(detector->planned);
-    tt_safetensors_close(detector->weights);
+    tt_detector_weights_close(&detector->weights);
     tt_free(detector);
 }
 
 int64_t tt_detector_class_count(const struct tt_detector *detector)
 {
-    return detector->class_count;
+    return detector->weights.shape.class_count;
 }

@@ -49,6 +49,12 @@ static tt_status check_cancel(struct tt_rank *rank, const struct tt_cancel *canc
                    (long long)all);
 }
 
+tt_status tt_evaluation_poll(struct tt_rank *rank, const struct tt_cancel *cancel, int64_t done, int64_t all,
+                             bool *stopped)
+{
+    return stopped == NULL ? check_cancel(rank, cancel, done, all) : agree_to_stop(rank, cancel, stopped);
+}
+
 tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
                       bool *stopped, struct tt_batch_storage *storage, struct tt_by_source *by_source,
                       struct tt_evaluation *result)
@@ -62,10 +68,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     tt_by_source_clear(by_source);
     for (int64_t s = 0; s < steps; s++) {
         struct tt_step_facts facts;
-        if (stopped == NULL)
-            TT_GO(check_cancel(rank, cancel, s, steps));
-        else
-            TT_GO(agree_to_stop(rank, cancel, stopped));
+        TT_GO(tt_evaluation_poll(rank, cancel, s, steps, stopped));
         if (stopped != NULL && *stopped) return TT_OK;
         tt_sampler_step(sampler, s, &facts);
         result->samples += facts.samples;

@@ -225,7 +225,10 @@ void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_
 
 struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_limits *limits)
 {
-    return (struct tt_batch_limits){limits->pass_tokens, limits->slots, limits->slots, limits->length};
+    return (struct tt_batch_limits){.tokens = limits->pass_tokens,
+                                    .sequences = limits->slots,
+                                    .rows = limits->slots,
+                                    .length = limits->length};
 }
 
 static tt_status build(const struct tt_device_spec *device, const struct tt_inputs *inputs,

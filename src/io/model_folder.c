@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
@@ -28,6 +29,7 @@ static const struct {
 enum { WEIGHTS_NAMES = sizeof weights_names / sizeof weights_names[0] };
 
 struct located {
+    const char *name; /* the entry's, or what it was renamed to */
     const struct tt_safetensors_entry *entry;
     const struct tt_safetensors *file;
 };
@@ -39,6 +41,8 @@ struct tt_model_folder {
     size_t file_count;
     struct located *tensors; /* by name */
     size_t tensor_count;
+    bool renamed;          /* of one file, */
+    struct tt_arena names; /* with these names */
 };
 
 /* ---- Content of the folder, for messages ---- */
@@ -94,7 +98,7 @@ static tt_status open_file(struct tt_model_folder *folder, const char *name)
 static int compare_located(const void *a, const void *b)
 {
     const struct located *x = a, *y = b;
-    return strcmp(x->entry->name, y->entry->name);
+    return strcmp(x->name, y->name);
 }
 
 static tt_status collect_tensors(struct tt_model_folder *folder)
@@ -105,8 +109,8 @@ static tt_status collect_tensors(struct tt_model_folder *folder)
     if (folder->tensors == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < folder->file_count; i++) {
         for (size_t j = 0; j < tt_safetensors_count(folder->files[i]); j++) {
-            folder->tensors[folder->tensor_count++] =
-                (struct located){tt_safetensors_entry(folder->files[i], j), folder->files[i]};
+            const struct tt_safetensors_entry *entry = tt_safetensors_entry(folder->files[i], j);
+            folder->tensors[folder->tensor_count++] = (struct located){entry->name, entry, folder->files[i]};
         }
     }
     qsort(folder->tensors, count, sizeof *folder->tensors, compare_located);
@@ -123,8 +127,7 @@ static tt_status collect_tensors(struct tt_model_folder *folder)
 static const struct located *find(const struct tt_model_folder *folder, const char *name)
 {
     if (folder->tensor_count == 0) return NULL;
-    struct tt_safetensors_entry wanted = {.name = name};
-    struct located key = {.entry = &wanted};
+    struct located key = {.name = name};
     return bsearch(&key, folder->tensors, folder->tensor_count, sizeof key, compare_located);
 }
 
@@ -288,12 +291,57 @@ out:
     return status;
 }
 
+static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename *rename, void *context)
+{
+    const struct tt_safetensors *file = folder->files[0];
+    size_t count = tt_safetensors_count(file);
+    char name[512];
+    folder->renamed = true;
+    folder->tensors = tt_calloc(count + 1, sizeof *folder->tensors);
+    if (folder->tensors == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        const struct tt_safetensors_entry *entry = tt_safetensors_entry(file, i);
+        if (!rename(context, entry, name, sizeof name)) continue;
+        const char *kept = tt_arena_strdup(&folder->names, name);
+        if (kept == NULL) return TT_ERR_MEMORY;
+        folder->tensors[folder->tensor_count++] = (struct located){kept, entry, file};
+    }
+    qsort(folder->tensors, folder->tensor_count, sizeof *folder->tensors, compare_located);
+    for (size_t i = 1; i < folder->tensor_count; i++)
+        if (strcmp(folder->tensors[i - 1].name, folder->tensors[i].name) == 0)
+            return tt_fail(TT_ERR_DATA, "'%s' has tensor '%s' under two names", folder->path,
+                           folder->tensors[i].name);
+    return TT_OK;
+}
+
+tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename, void *context,
+                                  struct tt_model_folder **out)
+{
+    tt_status status = TT_OK;
+    struct tt_model_folder *folder = tt_calloc(1, sizeof *folder);
+    if (folder != NULL) folder->files = tt_calloc(1, sizeof *folder->files);
+    if (folder == NULL || folder->files == NULL) {
+        tt_safetensors_close(file);
+        TT_GO(TT_ERR_MEMORY);
+    }
+    folder->files[folder->file_count++] = file;
+    folder->path = tt_strdup(tt_safetensors_path(file));
+    if (folder->path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(rename_tensors(folder, rename, context));
+    *out = folder;
+    return TT_OK;
+out:
+    tt_model_folder_close(folder);
+    return status;
+}
+
 void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
     for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
     tt_free(folder->files);
     tt_free(folder->tensors);
+    tt_arena_deinit(&folder->names);
     tt_json_deinit(&folder->config);
     tt_free(folder->path);
     tt_free(folder);
@@ -334,6 +382,11 @@ const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_
     return index < folder->tensor_count ? folder->tensors[index].entry : NULL;
 }
 
+const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, size_t index)
+{
+    return index < folder->tensor_count ? folder->tensors[index].name : NULL;
+}
+
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name)
 {
@@ -344,6 +397,7 @@ const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_fo
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
+    if (folder->renamed) return folder->files[0];
     const struct located *found = find(folder, entry->name);
     if (found != NULL && found->entry == entry) return found->file;
     tt_fail(TT_ERR_INTERNAL, "tensor '%s' is not of the folder '%s'", entry->name, folder->path);

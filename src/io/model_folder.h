@@ -13,6 +13,13 @@ struct tt_model_folder;
  * from random weights). */
 TT_MUST_USE tt_status tt_model_folder_open(const char *path, bool require_weights,
                                            struct tt_model_folder **out);
+/* A folder without files beside its weights: one file, which the folder owns from now on, also after an error. `rename`
+ * gives the name of each of its tensors, as text of at most `bytes` in `to`; false: the tensor is left out. Its path is
+ * that of the file, and it has no config.json. */
+typedef bool tt_tensor_rename(void *context, const struct tt_safetensors_entry *entry, char *to,
+                              size_t bytes);
+TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename,
+                                              void *context, struct tt_model_folder **out);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
 /* Path of the folder, also when opened by a name of the hub. */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);
@@ -22,6 +29,8 @@ bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
 size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 /* Tensor `index` of all files, in order of name. */
 const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
+/* Its name in the folder, which is the file's unless it was renamed. */
+const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, size_t index);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name);
 /* The open file that contains `entry`; NULL (record set) when the entry is not from this folder. */

@@ -22,6 +22,7 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
         .quantization = &job->quantization,
         .device = &job->device,
         .data = use != TT_INPUTS_GENERATE ? &job->data : NULL,
+        .detect = job->task == TT_TASK_DETECTION ? &job->detect : NULL,
         .seed = job->run.seed,
         .dated = job->data.date != NULL,
         .evaluates = use == TT_INPUTS_EVALUATE || ((use == TT_INPUTS_TRAIN || use == TT_INPUTS_DATA) &&
@@ -386,10 +387,27 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
     return status;
 }
 
+/* A detector's parameters that are not in the file begin with random weights (model/detector_weights.h). */
+static tt_status open_detection(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+{
+    const struct tt_detect_inputs_config detect = {
+        .spec = config->detect, .trains = config->use == TT_INPUTS_TRAIN, .evaluates = config->evaluates};
+    TT_TRY(tt_detect_inputs_open(&detect, &inputs->detect, &inputs->model_facts));
+    inputs->model_options = (struct tt_model_options){
+        .compute_dtype = config->device->bf16 ? TT_BF16 : TT_F32, .random_init = true};
+    inputs->source =
+        (struct tt_load_source){.folder = inputs->detect.weights.folder, .seed = (uint64_t)config->seed};
+    return TT_OK;
+}
+
 tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     *inputs = (struct tt_inputs){.dated = config->dated};
+    if (config->detect != NULL && config->use == TT_INPUTS_DATA)
+        return tt_fail(TT_ERR_USAGE,
+                       "the task is detection, and this command shows rows of a language model");
+    if (config->detect != NULL) return open_detection(config, inputs);
     TT_GO(open_model(config, inputs));
     if (config->use == TT_INPUTS_TRAIN)
         TT_GO(tt_model_folder_check_copied(tt_model_folder_path(inputs->folder),
@@ -404,8 +422,16 @@ out:
     return status;
 }
 
+tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model)
+{
+    TT_TRY(tt_load_check(model, &inputs->source));
+    return inputs->detect.weights.folder != NULL ? tt_detector_weights_check(&inputs->detect.weights, model)
+                                                 : TT_OK;
+}
+
 void tt_inputs_close(struct tt_inputs *inputs)
 {
+    tt_detect_inputs_close(&inputs->detect);
     tt_dataset_destroy(inputs->train);
     tt_dataset_destroy(inputs->eval);
     tt_tokenizer_destroy(inputs->tokenizer);

@@ -8,6 +8,7 @@
 #include "data/chat.h"
 #include "data/dataset.h"
 #include "data/sources.h"
+#include "job/detect_inputs.h"
 #include "job/parts.h"
 #include "model/quantization.h"
 
@@ -19,7 +20,7 @@ struct tt_inputs_adapter {
 };
 
 struct tt_inputs {
-    struct tt_model_folder *folder;
+    struct tt_model_folder *folder; /* NULL: of a detection, whose weights are in `detect` */
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
@@ -41,6 +42,7 @@ struct tt_inputs {
     struct tt_save_template *template_files;
     /* files of the data sets; empty: none, or rows split off from `train` */
     struct tt_sources train_files, eval_files;
+    struct tt_detect_inputs detect; /* of a detection, whose other data are empty */
 };
 
 /* DATA: the data of a training, without its weights. */
@@ -53,7 +55,8 @@ struct tt_inputs_config {
     const struct tt_lora_config *lora; /* of a training */
     const struct tt_quantization_config *quantization;
     const struct tt_device_spec *device;
-    const struct tt_data_config *data; /* NULL for TT_INPUTS_GENERATE */
+    const struct tt_data_config *data;   /* NULL for TT_INPUTS_GENERATE */
+    const struct tt_detect_spec *detect; /* NULL: no detection */
     int64_t seed;
     bool dated;     /* a date for chat templates was given: it is the same in every run */
     bool evaluates; /* evaluation data too */
@@ -63,6 +66,8 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
 
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
+/* Checks that the weights to begin with are those of the model. */
+TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
 /* The setting, limited to the model's positions, with a log line when it is more. */
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
 void tt_inputs_close(struct tt_inputs *inputs);

@@ -111,6 +111,7 @@ struct tt_monitor_spec {
 struct tt_device_spec {
     enum tt_device_choice choice; /* `device` */
     bool use_cpu;                 /* as device "cpu"; settled */
+    const char *backend;          /* another word for the device; settled */
     int64_t threads;              /* cpu threads per rank; 0: processors / ranks */
     size_t device_memory;         /* bytes; 0: what the device has, on cpus no limit */
     bool bf16, fp16;
@@ -129,6 +130,30 @@ struct tt_shard_spec {
     /* Other spellings; settled into the fields above and `bf16`. */
     bool activation_offloading, fsdp_activation_checkpointing;
     const char *fsdp_reshard_after_forward, *param_dtype, *fsdp, *fsdp_config;
+};
+
+/* What a job trains and evaluates. */
+enum tt_task { TT_TASK_LANGUAGE, TT_TASK_DETECTION };
+enum tt_category_labels { TT_CATEGORY_SORTED, TT_CATEGORY_RAW }; /* as enum tt_detect_labels */
+
+/* Detection: images with boxes, the network, and what becomes of an image before it enters the network. */
+struct tt_detect_spec {
+    const char *weights_path; /* NULL: from random weights */
+    const char *local_image_dir, *cache_dir, *annotations, *eval_annotations, *class_descriptions;
+    enum tt_category_labels category_labels;
+    double validation_share;
+    int64_t max_train, max_val; /* images; 0: all */
+    int64_t image_size, max_image_size;
+    double hflip;
+    bool multiscale, group_by_aspect;
+    int64_t num_workers; /* threads of a rank */
+    size_t cache_size, max_image_pixels;
+    bool skip_corrupt_images;
+    int64_t trainable_layers;
+    double frozen_bn_eps;
+    int64_t backbone_width, pyramid_width,
+        backbone_blocks; /* of a network without weights; blocks 0: ResNet-50's */
+    double score_threshold;
 };
 
 /* Which ranks there are, and how they meet. */

@@ -188,16 +188,64 @@ static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_j
     return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
 }
 
+/* Defaults of a detection: those of torchvision's references where they have them. */
+static tt_status settle_detection(struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    static const struct {
+        const char *name, *value;
+    } own[] = {
+        {"use_peft", "false"},
+        {"per_device_eval_batch_size", "1"},
+        {"eval_strategy", "epoch"},
+        {"save_strategy", "epoch"},
+        {"sharding_strategy", "NO_SHARD"},
+        {"learning_rate", "1e-4"},
+        {"weight_decay", "1e-4"},
+        {"max_grad_norm", "0"},
+    };
+    if (job->task != TT_TASK_DETECTION) return TT_OK;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        TT_TRY(tt_settings_suggest(settings, own[i].name, own[i].value, "task: detection"));
+    if (job->detect.weights_path != NULL) return TT_OK;
+    return tt_settings_suggest(settings, "trainable_layers", "5", "task: detection without weights_path");
+}
+
+static tt_status check_task(const struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    bool detects = job->task == TT_TASK_DETECTION;
+    if (!tt_settings_has(settings, "task")) return TT_OK;
+    if (!detects && job->model.model_name_or_path == NULL)
+        return usage("setting 'model_name_or_path' is missing",
+                     "give --model_name_or_path, or --task detection with --local_image_dir");
+    if (!detects && job->detect.local_image_dir != NULL)
+        return usage("local_image_dir is given, and the task is a language model's", "set --task detection");
+    if (!detects) return TT_OK;
+    if (job->model.model_name_or_path != NULL || job->data.dataset_name != NULL ||
+        job->data.datasets != NULL || job->data.eval_dataset != NULL)
+        return usage("the task is detection, and a model folder or a data set of rows is given",
+                     "a detection reads weights_path, local_image_dir and annotations");
+    if (job->detect.local_image_dir == NULL)
+        return usage("setting 'local_image_dir' is missing", "it is the folder of the images");
+    if (job->detect.max_image_size < job->detect.image_size)
+        return usage("max_image_size is below image_size", "it is the most length of the longer side");
+    if (job->run.dataloader_drop_last || job->run.train_sampling_strategy != TT_SAMPLING_RANDOM)
+        return usage("a detection trains on every image of an epoch, in random order",
+                     "leave out dataloader_drop_last and train_sampling_strategy");
+    return TT_OK;
+}
+
 /* The part of resolving that all kinds of job have in common. */
 static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
+    TT_TRY(settle_detection(settings, job));
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
     TT_TRY(settle_ranks(settings, job));
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));
     TT_TRY(tt_settings_check(settings));
-    TT_TRY(tt_objective_init("sft", &job->objective));
+    TT_TRY(check_task(settings, job));
+    TT_TRY(tt_objective_init(job->task == TT_TASK_DETECTION ? "detection" : "sft", &job->objective));
     TT_TRY(settle_metric(&job->objective, &job->watch));
     return check_model(settings, job);
 }
@@ -245,7 +293,8 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
     TT_TRY(settle_callbacks(settings, job->monitor.callbacks));
     if (job->data.dataset_name != NULL && job->data.datasets != NULL)
         return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
-    if (job->data.dataset_name == NULL && job->data.datasets == NULL)
+    bool has_rows = job->data.dataset_name != NULL || job->data.datasets != NULL;
+    if (!has_rows && job->task == TT_TASK_LANGUAGE)
         return usage(
             "setting 'dataset_name' is missing",
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
@@ -298,6 +347,11 @@ static tt_status settle_inference(struct tt_settings *settings, struct tt_job_sp
 tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
+    if (job->task == TT_TASK_DETECTION) {
+        if (job->detect.weights_path == NULL)
+            return usage("setting 'weights_path' is missing", "it is the file of the weights to evaluate");
+        return check_launch(&job->launch);
+    }
     const struct tt_data_config *data = &job->data;
     bool mixture = data->eval_dataset == NULL && data->datasets != NULL;
     if (data->eval_dataset == NULL && data->dataset_name == NULL && data->datasets == NULL)

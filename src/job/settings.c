@@ -10,7 +10,7 @@
 
 const struct tt_setting tt_model_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING,
-     FIELD(model.model_name_or_path), .required = true, .or_else = "config_json",
+     FIELD(model.model_name_or_path), .required = true, .or_else = "config_json task",
      .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the "
              "hub in its local cache (hf download)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,
@@ -31,16 +31,19 @@ const struct tt_setting tt_run_settings[] = {
      .choices = "model random", .help = "model: weights from the folder; random: train from scratch."},
     {.name = "use_peft", .type = TT_SETTING_BOOL, FIELD(model.use_peft), .default_text = "true",
      .help = "true: train a LoRA adapter; false: train every weight."},
-    {.name = "per_device_train_batch_size", .aliases = "per_gpu_train_batch_size", .type = TT_SETTING_INT,
-     FIELD(run.per_device_train_batch_size), .default_text = "8", .minimum = 1, .maximum = 1 << 20,
+    {.name = "per_device_train_batch_size", .aliases = "batch_size per_gpu_train_batch_size",
+     .type = TT_SETTING_INT, FIELD(run.per_device_train_batch_size), .default_text = "8", .minimum = 1,
+     .maximum = 1 << 20,
      .help = "Samples (packs, when packing) of one rank in one micro step."},
     {.name = "per_device_eval_batch_size", .aliases = "per_gpu_eval_batch_size", .type = TT_SETTING_INT,
      FIELD(run.per_device_eval_batch_size), .default_text = "8", .minimum = 1, .maximum = 1 << 20,
      .help = "The same for evaluation."},
-    {.name = "gradient_accumulation_steps", .type = TT_SETTING_INT, FIELD(run.gradient_accumulation_steps),
+    {.name = "gradient_accumulation_steps", .aliases = "accum_steps",
+     .type = TT_SETTING_INT, FIELD(run.gradient_accumulation_steps),
      .default_text = "1", .minimum = 1, .maximum = 1 << 20,
      .help = "Micro steps that make one optimizer step."},
-    {.name = "num_train_epochs", .type = TT_SETTING_DOUBLE, FIELD(run.num_train_epochs), .default_text = "3",
+    {.name = "num_train_epochs", .aliases = "epochs",
+     .type = TT_SETTING_DOUBLE, FIELD(run.num_train_epochs), .default_text = "3",
      .minimum = 0, .maximum = INFINITY, .help = "Passes over the training data; may be a fraction."},
     {.name = "max_steps", .type = TT_SETTING_INT, FIELD(run.max_steps), .default_text = "-1", .null_text = "-1",
      .minimum = -1, .maximum = INFINITY,
@@ -85,7 +88,8 @@ const struct tt_setting tt_run_settings[] = {
 const struct tt_setting tt_watch_settings[] = {
     {.name = "logging_strategy", .type = TT_SETTING_CHOICE, FIELD(watch.logging_strategy), .default_text = "steps",
      .choices = INTERVALS, .help = "When to write a log row."},
-    {.name = "logging_steps", .type = TT_SETTING_DOUBLE, FIELD(watch.logging_steps), .default_text = "10",
+    {.name = "logging_steps", .aliases = "debug_freq",
+     .type = TT_SETTING_DOUBLE, FIELD(watch.logging_steps), .default_text = "10",
      .minimum = 0, .maximum = INFINITY,
      .help = "Steps between log rows; below 1: a share of all steps."},
     {.name = "logging_first_step", .type = TT_SETTING_BOOL, FIELD(watch.logging_first_step),
@@ -182,6 +186,11 @@ const struct tt_setting tt_device_kind_settings[] = {
     {.name = "device", .type = TT_SETTING_CHOICE, FIELD(device.choice), .default_text = "auto", .null_text = "auto",
      .choices = "auto cpu cuda",
      .local = true, .help = "Device to compute on; auto: GPUs if there are any, with one rank each."},
+    {.name = "backend", .type = TT_SETTING_STRING, FIELD(device.backend),
+     .means = "cpu=device:cpu cuda=device:cuda gloo=device:cpu nccl=device:cuda mpi=", .local = true,
+     .only_reason = "it takes one of cpu, cuda, gloo, nccl, mpi",
+     .help = "Scripts' word for the device, or for the library between ranks that goes with one: cpu and gloo are "
+             "device: cpu, cuda and nccl device: cuda."},
     {.name = NULL},
 };
 

@@ -13,7 +13,9 @@
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
-    struct tt_objective objective; /* settled: sft */
+    enum tt_task task;
+    struct tt_objective objective; /* settled by the task: sft, detection */
+    struct tt_detect_spec detect;  /* of a detection */
     struct tt_model_spec model;
     struct tt_lora_config lora;
     struct tt_quantization_config quantization;

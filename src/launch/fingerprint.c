@@ -201,9 +201,36 @@ static tt_status add_settings(struct tt_fingerprint *fingerprint, const char *se
     return TT_OK;
 }
 
+static tt_status add_images(struct reading *reading, const struct tt_detect_dataset *dataset,
+                            const char *what)
+{
+    char name[64];
+    if (dataset == NULL) return TT_OK;
+    snprintf(name, sizeof name, "the images and boxes of the %s data", what);
+    return add_part(reading->fingerprint, name, TT_FINGERPRINT_ROWS, tt_detect_inputs_sum(dataset),
+                    tt_detect_dataset_count(dataset));
+}
+
+/* Weights and boxes; of the images names and sizes. */
+static tt_status add_detector(struct reading *reading, const struct tt_inputs *inputs)
+{
+    const struct tt_model_folder *folder = inputs->detect.weights.folder;
+    reading->role = TT_FINGERPRINT_MODEL;
+    if (folder != NULL)
+        TT_TRY(add_weights(reading, tt_model_folder_file_at(folder, 0), "the weights", false));
+    const struct tt_str *network = &inputs->detect.config_json, *classes = &inputs->detect.classes_csv;
+    TT_TRY(add_part(reading->fingerprint, "the network", TT_FINGERPRINT_MODEL,
+                    tt_crc64(0, tt_str_text(network), network->bytes), (int64_t)network->bytes));
+    TT_TRY(add_part(reading->fingerprint, "the classes", TT_FINGERPRINT_MODEL,
+                    tt_crc64(0, tt_str_text(classes), classes->bytes), (int64_t)classes->bytes));
+    TT_TRY(add_images(reading, inputs->detect.train, "training"));
+    return add_images(reading, inputs->detect.eval, "evaluation");
+}
+
 static tt_status add_model(struct reading *reading, const struct tt_inputs *inputs)
 {
     const struct tt_model_folder *folder = inputs->folder;
+    if (folder == NULL) return add_detector(reading, inputs);
     reading->folder = tt_model_folder_path(folder);
     reading->role = TT_FINGERPRINT_MODEL;
     TT_TRY(add_named(reading, "config.json"));

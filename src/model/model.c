@@ -80,6 +80,14 @@ double tt_model_flops_per_token(const struct tt_model *model, double length, boo
     return flops;
 }
 
+double tt_model_flops_per_image(const struct tt_model *model, double pixels)
+{
+    double flops = 0;
+    for (int i = 0; i < model->block_count; i++)
+        flops += model->blocks[i].ops->flops(&model->blocks[i], pixels, false);
+    return flops;
+}
+
 double tt_model_flops_per_label(const struct tt_model *model, bool full)
 {
     const struct tt_block *head = &model->blocks[model->block_count - 1];

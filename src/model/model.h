@@ -41,11 +41,12 @@ struct tt_layer_facts {
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
  * rest of its configuration in `own`, in a struct of its file (model/family.h). */
 struct tt_model_facts {
-    char model_type[32];   /* "llama" */
-    char architecture[64]; /* "LlamaForCausalLM" */
-    int64_t hidden_size;   /* D */
-    int64_t vocab_size;    /* V */
-    int64_t num_hidden_layers;
+    char model_type[32];       /* "llama" */
+    char architecture[64];     /* "LlamaForCausalLM" */
+    int64_t hidden_size;       /* D */
+    int64_t vocab_size;        /* V */
+    int64_t num_hidden_layers; /* blocks without the first and the last one */
+    bool reads_images;         /* a detector */
     int64_t max_position_embeddings;
     bool tie_word_embeddings;
     double initializer_range;
@@ -175,6 +176,8 @@ TT_MUST_USE tt_status tt_model_visit_linears(const struct tt_model *model,
  * parameter read, plus causal attention forward and backward. Without the head, which only supervised tokens reach:
  * tt_model_flops_per_label for each of those. */
 double tt_model_flops_per_token(const struct tt_model *model, double length, bool full);
+/* The same for an image of a detector, whose canvas has so many pixels. */
+double tt_model_flops_per_image(const struct tt_model *model, double pixels);
 double tt_model_flops_per_label(const struct tt_model *model, bool full);
 
 #endif

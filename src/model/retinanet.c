@@ -33,7 +33,12 @@ tt_status tt_retinanet_facts(const struct tt_retinanet_config *config, struct tt
         return tt_fail(TT_ERR_USAGE,
                        "a RetinaNet of %lld classes, width %lld, with %d trainable stages is not supported",
                        (long long)config->class_count, (long long)config->width, config->trainable_stages);
-    *facts = (struct tt_model_facts){.dtype = TT_F32, .initializer_range = 0.01, .bos_token_id = -1};
+    /* The stages of the backbone, the pyramid and the heads are blocks. */
+    *facts = (struct tt_model_facts){.dtype = TT_F32,
+                                     .num_hidden_layers = STAGES,
+                                     .reads_images = true,
+                                     .initializer_range = 0.01,
+                                     .bos_token_id = -1};
     (void)snprintf(facts->model_type, sizeof facts->model_type, "retinanet");
     (void)snprintf(facts->architecture, sizeof facts->architecture, "RetinaNet");
     memcpy(facts->own, config, sizeof *config);

@@ -114,7 +114,8 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     const struct tt_detector_head *head = head_of(block);
     struct saved own, *saved = record != NULL ? record : &own;
     struct matches matches = {0};
-    if (!pass->in.want_logits) TT_TRY(match_anchors(head, pass, &matches));
+    bool losses = !tt_tensor_is_empty(pass->in.batch->images->anchors_A4);
+    if (losses) TT_TRY(match_anchors(head, pass, &matches));
     for (int level = 0; level < head->in.count; level++) {
         struct tt_image_shape shape = shape_of(head, pass, level);
         tt_tensor x = tt_feature_view(x_TD, &head->in, level, pass->in.batch->images);
@@ -122,12 +123,12 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
         size_t mark = tt_workspace_mark(pass->lent.workspace);
         TT_TRY(forward_tower(&head->classes, pass, shape, x, record != NULL, classes));
         TT_TRY(forward_tower(&head->boxes, pass, shape, x, record != NULL, boxes));
+        if (losses) TT_TRY(run_losses(head, pass, &matches, classes, boxes));
         if (pass->in.want_logits) {
             pass->out->class_logits[level] = classes->last;
             pass->out->box_deltas[level] = boxes->last;
             continue;
         }
-        TT_TRY(run_losses(head, pass, &matches, classes, boxes));
         if (record == NULL) tt_workspace_release(pass->lent.workspace, mark);
     }
     return TT_OK;

@@ -2,8 +2,9 @@
  * with relu and a last one, for classes and for boxes; then matching and the losses (backend/ops/detection.h). `impl`
  * of the block is a struct tt_detector_head.
  *
- * Forward adds the losses of the batch to images->sums. When a backward pass follows, it leaves the gradient of logits
- * and deltas in their place. Kept for backward: these, and the outputs of the four convolutions. */
+ * Forward adds the losses of the batch to images->sums, unless it has no anchors. When a backward pass follows, it
+ * leaves the gradient of logits and deltas in their place. Kept for backward: these, and the outputs of the four
+ * convolutions. */
 #ifndef TT_NN_DETECTOR_HEAD_H
 #define TT_NN_DETECTOR_HEAD_H
 

@@ -14,9 +14,10 @@ struct tt_device_images {
     int64_t count, height, width; /* of all images: the canvas */
     tt_tensor pixels_PC;          /* the compute type, channels beyond red, green and blue are 0 */
     tt_tensor boxes_M4, labels_M, offsets;
-    tt_tensor anchors_A4; /* of the canvas: five levels, nine at each place */
-    float weight;         /* of an image's loss: 1 / images of the global step */
-    tt_tensor sums;       /* f64 [2]: the losses of classification and of boxes are added here */
+    /* of the canvas: five levels, nine at each place; empty: no losses are asked for */
+    tt_tensor anchors_A4;
+    float weight;   /* of an image's loss: 1 / images of the global step */
+    tt_tensor sums; /* f64 [2]: the losses of classification and of boxes are added here */
 };
 
 enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9 };

@@ -60,6 +60,17 @@ int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t f
     return first;
 }
 
+int tt_objective_step_metrics(const struct tt_objective *objective)
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    return ops->step_metric_count > 0 ? ops->step_metric_count : ops->metric_count;
+}
+
+const char *tt_objective_unit(const struct tt_objective *objective)
+{
+    return objective->ops->unit != NULL ? objective->ops->unit : "tokens";
+}
+
 const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name)
 {
     static const char prefix[] = "eval_";
@@ -95,9 +106,10 @@ void tt_objective_metrics(const struct tt_objective *objective, const double sum
     const struct tt_objective_ops *ops = objective->ops;
     for (int i = 0; i < ops->metric_count; i++) {
         const struct tt_metric *metric = &ops->metrics[i];
-        double over = metric->over == TT_OVER_TOKENS   ? (double)counts->tokens
-                      : metric->over == TT_OVER_GROUPS ? (double)counts->groups
-                                                       : sums[metric->over];
+        double over = metric->over == TT_OVER_TOKENS    ? (double)counts->tokens
+                      : metric->over == TT_OVER_GROUPS  ? (double)counts->groups
+                      : metric->over == TT_OVER_NOTHING ? 1.0
+                                                        : sums[metric->over];
         metrics[i] = over > 0 ? sums[metric->sum] / over : of_none;
     }
 }

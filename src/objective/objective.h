@@ -22,7 +22,8 @@ enum { TT_OBJECTIVE_SUMS = 16, TT_OBJECTIVE_METRICS_MAX = 16, TT_OBJECTIVE_OPTIO
 /* Denominators that every step has; others are sums, by their index. */
 enum {
     TT_OVER_TOKENS = -1, /* supervised tokens */
-    TT_OVER_GROUPS = -2
+    TT_OVER_GROUPS = -2,
+    TT_OVER_NOTHING = -3 /* the sum is the value: a mean already */
 };
 
 enum tt_better { TT_BETTER_NONE, TT_BETTER_SMALLER, TT_BETTER_GREATER };
@@ -65,6 +66,8 @@ struct tt_objective_ops {
     const char *name;
     const struct tt_metric *metrics; /* in the order of log rows; the first is the loss */
     int metric_count;                /* at most TT_OBJECTIVE_METRICS_MAX */
+    int step_metric_count;           /* so many of them steps report too; 0: all */
+    const char *unit;                /* what a run counts and times: "images"; NULL: "tokens" */
     const struct tt_objective_option *options;
     int option_count;
     /* A pass with adapters off comes first: the model before the training is the reference. */
@@ -92,6 +95,10 @@ TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
 /* The end of the rows of sequence `s`, which begin at `first`. */
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first);
 
+/* How many of the metrics steps report: the first ones. */
+int tt_objective_step_metrics(const struct tt_objective *objective);
+/* "tokens", or what it counts instead. */
+const char *tt_objective_unit(const struct tt_objective *objective);
 /* The metric by which a checkpoint can be the best: by name, with "eval_" or without; the loss where `name` is NULL.
  * NULL: none of that name. */
 const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name);

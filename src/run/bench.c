@@ -64,14 +64,14 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
 static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
-    struct tt_batch_storage storage = {0};
+    struct tt_feed feed = {.sampler = bench->sampler};
     struct tt_gradient_watch watch = {0};
     struct tt_train_step_result last = {0};
     int64_t warmup = bench->spec->warmup, total = warmup + bench->spec->steps;
     double *seconds = tt_calloc((size_t)bench->spec->steps, sizeof *seconds);
     struct tt_train_step_config config = {
         .optim = &bench->config->optim,
-        .sampler = bench->sampler,
+        .feed = &feed,
         .cancel = bench->cancel,
         .seed = (uint64_t)bench->config->run.seed,
         .length = {total + 1, total + 1},
@@ -82,7 +82,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         /* One more step, not timed: profiling costs time. */
         if (step == total) tt_device_profile(rank->device, true);
         double start = tt_clock_seconds();
-        TT_GO(tt_train_step(rank, &config, step, &watch, &storage, &last));
+        TT_GO(tt_train_step(rank, &config, step, &watch, &last));
         double end = tt_clock_seconds();
         if (step == 0 && tt_comm_rank(rank->world) == 0)
             bench->result->first_step_seconds = end - bench->start_seconds;
@@ -92,7 +92,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     if (tt_comm_rank(rank->world) == 0) fill_result(bench, rank, seconds, &last);
 out:
     tt_gradient_watch_deinit(&watch);
-    tt_batch_storage_deinit(&storage);
+    tt_feed_deinit(&feed);
     tt_free(seconds);
     return status;
 }

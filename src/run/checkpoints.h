@@ -18,7 +18,8 @@ struct tt_checkpoints {
         struct tt_best best;
         int64_t newest;
     } keep;
-    double save_seconds, stall_seconds; /* of the longest save */
+    struct tt_save_template detector_files[2]; /* stored with the weights of a detector */
+    double save_seconds, stall_seconds;        /* of the longest save */
     /* On rank 0, of the save in progress. */
     struct {
         int64_t step;

@@ -7,6 +7,7 @@
 #include "run/checkpoints.h"
 #include "run/monitoring.h"
 #include "run/row_times.h"
+#include "run/run_data.h"
 #include "run/source_fields.h"
 #include "run/trace.h"
 
@@ -16,7 +17,7 @@ struct loop {
     struct tt_rank *rank;
     struct tt_generation_team *team; /* NULL: evaluations complete no rows */
     bool first;                      /* global rank 0, which reports */
-    struct tt_batch_storage storage;
+    struct tt_feed feed;
     struct tt_by_source by_source; /* of the evaluation data */
     struct tt_checkpoints checkpoints;
     double train_start; /* end of loading */
@@ -52,6 +53,9 @@ static double flops_so_far(const struct loop *loop)
 {
     const struct tt_model *model = loop->rank->model;
     bool full = model->options.train_base;
+    double images = (double)loop->memory.counters.samples;
+    if (model->facts.reads_images && images > 0)
+        return images * tt_model_flops_per_image(model, (double)loop->memory.counters.pixels / images);
     double length = loop->memory.counters.samples > 0
                         ? (double)loop->memory.counters.tokens / (double)loop->memory.counters.samples
                         : 1.0;
@@ -74,15 +78,16 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     double steps = (double)counters->window_steps;
     struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 4];
     int count = 0;
-    for (int i = 0; i < ops->metric_count; i++) {
+    for (int i = 0; i < tt_objective_step_metrics(&loop->rank->objective); i++) {
         fields[count++] = (struct tt_log_field){ops->metrics[i].name, counters->window[i] / steps};
         if (i != TT_METRIC_LOSS) continue;
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
-    fields[count++] = (struct tt_log_field){"num_tokens", (double)counters->tokens};
+    bool images = loop->rank->model->facts.reads_images;
+    fields[count++] = (struct tt_log_field){images ? "num_images" : "num_tokens", (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
-        "tokens_per_second",
+        images ? "images_per_second" : "tokens_per_second",
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);
@@ -138,8 +143,8 @@ static tt_status measure(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     tt_live_activity(run->live, "evaluating", true);
-    TT_TRY(tt_evaluate(loop->rank, run->eval_sampler, run->cancel, &loop->memory.evaluation_due,
-                       &loop->storage, &loop->by_source, &evaluation));
+    TT_TRY(tt_run_evaluate(run, loop->rank, &loop->feed.storage, &loop->by_source,
+                           &loop->memory.evaluation_due, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
@@ -198,6 +203,7 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
             result->loss,
             speed,
             (double)(run->total_steps - step) * per_step,
+            tt_objective_unit(&loop->rank->objective),
         };
         run->observer->on_progress(run->observer->context, &progress);
     }
@@ -210,7 +216,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     if (run->profiles) tt_trace_step(&loop->trace, loop->rank->device, step - run->first_step);
     struct tt_train_step_config config = {
         .optim = run->optim,
-        .sampler = run->train_sampler,
+        .feed = &loop->feed,
         .cancel = run->cancel,
         .seed = (uint64_t)run->spec->seed,
         .label_smoothing = run->spec->label_smoothing_factor,
@@ -226,7 +232,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     tt_comm_set_activity(loop->rank->world, activity);
     tt_live_activity(run->live, "training", true);
     double start = tt_clock_seconds();
-    TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, &loop->storage, result));
+    TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, result));
     double seconds = tt_clock_seconds() - start;
     loop->step_seconds = seconds;
     loop->memory.counters.steps_done++;
@@ -240,6 +246,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->memory.counters.tokens += result->facts.tokens;
     loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
     loop->memory.counters.samples += result->facts.samples;
+    loop->memory.counters.pixels += result->facts.pixels;
     tt_monitoring_rank_step(run->live, loop->rank, &result->phases);
     if (step == run->first_step && run->summary != NULL && loop->first)
         run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
@@ -280,8 +287,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     else if (is_row_due(run, done))
         tt_row_times_write(&loop->times, loop->rank->device, flops_so_far(loop), done);
     bool last = done == run->total_steps;
-    bool evaluates =
-        run->eval_sampler != NULL && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
+    bool evaluates = tt_run_evaluates(run) && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     return evaluate_and_save(loop, done, evaluates);
 }
 
@@ -337,13 +343,14 @@ static tt_status finish(struct loop *loop, bool stopped)
     if (loop->first) {
         struct tt_log_row row = {false, loop->memory.counters.steps_done,
                                  epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
-        struct tt_log_field samples = {"train_samples", (double)tt_dataset_count(run->inputs.train)};
+        struct tt_log_field samples = {"train_samples", tt_run_train_samples(run)};
         tt_journal_write_results(run->journal, "train", &row, &samples);
     }
     if (!loop->first || run->summary == NULL) return TT_OK;
     struct tt_train_summary *summary = run->summary;
     struct tt_memory_use memory;
     tt_device_memory(loop->rank->device, &memory);
+    summary->unit = tt_objective_unit(&loop->rank->objective);
     summary->steps = loop->memory.counters.steps_done;
     summary->epochs = epoch_of(loop, loop->memory.counters.steps_done);
     summary->train_loss = loop->memory.counters.loss_sum / steps;
@@ -376,7 +383,7 @@ static tt_status begin(struct loop *loop)
     double start = tt_clock_seconds();
     bool due_still = loop->memory.evaluation_due;
     loop->memory.evaluation_due = false;
-    if (run->eval_sampler == NULL) return TT_OK;
+    if (!tt_run_evaluates(run)) return TT_OK;
     if (due_still && run->first_step > 0) return evaluate_and_save(loop, run->first_step, true);
     if (!run->watch->eval_on_start || run->first_step > 0) return TT_OK;
     TT_TRY(evaluate(loop, 0));
@@ -470,6 +477,7 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
     if (status == TT_OK && run->eval_sampler != NULL)
         status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
+    if (status == TT_OK) status = tt_run_feed(run, rank, &loop.feed);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK)
         tt_row_times_init(&loop.times, tt_comm_rank(rank->world), tt_comm_world_size(rank->world),
@@ -483,7 +491,7 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     tt_row_times_deinit(&loop.times);
     tt_checkpoints_deinit(&loop.checkpoints, run);
     tt_gradient_watch_deinit(&loop.memory.watch);
-    tt_batch_storage_deinit(&loop.storage);
+    tt_feed_deinit(&loop.feed);
     tt_by_source_deinit(&loop.by_source);
     return status;
 }

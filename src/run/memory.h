@@ -15,6 +15,7 @@ struct tt_counters {
     double window_tokens, window_seconds;
     int64_t window_steps, steps_done;
     int64_t tokens, supervised_tokens, samples;
+    int64_t pixels; /* of images */
     double last_eval_loss;
 };
 

@@ -140,7 +140,8 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     struct tt_rank_config rank;
     TT_TRY(find_length(spec, model, &length));
     TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
-    const struct tt_batch_limits limits = {length * batch, batch, length * batch, length};
+    const struct tt_batch_limits limits = {
+        .tokens = length * batch, .sequences = batch, .rows = length * batch, .length = length};
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.optimizer = tt_optimizer_of(&config->optim);

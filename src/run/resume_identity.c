@@ -70,6 +70,33 @@ static void add_objective(struct builder *to, const struct tt_objective *objecti
     }
 }
 
+static void add_samples(struct builder *to, const struct tt_run_spec *spec, int world_size)
+{
+    add(to, TT_RESUME_SAMPLES,
+        tt_json_new_integer(world_size * spec->per_device_train_batch_size *
+                            spec->gradient_accumulation_steps));
+    add(to, "seed", tt_json_new_integer(spec->seed));
+    add(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
+}
+
+/* The classes and the network are input files (launch/fingerprint.h). */
+static void add_detection(struct builder *to, const struct tt_run *run, int world_size)
+{
+    const struct tt_detect_inputs *inputs = &run->inputs.detect;
+    const struct tt_detect_spec *spec = inputs->spec;
+    char sum[20];
+    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)tt_detect_inputs_sum(inputs->train));
+    add(to, "bf16", tt_json_new_bool(run->inputs.model_options.compute_dtype == TT_BF16));
+    add(to, "training data", tt_json_new_string(sum));
+    add_samples(to, run->spec, world_size);
+    add(to, "image_size", tt_json_new_integer(spec->image_size));
+    add(to, "max_image_size", tt_json_new_integer(spec->max_image_size));
+    add(to, "hflip", tt_json_new_real(spec->hflip));
+    add(to, "multiscale", tt_json_new_bool(spec->multiscale));
+    add(to, "group_by_aspect", tt_json_new_bool(spec->group_by_aspect));
+    add(to, "trainable_layers", tt_json_new_integer(spec->trainable_layers));
+}
+
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
 {
     const struct tt_run_spec *spec = run->spec;
@@ -117,9 +144,13 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
 {
     struct builder builder = {tt_json_new_object(), true};
-    add_model(&builder, run);
+    bool detects = run->inputs.detect.spec != NULL;
+    if (!detects) add_model(&builder, run);
     add_objective(&builder, run->objective);
-    add_data(&builder, run, world_size);
+    if (detects)
+        add_detection(&builder, run, world_size);
+    else
+        add_data(&builder, run, world_size);
     add_optimizer(&builder, run);
     if (builder.ok) return builder.object;
     tt_json_release(builder.object);

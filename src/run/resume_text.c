@@ -98,14 +98,15 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
 {
     int world_size = tt_comm_world_size(rank->world);
     char state_dict[TT_JOB_WORD_BYTES];
+    const char *named = tt_run_model_name(run);
     struct tt_json_value *root = tt_json_pack(
-        "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:s, s:I}", "format", "trimtab-training-state",
+        "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:o, s:I}", "format", "trimtab-training-state",
         "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
         (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type",
         tt_job_word("state_dict_type", run->watch->state_dict_type, state_dict), "weights_dtype",
         tt_dtype_torch_name(tt_run_save_dtype(run->watch->save_dtype, rank->model)), "base_model",
-        run->model->model_name_or_path, "rng_key", (int64_t)run->spec->seed);
+        named != NULL ? tt_json_new_string(named) : tt_json_new_null(), "rng_key", (int64_t)run->spec->seed);
     bool ok = root != NULL;
     tt_status status = TT_OK;
     if (ok) {
@@ -114,6 +115,8 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
         ok &= tt_json_set(root, "date", tt_json_new_string(run->date)) == 0;
         ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
+        if (memory->counters.pixels > 0)
+            ok &= tt_json_set(root, "pixels", tt_json_new_integer(memory->counters.pixels)) == 0;
         ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
         ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
         ok &= tt_json_set(root, "patience", patience_object(&memory->patience)) == 0;
@@ -196,6 +199,7 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
+    TT_TRY(tt_json_opt_int(json, json->root, "pixels", &memory->counters.pixels));
     TT_TRY(read_window(json, object, run->objective->ops, memory->counters.window));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));

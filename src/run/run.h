@@ -29,7 +29,8 @@ struct tt_run {
     char date
         [TT_CHAT_DATE_BYTES]; /* what chat templates print: of the settings, the checkpoint or the start */
     struct tt_inputs inputs;
-    struct tt_sampler *train_sampler, *eval_sampler; /* eval: NULL without evaluation */
+    struct tt_sampler *train_sampler, *eval_sampler;       /* of rows; eval: NULL without evaluation */
+    struct tt_detect_order_config train_order, eval_order; /* of images */
     struct tt_batch_limits train_limits, eval_limits;
     /* configuration of each rank; device and communicators are set per rank */
     struct tt_rank_config rank_config;
@@ -57,6 +58,8 @@ void tt_run_report(const struct tt_run *run, const char *text);
 /* The same for one line: line breaks, from names, are escaped too. */
 void tt_run_report_line(const struct tt_run *run, const char *line);
 
+/* The weights that the run began with, as they were given; NULL: random ones of a detector. */
+const char *tt_run_model_name(const struct tt_run *run);
 /* Type of the saved weights: `wanted`, else fp32 for adapters (their masters), else the type of the model's files. */
 tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model);
 

@@ -27,10 +27,12 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
                                           const char *config)
 {
     char recompute[96];
+    const char *named = tt_run_model_name(run);
     const struct tt_plan *plan = &run->plan;
-    struct tt_json_value *object = tt_json_pack(
-        "{s:i, s:s, s:s, s:s, s:f, s:I}", "format", 1, "program", "trimtab " TT_VERSION, "state", "running",
-        "model", run->model->model_name_or_path, "begun", tt_clock_unix_seconds(), "restarts", run->restarts);
+    struct tt_json_value *object =
+        tt_json_pack("{s:i, s:s, s:s, s:s, s:f, s:I}", "format", 1, "program", "trimtab " TT_VERSION, "state",
+                     "running", "model", named != NULL ? named : "random weights", "begun",
+                     tt_clock_unix_seconds(), "restarts", run->restarts);
     struct tt_json_value *ranks = tt_json_pack(
         "{s:i, s:i, s:s, s:s, s:i, s:s}", "count", world->world_size, "machines", world->machine_count,
         "device", plan->device, "strategy", tt_shard_strategy_name(run->rank_config.strategy), "threads",

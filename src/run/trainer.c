@@ -23,70 +23,15 @@
 #include "run/rank0_files.h"
 #include "run/open_world.h"
 #include "run/run.h"
+#include "run/run_data.h"
 #include "run/run_record.h"
-
-/* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
-static tt_status report_sample(const struct tt_run *run, const char *sample)
-{
-    struct tt_str text = {0};
-    tt_status status = TT_OK;
-    for (const char *line = sample; *line != '\0' && status == TT_OK;) {
-        size_t bytes = strcspn(line, "\n");
-        status = tt_str_printf(&text, "  %.*s\n", (int)bytes, line);
-        line += bytes + (line[bytes] == '\n');
-    }
-    if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
-    tt_str_deinit(&text);
-    return status;
-}
-
-/* Settings with numbers of steps have no upper bound. */
-static int64_t to_steps(double steps)
-{
-    return steps < 9e18 ? (int64_t)steps : INT64_MAX;
-}
 
 /* An interval in steps: a share of all steps if `every` is below 1; 0: never. */
 static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
 {
     if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
     if (strategy != TT_INTERVAL_STEPS || every <= 0.0) return 0;
-    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
-}
-
-static tt_status create_samplers(struct tt_run *run, int data_size)
-{
-    const struct tt_run_spec *spec = run->spec;
-    const struct tt_data_config *data = run->data;
-    struct tt_sampler_config train = {
-        .micro_batch_size = spec->per_device_train_batch_size,
-        .world_size = data_size,
-        .accumulation = spec->gradient_accumulation_steps,
-        .seed = (uint64_t)(spec->data_seed >= 0 ? spec->data_seed : spec->seed),
-        .shuffle = spec->train_sampling_strategy == TT_SAMPLING_RANDOM,
-        .drop_last = spec->dataloader_drop_last,
-        .packing = data->packing,
-        .packing_strategy = data->packing_strategy,
-        .max_length = data->max_length,
-    };
-    TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
-    run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);
-    if (run->steps_per_epoch < 1)
-        return tt_fail(TT_ERR_USAGE,
-                       "the data has fewer rows than one batch, and dataloader_drop_last is on");
-    run->total_steps = spec->max_steps > 0
-                           ? spec->max_steps
-                           : to_steps(ceil(spec->num_train_epochs * (double)run->steps_per_epoch));
-    tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
-    if (run->inputs.eval == NULL) return TT_OK;
-    struct tt_sampler_config eval = train;
-    eval.micro_batch_size = spec->per_device_eval_batch_size;
-    eval.accumulation = 1;
-    eval.shuffle = eval.drop_last = false;
-    eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
-    TT_TRY(tt_sampler_create(run->inputs.eval, &eval, &run->eval_sampler));
-    tt_sampler_limits(run->eval_sampler, 0, tt_sampler_steps_per_epoch(run->eval_sampler), &run->eval_limits);
-    return TT_OK;
+    return tt_run_to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
 static void resolve_intervals(struct tt_run *run)
@@ -96,28 +41,6 @@ static void resolve_intervals(struct tt_run *run)
     run->logging_steps = resolve_interval(watch->logging_strategy, watch->logging_steps, per_epoch, total);
     run->eval_steps = resolve_interval(watch->eval_strategy, watch->eval_steps, per_epoch, total);
     run->save_steps = resolve_interval(watch->save_strategy, watch->save_steps, per_epoch, total);
-}
-
-static tt_status report_data(const struct tt_run *run)
-{
-    tt_status status = TT_OK;
-    struct tt_str text = {0};
-    TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
-    tt_run_report(run, tt_str_text(&text));
-    tt_str_clear(&text);
-    if (run->inputs.eval != NULL) {
-        TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
-        tt_run_report(run, tt_str_text(&text));
-        tt_str_clear(&text);
-    }
-    if (run->inputs.tokenizer != NULL) {
-        tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
-        TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
-        TT_GO(report_sample(run, tt_str_text(&text)));
-    }
-out:
-    tt_str_deinit(&text);
-    return status;
 }
 
 static tt_status report_model(const struct tt_run *run, const struct tt_model *model,
@@ -171,11 +94,11 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     struct tt_model *model = NULL;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
-    TT_GO(tt_load_check(model, &run->inputs.source));
+    TT_GO(tt_inputs_check_model(&run->inputs, model));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
     TT_GO(make_plan(run, tt_rank_layout_ranks(&layout)));
-    TT_GO(report_data(run));
+    TT_GO(tt_run_data_report(run));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
 out:
@@ -217,7 +140,7 @@ enum { STATED_EVAL_STEPS = 500 };
 /* transformers' TrainerState.compute_steps: the number in trainer_state.json, also for a strategy by epochs. */
 static int64_t stated_steps(double every, int64_t total)
 {
-    return to_steps(every < 1.0 ? ceil((double)total * every) : every);
+    return tt_run_to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
 static tt_status open_journal(struct tt_run *run)
@@ -289,7 +212,7 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
 
 static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
 {
-    TT_TRY(create_samplers(run, tt_mesh_data_size(&run->rank_config.mesh, world->world_size)));
+    TT_TRY(tt_run_data_prepare(run, tt_mesh_data_size(&run->rank_config.mesh, world->world_size)));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);

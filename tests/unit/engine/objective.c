@@ -176,9 +176,12 @@ static tt_status step(struct run *run, int64_t index, struct tt_train_step_resul
                                                  .adam_beta2 = 0.999,
                                                  .adam_epsilon = 1e-8,
                                                  .max_grad_norm = 1};
+    struct tt_feed feed = {.sampler = run->sampler, .storage = run->storage};
     struct tt_train_step_config config = {
-        .optim = &optim, .sampler = run->sampler, .seed = 1, .length = {STEPS, STEPS}};
-    return tt_train_step(&run->rank, &config, index, &run->watch, &run->storage, result);
+        .optim = &optim, .feed = &feed, .seed = 1, .length = {STEPS, STEPS}};
+    tt_status status = tt_train_step(&run->rank, &config, index, &run->watch, result);
+    run->storage = feed.storage;
+    return status;
 }
 
 /* ---- Tests ---- */

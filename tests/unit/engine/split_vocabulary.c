@@ -143,12 +143,15 @@ static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outco
                                           .max_grad_norm = 1};
     for (int64_t s = 0; s < STEPS; s++) {
         struct tt_train_step_result result;
+        struct tt_feed feed = {.sampler = run->sampler, .storage = run->storage};
         struct tt_train_step_config config = {.optim = &optim,
-                                              .sampler = run->sampler,
+                                              .feed = &feed,
                                               .seed = 1,
                                               .label_smoothing = outcome->setup.label_smoothing,
                                               .length = {STEPS, STEPS}};
-        TT_TRY(tt_train_step(&run->rank, &config, s, &run->watch, &run->storage, &result));
+        tt_status status = tt_train_step(&run->rank, &config, s, &run->watch, &result);
+        run->storage = feed.storage;
+        TT_TRY(status);
         if (tt_comm_rank(comm) > 0) continue;
         outcome->losses[s] = result.loss;
         outcome->norms[s] = result.grad_norm;

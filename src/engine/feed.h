@@ -1,0 +1,35 @@
+/* The micro batches of one rank in the order of its run: rows of tokens, or images that threads make ahead. Step by
+ * step the feed gives what the step's position determines, so a run resumes from one integer. */
+#ifndef TT_ENGINE_FEED_H
+#define TT_ENGINE_FEED_H
+
+#include "data/sampler.h"
+#include "detect/loader.h"
+
+/* Lent until the next one. */
+struct tt_micro {
+    struct tt_batch tokens;               /* empty where there are images */
+    const struct tt_detect_batch *images; /* NULL: tokens */
+};
+
+struct tt_image_feed;
+
+/* A struct with a sampler alone is a feed of tokens. */
+struct tt_feed {
+    const struct tt_sampler *sampler; /* lent; NULL: images */
+    struct tt_batch_storage storage;
+    struct tt_image_feed *images; /* owned */
+};
+
+/* Images: `config->rank` and `workers` are those of the rank; no thread starts before the first micro batch. */
+TT_MUST_USE tt_status tt_feed_of_images(const struct tt_detect_loader_config *config, struct tt_feed *feed);
+void tt_feed_deinit(struct tt_feed *feed);
+
+/* Images count as samples, tokens and supervised tokens: they are what a step divides by. */
+TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt_step_facts *facts);
+/* `data_rank`: of a feed of tokens. Micro batches may be asked for in any order; those that do not follow one another
+ * cost images a new start of their threads. */
+TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int data_rank, int64_t step, int64_t micro,
+                                    struct tt_micro *out);
+
+#endif

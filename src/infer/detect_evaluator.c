@@ -1,0 +1,182 @@
+#include "infer/detect_evaluator.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "comm/host_values.h"
+#include "detect/results.h"
+#include "infer/detector.h"
+#include "model/retinanet.h"
+
+/* The sums of precision follow those of the losses (objective/detection.c). */
+enum { MAP_SUM = 3, FIGURES = (int)(sizeof(struct tt_coco_map) / sizeof(double)) };
+
+struct evaluation {
+    const struct tt_detect_dataset *dataset;
+    struct tt_detections_config limits;
+    struct tt_detection_list *lists; /* [list_count], of the images of a batch */
+    int64_t list_count;
+    struct tt_map_detection *found; /* of this rank's images */
+    size_t found_count, found_capacity;
+};
+
+/* Labels that the annotations lack are of no class there. */
+static tt_status keep_found(struct evaluation *evaluation, int64_t image_id, struct tt_detection_list *list)
+{
+    int64_t kept = 0, classes = tt_detect_dataset_class_count(evaluation->dataset);
+    for (int64_t i = 0; i < list->count; i++)
+        if (list->items[i].label < classes) list->items[kept++] = list->items[i];
+    list->count = kept;
+    while (evaluation->found_capacity < evaluation->found_count + (size_t)kept)
+        if (tt_grow((void **)&evaluation->found, evaluation->found_capacity, &evaluation->found_capacity,
+                    sizeof *evaluation->found) != 0)
+            return TT_ERR_MEMORY;
+    tt_map_detections_of(image_id, list, evaluation->found + evaluation->found_count);
+    evaluation->found_count += (size_t)kept;
+    return TT_OK;
+}
+
+static tt_status run_micro(struct evaluation *evaluation, struct tt_rank *rank,
+                           const struct tt_detect_batch *batch)
+{
+    tt_status status = TT_OK;
+    struct tt_pass pass;
+    TT_GO(tt_rank_upload_images(rank, batch, 1.0 / (double)tt_detect_dataset_count(evaluation->dataset),
+                                &pass));
+    pass.in.want_logits = true;
+    TT_GO(tt_executor_forward(rank->executor, &pass));
+    if (batch->image_count == 0) goto out;
+    TT_GO(tt_stream_synchronize(rank->stream));
+    TT_GO(tt_detector_decode(batch, pass.out, &evaluation->limits, evaluation->lists));
+    for (int64_t n = 0; n < batch->image_count; n++)
+        TT_GO(keep_found(evaluation, batch->images[n].id, &evaluation->lists[n]));
+out:
+    if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
+    tt_executor_end(rank->executor);
+    return status;
+}
+
+/* All detections, in order of the ranks, on every rank: each sends as many as the one that has most. */
+static tt_status gather(const struct evaluation *evaluation, struct tt_comm *comm,
+                        struct tt_map_detection **all, int64_t *count)
+{
+    size_t ranks = (size_t)tt_comm_world_size(comm), most = 0, used = 0;
+    size_t mine = evaluation->found_count, *counts = tt_calloc(ranks, sizeof *counts);
+    struct tt_map_detection *own = NULL;
+    tt_status status = TT_OK;
+    *all = NULL;
+    TT_GO(tt_comm_agree(comm, counts != NULL ? TT_OK : TT_ERR_MEMORY));
+    TT_GO(tt_comm_host_all_gather(comm, &mine, counts, sizeof mine));
+    for (size_t r = 0; r < ranks; r++) most = counts[r] > most ? counts[r] : most;
+    own = tt_calloc(most + 1, sizeof *own);
+    *all = tt_calloc((most + 1) * ranks, sizeof **all);
+    TT_GO(tt_comm_agree(comm, own != NULL && *all != NULL ? TT_OK : TT_ERR_MEMORY));
+    if (mine > 0) memcpy(own, evaluation->found, mine * sizeof *own);
+    if (most > 0) TT_GO(tt_comm_host_all_gather(comm, own, *all, most * sizeof *own));
+    for (size_t r = 0; r < ranks; r++) {
+        memmove(*all + used, *all + r * most, counts[r] * sizeof **all);
+        used += counts[r];
+    }
+    *count = (int64_t)used;
+out:
+    tt_free(own);
+    tt_free(counts);
+    return status;
+}
+
+static tt_status count_map(const struct evaluation *evaluation, const struct tt_map_detection *found,
+                           int64_t count, struct tt_coco_map *map)
+{
+    struct tt_map_truth *truths = NULL;
+    int64_t truth_count = 0;
+    TT_TRY(tt_map_truths_of(evaluation->dataset, &truths, &truth_count));
+    const struct tt_map_input input = {truths, truth_count, found, count,
+                                       tt_detect_dataset_class_count(evaluation->dataset)};
+    tt_status status = tt_coco_map_compute(&input, map, NULL, NULL);
+    tt_free(truths);
+    return status;
+}
+
+/* Rank 0 counts, and every rank has the figures. */
+static tt_status measure(const struct evaluation *evaluation, struct tt_rank *rank, double *figures)
+{
+    struct tt_map_detection *all = NULL;
+    struct tt_coco_map map = {0};
+    int64_t count = 0;
+    tt_status status = gather(evaluation, rank->world, &all, &count);
+    if (status == TT_OK) {
+        if (tt_comm_rank(rank->world) == 0) status = count_map(evaluation, all, count, &map);
+        status = tt_comm_agree(rank->world, status);
+    }
+    if (status == TT_OK) status = tt_comm_host_share(rank->world, &map, sizeof map);
+    memcpy(figures, &map, sizeof map);
+    tt_free(all);
+    return status;
+}
+
+static tt_status run_steps(struct evaluation *evaluation, struct tt_rank *rank, struct tt_feed *feed,
+                           const struct tt_cancel *cancel, bool *stopped, struct tt_evaluation *result)
+{
+    for (int64_t s = 0; s < result->steps; s++) {
+        struct tt_step_facts facts;
+        struct tt_micro data;
+        TT_TRY(tt_evaluation_poll(rank, cancel, s, result->steps, stopped));
+        if (stopped != NULL && *stopped) return TT_OK;
+        TT_TRY(tt_feed_step(feed, s, &facts));
+        result->samples += facts.samples;
+        for (int64_t micro = 0; micro < facts.micro_count; micro++) {
+            TT_TRY(tt_feed_micro(feed, 0, s, micro, &data));
+            TT_TRY(run_micro(evaluation, rank, data.images));
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status evaluate(struct evaluation *evaluation, struct tt_rank *rank, struct tt_feed *feed,
+                          const struct tt_cancel *cancel, bool *stopped, struct tt_evaluation *result)
+{
+    double sums[TT_SUM_COUNT];
+    TT_TRY(tt_rank_clear_sums(rank));
+    TT_TRY(run_steps(evaluation, rank, feed, cancel, stopped, result));
+    if (stopped != NULL && *stopped) return TT_OK;
+    TT_TRY(tt_rank_read_sums(rank, sums));
+    TT_TRY(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
+    TT_TRY(measure(evaluation, rank, sums + MAP_SUM));
+    result->supervised_tokens = result->samples;
+    struct tt_objective_counts counts = {.tokens = result->samples};
+    tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
+    result->loss = result->metrics[TT_METRIC_LOSS];
+    return TT_OK;
+}
+
+tt_status tt_detect_evaluate(struct tt_rank *rank, const struct tt_detect_evaluator_config *config,
+                             const struct tt_cancel *cancel, bool *stopped, struct tt_evaluation *result)
+{
+    const struct tt_retinanet_config *network = (const void *)rank->model->facts.own;
+    const struct tt_detect_loader_config *loading = config->loading;
+    int64_t images = tt_detect_dataset_count(loading->dataset),
+            step = loading->order.batch_size * loading->order.world_size * loading->order.accumulation;
+    struct evaluation evaluation = {.dataset = loading->dataset,
+                                    .limits = tt_detections_default(network->class_count),
+                                    .list_count = loading->order.batch_size};
+    struct tt_feed feed = {0};
+    tt_status status = TT_OK;
+    double start = tt_clock_seconds();
+    *result = (struct tt_evaluation){.steps = (images + step - 1) / step};
+    evaluation.limits.score_threshold = (float)config->score_threshold;
+    evaluation.lists = tt_calloc((size_t)evaluation.list_count, sizeof *evaluation.lists);
+    if (evaluation.lists == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_feed_of_images(loading, &feed));
+    TT_GO(evaluate(&evaluation, rank, &feed, cancel, stopped, result));
+    result->seconds = tt_clock_seconds() - start;
+out:
+    if (status != TT_OK) tt_while("evaluating");
+    tt_feed_deinit(&feed);
+    for (int64_t i = 0; evaluation.lists != NULL && i < evaluation.list_count; i++)
+        tt_detection_list_deinit(&evaluation.lists[i]);
+    tt_free(evaluation.lists);
+    tt_free(evaluation.found);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* The inputs of a detection: images with boxes, the network, and the weights that it begins with. */
+#ifndef TT_JOB_DETECT_INPUTS_H
+#define TT_JOB_DETECT_INPUTS_H
+
+#include "detect/loader.h"
+#include "job/parts.h"
+#include "model/detector_weights.h"
+
+/* A zeroed struct is empty. */
+struct tt_detect_inputs {
+    const struct tt_detect_spec *spec;      /* lent */
+    struct tt_pixel_cache *cache;           /* NULL: none */
+    struct tt_detect_dataset *train, *eval; /* NULL when not asked for */
+    struct tt_detector_weights weights;     /* empty: random ones */
+    /* Files stored with the weights: the network as config.json, and the classes as Open Images lists them, by which a
+     * later job numbers them alike. */
+    struct tt_str config_json, classes_csv;
+};
+
+struct tt_detect_inputs_config {
+    const struct tt_detect_spec *spec; /* lent, as long as the inputs live */
+    bool trains, evaluates;
+};
+/* Fills `facts` too. */
+TT_MUST_USE tt_status tt_detect_inputs_open(const struct tt_detect_inputs_config *config,
+                                            struct tt_detect_inputs *inputs, struct tt_model_facts *facts);
+void tt_detect_inputs_close(struct tt_detect_inputs *inputs);
+/* "training data: 200 images, 1234 boxes, 12 classes; ...", with what was left out. */
+TT_MUST_USE tt_status tt_detect_inputs_describe(const struct tt_detect_dataset *dataset, const char *what,
+                                                struct tt_str *text);
+/* "weights: ...", with what begins anew. */
+TT_MUST_USE tt_status tt_detect_inputs_describe_weights(const struct tt_detect_inputs *inputs,
+                                                        struct tt_str *text);
+
+/* How images are ordered and placed. Evaluation: each image on a canvas of its own, so that nothing depends on who
+ * shares its batch. */
+struct tt_detect_order_config tt_detect_inputs_order(const struct tt_detect_spec *spec, bool train,
+                                                     int64_t batch_size, int world_size, int64_t accumulation,
+                                                     uint64_t seed);
+/* A sum of names, sizes and boxes of the images, in their order. */
+uint64_t tt_detect_inputs_sum(const struct tt_detect_dataset *dataset);
+
+#endif

@@ -1,0 +1,71 @@
+#!/bin/bash
+# train and eval --task detection: the names of a user's command, files of the result, resuming, ranks, wrong input.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+python3 "$root"/examples/detection/make_data.py openimages --train 10 --val 5 --size 64 || exit 1
+weights=$root/tests/golden/detect/retinanet/weights.pth
+probe=$("$trimtab" detect --weights-path "$weights" --local-image-dir openimages/images --evaluate false --image-size 64 2>&1)
+grep -q "this build has no" <<<"$probe" && { echo "skipped: ${probe#error: }"; exit 77; }
+
+command=(train --task detection --batch-size 3 --accum-steps 1 --image-size 64 --max-train 8 --backend cpu
+    --num-workers 2 --debug-freq 1 --max-val 4 --weights-path "$weights" --local-image-dir openimages/images
+    --cache-dir openimages --bf16 false --threads 1)
+expect 0 "epoch 2" "${command[@]}" --epochs 2 --output_dir out
+grep -qF "training data: 8 images" err || fail "no report of the data: $(cat err)"
+grep -qF "last convolution begins with random weights for 3" err || fail "no report of the classifier: $(cat err)"
+grep -qE "classification [0-9.]+ +bbox_regression [0-9.]+ +num_images 3 +images_per_second" err || fail "no losses: $(cat err)"
+grep -qE "eval_loss [0-9.]+.* eval_map_50 " err || fail "no precision: $(cat err)"
+grep -qF '"eval_map": ' out/metrics.jsonl || fail "no precision in metrics.jsonl"
+for file in model.pth model.safetensors config.json classes.csv; do
+    [ -s out/$file ] && [ -s out/checkpoint-3/$file ] || fail "no $file"
+done
+[ "$(cat out/classes.csv)" = "$(cat openimages/class-descriptions-boxable.csv)" ] || fail "other classes"
+
+# A run that ends after one epoch and goes on has the bits of one that never stopped.
+expect 0 "" "${command[@]}" --epochs 2 --output_dir half
+rm -r half/checkpoint-6
+expect 0 "resuming from half/checkpoint-3: step 3 of 6" "${command[@]}" --epochs 2 --output_dir half \
+    --resume_from_checkpoint true --overwrite_output_dir --num-workers 5
+cmp out/model.safetensors half/model.safetensors || fail "resumed weights differ"
+cmp out/model.pth half/model.pth || fail "resumed weights differ for torch"
+cmp out/checkpoint-6/training_state.safetensors half/checkpoint-6/training_state.safetensors || fail "moments differ"
+expect 2 "image_size was 64 and is 96" "${command[@]}" --epochs 2 --output_dir half --resume_from_checkpoint true \
+    --overwrite_output_dir --image-size 96
+
+# Ranks share the images of a step, also where one has none, and the precision is that of one.
+expect 0 "on 3 ranks" "${command[@]}" --epochs 2 --output_dir ranks --ranks 3 --batch-size 1 --hflip 0
+expect 0 "on 2 ranks (threads, FULL_SHARD)" "${command[@]}" --epochs 1 --output_dir shards --ranks 2 --batch-size 2 \
+    --sharding_strategy FULL_SHARD
+
+# Random weights; all settings by their own names, from a file.
+cat >scratch.yaml <<'END'
+task: detection
+local_image_dir: openimages/images
+annotations: openimages/train-annotations-bbox.csv
+validation_share: 0.3
+per_device_train_batch_size: 4
+num_train_epochs: 1
+image_size: 64
+backbone_width: 4
+backbone_blocks: 1
+pyramid_width: 8
+multiscale: true
+use_cpu: true
+output_dir: scratch
+END
+expect 0 "weights: random" train --config scratch.yaml
+grep -qF '"backbone_width": 4' scratch/config.json || fail "another network: $(cat scratch/config.json)"
+
+# Wrong input.
+expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images
+expect 2 "setting 'local_image_dir' is missing" train --task detection
+expect 2 "a model folder or a data set of rows is given" train --task detection --local-image-dir x --dataset_name y
+expect 2 "has an unknown word 'tpu'" "${command[@]}" --backend tpu
+expect 3 "the image folder 'nowhere' is not there" "${command[@]}" --local-image-dir nowhere --output_dir no
+expect 3 "is not a RetinaNet of torchvision" "${command[@]}" --weights-path "$root"/tests/golden/pth/archive.pth --output_dir no
+printf 'no image' >openimages/images/train0001.png
+expect 3 "train0001.png' is neither a JPEG nor a PNG image" "${command[@]}" --epochs 1 --output_dir no
+expect 0 "1 damaged images, left out" "${command[@]}" --epochs 1 --output_dir skips --skip_corrupt_images
+rm openimages/images/train0001.png
+expect 0 "1 annotated images without a file" "${command[@]}" --epochs 1 --output_dir skips --overwrite_output_dir
+finish
