@@ -186,17 +186,17 @@ const struct tt_setting tt_device_kind_settings[] = {
     {.name = "device", .type = TT_SETTING_CHOICE, FIELD(device.choice), .default_text = "auto", .null_text = "auto",
      .choices = "auto cpu cuda",
      .local = true, .help = "Device to compute on; auto: GPUs if there are any, with one rank each."},
-    {.name = "backend", .type = TT_SETTING_STRING, FIELD(device.backend),
-     .means = "cpu=device:cpu cuda=device:cuda gloo=device:cpu nccl=device:cuda mpi=", .local = true,
-     .only_reason = "it takes one of cpu, cuda, gloo, nccl, mpi",
-     .help = "Scripts' word for the device, or for the library between ranks that goes with one: cpu and gloo are "
-             "device: cpu, cuda and nccl device: cuda."},
     {.name = NULL},
 };
 
 const struct tt_setting tt_device_settings[] = {
     {.name = "use_cpu", .aliases = "no_cuda", .type = TT_SETTING_BOOL, FIELD(device.use_cpu), .default_text = "false",
      .means = "true=device:cpu", .local = true, .help = "The same as device: cpu."},
+    {.name = "backend", .type = TT_SETTING_STRING, FIELD(device.backend),
+     .means = "cpu=device:cpu cuda=device:cuda gloo=device:cpu nccl=device:cuda mpi=", .local = true,
+     .only_reason = "it takes one of cpu, cuda, gloo, nccl, mpi",
+     .help = "Scripts' word for the device, or for the library between ranks that goes with one: cpu and gloo are "
+             "device: cpu, cuda and nccl device: cuda."},
     {.name = "threads", .aliases = "num_cpu_threads_per_process", .type = TT_SETTING_INT, FIELD(device.threads),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
      .local = true, .help = "CPU threads of a rank; 0: processors / ranks."},

@@ -51,10 +51,29 @@ static void every_objective_is_whole(void **state)
         for (int i = 0; i < ops->metric_count; i++) {
             const struct tt_metric *metric = &ops->metrics[i];
             assert_in_range(metric->sum, 0, TT_OBJECTIVE_SUMS - 1);
-            assert_true(metric->over >= TT_OVER_GROUPS && metric->over < TT_OBJECTIVE_SUMS);
+            assert_true(metric->over >= TT_OVER_NOTHING && metric->over < TT_OBJECTIVE_SUMS);
             for (int j = 0; j < i; j++) assert_string_not_equal(metric->name, ops->metrics[j].name);
         }
     }
+}
+
+/* Of a detector, whose sums are means already; steps report its losses alone. */
+static void sums_may_be_values(void **state)
+{
+    (void)state;
+    struct tt_objective objective;
+    struct tt_objective_counts none = {0};
+    double sums[TT_OBJECTIVE_SUMS], metrics[TT_OBJECTIVE_METRICS_MAX];
+    for (int i = 0; i < TT_OBJECTIVE_SUMS; i++) sums[i] = i + 0.5;
+    assert_int_equal(tt_objective_init("detection", &objective), TT_OK);
+    tt_objective_metrics(&objective, sums, &none, NAN, metrics);
+    assert_string_equal(tt_objective_unit(&objective), "images");
+    assert_int_equal(tt_objective_step_metrics(&objective), 3);
+    assert_true(metrics[0] == 2.5 && metrics[1] == 0.5 && metrics[2] == 1.5 && metrics[3] == 3.5);
+    assert_string_equal(tt_objective_best_metric(&objective, "eval_map_50")->name, "map_50");
+    assert_string_equal(tt_objective_unit(&(struct tt_objective){.ops = sft().ops}), "tokens");
+    objective = sft();
+    assert_int_equal(tt_objective_step_metrics(&objective), 3);
 }
 
 static void metrics_are_quotients_of_sums(void **state)
@@ -150,6 +169,7 @@ int main(void)
         cmocka_unit_test(an_unknown_name_is_refused),
         cmocka_unit_test(every_objective_is_whole),
         cmocka_unit_test(metrics_are_quotients_of_sums),
+        cmocka_unit_test(sums_may_be_values),
         cmocka_unit_test(groups_and_sums_can_divide),
         cmocka_unit_test(options_have_ranges),
         cmocka_unit_test(rows_belong_to_sequences),
