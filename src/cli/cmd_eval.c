@@ -134,6 +134,42 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
+/* A detection has no tokens. */
+static tt_status write_detection_text(struct tt_str *text, const struct tt_eval_result *result,
+                                      const struct tt_eval_metrics *metrics)
+{
+    for (int i = 0; i < metrics->count; i++) {
+        const struct tt_log_field *metric = &metrics->items[i];
+        TT_TRY(metric->value >= 0 ? tt_str_printf(text, "%-15s %.6f\n", metric->name, metric->value)
+                                  : tt_str_printf(text, "%-15s no such boxes\n", metric->name));
+    }
+    return tt_str_printf(text, "images          %lld\nseconds         %.2f\n", (long long)result->samples,
+                         result->seconds);
+}
+
+static tt_status write_detection_json(struct tt_str *text, const struct tt_eval_result *result,
+                                      const struct tt_eval_metrics *metrics)
+{
+    struct tt_json_value *object =
+        tt_json_pack("{s:I,s:f}", "images", (int64_t)result->samples, "seconds", result->seconds);
+    bool ok = object != NULL;
+    for (int i = 0; ok && i < metrics->count; i++)
+        ok = tt_json_set(object, metrics->items[i].name, number(metrics->items[i].value)) == 0;
+    tt_status status =
+        ok ? tt_json_write(object, 0, false, text) : tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    tt_json_release(object);
+    return status == TT_OK ? tt_str_append_char(text, '\n') : status;
+}
+
+static tt_status write_result(const struct eval_command *command, const struct tt_eval_result *result,
+                              const struct tt_eval_metrics *metrics, struct tt_str *text)
+{
+    bool detects = command->spec.job.task == TT_TASK_DETECTION;
+    if (command->json)
+        return detects ? write_detection_json(text, result, metrics) : write_json(text, result, metrics);
+    return detects ? write_detection_text(text, result, metrics) : write_text(text, result, metrics);
+}
+
 static tt_status resolve(void *target, struct tt_settings *settings)
 {
     struct eval_command *command = target;
@@ -151,8 +187,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     tt_status status = tt_evaluate_run(&command->spec, &observer, cli->cancel, &result, &metrics);
     bool elsewhere = isnan(result.loss) && result.samples == 0; /* another process has the result */
-    if (status == TT_OK && !elsewhere)
-        status = command->json ? write_json(&text, &result, &metrics) : write_text(&text, &result, &metrics);
+    if (status == TT_OK && !elsewhere) status = write_result(command, &result, &metrics, &text);
     if (status == TT_OK && !elsewhere) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_eval_metrics_deinit(&metrics);
     tt_str_deinit(&text);
@@ -161,7 +196,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 
 const struct tt_command_ops tt_cmd_eval = {
     .usage = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
-             "--eval_dataset FILE [--exact_match] [--json]",
+             "--eval_dataset FILE [--exact_match] [--json]\n\n"
+             "Of a detection: --task detection --weights_path FILE.pth --local_image_dir FOLDER [--json].\n",
     .sections = list_sections,
     .target_bytes = sizeof(struct eval_command),
     .resolve = resolve,

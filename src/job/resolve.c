@@ -188,26 +188,39 @@ static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_j
     return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
 }
 
-/* Defaults of a detection: those of torchvision's references where they have them. */
+struct default_value {
+    const char *name, *value;
+};
+
+static tt_status suggest(struct tt_settings *settings, const struct default_value *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        TT_TRY(tt_settings_suggest(settings, values[i].name, values[i].value, "task: detection"));
+    return TT_OK;
+}
+
+/* Defaults of a detection: the recipe of torchvision's references, with SGD for 16 images a step. */
 static tt_status settle_detection(struct tt_settings *settings, const struct tt_job_spec *job)
 {
-    static const struct {
-        const char *name, *value;
-    } own[] = {
-        {"use_peft", "false"},
-        {"per_device_eval_batch_size", "1"},
-        {"eval_strategy", "epoch"},
-        {"save_strategy", "epoch"},
-        {"sharding_strategy", "NO_SHARD"},
-        {"learning_rate", "1e-4"},
-        {"weight_decay", "1e-4"},
-        {"max_grad_norm", "0"},
-    };
+    static const struct default_value
+        all[] = {{"use_peft", "false"},      {"per_device_eval_batch_size", "1"}, {"eval_strategy", "epoch"},
+                 {"save_strategy", "epoch"}, {"sharding_strategy", "NO_SHARD"},   {"max_grad_norm", "0"},
+                 {"weight_decay", "1e-4"}},
+        sgd[] = {{"optim", "sgd"}, {"momentum", "0.9"}, {"learning_rate", "0.01"}},
+        adamw[] = {{"learning_rate", "1e-4"}},
+        steps[] = {{"lr_scheduler_type", "multistep"},
+                   {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"},
+                   {"warmup_ratio", "0.04"}},
+        scratch[] = {{"trainable_layers", "5"}};
     if (job->task != TT_TASK_DETECTION) return TT_OK;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        TT_TRY(tt_settings_suggest(settings, own[i].name, own[i].value, "task: detection"));
-    if (job->detect.weights_path != NULL) return TT_OK;
-    return tt_settings_suggest(settings, "trainable_layers", "5", "task: detection without weights_path");
+    TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
+    bool is_sgd = !tt_settings_is_set(settings, "optim") ||
+                  (job->optim.optim != NULL && strcmp(job->optim.optim, "sgd") == 0);
+    TT_TRY(is_sgd ? suggest(settings, sgd, sizeof sgd / sizeof *sgd)
+                  : suggest(settings, adamw, sizeof adamw / sizeof *adamw));
+    if (!tt_settings_is_set(settings, "lr_scheduler_type"))
+        TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
+    return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
 }
 
 static tt_status check_task(const struct tt_settings *settings, const struct tt_job_spec *job)

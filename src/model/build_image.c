@@ -37,11 +37,12 @@ static void build_norm(struct tt_builder *builder, const struct tt_module *modul
         conv->norm[i] = norm_param(builder, module, vectors[i].suffix, spec->out, vectors[i].init);
 }
 
-static void set_trainable(tt_param *param, const struct tt_conv_spec *spec, tt_dtype frozen_dtype)
+/* In fp32 where it is frozen too: what is saved is what was read. */
+static void set_trainable(tt_param *param, const struct tt_conv_spec *spec)
 {
     if (param == NULL) return;
     param->trainable = !spec->frozen;
-    param->stored_dtype = spec->frozen ? frozen_dtype : TT_F32;
+    param->stored_dtype = TT_F32;
     param->weight_decay = true; /* torchvision's recipe decays all, biases too */
 }
 
@@ -51,7 +52,6 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
     const struct tt_module *norm =
         spec->norm != NULL ? tt_builder_module(builder, spec->norm, TT_MODULE_NORM) : NULL;
     if (builder->listing || builder->status != TT_OK) return;
-    tt_dtype compute = builder->model->options.compute_dtype;
     *conv = (struct tt_conv){.in = spec->in,
                              .out = spec->out,
                              .kernel = spec->kernel,
@@ -60,13 +60,13 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
                              .relu = spec->relu};
     conv->weight = tt_builder_param(builder, module, "weight", 4,
                                     (int64_t[]){spec->out, spec->in, spec->kernel, spec->kernel}, spec->init);
-    set_trainable(conv->weight, spec, compute);
+    set_trainable(conv->weight, spec);
     if (conv->weight != NULL) conv->weight->init_scale = spec->init_scale;
     if (norm != NULL) build_norm(builder, norm, spec, conv);
     if (!spec->bias) return;
     enum tt_init_kind bias = spec->bias_init != 0 ? TT_INIT_CONSTANT : TT_INIT_ZERO;
     conv->bias = tt_builder_param(builder, module, "bias", 1, &spec->out, bias);
-    set_trainable(conv->bias, spec, TT_F32);
+    set_trainable(conv->bias, spec);
     if (conv->bias != NULL) conv->bias->init_scale = spec->bias_init;
 }
 

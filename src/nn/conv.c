@@ -38,6 +38,17 @@ static tt_tensor as_matrix(const struct tt_conv *conv, tt_tensor view)
     return tt_tensor_2d(view.data, view.dtype, conv->out, conv->in * conv->kernel * conv->kernel);
 }
 
+/* The weight as the ops read it; a frozen one is stored in fp32. */
+static tt_status read_weight(const struct tt_conv *conv, const struct tt_pass *pass, tt_tensor *w_OK)
+{
+    tt_tensor stored_OK = as_matrix(conv, conv->weight->value);
+    *w_OK = stored_OK;
+    if (stored_OK.dtype == pass->in.compute_dtype) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "a weight in the compute type", pass->in.compute_dtype,
+                           stored_OK.dims[0], stored_OK.dims[1], w_OK));
+    return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = stored_OK, .y = *w_OK});
+}
+
 /* What follows the product, as two vectors in fp32 in the workspace; empty where there is none. */
 static tt_status make_vectors(const struct tt_conv *conv, const struct tt_pass *pass, tt_tensor *scale_O,
                               tt_tensor *shift_O)
@@ -69,10 +80,10 @@ tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct tt_conv2d_forward_args args = {.geometry = tt_conv_geometry_of(conv, shape),
                                           .x_PC = tt_tensor_cols(x_PC, 0, conv->in),
-                                          .w_OK = as_matrix(conv, conv->weight->value),
                                           .residual_QO = residual_QO,
                                           .y_QO = y_QO,
                                           .relu = conv->relu};
+    TT_TRY(read_weight(conv, pass, &args.w_OK));
     TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
     TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
@@ -119,8 +130,10 @@ tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass 
     if (tt_tensor_is_empty(args->dx_PC)) return TT_OK;
     struct tt_conv2d_backward_input_args input = {.geometry = tt_conv_geometry_of(conv, args->shape),
                                                   .dz_QO = args->dy_QO,
-                                                  .w_OK = as_matrix(conv, conv->weight->value),
                                                   .dx_PC = args->dx_PC,
                                                   .accumulate = args->add_x};
-    return tt_conv2d_backward_input(pass->lent.stream, &input);
+    TT_TRY(read_weight(conv, pass, &input.w_OK));
+    TT_TRY(tt_conv2d_backward_input(pass->lent.stream, &input));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }

@@ -6,7 +6,9 @@
 #include "infer/generation_rank.h"
 #include "run/exact_match.h"
 #include "run/open_world.h"
+#include "infer/detect_evaluator.h"
 #include "run/run.h"
+#include "run/run_data.h"
 #include "run/trainer.h"
 
 /* The state that the ranks of an evaluation share. */
@@ -15,9 +17,10 @@ struct evaluation_run {
     const struct tt_job_spec *config; /* of spec */
     struct tt_cancel *cancel;         /* NULL or lent */
     struct tt_inputs inputs;
-    struct tt_fingerprint fingerprint; /* empty with one process */
-    struct tt_sampler *sampler;
-    struct tt_exact_match exact_match; /* empty: not asked for */
+    struct tt_fingerprint fingerprint;   /* empty with one process */
+    struct tt_sampler *sampler;          /* of rows */
+    struct tt_detect_order_config order; /* of images */
+    struct tt_exact_match exact_match;   /* empty: not asked for */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     struct tt_eval_result *result;   /* written by global rank 0 */
@@ -56,6 +59,20 @@ static tt_status keep_sources(const struct tt_sources *sources, const struct tt_
     return TT_OK;
 }
 
+static tt_status measure(const struct evaluation_run *run, struct tt_rank *rank,
+                         struct tt_batch_storage *storage, struct tt_by_source *by_source,
+                         struct tt_evaluation *evaluation)
+{
+    if (run->inputs.detect.spec == NULL) {
+        TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective));
+        return tt_evaluate(rank, run->sampler, run->cancel, NULL, storage, by_source, evaluation);
+    }
+    const struct tt_detect_loader_config loading = tt_run_loading(&run->inputs.detect, &run->order, rank);
+    const struct tt_detect_evaluator_config config = {
+        .loading = &loading, .score_threshold = run->inputs.detect.spec->score_threshold};
+    return tt_detect_evaluate(rank, &config, run->cancel, NULL, evaluation);
+}
+
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct evaluation_run *run = context;
@@ -69,8 +86,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
     TT_GO(tt_rank_load(&rank, &source));
-    TT_GO(tt_by_source_init(&by_source, run->inputs.eval, &rank.objective));
-    TT_GO(tt_evaluate(&rank, run->sampler, run->cancel, NULL, &storage, &by_source, &evaluation));
+    TT_GO(measure(run, &rank, &storage, &by_source, &evaluation));
     int64_t matches = -1, rows = 0;
     if (run->spec->exact_match)
         TT_GO(tt_exact_match_run(&run->exact_match, &rank, run->cancel, &matches, &rows));
@@ -83,7 +99,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->token_accuracy =
             accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;
         run->result->samples = evaluation.samples;
-        run->result->tokens = evaluation.supervised_tokens;
+        run->result->tokens = run->inputs.detect.spec == NULL ? evaluation.supervised_tokens : 0;
         run->result->seconds = evaluation.seconds;
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
         status = keep_sources(tt_inputs_eval_files(&run->inputs), &by_source, run->metrics);
@@ -105,20 +121,34 @@ static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *
                                   &run->inputs, NULL, run->cancel, &run->fingerprint);
 }
 
-static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
+static tt_status order_data(struct evaluation_run *run, int data_size, struct tt_batch_limits *limits)
 {
     const struct tt_job_spec *config = run->config;
-    struct tt_batch_limits limits, none = {0};
+    const struct tt_detect_inputs *images = &run->inputs.detect;
+    if (images->spec != NULL) {
+        run->order = tt_detect_inputs_order(images->spec, false, config->run.per_device_eval_batch_size,
+                                            data_size, 1, (uint64_t)config->run.seed);
+        *limits = tt_run_image_limits(images->eval, &run->order);
+        return TT_OK;
+    }
     struct tt_sampler_config sampler = {
         .micro_batch_size = config->run.per_device_eval_batch_size,
-        .world_size = tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size),
+        .world_size = data_size,
         .accumulation = 1,
         .packing = config->data.eval_packing > 0,
         .packing_strategy = config->data.packing_strategy,
         .max_length = config->data.max_length,
     };
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
-    tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
+    tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), limits);
+    return TT_OK;
+}
+
+static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
+{
+    const struct tt_job_spec *config = run->config;
+    struct tt_batch_limits limits, none = {0};
+    TT_TRY(order_data(run, tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size), &limits));
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_TRY(tt_rank_config_make(&config->shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
@@ -132,7 +162,7 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     }
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
-    tt_status status = tt_load_check(model, &run->inputs.source);
+    tt_status status = tt_inputs_check_model(&run->inputs, model);
     if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);
     if (status == TT_OK)
@@ -158,7 +188,9 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
-        status = tt_inputs_describe_data(run.inputs.eval, "evaluation data", &text);
+        status = run.inputs.detect.spec != NULL
+                     ? tt_detect_inputs_describe(run.inputs.detect.eval, "evaluation data", &text)
+                     : tt_inputs_describe_data(run.inputs.eval, "evaluation data", &text);
         if (status == TT_OK) observer->on_message(observer->context, tt_str_text(&text));
         tt_str_deinit(&text);
         if (status != TT_OK) goto out;

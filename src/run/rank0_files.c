@@ -76,6 +76,7 @@ static tt_status list_paths(const struct tt_job_spec *job, struct paths *paths)
     add_path(paths, job->run.output_dir);
     add_path(paths, job->model.model_name_or_path);
     add_path(paths, job->model.adapter_name_or_path);
+    add_path(paths, job->detect.weights_path);
     add_path(paths, job->data.dataset_name);
     add_path(paths, job->data.eval_dataset);
     add_path(paths, job->data.chat_template_path);

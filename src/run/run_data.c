@@ -72,7 +72,7 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
     return TT_OK;
 }
 
-static struct tt_batch_limits image_limits(const struct tt_detect_dataset *dataset,
+struct tt_batch_limits tt_run_image_limits(const struct tt_detect_dataset *dataset,
                                            const struct tt_detect_order_config *order)
 {
     struct tt_detect_limits limits;
@@ -94,8 +94,8 @@ static tt_status order_images(struct tt_run *run, int data_size)
     run->steps_per_epoch = tt_detect_order_steps(order);
     tt_detect_order_destroy(order);
     count_steps(run);
-    run->train_limits = image_limits(inputs->train, &run->train_order);
-    if (inputs->eval != NULL) run->eval_limits = image_limits(inputs->eval, &run->eval_order);
+    run->train_limits = tt_run_image_limits(inputs->train, &run->train_order);
+    if (inputs->eval != NULL) run->eval_limits = tt_run_image_limits(inputs->eval, &run->eval_order);
     return TT_OK;
 }
 

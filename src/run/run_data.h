@@ -14,6 +14,9 @@ TT_MUST_USE tt_status tt_run_data_report(const struct tt_run *run);
 bool tt_run_evaluates(const struct tt_run *run);
 double tt_run_train_samples(const struct tt_run *run);
 
+/* The limits of micro batches of images. */
+struct tt_batch_limits tt_run_image_limits(const struct tt_detect_dataset *dataset,
+                                           const struct tt_detect_order_config *order);
 /* What a rank loads of images, in `order`. */
 struct tt_detect_loader_config tt_run_loading(const struct tt_detect_inputs *inputs,
                                               const struct tt_detect_order_config *order,

@@ -2,14 +2,15 @@
 # train and eval --task detection: the names of a user's command, files of the result, resuming, ranks, wrong input.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
-python3 "$root"/examples/detection/make_data.py openimages --train 10 --val 5 --size 64 || exit 1
+python3 "$root"/examples/detection/make_shapes.py openimages --train 10 --validation 5 --size 64 --mixed || exit 1
+python3 "$root"/examples/detection/make_weights.py few.pth --classes 3 --width 4 --pyramid 8 || exit 1
 weights=$root/tests/golden/detect/retinanet/weights.pth
 probe=$("$trimtab" detect --weights-path "$weights" --local-image-dir openimages/images --evaluate false --image-size 64 2>&1)
 grep -q "this build has no" <<<"$probe" && { echo "skipped: ${probe#error: }"; exit 77; }
 
 command=(train --task detection --batch-size 3 --accum-steps 1 --image-size 64 --max-train 8 --backend cpu
     --num-workers 2 --debug-freq 1 --max-val 4 --weights-path "$weights" --local-image-dir openimages/images
-    --cache-dir openimages --bf16 false --threads 1)
+    --cache-dir openimages --bf16 false --threads 1 --score_threshold 0)
 expect 0 "epoch 2" "${command[@]}" --epochs 2 --output_dir out
 grep -qF "training data: 8 images" err || fail "no report of the data: $(cat err)"
 grep -qF "last convolution begins with random weights for 3" err || fail "no report of the classifier: $(cat err)"
@@ -19,7 +20,7 @@ grep -qF '"eval_map": ' out/metrics.jsonl || fail "no precision in metrics.jsonl
 for file in model.pth model.safetensors config.json classes.csv; do
     [ -s out/$file ] && [ -s out/checkpoint-3/$file ] || fail "no $file"
 done
-[ "$(cat out/classes.csv)" = "$(cat openimages/class-descriptions-boxable.csv)" ] || fail "other classes"
+grep -q "^/m/shape01,Circle" out/classes.csv || fail "other classes: $(cat out/classes.csv)"
 
 # A run that ends after one epoch and goes on has the bits of one that never stopped.
 expect 0 "" "${command[@]}" --epochs 2 --output_dir half
@@ -37,11 +38,30 @@ expect 0 "on 3 ranks" "${command[@]}" --epochs 2 --output_dir ranks --ranks 3 --
 expect 0 "on 2 ranks (threads, FULL_SHARD)" "${command[@]}" --epochs 1 --output_dir shards --ranks 2 --batch-size 2 \
     --sharding_strategy FULL_SHARD
 
+# The evaluation of the result says what the training said, on any number of ranks.
+evaluate=(eval --task detection --local-image-dir openimages/images --cache-dir openimages --image-size 64 --max-val 4
+    --bf16 false --threads 1 --score_threshold 0 --weights-path out/model.pth)
+expect 0 '"bbox_regression"' "${evaluate[@]}" --json
+cp printed one.json
+expect 0 '"bbox_regression"' "${evaluate[@]}" --json --ranks 3
+[ "$(sed 's/"seconds": [^,]*//' one.json)" = "$(sed 's/"seconds": [^,]*//' printed)" ] ||
+    fail "three ranks: $(cat printed), one: $(cat one.json)"
+python3 - <<'END' || fail "the evaluation is not that of the training"
+import json
+row = [r for r in map(json.loads, open("out/metrics.jsonl")) if "eval_map" in r][-1]
+alone = json.load(open("one.json"))
+assert alone["images"] == 4 and alone["map_50"] > 0, alone
+assert all(abs(alone[k] - row["eval_" + k]) <= 1e-6 for k in ("loss", "classification", "map", "map_50", "mar_100"))
+END
+expect 0 "images          4" "${evaluate[@]}"
+expect 2 "setting 'weights_path' is missing" eval --task detection --local-image-dir openimages/images
+expect 3 "does not find as many" "${evaluate[@]}" --weights-path few.pth
+
 # Random weights; all settings by their own names, from a file.
 cat >scratch.yaml <<'END'
 task: detection
 local_image_dir: openimages/images
-annotations: openimages/train-annotations-bbox.csv
+annotations: openimages/oidv6-train-annotations-bbox.csv
 validation_share: 0.3
 per_device_train_batch_size: 4
 num_train_epochs: 1
@@ -57,15 +77,16 @@ expect 0 "weights: random" train --config scratch.yaml
 grep -qF '"backbone_width": 4' scratch/config.json || fail "another network: $(cat scratch/config.json)"
 
 # Wrong input.
+damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images
 expect 2 "setting 'local_image_dir' is missing" train --task detection
 expect 2 "a model folder or a data set of rows is given" train --task detection --local-image-dir x --dataset_name y
 expect 2 "has an unknown word 'tpu'" "${command[@]}" --backend tpu
 expect 3 "the image folder 'nowhere' is not there" "${command[@]}" --local-image-dir nowhere --output_dir no
 expect 3 "is not a RetinaNet of torchvision" "${command[@]}" --weights-path "$root"/tests/golden/pth/archive.pth --output_dir no
-printf 'no image' >openimages/images/train0001.png
-expect 3 "train0001.png' is neither a JPEG nor a PNG image" "${command[@]}" --epochs 1 --output_dir no
+printf 'no image' >"$damaged"
+expect 3 "$(basename "$damaged")' is neither a JPEG nor a PNG image" "${command[@]}" --epochs 1 --output_dir no
 expect 0 "1 damaged images, left out" "${command[@]}" --epochs 1 --output_dir skips --skip_corrupt_images
-rm openimages/images/train0001.png
+rm "$damaged"
 expect 0 "1 annotated images without a file" "${command[@]}" --epochs 1 --output_dir skips --overwrite_output_dir
 finish
