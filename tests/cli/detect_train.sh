@@ -57,10 +57,11 @@ expect 0 "images          4" "${evaluate[@]}"
 expect 2 "setting 'weights_path' is missing" eval --task detection --local-image-dir openimages/images
 expect 3 "does not find as many" "${evaluate[@]}" --weights-path few.pth
 
-# Random weights; all settings by their own names, from a file.
+# Random weights; all settings by their own names, from a file; a share of the images evaluates.
+cp -r openimages/images/train flat
 cat >scratch.yaml <<'END'
 task: detection
-local_image_dir: openimages/images
+local_image_dir: flat
 annotations: openimages/oidv6-train-annotations-bbox.csv
 validation_share: 0.3
 per_device_train_batch_size: 4
