@@ -78,7 +78,7 @@ cp -r "$root/examples/demo/model" wrong_flag
 sed -i '0,/"normalized": *false/s//"normalized": 1/' wrong_flag/tokenizer.json
 expect 3 "'added_tokens[0].normalized' must be true or false" generate --model_name_or_path wrong_flag --prompt x
 expect 0 "Required where" plan --help
-expect 0 "model_name, model. Required." train --help
+expect 0 "model_name, model. Required where task is not" train --help
 expect 3 "folder" inspect folder
 expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors
