@@ -27,8 +27,11 @@ static const struct conv_case cases[] = {
     {{2, 10, 12, 1, 2, 0}, 40, 56, 2, TT_BF16, true, true, false, false, true},
     {{1, 1, 1, 3, 2, 1}, 8, 4, 0, TT_F32, false, true, false, false, false},
     {{1, 2, 3, 3, 1, 1}, 300, 36, 0, TT_F32, false, true, false, false, false},
-    {{1, 5, 6, 4, 3, 2}, 7, 9, 0, TT_F32, true, false, true, true, false},     /* phases without a tap */
-    {{2, 18, 21, 3, 1, 1}, 128, 133, 3, TT_F32, true, true, true, true, true}, /* Winograd's algorithm */
+    {{1, 5, 6, 4, 3, 2}, 7, 9, 0, TT_F32, true, false, true, true, false}, /* phases without a tap */
+    /* Winograd's algorithm: the first two for the gradient of the weight, the others for y and dx. */
+    {{3, 26, 27, 3, 1, 1}, 33, 40, 2, TT_F32, false, true, false, true, false},
+    {{2, 33, 34, 3, 1, 1}, 67, 36, 0, TT_BF16, false, true, false, true, false},
+    {{2, 18, 21, 3, 1, 1}, 128, 133, 3, TT_F32, true, true, true, true, true},
     {{1, 17, 23, 3, 1, 1}, 215, 130, 0, TT_BF16, false, true, true, true, true},
     {{1, 16, 16, 3, 1, 1}, 256, 128, 0, TT_F32, false, false, false, false, false},
     {{0, 5, 6, 3, 1, 1}, 7, 9, 0, TT_F32, true, false, true, true, false},

@@ -231,6 +231,11 @@ tt_status tt_cpu_conv2d_backward_weight(struct tt_stream *stream,
 {
     const struct tt_conv_geometry *geometry = &args->geometry;
     int64_t taps = geometry->kernel * geometry->kernel;
+    if (tt_winograd_takes_weight(stream, geometry, args->x_PC.dtype, args->x_PC.dims[1],
+                                 args->dz_QO.dims[1])) {
+        tt_winograd_run_weight(stream, args);
+        return TT_OK;
+    }
     tt_tensor to = taps > 1 ? args->scratch_OK : args->dw_OK;
     struct tt_gemm_gather image = patches(geometry, args->x_PC);
     struct tt_gemm_problem problem = {

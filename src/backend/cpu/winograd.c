@@ -9,16 +9,13 @@
 #include <omp.h>
 #include <stddef.h>
 
+#include "backend/cpu/winograd_tiles.h"
 #include "base/integer.h"
 
 enum {
-    SIDE = 6, /* of a tile of x; the step from tile to tile, and the side of a tile of y, is STEP */
-    STEP = 4,
-    POINTS = SIDE * SIDE,
-    PIECE = 64,  /* channels of x summed in one run */
-    CHUNK = 128, /* channels of y of a task */
+    PIECE = TT_TILE_CHANNELS, /* channels of x summed in one run */
+    CHUNK = 128,              /* channels of y of a task */
     TILE_ROWS = 28,
-    PAD = 16, /* floats, so that the 36 matrices do not share lines of the first-level cache */
     LEAST_CHANNELS = 128,
     MOST_CHANNELS = 896, /* as many fit into the shared panels */
 };
@@ -27,33 +24,14 @@ enum {
 struct work {
     const struct tt_winograd *problem;
     const struct tt_gemm_kernel *kernel;
-    int64_t in, out, tiles_h, tiles_w, tiles;
+    struct tt_tiles tiles;
+    int64_t in, out;
     int64_t pieces;      /* of the input's channels */
     int64_t task_tiles;  /* a multiple of the kernel's rows */
     int64_t chunk;       /* channels of y at a time, a multiple of the kernel's columns */
     int64_t weight_step; /* floats from point to point of the packed weights */
-    float *weights;      /* [pieces][POINTS][panels of the chunk][PIECE][nr] */
+    float *weights;      /* [pieces][TT_TILE_POINTS][panels of the chunk][PIECE][nr] */
 };
-
-/* Tile `index`: its image, and the place of y at its corner. */
-struct corner {
-    int64_t image, h, w;
-};
-
-static inline struct corner corner_of(const struct work *work, int64_t index)
-{
-    return (struct corner){.image = index / work->tiles_w / work->tiles_h,
-                           .h = index / work->tiles_w % work->tiles_h * STEP,
-                           .w = index % work->tiles_w * STEP};
-}
-
-static inline const void *place(const tt_tensor *x, int64_t row, int64_t channel)
-{
-    return (const char *)x->data + (row * x->strides[0] + channel) * (int64_t)tt_dtype_bytes(x->dtype);
-}
-
-/* Channels outside an image. */
-static const float zeros[PIECE];
 
 #define TT_VECTOR_SOURCE "backend/cpu/winograd.c"
 #include "backend/cpu/vector_math_passes.h"
@@ -90,12 +68,13 @@ static struct scratch cut_scratch(const struct work *work, float *memory)
 {
     int64_t mr = work->kernel->mr, panel = PIECE * mr + TT_GEMM_PANEL_SLACK;
     struct scratch scratch = {.strip = memory,
-                              .strip_step = PIECE * mr + PAD,
+                              .strip_step = PIECE * mr + TT_TILE_PAD,
                               .panel_step = work->task_tiles / mr * panel,
-                              .sums_step = work->task_tiles * work->chunk + PAD};
-    scratch.panels = memory + POINTS * scratch.strip_step;
-    scratch.sums = scratch.panels + POINTS * scratch.panel_step;
-    assert(scratch.sums + POINTS * scratch.sums_step <= memory + TT_CPU_SCRATCH_BYTES / sizeof *memory);
+                              .sums_step = work->task_tiles * work->chunk + TT_TILE_PAD};
+    scratch.panels = memory + TT_TILE_POINTS * scratch.strip_step;
+    scratch.sums = scratch.panels + TT_TILE_POINTS * scratch.panel_step;
+    assert(scratch.sums + TT_TILE_POINTS * scratch.sums_step <=
+           memory + TT_CPU_SCRATCH_BYTES / sizeof *memory);
     return scratch;
 }
 
@@ -108,7 +87,7 @@ static void pack_tiles(const struct work *work, const struct passes *passes, con
         int64_t rows = tt_smaller(mr, count - i * mr);
         for (int64_t r = 0; r < rows; r++)
             passes->tile(work, first + i * mr + r, k, some, scratch->strip + r * PIECE, scratch->strip_step);
-        for (int64_t point = 0; point < POINTS; point++) {
+        for (int64_t point = 0; point < TT_TILE_POINTS; point++) {
             const struct tt_gemm_source source = {.data = scratch->strip + point * scratch->strip_step,
                                                   .dtype = TT_F32,
                                                   .stride = PIECE,
@@ -126,8 +105,8 @@ static void multiply_piece(const struct work *work, const struct scratch *scratc
 {
     const struct tt_gemm_kernel *kernel = work->kernel;
     int64_t mr = kernel->mr, nr = kernel->nr, panels = work->task_tiles / mr;
-    for (int64_t point = 0; point < POINTS; point++) {
-        const float *b = work->weights + (piece * POINTS + point) * work->weight_step;
+    for (int64_t point = 0; point < TT_TILE_POINTS; point++) {
+        const float *b = work->weights + (piece * TT_TILE_POINTS + point) * work->weight_step;
         float *sums = scratch->sums + point * scratch->sums_step;
         for (int64_t j = 0; j * nr < columns; j++, b += PIECE * nr, sums += panels * mr * nr) {
             for (int64_t i = 0; i * mr < count; i++) {
@@ -155,7 +134,7 @@ static void run_task(const struct work *work, const struct passes *passes, float
 {
     const struct tt_gemm_kernel *kernel = work->kernel;
     struct scratch scratch = cut_scratch(work, memory);
-    int64_t mr = kernel->mr, nr = kernel->nr, count = tt_smaller(work->task_tiles, work->tiles - first);
+    int64_t mr = kernel->mr, nr = kernel->nr, count = tt_smaller(work->task_tiles, work->tiles.count - first);
     for (int64_t piece = 0; piece < work->pieces; piece++) {
         int64_t k = piece * PIECE, some = tt_smaller(PIECE, work->in - k);
         pack_tiles(work, passes, &scratch, first, count, k, some);
@@ -179,17 +158,15 @@ void tt_winograd_run(struct tt_stream *stream, const struct tt_winograd *problem
                         .kernel = kernel,
                         .in = problem->x_PC.dims[1],
                         .out = problem->y_QO.dims[1],
-                        .tiles_h = (problem->height + STEP - 1) / STEP,
-                        .tiles_w = (problem->width + STEP - 1) / STEP,
+                        .tiles = tt_tiles_of(problem->images, problem->height, problem->width),
                         .task_tiles = TILE_ROWS / kernel->mr * kernel->mr,
                         .chunk = CHUNK / kernel->nr * kernel->nr,
                         .weights = state->shared};
-    work.tiles = problem->images * work.tiles_h * work.tiles_w;
     work.pieces = (work.in + PIECE - 1) / PIECE;
-    work.weight_step = work.chunk * PIECE + PAD;
-    int64_t tasks = (work.tiles + work.task_tiles - 1) / work.task_tiles;
+    work.weight_step = work.chunk * PIECE + TT_TILE_PAD;
+    int64_t tasks = (work.tiles.count + work.task_tiles - 1) / work.task_tiles;
     int threads = stream->device->threads;
-    assert(work.pieces * POINTS * work.weight_step <= TT_GEMM_SHARED_FLOATS);
+    assert(work.pieces * TT_TILE_POINTS * work.weight_step <= TT_GEMM_SHARED_FLOATS);
     /* Threads leave the loop over chunks together: the weights of the next one overwrite those of this one. */
 #pragma omp parallel num_threads(threads)
     for (int64_t column = 0; column < work.out; column += work.chunk) {
@@ -199,7 +176,7 @@ void tt_winograd_run(struct tt_stream *stream, const struct tt_winograd *problem
         for (int64_t item = 0; item < work.pieces * panels; item++) {
             int64_t piece = item / panels, panel = item % panels, k = piece * PIECE;
             passes.weights(&work, column + panel * nr, k, tt_smaller(PIECE, work.in - k),
-                           work.weights + piece * POINTS * work.weight_step + panel * PIECE * nr);
+                           work.weights + piece * TT_TILE_POINTS * work.weight_step + panel * PIECE * nr);
         }
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++)
@@ -210,39 +187,7 @@ void tt_winograd_run(struct tt_stream *stream, const struct tt_winograd *problem
 
 #else
 
-/* x from six places of a row or column of a tile to the six points. */
-TT_INLINE void TT_PASS(to_points)(const vf d[SIDE], vf v[SIDE])
-{
-    vf d31 = d[3] - d[1], d42 = d[4] - d[2];
-    v[0] = d[0] + d[4] - 2.0f * d[2] + 1.5f * d31;
-    v[1] = d[4] - d[1] + 0.5f * d[2] + 2.5f * d[3];
-    v[2] = d[4] + d[1] - 2.5f * d[2] + 0.5f * d[3];
-    v[3] = d42 + 2.0f * d31;
-    v[4] = d42 - 0.5f * d31;
-    v[5] = d[1] + d[5] - 2.0f * d[3] + 1.5f * d42;
-}
-
-/* Sums at the points to four places of y. */
-TT_INLINE void TT_PASS(to_places)(const vf m[SIDE], vf y[STEP])
-{
-    vf even = m[1] + m[2], odd = m[1] - m[2];
-    y[0] = m[0] + even + m[3] + m[4];
-    y[1] = odd + 0.5f * m[3] - 2.0f * m[4];
-    y[2] = even + 0.25f * m[3] + 4.0f * m[4];
-    y[3] = odd + 0.125f * m[3] - 8.0f * m[4] + m[5];
-}
-
-/* Three weights to the points. */
-TT_INLINE void TT_PASS(weights_to_points)(const vf g[3], vf u[SIDE])
-{
-    vf ends = g[0] + g[2];
-    u[0] = g[0];
-    u[1] = (ends + g[1]) * (1.0f / 3.0f);
-    u[2] = (g[1] - ends) * (1.0f / 3.0f);
-    u[3] = (4.0f * g[0] + 2.0f * g[1] + g[2]) * (-4.0f / 15.0f);
-    u[4] = (g[0] - 2.0f * g[1] + 4.0f * g[2]) * (1.0f / 15.0f);
-    u[5] = g[2];
-}
+#include "backend/cpu/winograd_passes.h"
 
 /* One panel: `count` channels of x from k on, the outputs from `column` on; zeros beyond the last output. */
 static void TT_PASS(transform_weights)(const struct work *work, int64_t column, int64_t k, int64_t count,
@@ -262,59 +207,27 @@ static void TT_PASS(transform_weights)(const struct work *work, int64_t column, 
             }
         }
         for (int64_t lane = 0; lane < nr; lane += TT_VECTOR_LANES) {
-            vf rows[3][SIDE], u[SIDE];
+            vf rows[3][TT_TILE_X], u[TT_TILE_X];
             for (int i = 0; i < 3; i++) {
                 vf g[3];
                 for (int j = 0; j < 3; j++) g[j] = vload(taps[i * 3 + j], lane, false);
                 TT_PASS(weights_to_points)(g, rows[i]);
             }
-            for (int j = 0; j < SIDE; j++) {
+            for (int j = 0; j < TT_TILE_X; j++) {
                 const vf g[3] = {rows[0][j], rows[1][j], rows[2][j]};
                 TT_PASS(weights_to_points)(g, u);
-                for (int i = 0; i < SIDE; i++)
-                    vstore(to + (i * SIDE + j) * work->weight_step, lane, false, u[i]);
+                for (int i = 0; i < TT_TILE_X; i++)
+                    vstore(to + (i * TT_TILE_X + j) * work->weight_step, lane, false, u[i]);
             }
         }
     }
 }
 
-/* One vector of channels of a tile: to[point * step]. */
-TT_INLINE void TT_PASS(transform_channels)(const void *const places[POINTS], const bool bf16[POINTS],
-                                           int64_t channel, int64_t left, float *to, int64_t step)
-{
-    vf rows[SIDE][SIDE], v[SIDE];
-    for (int i = 0; i < SIDE; i++) {
-        vf d[SIDE];
-        for (int j = 0; j < SIDE; j++)
-            d[j] = vload_part(places[i * SIDE + j], channel, bf16[i * SIDE + j], left);
-        TT_PASS(to_points)(d, rows[i]);
-    }
-    for (int j = 0; j < SIDE; j++) {
-        const vf d[SIDE] = {rows[0][j], rows[1][j], rows[2][j], rows[3][j], rows[4][j], rows[5][j]};
-        TT_PASS(to_points)(d, v);
-        for (int i = 0; i < SIDE; i++) vstore(to + (i * SIDE + j) * step, channel, false, v[i]);
-    }
-}
-
-/* `count` channels of one tile, zeros outside the image. */
+/* `count` channels of one tile. */
 static void TT_PASS(transform_tile)(const struct work *work, int64_t tile, int64_t channel, int64_t count,
                                     float *to, int64_t step)
 {
-    const struct tt_winograd *problem = work->problem;
-    struct corner corner = corner_of(work, tile);
-    const void *places[POINTS];
-    bool bf16[POINTS];
-    for (int i = 0; i < SIDE; i++) {
-        for (int j = 0; j < SIDE; j++) {
-            int64_t h = corner.h - 1 + i, w = corner.w - 1 + j;
-            bool inside = h >= 0 && h < problem->height && w >= 0 && w < problem->width;
-            int64_t row = (corner.image * problem->height + h) * problem->width + w;
-            places[i * SIDE + j] = inside ? place(&problem->x_PC, row, channel) : zeros;
-            bf16[i * SIDE + j] = inside && problem->x_PC.dtype == TT_BF16;
-        }
-    }
-    for (int64_t c = 0; c < count; c += TT_VECTOR_LANES)
-        TT_PASS(transform_channels)(places, bf16, c, count - c, to, step);
+    TT_PASS(tile_to_points)(&work->tiles, &work->problem->x_PC, tile, channel, count, to, step, PIECE, 0);
 }
 
 /* One vector of a place of y. */
@@ -327,7 +240,7 @@ TT_INLINE void TT_PASS(finish_place)(const struct tt_winograd *problem, int64_t 
     if (epilogue->residual != NULL)
         y += vload_part(epilogue->residual, row * epilogue->residual_stride + column, bf16, left);
     if (epilogue->relu) y = vselect(y < vsplat(0.0f), vsplat(0.0f), y); /* NaN stays */
-    vstore_part((void *)place(&problem->y_QO, row, column), 0, bf16, y, left);
+    vstore_part((void *)tt_tile_place(&problem->y_QO, row, column), 0, bf16, y, left);
 }
 
 /* The places of y of one tile and `count` channels from `column` on: sums[point * step]. */
@@ -336,23 +249,23 @@ static void TT_PASS(transform_sums)(const struct work *work, int64_t tile, const
 {
     const struct tt_winograd *problem = work->problem;
     const struct tt_gemm_epilogue *epilogue = &problem->epilogue;
-    struct corner corner = corner_of(work, tile);
-    int64_t first = (corner.image * problem->height + corner.h) * problem->width + corner.w;
-    int64_t high = tt_smaller(STEP, problem->height - corner.h),
-            wide = tt_smaller(STEP, problem->width - corner.w);
+    struct tt_tile_corner corner = tt_tile_corner_of(&work->tiles, tile);
+    int64_t first = corner.image + corner.h * problem->width + corner.w;
+    int64_t high = tt_smaller(TT_TILE_Y, problem->height - corner.h),
+            wide = tt_smaller(TT_TILE_Y, problem->width - corner.w);
     for (int64_t c = 0; c < count; c += TT_VECTOR_LANES) {
-        vf rows[STEP][SIDE], scale = vsplat(1.0f), bias = vsplat(0.0f);
+        vf rows[TT_TILE_Y][TT_TILE_X], scale = vsplat(1.0f), bias = vsplat(0.0f);
         int64_t left = count - c;
-        for (int j = 0; j < SIDE; j++) {
-            vf m[SIDE], y[STEP];
-            for (int i = 0; i < SIDE; i++) m[i] = vload(sums + (i * SIDE + j) * step, c, false);
+        for (int j = 0; j < TT_TILE_X; j++) {
+            vf m[TT_TILE_X], y[TT_TILE_Y];
+            for (int i = 0; i < TT_TILE_X; i++) m[i] = vload(sums + (i * TT_TILE_X + j) * step, c, false);
             TT_PASS(to_places)(m, y);
-            for (int i = 0; i < STEP; i++) rows[i][j] = y[i];
+            for (int i = 0; i < TT_TILE_Y; i++) rows[i][j] = y[i];
         }
         if (epilogue->scale != NULL) scale = vload_part(epilogue->scale, column + c, false, left);
         if (epilogue->bias != NULL) bias = vload_part(epilogue->bias, column + c, false, left);
         for (int64_t i = 0; i < high; i++) {
-            vf y[STEP];
+            vf y[TT_TILE_Y];
             TT_PASS(to_places)(rows[i], y);
             for (int64_t j = 0; j < wide; j++) TT_PASS(finish_place)
             (problem, first + i * problem->width + j, column + c, left, scale, bias, y[j]);

@@ -27,4 +27,9 @@ bool tt_winograd_takes(const struct tt_stream *stream, const struct tt_conv_geom
                        tt_dtype dtype, int64_t in, int64_t out);
 void tt_winograd_run(struct tt_stream *stream, const struct tt_winograd *problem);
 
+/* The same for the gradient of the weights, by the transposed algorithm; its scratch_OK is not used. */
+bool tt_winograd_takes_weight(const struct tt_stream *stream, const struct tt_conv_geometry *geometry,
+                              tt_dtype dtype, int64_t in, int64_t out);
+void tt_winograd_run_weight(struct tt_stream *stream, const struct tt_conv2d_backward_weight_args *args);
+
 #endif
