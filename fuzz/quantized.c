@@ -41,10 +41,27 @@ static void make_folder(void)
     if (symlink(target, path) != 0) abort();
 }
 
+/* The numbers of FP8 in two pieces. */
+static void read_numbers(const struct tt_model_folder *folder, const struct tt_quantized *tensor)
+{
+    int64_t count = tensor->layout.count, middle = count / 3;
+    if (tensor->layout.bytes > SEGMENT_MAX) return;
+    float *whole = malloc((size_t)count * sizeof *whole), *parts = malloc((size_t)count * sizeof *parts);
+    if (whole == NULL || parts == NULL) abort();
+    if (tt_quantized_read_weights(folder, tensor, 0, count, whole) != TT_OK) abort();
+    if (tt_quantized_read_weights(folder, tensor, 0, middle, parts) != TT_OK) abort();
+    if (tt_quantized_read_weights(folder, tensor, middle, count - middle, parts + middle) != TT_OK) abort();
+    if (memcmp(whole, parts, (size_t)count * sizeof *whole) != 0) abort();
+    (void)!tt_quantized_check_values(folder, tensor);
+    free(parts);
+    free(whole);
+}
+
 static void read_weight(const struct tt_model_folder *folder, const struct tt_quantized *tensor)
 {
     size_t bytes = tensor->layout.bytes, middle = bytes / 3;
-    if (bytes > SEGMENT_MAX) return;
+    if (tensor->layout.format.type == TT_QUANT_FP8) read_numbers(folder, tensor);
+    if (bytes > SEGMENT_MAX || tensor->scales == TT_FP8_BLOCK_SCALES) return;
     uint8_t *whole = malloc(bytes), *parts = malloc(bytes);
     float *values = malloc((size_t)tensor->layout.count * sizeof *values);
     if (whole == NULL || parts == NULL || values == NULL) abort();
@@ -113,17 +130,19 @@ static void read_config(const char *text, size_t bytes)
     struct tt_quantized_config config, again;
     if (tt_json_parse(text, bytes, "fuzz", &json) != TT_OK) return;
     if (tt_quantized_config_read(&json, &config) == TT_OK && config.type != TT_QUANT_NONE) {
+        for (size_t i = 0; i < tt_json_count(config.skip_list) && i < TT_QUANTIZED_SKIP_MAX; i++)
+            config.skip[config.skip_count++] = tt_json_text(tt_json_at(config.skip_list, i));
         json_again = (struct tt_json){.root = tt_json_new_object(), .origin = "written"};
         struct tt_json_value *made = tt_quantized_config_make(&config);
         if (made == NULL || tt_json_set(json_again.root, "quantization_config", made) != 0 ||
             tt_quantized_config_read(&json_again, &again) != TT_OK)
             abort();
         if (again.type != config.type || again.nested != config.nested ||
-            again.skip_count != config.skip_count || again.compute_dtype != config.compute_dtype ||
-            again.storage_dtype != config.storage_dtype)
+            tt_json_count(again.skip_list) != (size_t)config.skip_count ||
+            again.compute_dtype != config.compute_dtype || again.storage_dtype != config.storage_dtype)
             abort();
         for (int i = 0; i < config.skip_count; i++)
-            if (strcmp(again.skip[i], config.skip[i]) != 0) abort();
+            if (strcmp(tt_json_text(tt_json_at(again.skip_list, (size_t)i)), config.skip[i]) != 0) abort();
     }
     tt_json_deinit(&json);
     tt_json_deinit(&json_again);

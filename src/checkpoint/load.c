@@ -164,8 +164,8 @@ struct loading {
     size_t range_count;
     struct tt_quant_item *items; /* pieces quantized during loading */
     size_t item_count;
-    float *offsets; /* of pieces that are stored quantized */
-    size_t offset_count;
+    struct tt_stored_quant *stored; /* of pieces that the folder holds quantized */
+    size_t stored_count;
     struct tt_buffer
         *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
 };
@@ -250,11 +250,15 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     const struct tt_safetensors *file =
         origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
     if (file == NULL) return TT_ERR_INTERNAL;
-    if (is_stored_quantized(loading->model, piece->param))
-        return tt_stored_quant_ranges(origin.folder, piece, &loading->offsets[loading->offset_count++],
-                                      loading->ranges, &loading->range_count);
+    struct tt_stored_quant *stored = NULL;
+    if (is_stored_quantized(loading->model, piece->param)) {
+        stored = &loading->stored[loading->stored_count++];
+        TT_TRY(tt_stored_quant_find(origin.folder, original, stored));
+        if (tt_stored_quant_keeps(stored, piece->param))
+            return tt_stored_quant_ranges(stored, piece, loading->ranges, &loading->range_count);
+    }
     if (quantized) {
-        loading->items[loading->item_count++] = (struct tt_quant_item){*piece, file, origin.entry};
+        loading->items[loading->item_count++] = (struct tt_quant_item){*piece, file, origin.entry, stored};
         return TT_OK;
     }
     loading->ranges[loading->range_count++] = (struct tt_read_range){
@@ -276,9 +280,9 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
     bool stored = loading->model->facts.stored_quant != TT_QUANT_NONE;
     loading->ranges = tt_calloc(piece_count * (stored ? TT_STORED_RANGES_MAX : 1), sizeof *loading->ranges);
-    loading->offsets = tt_calloc(piece_count, sizeof *loading->offsets);
+    loading->stored = tt_calloc(stored ? piece_count : 1, sizeof *loading->stored);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);
-    if (loading->ranges == NULL || loading->items == NULL || loading->offsets == NULL) return TT_ERR_MEMORY;
+    if (loading->ranges == NULL || loading->items == NULL || loading->stored == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < loading->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(units[u], p);
@@ -310,6 +314,6 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     for (int d = 0; d < TT_DTYPE_COUNT; d++) tt_buffer_destroy(loading.ones[d]);
     tt_free(loading.ranges);
     tt_free(loading.items);
-    tt_free(loading.offsets);
+    tt_free(loading.stored);
     return status != TT_OK ? status : synchronized;
 }

@@ -29,6 +29,15 @@ struct job {
     int64_t turned_first, turned_end;
 };
 
+/* Weights of the tensor in the folder. */
+static tt_status read_source(const struct job *job, int64_t first, int64_t count, void *to)
+{
+    const struct tt_quant_item *item = job->item;
+    if (item->stored != NULL)
+        return tt_quantized_read_weights(item->stored->folder, &item->stored->tensor, first, count, to);
+    return tt_safetensors_read(item->file, item->entry, first, count, to, job->dtype);
+}
+
 static tt_status read_weights(void *context, int64_t first, int64_t count, void *to)
 {
     const struct job *job = context;
@@ -38,7 +47,7 @@ static tt_status read_weights(void *context, int64_t first, int64_t count, void 
         memcpy(to, (const char *)job->turned + (size_t)at * element, (size_t)count * element);
         return TT_OK;
     }
-    return tt_safetensors_read(job->item->file, job->item->entry, first, count, to, job->dtype);
+    return read_source(job, first, count, to);
 }
 
 /* 4 bits: absmax and codes of whole blocks, bytes first .. first + count - 1 of the codes; without `to` only
@@ -128,8 +137,7 @@ static tt_status turn(void *context, int64_t first, int64_t count, void *to)
     tt_status status = TT_OK;
     for (int64_t row = first; row < first + count && status == TT_OK; row += step) {
         int64_t rows = first + count - row < step ? first + count - row : step;
-        status = tt_safetensors_read(job->item->file, job->item->entry, row * cols, rows * cols, weights,
-                                     job->dtype);
+        status = read_source(job, row * cols, rows * cols, weights);
         if (status == TT_OK) turn_block(job, weights, row, rows);
     }
     tt_free(weights);

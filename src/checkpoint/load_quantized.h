@@ -1,4 +1,5 @@
-/* Quantization of weights during loading: from float tensors in files, or from random codes for benchmarks.
+/* Quantization of weights during loading: from float tensors in files, from weights that the folder holds in FP8 with
+ * other scales than those of rows, or from random codes for benchmarks.
  *
  * Ranks work independently. A rank reads the weights of the codes in its slice; the rank that also holds scales of a
  * nested format reads the rest of that tensor, because they depend on the mean over all of it (at most one more reading
@@ -13,6 +14,7 @@
 #ifndef TT_CHECKPOINT_LOAD_QUANTIZED_H
 #define TT_CHECKPOINT_LOAD_QUANTIZED_H
 
+#include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
 #include "shard/unit.h"
 
@@ -22,6 +24,7 @@ struct tt_quant_item {
     /* lent; NULL: random codes from `seed`, scaled to the parameter's init_scale */
     const struct tt_safetensors *file;
     const struct tt_safetensors_entry *entry;
+    const struct tt_stored_quant *stored; /* NULL; lent: its numbers are the source */
 };
 
 TT_MUST_USE tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item *items,

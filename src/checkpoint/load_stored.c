@@ -42,13 +42,27 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
 tt_status tt_stored_quant_check(const struct tt_model_folder *folder, const tt_param *param)
 {
     struct tt_quantized stored;
-    return find(folder, param, &stored);
+    TT_TRY(find(folder, param, &stored));
+    return stored.layout.format.type == TT_QUANT_FP8 ? tt_quantized_check_values(folder, &stored) : TT_OK;
 }
 
-static tt_status make_offset(void *context, int64_t first, int64_t count, void *to)
+tt_status tt_stored_quant_find(const struct tt_model_folder *folder, const tt_param *param,
+                               struct tt_stored_quant *out)
 {
-    memcpy(to, (const char *)context + first, (size_t)count);
-    return TT_OK;
+    out->folder = folder;
+    return find(folder, param, &out->tensor);
+}
+
+bool tt_stored_quant_keeps(const struct tt_stored_quant *stored, const tt_param *param)
+{
+    return param->turned_of == NULL && stored->tensor.scales != TT_FP8_BLOCK_SCALES;
+}
+
+/* Bytes of the segment that are not bytes of a file: an offset, the scales of FP8. */
+static tt_status make_section(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct tt_stored_quant *stored = context;
+    return tt_quantized_read(stored->folder, &stored->tensor, (size_t)first, (size_t)count, to);
 }
 
 /* Sections and slices begin at multiples of 64 bytes, so no element is cut. */
@@ -74,18 +88,37 @@ static struct tt_read_range range_of(const struct tt_piece *piece, const struct 
     };
 }
 
-tt_status tt_stored_quant_ranges(const struct tt_model_folder *folder, const struct tt_piece *piece,
-                                 float *offset, struct tt_read_range *ranges, size_t *range_count)
+static void add_made(struct tt_stored_quant *stored, const struct tt_piece *piece,
+                     const struct tt_quant_section *section, struct tt_read_range *ranges,
+                     size_t *range_count)
 {
-    struct tt_quantized stored;
     size_t first, bytes;
-    TT_TRY(find(folder, piece->param, &stored));
-    for (int p = 0; p < stored.part_count; p++) {
-        const struct tt_quantized_part *part = &stored.parts[p];
+    if (!intersect(piece, section, &first, &bytes)) return;
+    struct tt_read_range range = range_of(piece, section, first);
+    range.make = make_section;
+    range.context = stored;
+    range.dtype = TT_U8;
+    range.first = (int64_t)(section->offset + first);
+    range.count = (int64_t)bytes;
+    ranges[(*range_count)++] = range;
+}
+
+tt_status tt_stored_quant_ranges(struct tt_stored_quant *stored, const struct tt_piece *piece,
+                                 struct tt_read_range *ranges, size_t *range_count)
+{
+    const struct tt_quantized *tensor = &stored->tensor;
+    bool is_fp8 = tensor->layout.format.type == TT_QUANT_FP8;
+    size_t first, bytes;
+    for (int p = 0; p < tensor->part_count; p++) {
+        const struct tt_quantized_part *part = &tensor->parts[p];
+        if (is_fp8 && p > 0) {
+            add_made(stored, piece, &part->section, ranges, range_count);
+            continue;
+        }
         if (!intersect(piece, &part->section, &first, &bytes)) continue;
         struct tt_read_range range = range_of(piece, &part->section, first);
         size_t element = tt_dtype_bytes(part->entry->dtype);
-        range.file = tt_model_folder_file(folder, part->entry);
+        range.file = tt_model_folder_file(stored->folder, part->entry);
         if (range.file == NULL) return TT_ERR_INTERNAL;
         range.entry = part->entry;
         range.dtype = part->entry->dtype;
@@ -93,14 +126,6 @@ tt_status tt_stored_quant_ranges(const struct tt_model_folder *folder, const str
         range.count = (int64_t)(bytes / element);
         ranges[(*range_count)++] = range;
     }
-    const struct tt_quant_section *section = &piece->param->quant.offset;
-    *offset = stored.offset;
-    if (!intersect(piece, section, &first, &bytes)) return TT_OK;
-    struct tt_read_range range = range_of(piece, section, first);
-    range.make = make_offset;
-    range.context = offset;
-    range.dtype = TT_U8;
-    range.count = (int64_t)bytes;
-    ranges[(*range_count)++] = range;
+    add_made(stored, piece, &tensor->layout.offset, ranges, range_count);
     return TT_OK;
 }

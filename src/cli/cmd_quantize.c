@@ -13,6 +13,7 @@
 struct quantize_command {
     const char *model, *output_dir, *compute_dtype, *storage, *skip_modules;
     bool load_in_8bit, double_quant, overwrite, json;
+    int to; /* 0: what the settings of bitsandbytes name; else enum tt_quant_type, in the order of formats.def */
     int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
     size_t max_shard_bytes;
 };
@@ -26,6 +27,10 @@ static const struct tt_setting own_settings[] = {
      .required = true, .help = "Folder of the model in bfloat16, float16 or float32."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
      .help = "Folder for the quantized model. It becomes visible when it is complete."},
+    {.name = "to", .type = TT_SETTING_CHOICE, FIELD(to), .default_text = "auto",
+     .choices = "auto nf4 fp4 int8 fp8",
+     .help = "Format: fp8 is that of compressed-tensors (E4M3, one scale a row), the others are those of bitsandbytes; "
+             "auto: what load_in_8bit and bnb_4bit_quant_type name."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type),
      .default_text = TT_FORMAT_4BIT_DEFAULT, .choices = TT_FORMATS_4BIT,
      .help = "The sixteen values that 4 bits stand for."},
@@ -114,6 +119,15 @@ static const struct tt_quant_layout *layout_of(void *context, const char *name)
     return param != NULL && tt_param_is_quantized(param) ? &param->quant : NULL;
 }
 
+static tt_status add_skipped(const char *name, struct tt_quantized_config *config)
+{
+    if (config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
+        return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of fewer than %d names",
+                       TT_QUANTIZED_SKIP_MAX);
+    config->skip[config->skip_count++] = name;
+    return TT_OK;
+}
+
 /* transformers skips the head by itself only without a list, so a list must name the head. */
 static tt_status list_skipped(const struct tt_model *model, const struct tt_name_pattern *list,
                               struct tt_quantized_config *config)
@@ -122,25 +136,67 @@ static tt_status list_skipped(const struct tt_model *model, const struct tt_name
     bool listed = false;
     for (size_t i = 0; i < list->count; i++) {
         const char *name = tt_name_pattern_entry(list, i);
-        if (config->skip_count + 1 == TT_QUANTIZED_SKIP_MAX)
-            return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of fewer than %d names",
-                           TT_QUANTIZED_SKIP_MAX);
         listed |= strcmp(name, head) == 0;
-        config->skip[config->skip_count++] = name;
+        TT_TRY(add_skipped(name, config));
     }
     if (config->skip_count > 0 && !listed) config->skip[config->skip_count++] = head;
     return TT_OK;
 }
 
+/* compressed-tensors takes whole paths and expressions: a name that is the beginning or the end of a path becomes one
+ * that re.match finds there. It skips no head by itself. */
+static tt_status list_ignored(const struct tt_model *model, const struct tt_name_pattern *list,
+                              struct tt_arena *arena, struct tt_quantized_config *config)
+{
+    struct tt_str escaped = {0};
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < list->count; i++) {
+        tt_str_clear(&escaped);
+        for (const char *c = tt_name_pattern_entry(list, i); *c != '\0'; c++) {
+            if (strchr(".^$*+?()[]{}|\\", *c) != NULL) TT_GO(tt_str_append_char(&escaped, '\\'));
+            TT_GO(tt_str_append_char(&escaped, *c));
+        }
+        const char *entry =
+            tt_arena_printf(arena, "re:(%s|.*%s$)", tt_str_text(&escaped), tt_str_text(&escaped));
+        if (entry == NULL) TT_GO(TT_ERR_MEMORY);
+        TT_GO(add_skipped(entry, config));
+    }
+    status = add_skipped(tt_module_head(&model->modules), config);
+out:
+    tt_str_deinit(&escaped);
+    return status;
+}
+
+/* Whether the settings of bitsandbytes name another format. */
+static bool contradicts(const struct quantize_command *command, enum tt_quant_type wanted)
+{
+    if (command->load_in_8bit) return wanted != tt_format_of_width(8, 0);
+    if (command->quant_type != 0) return wanted != tt_format_of_width(4, command->quant_type);
+    return command->double_quant && tt_weight_format(wanted)->load_bits != 4;
+}
+
+static tt_status choose_type(const struct quantize_command *command, enum tt_quant_type *type)
+{
+    *type = command->load_in_8bit ? tt_format_of_width(8, 0) : tt_format_of_width(4, command->quant_type);
+    if (command->to == 0) return TT_OK;
+    *type = (enum tt_quant_type)command->to;
+    if (!contradicts(command, *type)) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "to is %s, and other settings name another format", tt_quant_type_name(*type));
+    tt_hint("leave out load_in_8bit, bnb_4bit_quant_type and bnb_4bit_use_double_quant");
+    return status;
+}
+
 static tt_status open_model(const struct quantize_command *command, struct tt_model_folder **folder,
                             struct tt_model **model)
 {
-    enum tt_quant_type type =
-        command->load_in_8bit ? tt_format_of_width(8, 0) : tt_format_of_width(4, command->quant_type);
-    struct tt_model_options options = {.compute_dtype = TT_F32,
-                                       .quant = {.type = type,
-                                                 .nested = command->double_quant && !command->load_in_8bit,
-                                                 .skip_modules = command->skip_modules}};
+    enum tt_quant_type type;
+    TT_TRY(choose_type(command, &type));
+    struct tt_model_options options = {
+        .compute_dtype = TT_F32,
+        .quant = {.type = type,
+                  .nested = command->double_quant && tt_weight_format(type)->load_bits == 4,
+                  .skip_modules = command->skip_modules}};
     struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     tt_status status = TT_OK;
     if (config == NULL) return TT_ERR_MEMORY;
@@ -164,6 +220,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_model *model = NULL;
     struct tt_name_pattern skip = {0};
     struct tt_str text = {0};
+    struct tt_arena arena = {0};
     struct tt_quantize_report report;
     struct tt_quantize_options options = {.output_dir = command->output_dir,
                                           .overwrite = command->overwrite,
@@ -172,9 +229,12 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                                           .cancel = cli->cancel};
     TT_GO(open_model(command, &folder, &model));
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, true));
-    TT_GO(list_skipped(model, &skip, &options.config));
-    options.context = model;
     options.config.type = model->options.quant.type;
+    if (options.config.type == TT_QUANT_FP8)
+        TT_GO(list_ignored(model, &skip, &arena, &options.config));
+    else
+        TT_GO(list_skipped(model, &skip, &options.config));
+    options.context = model;
     options.config.nested = model->options.quant.nested;
     options.config.compute_dtype = tt_dtype_from_torch_name(command->compute_dtype);
     options.config.storage_dtype = tt_dtype_from_torch_name(command->storage);
@@ -185,6 +245,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
 out:
     tt_str_deinit(&text);
+    tt_arena_deinit(&arena);
     tt_name_pattern_deinit(&skip);
     tt_model_destroy(model);
     tt_model_folder_close(folder);
@@ -192,8 +253,8 @@ out:
 }
 
 const struct tt_command_ops tt_cmd_quantize = {
-    .usage = " --model_name_or_path FOLDER --output_dir FOLDER [--bnb_4bit_quant_type nf4] [--load_in_8bit] "
-             "[--json]",
+    .usage = " --model_name_or_path FOLDER --output_dir FOLDER [--to fp8] [--bnb_4bit_quant_type nf4] "
+             "[--load_in_8bit] [--json]",
     .sections = list_sections,
     .target_bytes = sizeof(struct quantize_command),
     .run = run,

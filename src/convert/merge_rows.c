@@ -180,6 +180,18 @@ static tt_status read_section(struct work *work, const struct tt_quantized *whol
     return tt_quantized_read(work->merge->folder, whole, from.offset + first, to.bytes, segment + to.offset);
 }
 
+/* FP8 is read as numbers, whatever its scales are of. */
+static tt_status read_fp8(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                          const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    int64_t first = chunk->first * tensor->columns, count = chunk->rows * tensor->columns;
+    float *decoded = dtype == TT_F32 ? to : reserve(&hand->segment, (size_t)count * sizeof *decoded);
+    if (decoded == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_quantized_read_weights(work->merge->folder, tensor->quantized, first, count, decoded));
+    if (dtype == TT_F32 || tt_dtype_convert(to, dtype, decoded, TT_F32, (size_t)count)) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name, tt_dtype_name(dtype));
+}
+
 /* Rows of a quantized matrix, read as a small matrix of the same format, then decoded to the original type. */
 static tt_status read_quantized(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
                                 const struct chunk *chunk, void *to, tt_dtype dtype)
@@ -187,6 +199,7 @@ static tt_status read_quantized(struct work *work, struct hand *hand, const stru
     const struct tt_quantized *quantized = tensor->quantized;
     const struct tt_quant_layout *whole = &quantized->layout;
     struct tt_quant_layout rows;
+    if (whole->format.type == TT_QUANT_FP8) return read_fp8(work, hand, tensor, chunk, to, dtype);
     TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
     char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
     if (segment == NULL) return TT_ERR_MEMORY;

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "convert/quantized_folder.h"
+#include "tensor/format.h"
 
 enum { THREADS_MAX = 64, CHUNK = 1 << 18 };
 
@@ -34,12 +35,13 @@ static void add_error(const struct work *work, const struct buffers *buffers, in
                       struct tt_quantize_error *error)
 {
     const struct tt_quant_layout *layout = work->tensor->layout;
+    const struct tt_weight_format *format = tt_weight_format(layout->format.type);
     const float *map = tt_quant_map(layout->format.type);
     (void)tt_dtype_convert(buffers->wide, TT_F32, buffers->weights, work->dtype, (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         float absmax = work->restored[(first + i) / work->block], got;
         if (map == NULL)
-            got = (float)(int8_t)buffers->codes[i] * absmax * (1.0f / 127.0f);
+            got = format->decode(layout, buffers->codes, i, absmax); /* codes are the first section */
         else
             got = map[i % 2 == 0 ? buffers->codes[i / 2] >> 4 : buffers->codes[i / 2] & 15] * absmax;
         double weight = (double)buffers->wide[i], wrong = (double)got - weight;

@@ -1,4 +1,4 @@
-#include "io/quantized.h"
+#include "io/quantized_impl.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,9 +16,12 @@ static const char weight_end[] = ".weight";
 /* The ending at `index` of the tensors beside the codes; NULL behind the last. */
 static const char *beside(const struct tt_format_files *files, int index)
 {
+    const char *const known[] = {files->sign, files->sign_too, files->order};
     int rest = index - (files->count - 1);
     if (rest < 0) return files->tensors[index + 1].ending;
-    return rest == 0 ? files->sign : rest == 1 ? files->order : NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i] != NULL && rest-- == 0) return known[i];
+    return files->unread != NULL ? files->unread[rest] : NULL;
 }
 
 /* The bytes before the ending, when there are some. */
@@ -202,6 +205,7 @@ static tt_status find_parts(const struct tt_model_folder *folder, const struct f
                             struct tt_quantized *out)
 {
     const struct tt_weight_format *format = tt_weight_format(found->type);
+    if (found->type == TT_QUANT_FP8) return tt_fp8_find(found->codes, found->sign, out);
     TT_TRY(format->has_state ? load_state(folder, found->sign, out) : shape_of_codes(folder, found, out));
     if (out->layout.format.type != found->type)
         return tt_fail(TT_ERR_DATA, "'%s': 'quant_type' is '%s'", found->sign->name,
@@ -257,11 +261,14 @@ tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *na
     if (!cut_ending(name, weight_end, &found.module_bytes)) return TT_OK;
     for (int type = TT_QUANT_NONE + 1; (format = tt_weight_format((enum tt_quant_type)type)) != NULL;
          type++) {
-        const struct tt_safetensors_entry *sign = find(folder, name, found.module_bytes, format->files.sign);
-        if (sign == NULL) continue;
-        found.type = (enum tt_quant_type)type;
-        found.sign = sign;
-        signs++;
+        const char *const endings[] = {format->files.sign, format->files.sign_too};
+        for (int i = 0; i < 2 && endings[i] != NULL; i++) {
+            const struct tt_safetensors_entry *sign = find(folder, name, found.module_bytes, endings[i]);
+            if (sign == NULL) continue;
+            found.type = (enum tt_quant_type)type;
+            found.sign = sign;
+            signs++;
+        }
     }
     if (signs == 0) return refuse_remains(folder, name, found.module_bytes);
     if (signs > 1) return tt_fail(TT_ERR_DATA, "'%s' has more than one kind of quantization state", name);
@@ -308,8 +315,11 @@ tt_status tt_quantized_read(const struct tt_model_folder *folder, const struct t
         size_t high = part->section.offset + part->section.bytes;
         if (high > end) high = end;
         if (low >= high) continue;
-        TT_TRY(read_bytes(folder, part->entry, low - part->section.offset, high - low,
-                          (uint8_t *)to + (low - first)));
+        uint8_t *place = (uint8_t *)to + (low - first);
+        if (p > 0 && tensor->layout.format.type == TT_QUANT_FP8)
+            TT_TRY(tt_fp8_read_scales(folder, tensor, low - part->section.offset, high - low, place));
+        else
+            TT_TRY(read_bytes(folder, part->entry, low - part->section.offset, high - low, place));
     }
     const struct tt_quant_section *section = &tensor->layout.offset;
     for (size_t i = 0; i < section->bytes; i++)
@@ -322,6 +332,7 @@ tt_status tt_quantized_check_values(const struct tt_model_folder *folder, const 
 {
     enum { PIECE = 1024 };
     float values[PIECE];
+    if (tensor->layout.format.type == TT_QUANT_FP8) return tt_fp8_check_scales(folder, tensor);
     for (int p = 0; p < tensor->part_count; p++) {
         const struct tt_safetensors_entry *entry = tensor->parts[p].entry;
         if (entry->dtype != TT_F32 || tensor->parts[p].section.offset == tensor->layout.codes.offset)

@@ -1,4 +1,4 @@
-/* Weights quantized by bitsandbytes, in transformers' file format. The tensors of a weight `P.weight`:
+/* Quantized weights in model folders. The tensors of a weight `P.weight`, in the file format of bitsandbytes:
  *
  *     4 bits   P.weight (codes [n, 1], of any type: bnb_4bit_quant_storage only names the type of the bytes),
  *              P.weight.absmax (F32, or U8 when nested), P.weight.quant_map (F32 [16]),
@@ -6,8 +6,21 @@
  *              P.weight.nested_absmax (F32), P.weight.nested_quant_map (F32 [256])
  *     8 bits   P.weight (I8 [out, in]), P.SCB (F32 [out]), P.weight_format (U8, 0: rows)
  *
- * Source: bitsandbytes/functional.py (QuantState.as_dict), nn/modules.py. Each weight becomes a segment
- * (tensor/quant.h), with the tables as stored. Inconsistent parts are TT_ERR_DATA, with the name of the tensor. */
+ * Source: bitsandbytes/functional.py (QuantState.as_dict), nn/modules.py. In FP8, the weight is code * scale:
+ *
+ *     P.weight (F8_E4M3 [out, in]) and P.weight_scale (compressed-tensors, format float-quantized) or
+ *     P.weight_scale_inv (quant_method fp8), F32, BF16, F16 or F8_E8M0:
+ *         rows     [out, 1] or [out]
+ *         one      [], [1] or [1, 1]
+ *         blocks   of 128 x 128 weights, the last ones cut: [ceil(out / 128), ceil(in / 128)]
+ *     and for servers P.input_scale or P.activation_scale, which training does not read.
+ *
+ * Source: compressed_tensors/quantization/quant_scheme.py and lifecycle/forward.py (0.20),
+ * transformers/integrations/finegrained_fp8.py (5.24: DeepSeek-V3, Qwen3; Mistral with one scale).
+ *
+ * Each weight becomes a segment (tensor/quant.h), with tables and scales as stored. A segment in FP8 has scales of
+ * rows: one scale of a matrix is repeated, and blocks have no segment that equals them, so they are read as numbers
+ * and quantized by rows anew. Inconsistent parts are TT_ERR_DATA, with the name of the tensor. */
 #ifndef TT_IO_QUANTIZED_H
 #define TT_IO_QUANTIZED_H
 
@@ -21,27 +34,35 @@ enum { TT_QUANTIZED_SKIP_MAX = 64 };
 /* Its quantization_config. The names of skipped modules are borrowed from the JSON. */
 struct tt_quantized_config {
     enum tt_quant_type type; /* NONE: not quantized */
+    bool fp8_blocks;         /* scales of 128 x 128 weights */
     bool nested;
-    tt_dtype compute_dtype, storage_dtype; /* of 4 bits */
-    const char *skip[TT_QUANTIZED_SKIP_MAX];
+    tt_dtype compute_dtype, storage_dtype;   /* of 4 bits */
+    const char *skip[TT_QUANTIZED_SKIP_MAX]; /* to write; with FP8: names of modules or "re:EXPRESSION" */
     int skip_count;
+    const struct tt_json_value *skip_list; /* read: NULL or the list of names */
 };
-/* Absent keys have the library's defaults (fp4, not nested, float32, uint8). Methods other than bitsandbytes are
- * TT_ERR_UNSUPPORTED. */
+/* Absent keys have the library's defaults (fp4, not nested, float32, uint8). Methods are bitsandbytes, and of those
+ * with weights in E4M3 fp8 and compressed-tensors; others are TT_ERR_UNSUPPORTED. */
 TT_MUST_USE tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quantized_config *out);
-/* Makes the quantization_config as transformers writes it; the caller owns the result; NULL (record set) on failure. */
+/* Makes the quantization_config as transformers writes it, of FP8 as llm-compressor does for FP8_DYNAMIC. The caller
+ * owns the result; NULL (record set) on failure. */
 struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config);
 
 /* ---- Reading ---- */
 
 struct tt_quantized_part {
     const struct tt_safetensors_entry *entry;
-    struct tt_quant_section section; /* its place in the segment; the tensor fills it */
+    struct tt_quant_section section; /* its place in the segment, which it fills, except scales of FP8 */
 };
 enum { TT_QUANTIZED_PARTS = TT_FORMAT_TENSORS };
 
+/* The scales of a weight in FP8. */
+enum tt_fp8_scales { TT_FP8_ROW_SCALES, TT_FP8_ONE_SCALE, TT_FP8_BLOCK_SCALES };
+enum { TT_FP8_BLOCK = 128 };
+
 struct tt_quantized {
     struct tt_quant_layout layout;
+    enum tt_fp8_scales scales;
     tt_dtype dtype; /* of the original weights; int8: F16 */
     float offset;   /* when nested: stored in the JSON */
     struct tt_quantized_part parts[TT_QUANTIZED_PARTS];
@@ -52,10 +73,14 @@ struct tt_quantized {
  * weight that is not quantized has layout.format.type NONE. */
 TT_MUST_USE tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name,
                                         struct tt_quantized *out);
-/* Reads bytes [first, first + bytes) of its segment; gaps are zeros. */
+/* Reads bytes [first, first + bytes) of its segment; gaps are zeros. TT_ERR_INTERNAL for FP8 in blocks. */
 TT_MUST_USE tt_status tt_quantized_read(const struct tt_model_folder *folder,
                                         const struct tt_quantized *tensor, size_t first, size_t bytes,
                                         void *to);
+/* FP8: reads weights first .. first + count - 1, code * scale in fp32. */
+TT_MUST_USE tt_status tt_quantized_read_weights(const struct tt_model_folder *folder,
+                                                const struct tt_quantized *tensor, int64_t first,
+                                                int64_t count, float *to);
 /* Checks that scales and tables are finite: reads them all (at most 1/32 of the weights' bytes). */
 TT_MUST_USE tt_status tt_quantized_check_values(const struct tt_model_folder *folder,
                                                 const struct tt_quantized *tensor);

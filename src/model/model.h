@@ -11,7 +11,7 @@
 enum {
     TT_MODEL_LAYERS_MAX = 1024,
     TT_MODEL_ROPES_MAX = 2,
-    TT_MODEL_SKIP_BYTES = 1024,
+    TT_MODEL_SKIP_BYTES = 16384,
     TT_MODEL_OWN_BYTES = 256
 };
 
@@ -54,9 +54,10 @@ struct tt_model_facts {
     int rope_count;
     struct tt_layer_facts layers[TT_MODEL_LAYERS_MAX];
     tt_dtype dtype; /* torch_dtype / dtype */
-    /* quantization_config: format of the folder's linears, quantized by bitsandbytes; NONE: not quantized */
+    /* quantization_config: format of the folder's linears; NONE: not quantized */
     enum tt_quant_type stored_quant;
     bool stored_quant_nested;
+    bool stored_fp8_blocks;                      /* its scales are of 128 x 128 weights, not of rows */
     char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
     int64_t bos_token_id;                        /* -1: none */
     int64_t eos_token_ids[8];

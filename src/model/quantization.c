@@ -10,6 +10,8 @@
 #include "model/pattern.h"
 #include "tensor/format.h"
 
+static const char stored_regex[] = "re:";
+
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
 
 /* One row is one paragraph. */
@@ -128,11 +130,11 @@ static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized
                            struct tt_model_facts *config)
 {
     struct tt_str text = {0};
-    if (stored->skip_count == 0) return TT_OK;
-    const struct tt_json_value *object = tt_json_get(json->root, "quantization_config");
-    tt_status status = tt_json_write(tt_json_get(object, "llm_int8_skip_modules"), 0, false, &text);
+    if (stored->skip_list == NULL) return TT_OK;
+    tt_status status = tt_json_write(stored->skip_list, 0, false, &text);
     if (status == TT_OK && text.bytes >= sizeof config->stored_quant_skip)
-        status = tt_fail(TT_ERR_UNSUPPORTED, "%s: llm_int8_skip_modules is longer than %d bytes",
+        status = tt_fail(TT_ERR_UNSUPPORTED,
+                         "%s: the list of modules that are not quantized is longer than %d bytes",
                          json->origin, TT_MODEL_SKIP_BYTES - 1);
     if (status == TT_OK)
         (void)snprintf(config->stored_quant_skip, sizeof config->stored_quant_skip, "%s", tt_str_text(&text));
@@ -146,12 +148,33 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts
     TT_TRY(tt_quantized_config_read(json, &stored));
     config->stored_quant = stored.type;
     config->stored_quant_nested = stored.nested;
+    config->stored_fp8_blocks = stored.fp8_blocks;
     return keep_skip(json, &stored, config);
 }
 
 static bool begins_or_ends(const char *path, const char *name)
 {
     return *name != '\0' && (tt_starts_with(path, name) || tt_ends_with(path, name));
+}
+
+/* "re:EXPRESSION" of compressed-tensors matches the beginning of a path, as Python's re.match. */
+static tt_status match_start(const char *entry, struct tt_module_list *modules)
+{
+    struct tt_str whole = {0};
+    struct tt_regex *regex = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&whole, "(?:%s).*", entry + strlen(stored_regex)));
+    TT_GO(tt_regex_compile(tt_str_text(&whole), &regex));
+    for (size_t i = 0; i < modules->count; i++) {
+        bool matched = false;
+        TT_GO(tt_regex_fullmatch(regex, modules->items[i].path, &matched));
+        if (matched) modules->items[i].quantized = false;
+    }
+out:
+    if (status != TT_OK) tt_while("reading the modules that the folder's config.json does not quantize");
+    tt_regex_destroy(regex);
+    tt_str_deinit(&whole);
+    return status;
 }
 
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
@@ -166,6 +189,9 @@ static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_modul
             module->quantized = false;
         }
     }
+    for (size_t e = 0; e < skip->count && stored; e++)
+        if (tt_starts_with(tt_name_pattern_entry(skip, e), stored_regex))
+            TT_TRY(match_start(tt_name_pattern_entry(skip, e), modules));
     for (size_t e = 0; e < skip->count && !stored; e++) {
         if (skip->used[e]) continue;
         tt_status status =
@@ -214,10 +240,14 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     else
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
+    const char *source = "";
+    if (model->facts.stored_fp8_blocks)
+        source = ", quantized anew by rows from the folder's blocks of 128 x 128";
+    else if (model->facts.stored_quant != TT_QUANT_NONE)
+        source = ", as the folder has them";
     return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
                          tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
-                         weights > 0 ? 8.0 * bytes / weights : 0.0,
-                         model->facts.stored_quant != TT_QUANT_NONE ? ", as the folder has them" : "");
+                         weights > 0 ? 8.0 * bytes / weights : 0.0, source);
 }
 
 tt_status tt_quantization_report(const struct tt_model *model)

@@ -37,7 +37,7 @@ TT_MUST_USE tt_status tt_quantization_check(const struct tt_quantization_config 
 TT_MUST_USE tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
                                               const struct tt_model_facts *model, tt_dtype compute,
                                               struct tt_base_quant *out);
-/* Parses quantization_config of a config.json; methods other than bitsandbytes are TT_ERR_UNSUPPORTED. */
+/* Parses quantization_config of a config.json (io/quantized.h). */
 TT_MUST_USE tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts *config);
 /* Sets `quantized` of the modules. `stored`: the names are from the folder, so a name may match nothing. */
 TT_MUST_USE tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,

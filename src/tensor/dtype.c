@@ -24,6 +24,7 @@ static const struct dtype_facts table[TT_DTYPE_COUNT] = {
     [TT_U64] = {8, false, "U64", "uint64"},
     [TT_F8_E4M3] = {1, true, "F8_E4M3", "float8_e4m3fn"},
     [TT_F8_E5M2] = {1, true, "F8_E5M2", "float8_e5m2"},
+    [TT_F8_E8M0] = {1, true, "F8_E8M0", "float8_e8m0fnu"},
 };
 
 /* Short spellings that configuration files and torch also accept. */

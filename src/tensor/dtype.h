@@ -24,6 +24,7 @@ typedef enum tt_dtype {
     TT_U64,
     TT_F8_E4M3,
     TT_F8_E5M2,
+    TT_F8_E8M0, /* 2^(code - 127): scales */
     TT_DTYPE_COUNT
 } tt_dtype;
 

@@ -162,4 +162,11 @@ expect 0 "'early' has its own rank (16), alpha (32) and targets; the lora_* sett
     "${train[@]}" data.jsonl --adapter early --lora_r 4 --output_dir later
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
 grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
+expect 2 "to is fp8, and other settings name another format" quantize --model_name_or_path base --output_dir fp8 --to fp8 --load_in_8bit true
+expect 2 "to is int8" quantize --model_name_or_path base --output_dir fp8 --to int8 --bnb_4bit_quant_type fp4
+expect 0 "" quantize --model_name_or_path base --output_dir fp8 --to fp8 --llm_int8_skip_modules '["o_proj", "model.layers.0.mlp"]'
+grep -qF '"re:(model\\.layers\\.0\\.mlp|.*model\\.layers\\.0\\.mlp$)"' fp8/config.json || fail "the modules of layer 0 are not ignored"
+expect 0 "as the folder has them" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir fp8-adapter --max_steps 1
+expect 2 "are fp8 already" quantize --model_name_or_path fp8 --output_dir again --to nf4
+expect 2 "the weights of this model are fp8 already" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir out --load_in_4bit true
 finish

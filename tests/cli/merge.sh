@@ -53,17 +53,31 @@ ln -sf /etc/hostname tuned/chat_template.jinja
 expect 3 "chat_template.jinja" merge --model chat --adapter tuned --output_dir linked
 [ -e linked ] && fail "a merged folder with a file from elsewhere"
 
-# A base quantized by bitsandbytes becomes plain: the loss of the merged model is that of base and adapter.
+# A quantized base becomes plain: the loss of the merged model is that of base and adapter.
 for i in $(seq 8); do echo "{\"prompt\": \"$i + 1 =\", \"completion\": \" $((i + 1))\"}"; done >test.jsonl
 loss() { "$trimtab" eval --eval_dataset test.jsonl --bf16 false "$@" 2>/dev/null | grep '^loss'; }
-for format in "--bnb_4bit_use_double_quant" "--bnb_4bit_quant_type fp4" "--load_in_8bit"; do
+for format in "--bnb_4bit_use_double_quant" "--bnb_4bit_quant_type fp4" "--load_in_8bit" "--to fp8"; do
     rm -rf quantized plain
     # shellcheck disable=SC2086
     "$trimtab" quantize --model_name_or_path base --output_dir quantized $format >/dev/null 2>&1 || fail "quantize $format"
     expect 0 "14 of 26 tensors changed" merge --model quantized --adapter "$random" --output_dir plain
     grep -q quantization_config plain/config.json && fail "config.json still says that it is quantized"
-    apart=$(loss --model_name_or_path quantized --adapter_name_or_path "$random")
+    apart=$(loss --model_name_or_path quantized --adapter_name_or_path "$random" --fp8_products none)
     [ -n "$apart" ] && [ "$apart" = "$(loss --model_name_or_path plain)" ] || fail "$format: not the loss of base and adapter"
+done
+
+# A base in FP8 merges into its numbers, also where training quantizes them by rows anew.
+for kind in channel blocks; do
+    rm -rf adapter8 plain
+    fp8=$root/tests/golden/fp8
+    "$trimtab" train --model_name_or_path "$fp8/$kind" --dataset_name "$fp8/train.jsonl" --output_dir adapter8 --use_peft true --max_steps 3 \
+        --learning_rate 0.01 --lora_r 4 --lora_target_modules all-linear --save_strategy no >/dev/null 2>&1 || fail "training over $kind"
+    expect 0 "tensors changed" merge --model "$fp8/$kind" --adapter adapter8 --output_dir plain
+    grep -q quantization_config plain/config.json && fail "config.json of $kind still says that it is quantized"
+    apart=$("$trimtab" eval --model_name_or_path "$fp8/$kind" --adapter_name_or_path adapter8 --eval_dataset "$fp8/train.jsonl" \
+        --fp8_products none 2>/dev/null | awk '/^loss/ {print $2}')
+    plain=$("$trimtab" eval --model_name_or_path plain --eval_dataset "$fp8/train.jsonl" 2>/dev/null | awk '/^loss/ {print $2}')
+    awk -v a="$apart" -v b="$plain" 'BEGIN {d = (a - b) / a; exit !(a > 1 && d < 0.03 && d > -0.03)}' || fail "$kind: $apart and $plain"
 done
 
 expect 2 "is not empty" merge --model base --adapter "$random" --output_dir merged

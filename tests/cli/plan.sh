@@ -66,6 +66,14 @@ read -r one one_ms <<<"$(fp8 --base_dtype fp8 --fp8_products forward)"
 awk "BEGIN { exit !($two_ms < 0.75 * $wide_ms && $two <= $wide + 0.1 && $one < 0.6 * $wide && $one_ms < $wide_ms) }" ||
     fail "plans of fp8: $wide GiB $wide_ms ms, $two $two_ms, $one $one_ms"
 code=0
+# A folder in FP8 needs what base_dtype fp8 needs.
+for config in '"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]' \
+    '"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": {"weights": {"type": "float"}}}'; do
+    sed "0,/{/s//{\"quantization_config\": {$config},/" "$shapes/l8b.json" >"$folder/fp8.json"
+    [ "$("$trimtab" plan --device h200 --config_json "$folder/fp8.json" | grep -v fp8)" = \
+        "$("$trimtab" plan --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 | grep -v fp8)" ] ||
+        fail "the plan of a folder in fp8: $config"
+done
 "$trimtab" plan --device a100-80gb --config_json "$shapes/l8b.json" --base_dtype fp8 >"$folder/out" 2>&1 || code=$?
 [ $code -ne 0 ] && grep -q 'a100-80gb has no products in FP8 with a scale a row' "$folder/out" &&
     grep -q -- '--fp8_products none' "$folder/out" || fail "a chip without fp8" "$(cat "$folder/out")"

@@ -42,11 +42,15 @@ static const struct tt_format_tensor tensors[] = {
     {".weight_scale", offsetof(struct tt_quant_layout, absmax), TT_F32, TT_F32},
 };
 
+static const char *const unread[] = {".input_scale", ".activation_scale", NULL};
+
 const struct tt_weight_format tt_format_fp8 = {
     .name = "fp8",
     .byte_weights = 1,
     .row_blocks = true,
     .files = {.sign = ".weight_scale",
+              .sign_too = ".weight_scale_inv",
+              .unread = unread,
               .tensors = tensors,
               .count = sizeof tensors / sizeof *tensors,
               .original = TT_BF16},

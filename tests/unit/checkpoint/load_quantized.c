@@ -21,6 +21,7 @@ struct how {
     struct tt_base_quant quant;
     bool late, random, stored; /* stored: the folder is quantized already */
     struct tt_str *made;       /* random: segments of one rank, to compare with */
+    size_t turned, skipped;    /* of a layer of a stored folder */
 };
 
 static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
@@ -37,16 +38,32 @@ static tt_status give(void *context, int64_t first, int64_t count, void *to)
     return TT_OK;
 }
 
+static const tt_param *original_of(const tt_param *param)
+{
+    return param->turned_of != NULL ? param->turned_of : param;
+}
+
+/* The numbers of a tensor; of one in FP8, code * scale. */
+static tt_status read_numbers(const char *name, const struct tt_model_folder *folder, int64_t count,
+                              float *to)
+{
+    struct tt_quantized tensor;
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, name);
+    TEST_RANK_CHECK(entry != NULL);
+    TT_TRY(tt_quantized_find(folder, name, &tensor));
+    if (tensor.layout.format.type == TT_QUANT_FP8)
+        return tt_quantized_read_weights(folder, &tensor, 0, count, to);
+    return tt_model_folder_read(folder, entry, 0, count, to, TT_F32);
+}
+
 /* The weights of a parameter: of a transposed copy, the transposed ones of its original. */
 static tt_status read_weights(const tt_param *param, const struct tt_model_folder *folder, float *weights)
 {
-    const tt_param *original = param->turned_of != NULL ? param->turned_of : param;
-    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, original->name);
+    const tt_param *original = original_of(param);
     int64_t rows = original->dims[0], cols = original->dims[1];
-    TEST_RANK_CHECK(entry != NULL);
-    if (param->turned_of == NULL) return tt_model_folder_read(folder, entry, 0, rows * cols, weights, TT_F32);
+    if (param->turned_of == NULL) return read_numbers(original->name, folder, rows * cols, weights);
     float *straight = tt_calloc((size_t)(rows * cols), sizeof *straight);
-    tt_status status = tt_model_folder_read(folder, entry, 0, rows * cols, straight, TT_F32);
+    tt_status status = read_numbers(original->name, folder, rows * cols, straight);
     for (int64_t i = 0; i < rows * cols; i++) weights[i % cols * rows + i / cols] = straight[i];
     tt_free(straight);
     return status;
@@ -59,8 +76,9 @@ static tt_status make_segment(const tt_param *param, const struct tt_model_folde
     const struct tt_quant_layout *layout = &param->quant;
     if (stored) {
         struct tt_quantized tensor;
-        TT_TRY(tt_quantized_find(folder, param->name, &tensor));
-        return tt_quantized_read(folder, &tensor, 0, layout->bytes, segment);
+        TT_TRY(tt_quantized_find(folder, original_of(param)->name, &tensor));
+        if (param->turned_of == NULL && tensor.scales != TT_FP8_BLOCK_SCALES)
+            return tt_quantized_read(folder, &tensor, 0, layout->bytes, segment);
     }
     float *weights = tt_calloc((size_t)layout->count, sizeof *weights);
     float *absmax = tt_calloc((size_t)layout->blocks, sizeof *absmax);
@@ -114,8 +132,9 @@ static tt_status check_pieces(const struct load_world *world, const struct how *
     }
     bool turns =
         how->quant.trains && strncmp(how->family, "mistral", 7) == 0; /* q, k, v, o: the rest is odd */
-    TEST_RANK_CHECK(turned == (turns ? 4 * (size_t)world->model->facts.num_hidden_layers : 0));
-    TEST_RANK_CHECK(quantized == 7 * (size_t)world->model->facts.num_hidden_layers);
+    size_t layers = (size_t)world->model->facts.num_hidden_layers;
+    TEST_RANK_CHECK(turned == (how->stored ? how->turned : turns ? 4 : 0) * layers);
+    TEST_RANK_CHECK(quantized == (7 - how->skipped) * layers);
     return TT_OK;
 }
 
@@ -184,6 +203,27 @@ static void test_stored(void **state)
     }
 }
 
+/* FP8: scales of rows and of the matrix as stored, blocks and transposed copies quantized anew. */
+static void test_stored_fp8(void **state)
+{
+    static const char *const families[] = {"fp8/channel", "fp8/tensor", "fp8/mistral", "fp8/blocks",
+                                           "fp8/powers"};
+    static const char *const skips[] = {"[\"k_proj\"]", NULL, NULL, "[\"v_proj\"]", "[\"v_proj\"]"};
+    (void)state;
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        for (int bits = 0; bits < 4; bits++) {
+            size_t skipped = skips[f] != NULL;
+            struct how how = {.family = families[f],
+                              .quant = {.type = TT_QUANT_FP8, .trains = bits >= 2, .skip_modules = skips[f]},
+                              .late = bits % 2 != 0,
+                              .stored = true,
+                              .skipped = skipped,
+                              .turned = bits >= 2 ? 7 - skipped : 0};
+            for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
+        }
+    }
+}
+
 /* A folder that is not what config.json says. */
 static void test_stored_otherwise(void **state)
 {
@@ -195,6 +235,9 @@ static void test_stored_otherwise(void **state)
         {FOLDERS "/quant/nf4", {.type = TT_QUANT_FP4, .nested = true}, "is nf4 with nested scales"},
         {FOLDERS "/quant/fp4", {.type = TT_QUANT_FP4, .nested = true}, "is fp4 with plain scales"},
         {FOLDERS "/quant/int8", {.type = TT_QUANT_NF4}, "is int8 with plain scales"},
+        {FOLDERS "/fp8/channel",
+         {.type = TT_QUANT_FP8},
+         "'model.layers.0.self_attn.k_proj.weight' is not quantized"},
         {FOLDERS "/quant/nf4",
          {.type = TT_QUANT_NF4, .nested = true, .skip_modules = "[\"q_proj\"]"},
          "'model.layers.0.self_attn.q_proj.weight'"},
@@ -261,9 +304,9 @@ static void test_skipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments),         cmocka_unit_test(test_stored),
-        cmocka_unit_test(test_stored_otherwise), cmocka_unit_test(test_made_up),
-        cmocka_unit_test(test_skipped),
+        cmocka_unit_test(test_segments),   cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_stored_fp8), cmocka_unit_test(test_stored_otherwise),
+        cmocka_unit_test(test_made_up),    cmocka_unit_test(test_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

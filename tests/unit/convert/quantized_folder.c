@@ -13,43 +13,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "convert/quantized_folder.h"
-#include "support/root.h"
+#include "support/made_folder.h"
 
 enum { ROWS = 6, COLS = 100 };
-
-static void ok(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
-
-/* ---- Files made by hand ---- */
-
-struct made {
-    struct tt_safetensors_entry entry; /* name, dtype, rank, dims */
-    const void *data;
-};
-
-static void put_folder(const char *name, const char *config, const struct made *made, size_t count)
-{
-    struct tt_safetensors_entry entries[16];
-    struct tt_str file = {0};
-    uint64_t bytes;
-    for (size_t i = 0; i < count; i++) entries[i] = made[i].entry;
-    ok(tt_safetensors_layout(entries, count, &file, &bytes));
-    for (size_t e = 0; e < count; e++)
-        for (size_t i = 0; i < count; i++)
-            if (made[i].entry.name == entries[e].name)
-                ok(tt_str_append(&file, made[i].data, entries[e].bytes));
-    char folder[256];
-    snprintf(folder, sizeof folder, "%s", test_at(name));
-    ok(tt_dir_create(folder));
-    char path[300];
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    ok(tt_file_write_atomic(path, file.data, file.bytes));
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    ok(tt_file_write_atomic(path, config, strlen(config)));
-    tt_str_deinit(&file);
-}
 
 /* A quantized weight of ROWS x COLS in blocks of 64, nested, whose parts a test may spoil. */
 enum { CODES, ABSMAX, NESTED, MAP, NESTED_MAP, STATE, PARTS };
@@ -313,7 +279,7 @@ static void written_and_read(void **state)
 {
     (void)state;
     put_source();
-    for (int type = TT_QUANT_NF4; type <= TT_QUANT_INT8; type++)
+    for (int type = TT_QUANT_NF4; type <= TT_QUANT_FP8; type++)
         for (int nested = 0; nested < 2; nested++) {
             char output[256];
             struct tt_quantize_report report;
@@ -343,7 +309,9 @@ static void written_and_read(void **state)
             ok(tt_quantized_find(folder, "m.up_proj.weight", &tensor));
             assert_int_equal(tensor.layout.bytes, layout.bytes);
             assert_int_equal(tensor.layout.rows, ROWS);
-            assert_int_equal(tensor.dtype, type == TT_QUANT_INT8 ? TT_F16 : TT_F32);
+            assert_int_equal(tensor.dtype, type == TT_QUANT_INT8  ? TT_F16
+                                           : type == TT_QUANT_FP8 ? TT_BF16
+                                                                  : TT_F32);
             uint8_t *segment = tt_alloc_aligned(layout.bytes);
             ok(tt_quantized_read(folder, &tensor, 0, layout.bytes, segment));
             float back[ROWS * COLS];
