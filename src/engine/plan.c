@@ -353,6 +353,13 @@ static tt_status advise_together(const struct attempt *tight, struct tt_plan *pl
     return advise_batch(&attempt, what, plan, advice, &found);
 }
 
+/* Whether training holds each weight in FP8 twice. */
+static bool has_two_copies(const struct tt_rank_config *rank)
+{
+    const struct tt_base_quant *quant = &rank->model_options.quant;
+    return quant->type == TT_QUANT_FP8 && quant->products == TT_FP8_ALL && quant->trains;
+}
+
 /* Tries changes that could make the run fit: each alone, then several together. Adds those that do to the advice. */
 static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
 {
@@ -360,6 +367,10 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
     struct attempt attempt = *tight;
     const char *flag = find_leaner_flag(&tight->rank, plan->is_host, &attempt.rank.recompute);
     if (flag != NULL) TT_TRY(try_advice(&attempt, flag, plan, plan->advice, &found));
+    attempt = *tight;
+    attempt.rank.model_options.quant.products = TT_FP8_SINGLE;
+    if (has_two_copies(&tight->rank))
+        TT_TRY(try_advice(&attempt, "--fp8_products single", plan, plan->advice, &found));
     attempt = *tight;
     attempt.rank.offload_params = true;
     if (!plan->is_host && !tight->rank.offload_params)

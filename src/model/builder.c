@@ -163,6 +163,12 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     if (!tt_gemm_scaled_takes(weight->dims[0], weight->dims[1])) return;
     linear->multiplies_coded = true;
     if (!quant->trains || quant->products == TT_FP8_FORWARD || builder->status != TT_OK) return;
+    if (quant->products == TT_FP8_SINGLE) {
+        linear->turns = true;
+        builder->status = tt_quant_layout_make(weight->quant.format, weight->dims[1], weight->dims[0],
+                                               &linear->turned_layout);
+        return;
+    }
     tt_param *turned =
         new_param(builder, module, "weight.turned", 2, (int64_t[]){weight->dims[1], weight->dims[0]});
     if (turned == NULL) return;

@@ -89,6 +89,7 @@ enum tt_fp8_products {
     TT_FP8_ALL,     /* also the gradient of the input, with a transposed copy of each weight */
     TT_FP8_FORWARD, /* the gradient of the input decodes the weight */
     TT_FP8_NONE,    /* all products decode the weight, as those of other formats */
+    TT_FP8_SINGLE,  /* as ALL without the copy: the codes are transposed for each gradient of the input */
 };
 
 struct tt_base_quant {

@@ -39,9 +39,10 @@ const struct tt_setting tt_quantization_settings[] = {
     {.name = "load_in_fp8", .type = TT_SETTING_BOOL, FIELD(load_in_fp8), .default_text = "false",
      .help = "The same as base_dtype fp8 (Unsloth's spelling)."},
     {.name = "fp8_products", .type = TT_SETTING_CHOICE, FIELD(fp8_products), .default_text = "all",
-     .choices = "all forward none",
+     .choices = "all forward none single",
      .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
-             "inputs; forward has one copy and decodes it for these; none decodes for all, on any device."},
+             "inputs; single has one copy and transposes its codes for these, in half of the memory; forward decodes "
+             "it for these; none decodes for all, on any device."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
      .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
@@ -222,7 +223,8 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
 
 tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text)
 {
-    static const char *const products[] = {", products in fp8", ", forward products in fp8", ""};
+    static const char *const products[] = {", products in fp8", ", forward products in fp8", "",
+                                           ", products in fp8 with one copy"};
     const struct tt_base_quant *quant = &model->options.quant;
     int64_t matrices = 0;
     double weights = 0, bytes = 0;

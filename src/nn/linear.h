@@ -24,9 +24,11 @@
  * take the memory of the block in bf16 (docs/qlora.md). */
 struct tt_linear {
     tt_param *weight;
-    /* the weight transposed and coded by its own rows; NULL: the gradient of the input decodes the weight */
+    /* the weight transposed and coded by its own rows; NULL: the gradient of the input decodes the weight, or with
+     * `turns` transposes its codes into scratch of this layout */
     tt_param *turned;
-    bool multiplies_coded;
+    bool multiplies_coded, turns;
+    struct tt_quant_layout turned_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
     int64_t in, out, r;

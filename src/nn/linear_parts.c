@@ -39,11 +39,16 @@ bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_lin
     return before == NULL || before->first + before->count < group->count;
 }
 
-/* The matrix that is multiplied as it is coded; NULL: the weight is dense or decoded. */
-static const tt_param *coded(const struct tt_linear *linear, enum tt_linear_way way)
+/* Whether codes are multiplied as they are; otherwise the weight is dense or decoded. */
+static bool is_coded(const struct tt_linear *linear, enum tt_linear_way way)
 {
-    if (!linear->multiplies_coded) return NULL;
-    return way == TT_LINEAR_FORWARD ? linear->weight : linear->turned;
+    if (!linear->multiplies_coded) return false;
+    return way == TT_LINEAR_FORWARD || linear->turned != NULL || linear->turns;
+}
+
+static bool turns_now(const struct tt_linear *linear, enum tt_linear_way way)
+{
+    return way == TT_LINEAR_BACKWARD && linear->turned == NULL;
 }
 
 /* The number of weights from `first` on that one product takes: one that is dense, all that are multiplied coded, or as
@@ -54,13 +59,13 @@ static int weight_count(const struct tt_linear_group *group, const struct tt_pas
     const struct tt_linear *linear = &group->linears[first];
     int count = 1, rest = group->count - first;
     int64_t out = linear->out;
-    bool is_coded = coded(linear, way) != NULL;
+    bool first_is_coded = is_coded(linear, way);
     if (!tt_param_is_quantized(linear->weight)) return 1;
     size_t row_bytes = (size_t)linear->in * tt_dtype_bytes(pass->in.compute_dtype);
     while (count < rest && count < TT_MATRIX_PARTS && tt_param_is_quantized(linear[count].weight)) {
         out += linear[count].out;
-        if ((coded(&linear[count], way) != NULL) != is_coded) break;
-        if (!is_coded && (size_t)out * row_bytes > TT_LINEAR_SCRATCH_BYTES) break;
+        if (is_coded(&linear[count], way) != first_is_coded) break;
+        if (!first_is_coded && (size_t)out * row_bytes > TT_LINEAR_SCRATCH_BYTES) break;
         count++;
     }
     return count;
@@ -78,7 +83,7 @@ tt_status tt_linear_push_rows(const struct tt_pass *pass, int64_t rows, int64_t 
 bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_way way)
 {
     for (int i = 0; i < group->count; i++)
-        if (coded(&group->linears[i], way) == NULL) return false;
+        if (!is_coded(&group->linears[i], way)) return false;
     return group->count <= TT_MATRIX_PARTS;
 }
 
@@ -104,6 +109,31 @@ static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t col
     return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &coded_rows->scratch);
 }
 
+/* The transposed weight in scratch. */
+static tt_status turn(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
+{
+    const struct tt_quant_layout *layout = &linear->turned_layout;
+    struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
+    out->layout = layout;
+    TT_TRY(
+        tt_workspace_1d(pass->lent.workspace, "transposed fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
+    struct tt_turn_codes_args args = {.codes_NK = tt_coded_codes(&weight),
+                                      .scale_N = tt_coded_scales(&weight),
+                                      .turned_KN = tt_coded_codes(out),
+                                      .turned_scale_K = tt_coded_scales(out)};
+    return tt_turn_codes(pass->lent.stream, &args);
+}
+
+static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass *pass,
+                            enum tt_linear_way way, struct tt_coded *out)
+{
+    bool codes = is_coded(linear, way);
+    if (codes && turns_now(linear, way)) return turn(linear, pass, out);
+    const tt_param *param = codes && way == TT_LINEAR_BACKWARD ? linear->turned : linear->weight;
+    *out = (struct tt_coded){&param->quant, param->value};
+    return TT_OK;
+}
+
 tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                               enum tt_linear_way way, int64_t rows, const struct tt_coded_rows *made,
                               const struct tt_linear_part *before, struct tt_linear_part *part)
@@ -126,12 +156,8 @@ tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct 
         return TT_OK;
     }
     part->w_OI.count = next.count;
-    bool is_coded = coded(linear, way) != NULL;
-    for (int i = 0; i < next.count; i++) {
-        const tt_param *param = is_coded ? coded(&linear[i], way) : linear[i].weight;
-        part->w_OI.parts[i] = (struct tt_coded){&param->quant, param->value};
-    }
-    if (is_coded)
+    for (int i = 0; i < next.count; i++) TT_TRY(find_codes(&linear[i], pass, way, &part->w_OI.parts[i]));
+    if (is_coded(linear, way))
         return push_rows(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, made, &part->w_OI);
     return tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
                            linear->in, &part->w_OI.scratch);

@@ -40,6 +40,14 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
+# One copy in FP8 of 70 billion parameters on one GPU.
+table l70b-fp8-single-h200 0 --device h200 --config_json "$shapes/l70b.json" --base_dtype fp8 --fp8_products single \
+    --sequence_length 2048 --per_device_train_batch_size 1 --lora_r 16 --lora_target_modules q_proj,k_proj,v_proj,o_proj
+
+"$trimtab" plan --device h200 --config_json "$shapes/l70b.json" --base_dtype fp8 --sequence_length 4096 \
+    --per_device_train_batch_size 1 --lora_r 16 --recompute none >"$folder/out" 2>&1 && fail "two copies of 70B fit"
+grep -q 'what would fit: .*--fp8_products single (' "$folder/out" || fail "no advice of one copy" "$(tail -n 3 "$folder/out")"
+
 # The number of buffers for gathered blocks, and the time of a step with them.
 prefetch() {
     local buffers=$1 seconds=$2
@@ -63,8 +71,11 @@ fp8() {
 read -r wide wide_ms <<<"$(fp8)"
 read -r two two_ms <<<"$(fp8 --base_dtype fp8)"
 read -r one one_ms <<<"$(fp8 --base_dtype fp8 --fp8_products forward)"
+read -r single single_ms <<<"$(fp8 --base_dtype fp8 --fp8_products single)"
 awk "BEGIN { exit !($two_ms < 0.75 * $wide_ms && $two <= $wide + 0.1 && $one < 0.6 * $wide && $one_ms < $wide_ms) }" ||
     fail "plans of fp8: $wide GiB $wide_ms ms, $two $two_ms, $one $one_ms"
+awk "BEGIN { exit !($single == $one && $single_ms >= $two_ms && $single_ms < $one_ms) }" ||
+    fail "a plan of fp8 with one copy: $single GiB $single_ms ms"
 code=0
 # A folder in FP8 needs what base_dtype fp8 needs.
 for config in '"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]' \

@@ -236,6 +236,7 @@ static void gradients_stay_within_a_tenth(void **state)
         {"fp8 products", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 1, 0.10},
         {"fp8 products, outliers x 100", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 100, 0.13},
         {"fp8 products, outliers x 1000", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 1000, 0.13},
+        {"fp8 products, one copy", TT_QUANT_FP8, TT_FP8_SINGLE, TT_BF16, 1, 0.11},
         {"fp8 products in fp32 runs", TT_QUANT_FP8, TT_FP8_ALL, TT_F32, 1, 0.10},
         {"fp8 forward", TT_QUANT_FP8, TT_FP8_FORWARD, TT_BF16, 1, 0.10},
         {"fp8 storage", TT_QUANT_FP8, TT_FP8_NONE, TT_BF16, 1, 0.08},

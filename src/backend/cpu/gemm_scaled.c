@@ -16,7 +16,7 @@
 #include "backend/cpu/simd.h"
 #include "tensor/e4m3.h"
 
-enum { CODES = 256 };
+enum { CODES = 256, TURNED = 64 };
 
 /* |x| as bits: a larger size is a larger integer, and NaN is above infinity. */
 TT_SIMD_BODY void quantize_row(const void *x, int64_t count, const bool bf16, uint8_t *codes, float *scale)
@@ -64,6 +64,49 @@ tt_status tt_cpu_quantize_rows(struct tt_stream *stream, const struct tt_quantiz
     for (int64_t row = 0; row < rows; row++)
         row_of((const char *)args->x_MK.data + (size_t)row * stride, cols, args->x_MK.dtype == TT_BF16,
                codes + row * cols, scale + row);
+    return TT_OK;
+}
+
+/* Columns first .. first + count - 1 of the codes become rows. Reads along rows of codes. */
+static void turn_columns(const struct tt_turn_codes_args *args, const float values[CODES], int64_t first,
+                         int64_t count)
+{
+    int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
+    const uint8_t *codes = args->codes_NK.data;
+    const float *scale = args->scale_N.data;
+    uint8_t *turned = args->turned_KN.data;
+    float *turned_scale = args->turned_scale_K.data, factor[TURNED];
+    uint32_t largest[TURNED] = {0};
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t c = 0; c < count; c++) {
+            float value = values[codes[row * cols + first + c]] * scale[row];
+            uint32_t size;
+            memcpy(&size, &value, sizeof size);
+            size &= 0x7fffffffu;
+            largest[c] = size > largest[c] ? size : largest[c];
+        }
+    for (int64_t c = 0; c < count; c++) {
+        float size;
+        memcpy(&size, &largest[c], sizeof size);
+        turned_scale[first + c] = tt_e4m3_scale(size);
+        factor[c] = 1.0f / turned_scale[first + c];
+    }
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t c = 0; c < count; c++) {
+            float value = values[codes[row * cols + first + c]] * scale[row];
+            turned[(first + c) * rows + row] = tt_e4m3_from_f32(value * factor[c]);
+        }
+}
+
+tt_status tt_cpu_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+{
+    int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
+    int threads = tt_cpu_threads(stream, rows * cols);
+    float values[CODES];
+    for (int code = 0; code < CODES; code++) values[code] = tt_e4m3_to_f32((uint8_t)code);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t first = 0; first < cols; first += TURNED)
+        turn_columns(args, values, first, cols - first < TURNED ? cols - first : TURNED);
     return TT_OK;
 }
 

@@ -23,17 +23,35 @@ tt_status tt_quantize_rows(struct tt_stream *stream, const struct tt_quantize_ro
     return tt_dispatch_quantize_rows(stream, args);
 }
 
-size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k)
-{
-    return tt_device_is_host(device) ? tt_cpu_gemm_scaled_layout(m, n, k).bytes : 0;
-}
-
 static void check_operand(struct tt_check *check, const char *name, tt_tensor codes, tt_tensor scale)
 {
     tt_check_tensor(check, name, codes, CODES, 2, 2);
     if (check->status != TT_OK) return;
     tt_check_shape(check, "its scale", scale, TT_TYPES_F32, 1, TT_DIMS(codes.dims[0]));
     tt_check_contiguous(check, "its scale", scale);
+}
+
+tt_status tt_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+{
+    struct tt_check check = {.op = "turn_codes"};
+    tt_tensor codes = args->codes_NK, turned = args->turned_KN;
+    check_operand(&check, "codes", codes, args->scale_N);
+    tt_check_contiguous(&check, "codes", codes);
+    check_operand(&check, "turned", turned, args->turned_scale_K);
+    tt_check_contiguous(&check, "turned", turned);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, tt_gemm_scaled_takes(codes.dims[0], codes.dims[1]),
+                  "%lld x %lld: not multiples of 16", (long long)codes.dims[0], (long long)codes.dims[1]);
+    tt_check_that(&check, turned.dims[0] == codes.dims[1] && turned.dims[1] == codes.dims[0],
+                  "turned is [%lld, %lld]", (long long)turned.dims[0], (long long)turned.dims[1]);
+    tt_check_apart(&check, "turned", turned, "codes", codes);
+    tt_check_apart(&check, "its scale", args->turned_scale_K, "scale", args->scale_N);
+    return check.status != TT_OK ? check.status : tt_dispatch_turn_codes(stream, args);
+}
+
+size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k)
+{
+    return tt_device_is_host(device) ? tt_cpu_gemm_scaled_layout(m, n, k).bytes : 0;
 }
 
 static void check_scratch(struct tt_check *check, size_t needed, tt_tensor scratch)

@@ -180,6 +180,12 @@ static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_qu
     return moves(stream, size(args->x_MK) + size(args->codes_MK) + size(args->scale_M));
 }
 
+/* Codes are read for the scales, and again. */
+static tt_status plan_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+{
+    return moves(stream, 3.0 * size(args->codes_NK));
+}
+
 /* A host decodes and multiplies in bf16. */
 static tt_status plan_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
 {

@@ -1,0 +1,106 @@
+/* The transposed matrix of E4M3 codes, quantized by its own rows (ops/gemm_scaled.h), bound by memory: the largest size
+ * of each column, its scale, then tiles that are turned in shared memory. Sizes are compared as integers, whose largest
+ * does not depend on the order. */
+#include "backend/cuda/rows_e4m3.cuh"
+
+namespace
+{
+
+constexpr int TILE = 64, THREADS = 256, WORD = 4; /* codes of a word */
+constexpr int TILE_WORDS = TILE / WORD, ROWS_A_STEP = THREADS / TILE_WORDS;
+constexpr int SIZED_ROWS = 512; /* of a block that looks for the largest */
+
+struct turning {
+    const uint8_t *codes;
+    const float *scale;
+    uint8_t *turned;
+    float *turned_scale; /* in between: the largest sizes, as bits */
+    int64_t rows, cols;
+};
+
+__device__ __forceinline__ float number_of(uint32_t word, int i, float scale)
+{
+    __half_raw half = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(word >> 8 * i & 0xffu), __NV_E4M3);
+    return __fmul_rn(__half2float(__half(half)), scale);
+}
+
+/* A block has TILE columns; a thread has four of them, and every ROWS_A_STEP-th row. */
+__global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
+{
+    __shared__ uint32_t shared[TILE];
+    int word = threadIdx.x % TILE_WORDS;
+    int64_t col = (int64_t)blockIdx.x * TILE + word * WORD, end = ((int64_t)blockIdx.y + 1) * SIZED_ROWS;
+    uint32_t largest[WORD] = {};
+    if (threadIdx.x < TILE) shared[threadIdx.x] = 0;
+    __syncthreads();
+    if (end > t.rows) end = t.rows;
+    if (col < t.cols) {
+        for (int64_t row = (int64_t)blockIdx.y * SIZED_ROWS + threadIdx.x / TILE_WORDS; row < end; row += ROWS_A_STEP) {
+            uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + row * t.cols + col);
+            float scale = t.scale[row];
+#pragma unroll
+            for (int i = 0; i < WORD; i++) largest[i] = max(largest[i], size_of(number_of(codes, i, scale)));
+        }
+#pragma unroll
+        for (int i = 0; i < WORD; i++) atomicMax(&shared[word * WORD + i], largest[i]);
+    }
+    __syncthreads();
+    int64_t own = (int64_t)blockIdx.x * TILE + threadIdx.x;
+    if (threadIdx.x < TILE && own < t.cols)
+        atomicMax(reinterpret_cast<uint32_t *>(t.turned_scale) + own, shared[threadIdx.x]);
+}
+
+__global__ void __launch_bounds__(THREADS) make_scales(const struct turning t)
+{
+    int64_t col = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (col < t.cols) t.turned_scale[col] = row_scale(__float_as_uint(t.turned_scale[col]));
+}
+
+__global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
+{
+    __shared__ uint8_t tile[TILE][TILE + WORD];
+    int64_t first_col = (int64_t)blockIdx.x * TILE, first_row = (int64_t)blockIdx.y * TILE;
+    int word = threadIdx.x % TILE_WORDS, step = threadIdx.x / TILE_WORDS;
+    int64_t col = first_col + word * WORD;
+    if (col < t.cols) {
+        float factor[WORD];
+#pragma unroll
+        for (int i = 0; i < WORD; i++) factor[i] = __frcp_rn(t.turned_scale[col + i]);
+        for (int r = step; r < TILE && first_row + r < t.rows; r += ROWS_A_STEP) {
+            uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + (first_row + r) * t.cols + col);
+            float scale = t.scale[first_row + r];
+#pragma unroll
+            for (int i = 0; i < WORD; i++)
+                tile[word * WORD + i][r] = code_of(number_of(codes, i, scale), factor[i]);
+        }
+    }
+    __syncthreads();
+    int64_t row = first_row + word * WORD;
+    if (row >= t.rows) return;
+    for (int c = step; c < TILE && first_col + c < t.cols; c += ROWS_A_STEP)
+        *reinterpret_cast<uint32_t *>(t.turned + (first_col + c) * t.rows + row) =
+            *reinterpret_cast<const uint32_t *>(&tile[c][word * WORD]);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+{
+    const tt_tensor &codes = args->codes_NK;
+    struct turning t = {static_cast<const uint8_t *>(codes.data),
+                        static_cast<const float *>(args->scale_N.data),
+                        static_cast<uint8_t *>(args->turned_KN.data),
+                        static_cast<float *>(args->turned_scale_K.data),
+                        codes.dims[0],
+                        codes.dims[1]};
+    cudaStream_t on = tt_cuda_handle(stream);
+    unsigned columns = (unsigned)((t.cols + TILE - 1) / TILE);
+    dim3 sized(columns, (unsigned)((t.rows + SIZED_ROWS - 1) / SIZED_ROWS)),
+        tiles(columns, (unsigned)((t.rows + TILE - 1) / TILE));
+    TT_TRY(tt_cuda_check(cudaMemsetAsync(t.turned_scale, 0, (size_t)t.cols * sizeof(float), on), stream,
+                         "the largest sizes of columns"));
+    find_largest<<<sized, THREADS, 0, on>>>(t);
+    make_scales<<<(unsigned)((t.cols + THREADS - 1) / THREADS), THREADS, 0, on>>>(t);
+    turn_tiles<<<tiles, THREADS, 0, on>>>(t);
+    return tt_cuda_launched(stream, "turn_codes", &codes);
+}
