@@ -94,8 +94,8 @@ static tt_status drop_parts(struct tt_executor *executor)
     return unit != NULL ? tt_unit_drop_part(unit) : TT_OK;
 }
 
-/* Levels apply to layers that run backward: embedding and head have one way to run, as the blocks of a detector, and
- * the backward pass ends at the lowest trainable block. */
+/* Levels apply to layers that run backward: embedding and head have one way to run, and the backward pass ends at the
+ * lowest trainable block. Only inputs that are all alike move to the host. */
 static tt_status create_slots(struct tt_executor *executor)
 {
     const struct tt_executor_config *config = &executor->config;
@@ -107,9 +107,10 @@ static tt_status create_slots(struct tt_executor *executor)
     for (int i = 0; i < model->block_count; i++) {
         struct slot *slot = &executor->slots[i];
         bool is_layer = i > 0 && i < model->block_count - 1;
-        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable &&
-                           !model->facts.reads_images;
+        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable;
         slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
+        bool alike = model->blocks[i].ops->output == NULL;
+        if (!alike && levels[i] > TT_RECOMPUTE_BLOCK) slot->level = levels[i] = TT_RECOMPUTE_BLOCK;
         slot->saved = next;
         next += saved_stride(&model->blocks[i]);
         snprintf(slot->forward_mark, sizeof slot->forward_mark, "forward of %s", model->blocks[i].name);
@@ -366,17 +367,25 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     return TT_OK;
 }
 
-/* Runs forward again. No block reads this block's output any more: its memory is reused, and no output is made. */
+/* Runs forward again. No block reads this block's output any more: its memory is reused, and no output is made, unless
+ * the block's own backward may read it, as that of one with an `output` of its own. */
 static tt_status recompute_block(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
     struct tt_pass block_pass = *pass;
+    tt_tensor y_TD = {0};
     tt_workspace_release(executor->config.workspace, slot->mark);
     TT_TRY(tt_offload_get(executor->offload, pass, index));
+    if (block->ops->output != NULL) {
+        int64_t dims[2];
+        output_dims(executor, pass, index, dims);
+        TT_TRY(tt_workspace_2d(executor->config.workspace, "the output again", pass->in.compute_dtype,
+                               dims[0], dims[1], &y_TD));
+    }
     /* Backward reads the kept tensors at once: memory costs more than the element-wise ops. */
     block_pass.in.level = TT_KEEP_CHEAP;
-    return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, (tt_tensor){0});
+    return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, y_TD);
 }
 
 static tt_status backward_block(struct tt_executor *executor, const struct tt_pass *pass, int index)

@@ -438,8 +438,10 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     plan->step_tokens = (attempt.train.tokens + attempt.train.images) * attempt.micro_steps;
-    /* The blocks of a detector have one level. */
-    if (config->model_facts->reads_images) attempt.rank.recompute = TT_RECOMPUTE_CHEAP;
+    /* The blocks of a detector keep all or nothing. */
+    if (config->model_facts->reads_images && attempt.rank.recompute == TT_RECOMPUTE_AUTO &&
+        plan->limit_bytes == 0)
+        attempt.rank.recompute = TT_RECOMPUTE_CHEAP;
     TT_TRY(choose(&attempt, plan));
     return plan->fits || !advises ? TT_OK : advise(&attempt, plan);
 }

@@ -26,6 +26,7 @@ struct split {
     int ranks, micro_steps;
     enum tt_shard_strategy strategy;
     int stages; /* trainable */
+    enum tt_level level;
 };
 
 struct outcome {
@@ -174,7 +175,10 @@ static tt_status run_rank(struct rank_state *rank, struct tt_comm *comm)
     rank->pixels = tt_alloc_aligned(pixels * sizeof(float));
     rank->anchors = tt_alloc_aligned((size_t)tt_anchor_grid_make(HEIGHT, WIDTH).count * 4 * sizeof(float));
     if (rank->pixels == NULL || rank->anchors == NULL) return TT_ERR_MEMORY;
+    enum tt_level levels[UNITS_MAX];
+    for (int i = 0; i < UNITS_MAX; i++) levels[i] = split->level;
     struct tt_executor_config config = {.model = rank->model,
+                                        .levels = levels,
                                         .units = rank->units,
                                         .workspace = rank->workspace,
                                         .device = rank->world.device,
@@ -231,13 +235,15 @@ static void one_step_for_every_split(void **state)
     (void)state;
     for (int stages = 3; stages <= 5; stages += 2) {
         const struct split splits[] = {
-            {"one rank", 1, 1, TT_NO_SHARD, stages},
-            {"two micro steps", 1, 2, TT_NO_SHARD, stages},
-            {"two replicas", 2, 1, TT_NO_SHARD, stages},
-            {"two shards", 2, 1, TT_FULL_SHARD, stages},
-            {"two shards, two micro steps", 2, 2, TT_FULL_SHARD, stages},
-            {"three shards of gradients", 3, 1, TT_SHARD_GRAD_OP, stages},
-            {"a rank without images", 3, 2, TT_FULL_SHARD, stages},
+            {"one rank", 1, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
+            {"two micro steps", 1, 2, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
+            {"two replicas", 2, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
+            {"two shards", 2, 1, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
+            {"two shards, two micro steps", 2, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
+            {"three shards of gradients", 3, 1, TT_SHARD_GRAD_OP, stages, TT_KEEP_CHEAP},
+            {"a rank without images", 3, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
+            {"recomputed", 1, 1, TT_NO_SHARD, stages, TT_RECOMPUTE_BLOCK},
+            {"recomputed on two shards", 2, 2, TT_FULL_SHARD, stages, TT_RECOMPUTE_OFFLOAD},
         };
         struct outcome first, other;
         run_split(&splits[0], &first);
