@@ -84,6 +84,8 @@ for config in '"quant_method": "fp8", "weight_block_size": [128, 128], "modules_
     [ "$("$trimtab" plan --device h200 --config_json "$folder/fp8.json" | grep -v fp8)" = \
         "$("$trimtab" plan --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 | grep -v fp8)" ] ||
         fail "the plan of a folder in fp8: $config"
+    "$trimtab" plan --device a100-80gb --config_json "$folder/fp8.json" >"$folder/out" 2>&1 && fail "fp8 without such products"
+    grep -q 'a100-80gb has no products in FP8 with a scale a row' "$folder/out" || fail "$config" "$(cat "$folder/out")"
 done
 "$trimtab" plan --device a100-80gb --config_json "$shapes/l8b.json" --base_dtype fp8 >"$folder/out" 2>&1 || code=$?
 [ $code -ne 0 ] && grep -q 'a100-80gb has no products in FP8 with a scale a row' "$folder/out" &&
