@@ -29,6 +29,7 @@ static const char *field_of(const char *setting)
         {"storage_class", "PersistentVolumeClaim.spec.storageClassName"},
         {"priority_class", "priorityClassName"},
         {"secret", "volumes[secret].secret.secretName"},
+        {"runtime", "TrainJob.spec.runtimeRef.name"},
         {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
         {"monitoring_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
         {"gpu_resource", "containers[0].resources.limits"},
@@ -124,10 +125,32 @@ static tt_status check_kind(enum tt_render_kind kind, const struct tt_render_spe
     return status;
 }
 
+/* A TrainJob may patch some fields of the pods only. */
+static tt_status check_runtime(enum tt_render_kind kind, const struct tt_render_spec *spec)
+{
+    const char *fixed = spec->gang                           ? "gang (podGroupPolicy)"
+                        : spec->host_network                 ? "host_network (hostNetwork)"
+                        : spec->priority_class != NULL       ? "priority_class (priorityClassName)"
+                        : spec->monitoring_namespace != NULL ? "monitoring_namespace (containers[0].ports)"
+                                                             : NULL;
+    tt_status status;
+    if (spec->runtime == NULL) return TT_OK;
+    if (kind != TT_RENDER_TRAINJOB) {
+        status = tt_fail(TT_ERR_USAGE, "runtime is given, but only a TrainJob has one (spec.runtimeRef)");
+        tt_hint("render a trainjob, or leave runtime out");
+        return status;
+    }
+    if (fixed == NULL) return TT_OK;
+    status = tt_fail(TT_ERR_USAGE, "%s is given, but runtimePatches of a TrainJob cannot change it", fixed);
+    tt_hint("leave it out, or leave runtime out: then the run has a runtime of its own");
+    return status;
+}
+
 tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
 {
     TT_TRY(check_name(kind, spec));
     TT_TRY(check_kind(kind, spec));
+    TT_TRY(check_runtime(kind, spec));
     if (kind == TT_RENDER_SBATCH && spec->image != NULL)
         return refuse_image("image is given, but a batch script runs the program of the nodes",
                             "leave image out");
@@ -138,6 +161,7 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(check_object_name("storage_class", spec->storage_class));
     TT_TRY(check_object_name("priority_class", spec->priority_class));
     TT_TRY(check_object_name("secret", spec->secret));
+    TT_TRY(check_object_name("runtime", spec->runtime));
     TT_TRY(check_object_name("queue", spec->queue));
     TT_TRY(check_object_name("monitoring_namespace", spec->monitoring_namespace));
     TT_TRY(check_resource("gpu_resource", spec->gpu_resource));

@@ -92,29 +92,67 @@ tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_st
     return write_jobset(work, &spec);
 }
 
+static const char trainer_version[] = "trainer.kubeflow.org/v1alpha1";
+
+/* `trainer:` of a TrainJob. The variables PET_* are Trainer's. */
+static tt_status write_trainer(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_spec *run = work->run->spec;
+    struct tt_render_sheet trainer = {sheet->text, 1}, resources = {sheet->text, 3};
+    TT_TRY(LINE(sheet, 1, "trainer:"));
+    TT_TRY(LINE(sheet, 2, "numNodes: %lld", (long long)run->nodes));
+    TT_TRY(LINE(sheet, 2, "numProcPerNode: %d", work->run->ranks));
+    TT_TRY(LINE(sheet, 2, "image: \"%s\"", run->image));
+    if (run->runtime != NULL) TT_TRY(LINE(sheet, 2, "command: [trimtab]")); /* the runtime may have another */
+    TT_TRY(LINE(sheet, 2, "args: [train, --config, /etc/trimtab/config.yaml]"));
+    if (run->runtime != NULL) TT_TRY(tt_render_write_environment(work, &trainer));
+    TT_TRY(LINE(sheet, 2, "resourcesPerNode:"));
+    return tt_render_write_resources(work, &resources);
+}
+
 /* A runtime of its own for each run, in its namespace: the fields of a TrainJob that patch a runtime differ between
- * versions of Trainer, and those of a runtime do not. The variables PET_* are Trainer's. */
+ * versions of Trainer, and those of a runtime do not. */
+static tt_status write_runtime(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_spec *run = work->run->spec;
+    struct tt_render_sheet jobset = {sheet->text, 3};
+    TT_TRY(tt_render_write_metadata(work, trainer_version, "TrainingRuntime", false, sheet));
+    TT_TRY(LINE(sheet, 1, "mlPolicy:"));
+    TT_TRY(LINE(sheet, 2, "numNodes: %lld", (long long)run->nodes));
+    TT_TRY(LINE(sheet, 2, "torch: {}"));
+    if (run->gang) TT_TRY(LINE(sheet, 1, "podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 600}}"));
+    TT_TRY(LINE(sheet, 1, "template:"));
+    TT_TRY(LINE(sheet, 2, "spec:"));
+    return write_jobset(work, &jobset);
+}
+
+/* Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (RuntimePatch). Variables of the container
+ * `node` are those of `trainer`. */
+static tt_status write_patches(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    struct tt_render_sheet template = {sheet->text, 9};
+    TT_TRY(LINE(sheet, 1, "runtimePatches:"));
+    TT_TRY(LINE(sheet, 1, "- manager: trimtab/render"));
+    TT_TRY(LINE(sheet, 2, "trainingRuntimeSpec:"));
+    TT_TRY(LINE(sheet, 3, "template:"));
+    TT_TRY(LINE(sheet, 4, "spec:"));
+    TT_TRY(LINE(sheet, 5, "replicatedJobs:"));
+    TT_TRY(LINE(sheet, 5, "- name: node"));
+    TT_TRY(LINE(sheet, 6, "template:"));
+    TT_TRY(LINE(sheet, 7, "spec:"));
+    TT_TRY(LINE(sheet, 8, "template:"));
+    return tt_render_write_patch(work, &template);
+}
+
 tt_status tt_render_write_trainjob(const struct tt_render_work *work, struct tt_str *text)
 {
-    static const char version[] = "trainer.kubeflow.org/v1alpha1";
     const struct tt_render_spec *run = work->run->spec;
-    struct tt_render_sheet sheet = {text, 0}, jobset = {text, 3}, resources = {text, 3};
-    TT_TRY(tt_render_write_metadata(work, version, "TrainingRuntime", false, &sheet));
-    TT_TRY(LINE(&sheet, 1, "mlPolicy:"));
-    TT_TRY(LINE(&sheet, 2, "numNodes: %lld", (long long)run->nodes));
-    TT_TRY(LINE(&sheet, 2, "torch: {}"));
-    if (run->gang) TT_TRY(LINE(&sheet, 1, "podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 600}}"));
-    TT_TRY(LINE(&sheet, 1, "template:"));
-    TT_TRY(LINE(&sheet, 2, "spec:"));
-    TT_TRY(write_jobset(work, &jobset));
-    TT_TRY(tt_render_write_metadata(work, version, "TrainJob", true, &sheet));
-    TT_TRY(LINE(&sheet, 1, "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: TrainingRuntime, name: %s}",
-                run->name));
-    TT_TRY(LINE(&sheet, 1, "trainer:"));
-    TT_TRY(LINE(&sheet, 2, "numNodes: %lld", (long long)run->nodes));
-    TT_TRY(LINE(&sheet, 2, "numProcPerNode: %d", work->run->ranks));
-    TT_TRY(LINE(&sheet, 2, "image: \"%s\"", run->image));
-    TT_TRY(LINE(&sheet, 2, "args: [train, --config, /etc/trimtab/config.yaml]"));
-    TT_TRY(LINE(&sheet, 2, "resourcesPerNode:"));
-    return tt_render_write_resources(work, &resources);
+    struct tt_render_sheet sheet = {text, 0};
+    const char *kind = run->runtime != NULL ? "ClusterTrainingRuntime" : "TrainingRuntime";
+    if (run->runtime == NULL) TT_TRY(write_runtime(work, &sheet));
+    TT_TRY(tt_render_write_metadata(work, trainer_version, "TrainJob", true, &sheet));
+    TT_TRY(LINE(&sheet, 1, "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: %s, name: %s}", kind,
+                run->runtime != NULL ? run->runtime : run->name));
+    TT_TRY(write_trainer(work, &sheet));
+    return run->runtime != NULL ? write_patches(work, &sheet) : TT_OK;
 }

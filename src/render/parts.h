@@ -38,6 +38,12 @@ TT_MUST_USE tt_status tt_render_write_template(const struct tt_render_work *work
 /* The same for the process of MPIJob with this role: "launcher" or "worker". */
 TT_MUST_USE tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool launcher,
                                                    const struct tt_render_sheet *sheet);
+/* `metadata:` and `spec:` of a pod template with what a TrainJob may change of a runtime's pods. */
+TT_MUST_USE tt_status tt_render_write_patch(const struct tt_render_work *work,
+                                            const struct tt_render_sheet *sheet);
+/* `env:` of a container, one level below the sheet's. */
+TT_MUST_USE tt_status tt_render_write_environment(const struct tt_render_work *work,
+                                                  const struct tt_render_sheet *pod);
 /* `resources:` of a container. */
 TT_MUST_USE tt_status tt_render_write_resources(const struct tt_render_work *work,
                                                 const struct tt_render_sheet *sheet);

@@ -41,7 +41,7 @@ static tt_status write_field(const struct tt_render_sheet *pod, const char *name
 }
 
 /* Names of the attempt, by which an earlier one is refused, and of the node, for messages. */
-static tt_status write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+tt_status tt_render_write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     enum tt_render_kind kind = work->run->kind;
     TT_TRY(LINE(pod, 1, "env:"));
@@ -103,7 +103,7 @@ static tt_status write_container(const struct tt_render_work *work, const char *
         TT_TRY(LINE(pod, 1, "image: \"%s\"", run->spec->image));
         TT_TRY(LINE(pod, 1, "%s", command));
     }
-    TT_TRY(write_environment(work, pod));
+    TT_TRY(tt_render_write_environment(work, pod));
     TT_TRY(write_port(work, pod));
     if (run->kind != TT_RENDER_TRAINJOB) {
         TT_TRY(LINE(pod, 1, "resources:"));
@@ -144,6 +144,14 @@ static tt_status write_user(const struct tt_render_work *work, const struct tt_r
     return LINE(pod, 1, "seccompProfile: {type: RuntimeDefault}");
 }
 
+static tt_status write_tolerations(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    if (work->run->plan->is_host) return TT_OK;
+    TT_TRY(LINE(pod, 0, "tolerations:"));
+    return LINE(pod, 0, "- {key: \"%s\", operator: Exists, effect: NoSchedule}",
+                work->run->spec->gpu_resource);
+}
+
 static tt_status write_placement(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     const struct tt_render_spec *spec = work->run->spec;
@@ -155,9 +163,7 @@ static tt_status write_placement(const struct tt_render_work *work, const struct
     TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", spec->name));
     if (spec->gang && (kind == TT_RENDER_JOB || kind == TT_RENDER_JOBSET))
         TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", spec->name));
-    if (work->run->plan->is_host) return TT_OK;
-    TT_TRY(LINE(pod, 0, "tolerations:"));
-    return LINE(pod, 0, "- {key: \"%s\", operator: Exists, effect: NoSchedule}", spec->gpu_resource);
+    return write_tolerations(work, pod);
 }
 
 /* Controllers of PyTorchJob and MPIJob set restartPolicy themselves. */
@@ -183,11 +189,9 @@ static tt_status write_pod(const struct tt_render_work *work, const char *comman
     return write_volumes(work, pod);
 }
 
-static tt_status write_template(const struct tt_render_work *work, const char *command,
-                                const struct tt_render_sheet *sheet)
+static tt_status write_pod_metadata(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
 {
     const struct tt_render_spec *spec = work->run->spec;
-    struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
     TT_TRY(LINE(sheet, 0, "metadata:"));
     TT_TRY(LINE(sheet, 1, "labels:"));
     TT_TRY(LINE(sheet, 2, "trimtab/run: %s", spec->name));
@@ -195,8 +199,31 @@ static tt_status write_template(const struct tt_render_work *work, const char *c
         TT_TRY(LINE(sheet, 1, "annotations:"));
         TT_TRY(LINE(sheet, 2, "k8s.v1.cni.cncf.io/networks: \"%s\"", spec->networks));
     }
+    return TT_OK;
+}
+
+static tt_status write_template(const struct tt_render_work *work, const char *command,
+                                const struct tt_render_sheet *sheet)
+{
+    struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
+    TT_TRY(write_pod_metadata(work, sheet));
     TT_TRY(LINE(sheet, 0, "spec:"));
     return write_pod(work, command, &pod);
+}
+
+tt_status tt_render_write_patch(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
+    TT_TRY(write_pod_metadata(work, sheet));
+    TT_TRY(LINE(sheet, 0, "spec:"));
+    TT_TRY(LINE(&pod, 0, "terminationGracePeriodSeconds: %lld", (long long)work->run->sizes.grace));
+    TT_TRY(write_user(work, &pod));
+    TT_TRY(write_tolerations(work, &pod));
+    TT_TRY(LINE(&pod, 0, "containers:"));
+    TT_TRY(LINE(&pod, 0, "- name: %s", tt_render_kind_facts(work->run->kind)->container));
+    TT_TRY(write_security(work, &pod));
+    TT_TRY(write_mounts(work, &pod));
+    return write_volumes(work, &pod);
 }
 
 tt_status tt_render_write_template(const struct tt_render_work *work, const struct tt_render_sheet *sheet)

@@ -56,6 +56,9 @@ const struct tt_setting tt_render_settings[] = {
     {TEXT(monitoring_namespace),
      .help = "Namespace of Prometheus, which the pods then let in: adds a PodMonitor and a PrometheusRule "
              "(monitoring.coreos.com/v1)."},
+    {TEXT(runtime),
+     .help = "ClusterTrainingRuntime of the cluster that a trainjob patches, such as torch-distributed (Trainer 2.3 or "
+             "later); not given: a TrainingRuntime of its own."},
     {TEXT(secret), .help = "Secret with the job secret under the key `secret`; not given: NAME-secret."},
     {.name = NULL},
 };

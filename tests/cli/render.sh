@@ -40,6 +40,7 @@ objects host jobset "${gpus[@]}" --host_network --storage_class shared --secret 
 objects cpu job "${base[@]}" --nodes 3 --device cpu --shm_size 64MiB
 objects gang job "${gpus[@]}" --gang true
 objects trainjob trainjob "${gpus[@]}" --queue team-a --gang true
+objects patched trainjob "${gpus[@]}" --queue team-a --runtime torch-distributed
 objects pytorchjob pytorchjob "${gpus[@]}" --queue team-a --gang true
 objects mpijob mpijob "${gpus[@]}"
 objects volcano volcano "${gpus[@]}" --queue team-a --priority_class training --monitoring_namespace monitoring
@@ -75,6 +76,7 @@ done
 grep -q '^main_process_ip: sft-node-0-0.sft ' jobset.config || fail "the address of rank 0 in a JobSet"
 grep -q '^main_process_ip: sft-0.sft ' cpu.config || fail "the address of rank 0 in a Job"
 grep -q '^main_process_ip: sft-node-0-0.sft ' trainjob.config || fail "the address of rank 0 in a TrainJob"
+grep -q '^main_process_ip: sft-node-0-0.sft ' patched.config || fail "the address of rank 0 in a TrainJob that patches a runtime"
 grep -q '^main_process_ip: sft-master-0 ' pytorchjob.config || fail "the address of rank 0 in a PyTorchJob"
 grep -q '^main_process_ip: sft-node-0.sft ' volcano.config || fail "the address of rank 0 in a Job of Volcano"
 grep -q '^main_process_ip: .*sft' mpijob.config && fail "an MPIJob has a rendezvous"
@@ -90,7 +92,7 @@ mebibytes() { echo $((($1 + 1048575) / 1048576)); }
 "$trimtab" plan --config jobset.config --config_json "$shape" --device h200 --json >plan.json
 wanted=$(mebibytes $((4 * $(number host_bytes plan.json) + (9 << 30))))
 grep -q "^ *memory: ${wanted}Mi$" jobset.yaml || fail "memory is not ${wanted}Mi: $(grep memory: jobset.yaml)"
-for name in trainjob pytorchjob mpijob volcano; do
+for name in trainjob patched pytorchjob mpijob volcano; do
     grep -q "^ *memory: ${wanted}Mi$" $name.yaml || fail "memory of $name is not ${wanted}Mi"
     grep -q "GracePeriodSeconds: 60$" $name.yaml || fail "grace period of $name"
     grep -q "storage: 2048Mi$" $name.yaml || fail "claim of $name"
@@ -229,6 +231,12 @@ refused "the number of GPUs of a node is not known" "${base[@]}" --nodes 1 --chi
 refused "gpus_per_node 4, but the configuration has 2 ranks" "${gpus[@]}" --num_processes 4
 refused "gpus_per_node is given, but the device is cpu" "${gpus[@]}" --device cpu
 refused "not a multiple" "${base[@]}" --nodes 2 --num_processes 3 --chip h200
+refused "runtime is given, but only a TrainJob has one" jobset "${gpus[@]}" --runtime torch-distributed
+refused "runtime 'a b' is not valid as TrainJob.spec.runtimeRef.name" trainjob "${gpus[@]}" --runtime 'a b'
+for flag in '--gang true' --host_network '--priority_class training' '--monitoring_namespace monitoring'; do
+    # shellcheck disable=SC2086
+    refused "is given, but runtimePatches of a TrainJob cannot change it" trainjob "${gpus[@]}" --runtime torch-distributed $flag
+done
 expect 4 "this run needs" render "${one[@]}" --device_memory 4GiB
 expect 3 "--config_json FILE" render jobset --config sft.yaml --image $image --gpus_per_node 1 --chip h200 --volumes models:/models,data:/data
 # machines and processes of accelerate's file

@@ -33,7 +33,8 @@ CRDS = {
 # Where a workload has its Job of Kubernetes, and what the names of its pods add.
 JOBSET = ("replicatedJobs", 0, "template", "spec")
 JOBS = {"Job": ("spec",), "JobSet": ("spec",) + JOBSET, "TrainingRuntime": ("spec", "template", "spec") + JOBSET}
-CONTAINERS = {"TrainingRuntime": "node", "PyTorchJob": "pytorch"}
+CONTAINERS = {"TrainingRuntime": "node", "TrainJob": "node", "PyTorchJob": "pytorch"}
+PATCH = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec") + JOBSET + ("template",)  # of a TrainJob
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
 
 
@@ -62,9 +63,8 @@ def load_schemas(folder):
             return json.load(file)
 
     core = load("core")
-    monitoring = json.loads((pathlib.Path(folder) / "monitoring.schema.json").read_text())
     schemas = {kind: load(name) for kind, name in CRDS.items()}
-    schemas |= {f"monitoring.coreos.com/v1 {kind}": schema for kind, schema in monitoring.items()}
+    schemas |= {f"monitoring.coreos.com/v1 {kind}": schema for kind, schema in load("monitoring").items()}
     for kind, schema in core["kinds"].items():
         schemas[f"{schema['properties']['apiVersion']['enum'][0]} {kind}"] = schema | {"definitions": core["definitions"]}
     return schemas
@@ -80,6 +80,8 @@ def templates(document):
     spec = document.get("spec", {})
     if is_volcano(document):
         return [("spec", "tasks", i, "template") for i in range(len(spec["tasks"]))]
+    if "runtimePatches" in spec:
+        return [PATCH]
     for member in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
         if member in spec:
             return [("spec", member, role, "template") for role in spec[member]]
@@ -186,6 +188,13 @@ def rule_reserved(documents, level, plan):
         for i, variable in enumerate(container.get("env", [])):
             if variable["name"].startswith("PET_"):
                 yield place + ("env", i, "name"), "PET_... is reserved"
+    for document in find(documents, "TrainJob"):
+        for i, variable in enumerate(document["spec"]["trainer"].get("env", [])):
+            if variable["name"].startswith("PET_"):
+                yield ("spec", "trainer", "env", i, "name"), "PET_... is reserved"
+        for path in templates(document):
+            if "env" in at(document, path + ("spec", "containers", 0)):
+                yield path + ("spec", "containers", 0, "env"), "variables of the container node are those of trainer"
 
 
 def rule_container_name(documents, level, plan):
@@ -212,7 +221,7 @@ def resources(documents):
         if "resources" in container:
             yield documents, place + ("resources",), container["resources"], pod
     for document in find(documents, "TrainJob"):
-        runtime = find(documents, "TrainingRuntime")[0]
+        runtime = (find(documents, "TrainingRuntime") or [document])[0]
         pod = at(runtime, templates(runtime)[0] + ("spec",))
         yield documents, ("spec", "trainer", "resourcesPerNode"), document["spec"]["trainer"]["resourcesPerNode"], pod
 
@@ -278,7 +287,7 @@ def rule_secrets(documents, level, plan):
     for document in find(documents, "Secret"):
         yield ("kind",), "a Secret is not rendered"
     for _, place, container, _ in containers(documents):
-        for i, variable in enumerate(container["env"]):
+        for i, variable in enumerate(container.get("env", [])):
             if "secretKeyRef" in variable.get("valueFrom", {}) or variable["name"] == "TRIMTAB_JOB_SECRET":
                 yield place + ("env", i), "secrets are files"
 
@@ -334,6 +343,7 @@ FAULTS = [
     (("TrainJob",), ("spec", "trainer", "numProcPerNode"), "4"),
     (("PyTorchJob",), ("spec", "nprocPerNode"), 4),
     (("any",), CONTAINER + ("env", 0, "name"), "PET_NNODES"),
+    (("TrainJob",), ("spec", "trainer", "env", 0, "name"), "PET_NNODES"),
     (("TrainingRuntime", "PyTorchJob"), CONTAINER + ("name",), "trimtab"),
     (("any",), CONTAINER + ("securityContext", "capabilities"), {"drop": ["ALL"], "add": ["IPC_LOCK"]}),
     (("any",), ("pod", "spec", "securityContext", "runAsNonRoot"), False),

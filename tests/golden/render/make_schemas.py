@@ -3,6 +3,9 @@
 
     make_schemas.py core KUBERNETES_VALIDATE     core.schema.json.gz from the package kubernetes-validate 1.37.0 (its
                                                  folder kubernetes_validate): Kubernetes' OpenAPI, unknown keys refused
+    make_schemas.py monitoring PACKAGES          monitoring.schema.json.gz from the package
+                                                 cloudcoil-models-prometheus-operator (the folder that it is installed
+                                                 in): models of prometheus-operator's CRDs, unknown keys refused
     make_schemas.py crd FOLDER                   from the strict schemas of CustomResourceDefinitions in FOLDER, as
                                                  VERSIONS.md lists them
 Descriptions are dropped; all of it is Apache-2.0 data.
@@ -78,4 +81,43 @@ def make_crds(folder):
         write(f"{name}.schema.json.gz", json.loads((pathlib.Path(folder) / f"{name}.schema.json").read_text()))
 
 
-{"core": make_core, "crd": make_crds}[sys.argv[1]](sys.argv[2])
+def strict(node, definitions):
+    """A model's schema as that of a CRD: no nulls, titles and defaults, references resolved."""
+    if isinstance(node, list):
+        return [strict(item, definitions) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return strict(definitions[node["$ref"].removeprefix("#/$defs/")], definitions)
+    choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        return strict(choices[0], definitions)
+    kept = {}
+    for key, value in node.items():
+        if key in ("$defs", "title", "default", "description") and not isinstance(value, dict):
+            continue
+        if key == "pattern":
+            value = value.replace("^(?i)", "(?i)^")
+        if key == "properties":
+            kept[key] = {name: strict(item, definitions) for name, item in value.items()}
+            kept["additionalProperties"] = False
+        elif key != "$defs":
+            kept[key] = strict(choices if key == "anyOf" else value, definitions)
+    return kept
+
+
+def make_monitoring(folder):
+    sys.path.insert(0, folder)
+    from cloudcoil.models.prometheus_operator import v1
+
+    kinds = {}
+    for model in (v1.PodMonitor, v1.PrometheusRule):
+        schema = model.model_json_schema(by_alias=True)
+        kinds[model.__name__] = kind = strict(schema, schema["$defs"])
+        kind["properties"]["apiVersion"] = {"enum": ["monitoring.coreos.com/v1"]}
+        kind["properties"]["kind"] = {"enum": [model.__name__]}
+        kind["required"] = ["apiVersion", "kind", "metadata", "spec"]
+    write("monitoring.schema.json.gz", kinds)
+
+
+{"core": make_core, "crd": make_crds, "monitoring": make_monitoring}[sys.argv[1]](sys.argv[2])
