@@ -150,6 +150,9 @@ static tt_status check_together(const struct plan_command *command)
         return tt_fail(TT_ERR_USAGE, "of units, compare and max a plan takes one");
     if (command->json && (command->units || command->compare != NULL || command->details))
         return tt_fail(TT_ERR_USAGE, "units, compare and details have no JSON");
+    bool more = command->units || command->details || command->max != TT_PLAN_MAX_NONE;
+    if (more && command->spec.job.task == TT_TASK_DETECTION)
+        return tt_fail(TT_ERR_USAGE, "units, details and max are of language models; compare is not");
     return TT_OK;
 }
 

@@ -121,6 +121,22 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     return status;
 }
 
+tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_facts *facts)
+{
+    enum { COCO_COLUMNS = 91 };
+    struct tt_retinanet_config shape = random_shape(spec, COCO_COLUMNS);
+    struct tt_detector_weights weights = {0};
+    if (spec->weights_path != NULL) {
+        TT_TRY(tt_detector_weights_open(spec->weights_path, 0, COCO_COLUMNS, false, &weights));
+        bool alone = weights.backbone_alone;
+        shape = weights.shape;
+        shape.pyramid = alone ? spec->pyramid_width : shape.pyramid;
+        tt_detector_weights_close(&weights);
+    }
+    shape.trainable_stages = (int)spec->trainable_layers;
+    return tt_retinanet_facts(&shape, facts);
+}
+
 /* ---- Files stored with the weights ---- */
 
 static tt_status write_config(const struct tt_retinanet_config *shape, struct tt_str *text)

@@ -32,6 +32,9 @@ TT_MUST_USE tt_status tt_detect_inputs_describe(const struct tt_detect_dataset *
 TT_MUST_USE tt_status tt_detect_inputs_describe_weights(const struct tt_detect_inputs *inputs,
                                                         struct tt_str *text);
 
+/* The network without its data: that of weights_path, else one of random weights for COCO's classes. */
+TT_MUST_USE tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_facts *facts);
+
 /* How images are ordered and placed. Evaluation: each image on a canvas of its own, so that nothing depends on who
  * shares its batch. */
 struct tt_detect_order_config tt_detect_inputs_order(const struct tt_detect_spec *spec, bool train,

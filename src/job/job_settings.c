@@ -141,9 +141,8 @@ static const struct tt_setting_section generate[] = {
     {"Completions", tt_completion_settings, offsetof(struct tt_generate_spec, generate)},
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
     DEVICE_KIND, DEVICE, SHARDING};
-static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA,
-                                                 DETECTION, RUN,
-                                                 OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
+static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, DETECTION,
+                                                 RUN, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};
 

@@ -241,13 +241,19 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
         job->data.datasets != NULL || job->data.eval_dataset != NULL)
         return usage("the task is detection, and a model folder or a data set of rows is given",
                      "a detection reads weights_path, local_image_dir and annotations");
-    if (job->detect.local_image_dir == NULL)
-        return usage("setting 'local_image_dir' is missing", "it is the folder of the images");
     if (job->detect.max_image_size < job->detect.image_size)
         return usage("max_image_size is below image_size", "it is the most length of the longer side");
     if (job->run.dataloader_drop_last || job->run.train_sampling_strategy != TT_SAMPLING_RANDOM)
         return usage("a detection trains on every image of an epoch, in random order",
                      "leave out dataloader_drop_last and train_sampling_strategy");
+    return TT_OK;
+}
+
+/* What a plan needs not have. */
+static tt_status check_images(const struct tt_job_spec *job)
+{
+    if (job->task == TT_TASK_DETECTION && job->detect.local_image_dir == NULL)
+        return usage("setting 'local_image_dir' is missing", "it is the folder of the images");
     return TT_OK;
 }
 
@@ -308,6 +314,7 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
 {
     TT_TRY(settle(settings, job));
     TT_TRY(settle_callbacks(settings, job->monitor.callbacks));
+    TT_TRY(check_images(job));
     if (job->data.dataset_name != NULL && job->data.datasets != NULL)
         return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
     bool has_rows = job->data.dataset_name != NULL || job->data.datasets != NULL;
@@ -338,6 +345,8 @@ tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *jo
 tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
 {
     TT_TRY(settle(settings, &spec->job));
+    if (spec->job.task == TT_TASK_DETECTION && spec->generation_length > 0)
+        return usage("a detector generates no text", "leave generation_length out");
     spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     return check_training(&spec->job);
 }
@@ -364,6 +373,7 @@ static tt_status settle_inference(struct tt_settings *settings, struct tt_job_sp
 tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
+    TT_TRY(check_images(job));
     if (job->task == TT_TASK_DETECTION) {
         if (job->detect.weights_path == NULL)
             return usage("setting 'weights_path' is missing", "it is the file of the weights to evaluate");

@@ -143,6 +143,7 @@ static tt_status take_row(void *context, const struct tt_json_value *row)
     figures->ended = tt_json_get(row, "train_runtime") != NULL;
     for (int i = 0; i < TT_FIGURE_COUNT; i++) {
         const struct tt_json_value *value = tt_json_get(row, keys[i]);
+        if (value == NULL && i == TT_FIGURE_TOKENS) value = tt_json_get(row, "images_per_second");
         if (tt_json_is_number(value) && isfinite(tt_json_number(value)))
             TT_TRY(add_point(&figures->series[i], step, tt_json_number(value)));
     }

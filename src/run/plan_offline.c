@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/integer.h"
 #include "base/json.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
@@ -94,6 +95,11 @@ static tt_status read_model(const struct tt_plan_spec *spec, struct tt_arena *ar
                             struct tt_model_facts *model, struct tt_model_options *options)
 {
     const struct tt_job_spec *config = &spec->job;
+    if (config->task == TT_TASK_DETECTION) {
+        *options = (struct tt_model_options){.compute_dtype = config->device.bf16 ? TT_BF16 : TT_F32,
+                                             .random_init = true};
+        return tt_detect_network(&config->detect, model);
+    }
     *options = tt_job_model_options(&config->model, &config->lora, &config->device, true);
     TT_TRY(read_config(spec->config_json, config, model));
     TT_TRY(tt_quantization_resolve(&config->quantization, model, options->compute_dtype, &options->quant));
@@ -130,25 +136,49 @@ static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layou
     return TT_OK;
 }
 
+/* Of a detection: the largest canvas that an image can have, and boxes of which nobody knows the number yet. */
+static struct tt_batch_limits image_limits(const struct tt_detect_spec *detect, int64_t batch)
+{
+    enum { BOXES = 100 };
+    size_t side = TT_DETECT_CANVAS_MULTIPLE;
+    return (struct tt_batch_limits){.images = batch,
+                                    .boxes = batch * BOXES,
+                                    .height = (int64_t)tt_align_up((size_t)detect->image_size, side),
+                                    .width = (int64_t)tt_align_up((size_t)detect->max_image_size, side)};
+}
+
+static tt_status row_limits(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
+                            struct tt_batch_limits *limits)
+{
+    int64_t length, batch = spec->job.run.per_device_train_batch_size;
+    TT_TRY(find_length(spec, model, &length));
+    TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
+    *limits = (struct tt_batch_limits){
+        .tokens = length * batch, .sequences = batch, .rows = length * batch, .length = length};
+    return TT_OK;
+}
+
 static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
                                const struct tt_model_facts *model, const struct tt_model_options *options,
                                bool advises, struct tt_plan *plan)
 {
     const struct tt_job_spec *config = &spec->job;
-    int64_t length, batch = config->run.per_device_train_batch_size;
-    const struct tt_batch_limits none = {0};
+    struct tt_batch_limits limits, eval = {0};
     struct tt_rank_config rank;
-    TT_TRY(find_length(spec, model, &length));
-    TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
-    const struct tt_batch_limits limits = {
-        .tokens = length * batch, .sequences = batch, .rows = length * batch, .length = length};
+    if (model->reads_images) {
+        limits = image_limits(&config->detect, config->run.per_device_train_batch_size);
+        if (config->watch.eval_strategy != TT_INTERVAL_NO)
+            eval = image_limits(&config->detect, config->run.per_device_eval_batch_size);
+    } else {
+        TT_TRY(row_limits(spec, model, &limits));
+    }
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.optimizer = tt_optimizer_of(&config->optim);
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
     return (advises ? tt_plan_make : tt_plan_try)(
-        &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &none, plan);
+        &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &eval, plan);
 }
 
 static tt_status plan_generation(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,

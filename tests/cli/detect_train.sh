@@ -57,6 +57,14 @@ expect 0 "images          4" "${evaluate[@]}"
 expect 2 "setting 'weights_path' is missing" eval --task detection --local-image-dir openimages/images
 expect 3 "does not find as many" "${evaluate[@]}" --weights-path few.pth
 
+# A plan needs no images; it has the largest canvas of any.
+expect 0 "recompute cheap" plan --task detection --device cpu --image-size 64 --batch-size 2 --weights-path "$weights"
+expect 0 "trainable_params" plan --task detection --device cpu --ranks 2 --json
+expect 0 "recompute block" plan --task detection --device cpu --image-size 320 --device_memory 2GiB --batch-size 16 \
+    --weights-path few.pth --recompute block
+expect 2 "units, details and max are of language models" plan --task detection --units
+expect 2 "a detector generates no text" plan --task detection --generation_length 5
+
 # Random weights; all settings by their own names, from a file; a share of the images evaluates.
 cp -r openimages/images/train flat
 cat >scratch.yaml <<'END'
