@@ -227,11 +227,13 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
 {
     bool detects = job->task == TT_TASK_DETECTION;
     if (!tt_settings_has(settings, "task")) return TT_OK;
-    if (tt_settings_has(settings, "config_json")) /* a plan takes the resolved file of a training */
-        return detects ? usage("the task is detection, but plan plans language models",
-                               "the training of a detector plans its memory when it begins")
-                       : TT_OK;
-    if (!detects && job->model.model_name_or_path == NULL)
+    bool has_config = tt_settings_is_set(settings, "config_json");
+    if (detects && has_config)
+        return usage("config_json is given, and the task is detection",
+                     "the network of a detector follows from weights_path");
+    /* A given task lets the row of model_name_or_path be empty, whichever task it is. */
+    if (!detects && job->model.model_name_or_path == NULL && tt_settings_is_set(settings, "task") &&
+        !has_config)
         return usage("setting 'model_name_or_path' is missing",
                      "give --model_name_or_path, or --task detection with --local_image_dir");
     if (!detects && job->detect.local_image_dir != NULL)

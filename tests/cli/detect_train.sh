@@ -88,6 +88,7 @@ grep -qF '"backbone_width": 4' scratch/config.json || fail "another network: $(c
 # Wrong input.
 damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images
+expect 2 "setting 'model_name_or_path' is missing" train --task language
 expect 2 "setting 'local_image_dir' is missing" train --task detection
 expect 2 "a model folder or a data set of rows is given" train --task detection --local-image-dir x --dataset_name y
 expect 2 "has an unknown word 'tpu'" "${command[@]}" --backend tpu

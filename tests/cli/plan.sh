@@ -145,7 +145,7 @@ code=0
 grep -q '"fits": false' "$folder/json" || fail "--json of a plan that does not fit"
 grep -q '^error: this run needs ' "$folder/err" || fail "no error says what is needed"
 
-expect 2 "the task is detection, but plan plans language models" plan --config_json "$shapes/tiny.json" --task detection
+expect 2 "config_json is given, and the task is detection" plan --config_json "$shapes/tiny.json" --task detection
 expect 2 "num_processes 15 is not a multiple of num_machines 2" plan --config_json "$shapes/tiny.json" --num_machines 2 --num_processes 15
 expect 2 "at most 4096 ranks" plan --config_json "$shapes/tiny.json" --num_machines 1000000 --ranks 8
 
