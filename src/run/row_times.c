@@ -10,6 +10,8 @@
 #include "base/number.h"
 #include "run/record_file.h"
 
+static const double sensor_seconds = 0.2;
+
 void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const char *output_dir, double flops)
 {
     struct tt_path folder, path;
@@ -137,7 +139,8 @@ static void add_ops(struct tt_row_times *times, struct tt_device *device, double
     }
 }
 
-/* Power: the mean since the last row where the device counts its energy, otherwise that of this moment. */
+/* Power: the mean since the last row where the device counts its energy, otherwise that of this moment. GPUs update the
+ * count every 20 to 100 ms, so rows of less time have the power of this moment too. */
 static void add_sensors(struct tt_row_times *times, struct tt_device *device, double seconds,
                         struct tt_log_field *fields, int *count)
 {
@@ -145,6 +148,7 @@ static void add_sensors(struct tt_row_times *times, struct tt_device *device, do
     tt_device_read_sensors(device, &now);
     double joules = now.joules - times->joules; /* a counter that has begun again is less */
     double watts = joules >= 0 && seconds > 0 ? joules / seconds : now.watts;
+    if (seconds < sensor_seconds && isfinite(now.watts)) watts = now.watts;
     if (isfinite(watts)) add(fields, count, "watts", watts);
     if (isfinite(now.clock_mhz)) add(fields, count, "clock_mhz", now.clock_mhz);
     if (isfinite(now.clock_max_mhz)) add(fields, count, "clock_max_mhz", now.clock_max_mhz);
