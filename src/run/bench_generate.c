@@ -128,6 +128,16 @@ static void measure_memory(const struct generation_bench *bench, struct tt_bench
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_bytes = (size_t)usage.ru_maxrss * 1024;
 }
 
+/* One rank's speed; ranks share nothing but shards, and those are measured by generate. */
+static tt_status check_ranks(const struct tt_launch_spec *launch)
+{
+    if (launch->ranks <= 1 && launch->num_processes <= 1) return TT_OK;
+    tt_fail(TT_ERR_USAGE, "bench generate measures one rank, not %lld",
+            (long long)(launch->num_processes > launch->ranks ? launch->num_processes : launch->ranks));
+    tt_hint("trimtab generate --stats prints the speed of several ranks over a model folder");
+    return TT_ERR_USAGE;
+}
+
 tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
                             struct tt_bench_generation *result)
 {
@@ -140,6 +150,7 @@ tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_ca
         .rng = tt_rng_derive(tt_rng_make((uint64_t)spec->job.run.seed), "prompts"),
     };
     *result = (struct tt_bench_generation){0};
+    TT_TRY(check_ranks(&spec->job.launch));
     bench.rows = spec->rows > 0 ? spec->rows : bench.batch;
     if (bench.batch > bench.rows) bench.batch = bench.rows;
     const struct tt_generation_limits limits = {.slots = bench.batch,

@@ -25,4 +25,7 @@ done
 code=0
 measure --new_tokens 100000 >said 2>&1 || code=$?
 [ $code = 2 ] && grep -q "more than the model's" said || fail "exit $code: $(cat said)"
+code=0
+measure --ranks 2 >said 2>&1 || code=$?
+[ $code = 2 ] && grep -q "measures one rank, not 2" said || fail "exit $code: $(cat said)"
 finish
