@@ -20,6 +20,8 @@ struct evaluation {
     int64_t list_count;
     struct tt_map_detection *found; /* of this rank's images */
     size_t found_count, found_capacity;
+    char *host; /* the heads' outputs, where the device's memory is not the host's */
+    size_t host_bytes;
 };
 
 /* Labels that the annotations lack are of no class there. */
@@ -38,6 +40,37 @@ static tt_status keep_found(struct evaluation *evaluation, int64_t image_id, str
     return TT_OK;
 }
 
+static tt_status copy_to_host(struct tt_rank *rank, tt_tensor *x, char **next)
+{
+    size_t bytes = tt_tensor_bytes(*x);
+    TT_TRY(tt_copy_to_host(rank->stream, *next, x->data, bytes));
+    x->data = *next;
+    *next += bytes;
+    return TT_OK;
+}
+
+/* The heads' outputs where the host can read them; they are valid until the next batch. */
+static tt_status fetch_outputs(struct evaluation *evaluation, struct tt_rank *rank,
+                               struct tt_pass_results *results)
+{
+    size_t bytes = 0;
+    if (tt_device_is_host(rank->device)) return tt_stream_synchronize(rank->stream);
+    for (int i = 0; i < TT_ANCHOR_LEVELS; i++)
+        bytes += tt_tensor_bytes(results->class_logits[i]) + tt_tensor_bytes(results->box_deltas[i]);
+    if (bytes > evaluation->host_bytes) {
+        char *grown = tt_realloc(evaluation->host, bytes, 1);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        evaluation->host = grown;
+        evaluation->host_bytes = bytes;
+    }
+    char *next = evaluation->host;
+    for (int i = 0; i < TT_ANCHOR_LEVELS; i++) {
+        TT_TRY(copy_to_host(rank, &results->class_logits[i], &next));
+        TT_TRY(copy_to_host(rank, &results->box_deltas[i], &next));
+    }
+    return tt_stream_synchronize(rank->stream);
+}
+
 static tt_status run_micro(struct evaluation *evaluation, struct tt_rank *rank,
                            const struct tt_detect_batch *batch)
 {
@@ -48,7 +81,7 @@ static tt_status run_micro(struct evaluation *evaluation, struct tt_rank *rank,
     pass.in.want_logits = true;
     TT_GO(tt_executor_forward(rank->executor, &pass));
     if (batch->image_count == 0) goto out;
-    TT_GO(tt_stream_synchronize(rank->stream));
+    TT_GO(fetch_outputs(evaluation, rank, pass.out));
     TT_GO(tt_detector_decode(batch, pass.out, &evaluation->limits, evaluation->lists));
     for (int64_t n = 0; n < batch->image_count; n++)
         TT_GO(keep_found(evaluation, batch->images[n].id, &evaluation->lists[n]));
@@ -178,5 +211,6 @@ out:
         tt_detection_list_deinit(&evaluation.lists[i]);
     tt_free(evaluation.lists);
     tt_free(evaluation.found);
+    tt_free(evaluation.host);
     return status;
 }

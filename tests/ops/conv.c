@@ -25,6 +25,8 @@ static const struct conv_case cases[] = {
     {{1, 40, 40, 1, 1, 0}, 96, 200, 0, TT_BF16, true, true, true, true, false},
     {{2, 11, 13, 1, 2, 0}, 40, 56, 0, TT_F32, true, true, false, false, false},
     {{2, 10, 12, 1, 2, 0}, 40, 56, 2, TT_BF16, true, true, false, false, true},
+    {{2, 9, 8, 3, 1, 1}, 64, 36, 0, TT_BF16, false, true, false, false, true},
+    {{2, 9, 8, 1, 1, 0}, 64, 36, 0, TT_BF16, false, true, false, false, false},
     {{1, 1, 1, 3, 2, 1}, 8, 4, 0, TT_F32, false, true, false, false, false},
     {{1, 2, 3, 3, 1, 1}, 300, 36, 0, TT_F32, false, true, false, false, false},
     {{1, 5, 6, 4, 3, 2}, 7, 9, 0, TT_F32, true, false, true, true, false}, /* phases without a tap */
@@ -193,7 +195,11 @@ static void compare(struct problem *p, struct test_tensor *tensors)
         for (int64_t j = 0; j < elements; j++)
             plain_values[j] =
                 (double)test_round((float)(from_y ? exact[j] : p->simple[i][j]), tensors[i].view.dtype);
-        test_close(names[i], got, exact, plain_values, elements, tensors[i].view.dtype, i >= DX ? 3 : 2);
+        /* A GPU's tensor cores add products of bf16 with fewer bits than fp32 has: 1.16e-5 of the size where the plain
+         * sum has 3.8e-6 (cuDNN 9.19 on an H100). */
+        double allowed = i == DW && !test_on_cpu() && p->row->dtype == TT_BF16 ? 5e-5 : 0;
+        test_close_allowing(names[i], got, exact, plain_values, elements, tensors[i].view.dtype,
+                            i >= DX ? 3 : 2, allowed, 0);
         free(plain_values);
         free(got);
     }
@@ -235,7 +241,6 @@ static void check_case(const void *row)
 static void close_to_the_oracle(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     TEST_CASES("conv", cases, check_case);
 }
 

@@ -81,6 +81,7 @@ static void check_match(struct test_device *device, int threads, void *context)
         test_tensor_set(&t[0], anchors);
         test_tensor_set(&t[1], boxes);
         test_tensor_set(&t[2], offsets);
+        test_array_to_device(device, t, (int)(sizeof t / sizeof *t));
         test_ok(tt_anchor_match(device->stream, &(struct tt_anchor_match_args){.anchors_A4 = t[0].view,
                                                                                .boxes_M4 = t[1].view,
                                                                                .offsets = t[2].view,
@@ -89,6 +90,7 @@ static void check_match(struct test_device *device, int threads, void *context)
                                                                                .match_NA = t[3].view,
                                                                                .foreground_N = t[4].view,
                                                                                .best_M = t[5].view}));
+        test_array_to_host(device, t, (int)(sizeof t / sizeof *t));
         double *match = test_tensor_values(&t[3]), *counted = test_tensor_values(&t[4]);
         for (int64_t n = 0; n < IMAGES; n++) {
             match_image(boxes, (int64_t)offsets[n], (int64_t)offsets[n + 1], anchors, expected + n * ANCHORS);
@@ -107,7 +109,6 @@ static void check_match(struct test_device *device, int threads, void *context)
 static void matches(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     test_on_each_isa(check_match, NULL);
 }
 
@@ -248,8 +249,12 @@ static void check_losses(struct test_device *device, int threads, void *context)
         t[i] = test_tensor_copy(&p->t[i]);
         forward[i] = test_tensor_copy(&p->t[i]);
     }
+    test_array_to_device(device, t, LOSS_LINES);
+    test_array_to_device(device, forward, LOSS_LINES);
     run_losses(device->stream, p->row, t, true);
     run_losses(device->stream, p->row, forward, false);
+    test_array_to_host(device, t, LOSS_LINES);
+    test_array_to_host(device, forward, LOSS_LINES);
     test_tensor_equal("sums without gradient", &forward[SUMS], &t[SUMS]);
     test_tensor_equal("logits without gradient", &forward[LOGITS], &p->t[LOGITS]);
     for (int i = 0; i < LOSS_LINES; i++) {
@@ -286,7 +291,6 @@ static void run_loss_case(const void *row)
 static void losses(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     TEST_CASES("losses", loss_cases, run_loss_case);
 }
 

@@ -40,6 +40,7 @@ static void check_pool(struct test_device *device, int threads, void *context)
     test_tensor_random_index(&t[DY], 2, 9);
     for (int i = 0; i < POOL_LINES; i++)
         if (i != X && i != DY) test_tensor_poison(&t[i]);
+    test_array_to_device(device, t, POOL_LINES);
     test_ok(tt_maxpool2d_forward(
         device->stream,
         &(struct tt_maxpool2d_forward_args){
@@ -48,6 +49,7 @@ static void check_pool(struct test_device *device, int threads, void *context)
         device->stream,
         &(struct tt_maxpool2d_backward_args){
             .geometry = *g, .which_QC = t[WHICH].view, .dy_QC = t[DY].view, .dx_PC = t[DX].view}));
+    test_array_to_host(device, t, POOL_LINES);
     double *x = test_tensor_values(&t[X]), *dy = test_tensor_values(&t[DY]), *y = test_tensor_values(&t[Y]);
     double *which = test_tensor_values(&t[WHICH]), *dx = test_tensor_values(&t[DX]),
            *sum = test_doubles(in * C);
@@ -83,7 +85,6 @@ static void run_pool_case(const void *row)
 static void pools(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     TEST_CASES("pool", pool_cases, run_pool_case);
 }
 
@@ -109,8 +110,10 @@ static void check_upsample(struct test_device *device, int threads, void *contex
     test_tensor_random_index(&x, 1, 20);
     test_tensor_random_index(&y, 2, 20);
     double *small = test_tensor_values(&x), *large = test_tensor_values(&y);
+    TEST_TO_DEVICE(device, &x, &y);
     struct tt_upsample_add_args add = {row->images, row->height, row->width, x.view, y.view};
     test_ok(tt_upsample_add(device->stream, &add));
+    TEST_TO_HOST(device, &x, &y);
     double *got = test_tensor_values(&y);
     for (int64_t p = 0; p < 4 * pixels; p++) {
         int64_t from = (p / (2 * W) / 2) * W + p % (2 * W) / 2;
@@ -119,8 +122,10 @@ static void check_upsample(struct test_device *device, int threads, void *contex
             assert_true(got[p * C + c] == large[p * C + c]);
         }
     }
+    TEST_TO_DEVICE(device, &x, &y);
     struct tt_upsample_backward_args back = {row->images, row->height, row->width, y.view, x.view};
     test_ok(tt_upsample_backward(device->stream, &back));
+    TEST_TO_HOST(device, &x, &y);
     for (int64_t p = 0; p < 4 * pixels; p++)
         for (int64_t c = 0; c < C; c++)
             small[((p / (2 * W) / 2) * W + p % (2 * W) / 2) * C + c] += large[p * C + c];
@@ -141,7 +146,6 @@ static void run_up_case(const void *row)
 static void upsamples(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     TEST_CASES("upsample", up_cases, run_up_case);
 }
 
@@ -222,7 +226,9 @@ static void check_channels(struct test_device *device, int threads, void *contex
     }
     exact_channels(row, exact);
     plain_channels(row, plain);
+    test_array_to_device(device, t, CHANNEL_LINES);
     run_channel_ops(device->stream, row, t);
+    test_array_to_host(device, t, CHANNEL_LINES);
     for (int i = 0; i < CHANNEL_LINES; i++) {
         double *got = test_tensor_values(&t[i]);
         int64_t count = tt_tensor_count(t[i].view);
@@ -247,16 +253,14 @@ static void run_channel_case(const void *row)
 static void channels(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     TEST_CASES("channels", channel_cases, run_channel_case);
 }
 
 static void folds(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
     struct test_device device;
-    test_device_open(&device, "cpu", 1);
+    test_device_open(&device, test_device_kind(), 1);
     struct test_tensor t[6];
     for (int i = 0; i < 6; i++)
         t[i] = test_tensor_random(TT_F32, 7, TEST_UNUSED, TEST_UNUSED, 0, (uint64_t)i, 1);
@@ -264,8 +268,10 @@ static void folds(void **state)
            *v = test_tensor_values(&t[3]);
     for (int i = 0; i < 7; i++) v[i] = fabs(v[i]);
     test_tensor_set(&t[3], v);
+    test_array_to_device(&device, t, 6);
     test_ok(tt_norm_fold(device.stream, &(struct tt_norm_fold_args){t[0].view, t[1].view, t[2].view,
                                                                     t[3].view, 1e-5, t[4].view, t[5].view}));
+    test_array_to_host(&device, t, 6);
     double *scale = test_tensor_values(&t[4]), *shift = test_tensor_values(&t[5]);
     for (int i = 0; i < 7; i++) {
         double exact = w[i] / sqrt(v[i] + 1e-5);

@@ -24,6 +24,7 @@ enum {
 
 struct tt_cuda_gemm;      /* gemm.c: cuBLASLt handle, chosen algorithms */
 struct tt_cuda_attention; /* attention.c: cuDNN handle, plans, the variant of each configuration */
+struct tt_cuda_conv;      /* cudnn_conv.c: cuDNN handle, plans */
 
 struct tt_cuda_device {
     int index;
@@ -31,6 +32,7 @@ struct tt_cuda_device {
     int architecture; /* 90: compute capability 9.0 */
     struct tt_cuda_gemm *gemm;
     struct tt_cuda_attention *attention;
+    struct tt_cuda_conv *conv;
     struct tt_cuda_staging *staging; /* page-locked ring for uploads from ordinary memory */
     struct tt_cuda_watch *watch;     /* marks; bounded waits */
     struct tt_cuda_spans *spans;     /* profile events */
@@ -82,12 +84,14 @@ tt_status tt_cuda_wait(struct tt_stream *stream);
 #include "backend/ops.def"
 #undef OP
 
-/* gemm.c, attention.c: device.c calls create when the device opens and destroy before it closes. create may
- * allocate device memory (the caller counts it as TT_PURPOSE_CONTEXT). */
+/* gemm.c, attention.c, cudnn_conv.c: device.c calls create when the device opens and destroy before it closes. create
+ * may allocate device memory (the caller counts it as TT_PURPOSE_CONTEXT). */
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out);
 void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm);
 tt_status tt_cuda_attention_create(struct tt_device *device, struct tt_cuda_attention **out);
 void tt_cuda_attention_destroy(struct tt_cuda_attention *attention);
+tt_status tt_cuda_conv_create(struct tt_device *device, struct tt_cuda_conv **out);
+void tt_cuda_conv_destroy(struct tt_cuda_conv *conv);
 
 #ifdef __cplusplus
 }

@@ -152,7 +152,7 @@ static void put_tensor(struct tt_cudnn_graph *graph, int id, struct tt_cudnn_ten
         graph->status = tt_fail(TT_ERR_INTERNAL, "a cuDNN graph with tensor %d", id);
         return;
     }
-    int64_t unique = id, alignment = 16;
+    int64_t unique = id, alignment = tensor.alignment > 0 ? tensor.alignment : 16;
     cudnnBackendDescriptor_t offsets = tensor.ragged != 0 ? graph->tensors[tensor.ragged] : NULL;
     graph->shapes[id] = tensor;
     graph->tensors[id] = MAKE(
@@ -194,6 +194,7 @@ static int virtual_like(struct tt_cudnn_graph *graph, int x, cudnnDataType_t typ
     tensor.type = type;
     tensor.ragged = 0;
     tensor.by_value = false;
+    tensor.alignment = 0;
     return tt_cudnn_virtual(graph, tensor);
 }
 
@@ -291,6 +292,58 @@ void tt_cudnn_reshape(struct tt_cudnn_graph *graph, int x, int y)
             MAKE(graph, "reshape", CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
                  {CUDNN_ATTR_OPERATION_RESHAPE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->tensors[x]},
                  {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph->tensors[y]}));
+}
+
+void tt_cudnn_convolution(struct tt_cudnn_graph *graph, const struct tt_cudnn_conv *conv)
+{
+    static const struct {
+        cudnnBackendDescriptorType_t type;
+        cudnnBackendAttributeName_t desc, x, w, y, alpha, beta;
+    } passes[] = {
+        [TT_CUDNN_CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                   CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+        [TT_CUDNN_CONV_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                 CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+        [TT_CUDNN_CONV_WEIGHT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+    };
+    const float one = 1.0f, zero = 0.0f;
+    const int64_t spatial = 2, ones[2] = {1, 1}, strides[2] = {conv->stride, conv->stride};
+    const int64_t paddings[2] = {conv->padding, conv->padding};
+    cudnnDataType_t precision = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    cudnnBackendDescriptor_t *tensors = graph->tensors;
+    cudnnBackendDescriptor_t how =
+        MAKE(graph, "convolution type", CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+             {CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &precision},
+             {CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode},
+             {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, ones},
+             {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides},
+             {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, paddings},
+             {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, paddings},
+             {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial});
+    push_op(graph, MAKE(graph, "convolution", passes[conv->pass].type,
+                        {passes[conv->pass].desc, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how},
+                        {passes[conv->pass].x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[conv->x]},
+                        {passes[conv->pass].w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[conv->w]},
+                        {passes[conv->pass].y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensors[conv->y]},
+                        {passes[conv->pass].alpha, CUDNN_TYPE_FLOAT, 1, &one},
+                        {passes[conv->pass].beta, CUDNN_TYPE_FLOAT, 1, &zero}));
 }
 
 /* Builds a plan from one engine configuration, or from JSON when `config` is NULL. Records no error on failure:

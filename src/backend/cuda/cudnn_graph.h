@@ -57,8 +57,9 @@ struct tt_cudnn_tensor {
     cudnnDataType_t type;
     int64_t dims[4];
     int64_t strides[4];
-    int ragged;    /* id of the tensor of offsets, in elements of this one; 0: none */
-    bool by_value; /* a scalar; execution gets a host pointer */
+    int ragged;        /* id of the tensor of offsets, in elements of this one; 0: none */
+    bool by_value;     /* a scalar; execution gets a host pointer */
+    int64_t alignment; /* of its address, in bytes; 0: 16 */
 };
 
 struct tt_cudnn_graph {
@@ -98,6 +99,16 @@ int tt_cudnn_reduce(struct tt_cudnn_graph *graph, cudnnReduceTensorOp_t mode, in
 /* c = a b, fp32 sums. m, n, k: ids of the tensors that give each sequence's real extent; 0: all of it. */
 int tt_cudnn_matmul(struct tt_cudnn_graph *graph, int a, int b, int c, int m, int n, int k);
 void tt_cudnn_reshape(struct tt_cudnn_graph *graph, int x, int y);
+
+/* A convolution of images {N, C, H, W} with filters {O, C, kernel, kernel}; fp32 sums. Forward: x, w -> y. Gradients:
+ * y, w -> x, and x, y -> w. The result is that of the three ids that the pass computes. */
+enum tt_cudnn_conv_pass { TT_CUDNN_CONV_FORWARD, TT_CUDNN_CONV_INPUT, TT_CUDNN_CONV_WEIGHT };
+struct tt_cudnn_conv {
+    enum tt_cudnn_conv_pass pass;
+    int64_t stride, padding;
+    int x, w, y; /* ids */
+};
+void tt_cudnn_convolution(struct tt_cudnn_graph *graph, const struct tt_cudnn_conv *conv);
 
 struct tt_cudnn_plan {
     const struct tt_cudnn *cudnn;

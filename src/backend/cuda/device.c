@@ -56,6 +56,7 @@ static void cuda_close(struct tt_device *device)
     struct tt_cuda_device *cuda = device->impl;
     uncount_fixed(device, TT_PURPOSE_CONTEXT, device->memory.current[TT_PURPOSE_CONTEXT]);
     if (!tt_cuda_is_stuck(device)) {
+        tt_cuda_conv_destroy(cuda->conv);
         tt_cuda_attention_destroy(cuda->attention);
         tt_cuda_gemm_destroy(cuda->gemm);
         tt_cuda_spans_destroy(cuda->spans);
@@ -100,6 +101,7 @@ static tt_status cuda_open(struct tt_device *device, const struct tt_device_conf
     TT_GO(tt_cuda_staging_create(&cuda->staging));
     TT_GO(tt_cuda_gemm_create(device, &cuda->gemm));
     TT_GO(tt_cuda_attention_create(device, &cuda->attention));
+    TT_GO(tt_cuda_conv_create(device, &cuda->conv));
 out:
     if (status != TT_OK) cuda_close(device);
     return status;

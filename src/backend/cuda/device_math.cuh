@@ -240,6 +240,25 @@ inline void launch_add_lines(struct tt_stream *stream, float *target, const floa
     add_lines<float><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(target, lines, count, width);
 }
 
+/* *out += the sum of `count` partial sums, in an order that depends on count alone. One block. */
+enum { ADD_SUMS_THREADS = 1024 };
+
+template <typename T>
+__global__ void __launch_bounds__(ADD_SUMS_THREADS) add_sums(T *out, const T *sums, int count)
+{
+    __shared__ T partial[32];
+    T sum = 0;
+#pragma unroll 4
+    for (int i = (int)threadIdx.x; i < count; i += ADD_SUMS_THREADS) sum += sums[i];
+    sum = block_sum(sum, partial);
+    if (threadIdx.x == 0) *out += sum;
+}
+
+inline void launch_add_sums(struct tt_stream *stream, double *out, const double *sums, int count)
+{
+    add_sums<double><<<1, ADD_SUMS_THREADS, 0, tt_cuda_handle(stream)>>>(out, sums, count);
+}
+
 /* Whether every row of `x` begins at a multiple of W elements, so that it can be accessed in vectors of W. */
 inline bool is_aligned(const tt_tensor &x, int W)
 {

@@ -104,7 +104,6 @@ enum {
     THREADS = 256,
     GROUP = 32768, /* elements summed by one thread block, unless that makes too many groups for the scratch */
     GROUPS_MAX = TT_CUDA_SCRATCH_BYTES / (int)sizeof(double),
-    LAST_THREADS = 1024,
 };
 
 template <int W>
@@ -126,16 +125,6 @@ __global__ void __launch_bounds__(THREADS)
         sum += (double)x[i] * (double)x[i]; /* the rest, less than W elements, by one thread */
     sum = block_sum(sum, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
-
-__global__ void __launch_bounds__(LAST_THREADS) add_groups(double *out, const double *sums, int count)
-{
-    __shared__ double partial[32];
-    double sum = 0;
-#pragma unroll 4
-    for (int i = (int)threadIdx.x; i < count; i += LAST_THREADS) sum += sums[i];
-    sum = block_sum(sum, partial);
-    if (threadIdx.x == 0) *out += sum;
 }
 
 } // namespace
@@ -181,6 +170,6 @@ extern "C" tt_status tt_cuda_sum_squares(struct tt_stream *stream, const struct 
         square_groups<4><<<groups, THREADS, 0, handle>>>(sums, x, count, group);
     else
         square_groups<1><<<groups, THREADS, 0, handle>>>(sums, x, count, group);
-    add_groups<<<1, LAST_THREADS, 0, handle>>>(static_cast<double *>(args->out.data), sums, groups);
+    launch_add_sums(stream, static_cast<double *>(args->out.data), sums, groups);
     return tt_cuda_launched(stream, "sum_squares", &args->x);
 }

@@ -3,8 +3,9 @@
  *
  *     z[n, i, j, o] = sum over h, w, c of x[n, i * stride - padding + h, j * stride - padding + w, c] * w[o, c, h, w]
  *
- * x is 0 outside. Sums are fp32, in an order that depends on C and kernel alone: an image gives the same bits whatever
- * the batch and the number of threads. There is no dilation, and there are no groups. */
+ * x is 0 outside. Sums are fp32. On processors their order depends on C and kernel alone: an image gives the same bits
+ * whatever the batch and the number of threads. On GPUs it depends on the shape of the batch too, since cuDNN chooses a
+ * kernel for each shape. There is no dilation, and there are no groups. */
 #ifndef TT_BACKEND_OPS_CONV_H
 #define TT_BACKEND_OPS_CONV_H
 

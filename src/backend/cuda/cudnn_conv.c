@@ -1,0 +1,345 @@
+#include "backend/cuda/cudnn_conv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cuda/conv_plain.h"
+#include "backend/cuda/cudnn_store.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum {
+    ALIGNMENT = 16,
+    VECTOR = 8, /* channels that cuDNN's kernels read at once */
+    CUDNN_WORKSPACE_BYTES =
+        8 << 20, /* the end of the stream's workspace; filters and padded gradients are before it */
+    ROOM_BYTES = TT_CUDA_GEMM_WORKSPACE_BYTES - CUDNN_WORKSPACE_BYTES,
+    NAME_BYTES = 512
+};
+
+struct entry {
+    struct tt_cudnn_conv_shape shape;
+    struct tt_cudnn_plan *plan; /* NULL: none, our own kernels serve the shape */
+};
+
+struct tt_cuda_conv {
+    struct tt_cudnn library;
+    bool tried, usable;
+    char device[160];
+    struct entry *entries;
+    size_t count, capacity;
+    size_t next; /* where the last search ended: a step asks in the order of the step before */
+};
+
+tt_status tt_cuda_conv_create(struct tt_device *device, struct tt_cuda_conv **out)
+{
+    (void)device;
+    *out = tt_calloc(1, sizeof **out);
+    return *out != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+void tt_cuda_conv_destroy(struct tt_cuda_conv *conv)
+{
+    if (conv == NULL) return;
+    for (size_t i = 0; i < conv->count; i++) {
+        if (conv->entries[i].plan != NULL) tt_cudnn_plan_deinit(conv->entries[i].plan);
+        tt_free(conv->entries[i].plan);
+    }
+    tt_free(conv->entries);
+    tt_cudnn_close(&conv->library);
+    tt_free(conv);
+}
+
+/* Opens cuDNN at the first convolution: runs on text do not pay for it. */
+static bool is_usable(struct tt_stream *stream, struct tt_cuda_conv *conv)
+{
+    struct cudaDeviceProp properties;
+    if (conv->tried) return conv->usable;
+    conv->tried = true;
+    tt_status status = tt_cudnn_open(&conv->library);
+    if (status == TT_OK) status = tt_cudnn_connect(&conv->library);
+    if (status == TT_OK)
+        status = tt_cuda_check(cudaGetDeviceProperties(&properties, tt_cuda_device_of(stream)->index), NULL,
+                               "device properties");
+    if (status != TT_OK) {
+        tt_warn("convolutions run on slower kernels, without cuDNN: %s", tt_error_last()->message);
+        tt_error_clear();
+        return false;
+    }
+    snprintf(conv->device, sizeof conv->device, "%.96s %d.%d %d", properties.name, properties.major,
+             properties.minor, properties.multiProcessorCount);
+    conv->usable = true;
+    return true;
+}
+
+/* Everything that a plan depends on, as text. */
+static void name_plan(const struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape,
+                      char name[NAME_BYTES])
+{
+    int used = snprintf(name, NAME_BYTES, "trimtab convolution 1, cuDNN %zu, %s,", conv->library.version,
+                        conv->device);
+    const int64_t *members = (const int64_t *)shape;
+    for (size_t i = 0; i < sizeof *shape / sizeof *members && used > 0 && used < NAME_BYTES; i++)
+        used += snprintf(name + used, (size_t)(NAME_BYTES - used), " %lld", (long long)members[i]);
+}
+
+static tt_status obtain(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape,
+                        struct tt_cudnn_plan *plan)
+{
+    char name[NAME_BYTES];
+    name_plan(conv, shape, name);
+    double start = tt_clock_seconds();
+    bool stored = tt_cudnn_store_read(&conv->library, "convolution", name, plan);
+    if (stored && plan->workspace_bytes > CUDNN_WORKSPACE_BYTES) {
+        tt_cudnn_plan_deinit(plan);
+        stored = false;
+    }
+    if (!stored) {
+        struct tt_cudnn_graph graph;
+        tt_cudnn_graph_init(&graph, &conv->library);
+        tt_cudnn_conv_graph(&graph, shape);
+        tt_status status = tt_cudnn_plan_build(&graph, CUDNN_WORKSPACE_BYTES, plan);
+        tt_cudnn_graph_deinit(&graph);
+        TT_TRY(status);
+        tt_cudnn_store_write("convolution", name, plan);
+    }
+    tt_debug("convolution: plan%s %s in %.0f ms", name + strcspn(name, ","), stored ? "read" : "made",
+             (tt_clock_seconds() - start) * 1e3);
+    return TT_OK;
+}
+
+/* Adds an entry and makes its plan. A failure is an entry without one, so that it is not tried again. */
+static const struct entry *add(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape)
+{
+    void *entries = conv->entries;
+    struct tt_cudnn_plan *plan = tt_calloc(1, sizeof *plan);
+    if (plan == NULL || tt_grow(&entries, conv->count, &conv->capacity, sizeof *conv->entries) != 0) {
+        tt_free(plan);
+        return NULL;
+    }
+    conv->entries = entries;
+    struct entry *entry = &conv->entries[conv->count++];
+    *entry = (struct entry){.shape = *shape, .plan = plan};
+    if (obtain(conv, shape, plan) == TT_OK) return entry;
+    char name[NAME_BYTES];
+    name_plan(conv, shape, name);
+    tt_debug("convolution: cuDNN has no plan%s: %s", name + strcspn(name, ","), tt_error_last()->message);
+    tt_error_clear();
+    tt_free(plan);
+    entry->plan = NULL;
+    return entry;
+}
+
+static const struct tt_cudnn_plan *find(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape)
+{
+    for (size_t k = 0; k < conv->count; k++) {
+        size_t i = (conv->next + k) % conv->count;
+        if (memcmp(&conv->entries[i].shape, shape, sizeof *shape) != 0) continue;
+        conv->next = i + 1;
+        return conv->entries[i].plan;
+    }
+    const struct entry *entry = add(conv, shape);
+    return entry != NULL ? entry->plan : NULL;
+}
+
+static struct tt_cudnn_conv_shape shape_of(enum tt_cudnn_conv_pass pass,
+                                           const struct tt_conv_geometry *geometry, tt_tensor x_PC,
+                                           tt_tensor y_QO)
+{
+    return (struct tt_cudnn_conv_shape){.pass = (int64_t)pass,
+                                        .images = geometry->images,
+                                        .height = geometry->height,
+                                        .width = geometry->width,
+                                        .in = x_PC.dims[1],
+                                        .out = y_QO.dims[1],
+                                        .kernel = geometry->kernel,
+                                        .stride = geometry->stride,
+                                        .padding = geometry->padding,
+                                        .x_row = x_PC.strides[0],
+                                        .y_row = y_QO.strides[0]};
+}
+
+static bool is_at_boundary(tt_tensor x)
+{
+    return (uintptr_t)x.data % ALIGNMENT == 0;
+}
+
+static int64_t padded(int64_t channels)
+{
+    return (channels + VECTOR - 1) / VECTOR * VECTOR;
+}
+
+/* Parts of the stream's workspace, one after the other. */
+struct room {
+    char *at;
+    size_t left;
+};
+
+static struct room room_of(const struct tt_stream *stream)
+{
+    return (struct room){tt_cuda_of(stream)->gemm_workspace, ROOM_BYTES};
+}
+
+static void *take(struct room *room, int64_t bytes)
+{
+    size_t rounded = ((size_t)bytes + 255) / 256 * 256;
+    if (room->at == NULL || rounded > room->left) return NULL;
+    void *part = room->at;
+    room->at += rounded;
+    room->left -= rounded;
+    return part;
+}
+
+/* The tensors of one execution. */
+struct pack {
+    int64_t ids[8];
+    void *pointers[8];
+    int count;
+};
+
+static void put(struct pack *pack, enum tt_cudnn_conv_id id, void *data)
+{
+    pack->ids[pack->count] = (int64_t)id;
+    pack->pointers[pack->count++] = data;
+}
+
+static tt_status execute(struct tt_stream *stream, const struct tt_cudnn_plan *plan, const struct pack *pack)
+{
+    void *workspace = (char *)tt_cuda_of(stream)->gemm_workspace + ROOM_BYTES;
+    return tt_cudnn_plan_execute(plan, tt_cuda_handle(stream), pack->ids, pack->pointers, pack->count,
+                                 workspace);
+}
+
+/* `w` becomes the filters in cuDNN's order, `rows` of them; NULL when there is no room. */
+static tt_status order_filters(struct tt_stream *stream, struct room *room, tt_tensor w_OK, int64_t taps,
+                               int64_t rows, void **w)
+{
+    *w = w_OK.data;
+    if (taps == 1 && rows == w_OK.dims[0] && is_at_boundary(w_OK)) return TT_OK;
+    *w = take(room, rows * w_OK.dims[1] * (int64_t)sizeof(uint16_t));
+    return *w != NULL ? tt_cuda_conv_filters(stream, *w, rows, w_OK, taps) : TT_OK;
+}
+
+tt_status tt_cudnn_conv_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args,
+                                bool *done)
+{
+    struct tt_cuda_conv *conv = tt_cuda_device_of(stream)->conv;
+    tt_tensor residual = args->residual_QO;
+    int64_t taps = args->geometry.kernel * args->geometry.kernel;
+    bool aligned = is_at_boundary(args->x_PC) && is_at_boundary(args->y_QO) && is_at_boundary(residual);
+    if (args->x_PC.dtype != TT_BF16 || !aligned || !is_usable(stream, conv)) return TT_OK;
+    struct tt_cudnn_conv_shape shape =
+        shape_of(TT_CUDNN_CONV_FORWARD, &args->geometry, args->x_PC, args->y_QO);
+    shape.scale = !tt_tensor_is_empty(args->scale_O);
+    shape.bias = !tt_tensor_is_empty(args->bias_O);
+    shape.relu = args->relu;
+    shape.residual_row = tt_tensor_is_empty(residual) ? 0 : residual.strides[0];
+    struct room room = room_of(stream);
+    void *w = NULL;
+    const struct tt_cudnn_plan *plan = find(conv, &shape);
+    if (plan == NULL) return TT_OK;
+    TT_TRY(order_filters(stream, &room, args->w_OK, taps, shape.out, &w));
+    if (w == NULL) return TT_OK;
+    struct pack pack = {0};
+    put(&pack, TT_CONV_ID_X, args->x_PC.data);
+    put(&pack, TT_CONV_ID_W, w);
+    put(&pack, TT_CONV_ID_Y, args->y_QO.data);
+    if (shape.scale) put(&pack, TT_CONV_ID_SCALE, args->scale_O.data);
+    if (shape.bias) put(&pack, TT_CONV_ID_BIAS, args->bias_O.data);
+    if (shape.residual_row > 0) put(&pack, TT_CONV_ID_RESIDUAL, residual.data);
+    *done = true;
+    return execute(stream, plan, &pack);
+}
+
+/* A backward pass in pieces: all images at once, or one by one with y's gradient in padded rows. */
+struct pieces {
+    struct tt_cudnn_conv_shape shape; /* of one piece */
+    int64_t count, pixels_in, pixels_out;
+    void *padding; /* room for the rows of one image; NULL: y's gradient is read where it is */
+};
+
+static bool split(struct pieces *pieces, struct room *room, const struct tt_conv_geometry *geometry)
+{
+    struct tt_cudnn_conv_shape *shape = &pieces->shape;
+    int64_t images = shape->images;
+    pieces->count = 1;
+    pieces->pixels_in = images * geometry->height * geometry->width;
+    pieces->pixels_out = tt_conv_pixels(geometry);
+    if (shape->out % VECTOR == 0 && shape->y_row % VECTOR == 0) return true;
+    pieces->count = images;
+    pieces->pixels_in /= images;
+    pieces->pixels_out /= images;
+    shape->images = 1;
+    shape->out = shape->y_row = padded(shape->out);
+    pieces->padding = take(room, pieces->pixels_out * shape->out * (int64_t)sizeof(uint16_t));
+    return pieces->padding != NULL;
+}
+
+static tt_status gradient_of(struct tt_stream *stream, const struct pieces *pieces, tt_tensor dz_QO,
+                             int64_t piece, void **dz)
+{
+    tt_tensor rows = tt_tensor_rows(dz_QO, piece * pieces->pixels_out, pieces->pixels_out);
+    *dz = pieces->padding != NULL ? pieces->padding : rows.data;
+    if (pieces->padding == NULL) return TT_OK;
+    return tt_cuda_conv_pad(stream, pieces->padding, pieces->shape.out, rows);
+}
+
+tt_status tt_cudnn_conv_input(struct tt_stream *stream, const struct tt_conv2d_backward_input_args *args,
+                              bool *done)
+{
+    struct tt_cuda_conv *conv = tt_cuda_device_of(stream)->conv;
+    tt_tensor dx = args->dx_PC;
+    int64_t taps = args->geometry.kernel * args->geometry.kernel;
+    bool aligned = is_at_boundary(dx) && is_at_boundary(args->dz_QO) && dx.strides[0] % VECTOR == 0;
+    if (dx.dtype != TT_BF16 || !aligned || !is_usable(stream, conv)) return TT_OK;
+    struct room room = room_of(stream);
+    struct pieces pieces = {.shape = shape_of(TT_CUDNN_CONV_INPUT, &args->geometry, dx, args->dz_QO)};
+    pieces.shape.accumulate = args->accumulate;
+    if (!split(&pieces, &room, &args->geometry)) return TT_OK;
+    const struct tt_cudnn_plan *plan = find(conv, &pieces.shape);
+    void *w = NULL, *dz = NULL;
+    if (plan == NULL) return TT_OK;
+    TT_TRY(order_filters(stream, &room, args->w_OK, taps, pieces.shape.out, &w));
+    if (w == NULL) return TT_OK;
+    for (int64_t i = 0; i < pieces.count; i++) {
+        struct pack pack = {0};
+        void *to = tt_tensor_rows(dx, i * pieces.pixels_in, pieces.pixels_in).data;
+        TT_TRY(gradient_of(stream, &pieces, args->dz_QO, i, &dz));
+        put(&pack, TT_CONV_ID_X, to);
+        put(&pack, TT_CONV_ID_W, w);
+        put(&pack, TT_CONV_ID_Y, dz);
+        if (args->accumulate) put(&pack, TT_CONV_ID_RESIDUAL, to);
+        TT_TRY(execute(stream, plan, &pack));
+    }
+    *done = true;
+    return TT_OK;
+}
+
+tt_status tt_cudnn_conv_weight(struct tt_stream *stream, const struct tt_conv2d_backward_weight_args *args,
+                               bool *done)
+{
+    struct tt_cuda_conv *conv = tt_cuda_device_of(stream)->conv;
+    int64_t taps = args->geometry.kernel * args->geometry.kernel;
+    bool aligned = is_at_boundary(args->x_PC) && is_at_boundary(args->dz_QO);
+    if (args->x_PC.dtype != TT_BF16 || !aligned || !is_usable(stream, conv)) return TT_OK;
+    struct room room = room_of(stream);
+    struct pieces pieces = {.shape =
+                                shape_of(TT_CUDNN_CONV_WEIGHT, &args->geometry, args->x_PC, args->dz_QO)};
+    if (!split(&pieces, &room, &args->geometry)) return TT_OK;
+    const struct tt_cudnn_plan *plan = find(conv, &pieces.shape);
+    float *sums = take(&room, pieces.shape.out * args->dw_OK.dims[1] * (int64_t)sizeof *sums);
+    void *dz = NULL;
+    if (plan == NULL || sums == NULL) return TT_OK;
+    for (int64_t i = 0; i < pieces.count; i++) {
+        struct pack pack = {0};
+        TT_TRY(gradient_of(stream, &pieces, args->dz_QO, i, &dz));
+        put(&pack, TT_CONV_ID_X, tt_tensor_rows(args->x_PC, i * pieces.pixels_in, pieces.pixels_in).data);
+        put(&pack, TT_CONV_ID_W, sums);
+        put(&pack, TT_CONV_ID_Y, dz);
+        TT_TRY(execute(stream, plan, &pack));
+        TT_TRY(tt_cuda_conv_add_filters(stream, args->dw_OK, sums, taps));
+    }
+    *done = true;
+    return TT_OK;
+}

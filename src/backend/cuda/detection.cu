@@ -1,0 +1,277 @@
+/* Anchors against boxes, and the losses of a detector's heads. The arithmetic of overlaps and targets has the order and
+ * the roundings of the processors' (no fused multiply-add): equal overlaps stay equal. */
+#include "backend/cuda/device_math.cuh"
+
+namespace
+{
+
+enum {
+    THREADS = 256,
+    FOCAL_GROUP = 8192, /* elements that one block adds up */
+    BOX_GROUP = 1024,   /* rows */
+    GROUPS_MAX = TT_CUDA_SCRATCH_BYTES / (int)sizeof(double),
+};
+
+__device__ __forceinline__ float area_of(float4 box)
+{
+    return __fmul_rn(__fsub_rn(box.z, box.x), __fsub_rn(box.w, box.y));
+}
+
+__device__ __forceinline__ float overlap(float4 box, float4 anchor)
+{
+    float left = box.x > anchor.x ? box.x : anchor.x, top = box.y > anchor.y ? box.y : anchor.y;
+    float right = box.z < anchor.z ? box.z : anchor.z, bottom = box.w < anchor.w ? box.w : anchor.w;
+    float width = right > left ? __fsub_rn(right, left) : 0.0f, height = bottom > top ? __fsub_rn(bottom, top) : 0.0f;
+    float inner = __fmul_rn(width, height);
+    return __fdiv_rn(inner, __fsub_rn(__fadd_rn(area_of(box), area_of(anchor)), inner));
+}
+
+__device__ __forceinline__ float4 box_at(const float *boxes, int64_t i)
+{
+    return make_float4(boxes[4 * i], boxes[4 * i + 1], boxes[4 * i + 2], boxes[4 * i + 3]);
+}
+
+/* One block a box: its largest overlap. */
+__global__ void __launch_bounds__(THREADS)
+    find_best(float *best, const float *boxes, const float *anchors, int64_t anchor_count)
+{
+    __shared__ float partial[THREADS / 32];
+    float4 box = box_at(boxes, blockIdx.x);
+    float largest = 0.0f;
+    for (int64_t a = threadIdx.x; a < anchor_count; a += THREADS) {
+        float iou = overlap(box, box_at(anchors, a));
+        if (iou > largest) largest = iou;
+    }
+    for (int step = 16; step > 0; step /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = largest;
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    for (int i = 1; i < THREADS / 32; i++) largest = fmaxf(largest, partial[i]);
+    best[blockIdx.x] = largest;
+}
+
+struct matching {
+    const float *anchors, *boxes, *best;
+    const int32_t *offsets;
+    int32_t *match, *foreground;
+    int64_t anchor_count;
+    float low, high;
+};
+
+__global__ void __launch_bounds__(THREADS) match_anchors(const struct matching args)
+{
+    int64_t a = (int64_t)blockIdx.x * THREADS + threadIdx.x, image = blockIdx.y;
+    int32_t match = TT_MATCH_BACKGROUND;
+    if (a < args.anchor_count) {
+        float4 anchor = box_at(args.anchors, a);
+        int32_t own = -1;
+        float largest = -1.0f;
+        bool is_best = false;
+        for (int32_t m = args.offsets[image]; m < args.offsets[image + 1]; m++) {
+            float iou = overlap(box_at(args.boxes, m), anchor);
+            is_best |= iou == args.best[m];
+            if (iou <= largest) continue;
+            largest = iou;
+            own = m;
+        }
+        if (own >= 0)
+            match = is_best || largest >= args.high ? own
+                    : largest < args.low            ? (int32_t)TT_MATCH_BACKGROUND
+                                                    : (int32_t)TT_MATCH_IGNORED;
+        args.match[image * args.anchor_count + a] = match;
+    }
+    int count = __syncthreads_count(match >= 0);
+    if (threadIdx.x == 0 && count > 0) atomicAdd(&args.foreground[image], count);
+}
+
+/* The predictions of one loss: row p belongs to anchor p % anchors of image p / anchors. */
+struct predictions {
+    void *data;
+    int64_t row, rows, columns;
+    const int32_t *match, *foreground;
+    int64_t match_row, anchors;
+    float weight;
+
+    __device__ int32_t match_of(int64_t p, float *scaled) const
+    {
+        int64_t image = p / anchors;
+        int32_t count = foreground[image];
+        *scaled = weight / (float)(count > 1 ? count : 1);
+        return match[image * match_row + p % anchors];
+    }
+};
+
+struct focal {
+    struct predictions p;
+    const int32_t *labels;
+    float alpha, gamma;
+    bool gradient;
+};
+
+/* f(z) = -(1 - s)^gamma ln s with s = sigmoid(z), and its derivative. */
+__device__ __forceinline__ float focal_of(float z, float gamma, float *slope)
+{
+    float e = expf(-fabsf(z)), ln = (z < 0.0f ? z : 0.0f) - log1pf(e);
+    float large = 1.0f / (1.0f + e), small = e / (1.0f + e);
+    float s = z >= 0.0f ? large : small, rest = z >= 0.0f ? small : large;
+    float power = gamma == 2.0f ? rest * rest : powf(rest, gamma);
+    *slope = power * (gamma * s * ln - rest);
+    return -power * ln;
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) run_focal(double *sums, const struct focal f)
+{
+    __shared__ double partial[32];
+    int64_t count = f.p.rows * f.p.columns, first = (int64_t)blockIdx.x * FOCAL_GROUP;
+    int64_t end = first + FOCAL_GROUP < count ? first + FOCAL_GROUP : count;
+    double sum = 0;
+    for (int64_t i = first + threadIdx.x; i < end; i += THREADS) {
+        int64_t p = i / f.p.columns, k = i % f.p.columns;
+        T *at = static_cast<T *>(f.p.data) + p * f.p.row + k;
+        float weight, slope;
+        int32_t match = f.p.match_of(p, &weight);
+        if (match == TT_MATCH_IGNORED) {
+            if (f.gradient) store_one(at, 0.0f);
+            continue;
+        }
+        float x = load_one(at);
+        bool target = match >= 0 && f.labels[match] == (int32_t)k;
+        float up = f.alpha * weight, down = (1.0f - f.alpha) * weight;
+        float loss = focal_of(target ? x : -x, f.gamma, &slope) * (target ? up : down);
+        sum += (double)loss;
+        if (f.gradient) store_one(at, slope * (target ? up : -down));
+    }
+    sum = block_sum(sum, partial);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+struct box_losses {
+    struct predictions p;
+    const float *anchors, *boxes;
+    bool smooth, gradient;
+};
+
+__device__ __forceinline__ void encode(float4 anchor, float4 box, float (&target)[4])
+{
+    float width = __fsub_rn(anchor.z, anchor.x), height = __fsub_rn(anchor.w, anchor.y);
+    float box_width = __fsub_rn(box.z, box.x), box_height = __fsub_rn(box.w, box.y);
+    float x = __fadd_rn(anchor.x, __fmul_rn(0.5f, width)), y = __fadd_rn(anchor.y, __fmul_rn(0.5f, height));
+    float box_x = __fadd_rn(box.x, __fmul_rn(0.5f, box_width)), box_y = __fadd_rn(box.y, __fmul_rn(0.5f, box_height));
+    target[0] = __fdiv_rn(__fsub_rn(box_x, x), width);
+    target[1] = __fdiv_rn(__fsub_rn(box_y, y), height);
+    target[2] = logf(__fdiv_rn(box_width, width));
+    target[3] = logf(__fdiv_rn(box_height, height));
+}
+
+template <typename T> __device__ float box_row(const struct box_losses &b, int64_t p)
+{
+    T *at = static_cast<T *>(b.p.data) + p * b.p.row;
+    float weight, target[4], sum = 0.0f;
+    int32_t match = b.p.match_of(p, &weight);
+    if (match >= 0) encode(box_at(b.anchors, p % b.p.anchors), box_at(b.boxes, match), target);
+    for (int i = 0; i < 4; i++) {
+        float distance = match >= 0 ? load_one(at + i) - target[i] : 0.0f, loss = fabsf(distance);
+        float slope = distance > 0.0f ? 1.0f : distance < 0.0f ? -1.0f : 0.0f;
+        if (b.smooth && loss < 1.0f) {
+            slope = distance;
+            loss = 0.5f * distance * distance;
+        } else if (b.smooth) {
+            loss -= 0.5f;
+        }
+        if (match >= 0) sum += weight * loss;
+        if (b.gradient) store_one(at + i, match >= 0 ? weight * slope : 0.0f);
+    }
+    return sum;
+}
+
+template <typename T> __global__ void __launch_bounds__(THREADS) run_boxes(double *sums, const struct box_losses b)
+{
+    __shared__ double partial[32];
+    int64_t first = (int64_t)blockIdx.x * BOX_GROUP;
+    int64_t end = first + BOX_GROUP < b.p.rows ? first + BOX_GROUP : b.p.rows;
+    double sum = 0;
+    for (int64_t p = first + threadIdx.x; p < end; p += THREADS) sum += (double)box_row<T>(b, p);
+    sum = block_sum(sum, partial);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+struct predictions predictions_of(const tt_tensor &rows, const tt_tensor &match, const tt_tensor &foreground,
+                                  float weight)
+{
+    struct predictions p = {};
+    p.data = rows.data, p.row = rows.strides[0], p.rows = rows.dims[0], p.columns = rows.dims[1];
+    p.match = static_cast<const int32_t *>(match.data), p.match_row = match.strides[0], p.anchors = match.dims[1];
+    p.foreground = static_cast<const int32_t *>(foreground.data);
+    p.weight = weight;
+    return p;
+}
+
+tt_status too_many(const char *op)
+{
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: more predictions than a GPU adds up at once", op);
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_anchor_match(struct tt_stream *stream, const struct tt_anchor_match_args *args)
+{
+    int64_t images = args->match_NA.dims[0], anchors = args->match_NA.dims[1];
+    int64_t boxes = tt_tensor_is_empty(args->boxes_M4) ? 0 : args->boxes_M4.dims[0];
+    cudaStream_t handle = tt_cuda_handle(stream);
+    if (images == 0) return TT_OK;
+    struct matching m = {};
+    m.anchors = static_cast<const float *>(args->anchors_A4.data);
+    m.boxes = static_cast<const float *>(args->boxes_M4.data);
+    m.best = static_cast<const float *>(args->best_M.data);
+    m.offsets = static_cast<const int32_t *>(args->offsets.data);
+    m.match = static_cast<int32_t *>(args->match_NA.data);
+    m.foreground = static_cast<int32_t *>(args->foreground_N.data);
+    m.anchor_count = anchors;
+    m.low = args->low, m.high = args->high;
+    TT_TRY(tt_cuda_check(cudaMemsetAsync(m.foreground, 0, (size_t)images * sizeof(int32_t), handle), stream,
+                         "anchor_match"));
+    if (boxes > 0)
+        find_best<<<(unsigned)boxes, THREADS, 0, handle>>>(static_cast<float *>(args->best_M.data), m.boxes,
+                                                           m.anchors, anchors);
+    dim3 blocks((unsigned)((anchors + THREADS - 1) / THREADS), (unsigned)images);
+    if (anchors > 0) match_anchors<<<blocks, THREADS, 0, handle>>>(m);
+    return tt_cuda_launched(stream, "anchor_match", &args->match_NA);
+}
+
+extern "C" tt_status tt_cuda_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args)
+{
+    struct focal f = {};
+    f.p = predictions_of(args->logits_PK, args->match_NA, args->foreground_N, args->weight);
+    f.labels = static_cast<const int32_t *>(args->labels_M.data);
+    f.alpha = args->alpha, f.gamma = args->gamma, f.gradient = args->gradient;
+    int64_t groups = (f.p.rows * f.p.columns + FOCAL_GROUP - 1) / FOCAL_GROUP;
+    if (groups == 0) return TT_OK;
+    if (groups > GROUPS_MAX) return too_many("focal_loss");
+    double *sums = static_cast<double *>(tt_cuda_scratch(stream));
+    if (args->logits_PK.dtype == TT_BF16)
+        run_focal<bf16><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, f);
+    else
+        run_focal<float><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, f);
+    launch_add_sums(stream, static_cast<double *>(args->sums.data), sums, (int)groups);
+    return tt_cuda_launched(stream, "focal_loss", &args->logits_PK);
+}
+
+extern "C" tt_status tt_cuda_box_loss(struct tt_stream *stream, const struct tt_box_loss_args *args)
+{
+    struct box_losses b = {};
+    b.p = predictions_of(args->deltas_P4, args->match_NA, args->foreground_N, args->weight);
+    b.anchors = static_cast<const float *>(args->anchors_A4.data);
+    b.boxes = static_cast<const float *>(args->boxes_M4.data);
+    b.smooth = args->kind == TT_BOX_SMOOTH_L1, b.gradient = args->gradient;
+    int64_t groups = (b.p.rows + BOX_GROUP - 1) / BOX_GROUP;
+    if (groups == 0) return TT_OK;
+    if (groups > GROUPS_MAX) return too_many("box_loss");
+    double *sums = static_cast<double *>(tt_cuda_scratch(stream));
+    if (args->deltas_P4.dtype == TT_BF16)
+        run_boxes<bf16><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, b);
+    else
+        run_boxes<float><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, b);
+    launch_add_sums(stream, static_cast<double *>(args->sums.data), sums, (int)groups);
+    return tt_cuda_launched(stream, "box_loss", &args->deltas_P4);
+}
