@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 """Tokens per second of generation on the CPU, compared with transformers' generate().
 
+    OMP_NUM_THREADS=2 python bench/peers/hf_cpu_generate.py --trimtab build/trimtab --config bench/shapes/s135m.json
     OMP_NUM_THREADS=2 python bench/peers/hf_cpu_generate.py --trimtab build/trimtab MODEL_FOLDER
 
-Greedy, end tokens ignored, --new_tokens tokens after prompts of the same number of tokens. Both sides run alternately,
+--config: a model with random weights in float32 and the repository's tokenizer of bytes, made for this run. Greedy, end
+tokens ignored, --new_tokens tokens after prompts of the same number of tokens. Both sides run alternately,
 in each type and batch size; the median of the rounds counts. On a machine with other work, --threads 1 --clock cpu
 counts the processor time of one thread instead. Trimtab's time is that of a whole command less that of
 the same command with one new token, so that loading does not count; transformers' is that of generate() less that of
-generate() with one new token. Prints one JSON line for each type and batch size.
+generate() with one new token. Prints one JSON line for each type and batch size (ratio: of the medians; ratios: of each
+round), and last a table of them.
 """
 
 import argparse
 import json
 import os
+import pathlib
 import resource
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -21,6 +26,19 @@ import time
 
 import torch
 import transformers
+
+
+TOKENIZER = pathlib.Path(__file__).resolve().parents[2] / "tests/support/tiny_tokenizer"
+
+
+def make_model(config, folder):
+    fields = json.loads(pathlib.Path(config).read_text())
+    fields["dtype"] = "float32"
+    torch.manual_seed(0)
+    made = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
+    transformers.AutoModelForCausalLM.from_config(made, dtype=torch.float32).save_pretrained(folder)
+    for file in TOKENIZER.iterdir():
+        shutil.copy(file, folder)
 
 
 def now(args, who):
@@ -53,18 +71,8 @@ def transformers_seconds(args, model, tokenizer, prompts, new_tokens):
     return now(args, resource.RUSAGE_SELF) - start
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trimtab", default="build/trimtab")
-    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--new_tokens", type=int, default=128)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("model")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+def measure(args):
+    results = []
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
     for dtype in args.dtypes:
         model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=getattr(torch, dtype))
@@ -82,9 +90,38 @@ def main():
             result["trimtab"] = round(tokens / statistics.median(ours), 1)
             result["transformers"] = round(tokens / statistics.median(theirs), 1)
             result["ratio"] = round(result["trimtab"] / result["transformers"], 2)
+            result["ratios"] = [round(b / a, 2) for a, b in zip(ours, theirs)]
             result["seconds"] = [[round(value, 2) for value in ours], [round(value, 2) for value in theirs]]
             print(json.dumps(result), flush=True)
+            results.append(result)
         del model
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trimtab", default="build/trimtab")
+    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
+    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--new_tokens", type=int, default=128)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    parser.add_argument("--config")
+    parser.add_argument("model", nargs="?")
+    args = parser.parse_args()
+    if (args.config is None) == (args.model is None):
+        parser.error("give a model folder, or --config")
+    torch.set_num_threads(args.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        if args.config is not None:
+            make_model(args.config, folder)
+            args.model = folder
+        results = measure(args)
+    print("| type | prompts at a time | Trimtab | transformers | ratio | of rounds |\n|---|---|---|---|---|---|")
+    for result in results:
+        print(f"| {result['dtype']} | {result['batch']} | {result['trimtab']} | {result['transformers']} | {result['ratio']} | "
+              f"{min(result['ratios'])} to {max(result['ratios'])} |")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,11 @@ struct tt_buffer {
     void *data;
 };
 
+const struct tt_device_tuning *tt_device_tuning_of(const struct tt_device *device)
+{
+    return &device->tuning;
+}
+
 static const char *const purpose_names[TT_PURPOSE_COUNT] = {
     [TT_PURPOSE_WEIGHTS] = "weights shard",
     [TT_PURPOSE_ADAPTERS] = "adapter masters",
@@ -27,6 +32,7 @@ static const char *const purpose_names[TT_PURPOSE_COUNT] = {
     [TT_PURPOSE_COMM] = "communication",
     [TT_PURPOSE_STAGING] = "staging",
     [TT_PURPOSE_OFFLOAD] = "offloaded to the host",
+    [TT_PURPOSE_PANELS] = "packed weights",
     [TT_PURPOSE_SCRATCH] = "device scratch",
     [TT_PURPOSE_CONTEXT] = "device context",
 };

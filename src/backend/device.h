@@ -34,6 +34,7 @@ enum tt_purpose {
     TT_PURPOSE_STAGING, /* host memory through which files are read and written */
     /* host memory for data offloaded from the device: shards, optimizer state, inputs of blocks */
     TT_PURPOSE_OFFLOAD,
+    TT_PURPOSE_PANELS, /* weights packed for the products of a generation (backend/kept.h) */
     /* memory of the device itself, allocated when it opens: packed panels, tiles, GEMM workspace */
     TT_PURPOSE_SCRATCH,
     /* memory of driver and libraries besides our buffers: CUDA context, kernels, NCCL */
@@ -112,6 +113,7 @@ struct tt_memory_use {
 /* Enables on-device copies of this device from the memory of GPU `index` of this process; false: not possible. */
 bool tt_device_reach(struct tt_device *device, int index);
 int tt_device_index(const struct tt_device *device);
+const struct tt_device_tuning *tt_device_tuning_of(const struct tt_device *device); /* lent */
 /* Bytes of device memory used by this process, by the driver's count: buffers, context and libraries together; 0 where
  * the device is the host. */
 size_t tt_device_used_bytes(struct tt_device *device);

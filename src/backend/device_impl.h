@@ -30,6 +30,8 @@ struct tt_op_table {
 #undef OP
 };
 
+struct tt_kept_range;
+
 struct tt_device_table {
     const char *kind;
     /* sets device->impl, name */
@@ -64,6 +66,9 @@ struct tt_device_table {
     void (*span_end)(struct tt_stream *stream, int span);
     tt_status (*spans_collect)(struct tt_device *device);
     void (*sensors)(struct tt_device *device, struct tt_device_sensors *out); /* NULL: nothing is known */
+    /* backend/kept.h; `memory` NULL: drops all. NULL: the device packs nothing */
+    tt_status (*keep_panels)(struct tt_device *device, void *memory, size_t bytes,
+                             const struct tt_kept_range *ranges, size_t count);
     const struct tt_op_table *ops;
 };
 
@@ -132,6 +137,10 @@ static inline void tt_device_count_scratch(struct tt_device *device, size_t byte
     }
 #include "backend/ops.def"
 #undef OP
+
+/* Of tt_kept_bytes, for this machine's processor (cpu/gemm.c). */
+size_t tt_cpu_kept_bytes(const struct tt_device_tuning *tuning, int64_t rows, int64_t n, int64_t k,
+                         tt_dtype dtype, tt_dtype input);
 
 extern const struct tt_device_table tt_cpu_device_table;
 extern const struct tt_device_table tt_plan_device_table;

@@ -29,6 +29,10 @@ const struct tt_setting tt_tuning_settings[] = {
     {.name = "cpu_gemm", .type = TT_SETTING_CHOICE, FIELD(cpu_gemm), .default_text = "auto", .null_text = "auto",
      .choices = "auto dot panels pairs", .environment = "TRIMTAB_CPU_GEMM",
      .help = "Kernels of matrix products on the CPU."},
+    {.name = "cpu_panels", .type = TT_SETTING_CHOICE, FIELD(cpu_panels), .default_text = "auto", .null_text = "auto",
+     .choices = "auto off", .environment = "TRIMTAB_CPU_PANELS", .local = true,
+     .help = "auto: a generation of several prompts at a time packs the weights once for the CPU's products, where "
+             "there is memory for them again, instead of in each pass; off: never. The results are the same."},
     {.name = "hang_seconds", .type = TT_SETTING_DOUBLE, FIELD(hang_seconds), .default_text = "0", .null_text = "0",
      .maximum = 1e9, .environment = "TRIMTAB_HANG_SECONDS", .local = true,
      .help = "Seconds after which a GPU that completes nothing ends the run; 0: 20."},

@@ -45,17 +45,12 @@ tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks)
 }
 
 static const char *const keys[TT_PURPOSE_COUNT] = {
-    [TT_PURPOSE_WEIGHTS] = "weights_shard",
-    [TT_PURPOSE_ADAPTERS] = "adapters",
-    [TT_PURPOSE_OPTIMIZER] = "optimizer",
-    [TT_PURPOSE_GRADIENTS] = "gradients",
-    [TT_PURPOSE_GATHER] = "gather",
-    [TT_PURPOSE_ACTIVATIONS] = "activations",
-    [TT_PURPOSE_BATCH] = "batch",
-    [TT_PURPOSE_COMM] = "communication",
-    [TT_PURPOSE_STAGING] = "staging",
-    [TT_PURPOSE_OFFLOAD] = "offload",
-    [TT_PURPOSE_SCRATCH] = "gemm_workspace",
+    [TT_PURPOSE_WEIGHTS] = "weights_shard", [TT_PURPOSE_ADAPTERS] = "adapters",
+    [TT_PURPOSE_OPTIMIZER] = "optimizer",   [TT_PURPOSE_GRADIENTS] = "gradients",
+    [TT_PURPOSE_GATHER] = "gather",         [TT_PURPOSE_ACTIVATIONS] = "activations",
+    [TT_PURPOSE_BATCH] = "batch",           [TT_PURPOSE_COMM] = "communication",
+    [TT_PURPOSE_STAGING] = "staging",       [TT_PURPOSE_OFFLOAD] = "offload",
+    [TT_PURPOSE_PANELS] = "packed_weights", [TT_PURPOSE_SCRATCH] = "gemm_workspace",
     [TT_PURPOSE_CONTEXT] = "context",
 };
 

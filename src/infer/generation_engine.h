@@ -34,6 +34,7 @@ struct tt_generation_limits {
     int64_t length; /* tokens of a request, prompt and answer together, >= 2; at most the model's positions */
     int64_t pass_tokens; /* of one pass; 0: chosen. Raised to slots + 16 where it is less */
     int64_t waiting;     /* requests that wait for a slot; 0: any number */
+    bool packs;          /* on a CPU: weights are packed once (infer/packed_weights.h) */
 };
 
 /* All lent for the call of submit, which copies what it keeps. */

@@ -3,16 +3,20 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "infer/adapter_set.h"
 #include "infer/generation_single.h"
+#include "infer/packed_weights.h"
 #include "job/inputs.h"
 #include "launch/world.h"
 
 /* Tokens of a pass: enough for products of many rows, few enough that other answers do not wait long for a prompt. */
 enum { PASS_TOKENS_HOST = 256, PASS_TOKENS_DEVICE = 2048, PROMPT_TOKENS_MIN = 16 };
+/* Of the machine's memory, for packed weights of a rank whose plan is not checked against it. */
+static const double panels_share = 0.25;
 
 static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_limits *limits,
                               struct tt_generation_rank *out)
@@ -77,7 +81,7 @@ static void fill_borders(const struct tt_batch_limits *limits, int32_t *borders)
 
 /* The memory of a generation. */
 struct need {
-    size_t workspace, cache, batch, adapters;
+    size_t workspace, cache, batch, adapters, panels;
 };
 
 /* A pass of single tokens at the end of all sequences. */
@@ -123,10 +127,12 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
     status = tt_generation_rank_pass(&planned, &batch, NULL, false, &tokens);
     tt_generation_rank_end(&planned);
     if (status == TT_OK) status = run_planned_single(&planned, limits);
-    *need = (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
-                          .cache = after.total_current - before.total_current,
-                          .batch = before.peak[TT_PURPOSE_BATCH],
-                          .adapters = all.total_current - after.total_current};
+    *need =
+        (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
+                      .cache = after.total_current - before.total_current,
+                      .batch = before.peak[TT_PURPOSE_BATCH],
+                      .adapters = all.total_current - after.total_current,
+                      .panels = tt_packed_weights_bytes(&planned.own, &config->device, limits->sequences)};
 out:
     tt_adapter_set_deinit(&adapters);
     tt_generation_rank_deinit(&planned);
@@ -151,10 +157,12 @@ static tt_status plan_pass(const struct tt_rank_config *config, int ranks,
     TT_TRY(tt_comm_create_planned(ranks, ranks, &comm));
     plan.world = plan.comm = comm;
     plan.replicate_comm = NULL;
+    plan.device.tuning = config->device.tuning;
     int32_t *borders = tt_calloc((size_t)limits->slots + 1, sizeof *borders);
     tt_status status = borders != NULL ? TT_OK : TT_ERR_MEMORY;
     if (status == TT_OK) fill_borders(&batches, borders);
     if (status == TT_OK) status = run_planned(&plan, &batches, borders, need);
+    if (!limits->packs) need->panels = 0;
     if (status != TT_OK) tt_while("planning the memory of generation");
     tt_free(borders);
     tt_comm_destroy(comm);
@@ -183,7 +191,9 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + need.cache;
     peak[TT_PURPOSE_BATCH] = need.batch;
     peak[TT_PURPOSE_ADAPTERS] += need.adapters;
-    plan->memory.total_peak += peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.adapters;
+    peak[TT_PURPOSE_PANELS] = need.panels;
+    plan->memory.total_peak +=
+        peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.adapters + need.panels;
     plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
     return TT_OK;
 }
@@ -205,6 +215,10 @@ tt_status tt_generation_plan_alone(const struct tt_shard_spec *shard, const stru
 
 bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice)
 {
+    if (choice->limits.packs) {
+        choice->limits.packs = false;
+        return true;
+    }
     if (choice->open && choice->strategy == TT_NO_SHARD && layout->world_size > 1) {
         choice->strategy = TT_FULL_SHARD;
         return true;
@@ -231,6 +245,12 @@ struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_lim
                                     .length = limits->length};
 }
 
+static tt_status keep_panels(const struct tt_device_config *device, const struct tt_generation_limits *limits,
+                             struct tt_generation_rank *rank)
+{
+    return tt_packed_weights_begin(rank->rank, device, limits->slots, &rank->panels);
+}
+
 static tt_status build(const struct tt_device_spec *device, const struct tt_inputs *inputs,
                        struct tt_generation_limits *limits, struct tt_generation_rank *rank)
 {
@@ -238,6 +258,8 @@ static tt_status build(const struct tt_device_spec *device, const struct tt_inpu
     struct tt_rank_config config;
     struct need need;
     int devices = 0;
+    bool grouped;
+    limits->packs = device->tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     TT_TRY(tt_comm_create_self(&rank->comm));
     TT_TRY(tt_world_choose_device(device->choice, &layout.device.kind, &devices));
     layout.device.threads = device->threads > 0 ? (int)device->threads : tt_cpu_count();
@@ -252,6 +274,8 @@ static tt_status build(const struct tt_device_spec *device, const struct tt_inpu
     config.workspace_bytes = need.workspace;
     TT_TRY(tt_rank_init(&config, &rank->own));
     TT_TRY(create_memory(&rank->own, &config.limits, rank));
+    bool packs = limits->packs && (double)need.panels <= (double)tt_memory_bytes(&grouped) * panels_share;
+    if (packs) TT_TRY(keep_panels(&config.device, limits, rank));
     TT_TRY(tt_load_check(rank->own.model, &inputs->source));
     TT_TRY(tt_quantization_report(rank->own.model));
     return tt_rank_load(&rank->own, &inputs->source);
@@ -271,7 +295,10 @@ tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_ge
 {
     *rank = (struct tt_generation_rank){.rank = borrowed};
     const struct tt_batch_limits batches = tt_generation_batch_limits(limits);
+    const struct tt_device_config device = {.kind = tt_device_kind(borrowed->device),
+                                            .tuning = *tt_device_tuning_of(borrowed->device)};
     tt_status status = create_memory(borrowed, &batches, rank);
+    if (status == TT_OK && limits->packs) status = keep_panels(&device, limits, rank);
     if (status != TT_OK) tt_generation_rank_deinit(rank);
     return status;
 }
@@ -279,6 +306,7 @@ tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_ge
 void tt_generation_rank_deinit(struct tt_generation_rank *rank)
 {
     tt_generation_single_destroy(rank->single);
+    if (rank->rank != NULL) tt_packed_weights_end(rank->rank, rank->panels);
     tt_kv_cache_destroy(rank->cache);
     tt_buffer_destroy(rank->choice);
     tt_buffer_destroy(rank->tokens);

@@ -16,6 +16,7 @@ struct tt_generation_rank {
     struct tt_buffer *choice;  /* for the op sample: rules, ids, and what each slot has seen */
     struct tt_buffer *tokens;  /* host memory: the ids */
     uint32_t *seen;            /* host memory: the bits of one slot */
+    struct tt_buffer *panels;  /* of packed weights; NULL: none */
     int64_t slots;
     struct tt_generation_single *single; /* passes of single tokens; NULL where the device is the host */
 };

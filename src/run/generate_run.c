@@ -49,6 +49,7 @@ static tt_status choose(struct generate_run *run, const struct tt_world *world)
     choice->strategy = choice->open ? TT_NO_SHARD : run->spec->job.shard.sharding_strategy;
     TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &choice->limits));
     tt_generation_limits_fill(&layout.device, &choice->limits);
+    choice->limits.packs = layout.device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     do {
         TT_TRY(make_plan(run, world));
         fits = tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;

@@ -197,6 +197,7 @@ static tt_status plan_generation(const struct tt_plan_spec *spec, const struct t
                        (long long)spec->generation_length, (long long)model->max_position_embeddings);
     frozen.train_base = false;
     tt_generation_limits_fill(&layout->device, &choice.limits);
+    choice.limits.packs = config->device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     do {
         struct tt_rank_config rank;
         TT_TRY(tt_generation_plan_alone(&config->shard, layout, model, &frozen, &choice, &rank, plan));

@@ -82,17 +82,12 @@ static void add_phases(const struct tt_row_times *times, bool queues, double ste
 const char *tt_row_times_purpose(enum tt_purpose purpose)
 {
     static const char *const names[TT_PURPOSE_COUNT] = {
-        [TT_PURPOSE_WEIGHTS] = "weights",
-        [TT_PURPOSE_ADAPTERS] = "adapters",
-        [TT_PURPOSE_OPTIMIZER] = "optimizer",
-        [TT_PURPOSE_GRADIENTS] = "gradients",
-        [TT_PURPOSE_GATHER] = "gather",
-        [TT_PURPOSE_ACTIVATIONS] = "activations",
-        [TT_PURPOSE_BATCH] = "batch",
-        [TT_PURPOSE_COMM] = "communication",
-        [TT_PURPOSE_STAGING] = "staging",
-        [TT_PURPOSE_OFFLOAD] = "offload",
-        [TT_PURPOSE_SCRATCH] = "gemm_workspace",
+        [TT_PURPOSE_WEIGHTS] = "weights",       [TT_PURPOSE_ADAPTERS] = "adapters",
+        [TT_PURPOSE_OPTIMIZER] = "optimizer",   [TT_PURPOSE_GRADIENTS] = "gradients",
+        [TT_PURPOSE_GATHER] = "gather",         [TT_PURPOSE_ACTIVATIONS] = "activations",
+        [TT_PURPOSE_BATCH] = "batch",           [TT_PURPOSE_COMM] = "communication",
+        [TT_PURPOSE_STAGING] = "staging",       [TT_PURPOSE_OFFLOAD] = "offload",
+        [TT_PURPOSE_PANELS] = "packed_weights", [TT_PURPOSE_SCRATCH] = "gemm_workspace",
         [TT_PURPOSE_CONTEXT] = "context",
     };
     return names[purpose];

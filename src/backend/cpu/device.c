@@ -204,6 +204,12 @@ static tt_status cpu_fill_zero(struct tt_stream *stream, void *data, size_t byte
     return TT_OK;
 }
 
+static tt_status cpu_keep_panels(struct tt_device *device, void *memory, size_t bytes,
+                                 const struct tt_kept_range *ranges, size_t count)
+{
+    return tt_gemm_state_keep(tt_cpu_of(device)->gemm, memory, bytes, ranges, count);
+}
+
 static void cpu_sensors(struct tt_device *device, struct tt_device_sensors *out)
 {
     (void)device;
@@ -228,5 +234,6 @@ const struct tt_device_table tt_cpu_device_table = {
     .copy = cpu_copy,
     .fill_zero = cpu_fill_zero,
     .sensors = cpu_sensors,
+    .keep_panels = cpu_keep_panels,
     .ops = &tt_cpu_op_table,
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cpu/gemm_kept.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
@@ -71,8 +72,33 @@ out:
 void tt_gemm_state_destroy(struct tt_gemm_state *state)
 {
     if (state == NULL) return;
+    tt_gemm_kept_destroy(state->kept);
     tt_free(state->shared);
     tt_free(state);
+}
+
+tt_status tt_gemm_state_keep(struct tt_gemm_state *state, void *memory, size_t bytes,
+                             const struct tt_kept_range *ranges, size_t count)
+{
+    tt_gemm_kept_destroy(state->kept);
+    state->kept = NULL;
+    return memory != NULL ? tt_gemm_kept_create(memory, bytes, ranges, count, &state->kept) : TT_OK;
+}
+
+size_t tt_cpu_kept_bytes(const struct tt_device_tuning *tuning, int64_t rows, int64_t n, int64_t k,
+                         tt_dtype dtype, tt_dtype input)
+{
+    enum tt_cpu_isa isa;
+    if (tt_cpu_detect_isa(tuning, &isa) != TT_OK) return 0; /* the device reports it */
+    struct tt_gemm_state state = {.kernel = kernel_for(isa),
+                                  .bf16_kernel = bf16_kernel_for(isa, tuning->cpu_gemm),
+                                  .forced = find_forced(tuning->cpu_gemm)};
+    struct tt_gemm_problem problem = {.m = rows, .n = n, .k = k};
+    problem.a = (struct tt_gemm_source){.dtype = input, .stride = k, .k_contiguous = true, .across = rows};
+    problem.b = (struct tt_gemm_source){.dtype = dtype, .stride = k, .k_contiguous = true, .across = n};
+    if (n < 1 || k < 1 || state.forced == &variants[0]) return 0;
+    if (state.forced == NULL && rows <= tt_gemm_dot_rows_max(&state, &problem)) return 0;
+    return (size_t)tt_gemm_kept_floats(tt_gemm_kernel_for(&state, &problem), &problem) * sizeof(float);
 }
 
 size_t tt_gemm_state_bytes(const struct tt_gemm_state *state)

@@ -28,7 +28,8 @@ struct tt_gemm_state {
     const struct tt_gemm_kernel *bf16_kernel; /* bf16 x bf16 only, faster; NULL when there is none */
     float *shared;                            /* TT_GEMM_SHARED_FLOATS */
     const struct tt_gemm_variant *forced;
-    uint64_t seen[256]; /* shapes whose variant has been logged, by hash */
+    struct tt_gemm_kept *kept; /* NULL: none */
+    uint64_t seen[256];        /* shapes whose variant has been logged, by hash */
 };
 
 /* A narrow product added to a wide one: c[:, first .. end] += a b, with a across m and b across those columns. */
@@ -69,6 +70,11 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined);
 
+/* Of tt_gemm_dot: rows of c that it takes. */
+int64_t tt_gemm_dot_rows_max(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem);
+/* Floats of the panels of a matrix that are kept for a product like `problem`; 0: none are. */
+int64_t tt_gemm_kept_floats(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem);
+
 /* Whether packed panels compute the narrow products together with the wide one. They are a few more steps along
  * k; c is not read and rounded again. */
 bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem);
@@ -78,6 +84,10 @@ TT_MUST_USE tt_status tt_gemm_run(struct tt_stream *stream, const struct tt_gemm
 struct tt_gemm_source tt_gemm_source_of(tt_tensor matrix, bool k_contiguous);
 
 TT_MUST_USE tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out);
+/* Keeps panels (cpu/gemm_kept.h) from now on; `memory` NULL: no more. */
+struct tt_kept_range;
+TT_MUST_USE tt_status tt_gemm_state_keep(struct tt_gemm_state *state, void *memory, size_t bytes,
+                                         const struct tt_kept_range *ranges, size_t count);
 void tt_gemm_state_destroy(struct tt_gemm_state *state); /* takes NULL */
 size_t tt_gemm_state_bytes(const struct tt_gemm_state *state);
 static inline struct tt_gemm_state *tt_gemm_state_of(const struct tt_stream *stream)

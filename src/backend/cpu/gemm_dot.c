@@ -89,12 +89,18 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
     }
 }
 
+int64_t tt_gemm_dot_rows_max(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem)
+{
+    if (tt_gemm_kernel_for(state, problem)->k_unit >= WIDE) return SMALL_MAX_AMX;
+    return state->kernel->nr >= WIDE ? SMALL_ROWS_MAX_WIDE : SMALL_MAX;
+}
+
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined)
 {
     struct tt_gemm_state *state = tt_gemm_state_of(stream);
     struct plan plan = {.kernel = state->kernel, .problem = problem};
     bool wide = state->kernel->nr >= WIDE, amx = tt_gemm_kernel_for(state, problem)->k_unit >= WIDE;
-    int64_t rows_max = amx ? SMALL_MAX_AMX : wide ? SMALL_ROWS_MAX_WIDE : SMALL_MAX;
+    int64_t rows_max = tt_gemm_dot_rows_max(state, problem);
     int64_t columns_max = amx || wide ? SMALL_MAX_AMX : SMALL_MAX;
     if (problem->low_count > 0) {
         *declined = "it has narrow products";

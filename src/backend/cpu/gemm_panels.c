@@ -20,6 +20,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/gemm_gather.h"
+#include "backend/cpu/gemm_kept.h"
 #include "base/integer.h"
 
 enum {
@@ -52,6 +53,9 @@ struct plan {
     int64_t low_a_panel, low_b_panel; /* the same for narrow products */
     float *shared;                    /* NULL: each task packs b */
     float *sums;                      /* of a slab, when k has several runs and sums wait */
+    /* panels of all of a (turned) or of b, block of k by block of k; NULL: tasks pack them */
+    const float *kept;
+    int64_t kept_panels; /* of one block of k */
 };
 
 static int64_t ceil_divide(int64_t a, int64_t b)
@@ -281,6 +285,27 @@ struct task {
     float *waiting; /* NULL: in the thread's scratch */
 };
 
+/* Sets the panels of block.k_block, and packs those that are not there yet. */
+static void pack_block(const struct plan *plan, const struct task *task, const struct scratch *scratch,
+                       int64_t k_first, struct block *block)
+{
+    const struct tt_gemm_kernel *kernel = plan->kernel;
+    const struct tt_gemm_problem *problem = plan->problem;
+    const float *kept = plan->kept;
+    block->a = scratch->a;
+    block->b = task->b != NULL ? task->b + (block->k_block - task->k_begin) * task->b_step : scratch->b;
+    if (kept != NULL && plan->turned)
+        block->a = kept + (block->k_block * plan->kept_panels + task->row / kernel->mr) * plan->a_panel;
+    else
+        pack_panels(plan, kernel->pack_a, kernel->mr, scratch->a, plan->a_panel, &problem->a, task->row,
+                    task->row_end, k_first, block->k);
+    if (kept != NULL && !plan->turned)
+        block->b = kept + (block->k_block * plan->kept_panels + task->column / kernel->nr) * plan->b_panel;
+    else if (task->b == NULL)
+        pack_panels(plan, kernel->pack_b, kernel->nr, scratch->b, plan->b_panel, &problem->b, task->column,
+                    task->column_end, k_first, block->k);
+}
+
 static void run_task(const struct plan *plan, float *memory, const struct task *task)
 {
     const struct tt_gemm_problem *problem = plan->problem;
@@ -299,14 +324,7 @@ static void run_task(const struct plan *plan, float *memory, const struct task *
         int64_t k_first = k_block * plan->block_k;
         block.k = tt_smaller(plan->block_k, problem->k - k_first);
         block.k_block = k_block;
-        block.a = scratch.a;
-        block.b = task->b != NULL ? task->b + (k_block - task->k_begin) * task->b_step : scratch.b;
-        pack_panels(plan, kernel->pack_a, kernel->mr, scratch.a, plan->a_panel, &problem->a, task->row,
-                    task->row_end, k_first, block.k);
-        if (task->b == NULL) {
-            pack_panels(plan, kernel->pack_b, kernel->nr, scratch.b, plan->b_panel, &problem->b, task->column,
-                        task->column_end, k_first, block.k);
-        }
+        pack_block(plan, task, &scratch, k_first, &block);
         multiply_block(plan, &block, &scratch);
     }
     bool last = task->k_end == plan->k_blocks;
@@ -461,6 +479,61 @@ static bool fill_shared(struct plan *plan, float *shared, int threads)
     return true;
 }
 
+static void lay_k(struct plan *plan)
+{
+    const struct tt_gemm_kernel *kernel = plan->kernel;
+    int64_t k = plan->problem->k, per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));
+    plan->block_k = round_up(ceil_divide(k, ceil_divide(k, kernel->block_k)), kernel->k_unit);
+    plan->k_blocks = ceil_divide(k, plan->block_k);
+    plan->a_panel = plan->block_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK;
+    plan->b_panel = plan->block_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
+}
+
+/* Panels of the large operand are worth keeping where few rows are multiplied: those of bf16 as `a` of the turned
+ * product, others as `b` of one that each task packs itself. */
+static bool can_keep(const struct plan *plan)
+{
+    if (plan->turned) return plan->kernel->panel_dtype == TT_BF16;
+    return plan->kernel->panel_dtype == TT_F32 && plan->row_blocks == 1;
+}
+
+int64_t tt_gemm_kept_floats(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
+{
+    struct plan plan = {.kernel = kernel, .problem = problem, .row_blocks = 1};
+    struct tt_gemm_problem turned;
+    if (is_better_turned(kernel, problem)) turn(&plan, &turned);
+    lay_k(&plan);
+    if (!can_keep(&plan)) return 0;
+    int64_t panels = ceil_divide(problem->n, plan.turned ? kernel->mr : kernel->nr),
+            floats = plan.k_blocks * panels * (plan.turned ? plan.a_panel : plan.b_panel);
+    return round_up(floats, LINE_FLOATS);
+}
+
+/* Uses panels of an earlier product with the same matrix, or packs them for the next ones. */
+static void find_kept(struct tt_gemm_kept *kept, struct plan *plan, int threads)
+{
+    const struct tt_gemm_kernel *kernel = plan->kernel;
+    const struct tt_gemm_source *matrix = plan->turned ? &plan->problem->a : &plan->problem->b;
+    int64_t k = plan->problem->k, width = plan->turned ? kernel->mr : kernel->nr,
+            step = plan->turned ? plan->a_panel : plan->b_panel, panels = ceil_divide(matrix->across, width),
+            groups = ceil_divide(panels, PACK_PANELS);
+    bool fresh;
+    if (!can_keep(plan)) return;
+    float *to = tt_gemm_kept_find(kept, matrix, k, plan->turned, plan->k_blocks * panels * step, &fresh);
+    plan->kept = to;
+    plan->kept_panels = panels;
+    if (!fresh) return;
+#pragma omp parallel for num_threads(threads) schedule(dynamic)
+    for (int64_t item = 0; item < groups * plan->k_blocks; item++) {
+        int64_t k_block = item / groups, panel = item % groups * PACK_PANELS, first = panel * width,
+                k_first = k_block * plan->block_k;
+        pack_panels(plan, plan->turned ? kernel->pack_a : kernel->pack_b, (int)width,
+                    to + (k_block * panels + panel) * step, step, matrix, first,
+                    tt_smaller(matrix->across, first + PACK_PANELS * width), k_first,
+                    tt_smaller(plan->block_k, k - k_first));
+    }
+}
+
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined)
 {
@@ -471,15 +544,12 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     struct plan plan = {.kernel = kernel, .problem = problem};
     struct tt_gemm_problem turned;
     if (is_better_turned(kernel, problem)) turn(&plan, &turned);
-    int64_t m = plan.problem->m, n = plan.problem->n, k = plan.problem->k;
-    plan.block_k = round_up(ceil_divide(k, ceil_divide(k, kernel->block_k)), kernel->k_unit);
-    plan.k_blocks = ceil_divide(k, plan.block_k);
+    int64_t m = plan.problem->m, n = plan.problem->n;
+    lay_k(&plan);
     plan.waits = plan.turned || problem->c.addend != NULL || problem->epilogue != NULL ||
                  problem->c.run > 0 ||
                  (problem->c.dtype == TT_BF16 && (plan.k_blocks > 1 || problem->low_count > 0));
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));
-    plan.a_panel = plan.block_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK;
-    plan.b_panel = plan.block_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
     for (int i = 0; i < problem->low_count; i++) {
         int64_t low_k = round_up(problem->low[i].k, kernel->k_unit);
         int64_t a_panel = low_k * kernel->mr / per_float + TT_GEMM_PANEL_SLACK,
@@ -488,6 +558,7 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
         if (b_panel > plan.low_b_panel) plan.low_b_panel = b_panel;
     }
     plan.row_blocks = ceil_divide(m, BLOCK_ROWS / kernel->mr * kernel->mr);
+    if (state->kept != NULL) find_kept(state->kept, &plan, threads);
     if (plan.row_blocks > 1 && fill_shared(&plan, state->shared, threads)) {
         run_shared_panels(stream, &plan, threads);
     } else {
