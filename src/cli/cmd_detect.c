@@ -32,7 +32,8 @@ static const struct tt_setting own_settings[] = {
      .help = "Boxes of Open Images (.csv) or of COCO (.json). Otherwise found by their usual names in cache_dir, in "
              "the folder above the images, and in theirs."},
     {.name = "class_descriptions", .type = TT_SETTING_STRING, FIELD(class_descriptions),
-     .help = "Open Images' classes (class-descriptions-boxable.csv); otherwise found like the annotations."},
+     .help = "Open Images' classes (class-descriptions-boxable.csv); otherwise those of the training, in classes.csv "
+             "beside the weights, or found like the annotations."},
     {.name = "split", .type = TT_SETTING_CHOICE, FIELD(split), .default_text = "validation",
      .choices = "train validation", .help = "Which annotations are read."},
     {.name = "category_labels", .type = TT_SETTING_CHOICE, FIELD(labels), .default_text = "raw",

@@ -78,6 +78,11 @@ struct tt_detect_dataset_config {
     int threads;
 };
 
+/* The list of classes that a training stored beside its weights, by which labels are those of the training; an empty path
+ * where there is none. `weights_path` may be NULL. */
+struct tt_path;
+TT_MUST_USE tt_status tt_detect_classes_beside(const char *weights_path, struct tt_path *path);
+
 TT_MUST_USE tt_status tt_detect_dataset_load(const struct tt_detect_dataset_config *config,
                                              struct tt_detect_dataset **out);
 void tt_detect_dataset_destroy(struct tt_detect_dataset *dataset); /* takes NULL */

@@ -91,6 +91,18 @@ static tt_status find_annotations(const struct tt_detect_dataset_config *config,
     return path->text[0] != '\0' ? TT_OK : fail_not_found(config, roots);
 }
 
+tt_status tt_detect_classes_beside(const char *weights_path, struct tt_path *path)
+{
+    path->text[0] = '\0';
+    if (weights_path == NULL) return TT_OK;
+    struct tt_path folder;
+    TT_TRY(tt_path_set(&folder, "", weights_path));
+    folder.text[strlen(folder.text) - strlen(tt_path_basename(weights_path))] = '\0';
+    TT_TRY(tt_path_set(path, folder.text, "classes.csv"));
+    if (!tt_path_exists(path->text)) path->text[0] = '\0';
+    return TT_OK;
+}
+
 tt_status tt_detect_locate(const struct tt_detect_dataset_config *config, struct tt_detect_files *files)
 {
     struct roots roots;

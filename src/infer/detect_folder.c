@@ -29,6 +29,9 @@ static tt_status open(struct run *run)
 {
     const struct tt_detect_folder_config *config = run->config;
     struct tt_detect_dataset_config data = config->data;
+    struct tt_path beside;
+    TT_TRY(tt_detect_classes_beside(config->detector.weights_path, &beside));
+    if (data.classes == NULL && beside.text[0] != '\0') data.classes = beside.text;
     TT_TRY(tt_detector_create(&config->detector, &run->detector));
     run->limits = tt_detections_default(tt_detector_class_count(run->detector));
     run->limits.score_threshold = (float)config->score_threshold;

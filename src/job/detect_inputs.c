@@ -31,19 +31,10 @@ static struct tt_detect_dataset_config data_config(const struct tt_detect_inputs
     };
 }
 
-/* The classes beside the weights that an earlier training stored. */
 static tt_status find_classes(const struct tt_detect_spec *spec, struct tt_path *path)
 {
-    path->text[0] = '\0';
     if (spec->class_descriptions != NULL) return tt_path_set(path, "", spec->class_descriptions);
-    if (spec->weights_path == NULL) return TT_OK;
-    const char *name = tt_path_basename(spec->weights_path);
-    TT_TRY(tt_path_set(path, "", spec->weights_path));
-    path->text[strlen(path->text) - strlen(name)] = '\0';
-    struct tt_path folder = *path;
-    TT_TRY(tt_path_set(path, folder.text, "classes.csv"));
-    if (!tt_path_exists(path->text)) path->text[0] = '\0';
-    return TT_OK;
+    return tt_detect_classes_beside(spec->weights_path, path);
 }
 
 static tt_status load_data(const struct tt_detect_inputs_config *config, struct tt_detect_inputs *inputs)

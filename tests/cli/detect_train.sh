@@ -65,6 +65,28 @@ expect 0 "recompute block" plan --task detection --device cpu --image-size 320 -
 expect 2 "units, details and max are of language models" plan --task detection --units
 expect 2 "a detector generates no text" plan --task detection --generation_length 5
 
+# Without a list of classes labels are numbered as they come: those of the training count, also to `detect`.
+mkdir named && cp -r openimages/images named/images
+for split in oidv6-train validation; do cp openimages/$split-annotations-bbox.csv named/; done
+(head -n 1 named/oidv6-train-annotations-bbox.csv && tail -n +2 named/oidv6-train-annotations-bbox.csv | sort -t , -k 3,3r) >sorted
+mv sorted named/oidv6-train-annotations-bbox.csv
+expect 0 "epoch 1" "${command[@]}" --epochs 1 --local-image-dir named/images --cache-dir named --output_dir by_name
+head -n 1 by_name/classes.csv | grep -q shape03 || fail "classes are not in the order of the annotations: $(cat by_name/classes.csv)"
+expect 0 '"map_50"' detect --weights-path by_name/model.pth --local-image-dir named/images --cache-dir named \
+    --image-size 64 --score_threshold 0 --json --cpu_threads 1
+cp printed detect.json
+expect 0 "" eval --task detection --weights-path by_name/model.pth --local-image-dir named/images --cache-dir named \
+    --image-size 64 --bf16 false --threads 1 --score_threshold 0 --json
+cp printed eval.json
+python3 - <<'END' || fail "detect names other classes than the training"
+import csv
+import json
+
+assert [row[0] for row in csv.reader(open("by_name/classes.csv"))] == ["/m/shape03", "/m/shape02", "/m/shape01"]
+detect, evaluation = json.load(open("detect.json")), json.load(open("eval.json"))
+assert evaluation["map_50"] > 0 and abs(detect["map_50"] - evaluation["map_50"]) < 1e-9, (detect, evaluation)
+END
+
 # Random weights; all settings by their own names, from a file; a share of the images evaluates.
 cp -r openimages/images/train flat
 cat >scratch.yaml <<'END'
