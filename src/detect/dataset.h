@@ -78,8 +78,8 @@ struct tt_detect_dataset_config {
     int threads;
 };
 
-/* The list of classes that a training stored beside its weights, by which labels are those of the training; an empty path
- * where there is none. `weights_path` may be NULL. */
+/* The list of classes that a training stored beside its weights, by which labels are those of the training; an empty
+ * path where there is none. `weights_path` may be NULL. */
 struct tt_path;
 TT_MUST_USE tt_status tt_detect_classes_beside(const char *weights_path, struct tt_path *path);
 
