@@ -77,6 +77,21 @@ static tt_status take_part(void *context, int part, int next)
     return tt_unit_take_part(executor->split, part, next);
 }
 
+static tt_status sum_over_ranks(void *context, tt_tensor values)
+{
+    struct tt_executor *executor = context;
+    return tt_comm_all_reduce(executor->config.comm, executor->stream, values.data,
+                              (size_t)tt_tensor_count(values), values.dtype, TT_REDUCE_SUM);
+}
+
+/* Whether a rank without tokens or images runs the block too, because the others wait for it. */
+static bool runs_empty(const struct tt_executor *executor, const struct tt_pass *pass, int index)
+{
+    const struct tt_block *block = &executor->config.model->blocks[index];
+    bool sums = pass->in.training && block->ops->exchanges != NULL && block->ops->exchanges(block);
+    return sums || executor->split != NULL;
+}
+
 /* Before a block runs: it may ask for the parts of its unit. */
 static void lend_parts(struct tt_executor *executor, struct tt_unit *unit)
 {
@@ -141,6 +156,7 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     executor->config.levels = NULL; /* lent for this call only */
     executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet,
                                               .take_part = take_part,
+                                              .sum = config->comm != NULL ? sum_over_ranks : NULL,
                                               .batch_rows = config->rows_max,
                                               .context = executor};
     *out = executor;
@@ -260,13 +276,13 @@ out:
     return status;
 }
 
-/* A rank without tokens takes the same parts as the others. */
+/* A rank without tokens takes the same parts as the others, and part in their sums. */
 static tt_status forward_empty(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
     tt_tensor none = {0};
-    if (executor->split == NULL) return TT_OK;
+    if (!runs_empty(executor, pass, index)) return TT_OK;
     tt_status status = block->ops->forward(block, pass, none, slot->kept ? slot->saved : NULL, none);
     if (status != TT_OK) tt_while("running %s forward without tokens", block->name);
     return status;
@@ -276,7 +292,7 @@ static tt_status backward_empty(struct tt_executor *executor, const struct tt_pa
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     tt_tensor none = {0};
-    if (executor->split == NULL) return TT_OK;
+    if (!runs_empty(executor, pass, index)) return TT_OK;
     tt_status status = block->ops->backward(block, pass, none, executor->slots[index].saved, none, none);
     if (status != TT_OK) tt_while("running %s backward without tokens", block->name);
     return status;

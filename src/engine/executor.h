@@ -29,7 +29,8 @@ struct tt_executor_config {
     struct tt_device *device;
     /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
     const enum tt_level *levels;
-    int64_t rows_max;   /* with a label, of any micro batch of any rank */
+    struct tt_comm *comm; /* lent: all ranks that train on the data of a step; NULL: this one alone */
+    int64_t rows_max;     /* with a label, of any micro batch of any rank */
     int64_t tokens_max; /* of a micro batch with gradients: the size of TT_RECOMPUTE_OFFLOAD's host buffers */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;

@@ -145,6 +145,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .workspace = rank->workspace,
         .device = rank->device,
         .levels = config->levels,
+        .comm = rank->world,
         .rows_max = config->limits.rows,
         .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,

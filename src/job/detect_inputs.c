@@ -104,6 +104,7 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     }
     shape->pyramid = weights->backbone_alone ? spec->pyramid_width : shape->pyramid;
     shape->trainable_stages = (int)spec->trainable_layers;
+    shape->batch_norm = config->trains && spec->norm == TT_NORMS_BATCH;
     if (config->trains || !(weights->replaces_classes || weights->backbone_alone)) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_DATA, "the annotations have %lld classes, and '%s' does not find as many",
@@ -234,7 +235,9 @@ tt_status tt_detect_inputs_describe_weights(const struct tt_detect_inputs *input
 {
     const struct tt_detector_weights *weights = &inputs->weights;
     if (inputs->spec->weights_path == NULL)
-        return tt_str_append_text(text, "weights: random, with norms that change nothing");
+        return tt_str_append_text(text, inputs->spec->norm == TT_NORMS_BATCH
+                                            ? "weights: random"
+                                            : "weights: random, with norms that change nothing");
     TT_TRY(tt_str_printf(text, "weights: '%s'", inputs->spec->weights_path));
     if (weights->backbone_alone)
         return tt_str_append_text(text, ", a backbone alone: pyramid and heads begin with random weights");

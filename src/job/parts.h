@@ -41,6 +41,8 @@ enum tt_save_error { TT_SAVE_ERROR_STOP, TT_SAVE_ERROR_CONTINUE };
 enum tt_state_dict { TT_STATE_DICT_FULL, TT_STATE_DICT_SHARDED };
 enum tt_save_type { TT_SAVE_AS_MODEL, TT_SAVE_FLOAT32, TT_SAVE_BFLOAT16, TT_SAVE_FLOAT16 };
 enum tt_reduce_type { TT_REDUCE_FLOAT32, TT_REDUCE_BFLOAT16 };
+/* Norms of a detector's trained stages. */
+enum tt_norms { TT_NORMS_FROZEN, TT_NORMS_BATCH };
 enum tt_device_choice { TT_DEVICE_AUTO, TT_DEVICE_CPU, TT_DEVICE_CUDA };
 
 /* TRL's ModelConfig. */
@@ -150,6 +152,7 @@ struct tt_detect_spec {
     size_t cache_size, max_image_pixels;
     bool skip_corrupt_images;
     int64_t trainable_layers;
+    enum tt_norms norm;
     double frozen_bn_eps;
     int64_t backbone_width, pyramid_width,
         backbone_blocks; /* of a network without weights; blocks 0: ResNet-50's */

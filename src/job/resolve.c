@@ -245,6 +245,9 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
                      "a detection reads weights_path, local_image_dir and annotations");
     if (job->detect.max_image_size < job->detect.image_size)
         return usage("max_image_size is below image_size", "it is the most length of the longer side");
+    if (job->detect.norm == TT_NORMS_BATCH && job->shard.sharding_strategy != TT_NO_SHARD)
+        return usage("norm is batch, and sharding_strategy is not NO_SHARD",
+                     "running statistics are kept whole on every rank");
     if (job->run.dataloader_drop_last || job->run.train_sampling_strategy != TT_SAMPLING_RANDOM)
         return usage("a detection trains on every image of an epoch, in random order",
                      "leave out dataloader_drop_last and train_sampling_strategy");

@@ -8,7 +8,7 @@ void *tt_build_memory(struct tt_builder *builder, size_t bytes)
     return tt_builder_take(builder, bytes);
 }
 
-/* One of the four vectors of a frozen norm; identity in a model without weights. */
+/* One of the four vectors of a norm; identity in a model without weights. */
 static tt_param *norm_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                             int64_t channels, enum tt_init_kind init)
 {
@@ -37,6 +37,19 @@ static void build_norm(struct tt_builder *builder, const struct tt_module *modul
         conv->norm[i] = norm_param(builder, module, vectors[i].suffix, spec->out, vectors[i].init);
 }
 
+static void set_trainable(tt_param *param, const struct tt_conv_spec *spec);
+
+/* Statistics are no parameters of the optimizer: forward passes change them. */
+static void set_batch_norm(const struct tt_conv_spec *spec, struct tt_conv *conv)
+{
+    conv->batch_norm = spec->batch_norm && !spec->frozen;
+    if (!conv->batch_norm) return;
+    for (int i = TT_CONV_NORM_WEIGHT; i <= TT_CONV_NORM_BIAS; i++) {
+        set_trainable(conv->norm[i], spec);
+        if (conv->norm[i] != NULL) conv->norm[i]->reach = TT_REACH_ALWAYS;
+    }
+}
+
 /* In fp32 where it is frozen too: what is saved is what was read. */
 static void set_trainable(tt_param *param, const struct tt_conv_spec *spec)
 {
@@ -63,6 +76,7 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
     set_trainable(conv->weight, spec);
     if (conv->weight != NULL) conv->weight->init_scale = spec->init_scale;
     if (norm != NULL) build_norm(builder, norm, spec, conv);
+    if (norm != NULL) set_batch_norm(spec, conv);
     if (!spec->bias) return;
     enum tt_init_kind bias = spec->bias_init != 0 ? TT_INIT_CONSTANT : TT_INIT_ZERO;
     conv->bias = tt_builder_param(builder, module, "bias", 1, &spec->out, bias);

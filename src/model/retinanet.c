@@ -66,6 +66,7 @@ static void build_backbone_conv(struct tt_builder *builder, const struct tt_reti
     spec.path = path;
     spec.norm = norm;
     spec.norm_eps = config->norm_eps;
+    spec.batch_norm = config->batch_norm;
     spec.init = TT_INIT_NORMAL;
     spec.init_scale = kaiming(spec.out, spec.kernel);
     tt_build_conv(builder, &spec, conv);

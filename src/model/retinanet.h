@@ -15,6 +15,7 @@ struct tt_retinanet_config {
     int64_t blocks[TT_RETINANET_STAGES]; /* bottlenecks of each stage: 3, 4, 6, 3 */
     int trainable_stages;                /* of layer4, layer3, layer2, layer1, stem the first so many: 3 */
     double norm_eps;                     /* 1e-5; 0 for torchvision's COCO_V1 weights */
+    bool batch_norm;                     /* norms of trained stages are batch norms; else all are frozen */
 };
 
 /* ResNet-50: with the first numbers above. */

@@ -49,29 +49,34 @@ static tt_status read_weight(const struct tt_conv *conv, const struct tt_pass *p
     return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = stored_OK, .y = *w_OK});
 }
 
+tt_status tt_conv_floats(const struct tt_pass *pass, tt_tensor value, tt_tensor *floats)
+{
+    *floats = value;
+    if (value.dtype == TT_F32) return TT_OK;
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "parameters in fp32", TT_F32, value.dims[0], floats));
+    return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = value, .y = *floats});
+}
+
 /* What follows the product, as two vectors in fp32 in the workspace; empty where there is none. */
 static tt_status make_vectors(const struct tt_conv *conv, const struct tt_pass *pass, tt_tensor *scale_O,
                               tt_tensor *shift_O)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     *scale_O = *shift_O = (tt_tensor){0};
+    if (tt_conv_has_batch_norm(conv, pass)) return TT_OK;
     if (conv->norm[TT_CONV_NORM_WEIGHT] != NULL) {
         TT_TRY(tt_workspace_1d(workspace, "scale of a norm", TT_F32, conv->out, scale_O));
         TT_TRY(tt_workspace_1d(workspace, "shift of a norm", TT_F32, conv->out, shift_O));
-        struct tt_norm_fold_args args = {.weight_C = conv->norm[TT_CONV_NORM_WEIGHT]->value,
-                                         .bias_C = conv->norm[TT_CONV_NORM_BIAS]->value,
-                                         .mean_C = conv->norm[TT_CONV_NORM_MEAN]->value,
+        struct tt_norm_fold_args args = {.mean_C = conv->norm[TT_CONV_NORM_MEAN]->value,
                                          .variance_C = conv->norm[TT_CONV_NORM_VARIANCE]->value,
                                          .eps = conv->norm_eps,
                                          .scale_C = *scale_O,
                                          .shift_C = *shift_O};
+        TT_TRY(tt_conv_floats(pass, conv->norm[TT_CONV_NORM_WEIGHT]->value, &args.weight_C));
+        TT_TRY(tt_conv_floats(pass, conv->norm[TT_CONV_NORM_BIAS]->value, &args.bias_C));
         return tt_norm_fold(pass->lent.stream, &args);
     }
-    if (conv->bias == NULL) return TT_OK;
-    *shift_O = conv->bias->value;
-    if (shift_O->dtype == TT_F32) return TT_OK;
-    TT_TRY(tt_workspace_1d(workspace, "bias in fp32", TT_F32, conv->out, shift_O));
-    return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = conv->bias->value, .y = *shift_O});
+    return conv->bias != NULL ? tt_conv_floats(pass, conv->bias->value, shift_O) : TT_OK;
 }
 
 tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass, struct tt_image_shape shape,
@@ -82,7 +87,7 @@ tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass
                                           .x_PC = tt_tensor_cols(x_PC, 0, conv->in),
                                           .residual_QO = residual_QO,
                                           .y_QO = y_QO,
-                                          .relu = conv->relu};
+                                          .relu = conv->relu && !tt_conv_has_batch_norm(conv, pass)};
     TT_TRY(read_weight(conv, pass, &args.w_OK));
     TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
     TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
@@ -123,7 +128,8 @@ tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass 
                                                     .dresidual_QO = args->dresidual_QO,
                                                     .dz_QO = args->dy_QO,
                                                     .accumulate = args->add_residual};
-    if (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO))
+    bool alone = tt_conv_has_batch_norm(conv, pass);
+    if (!alone && (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO)))
         TT_TRY(tt_conv2d_backward_output(pass->lent.stream, &output));
     tt_workspace_release(pass->lent.workspace, mark);
     TT_TRY(backward_params(conv, pass, args));

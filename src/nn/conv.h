@@ -7,7 +7,7 @@
 #include "nn/pass.h"
 #include "tensor/param.h"
 
-/* weight, bias, running_mean, running_var of a frozen norm; all NULL: none. Never trainable. */
+/* weight, bias, running_mean, running_var of a norm; all NULL: none. Of a frozen one none is trainable. */
 enum {
     TT_CONV_NORM_WEIGHT,
     TT_CONV_NORM_BIAS,
@@ -21,6 +21,7 @@ struct tt_conv {
     tt_param *bias;   /* NULL: none */
     tt_param *norm[TT_CONV_NORM_PARAMS];
     double norm_eps;
+    bool batch_norm; /* weight and bias train, and statistics are those of the batch (nn/batch_norm.h) */
     int64_t in, out, kernel, stride, padding;
     bool relu;
 };
@@ -38,6 +39,16 @@ struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_
 bool tt_conv_trains(const struct tt_conv *conv);
 double tt_conv_flops(const struct tt_conv *conv, double places,
                      bool full); /* of a training pass, by places of y */
+
+/* Whether the pass computes the statistics of its norm: then tt_conv_forward and tt_conv_run_backward are the
+ * convolution alone. */
+static inline bool tt_conv_has_batch_norm(const struct tt_conv *conv, const struct tt_pass *pass)
+{
+    return conv->batch_norm && pass->in.training;
+}
+
+/* A vector of parameters in fp32: itself, or a copy in the workspace. */
+TT_MUST_USE tt_status tt_conv_floats(const struct tt_pass *pass, tt_tensor value, tt_tensor *floats);
 
 /* y = relu(norm(conv(x)) + residual). The residual may be empty, or y itself. */
 TT_MUST_USE tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass,

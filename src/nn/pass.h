@@ -69,6 +69,9 @@ struct tt_exchange {
      * its value. Takes part 0 <= `part` < part_count, and starts the transfer of part `next`, which is taken next; -1:
      * none. All ranks must take the same parts in the same order, also those without tokens. */
     tt_status (*take_part)(void *context, int part, int next);
+    /* Adds the values (f64, contiguous) of all ranks that train on the micro step's data. All of them must call it, in
+     * the same order, also those without tokens or images. NULL: this rank is alone. */
+    tt_status (*sum)(void *context, tt_tensor values);
     int part_count;     /* 0: the matrix is whole */
     int64_t part_rows;  /* of all parts but the last */
     int64_t batch_rows; /* rows with a label: the most that a micro batch of any rank has */

@@ -1,12 +1,16 @@
 #include "nn/resnet.h"
 
-/* The outputs of the three convolutions of a bottleneck. */
+#include "nn/batch_norm.h"
+
+/* The outputs of the three convolutions of a bottleneck; the norms' state with the downsampling's last. */
 struct kept {
     tt_tensor y[3];
+    struct tt_batch_norm_kept norms[4];
 };
 
 struct saved {
     tt_tensor stem, pooled, which; /* of the stem */
+    struct tt_batch_norm_kept stem_norm;
     struct kept blocks[TT_RESNET_BLOCKS_MAX];
 };
 
@@ -54,7 +58,8 @@ static tt_status forward_stem(const struct tt_resnet_stage *stage, const struct 
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "places of maxima", TT_I32, places, stage->stem.out,
                            &saved->which));
     TT_TRY(push(pass, shape, stage->stem.out, &saved->stem));
-    TT_TRY(tt_conv_forward(&stage->stem, pass, canvas, images->pixels_PC, (tt_tensor){0}, saved->stem));
+    TT_TRY(tt_conv_norm_forward(&stage->stem, pass, canvas, images->pixels_PC, (tt_tensor){0}, saved->stem,
+                                &saved->stem_norm));
     struct tt_maxpool2d_forward_args args = {
         .geometry = pool, .x_PC = saved->stem, .y_QC = saved->pooled, .which_QC = saved->which};
     return tt_maxpool2d_forward(pass->lent.stream, &args);
@@ -69,12 +74,12 @@ static tt_status forward_bottleneck(const struct tt_bottleneck *block, const str
     TT_TRY(push(pass, shape, block->conv[0].out, &kept->y[0]));
     TT_TRY(push(pass, inner, block->conv[1].out, &kept->y[1]));
     if (block->downsample.weight != NULL) {
-        TT_TRY(tt_conv_forward(&block->downsample, pass, shape, x_PC, none, y));
+        TT_TRY(tt_conv_norm_forward(&block->downsample, pass, shape, x_PC, none, y, &kept->norms[3]));
         residual = y;
     }
-    TT_TRY(tt_conv_forward(&block->conv[0], pass, shape, x_PC, none, kept->y[0]));
-    TT_TRY(tt_conv_forward(&block->conv[1], pass, shape, kept->y[0], none, kept->y[1]));
-    return tt_conv_forward(&block->conv[2], pass, inner, kept->y[1], residual, y);
+    TT_TRY(tt_conv_norm_forward(&block->conv[0], pass, shape, x_PC, none, kept->y[0], &kept->norms[0]));
+    TT_TRY(tt_conv_norm_forward(&block->conv[1], pass, shape, kept->y[0], none, kept->y[1], &kept->norms[1]));
+    return tt_conv_norm_forward(&block->conv[2], pass, inner, kept->y[1], residual, y, &kept->norms[2]);
 }
 
 static struct tt_image_shape block_shape(const struct tt_resnet_stage *stage,
@@ -95,11 +100,24 @@ static tt_status pass_on(const struct tt_resnet_stage *stage, const struct tt_pa
                              (size_t)elements * tt_dtype_bytes(from.dtype));
 }
 
+/* Without images: the sums of the norms, in the order of the other ranks. */
+static tt_status forward_empty(const struct tt_resnet_stage *stage, const struct tt_pass *pass)
+{
+    if (stage->stem.weight != NULL) TT_TRY(tt_batch_norm_forward_empty(&stage->stem, pass));
+    for (int i = 0; i < stage->block_count; i++) {
+        const struct tt_bottleneck *each = &stage->blocks[i];
+        if (each->downsample.weight != NULL) TT_TRY(tt_batch_norm_forward_empty(&each->downsample, pass));
+        for (int c = 0; c < 3; c++) TT_TRY(tt_batch_norm_forward_empty(&each->conv[c], pass));
+    }
+    return TT_OK;
+}
+
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
     const struct tt_resnet_stage *stage = stage_of(block);
     const struct tt_device_images *images = pass->in.batch->images;
+    if (tt_device_batch_is_empty(pass->in.batch)) return forward_empty(stage, pass);
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct saved own, *saved = record != NULL ? record : &own;
     tt_tensor x;
@@ -160,10 +178,10 @@ static tt_status backward_bottleneck(const struct tt_bottleneck *block, const st
                                      .add_x = !down || g->add_x};
     struct tt_conv_backward shortcut = {
         .shape = g->shape, .x_PC = g->x_PC, .dy_QO = dresidual, .dx_PC = g->dx_PC, .add_x = has_dx};
-    TT_TRY(tt_conv_run_backward(&block->conv[2], pass, &last));
-    TT_TRY(tt_conv_run_backward(&block->conv[1], pass, &middle));
-    TT_TRY(tt_conv_run_backward(&block->conv[0], pass, &first));
-    if (down) TT_TRY(tt_conv_run_backward(&block->downsample, pass, &shortcut));
+    TT_TRY(tt_conv_norm_backward(&block->conv[2], pass, &kept->norms[2], &last));
+    TT_TRY(tt_conv_norm_backward(&block->conv[1], pass, &kept->norms[1], &middle));
+    TT_TRY(tt_conv_norm_backward(&block->conv[0], pass, &kept->norms[0], &first));
+    if (down) TT_TRY(tt_conv_norm_backward(&block->downsample, pass, &kept->norms[3], &shortcut));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -182,7 +200,17 @@ static tt_status backward_stem(const struct tt_resnet_stage *stage, const struct
                                     .x_PC = images->pixels_PC,
                                     .y_QO = saved->stem,
                                     .dy_QO = dstem};
-    return tt_conv_run_backward(&stage->stem, pass, &args);
+    return tt_conv_norm_backward(&stage->stem, pass, &saved->stem_norm, &args);
+}
+
+static tt_status backward_empty(const struct tt_resnet_stage *stage, const struct tt_pass *pass)
+{
+    for (int i = stage->block_count - 1; i >= 0; i--) {
+        const struct tt_bottleneck *each = &stage->blocks[i];
+        for (int c = 2; c >= 0; c--) TT_TRY(tt_batch_norm_backward_empty(&each->conv[c], pass));
+        if (each->downsample.weight != NULL) TT_TRY(tt_batch_norm_backward_empty(&each->downsample, pass));
+    }
+    return stage->stem.weight != NULL ? tt_batch_norm_backward_empty(&stage->stem, pass) : TT_OK;
 }
 
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
@@ -191,6 +219,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     const struct tt_resnet_stage *stage = stage_of(block);
     const struct tt_device_images *images = pass->in.batch->images;
     const struct saved *saved = record;
+    if (tt_device_batch_is_empty(pass->in.batch)) return backward_empty(stage, pass);
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     bool has_stem = stage->stem.weight != NULL, stem_trains = has_stem && tt_conv_trains(&stage->stem);
     tt_tensor dy = tt_feature_view(dy_TD, &stage->out, stage->out.count - 1, images);
@@ -213,6 +242,11 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     if (stem_trains) TT_TRY(backward_stem(stage, pass, saved, dy));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
+}
+
+static bool exchanges(const struct tt_block *block)
+{
+    return stage_of(block)->blocks[0].conv[0].batch_norm;
 }
 
 static double flops(const struct tt_block *block, double length, bool full)
@@ -238,4 +272,5 @@ const struct tt_block_ops tt_resnet_stage_ops = {
     .backward = backward,
     .visit_linears = tt_feature_visit_linears,
     .flops = flops,
+    .exchanges = exchanges,
 };

@@ -66,6 +66,48 @@ tt_status tt_cpu_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_a
     return TT_OK;
 }
 
+tt_status tt_cpu_batch_statistics(struct tt_stream *stream, const struct tt_batch_statistics_args *args)
+{
+    (void)stream;
+    int64_t channels = args->mean_C.dims[0];
+    const double *sums = args->sums_2C.data, count = *(const double *)args->count_1.data;
+    float *mean = args->mean_C.data, *variance = args->variance_C.data;
+    float *running_mean = args->running_mean_C.data, *running_variance = args->running_variance_C.data;
+    for (int64_t c = 0; c < channels; c++) {
+        double m = count > 0 ? sums[c] / count : 0.0;
+        double v = count > 0 ? sums[channels + c] / count - m * m : 1.0;
+        if (v < 0.0) v = 0.0; /* by rounding */
+        mean[c] = (float)m;
+        variance[c] = (float)v;
+        if (!(count > 0)) continue;
+        double unbiased = count > 1 ? v * count / (count - 1) : v;
+        running_mean[c] = (float)((1 - args->momentum) * running_mean[c] + args->momentum * m);
+        running_variance[c] = (float)((1 - args->momentum) * running_variance[c] + args->momentum * unbiased);
+    }
+    return TT_OK;
+}
+
+tt_status tt_cpu_batch_norm_gradient(struct tt_stream *stream, const struct tt_batch_norm_gradient_args *args)
+{
+    (void)stream;
+    int64_t channels = args->mean_C.dims[0];
+    const double *all = args->all_2C.data, *own = args->own_2C.data,
+                 count = *(const double *)args->count_1.data;
+    const float *mean = args->mean_C.data, *variance = args->variance_C.data, *weight = args->weight_C.data;
+    float *a = args->a_C.data, *b = args->b_C.data, *c = args->c_C.data;
+    float *dweight = args->dweight_C.data, *dbias = args->dbias_C.data;
+    for (int64_t i = 0; i < channels; i++) {
+        double r = 1.0 / sqrt((double)variance[i] + args->eps), n = count > 0 ? count : 1.0;
+        double k = r * (all[channels + i] - mean[i] * all[i]) / n, scale = weight[i] * r;
+        a[i] = (float)scale;
+        b[i] = (float)(-scale * r * k);
+        c[i] = (float)(scale * (r * k * mean[i] - all[i] / n));
+        dweight[i] += (float)(r * (own[channels + i] - mean[i] * own[i]));
+        dbias[i] += (float)own[i];
+    }
+    return TT_OK;
+}
+
 tt_status tt_cpu_channel_mix(struct tt_stream *stream, const struct tt_channel_mix_args *args)
 {
     void (*mix)(const struct tt_channel_mix_args *, int64_t) = TT_BEST(stream, mix);

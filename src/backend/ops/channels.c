@@ -85,3 +85,52 @@ tt_status tt_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args 
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_norm_fold(stream, args);
 }
+
+/* Vectors of one length, and sums of as many channels. */
+static void check_vectors(struct tt_check *check, const tt_tensor *vectors, const char *const *names,
+                          size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tt_check_tensor(check, names[i], vectors[i], TT_TYPES_F32, 1, 1);
+        if (check->status != TT_OK) return;
+        check_vector(check, names[i], vectors[i], vectors[0].dims[0]);
+    }
+}
+
+static void check_sums(struct tt_check *check, const char *name, tt_tensor sums, int64_t channels)
+{
+    tt_check_shape(check, name, sums, TT_TYPES_F64, 2, TT_DIMS(2, channels));
+    tt_check_contiguous(check, name, sums);
+}
+
+tt_status tt_batch_statistics(struct tt_stream *stream, const struct tt_batch_statistics_args *args)
+{
+    struct tt_check check = {.op = "batch_statistics"};
+    const tt_tensor all[] = {args->mean_C, args->variance_C, args->running_mean_C, args->running_variance_C};
+    static const char *const names[] = {"mean", "variance", "running mean", "running variance"};
+    check_vectors(&check, all, names, 4);
+    if (check.status == TT_OK) check_sums(&check, "sums", args->sums_2C, args->mean_C.dims[0]);
+    tt_check_shape(&check, "count", args->count_1, TT_TYPES_F64, 1, TT_DIMS(1));
+    tt_check_apart(&check, "mean", args->mean_C, "variance", args->variance_C);
+    tt_check_apart(&check, "running mean", args->running_mean_C, "running variance",
+                   args->running_variance_C);
+    tt_check_that(&check, args->momentum >= 0.0 && args->momentum <= 1.0, "momentum %g is not in [0, 1]",
+                  args->momentum);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_batch_statistics(stream, args);
+}
+
+tt_status tt_batch_norm_gradient(struct tt_stream *stream, const struct tt_batch_norm_gradient_args *args)
+{
+    struct tt_check check = {.op = "batch_norm_gradient"};
+    const tt_tensor all[] = {args->mean_C, args->variance_C, args->weight_C,  args->a_C,
+                             args->b_C,    args->c_C,        args->dweight_C, args->dbias_C};
+    static const char *const names[] = {"mean", "variance", "weight", "a", "b", "c", "dweight", "dbias"};
+    check_vectors(&check, all, names, 8);
+    if (check.status == TT_OK) check_sums(&check, "all", args->all_2C, args->mean_C.dims[0]);
+    if (check.status == TT_OK) check_sums(&check, "own", args->own_2C, args->mean_C.dims[0]);
+    tt_check_shape(&check, "count", args->count_1, TT_TYPES_F64, 1, TT_DIMS(1));
+    tt_check_apart(&check, "dweight", args->dweight_C, "dbias", args->dbias_C);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_batch_norm_gradient(stream, args);
+}

@@ -33,6 +33,34 @@ struct tt_norm_fold_args {
 };
 TT_MUST_USE tt_status tt_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args);
 
+/* Mean and variance of a batch from channel_sums of all ranks, whose pixels are `count`, and the running ones of torch's
+ * BatchNorm2d, which takes the variance times count / (count - 1):
+ *     running = (1 - momentum) running + momentum (mean or variance)
+ * Without pixels (count is 0) mean is 0, variance is 1, and the running ones stay. */
+struct tt_batch_statistics_args {
+    tt_tensor sums_2C, count_1; /* f64 */
+    double momentum;
+    tt_tensor mean_C, variance_C;                 /* f32; written */
+    tt_tensor running_mean_C, running_variance_C; /* f32; updated */
+};
+TT_MUST_USE tt_status tt_batch_statistics(struct tt_stream *stream,
+                                          const struct tt_batch_statistics_args *args);
+
+/* The gradient of y = (x - mean) r weight + bias, r = 1 / sqrt(variance + eps), where g is that of y. all_2C are
+ * channel_sums with g of all ranks, own_2C of this one:
+ *     dweight += r (own of g x - mean own of g);  dbias += own of g
+ *     dx = g a + x b + c for channel_mix: k = r (all of g x - mean all of g) / count, a = weight r, b = -a r k,
+ *     c = a (r k mean - all of g / count) */
+struct tt_batch_norm_gradient_args {
+    tt_tensor all_2C, own_2C, count_1;      /* f64 */
+    tt_tensor mean_C, variance_C, weight_C; /* f32 */
+    double eps;
+    tt_tensor a_C, b_C, c_C;      /* f32; written */
+    tt_tensor dweight_C, dbias_C; /* f32; added to */
+};
+TT_MUST_USE tt_status tt_batch_norm_gradient(struct tt_stream *stream,
+                                             const struct tt_batch_norm_gradient_args *args);
+
 /* dx = g * a + x * b + c */
 struct tt_channel_mix_args {
     tt_tensor g_PC, x_PC;

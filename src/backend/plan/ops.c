@@ -403,6 +403,17 @@ static tt_status plan_norm_fold(struct tt_stream *stream, const struct tt_norm_f
     return moves(stream, 6.0 * size(args->scale_C));
 }
 
+static tt_status plan_batch_statistics(struct tt_stream *stream, const struct tt_batch_statistics_args *args)
+{
+    return moves(stream, size(args->sums_2C) + 6.0 * size(args->mean_C));
+}
+
+static tt_status plan_batch_norm_gradient(struct tt_stream *stream,
+                                          const struct tt_batch_norm_gradient_args *args)
+{
+    return moves(stream, 2.0 * size(args->all_2C) + 10.0 * size(args->mean_C));
+}
+
 static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
 {
     return moves(stream, 3.0 * size(args->param) + 2.0 * size(args->v));
