@@ -84,12 +84,16 @@ static tt_status sum_over_ranks(void *context, tt_tensor values)
                               (size_t)tt_tensor_count(values), values.dtype, TT_REDUCE_SUM);
 }
 
+static bool exchanges(const struct tt_block *block)
+{
+    return block->ops->exchanges != NULL && block->ops->exchanges(block);
+}
+
 /* Whether a rank without tokens or images runs the block too, because the others wait for it. */
 static bool runs_empty(const struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
-    const struct tt_block *block = &executor->config.model->blocks[index];
-    bool sums = pass->in.training && block->ops->exchanges != NULL && block->ops->exchanges(block);
-    return sums || executor->split != NULL;
+    return (pass->in.training && exchanges(&executor->config.model->blocks[index])) ||
+           executor->split != NULL;
 }
 
 /* Before a block runs: it may ask for the parts of its unit. */
@@ -122,7 +126,9 @@ static tt_status create_slots(struct tt_executor *executor)
     for (int i = 0; i < model->block_count; i++) {
         struct slot *slot = &executor->slots[i];
         bool is_layer = i > 0 && i < model->block_count - 1;
-        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable;
+        /* A second forward pass would change running statistics again, and wait for the sums of other ranks. */
+        bool again = !exchanges(&model->blocks[i]);
+        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable && again;
         slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
         bool alike = model->blocks[i].ops->output == NULL;
         if (!alike && levels[i] > TT_RECOMPUTE_BLOCK) slot->level = levels[i] = TT_RECOMPUTE_BLOCK;

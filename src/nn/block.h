@@ -44,8 +44,8 @@ struct tt_block_ops {
      * this one cannot. Then forward and backward are called without tokens too, with empty tensors, to take the same
      * parts. */
     tt_param *(*split)(const struct tt_block *block);
-    /* NULL, or whether the block asks for sums over the ranks (struct tt_exchange) in training. Then forward and backward
-     * are called without tokens or images too, with empty tensors. */
+    /* NULL, or whether the block asks for sums over the ranks (struct tt_exchange) in training. Then forward and
+     * backward are called without tokens or images too, with empty tensors. */
     bool (*exchanges)(const struct tt_block *block);
 };
 

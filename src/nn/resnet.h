@@ -1,6 +1,6 @@
 /* A stage of a residual network (He et al. 2015, arXiv 1512.03385) as torchvision builds it: bottlenecks whose 3 x 3
- * convolution has the stride, with norms that are frozen or of the batch (nn/batch_norm.h). The first stage has the stem
- * before it. `impl` of the block is a struct tt_resnet_stage.
+ * convolution has the stride, with norms that are frozen or of the batch (nn/batch_norm.h). The first stage has the
+ * stem before it. `impl` of the block is a struct tt_resnet_stage.
  *
  *     y = relu(norm(conv3(relu(norm(conv2(relu(norm(conv1 x))))))) + r), r = x, or norm(downsample x)
  *

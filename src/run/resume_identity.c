@@ -95,6 +95,7 @@ static void add_detection(struct builder *to, const struct tt_run *run, int worl
     add(to, "multiscale", tt_json_new_bool(spec->multiscale));
     add(to, "group_by_aspect", tt_json_new_bool(spec->group_by_aspect));
     add(to, "trainable_layers", tt_json_new_integer(spec->trainable_layers));
+    add_word(to, "norm", spec->norm);
 }
 
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)

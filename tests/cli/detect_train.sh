@@ -107,6 +107,17 @@ END
 expect 0 "weights: random" train --config scratch.yaml
 grep -qF '"backbone_width": 4' scratch/config.json || fail "another network: $(cat scratch/config.json)"
 
+# Batch norm: a resumed run has the bits of one that never stopped; statistics are whole on every rank.
+norm=(train --config scratch.yaml --norm batch --bf16 false --threads 1 --num_train_epochs 2 --overwrite_output_dir)
+expect 0 "weights: random" "${norm[@]}" --output_dir norm
+expect 0 "" "${norm[@]}" --output_dir norm_half
+rm -r norm_half/checkpoint-6
+expect 0 "step 3 of 6" "${norm[@]}" --output_dir norm_half --resume_from_checkpoint true
+cmp norm/model.safetensors norm_half/model.safetensors || fail "resumed weights with batch norm differ"
+cmp -s norm/model.safetensors norm/checkpoint-3/model.safetensors && fail "a step with batch norm changes nothing"
+expect 2 "norm was \"batch\" and is \"frozen\"" "${norm[@]}" --norm frozen --output_dir norm_half --resume_from_checkpoint true
+expect 2 "norm is batch, and sharding_strategy is not NO_SHARD" "${norm[@]}" --sharding_strategy FULL_SHARD --ranks 2
+
 # Wrong input.
 damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images

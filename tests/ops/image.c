@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/ops/channels.h"
+#include "base/json.h"
 #include "backend/ops/conv.h"
 #include "ops/isa.h"
 
@@ -283,6 +284,182 @@ static void folds(void **state)
     test_device_close(&device);
 }
 
+/* ---- Batch norm, made of these ops, against torch (tests/golden/detect/make_batch_norm.py) ---- */
+
+enum { NORM_PIXELS = 60, NORM_CHANNELS = 6, NORM_PARTS = 2 };
+
+static tt_tensor golden_vector(const struct tt_json_value *from, const char *name, float *values)
+{
+    const struct tt_json_value *list = tt_json_get(from, name);
+    assert_int_equal(tt_json_count(list), NORM_CHANNELS);
+    for (size_t c = 0; c < NORM_CHANNELS; c++) values[c] = (float)tt_json_number(tt_json_at(list, c));
+    return tt_tensor_1d(values, TT_F32, NORM_CHANNELS);
+}
+
+static void golden_rows(const struct tt_json_value *from, const char *name, float *values)
+{
+    const struct tt_json_value *rows = tt_json_get(from, name);
+    assert_int_equal(tt_json_count(rows), NORM_PIXELS);
+    for (size_t p = 0; p < NORM_PIXELS; p++)
+        for (size_t c = 0; c < NORM_CHANNELS; c++)
+            values[p * NORM_CHANNELS + c] = (float)tt_json_number(tt_json_at(tt_json_at(rows, p), c));
+}
+
+static void expect_values(const struct tt_json_value *golden, const char *name, const float *got)
+{
+    float wanted[NORM_PIXELS * NORM_CHANNELS];
+    bool rows = tt_json_count(tt_json_get(golden, name)) == NORM_PIXELS;
+    int count = rows ? NORM_PIXELS * NORM_CHANNELS : NORM_CHANNELS;
+    if (rows)
+        golden_rows(golden, name, wanted);
+    else
+        (void)golden_vector(golden, name, wanted);
+    for (int i = 0; i < count; i++)
+        if (!(fabs((double)got[i] - (double)wanted[i]) <= 3e-6 * (1 + fabs((double)wanted[i]))))
+            fail_msg("%s, element %d: %.9g, wanted %.9g", name, i, (double)got[i], (double)wanted[i]);
+}
+
+enum {
+    WEIGHT,
+    BIAS,
+    RUNNING_MEAN,
+    RUNNING_VARIANCE,
+    MEAN,
+    VARIANCE,
+    A_VECTOR,
+    B_VECTOR,
+    C_VECTOR,
+    DWEIGHT,
+    DBIAS,
+    VECTORS
+};
+
+/* The pixels are in two parts, as on two ranks: the sums of both are added. */
+struct norm_part {
+    tt_tensor x, g, y;
+    double forward[2 * NORM_CHANNELS], backward[2 * NORM_CHANNELS];
+};
+struct norm_scene {
+    struct tt_stream *stream;
+    const struct tt_json_value *golden;
+    float x[NORM_PIXELS * NORM_CHANNELS], g[NORM_PIXELS * NORM_CHANNELS], y[NORM_PIXELS * NORM_CHANNELS];
+    float memory[VECTORS][NORM_CHANNELS];
+    tt_tensor vectors[VECTORS];
+    struct norm_part parts[NORM_PARTS];
+    double forward[2 * NORM_CHANNELS], backward[2 * NORM_CHANNELS], count, eps;
+};
+
+static void read_scene(struct norm_scene *scene)
+{
+    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
+    const int64_t borders[NORM_PARTS + 1] = {0, 23, NORM_PIXELS};
+    golden_rows(scene->golden, "x", scene->x);
+    golden_rows(scene->golden, "g", scene->g);
+    for (int i = 0; i < VECTORS; i++)
+        scene->vectors[i] = tt_tensor_1d(scene->memory[i], TT_F32, NORM_CHANNELS);
+    for (int i = WEIGHT; i <= RUNNING_VARIANCE; i++)
+        (void)golden_vector(tt_json_get(scene->golden, "before"), names[i], scene->memory[i]);
+    scene->eps = tt_json_number(tt_json_get(scene->golden, "eps"));
+    scene->count = NORM_PIXELS;
+    for (int i = 0; i < NORM_PARTS; i++) {
+        int64_t at = borders[i] * NORM_CHANNELS, rows = borders[i + 1] - borders[i];
+        scene->parts[i].x = tt_tensor_2d(scene->x + at, TT_F32, rows, NORM_CHANNELS);
+        scene->parts[i].g = tt_tensor_2d(scene->g + at, TT_F32, rows, NORM_CHANNELS);
+        scene->parts[i].y = tt_tensor_2d(scene->y + at, TT_F32, rows, NORM_CHANNELS);
+    }
+}
+
+static void add_sums(struct norm_scene *scene, struct norm_part *part, bool backward)
+{
+    double *own = backward ? part->backward : part->forward;
+    double *all = backward ? scene->backward : scene->forward;
+    const tt_tensor none = {0};
+    struct tt_channel_sums_args args = {part->x, backward ? part->g : none,
+                                        tt_tensor_2d(own, TT_F64, 2, NORM_CHANNELS)};
+    test_ok(tt_channel_sums(scene->stream, &args));
+    for (int i = 0; i < 2 * NORM_CHANNELS; i++) all[i] += own[i];
+}
+
+static void find_statistics(struct norm_scene *scene)
+{
+    struct tt_batch_statistics_args args = {tt_tensor_2d(scene->forward, TT_F64, 2, NORM_CHANNELS),
+                                            tt_tensor_1d(&scene->count, TT_F64, 1),
+                                            tt_json_number(tt_json_get(scene->golden, "momentum")),
+                                            scene->vectors[MEAN],
+                                            scene->vectors[VARIANCE],
+                                            scene->vectors[RUNNING_MEAN],
+                                            scene->vectors[RUNNING_VARIANCE]};
+    test_ok(tt_batch_statistics(scene->stream, &args));
+    expect_values(scene->golden, "running_mean", scene->memory[RUNNING_MEAN]);
+    expect_values(scene->golden, "running_var", scene->memory[RUNNING_VARIANCE]);
+}
+
+static void check_norm_forward(struct norm_scene *scene)
+{
+    const tt_tensor *v = scene->vectors;
+    for (int i = 0; i < NORM_PARTS; i++) add_sums(scene, &scene->parts[i], false);
+    find_statistics(scene);
+    struct tt_norm_fold_args fold = {v[WEIGHT],  v[BIAS],     v[MEAN],    v[VARIANCE],
+                                     scene->eps, v[A_VECTOR], v[B_VECTOR]};
+    test_ok(tt_norm_fold(scene->stream, &fold));
+    for (int i = 0; i < NORM_PARTS; i++) {
+        struct tt_channel_affine_args affine = {.x_PC = scene->parts[i].x,
+                                                .scale_C = v[A_VECTOR],
+                                                .shift_C = v[B_VECTOR],
+                                                .y_PC = scene->parts[i].y};
+        test_ok(tt_channel_affine(scene->stream, &affine));
+    }
+    expect_values(scene->golden, "y", scene->y);
+}
+
+/* Gradients of the parameters add up over the parts. */
+static void check_norm_backward(struct norm_scene *scene)
+{
+    const tt_tensor *v = scene->vectors;
+    for (int i = 0; i < NORM_PARTS; i++) add_sums(scene, &scene->parts[i], true);
+    for (int i = 0; i < NORM_PARTS; i++) {
+        struct norm_part *part = &scene->parts[i];
+        struct tt_batch_norm_gradient_args args = {
+            .all_2C = tt_tensor_2d(scene->backward, TT_F64, 2, NORM_CHANNELS),
+            .own_2C = tt_tensor_2d(part->backward, TT_F64, 2, NORM_CHANNELS),
+            .count_1 = tt_tensor_1d(&scene->count, TT_F64, 1),
+            .mean_C = v[MEAN],
+            .variance_C = v[VARIANCE],
+            .weight_C = v[WEIGHT],
+            .eps = scene->eps,
+            .a_C = v[A_VECTOR],
+            .b_C = v[B_VECTOR],
+            .c_C = v[C_VECTOR],
+            .dweight_C = v[DWEIGHT],
+            .dbias_C = v[DBIAS],
+        };
+        test_ok(tt_batch_norm_gradient(scene->stream, &args));
+        struct tt_channel_mix_args mix = {part->g, part->x, args.a_C, args.b_C, args.c_C, part->g};
+        test_ok(tt_channel_mix(scene->stream, &mix));
+    }
+    expect_values(scene->golden, "dx", scene->g);
+    expect_values(scene->golden, "dweight", scene->memory[DWEIGHT]);
+    expect_values(scene->golden, "dbias", scene->memory[DBIAS]);
+}
+
+static void batch_norm_is_torchs(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    struct test_device device;
+    struct tt_json json = {0};
+    test_device_open(&device, "cpu", 1);
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/detect/batch_norm.json", 1 << 20, &json), TT_OK);
+    struct norm_scene scene = {.stream = device.stream, .golden = json.root};
+    read_scene(&scene);
+    check_norm_forward(&scene);
+    check_norm_backward(&scene);
+    scene.count = 0; /* no pixel on any rank: the running statistics stay */
+    find_statistics(&scene);
+    tt_json_deinit(&json);
+    test_device_close(&device);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -292,6 +469,7 @@ int main(void)
         cmocka_unit_test(upsamples),
         cmocka_unit_test(channels),
         cmocka_unit_test(folds),
+        cmocka_unit_test(batch_norm_is_torchs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

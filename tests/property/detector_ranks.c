@@ -27,12 +27,14 @@ struct split {
     enum tt_shard_strategy strategy;
     int stages; /* trainable */
     enum tt_level level;
+    bool batch_norm;
 };
 
 struct outcome {
     const struct split *split;
-    double losses[2]; /* sums over ranks */
-    float *gradients; /* of all parameters, in order of the model */
+    double losses[2];  /* sums over ranks */
+    float *gradients;  /* of all parameters, in order of the model */
+    float *statistics; /* frozen parameters at their places: what batch norm has changed */
     int64_t count;
 };
 
@@ -62,6 +64,7 @@ static tt_status make_model(struct rank_state *rank)
     config.pyramid = 8;
     for (int i = 0; i < TT_RETINANET_STAGES; i++) config.blocks[i] = 1;
     config.trainable_stages = rank->outcome->split->stages;
+    config.batch_norm = rank->outcome->split->batch_norm;
     tt_status status = tt_retinanet_facts(&config, facts);
     const struct tt_model_options options = {.compute_dtype = TT_F32, .random_init = true};
     if (status == TT_OK) status = tt_model_create(facts, &options, &rank->model);
@@ -153,6 +156,9 @@ static void keep_gradients(struct rank_state *rank)
             struct tt_slices slices = tt_unit_slices(rank->units[u]);
             for (size_t i = 0; i < tt_unit_piece_count(rank->units[u]); i++) {
                 struct tt_piece piece = tt_unit_piece(rank->units[u], i);
+                if (piece.param == param && !param->trainable && piece.dtype == TT_F32 && replicated)
+                    memcpy(outcome->statistics + at + piece.first, piece.data,
+                           (size_t)piece.count * sizeof(float));
                 if (piece.param != param || piece.slice_offset < 0 || piece.count == 0) continue;
                 memcpy(outcome->gradients + at + piece.first, slices.grad + piece.slice_offset,
                        (size_t)piece.count * sizeof(float));
@@ -182,6 +188,7 @@ static tt_status run_rank(struct rank_state *rank, struct tt_comm *comm)
                                         .units = rank->units,
                                         .workspace = rank->workspace,
                                         .device = rank->world.device,
+                                        .comm = comm,
                                         .backward_prefetch = TT_PREFETCH_PRE,
                                         .forward_prefetch = true};
     TT_TRY(tt_executor_create(&config, &rank->executor));
@@ -215,8 +222,11 @@ enum { GRADIENTS_MAX = 1 << 20 };
 
 static void run_split(const struct split *split, struct outcome *outcome)
 {
-    *outcome = (struct outcome){.split = split, .gradients = calloc(GRADIENTS_MAX, sizeof(float))};
+    *outcome = (struct outcome){.split = split,
+                                .gradients = calloc(GRADIENTS_MAX, sizeof(float)),
+                                .statistics = calloc(GRADIENTS_MAX, sizeof(float))};
     assert_non_null(outcome->gradients);
+    assert_non_null(outcome->statistics);
     test_ranks(split->ranks, rank_main, outcome);
 }
 
@@ -230,35 +240,74 @@ static double distance(const float *a, const float *b)
     return size > 0 ? sqrt(difference / size) : INFINITY;
 }
 
+/* The losses, gradients and statistics of all splits are those of the first. */
+static void compare(const struct split *splits, size_t count)
+{
+    struct outcome first, other;
+    run_split(&splits[0], &first);
+    assert_true(first.losses[0] > 0 && first.losses[1] > 0);
+    for (size_t i = 1; i < count; i++) {
+        run_split(&splits[i], &other);
+        for (int l = 0; l < 2; l++)
+            if (!(fabs(other.losses[l] - first.losses[l]) <= 1e-6 * first.losses[l]))
+                fail_msg("%s: loss %d is %.9g, of one rank %.9g", splits[i].name, l, other.losses[l],
+                         first.losses[l]);
+        double off = distance(other.gradients, first.gradients);
+        if (!(off <= 1e-5)) fail_msg("%s: gradients are off by %g", splits[i].name, off);
+        if (splits[i].strategy == TT_NO_SHARD && splits[0].strategy == TT_NO_SHARD) {
+            off = distance(other.statistics, first.statistics);
+            if (!(off <= 1e-6)) fail_msg("%s: statistics are off by %g", splits[i].name, off);
+        }
+        free(other.gradients);
+        free(other.statistics);
+    }
+    free(first.gradients);
+    free(first.statistics);
+}
+
 static void one_step_for_every_split(void **state)
 {
     (void)state;
     for (int stages = 3; stages <= 5; stages += 2) {
         const struct split splits[] = {
-            {"one rank", 1, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
-            {"two micro steps", 1, 2, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
-            {"two replicas", 2, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP},
-            {"two shards", 2, 1, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
-            {"two shards, two micro steps", 2, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
-            {"three shards of gradients", 3, 1, TT_SHARD_GRAD_OP, stages, TT_KEEP_CHEAP},
-            {"a rank without images", 3, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP},
-            {"recomputed", 1, 1, TT_NO_SHARD, stages, TT_RECOMPUTE_BLOCK},
-            {"recomputed on two shards", 2, 2, TT_FULL_SHARD, stages, TT_RECOMPUTE_OFFLOAD},
+            {"one rank", 1, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"two micro steps", 1, 2, TT_NO_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"two replicas", 2, 1, TT_NO_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"two shards", 2, 1, TT_FULL_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"two shards, two micro steps", 2, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"three shards of gradients", 3, 1, TT_SHARD_GRAD_OP, stages, TT_KEEP_CHEAP, false},
+            {"a rank without images", 3, 2, TT_FULL_SHARD, stages, TT_KEEP_CHEAP, false},
+            {"recomputed", 1, 1, TT_NO_SHARD, stages, TT_RECOMPUTE_BLOCK, false},
+            {"recomputed on two shards", 2, 2, TT_FULL_SHARD, stages, TT_RECOMPUTE_OFFLOAD, false},
         };
-        struct outcome first, other;
-        run_split(&splits[0], &first);
-        assert_true(first.losses[0] > 0 && first.losses[1] > 0);
-        for (size_t i = 1; i < sizeof splits / sizeof *splits; i++) {
-            run_split(&splits[i], &other);
-            for (int l = 0; l < 2; l++)
-                if (!(fabs(other.losses[l] - first.losses[l]) <= 1e-6 * first.losses[l]))
-                    fail_msg("%s: loss %d is %.9g, of one rank %.9g", splits[i].name, l, other.losses[l],
-                             first.losses[l]);
-            double off = distance(other.gradients, first.gradients);
-            if (!(off <= 1e-5)) fail_msg("%s: gradients are off by %g", splits[i].name, off);
-            free(other.gradients);
-        }
-        free(first.gradients);
+        compare(splits, sizeof splits / sizeof *splits);
+    }
+}
+
+/* The statistics are those of the images of all ranks. Micro steps have their own, so there is one. */
+static void batch_norm_for_every_split(void **state)
+{
+    (void)state;
+    const struct split splits[] = {
+        {"one rank", 1, 1, TT_NO_SHARD, 5, TT_KEEP_CHEAP, true},
+        {"two replicas", 2, 1, TT_NO_SHARD, 5, TT_KEEP_CHEAP, true},
+        {"three replicas", 3, 1, TT_NO_SHARD, 5, TT_KEEP_CHEAP, true},
+        {"ranks without images", 6, 1, TT_NO_SHARD, 5, TT_KEEP_CHEAP, true},
+        {"recomputation is not for batch norm", 2, 1, TT_NO_SHARD, 5, TT_RECOMPUTE_BLOCK, true},
+        {"the stem is frozen", 2, 1, TT_NO_SHARD, 4, TT_KEEP_CHEAP, true},
+    };
+    struct outcome frozen, first, other;
+    const struct split without = {"without", 1, 1, TT_NO_SHARD, 5, TT_KEEP_CHEAP, false};
+    compare(splits, 5);
+    run_split(&without, &frozen);
+    run_split(&splits[0], &first);
+    run_split(&splits[5], &other);
+    assert_true(distance(first.statistics, frozen.statistics) > 1e-2); /* they have moved */
+    assert_true(distance(other.statistics, first.statistics) > 1e-3);  /* those of the stem have not */
+    for (int i = 0; i < 3; i++) {
+        struct outcome *each = i == 0 ? &frozen : i == 1 ? &first : &other;
+        free(each->gradients);
+        free(each->statistics);
     }
 }
 
@@ -266,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_step_for_every_split),
+        cmocka_unit_test(batch_norm_for_every_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

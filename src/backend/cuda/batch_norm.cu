@@ -50,12 +50,13 @@ float *floats_of(tt_tensor x)
 
 } // namespace
 
-extern "C" tt_status tt_cuda_batch_statistics(struct tt_stream *stream, const struct tt_batch_statistics_args *args)
+extern "C" tt_status tt_cuda_batch_statistics(struct tt_stream *stream,
+                                              const struct tt_batch_statistics_args *args)
 {
     int64_t count = args->mean_C.dims[0];
     statistics<<<(unsigned)((count + 255) / 256), 256, 0, tt_cuda_handle(stream)>>>(
-        static_cast<const double *>(args->sums_2C.data), static_cast<const double *>(args->count_1.data), args->momentum,
-        floats_of(args->mean_C), floats_of(args->variance_C), floats_of(args->running_mean_C),
+        static_cast<const double *>(args->sums_2C.data), static_cast<const double *>(args->count_1.data),
+        args->momentum, floats_of(args->mean_C), floats_of(args->variance_C), floats_of(args->running_mean_C),
         floats_of(args->running_variance_C), count);
     return tt_cuda_launched(stream, "batch_statistics", &args->mean_C);
 }
@@ -64,8 +65,9 @@ extern "C" tt_status tt_cuda_batch_norm_gradient(struct tt_stream *stream,
                                                  const struct tt_batch_norm_gradient_args *args)
 {
     int64_t count = args->mean_C.dims[0];
-    const norm_vectors vectors = {floats_of(args->mean_C), floats_of(args->variance_C), floats_of(args->weight_C),
-                                  floats_of(args->a_C),    floats_of(args->b_C),        floats_of(args->c_C),
+    const norm_vectors vectors = {floats_of(args->mean_C),    floats_of(args->variance_C),
+                                  floats_of(args->weight_C),  floats_of(args->a_C),
+                                  floats_of(args->b_C),       floats_of(args->c_C),
                                   floats_of(args->dweight_C), floats_of(args->dbias_C)};
     norm_gradient<<<(unsigned)((count + 255) / 256), 256, 0, tt_cuda_handle(stream)>>>(
         static_cast<const double *>(args->all_2C.data), static_cast<const double *>(args->own_2C.data),

@@ -33,8 +33,8 @@ struct tt_norm_fold_args {
 };
 TT_MUST_USE tt_status tt_norm_fold(struct tt_stream *stream, const struct tt_norm_fold_args *args);
 
-/* Mean and variance of a batch from channel_sums of all ranks, whose pixels are `count`, and the running ones of torch's
- * BatchNorm2d, which takes the variance times count / (count - 1):
+/* Mean and variance of a batch from channel_sums of all ranks, whose pixels are `count`, and the running ones of
+ * torch's BatchNorm2d, which takes the variance times count / (count - 1):
  *     running = (1 - momentum) running + momentum (mean or variance)
  * Without pixels (count is 0) mean is 0, variance is 1, and the running ones stay. */
 struct tt_batch_statistics_args {
