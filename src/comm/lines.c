@@ -32,6 +32,9 @@ enum {
     KEEPALIVE_PROBES = 3,
 };
 static const double retry_seconds = 0.05;
+/* So long an opener waits for the Unix socket of a process of its machine, whose name appears as that process begins to
+ * join. In another network namespace it never does, and the line goes over TCP. */
+static const double local_seconds = 1.0;
 
 enum opener_stage { OPENER_WAITS, OPENER_CONNECTS, OPENER_CHALLENGE, OPENER_SUM, OPENER_DONE };
 
@@ -67,7 +70,7 @@ struct joining {
     struct tt_listener listener;
     struct pollfd *files;
     int control_rounds; /* waits in a row that the control connection ended */
-    double now;
+    double now, begun;
     int blamed;    /* rank of the last failed attempt */
     char why[160]; /* its reason */
 };
@@ -172,8 +175,13 @@ static void start_connect(struct joining *joining, struct opener *opener)
     const struct tt_wire_rank *to = &config->ranks[opener->to];
     struct tt_wire_address place;
     place_of(joining, opener->to, &place);
-    if (!opener->over_tcp && to->machine == config->ranks[opener->from].machine)
+    if (!opener->over_tcp && !config->at_address && to->machine == config->ranks[opener->from].machine) {
         opener->socket = tt_local_line_connect(config->key, to);
+        if (opener->socket < 0 && joining->now < joining->begun + local_seconds) {
+            retry_later(joining, opener, "its Unix socket is not there yet");
+            return;
+        }
+    }
     if (opener->socket < 0) opener->socket = tt_wire_connect_begin(&place);
     if (opener->socket < 0) {
         retry_later(joining, opener, tt_errno_text(errno));
@@ -473,6 +481,7 @@ tt_status tt_lines_connect(const struct tt_lines_config *config, int *lines)
                      .port = config->port},
         .now = tt_clock_seconds(),
     };
+    joining.begun = joining.now;
     for (size_t i = 0; i < (size_t)config->local_count * (size_t)config->world_size; i++) lines[i] = -1;
     joining.listener.candidates_max = tt_listener_capacity(count);
     TT_TRY(check_files(count));
