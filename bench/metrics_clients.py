@@ -1,10 +1,12 @@
 """What watching costs a step: trainings with /metrics, 200 slow clients and a row each step, and trainings without, in turn.
 
     python3 bench/metrics_clients.py build/trimtab CONFIG.json [--rounds 10] [--steps 50] [--clients 200]
+        [--batch 4] [--threads 0]
 
 Each round trains three times, in an order that rotates: "watched", "plain" and "plain again", whose difference is the
 spread of equal runs. Printed are medians over the rounds of the seconds of a step, by the clock and by the processor time
-of the whole process (its start is in both).
+of the whole process (its start is in both). The clients need a processor too: with --threads one less than there are,
+it is theirs, and what the training loses is what its own server takes from it.
 """
 import argparse
 import json
@@ -71,7 +73,8 @@ def train(options, folder, name, watched):
     words = [options.trimtab, "train", "--model_name_or_path", os.path.join(folder, "model"), "--init", "random",
              "--dataset_name", os.path.join(folder, "train.jsonl"), "--output_dir", output, "--overwrite_output_dir", "true",
              "--max_steps", str(options.steps), "--save_strategy", "no", "--report_to", "none", "--device", "cpu",
-             "--use_peft", "true", "--per_device_train_batch_size", "1"]
+             "--use_peft", "true", "--per_device_train_batch_size", str(options.batch)]
+    words += ["--threads", str(options.threads)] if options.threads > 0 else []
     words += ["--logging_steps", "1", "--metrics_port", "0"] if watched else ["--logging_steps", str(options.steps)]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     clients, tail = None, []
@@ -99,6 +102,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--clients", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
     kinds = ["watched", "plain", "plain again"]
     seconds = {kind: ([], []) for kind in kinds}
