@@ -366,12 +366,17 @@ static tt_status report_stats(const struct generation *generation, const struct 
 {
     struct tt_str text = {0};
     size_t count = generation->prompts.count;
-    tt_status status =
-        tt_plan_compare(&generation->plan, tt_generation_device(tt_generation_team_engine(team)), &text);
+    const struct tt_generation_engine *engine = tt_generation_team_engine(team);
+    const struct tt_generation_load load = tt_generation_load_of(engine);
+    tt_status status = tt_plan_compare(&generation->plan, tt_generation_device(engine), &text);
     if (status == TT_OK)
         status = tt_str_printf(&text, "\n%zu completion%s, %zu new tokens in %.2f s: %.1f tokens/s", count,
                                count == 1 ? "" : "s", tokens, seconds,
                                seconds > 0 ? (double)tokens / seconds : 0.0);
+    if (status == TT_OK)
+        status =
+            tt_str_printf(&text, "\n%lld pass%s of rank 0, %lld of them launched as recorded work",
+                          (long long)load.passes, load.passes == 1 ? "" : "es", (long long)load.recorded);
     if (status == TT_OK) tt_report_line(generation->cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
@@ -431,7 +436,8 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     struct generation generation = {.cli = cli, .command = call->target};
-    const struct tt_generate_hooks hooks = {prepare, planned, lead, &generation};
+    const struct tt_generate_hooks hooks = {
+        .prepare = prepare, .planned = planned, .lead = lead, .context = &generation};
     bool alone = !tt_launcher_is_per_rank() && generation.command->spec.job.launch.num_machines <= 1;
     tt_status status = TT_OK;
     /* Before the model is opened, unless another process may have the prompts. */

@@ -8,6 +8,7 @@
 #include "infer/adapter_set.h"
 #include "infer/end_ids.h"
 #include "infer/generation_rank.h"
+#include "infer/generation_single.h"
 #include "job/inputs.h"
 
 /* Reuse of fewer tokens than REUSE_MIN is not worth a copy; a request waits for a common beginning that another one
@@ -340,7 +341,9 @@ void tt_generation_release(struct tt_generation_engine *engine, int64_t id)
 
 struct tt_generation_load tt_generation_load_of(const struct tt_generation_engine *engine)
 {
-    return engine->load;
+    struct tt_generation_load load = engine->load;
+    load.recorded = tt_generation_single_launches(engine->rank.single);
+    return load;
 }
 
 static int64_t held(const struct tt_generation_engine *engine, int64_t slot)

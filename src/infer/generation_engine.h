@@ -126,6 +126,7 @@ void tt_generation_release(struct tt_generation_engine *engine, int64_t id);
 struct tt_generation_load {
     size_t waiting, running, finished; /* finished: not released */
     int64_t passes, tokens;            /* since the engine was made: passes, and tokens in them */
+    int64_t recorded;                  /* of the passes: launched as one recorded piece of work */
     int64_t generated, reused;         /* new tokens; tokens of prompts that were not computed again */
 };
 struct tt_generation_load tt_generation_load_of(const struct tt_generation_engine *engine);

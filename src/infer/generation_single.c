@@ -18,6 +18,7 @@ struct kind {
 struct tt_generation_single {
     int64_t slots;
     bool records;
+    int64_t launches;
     struct kind kinds[GRAPHS_MAX];
     int kind_count;
     /* Host arrays of the padded batch, [slots]. */
@@ -78,6 +79,11 @@ void tt_generation_single_destroy(struct tt_generation_single *single)
 bool tt_generation_single_records(const struct tt_generation_single *single)
 {
     return single != NULL && single->records;
+}
+
+int64_t tt_generation_single_launches(const struct tt_generation_single *single)
+{
+    return single != NULL ? single->launches : 0;
 }
 
 bool tt_generation_is_single(const struct tt_batch *batch)
@@ -174,5 +180,6 @@ tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struc
     if (kind->graph == NULL) return tt_generation_rank_queue(rank, &pass);
     if (rank->rank != &rank->own) TT_TRY(tt_rank_refresh(rank->rank)); /* it may have trained since */
     tt_stream_mark(stream, "a token of every sequence");
+    single->launches++;
     return tt_graph_launch(kind->graph, stream);
 }

@@ -12,6 +12,8 @@ TT_MUST_USE tt_status tt_generation_single_create(const struct tt_rank *rank, in
 void tt_generation_single_destroy(struct tt_generation_single *single); /* takes NULL */
 /* The work is recorded, on this rank. */
 bool tt_generation_single_records(const struct tt_generation_single *single);
+/* Passes that were launched as recorded work, so far; 0 for NULL. */
+int64_t tt_generation_single_launches(const struct tt_generation_single *single);
 
 /* Whether every sequence of the batch has at most one token, and each token a row. */
 bool tt_generation_is_single(const struct tt_batch *batch);

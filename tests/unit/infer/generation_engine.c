@@ -469,6 +469,30 @@ static void a_rank_is_borrowed_and_its_plan_is_exact(void **state)
     assert_int_equal(plan.memory.total_peak, bytes);
 }
 
+/* Answers with the adapter and without it run in one batch: on a GPU their passes of single tokens are recorded. */
+static void passes_are_recorded_where_the_device_can(void **state)
+{
+    struct tt_generation_engine *engine = open_engine(4, 0);
+    static const int32_t prompts[4][3] = {{5, 6, 7}, {8, 9, 10}, {11, 12, 13}, {14, 15, 16}};
+    int64_t id;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const struct tt_generation_request request = {.prompt = prompts[i],
+                                                      .prompt_count = 3,
+                                                      .max_new_tokens = NEW_MAX,
+                                                      .ignore_end = true,
+                                                      .adapter_off = i % 2 == 1};
+        must(tt_generation_submit(engine, &request, &id));
+    }
+    run_all(engine);
+    struct tt_generation_load load = tt_generation_load_of(engine);
+    bool gpu = device.choice == TT_DEVICE_CUDA;
+    /* Of each kind one pass has the prompts, and one more chooses algorithms. */
+    assert_int_equal(load.passes, 2 * NEW_MAX);
+    assert_int_equal(load.recorded, gpu ? 2 * (NEW_MAX - 2) : 0);
+    tt_generation_destroy(engine);
+}
+
 static void seeds_of_many(void **state)
 {
     (void)state;
@@ -488,6 +512,7 @@ int main(void)
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(limits_hold),
         cmocka_unit_test(a_rank_is_borrowed_and_its_plan_is_exact),
+        cmocka_unit_test(passes_are_recorded_where_the_device_can),
         cmocka_unit_test(seeds_of_many),
     };
     return cmocka_run_group_tests(tests, open_inputs, close_inputs);
