@@ -51,27 +51,47 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     return status;
 }
 
-static tt_status print_generation(struct tt_cli *cli, const struct tt_bench_spec *spec,
-                                  const struct tt_bench_generation *result)
+static struct tt_json_value *generation_object(const struct tt_bench_spec *spec,
+                                               const struct tt_bench_generation *result)
 {
-    struct tt_str text = {0};
-    struct tt_json_value *object = tt_json_pack(
-        "{s:s,s:I,s:I,s:I,s:I,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "config",
-        spec->config_json, "batch", (int64_t)spec->job.run.per_device_train_batch_size, "rows", spec->rows,
-        "prompt_tokens", spec->prompt_tokens, "new_tokens", spec->new_tokens, "dtype",
+    return tt_json_pack(
+        "{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
+        "config", spec->config_json, "ranks", (int64_t)result->ranks, "sharding_strategy",
+        tt_shard_strategy_name(result->strategy), "batch", (int64_t)spec->job.run.per_device_train_batch_size,
+        "rows", result->rows, "prompt_tokens", spec->prompt_tokens, "new_tokens", spec->new_tokens, "dtype",
         spec->job.device.bf16 ? "bfloat16" : "float32", "tokens_per_second", result->tokens_per_second,
         "decode_tokens_per_second", result->decode_tokens_per_second, "decode_step_seconds",
         result->decode_step_seconds, "prompt_tokens_per_second", result->prompt_tokens_per_second,
         "first_seconds", result->first_seconds, "seconds", result->seconds, "load_seconds",
-        result->load_seconds, "passes", result->passes, "peak_bytes", (int64_t)result->peak_bytes,
-        "device_peak_bytes", (int64_t)result->device_peak_bytes, "device_used_bytes",
-        (int64_t)result->device_used_bytes, "sum", (int64_t)(result->sum >> 1));
+        result->load_seconds, "passes", result->passes, "recorded_passes", result->recorded_passes,
+        "peak_bytes", (int64_t)result->peak_bytes, "planned_bytes", (int64_t)result->planned_bytes,
+        "device_peak_bytes", (int64_t)result->device_peak_bytes, "planned_used_bytes",
+        (int64_t)result->planned_used_bytes, "device_used_bytes", (int64_t)result->device_used_bytes, "sum",
+        (int64_t)(result->sum >> 1));
+}
+
+static tt_status print_generation(struct tt_cli *cli, const struct tt_bench_spec *spec,
+                                  const struct tt_bench_generation *result)
+{
+    struct tt_str text = {0};
+    struct tt_json_value *object = generation_object(spec, result);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    tt_report_line(cli->report, tt_str_text(&result->memory));
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     tt_json_release(object);
+    return status;
+}
+
+static tt_status run_generation(struct tt_cli *cli, const struct tt_bench_spec *spec)
+{
+    struct tt_bench_generation result;
+    TT_TRY(tt_bench_generate(spec, cli->cancel, &result));
+    bool here = result.tokens_per_second > 0; /* only rank 0 has it */
+    tt_status status = here ? print_generation(cli, spec, &result) : TT_OK;
+    tt_bench_generation_deinit(&result);
     return status;
 }
 
@@ -102,11 +122,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     const struct bench_command *command = call->target;
     struct tt_bench_result result;
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
-    if (is_generation(call->argv[0])) {
-        struct tt_bench_generation generation;
-        TT_TRY(tt_bench_generate(&command->spec, cli->cancel, &generation));
-        return print_generation(cli, &command->spec, &generation);
-    }
+    if (is_generation(call->argv[0])) return run_generation(cli, &command->spec);
     TT_TRY(tt_bench_train(&command->spec, cli->cancel, &result));
     return result.tokens_per_second > 0 ? print_result(cli, command, &result)
                                         : TT_OK; /* only rank 0 has it */

@@ -362,6 +362,7 @@ tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *s
     if (spec->row_tokens_min > spec->row_tokens_max)
         return tt_fail(TT_ERR_USAGE, "row_tokens_min %lld is more than row_tokens_max %lld",
                        (long long)spec->row_tokens_min, (long long)spec->row_tokens_max);
+    spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     TT_TRY(check_optimizer(&spec->job.optim));
     return check_launch(&spec->job.launch);
 }

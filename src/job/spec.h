@@ -60,6 +60,7 @@ struct tt_bench_spec {
     /* of bench generate */
     int64_t prompt_tokens, new_tokens, rows;
     double temperature;
+    bool chooses_sharding; /* no sharding_strategy was given */
 };
 
 #endif

@@ -4,6 +4,7 @@
 #define TT_RUN_BENCH_H
 
 #include "backend/profile.h"
+#include "base/str.h"
 #include "base/thread.h"
 #include "job/spec.h"
 
@@ -29,21 +30,29 @@ struct tt_bench_result {
 TT_MUST_USE tt_status tt_bench_train(const struct tt_bench_spec *spec, struct tt_cancel *cancel,
                                      struct tt_bench_result *result);
 
-/* A benchmark of generation: a shape with random weights, `rows` prompts of random tokens, of which the batch size run
- * at a time, and answers of new_tokens each (`trimtab bench generate`). */
+/* A benchmark of generation: a shape with random weights, `rows` prompts of random tokens, of which each rank runs the
+ * batch size at a time, and answers of new_tokens each (`trimtab bench generate`). The ranks hold the model as those of
+ * `generate` do (run/generate_run.h). */
 struct tt_bench_generation {
-    double load_seconds;
+    int ranks;
+    enum tt_shard_strategy strategy; /* NO_SHARD: each rank holds the whole model */
+    int64_t rows;
+    double load_seconds;             /* from the call until all ranks have their weights */
     double first_seconds;            /* until every one of the first prompts has its first token */
     double prompt_tokens_per_second; /* of these prompts, in that time */
     double seconds;                  /* of all rows */
-    double tokens_per_second;        /* new tokens of all rows, in `seconds` */
+    double tokens_per_second;        /* new tokens of all rows, in `seconds`; > 0 */
     double decode_tokens_per_second; /* of the tokens after the first, as long as all first prompts run */
     double decode_step_seconds;
-    int64_t passes;
-    size_t peak_bytes, device_peak_bytes, device_used_bytes; /* as in tt_bench_result */
-    uint64_t sum; /* of all new tokens and their places, to compare runs by */
+    int64_t passes, recorded_passes; /* of a rank; those that were launched as recorded work */
+    size_t peak_bytes, planned_bytes, device_peak_bytes, device_used_bytes; /* as in tt_bench_result */
+    size_t planned_used_bytes; /* the plan with the driver's context, which device_used_bytes has too */
+    uint64_t sum;              /* of all new tokens and their places, to compare runs by */
+    struct tt_str memory;      /* planned and measured, by purpose: lines without an end; owned */
 };
+/* Only rank 0 of the run fills `result`, which tt_bench_generation_deinit frees; elsewhere it is zeroed. */
 TT_MUST_USE tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
                                         struct tt_bench_generation *result);
+void tt_bench_generation_deinit(struct tt_bench_generation *result);
 
 #endif

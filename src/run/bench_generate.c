@@ -3,27 +3,29 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "infer/generation_engine.h"
-#include "job/inputs.h"
+#include "infer/generator.h"
 #include "run/bench.h"
+#include "run/generate_run.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20, WARM_TOKENS = 4 };
 
 struct generation_bench {
     const struct tt_bench_spec *spec;
     const struct tt_cancel *cancel;
-    struct tt_inputs inputs;
-    struct tt_generation_engine *engine;
+    double start;
+    struct tt_plan plan;
+    struct tt_generation_team *team; /* during `lead` */
     int32_t *prompt;
-    int64_t batch, rows;
+    int64_t vocab, wave, rows; /* wave: rows that run at a time, on all ranks */
     struct tt_rng rng;
+    struct tt_bench_generation *result; /* of rank 0 */
 };
 
 /* A model without a folder. */
-static tt_status open_inputs(struct generation_bench *bench)
+static tt_status open_inputs(void *context, struct tt_inputs *inputs)
 {
+    const struct generation_bench *bench = context;
     const struct tt_job_spec *job = &bench->spec->job;
-    struct tt_inputs *inputs = &bench->inputs;
     struct tt_json json = {0};
     TT_TRY(tt_json_read(bench->spec->config_json, CONFIG_BYTES_MAX, &json));
     tt_status status = tt_model_facts_parse(&json, &inputs->model_facts);
@@ -35,11 +37,37 @@ static tt_status open_inputs(struct generation_bench *bench)
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant);
 }
 
+static tt_status prepare(void *context, const struct tt_inputs *inputs, int ranks,
+                         struct tt_generation_limits *limits)
+{
+    struct generation_bench *bench = context;
+    const struct tt_bench_spec *spec = bench->spec;
+    const struct tt_generate_options options = {.max_new_tokens = spec->new_tokens};
+    int64_t batch = spec->job.run.per_device_train_batch_size;
+    bench->rows = spec->rows > 0 ? spec->rows : batch * ranks;
+    int64_t share = (bench->rows + ranks - 1) / ranks;
+    if (batch > share) batch = share;
+    bench->wave = batch * ranks < bench->rows ? batch * ranks : bench->rows;
+    bench->vocab = inputs->model_facts.vocab_size;
+    bench->result->ranks = ranks;
+    bench->result->rows = bench->rows;
+    return tt_generator_limits(inputs, batch, spec->prompt_tokens, &options, limits);
+}
+
+static tt_status planned(void *context, const struct tt_plan *plan, enum tt_shard_strategy strategy)
+{
+    struct generation_bench *bench = context;
+    bench->plan = *plan;
+    bench->result->strategy = strategy;
+    return TT_OK;
+}
+
 static tt_status submit(struct generation_bench *bench, int64_t row, int64_t new_tokens)
 {
-    int64_t vocab = bench->inputs.model_facts.vocab_size, length = bench->spec->prompt_tokens, id;
+    int64_t length = bench->spec->prompt_tokens, id;
     for (int64_t t = 0; t < length; t++)
-        bench->prompt[t] = (int32_t)tt_rng_below(bench->rng, (uint64_t)(row * length + t), (uint64_t)vocab);
+        bench->prompt[t] =
+            (int32_t)tt_rng_below(bench->rng, (uint64_t)(row * length + t), (uint64_t)bench->vocab);
     const struct tt_generation_request request = {
         .prompt = bench->prompt,
         .prompt_count = (size_t)length,
@@ -48,7 +76,7 @@ static tt_status submit(struct generation_bench *bench, int64_t row, int64_t new
         .seed = (uint64_t)row,
         .ignore_end = true,
     };
-    return tt_generation_submit(bench->engine, &request, &id);
+    return tt_generation_team_submit(bench->team, &request, &id);
 }
 
 /* When the running requests got their first and last tokens, and how many steps were between. */
@@ -57,7 +85,7 @@ struct timing {
     int64_t steps;
 };
 
-/* Runs all requests that were submitted. The first `batch` ids are those that start at once. */
+/* Runs all requests that were submitted. The ids from first_id on, `wave` of them, start at once. */
 static tt_status run(struct generation_bench *bench, int64_t first_id, int64_t new_tokens,
                      struct timing *timing)
 {
@@ -66,13 +94,13 @@ static tt_status run(struct generation_bench *bench, int64_t first_id, int64_t n
     for (bool busy = true; busy;) {
         if (bench->cancel != NULL && atomic_load(&bench->cancel->requests) > 0)
             return tt_fail(TT_ERR_CANCELLED, "stopped on request");
-        TT_TRY(tt_generation_step(bench->engine, &busy));
+        TT_TRY(tt_generation_team_step(bench->team, &busy));
         double now = tt_clock_seconds();
         if (timing->first > 0 && timing->last == 0) timing->steps++;
         struct tt_generation_progress progress;
-        TT_TRY(tt_generation_poll(bench->engine, first_id + bench->batch - 1, &progress));
+        TT_TRY(tt_generation_team_poll(bench->team, first_id + bench->wave - 1, &progress));
         if (timing->first == 0 && progress.count > 0) timing->first = now;
-        TT_TRY(tt_generation_poll(bench->engine, first_id, &progress));
+        TT_TRY(tt_generation_team_poll(bench->team, first_id, &progress));
         made = (int64_t)progress.count;
         if (timing->last == 0 && made == new_tokens) timing->last = now;
     }
@@ -85,85 +113,90 @@ static tt_status collect(struct generation_bench *bench, int64_t first_id, int64
     *sum = 0;
     for (int64_t i = 0; i < count; i++) {
         struct tt_generation_progress progress;
-        TT_TRY(tt_generation_poll(bench->engine, first_id + i, &progress));
+        TT_TRY(tt_generation_team_poll(bench->team, first_id + i, &progress));
         for (size_t t = 0; t < progress.count; t++)
             *sum = (*sum + (uint64_t)progress.tokens[t] + 1) * UINT64_C(0x9e3779b97f4a7c15);
-        tt_generation_release(bench->engine, first_id + i);
+        tt_generation_team_release(bench->team, first_id + i);
     }
     return TT_OK;
 }
 
 /* All rows at once; algorithms are chosen by a short run before it. */
-static tt_status measure(struct generation_bench *bench, struct tt_bench_generation *result)
+static tt_status measure(struct generation_bench *bench)
 {
     const struct tt_bench_spec *spec = bench->spec;
+    struct tt_bench_generation *result = bench->result;
+    const struct tt_generation_engine *engine = tt_generation_team_engine(bench->team);
     struct timing timing;
     int64_t warm = spec->new_tokens < WARM_TOKENS ? spec->new_tokens : WARM_TOKENS;
-    for (int64_t i = 0; i < bench->batch; i++) TT_TRY(submit(bench, bench->rows + i, warm));
+    for (int64_t i = 0; i < bench->wave; i++) TT_TRY(submit(bench, bench->rows + i, warm));
     TT_TRY(run(bench, 1, warm, &timing));
-    TT_TRY(collect(bench, 1, bench->batch, &result->sum));
-    struct tt_generation_load before = tt_generation_load_of(bench->engine);
+    TT_TRY(collect(bench, 1, bench->wave, &result->sum));
+    struct tt_generation_load before = tt_generation_load_of(engine);
     for (int64_t i = 0; i < bench->rows; i++) TT_TRY(submit(bench, i, spec->new_tokens));
-    TT_TRY(run(bench, bench->batch + 1, spec->new_tokens, &timing));
-    TT_TRY(collect(bench, bench->batch + 1, bench->rows, &result->sum));
-    result->passes = tt_generation_load_of(bench->engine).passes - before.passes;
+    TT_TRY(run(bench, bench->wave + 1, spec->new_tokens, &timing));
+    TT_TRY(collect(bench, bench->wave + 1, bench->rows, &result->sum));
+    struct tt_generation_load after = tt_generation_load_of(engine);
+    result->passes = after.passes - before.passes;
+    result->recorded_passes = after.recorded - before.recorded;
     result->first_seconds = timing.first - timing.start;
-    result->prompt_tokens_per_second = (double)(bench->batch * spec->prompt_tokens) / result->first_seconds;
+    result->prompt_tokens_per_second = (double)(bench->wave * spec->prompt_tokens) / result->first_seconds;
     result->seconds = timing.end - timing.start;
     result->tokens_per_second = (double)(bench->rows * spec->new_tokens) / result->seconds;
     if (timing.steps == 0) return TT_OK;
     result->decode_step_seconds = (timing.last - timing.first) / (double)timing.steps;
-    result->decode_tokens_per_second = (double)bench->batch / result->decode_step_seconds;
+    result->decode_tokens_per_second = (double)bench->wave / result->decode_step_seconds;
     return TT_OK;
 }
 
-static void measure_memory(const struct generation_bench *bench, struct tt_bench_generation *result)
+static tt_status measure_memory(const struct generation_bench *bench)
 {
-    struct tt_device *device = tt_generation_device(bench->engine);
+    struct tt_bench_generation *result = bench->result;
+    struct tt_device *device = tt_generation_device(tt_generation_team_engine(bench->team));
     struct tt_memory_use memory;
     struct rusage usage;
     tt_device_memory(device, &memory);
     result->device_peak_bytes = memory.total_peak - memory.peak[TT_PURPOSE_CONTEXT];
     result->device_used_bytes = tt_device_used_bytes(device);
+    result->planned_used_bytes = bench->plan.memory.total_peak;
+    result->planned_bytes = result->planned_used_bytes - bench->plan.memory.peak[TT_PURPOSE_CONTEXT];
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->peak_bytes = (size_t)usage.ru_maxrss * 1024;
+    return tt_plan_compare(&bench->plan, device, &result->memory);
 }
 
-/* One rank's speed; ranks share nothing but shards, and those are measured by generate. */
-static tt_status check_ranks(const struct tt_launch_spec *launch)
+static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_generation_team *team)
 {
-    if (launch->ranks <= 1 && launch->num_processes <= 1) return TT_OK;
-    tt_fail(TT_ERR_USAGE, "bench generate measures one rank, not %lld",
-            (long long)(launch->num_processes > launch->ranks ? launch->num_processes : launch->ranks));
-    tt_hint("trimtab generate --stats prints the speed of several ranks over a model folder");
-    return TT_ERR_USAGE;
+    struct generation_bench *bench = context;
+    (void)inputs;
+    bench->team = team;
+    bench->result->load_seconds = tt_clock_seconds() - bench->start;
+    TT_TRY(measure(bench));
+    return measure_memory(bench);
 }
 
 tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
                             struct tt_bench_generation *result)
 {
-    tt_status status = TT_OK;
-    double start = tt_clock_seconds();
     struct generation_bench bench = {
         .spec = spec,
         .cancel = cancel,
-        .batch = spec->job.run.per_device_train_batch_size,
+        .start = tt_clock_seconds(),
+        .prompt = tt_calloc((size_t)spec->prompt_tokens, sizeof *bench.prompt),
         .rng = tt_rng_derive(tt_rng_make((uint64_t)spec->job.run.seed), "prompts"),
+        .result = result,
     };
+    const struct tt_generate_hooks hooks = {open_inputs, prepare, planned, lead, &bench};
+    const struct tt_generate_call call = {TT_JOB_BENCH, spec, spec->chooses_sharding};
     *result = (struct tt_bench_generation){0};
-    TT_TRY(check_ranks(&spec->job.launch));
-    bench.rows = spec->rows > 0 ? spec->rows : bench.batch;
-    if (bench.batch > bench.rows) bench.batch = bench.rows;
-    const struct tt_generation_limits limits = {.slots = bench.batch,
-                                                .length = spec->prompt_tokens + spec->new_tokens};
-    bench.prompt = tt_calloc((size_t)spec->prompt_tokens, sizeof *bench.prompt);
     if (bench.prompt == NULL) return TT_ERR_MEMORY;
-    TT_GO(open_inputs(&bench));
-    TT_GO(tt_generation_open(&spec->job.device, &bench.inputs, &limits, &bench.engine));
-    result->load_seconds = tt_clock_seconds() - start;
-    TT_GO(measure(&bench, result));
-    measure_memory(&bench, result);
-out:
-    tt_generation_destroy(bench.engine);
+    tt_status status = tt_generate_run_call(&call, cancel, &hooks);
+    if (status != TT_OK) tt_bench_generation_deinit(result);
     tt_free(bench.prompt);
     return status;
+}
+
+void tt_bench_generation_deinit(struct tt_bench_generation *result)
+{
+    tt_str_deinit(&result->memory);
+    *result = (struct tt_bench_generation){0};
 }

@@ -8,7 +8,8 @@
 #include "run/open_world.h"
 
 struct generate_run {
-    const struct tt_generate_spec *spec;
+    const struct tt_generate_call *call;
+    const struct tt_job_spec *job; /* of the call */
     const struct tt_cancel *cancel;
     const struct tt_generate_hooks *hooks;
     int first_rank; /* of this process */
@@ -21,9 +22,10 @@ struct generate_run {
 
 static tt_status open_inputs(struct generate_run *run, const struct tt_world *world)
 {
-    const struct tt_job_spec *job = &run->spec->job;
+    const struct tt_job_spec *job = run->job;
     const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
-    TT_TRY(tt_inputs_open(&inputs, &run->inputs));
+    TT_TRY(run->hooks->open != NULL ? run->hooks->open(run->hooks->context, &run->inputs)
+                                    : tt_inputs_open(&inputs, &run->inputs));
     if (run->inputs.adapter_count > 1 && job->shard.offload_params)
         return tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, with offload_params");
     if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
@@ -34,7 +36,7 @@ static tt_status open_inputs(struct generate_run *run, const struct tt_world *wo
 static tt_status make_plan(struct generate_run *run, const struct tt_world *world)
 {
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_generation_plan_alone(&run->spec->job.shard, &layout, &run->inputs.model_facts,
+    TT_TRY(tt_generation_plan_alone(&run->job->shard, &layout, &run->inputs.model_facts,
                                     &run->inputs.model_options, &run->choice, &run->rank_config, &run->plan));
     run->rank_config.cancel = run->cancel;
     return TT_OK;
@@ -45,8 +47,8 @@ static tt_status choose(struct generate_run *run, const struct tt_world *world)
     struct tt_generation_choice *choice = &run->choice;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     bool fits;
-    choice->open = run->spec->generate.chooses_sharding;
-    choice->strategy = choice->open ? TT_NO_SHARD : run->spec->job.shard.sharding_strategy;
+    choice->open = run->call->chooses_sharding;
+    choice->strategy = choice->open ? TT_NO_SHARD : run->job->shard.sharding_strategy;
     TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &choice->limits));
     tt_generation_limits_fill(&layout.device, &choice->limits);
     choice->limits.packs = layout.device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
@@ -110,13 +112,13 @@ out:
     return status;
 }
 
-tt_status tt_generate_run(const struct tt_generate_spec *spec, const struct tt_cancel *cancel,
-                          const struct tt_generate_hooks *hooks)
+tt_status tt_generate_run_call(const struct tt_generate_call *call, const struct tt_cancel *cancel,
+                               const struct tt_generate_hooks *hooks)
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct generate_run run = {.spec = spec, .cancel = cancel, .hooks = hooks};
-    TT_GO(tt_run_open_world(TT_JOB_GENERATE, spec, cancel, &world));
+    struct generate_run run = {.call = call, .job = call->spec, .cancel = cancel, .hooks = hooks};
+    TT_GO(tt_run_open_world(call->kind, call->spec, cancel, &world));
     run.first_rank = world.first_rank;
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
@@ -129,4 +131,11 @@ out:
     tt_fingerprint_deinit(&run.fingerprint);
     tt_world_close(&world);
     return status;
+}
+
+tt_status tt_generate_run(const struct tt_generate_spec *spec, const struct tt_cancel *cancel,
+                          const struct tt_generate_hooks *hooks)
+{
+    const struct tt_generate_call call = {TT_JOB_GENERATE, spec, spec->generate.chooses_sharding};
+    return tt_generate_run_call(&call, cancel, hooks);
 }

@@ -5,10 +5,13 @@
 #include "engine/plan.h"
 #include "infer/generation_team.h"
 #include "job/inputs.h"
+#include "job/settings.h"
 #include "job/spec.h"
 
-/* Calls in the process of rank 0; `context` is the first argument. */
+/* Calls in the process of rank 0, but for `open`; `context` is the first argument. */
 struct tt_generate_hooks {
+    /* In every process: a model without a folder, with random weights; NULL: the model of the job. */
+    tt_status (*open)(void *context, struct tt_inputs *inputs);
     /* The model's files are open: fills in slots (of each of `ranks` ranks), length and waiting. */
     tt_status (*prepare)(void *context, const struct tt_inputs *inputs, int ranks,
                          struct tt_generation_limits *limits);
@@ -19,8 +22,18 @@ struct tt_generate_hooks {
     void *context;
 };
 
+/* What runs: the specification of its kind, which begins with a struct tt_job_spec. */
+struct tt_generate_call {
+    enum tt_job_kind kind;
+    const void *spec;
+    bool chooses_sharding; /* no strategy was asked for */
+};
+
 /* Where no strategy was asked for, each rank holds the whole model if the plan fits, and else the ranks split it.
  * `cancel` is NULL or lent. Collective. */
+TT_MUST_USE tt_status tt_generate_run_call(const struct tt_generate_call *call,
+                                           const struct tt_cancel *cancel,
+                                           const struct tt_generate_hooks *hooks);
 TT_MUST_USE tt_status tt_generate_run(const struct tt_generate_spec *spec, const struct tt_cancel *cancel,
                                       const struct tt_generate_hooks *hooks);
 

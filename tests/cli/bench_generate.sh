@@ -1,6 +1,6 @@
 #!/bin/bash
-# trimtab bench generate: its fields; the tokens do not depend on how many rows run at a time, also where they are drawn;
-# wrong settings.
+# trimtab bench generate: its fields; the tokens do not depend on how many rows run at a time, also where they are drawn,
+# on the ranks, on what they split, and on who starts them; the plan is what is used; wrong settings.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 measure() {
     "$trimtab" bench generate --config_json "$root/bench/shapes/tiny.json" --device cpu --threads 1 --bf16 false \
@@ -25,7 +25,44 @@ done
 code=0
 measure --new_tokens 100000 >said 2>&1 || code=$?
 [ $code = 2 ] && grep -q "more than the model's" said || fail "exit $code: $(cat said)"
+
+# Ranks: whole models where they fit, else shards; in every format of the base.
+[ "$(number "$one" ranks)" = 1 ] && grep -q '"sharding_strategy": "NO_SHARD"' <<<"$one" || fail "one rank: $one"
+[ "$(number "$one" recorded_passes)" = 0 ] || fail "recorded passes of a processor: $one"
+planned_is_used() {
+    [ "$(number "$1" planned_bytes)" = "$(number "$1" device_peak_bytes)" ] || fail "$2: planned and used differ: $1"
+}
+for base in '' '--load_in_4bit true --bnb_4bit_use_double_quant true' '--load_in_8bit true'; do
+    # shellcheck disable=SC2086
+    one=$(measure $base --per_device_train_batch_size 2)
+    planned_is_used "$one" "one rank, $base"
+    for strategy in NO_SHARD FULL_SHARD; do
+        # shellcheck disable=SC2086
+        several=$(measure $base --per_device_train_batch_size 2 --ranks 2 --sharding_strategy $strategy)
+        [ "$(number "$several" sum)" = "$(number "$one" sum)" ] || fail "2 ranks, $strategy, $base: other tokens: $several"
+        [ "$(number "$several" ranks)" = 2 ] && grep -q "\"$strategy\"" <<<"$several" || fail "$several"
+        [ "$(number "$several" passes)" = 10 ] || fail "5 rows on 4 places are not 10 passes: $several"
+        planned_is_used "$several" "2 ranks, $strategy, $base"
+    done
+done
+[ "$(number "$several" device_peak_bytes)" -lt "$(number "$one" device_peak_bytes)" ] || fail "a shard takes: $several"
+[ "$(number "$(measure --ranks 3 --rows 0 --per_device_train_batch_size 2)" rows)" = 6 ] || fail "not 2 rows for each of 3 ranks"
+limit=$(number "$(measure --ranks 2 --sharding_strategy FULL_SHARD --per_device_train_batch_size 1)" planned_bytes)
+split=$(measure --ranks 2 --device_memory "$limit" --per_device_train_batch_size 1)
+grep -q '"FULL_SHARD"' <<<"$split" || fail "no shards where a whole model does not fit: $split"
 code=0
-measure --ranks 2 >said 2>&1 || code=$?
-[ $code = 2 ] && grep -q "measures one rank, not 2" said || fail "exit $code: $(cat said)"
+measure --device_memory "$limit" --per_device_train_batch_size 1 >said 2>&1 || code=$?
+[ $code = 4 ] && grep -q 'this run needs' said || fail "exit $code: $(cat said)"
+
+# Two processes of a launcher: rank 0 alone prints.
+one=$(measure --per_device_train_batch_size 2)
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+RANK=1 LOCAL_RANK=1 measure --sharding_strategy FULL_SHARD --per_device_train_batch_size 2 >other 2>err1 &
+second=$!
+several=$(RANK=0 LOCAL_RANK=0 measure --sharding_strategy FULL_SHARD --per_device_train_batch_size 2 2>err) ||
+    fail "rank 0: $(cat err)"
+wait $second || fail "rank 1: $(cat err1)"
+unset MASTER_ADDR MASTER_PORT WORLD_SIZE LOCAL_WORLD_SIZE
+[ "$(number "$several" sum)" = "$(number "$one" sum)" ] || fail "two processes: other tokens: $several"
+[ ! -s other ] || fail "rank 1 prints: $(cat other)"
 finish
