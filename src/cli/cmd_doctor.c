@@ -94,6 +94,10 @@ static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
     tt_json_release(measured);
     if (object != NULL && rank->rdma_devices >= 0)
         (void)tt_json_set(object, "rdma_registered", tt_json_new_integer(rank->rdma_registered));
+    if (object != NULL && rank->roce_ports > 0) {
+        (void)tt_json_set(object, "roce_v2_gids", tt_json_new_string(rank->gids));
+        (void)tt_json_set(object, "nccl_ib_gid_index", tt_json_new_string(rank->gid_set));
+    }
     if (object != NULL && rank->is_gpu) (void)tt_json_set(object, "gpu", gpu_object(rank));
     return object;
 }

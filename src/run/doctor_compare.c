@@ -187,6 +187,7 @@ static tt_status check_rdma(struct tt_doctor_report *report)
         named++;
         TT_TRY(tt_str_printf(&check->text, "; rank %d on %s: %s", r, rank->host, rank->rdma_error));
     }
+    TT_TRY(tt_doctor_check_gids(report, check));
     if (without < 0) return TT_OK;
     const struct tt_doctor_rank *rank = &report->ranks[without];
     if (rank->rdma_devices == 0) tt_doctor_worsen(check, TT_DOCTOR_WARNS);

@@ -178,5 +178,5 @@ void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found)
     tt_wire_host(found->host, sizeof found->host);
     look_at_limits(found);
     find_interface(host, found);
-    tt_doctor_find_rdma("/sys/class/infiniband", found);
+    tt_doctor_find_rdma("/sys/class/infiniband", getenv("NCCL_IB_GID_INDEX"), found);
 }

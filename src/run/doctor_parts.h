@@ -50,7 +50,7 @@ TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
 /* Writes and reads a file in the folder of output_dir. A failure is a finding, not an error. Collective. */
 TT_MUST_USE tt_status tt_doctor_look_at_storage(struct tt_examination *exam);
 
-/* ---- doctor_machine.c, doctor_rdma.c ---- */
+/* ---- doctor_machine.c, doctor_rdma.c, doctor_gids.c ---- */
 
 /* Fills host, limits, the interface towards `host` (of rank 0; empty: none), and RDMA devices. */
 void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found);
@@ -61,10 +61,15 @@ struct tt_doctor_names {
 };
 /* In order of their names; none of a folder that cannot be read. Owned; NULL without memory. */
 struct tt_doctor_names *tt_doctor_list(const char *folder);
-/* The RDMA ports below `devices`, as in /sys/class/infiniband. */
-void tt_doctor_find_rdma(const char *devices, struct tt_doctor_rank *found);
+/* The RDMA ports below `devices`, as in /sys/class/infiniband. `gid_index`: NCCL_IB_GID_INDEX; NULL: not set. */
+void tt_doctor_find_rdma(const char *devices, const char *gid_index, struct tt_doctor_rank *found);
+/* Of a file of /sys its first line, cut to 63 bytes; false: there is none, or an empty one. */
+bool tt_doctor_fact(const char *folder, const char *name, char text[64]);
 /* Registers 64 MiB with each RDMA device, by libibverbs where it is installed. */
 void tt_doctor_register_memory(struct tt_doctor_rank *found);
+/* doctor_gids.c: adds the GID of RoCE v2 of an active port on Ethernet. `name`: as NCCL_IB_HCA has it, `port`: its
+ * folder, `set`: the variable or "". */
+void tt_doctor_find_gid(const char *name, const char *port, const char *set, struct tt_doctor_rank *found);
 /* A sum of names, sizes, first and last bytes of the file or the files of the folder `path`; 0: it is not there. */
 uint64_t tt_doctor_sum(const char *path);
 
@@ -83,6 +88,9 @@ void tt_doctor_worsen(struct tt_doctor_check *check, enum tt_doctor_verdict verd
 typedef double tt_doctor_value(const struct tt_doctor_rank *rank);
 TT_MUST_USE tt_status tt_doctor_median(const struct tt_doctor_report *report, tt_doctor_value *value,
                                        double *median);
+/* doctor_gids.c: adds to the check of RDMA which GIDs are those of RoCE v2. */
+TT_MUST_USE tt_status tt_doctor_check_gids(const struct tt_doctor_report *report,
+                                           struct tt_doctor_check *check);
 /* Of GPUs: their health, and copies. */
 TT_MUST_USE tt_status tt_doctor_check_gpus(struct tt_doctor_report *report);
 TT_MUST_USE tt_status tt_doctor_check_copies(struct tt_doctor_report *report);

@@ -6,35 +6,42 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
-#include "base/cgroup.h"
 #include "base/number.h"
 #include "run/doctor_parts.h"
 
 enum { REGISTERED_BYTES = 64 << 20, LOCAL_WRITE = 1 };
 
-/* The line of a file of /sys without its end; empty: there is none. */
-static bool read_fact(const char *folder, const char *name, char text[64])
+/* One port; `device`: its folder. */
+static void find_port(const char *device, const char *name, const char *port, const char *gid_index,
+                      struct tt_doctor_rank *found)
 {
-    if (!tt_cgroup_read_line(folder, name, text, 64)) return false;
-    text[strcspn(text, "\n")] = '\0';
-    return true;
+    char path[400], shown[120], state[64], rate[64], layer[64];
+    size_t at = strlen(found->rdma);
+    snprintf(path, sizeof path, "%s/ports/%s", device, port);
+    if (!tt_doctor_fact(path, "state", state)) return;
+    (void)tt_doctor_fact(path, "rate", rate);
+    (void)tt_doctor_fact(path, "link_layer", layer);
+    bool is_active = strstr(state, "ACTIVE") != NULL, first = strcmp(port, "1") == 0;
+    found->rdma_ports++;
+    found->rdma_active += is_active;
+    snprintf(shown, sizeof shown, "%.30s%s%.8s", name, first ? "" : ":", first ? "" : port);
+    snprintf(found->rdma + at, sizeof found->rdma - at, "%s%s %.20s %.20s %.20s", at > 0 ? ", " : "", shown,
+             state, rate, layer);
+    if (is_active && strcmp(layer, "Ethernet") == 0)
+        tt_doctor_find_gid(shown, path, gid_index != NULL ? gid_index : "", found);
 }
 
-void tt_doctor_find_rdma(const char *devices, struct tt_doctor_rank *found)
+void tt_doctor_find_rdma(const char *devices, const char *gid_index, struct tt_doctor_rank *found)
 {
     struct tt_doctor_names *all = tt_doctor_list(devices);
-    size_t at = 0;
     for (size_t d = 0; all != NULL && d < all->count; d++) {
-        char path[512], state[64] = "", rate[64] = "", layer[64] = "";
-        snprintf(path, sizeof path, "%s/%s/ports/1", devices, all->names[d]);
-        if (!read_fact(path, "state", state)) continue;
-        (void)read_fact(path, "rate", rate);
-        (void)read_fact(path, "link_layer", layer);
-        found->rdma_ports++;
-        found->rdma_active += strstr(state, "ACTIVE") != NULL;
-        if (at < sizeof found->rdma)
-            at += (size_t)snprintf(found->rdma + at, sizeof found->rdma - at, "%s%s %.20s %.20s %.20s",
-                                   at > 0 ? ", " : "", all->names[d], state, rate, layer);
+        char device[300], ports[320];
+        snprintf(device, sizeof device, "%s/%s", devices, all->names[d]);
+        snprintf(ports, sizeof ports, "%s/ports", device);
+        struct tt_doctor_names *here = tt_doctor_list(ports);
+        for (size_t p = 0; here != NULL && p < here->count; p++)
+            find_port(device, all->names[d], here->names[p], gid_index, found);
+        tt_free(here);
     }
     tt_free(all);
 }

@@ -203,7 +203,7 @@ static void what_a_machine_has(void **state)
     (void)state;
     test_temporary(folder, sizeof folder, "trimtab-doctor-XXXXXX");
     assert_non_null(mkdtemp(folder));
-    tt_doctor_find_rdma("/no/such/folder", &found);
+    tt_doctor_find_rdma("/no/such/folder", NULL, &found);
     assert_int_equal(found.rdma_ports, 0);
     for (int i = 0; i < 2; i++) {
         snprintf(part, sizeof part, "%s/mlx5_%d/ports/1", folder, i);
@@ -212,7 +212,7 @@ static void what_a_machine_has(void **state)
         write_file(part, "rate", "400 Gb/sec (4X NDR)\n");
         write_file(part, "link_layer", "InfiniBand\n");
     }
-    tt_doctor_find_rdma(folder, &found);
+    tt_doctor_find_rdma(folder, NULL, &found);
     assert_int_equal(found.rdma_ports, 2);
     assert_int_equal(found.rdma_active, 1);
     assert_string_equal(found.rdma, "mlx5_0 4: ACTIVE 400 Gb/sec (4X NDR) InfiniBand, "
