@@ -63,3 +63,19 @@ packages_of() {
         echo "$name $file"
     done
 }
+
+# The names under which NVIDIA's libraries are opened: by the plugin, and NVRTC by cuDNN's engines and cuBLASLt.
+# shellcheck disable=SC2034
+nvidia_patterns=('libcublasLt\.so\.[0-9]+' 'libcudnn(_[a-z_]+)?\.so\.9' 'libnccl\.so\.2' 'libnvrtc\.so\.[0-9]+'
+    'libnvrtc-builtins\.so\.[0-9]+\.[0-9]+')
+
+# nvidia_libraries FOLDER:FOLDER...: the paths of these files, each name once.
+nvidia_libraries() {
+    local folders folder pattern
+    IFS=: read -ra folders <<<"$1"
+    for folder in "${folders[@]}"; do
+        for pattern in "${nvidia_patterns[@]}"; do
+            find "$folder" -maxdepth 1 -regextype egrep -regex ".*/$pattern" 2>/dev/null | sort
+        done
+    done | awk -F/ '!seen[$NF]++'
+}

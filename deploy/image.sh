@@ -2,16 +2,18 @@
 # Builds a container image as an OCI layout, without a daemon and without root: the program, the libraries that it needs,
 # and nothing else. Two runs over the same build give the same digest, which is printed.
 #
-#     deploy/image.sh cpu|gpu BUILD LAYOUT [TAG]
+#     deploy/image.sh cpu|gpu|gpu-base BUILD LAYOUT [TAG]
 #
 # BUILD is a build folder of this repository (tools/build.sh), LAYOUT the folder to write, TAG the name of the image in
-# it (default: latest). gpu adds the plugin, cuBLASLt, cuDNN and NCCL: CUDA_LIBRARIES=FOLDER:FOLDER names where they are
-# if not in the folder of cuBLASLt. SOURCE=URL is the label org.opencontainers.image.source.
+# it (default: latest). gpu adds the plugin, and cuBLASLt, cuDNN, NCCL and NVRTC in a layer of their own, which is the same
+# for every version of the program; gpu-base has no such layer, for nodes that mount these libraries or bases that have
+# them. CUDA_LIBRARIES=FOLDER:FOLDER names where they are if not in the folder of cuBLASLt. SOURCE=URL is the label
+# org.opencontainers.image.source.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=deploy/closure.sh
 source "$root/deploy/closure.sh"
-[ $# -ge 3 ] || { sed -n '5,9p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '5,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 kind=$1 build=$2 layout=$3 tag=${4:-latest}
 need umoci umoci
 need strip binutils
@@ -39,28 +41,37 @@ opened=("$(library_file libgcc_s.so.1)")
 environment=()
 case $kind in
 cpu) ;;
-gpu)
+gpu | gpu-base)
     plugin=$build/libtrimtab_cuda.so
     [ -e "$plugin" ] || fail "$build has no GPU plugin; docs/dependencies.md has what it needs"
     install -D "$plugin" "$tree/usr/lib/trimtab/libtrimtab_cuda.so"
     strip -R .note.gnu.build-id "$tree/usr/lib/trimtab/libtrimtab_cuda.so"
     files+=("$plugin")
     beside=$(dirname "$(libraries "$plugin" | grep /libcublasLt)")
-    IFS=: read -ra folders <<<"${CUDA_LIBRARIES:+$CUDA_LIBRARIES:}$beside"
-    # cuDNN's engines and cuBLASLt open NVRTC, which opens its builtins.
-    for pattern in 'libcudnn*.so.9' libnccl.so.2 'libnvrtc.so.*' 'libnvrtc-builtins.so.*'; do
-        mapfile -t found < <(find "${folders[@]}" -maxdepth 1 -name "$pattern" -not -name '*.alt.*' | sort -u)
-        [ ${#found[@]} -gt 0 ] || fail "$pattern is not in ${folders[*]}; CUDA_LIBRARIES names other folders"
-        opened+=("${found[@]}")
-    done
+    from=${CUDA_LIBRARIES:+$CUDA_LIBRARIES:}$beside
+    mapfile -t nvidia < <(nvidia_libraries "$from")
+    opened+=("${nvidia[@]}")
+    [ "$kind" = gpu-base ] || "$root/deploy/nvidia.sh" "$from" "$work/nvidia/$libdir"
     # The driver's libraries are the node's: these ask the container toolkit for them.
     environment=(--config.env 'NVIDIA_DRIVER_CAPABILITIES=compute,utility'
         --config.env LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64)
     ;;
-*) fail "the kind is cpu or gpu, not '$kind'" ;;
+*) fail "the kind is cpu, gpu or gpu-base, not '$kind'" ;;
 esac
 mapfile -t closure < <({ libraries "${files[@]}" "${opened[@]}"; printf '%s\n' "${opened[@]}"; } | sort -u)
-for library in "${closure[@]}"; do install -m 644 "$library" "$tree/$libdir/"; done
+is_nvidia() {
+    local pattern
+    for pattern in "${nvidia_patterns[@]}"; do
+        if grep -qxE "$pattern" <<<"${1##*/}"; then return 0; fi
+    done
+    return 1
+}
+ours=()
+for library in "${closure[@]}"; do
+    is_nvidia "$library" || ours+=("$library")
+done
+for library in "${ours[@]}"; do install -m 644 "$library" "$tree/$libdir/"; done
+[ "$kind" = gpu ] || closure=("${ours[@]}")
 
 # The bill of materials: Debian's own entries, as scanners of images read them, the licences, and one SPDX document.
 packages_of "${closure[@]}" "$interpreter" >"$work/owners"
@@ -93,19 +104,30 @@ install -D -m 644 "$root/LICENSE" "$tree/usr/share/doc/trimtab/LICENSE"
     printf '\n]}\n'
 } >"$tree/usr/share/doc/trimtab/sbom.spdx.json"
 
-find "$tree" -type d -exec chmod 755 {} +
-find "$tree" -type f -exec chmod 644 {} +
-chmod 755 "$tree/usr/bin/trimtab" "$tree$interpreter"
-chmod 1777 "$tree/tmp"
-tar -C "$tree" --sort=name --mtime="@$(epoch)" --owner=0 --group=0 --numeric-owner --format=gnu -cf "$work/layer.tar" .
+# layer TREE FILE TIME
+layer() {
+    find "$1" -type d -exec chmod 755 {} +
+    find "$1" -type f -exec chmod 644 {} +
+    for program in "$1/usr/bin/trimtab" "$1$interpreter"; do [ ! -e "$program" ] || chmod 755 "$program"; done
+    [ ! -e "$1/tmp" ] || chmod 1777 "$1/tmp"
+    tar -C "$1" --sort=name --mtime="@$3" --owner=0 --group=0 --numeric-owner --format=gnu -cf "$2" .
+}
+layers=("$work/layer.tar")
+layer "$tree" "$work/layer.tar" "$(epoch)"
+if [ "$kind" = gpu ]; then # below the program's, with a time that is no commit's, so that nodes keep it
+    layer "$work/nvidia" "$work/nvidia.tar" 315532800
+    layers=("$work/nvidia.tar" "$work/layer.tar")
+fi
 
 # A remote may have a password in it, or be a folder of this machine.
 source=${SOURCE:-$({ git -C "$root" remote get-url origin 2>/dev/null || true; } | sed -n 's#^https://\([^/@]*@\)\?#https://#p')}
 created=$(date -u -d "@$(epoch)" +%Y-%m-%dT%H:%M:%SZ)
 umoci init --layout "$work/layout"
 umoci new --image "$work/layout:$tag"
-umoci raw add-layer --image "$work/layout:$tag" --history.created "$created" --history.created_by "deploy/image.sh $kind" \
-    "$work/layer.tar"
+for file in "${layers[@]}"; do
+    umoci raw add-layer --image "$work/layout:$tag" --history.created "$created" \
+        --history.created_by "deploy/image.sh $kind" "$file"
+done
 umoci config --image "$work/layout:$tag" --no-history --created "$created" --os linux \
     --architecture "$(dpkg --print-architecture)" --config.user 65532:65532 --config.entrypoint /usr/bin/trimtab \
     --config.stopsignal SIGTERM "${environment[@]}" \
@@ -118,4 +140,4 @@ umoci gc --layout "$work/layout" >"$work/gc" 2>&1 || { cat "$work/gc" >&2; exit 
 mv "$work/layout" "$layout"
 digest=$(sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$layout/index.json")
 bytes=$(find "$layout/blobs" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
-echo "$layout:$tag $kind $digest $bytes bytes compressed, $(du -sb "$tree" | cut -f1) unpacked"
+echo "$layout:$tag $kind $digest $bytes bytes compressed, $(du -sbc "$tree" "$work"/nvidia 2>/dev/null | tail -n 1 | cut -f1) unpacked"

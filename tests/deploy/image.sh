@@ -2,7 +2,7 @@
 # The image of deploy/image.sh: its contents, the same digest twice, and the program in it as a pod runs it: uid 65532
 # without a passwd entry, a read-only root, no HOME, a small /dev/shm, only the pod's mounts. Needs umoci and, to run,
 # root and mount namespaces. `image.sh BUILD gpu` by hand tries the image with the GPU plugin, as far as it can
-# without a GPU.
+# without a GPU; tests/gpu/packages.sh does with one.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 kind=${2:-cpu}
 command -v umoci >/dev/null || { echo "skipped: there is no umoci"; exit 77; }
@@ -20,6 +20,36 @@ if [ "$kind" = cpu ]; then
 fi
 "$root/deploy/image.sh" "$kind" "$build" one >said 2>&1 && fail "an existing folder is overwritten"
 grep -q 'one exists' said || fail "an existing folder: $(cat said)"
+
+# NVIDIA's libraries are a layer of their own, the same for every version of the program. Here they are small files under
+# their names, which the loader can read.
+layers() {
+    sed -n 's/.*"manifests":\[{[^}]*"digest":"sha256:\([0-9a-f]*\)".*/\1/p' "$1/index.json" | xargs -I{} cat "$1/blobs/sha256/{}" |
+        grep -o '"layers":.*' | grep -o 'sha256:[0-9a-f]*' | cut -d: -f2
+}
+if [ "$kind" = cpu ] && [ -e "$build/libtrimtab_cuda.so" ]; then
+    mkdir nvidia
+    for name in libcublasLt.so.13 libcudnn.so.9 libcudnn_graph.so.9 libnccl.so.2 libnvrtc.so.13 libnvrtc-builtins.so.13.0; do
+        cp -L "$(gcc -print-file-name=libgcc_s.so.1)" nvidia/$name
+    done
+    for time in 1 2; do
+        SOURCE_DATE_EPOCH=$time CUDA_LIBRARIES=$folder/nvidia "$root/deploy/image.sh" gpu "$build" gpu$time >said 2>&1 ||
+            fail "an image for GPUs: $(cat said)"
+        layers gpu$time >layers$time
+    done
+    [ "$(wc -l <layers1)" = 2 ] && [ "$(comm -12 <(sort layers1) <(sort layers2))" = "$(head -n 1 layers1)" ] ||
+        fail "the first layer changes with the second: $(cat layers1 layers2)"
+    tar -tzf "gpu1/blobs/sha256/$(head -n 1 layers1)" | grep -c 'lib.*\.so' | grep -qx 6 || fail "not six libraries in the first layer"
+    "$root/deploy/image.sh" gpu-base "$build" base >said 2>&1 || fail "an image without NVIDIA's libraries: $(cat said)"
+    tar -tzf "base/blobs/sha256/$(layers base)" >listed || fail "not one layer: $(layers base)"
+    grep -q '/libtrimtab_cuda\.so$' listed && grep -q '/libstdc++\.so\.6$' listed || fail "no plugin, or no libstdc++: $(cat listed)"
+    ! grep -E 'lib(cublas|cudnn|nccl|nvrtc)' listed || fail "libraries of NVIDIA"
+    rm nvidia/libnccl.so.2
+    "$root/deploy/nvidia.sh" nvidia some >said 2>&1 && fail "a missing library is no error"
+    grep -q 'error: libnccl' said || fail "a missing library: $(cat said)"
+else
+    echo "skipped: images for GPUs: a build without the plugin"
+fi
 
 umoci unpack --rootless --image one:latest bundle 2>log || { cat log; exit 1; }
 tree=$folder/bundle/rootfs
