@@ -59,6 +59,7 @@ struct tt_doctor_needs {
     bool known;
     char why[200];           /* it is not known */
     size_t rank_bytes;       /* memory of the machine for a rank */
+    size_t device_bytes;     /* memory of its GPU; 0: it computes in that of the machine */
     size_t checkpoint_bytes; /* at most, of all ranks together */
     int64_t kept;            /* checkpoints that stay, with the one that is being written */
     int64_t grace_seconds;   /* 0: not known */

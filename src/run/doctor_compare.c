@@ -196,19 +196,34 @@ static tt_status check_rdma(struct tt_doctor_report *report)
                                                 : "libibverbs sees none of its ports (/dev/infiniband)");
 }
 
+/* Memory of the GPUs against the plan: what they have, and what other programs leave of it. */
+static tt_status check_device_needs(const struct tt_doctor_report *report, struct tt_doctor_check *check)
+{
+    char have[32];
+    const int64_t need = (int64_t)report->needs.device_bytes;
+    int named = 0;
+    for (int r = 0; need > 0 && r < report->rank_count && named < NAMED_MAX; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        const struct tt_gpu_health *gpu = &rank->gpu;
+        if (!gpu->known || gpu->total_bytes <= 0 || need <= gpu->total_bytes - gpu->used_bytes) continue;
+        bool never = need > gpu->total_bytes;
+        tt_doctor_worsen(check, never ? TT_DOCTOR_FAILS : TT_DOCTOR_WARNS);
+        named++;
+        TT_TRY(tt_str_printf(
+            &check->text, "; rank %d on %s: its GPU has %s%s", r, rank->host,
+            tt_format_bytes((double)(never ? gpu->total_bytes : gpu->total_bytes - gpu->used_bytes), have,
+                            sizeof have),
+            never ? "" : " that no other program uses"));
+    }
+    return TT_OK;
+}
+
 /* Memory of the machines against the plan, and the time of a save against the grace period. */
-static tt_status check_plan(struct tt_doctor_report *report)
+static tt_status check_machine_needs(const struct tt_doctor_report *report, struct tt_doctor_check *check)
 {
     const struct tt_doctor_needs *needs = &report->needs;
-    struct tt_doctor_check *check;
-    char bytes[32], have[32], checkpoint[32];
+    char have[32];
     double rate = 0;
-    if (!needs->known && needs->why[0] == 0) return TT_OK;
-    TT_TRY(tt_doctor_begin_check(report, "plan", &check));
-    if (!needs->known) return tt_str_printf(&check->text, "there is none: %s", needs->why);
-    TT_TRY(tt_str_printf(&check->text, "%s of memory a rank, a checkpoint at most %s",
-                         tt_format_bytes((double)needs->rank_bytes, bytes, sizeof bytes),
-                         tt_format_bytes((double)needs->checkpoint_bytes, checkpoint, sizeof checkpoint)));
     for (int r = 0; r < report->rank_count; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r];
         int here = 0;
@@ -227,6 +242,24 @@ static tt_status check_plan(struct tt_doctor_report *report)
     if (needs->grace_seconds == 0 || seconds <= (double)needs->grace_seconds) return TT_OK;
     tt_doctor_worsen(check, TT_DOCTOR_WARNS);
     return tt_str_printf(&check->text, ": longer than grace_seconds, %lld", (long long)needs->grace_seconds);
+}
+
+static tt_status check_plan(struct tt_doctor_report *report)
+{
+    const struct tt_doctor_needs *needs = &report->needs;
+    struct tt_doctor_check *check;
+    char bytes[32], checkpoint[32];
+    if (!needs->known && needs->why[0] == 0) return TT_OK;
+    TT_TRY(tt_doctor_begin_check(report, "plan", &check));
+    if (!needs->known) return tt_str_printf(&check->text, "there is none: %s", needs->why);
+    if (needs->device_bytes > 0)
+        TT_TRY(tt_str_printf(&check->text, "%s of a GPU's memory, ",
+                             tt_format_bytes((double)needs->device_bytes, bytes, sizeof bytes)));
+    TT_TRY(tt_str_printf(&check->text, "%s of memory a rank, a checkpoint at most %s",
+                         tt_format_bytes((double)needs->rank_bytes, bytes, sizeof bytes),
+                         tt_format_bytes((double)needs->checkpoint_bytes, checkpoint, sizeof checkpoint)));
+    TT_TRY(check_machine_needs(report, check));
+    return check_device_needs(report, check);
 }
 
 static tt_status check_clocks(struct tt_doctor_report *report)

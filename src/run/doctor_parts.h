@@ -75,7 +75,7 @@ uint64_t tt_doctor_sum(const char *path);
 
 /* ---- doctor_plan.c ---- */
 
-/* By the plan of the run, where model_name_or_path is a folder here and ranks compute on processors. */
+/* By the plan of the run, where model_name_or_path is a folder here. */
 void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
                     struct tt_doctor_needs *needs);
 

@@ -22,14 +22,13 @@ void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
                     struct tt_doctor_needs *needs)
 {
     struct tt_plan plan;
-    struct tt_plan_spec spec = {.job = *job, .device = "cpu"};
+    bool is_gpu = strcmp(world->ranks[0].device.kind, "cuda") == 0;
+    struct tt_plan_spec spec = {.job = *job, .device = is_gpu ? "cuda" : "cpu"};
     const char *model = job->model.model_name_or_path;
     *needs = (struct tt_doctor_needs){
         .kept = job->watch.save_total_limit > 0 ? job->watch.save_total_limit + 1 : 1,
         .grace_seconds = job->watch.grace_seconds};
-    if (model == NULL || job->objective.ops == NULL || !tt_path_is_dir(model) ||
-        strcmp(world->ranks[0].device.kind, "cpu") != 0)
-        return;
+    if (model == NULL || job->objective.ops == NULL || !tt_path_is_dir(model)) return;
     spec.job.launch.ranks = world->ranks_per_machine > 0 ? world->ranks_per_machine : world->local_count;
     spec.job.launch.num_machines = world->machine_count > 0 ? world->machine_count : 1;
     spec.job.launch.num_processes = 0;
@@ -40,6 +39,7 @@ void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
         return;
     }
     needs->known = true;
-    needs->rank_bytes = plan.memory.host_total + plan.memory.total_peak;
+    needs->rank_bytes = plan.memory.host_total + (is_gpu ? 0 : plan.memory.total_peak);
+    needs->device_bytes = is_gpu ? plan.memory.total_peak : 0;
     needs->checkpoint_bytes = checkpoint_bytes(&plan, job->shard.sharding_strategy);
 }

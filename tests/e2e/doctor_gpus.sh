@@ -49,6 +49,10 @@ for way in 'to the device' 'to the host' 'on the device \(read and written\)'; d
         fail "copies $way: not compared with the chip's"
 done
 grep -qE '^rdma +ok +4 of 4 devices register 64 MiB of memory$' said || fail "registration"
+# The plan of a training on these GPUs.
+settings=(--model_name_or_path "$root/tests/golden/llama2/model" --dataset_name "$root/tests/golden/llama2/train.jsonl" --output_dir planned)
+FAKE_NVML=healthy timeout 100 "$build/trimtab" doctor --ranks 2 --threads 1 "${settings[@]}" >said 2>&1 || fail "doctor with a model: $?"
+grep -qE "^plan +ok +[0-9.]+ [KMG]iB of a GPU's memory, [0-9.]+ [KMG]iB of memory a rank, a checkpoint at most" said || fail "no plan for GPUs"
 doctor none 0 "^gpus +ok +no NVML: the driver's counters are not read\$"
 export FAKE_VERBS
 for FAKE_VERBS in 'register:registers no 64 MiB of memory: Cannot allocate memory' 'domain:has no protection domain left: Cannot allocate memory' \

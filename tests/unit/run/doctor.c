@@ -252,6 +252,44 @@ static void other_devices(void **state)
            "rank 2 on node-1 has another device than rank 0: another processor");
 }
 
+static struct tt_doctor_report with_gpus(void);
+
+/* What a rank's GPU has, and what others leave of it. */
+static void needs_of_gpus(void **state)
+{
+    static const struct {
+        int64_t used;
+        size_t need;
+        enum tt_doctor_verdict verdict;
+        const char *text;
+    } cases[] = {
+        {1, 60, TT_DOCTOR_OK, "60.0 GiB of a GPU's memory, 1.0 GiB of memory a rank"},
+        {10, 71, TT_DOCTOR_WARNS, "rank 1 on node-0: its GPU has 70.0 GiB that no other program uses"},
+        {10, 81, TT_DOCTOR_FAILS, "rank 1 on node-0: its GPU has 80.0 GiB; rank 2"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tt_doctor_report report = with_gpus();
+        report.needs = (struct tt_doctor_needs){.known = true,
+                                                .kept = 1,
+                                                .rank_bytes = (size_t)1 << 30,
+                                                .device_bytes = cases[i].need << 30,
+                                                .checkpoint_bytes = 1};
+        for (int r = 0; r < RANKS; r++) report.ranks[r].gpu.total_bytes = (int64_t)80 << 30;
+        report.ranks[1].gpu.used_bytes = cases[i].used << 30;
+        assert_int_equal(tt_doctor_compare(&job, &report), TT_OK);
+        for (int c = 0; c < report.check_count; c++) {
+            const struct tt_doctor_check *check = &report.checks[c];
+            if (strcmp(check->name, "plan") != 0) continue;
+            if (check->verdict != cases[i].verdict ||
+                strstr(tt_str_text(&check->text), cases[i].text) == NULL)
+                fail_msg("case %zu: %d, %s", i, (int)check->verdict, tt_str_text(&check->text));
+        }
+        assert_int_equal(report.check_count, 14);
+        tt_doctor_deinit(&report);
+    }
+}
+
 static struct tt_doctor_report with_gpus(void)
 {
     struct tt_doctor_report report = healthy();
@@ -331,10 +369,15 @@ static void rdma_without_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_fault),           cmocka_unit_test(faults_are_named),
-        cmocka_unit_test(limits_of_machines), cmocka_unit_test(needs_of_the_run),
-        cmocka_unit_test(what_a_machine_has), cmocka_unit_test(other_devices),
-        cmocka_unit_test(speeds_of_gpus),     cmocka_unit_test(rdma_without_devices),
+        cmocka_unit_test(no_fault),
+        cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(limits_of_machines),
+        cmocka_unit_test(needs_of_the_run),
+        cmocka_unit_test(needs_of_gpus),
+        cmocka_unit_test(what_a_machine_has),
+        cmocka_unit_test(other_devices),
+        cmocka_unit_test(speeds_of_gpus),
+        cmocka_unit_test(rdma_without_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
