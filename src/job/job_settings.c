@@ -107,8 +107,8 @@ static const struct tt_setting bench_settings[] = {
     {.name = "new_tokens", .type = TT_SETTING_INT, FIELD(new_tokens), .default_text = "256", .minimum = 1,
      .maximum = 1 << 20, .help = "Tokens of each answer (bench generate)."},
     {.name = "rows", .type = TT_SETTING_INT, FIELD(rows), .default_text = "0", .minimum = 0, .maximum = 1 << 24,
-     .help = "Prompts in all (bench generate), of which each rank runs per_device_train_batch_size at a time; 0: as many "
-             "as run at a time."},
+     .help = "Prompts in all (bench generate), of which each rank runs per_device_train_batch_size at a time; 0: as "
+             "many as run at a time."},
     {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "0", .minimum = 0,
      .help = "Tokens are drawn at this temperature (bench generate); 0: the likeliest is taken."},
     {.name = NULL},

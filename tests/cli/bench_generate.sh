@@ -45,7 +45,6 @@ for base in '' '--load_in_4bit true --bnb_4bit_use_double_quant true' '--load_in
         planned_is_used "$several" "2 ranks, $strategy, $base"
     done
 done
-[ "$(number "$several" device_peak_bytes)" -lt "$(number "$one" device_peak_bytes)" ] || fail "a shard takes: $several"
 [ "$(number "$(measure --ranks 3 --rows 0 --per_device_train_batch_size 2)" rows)" = 6 ] || fail "not 2 rows for each of 3 ranks"
 limit=$(number "$(measure --ranks 2 --sharding_strategy FULL_SHARD --per_device_train_batch_size 1)" planned_bytes)
 split=$(measure --ranks 2 --device_memory "$limit" --per_device_train_batch_size 1)

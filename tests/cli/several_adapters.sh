@@ -63,7 +63,10 @@ together --bf16 false --ranks 2
 together --bf16 false --ranks 2 --sharding_strategy FULL_SHARD
 together --bf16 false --stats
 [ "$(awk '/^  in all/ && NF == 6 { print $3 $4 == $5 $6 }' err)" = 1 ] || fail "planned and used differ:" "$(cat err)"
-# Eight prompts at a time, then four: each step passes once for each adapter that is asked for. A processor records nothing.
+# Eight prompts at a time, then four: each step passes once for each adapter that is asked for, and for the base. A processor
+# records nothing.
+"$trimtab" generate "${settings[@]}" --bf16 false --stats --ignore_eos --adapter_name_or_path "$all" --prompt_file mixed.jsonl \
+    >printed 2>err || fail "without ends: $(cat err)"
 grep -qx '80 passes of rank 0, 0 of them launched as recorded work' err || fail "passes:" "$(cat err)"
 alone --bf16 false --load_in_4bit true
 together --bf16 false --load_in_4bit true
