@@ -38,7 +38,7 @@ static size_t list_sections(struct tt_setting_section *sections)
 static tt_status draw_page(const struct tt_run_figures *runs, size_t count, struct tt_str *html)
 {
     struct tt_str data = {0};
-    tt_status status = tt_board_write(runs, count, false, &data);
+    tt_status status = tt_board_write(runs, count, TT_BOARD_ALONE, &data);
     if (status == TT_OK) status = tt_page_write(tt_str_text(&data), html);
     tt_str_deinit(&data);
     return status;

@@ -3,9 +3,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/number.h"
-#include "image/draw.h"
-
-enum { FRAME = 2 }; /* pixels */
 
 static tt_status add_number(struct tt_str *text, const char *before, double value)
 {
@@ -73,21 +70,4 @@ tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_ma
     *truths = out;
     *count = used;
     return TT_OK;
-}
-
-void tt_detections_draw(struct tt_image *image, const struct tt_detect_dataset *dataset,
-                        const struct tt_detection_list *list, float min_score)
-{
-    for (int64_t i = list->count - 1; i >= 0; i--) {
-        const struct tt_detection *found = &list->items[i];
-        uint8_t colour[3];
-        char label[80];
-        if (!(found->score >= min_score)) continue;
-        const char *name = tt_detect_dataset_class(dataset, found->label)->name;
-        tt_snprintf(label, sizeof label, "%.60s %.2f", name != NULL ? name : "", found->score);
-        tt_draw_colour(found->label, colour);
-        tt_draw_box(image, found->x1, found->y1, found->x2, found->y2, FRAME, colour);
-        int32_t top = (int32_t)found->y1 - TT_DRAW_TEXT_HEIGHT;
-        tt_draw_text(image, (int32_t)found->x1, top < 0 ? 0 : top, label, colour);
-    }
 }

@@ -1,4 +1,4 @@
-/* What becomes of detections: COCO's results as JSON, the input of mean average precision, pictures. */
+/* What becomes of detections: COCO's results as JSON, the input of mean average precision. */
 #ifndef TT_DETECT_RESULTS_H
 #define TT_DETECT_RESULTS_H
 
@@ -6,7 +6,6 @@
 #include "detect/coco_map.h"
 #include "detect/dataset.h"
 #include "detect/detections.h"
-#include "image/image.h"
 
 /* [{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.9}, ...]. A zeroed struct is empty. */
 struct tt_coco_results {
@@ -27,9 +26,5 @@ void tt_map_detections_of(int64_t image_id, const struct tt_detection_list *list
 /* All boxes of a data set, owned by the caller. */
 TT_MUST_USE tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_map_truth **truths,
                                        int64_t *count);
-
-/* Draws the detections with a score of at least `min_score`, the best on top, each with name and score. */
-void tt_detections_draw(struct tt_image *image, const struct tt_detect_dataset *dataset,
-                        const struct tt_detection_list *list, float min_score);
 
 #endif

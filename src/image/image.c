@@ -25,6 +25,35 @@ tt_status tt_image_create(int32_t height, int32_t width, struct tt_image *image)
     return TT_OK;
 }
 
+/* The mean of the pixels of rows [y, y_end) and columns [x, x_end), rounded. */
+static void average(const struct tt_image *image, int64_t y, int64_t y_end, int64_t x, int64_t x_end, uint8_t *rgb)
+{
+    uint64_t sums[RGB] = {0}, count = (uint64_t)((y_end - y) * (x_end - x));
+    for (; y < y_end; y++) {
+        const uint8_t *at = image->rgb + (size_t)(y * image->width + x) * RGB;
+        for (int64_t i = 0; i < (x_end - x) * RGB; i++) sums[i % RGB] += at[i];
+    }
+    for (int c = 0; c < RGB; c++) rgb[c] = (uint8_t)((2 * sums[c] + count) / (2 * count));
+}
+
+tt_status tt_image_shrink(const struct tt_image *image, int32_t longest, struct tt_image *out)
+{
+    int64_t most = image->height > image->width ? image->height : image->width, height = image->height,
+            width = image->width;
+    if (longest > 0 && most > longest) {
+        height = (2 * height * longest + most) / (2 * most);
+        width = (2 * width * longest + most) / (2 * most);
+        height += height == 0;
+        width += width == 0;
+    }
+    TT_TRY(tt_image_create((int32_t)height, (int32_t)width, out));
+    for (int64_t y = 0; y < height; y++)
+        for (int64_t x = 0; x < width; x++)
+            average(image, y * image->height / height, (y + 1) * image->height / height, x * image->width / width,
+                    (x + 1) * image->width / width, out->rgb + (size_t)(y * width + x) * RGB);
+    return TT_OK;
+}
+
 tt_status tt_image_check_size(const struct tt_image_source *source, uint64_t height, uint64_t width)
 {
     uint64_t limit = source->max_pixels > 0 ? (uint64_t)source->max_pixels : (uint64_t)TT_IMAGE_PIXELS_MAX;

@@ -22,6 +22,9 @@ void tt_image_deinit(struct tt_image *image);
 /* Black, height x width. */
 TT_MUST_USE tt_status tt_image_create(int32_t height, int32_t width, struct tt_image *image);
 
+/* A copy whose longer side has at most `longest` pixels, each the mean of those that it stands for. */
+TT_MUST_USE tt_status tt_image_shrink(const struct tt_image *image, int32_t longest, struct tt_image *out);
+
 /* Height and width from the head of a file, which is not decoded. */
 TT_MUST_USE tt_status tt_image_size(const char *path, int64_t max_pixels, int32_t *height, int32_t *width);
 /* Errors are TT_ERR_DATA with the path: a format other than JPEG and PNG, more than `max_pixels`, damage (also

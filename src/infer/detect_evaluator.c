@@ -14,6 +14,7 @@
 enum { MAP_SUM = 3, FIGURES = (int)(sizeof(struct tt_coco_map) / sizeof(double)) };
 
 struct evaluation {
+    const struct tt_detect_evaluator_config *config;
     const struct tt_detect_dataset *dataset;
     struct tt_detections_config limits;
     struct tt_detection_list *lists; /* [list_count], of the images of a batch */
@@ -144,6 +145,8 @@ static tt_status measure(const struct evaluation *evaluation, struct tt_rank *ra
         status = tt_comm_agree(rank->world, status);
     }
     if (status == TT_OK) status = tt_comm_host_share(rank->world, &map, sizeof map);
+    if (status == TT_OK && tt_comm_rank(rank->world) == 0 && evaluation->config->show != NULL)
+        evaluation->config->show(evaluation->config->context, all, count);
     memcpy(figures, &map, sizeof map);
     tt_free(all);
     return status;
@@ -191,7 +194,8 @@ tt_status tt_detect_evaluate(struct tt_rank *rank, const struct tt_detect_evalua
     const struct tt_detect_loader_config *loading = config->loading;
     int64_t images = tt_detect_dataset_count(loading->dataset),
             step = loading->order.batch_size * loading->order.world_size * loading->order.accumulation;
-    struct evaluation evaluation = {.dataset = loading->dataset,
+    struct evaluation evaluation = {.config = config,
+                                    .dataset = loading->dataset,
                                     .limits = tt_detections_default(network->class_count),
                                     .list_count = loading->order.batch_size};
     struct tt_feed feed = {0};

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "detect/drawing.h"
 #include "detect/loader.h"
 #include "detect/results.h"
 
@@ -93,7 +94,8 @@ static tt_status draw(struct run *run, int64_t index)
     TT_TRY(tt_path_set(&path, config->picture_dir, name));
     tt_status status = tt_pixel_cache_read(run->cache, record, config->data.max_pixels, &image);
     if (status == TT_OK) {
-        tt_detections_draw(&image, run->dataset, &run->list, (float)config->picture_score);
+        const struct tt_box_style style = {.scale = 1, .min_score = config->picture_score};
+        (void)tt_detections_draw(&image, run->dataset, &run->list, &style);
         status = tt_image_write(path.text, &image);
     }
     tt_image_deinit(&image);

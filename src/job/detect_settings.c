@@ -80,5 +80,10 @@ const struct tt_setting tt_detect_settings[] = {
      .minimum = 1, .maximum = 4096, .help = "Channels of its pyramid and heads."},
     {.name = "score_threshold", .type = TT_SETTING_DOUBLE, FIELD(detect.score_threshold), .default_text = "0.05",
      .maximum = 1, .help = "Detections of an evaluation have a larger score."},
+    {.name = "eval_pictures", .type = TT_SETTING_INT, FIELD(detect.eval_pictures), .default_text = "4", .maximum = 64,
+     .help = "Images of the evaluation data, the first by id, that each evaluation of a training shows with annotated "
+             "and found boxes: in TensorBoard, in output_dir/pictures, on the dashboard; 0: none."},
+    {.name = "picture_score", .type = TT_SETTING_DOUBLE, FIELD(detect.picture_score), .default_text = "0.5",
+     .maximum = 1, .help = "Least score of a found box in these pictures."},
     {.name = NULL},
 };

@@ -157,6 +157,8 @@ struct tt_detect_spec {
     int64_t backbone_width, pyramid_width,
         backbone_blocks; /* of a network without weights; blocks 0: ResNet-50's */
     double score_threshold;
+    int64_t eval_pictures; /* of an evaluation; 0: none */
+    double picture_score;  /* of the found boxes in them, at least */
 };
 
 /* Which ranks there are, and how they meet. */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "monitor/pictures.h"
 
 enum { SHARE_COLUMNS = 120, EVENTS_SHOWN = 200, RANKS_SHOWN = 1024 };
 
@@ -178,7 +179,7 @@ static tt_status write_value(const char *key, const struct tt_json_value *value,
     return value != NULL ? tt_json_write(value, 0, false, text) : tt_str_append_text(text, "null");
 }
 
-static tt_status write_run(const struct tt_run_figures *run, struct tt_str *text)
+static tt_status write_run(const struct tt_run_figures *run, enum tt_board_use use, struct tt_str *text)
 {
     TT_TRY(separate(text));
     TT_TRY(tt_str_append_text(text, "{\"folder\":"));
@@ -196,6 +197,8 @@ static tt_status write_run(const struct tt_run_figures *run, struct tt_str *text
     TT_TRY(write_value("evaluation", run->last_eval, text));
     TT_TRY(write_list("events", run->events, EVENTS_SHOWN, text));
     TT_TRY(write_list("generations", run->generations, EVENTS_SHOWN, text));
+    TT_TRY(write_key("pictures", text));
+    TT_TRY(tt_pictures_write(run->folder, run->pictures, use == TT_BOARD_ALONE, text));
     TT_TRY(write_value("run", run->run.root, text));
     return tt_str_append_char(text, '}');
 }
@@ -241,13 +244,14 @@ static tt_status make_safe(struct tt_str *text)
     return status;
 }
 
-tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, bool live, struct tt_str *text)
+tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, enum tt_board_use use,
+                         struct tt_str *text)
 {
     uint64_t version = 0;
     for (size_t r = 0; r < count; r++) version += runs[r].version;
     TT_TRY(tt_str_printf(text, "{\"version\":%llu,\"live\":%s,\"now\":%.3f,\"runs\":[",
-                         (unsigned long long)version, live ? "true" : "false", tt_clock_unix_seconds()));
-    for (size_t r = 0; r < count; r++) TT_TRY(write_run(&runs[r], text));
+                         (unsigned long long)version, use == TT_BOARD_LIVE ? "true" : "false", tt_clock_unix_seconds()));
+    for (size_t r = 0; r < count; r++) TT_TRY(write_run(&runs[r], use, text));
     TT_TRY(tt_str_append_text(text, "]}"));
     return make_safe(text);
 }

@@ -1,5 +1,5 @@
 /* What the dashboard shows of runs, as JSON: curves of few points however many rows a run has, shares of the time,
- * memory, ranks, saves, generations, settings. Numbers that JSON cannot express are null. */
+ * memory, ranks, saves, generations, pictures, settings. Numbers that JSON cannot express are null. */
 #ifndef TT_MONITOR_BOARD_H
 #define TT_MONITOR_BOARD_H
 
@@ -11,8 +11,14 @@ enum { TT_BOARD_POINTS = 500 }; /* columns of a curve; each has at most two poin
  * in order. Returns their number, at most 2 * columns + 2. */
 size_t tt_board_thin(const struct tt_series *series, size_t columns, size_t *indices);
 
+enum tt_board_use {
+    TT_BOARD_LIVE,   /* served by the training itself */
+    TT_BOARD_SERVED, /* served from folders */
+    TT_BOARD_ALONE,  /* in a page that has no server: with the pictures of the last evaluation */
+};
+
 /* {"version": .., "live": .., "now": .., "runs": [..]}; it contains no "<", so that it may stand in a page. */
-TT_MUST_USE tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, bool live,
+TT_MUST_USE tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, enum tt_board_use use,
                                      struct tt_str *text);
 
 #endif

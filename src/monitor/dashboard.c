@@ -11,6 +11,7 @@
 #include "http/server.h"
 #include "monitor/board.h"
 #include "monitor/page.h"
+#include "monitor/pictures.h"
 
 enum { CONNECTIONS_MAX = 64, BODY_BYTES_MAX = 1024 };
 static const double seconds_max = 30.0, fresh_seconds = 1.0;
@@ -41,7 +42,8 @@ static tt_status refresh(struct tt_dashboard *dashboard)
     for (int r = 0; r < dashboard->count; r++) TT_TRY(tt_run_figures_update(&dashboard->runs[r]));
     if (dashboard->data.bytes > 0 && version_of(dashboard) == dashboard->version) return TT_OK;
     tt_str_clear(&dashboard->data);
-    TT_TRY(tt_board_write(dashboard->runs, (size_t)dashboard->count, dashboard->live, &dashboard->data));
+    TT_TRY(tt_board_write(dashboard->runs, (size_t)dashboard->count,
+                          dashboard->live ? TT_BOARD_LIVE : TT_BOARD_SERVED, &dashboard->data));
     dashboard->version = version_of(dashboard);
     return TT_OK;
 }
@@ -66,6 +68,22 @@ static void answer_data(struct tt_dashboard *dashboard, struct tt_http_exchange 
         answer_text(exchange, 204, "");
     else
         tt_http_answer(exchange, 200, "application/json", dashboard->data.data, dashboard->data.bytes);
+}
+
+/* `path`: "R/NAME" */
+static void answer_picture(const struct tt_dashboard *dashboard, struct tt_http_exchange *exchange, const char *path)
+{
+    struct tt_str bytes = {0};
+    char *name = NULL;
+    unsigned long run = path[0] >= '0' && path[0] <= '9' ? strtoul(path, &name, 10) : 0;
+    bool known = name != NULL && name[0] == '/' && run < (unsigned long)dashboard->count &&
+                 tt_picture_read(dashboard->runs[run].folder, name + 1, &bytes) == TT_OK;
+    if (known)
+        tt_http_answer(exchange, 200, "image/jpeg", bytes.data, bytes.bytes);
+    else
+        answer_text(exchange, 404, "there is no such picture\n");
+    tt_error_clear();
+    tt_str_deinit(&bytes);
 }
 
 /* "localhost", or an address in numbers, with or without a port. */
@@ -94,6 +112,8 @@ static void handle(void *context, struct tt_http_exchange *exchange)
         answer_data(dashboard, exchange, NULL);
     else if (tt_starts_with(path, "/data/"))
         answer_data(dashboard, exchange, path + strlen("/data/"));
+    else if (tt_starts_with(path, "/picture/"))
+        answer_picture(dashboard, exchange, path + strlen("/picture/"));
     else
         answer_text(exchange, 404, "there is only /\n");
     tt_http_release(exchange);

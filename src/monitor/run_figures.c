@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-enum { RUN_BYTES_MAX = 16 << 20, EVENTS_MAX = 1000, GENERATIONS_MAX = 200 };
+enum { RUN_BYTES_MAX = 16 << 20, EVENTS_MAX = 1000, GENERATIONS_MAX = 200, PICTURES_MAX = 64 };
 
 static const char *const keys[TT_FIGURE_COUNT] = {
     [TT_FIGURE_LOSS] = "loss",
@@ -222,6 +222,27 @@ static tt_status take_generation(void *context, const struct tt_json_value *row)
     return keep_in_list(&figures->generations, row, GENERATIONS_MAX);
 }
 
+static tt_status take_picture(void *context, const struct tt_json_value *row)
+{
+    struct tt_run_figures *figures = context;
+    figures->version++;
+    return keep_in_list(&figures->pictures, row, PICTURES_MAX);
+}
+
+/* A file of rows beside metrics.jsonl, of which the last are kept in *list. */
+static tt_status read_beside(struct tt_run_figures *figures, const char *name, bool last, tt_rows_take *take,
+                             struct tt_rows *rows, struct tt_json_value **list)
+{
+    struct tt_path path;
+    bool anew;
+    TT_TRY(tt_path_set(&path, figures->folder, name));
+    TT_TRY(tt_rows_read(rows, path.text, last, take, figures, &anew));
+    if (!anew) return TT_OK;
+    tt_json_release(*list);
+    *list = NULL;
+    return TT_OK;
+}
+
 /* run.json changes when a run begins and ends. One that is no JSON is as none. */
 static tt_status read_run(struct tt_run_figures *figures)
 {
@@ -261,12 +282,9 @@ static tt_status read_all(struct tt_run_figures *figures, bool last)
     if (stat(path.text, &facts) == 0)
         figures->changed = (double)facts.st_mtim.tv_sec + (double)facts.st_mtim.tv_nsec * 1e-9;
     TT_TRY(read_ranks(figures, last));
-    TT_TRY(tt_path_set(&path, figures->folder, "generations.jsonl"));
-    TT_TRY(tt_rows_read(&figures->generation_rows, path.text, last, take_generation, figures, &anew));
-    if (anew) {
-        tt_json_release(figures->generations);
-        figures->generations = NULL;
-    }
+    TT_TRY(read_beside(figures, "generations.jsonl", last, take_generation, &figures->generation_rows,
+                       &figures->generations));
+    TT_TRY(read_beside(figures, "pictures.jsonl", last, take_picture, &figures->picture_rows, &figures->pictures));
     return read_run(figures);
 }
 
@@ -319,6 +337,7 @@ void tt_run_figures_deinit(struct tt_run_figures *figures)
     tt_json_release(figures->last_eval);
     tt_json_release(figures->events);
     tt_json_release(figures->generations);
+    tt_json_release(figures->pictures);
     tt_json_deinit(&figures->run);
     tt_free(figures->ops);
     tt_free(figures->ranks);

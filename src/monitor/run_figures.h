@@ -1,6 +1,6 @@
-/* The figures of a run, read from its folder: metrics.jsonl, ranks/rank-N.jsonl, generations.jsonl and run.json. A run
- * that was killed, still runs or was made on another machine reads as well: a line that is not a whole row is counted
- * and left out. */
+/* The figures of a run, read from its folder: metrics.jsonl, ranks/rank-N.jsonl, generations.jsonl, pictures.jsonl and
+ * run.json. A run that was killed, still runs or was made on another machine reads as well: a line that is not a whole
+ * row is counted and left out. */
 #ifndef TT_MONITOR_RUN_FIGURES_H
 #define TT_MONITOR_RUN_FIGURES_H
 
@@ -79,11 +79,11 @@ struct tt_run_figures {
     bool ended;                      /* the run wrote its last row */
     struct tt_json_value *last_eval; /* the last row of an evaluation; NULL: none */
     struct tt_json_value *events;    /* rows of saves and resumes */
-    struct tt_json_value *generations;
+    struct tt_json_value *generations, *pictures;
     struct tt_json run; /* run.json; empty: there is none */
     uint64_t run_changed;
     double changed; /* of metrics.jsonl, since 1970 */
-    struct tt_rows rows, generation_rows;
+    struct tt_rows rows, generation_rows, picture_rows;
     uint64_t version; /* grows with what is read */
 };
 

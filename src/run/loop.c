@@ -143,7 +143,7 @@ static tt_status measure(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     tt_live_activity(run->live, "evaluating", true);
-    TT_TRY(tt_run_evaluate(run, loop->rank, &loop->feed.storage, &loop->by_source,
+    TT_TRY(tt_run_evaluate(run, loop->rank, step, &loop->feed.storage, &loop->by_source,
                            &loop->memory.evaluation_due, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;

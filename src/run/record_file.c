@@ -2,16 +2,18 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/file_remote.h"
+#include "base/json.h"
 #include "base/log.h"
 
-/* Bytes of unwritten records in memory: days of a log. */
-enum { WAITING_BYTES_MAX = 64 << 20 };
+/* Bytes of unwritten records in memory: days of a log; bytes of an old file that are read. */
+enum { WAITING_BYTES_MAX = 64 << 20, OLD_BYTES_MAX = 256 << 20 };
 
 struct tt_record_file {
     char *path;
@@ -38,6 +40,38 @@ out:
         tt_free(file->path);
         tt_free(file);
     }
+    return status;
+}
+
+/* The lines of the steps up to `first_step`. */
+static size_t count_kept(const struct tt_str *old, int64_t first_step)
+{
+    size_t kept = 0;
+    while (kept < old->bytes) {
+        struct tt_json line = {0};
+        int64_t step = INT64_MAX;
+        const char *end = memchr(old->data + kept, '\n', old->bytes - kept);
+        if (end == NULL) return kept;
+        tt_status status = tt_json_parse(old->data + kept, (size_t)(end - old->data) - kept, "a line", &line);
+        if (status == TT_OK) step = tt_json_integer(tt_json_get(line.root, "step"));
+        tt_json_deinit(&line);
+        tt_error_clear();
+        if (step > first_step) return kept;
+        kept = (size_t)(end - old->data) + 1;
+    }
+    return kept;
+}
+
+tt_status tt_record_file_continue(const char *path, int64_t first_step, struct tt_record_file **out)
+{
+    tt_status status = TT_OK;
+    struct tt_str old = {0};
+    if (first_step > 0 && tt_path_exists(path)) TT_GO(tt_file_read(path, OLD_BYTES_MAX, &old));
+    TT_GO(tt_record_file_create(path, out));
+    size_t kept = count_kept(&old, first_step);
+    if (kept > 0) tt_record_file_append(*out, old.data, kept);
+out:
+    tt_str_deinit(&old);
     return status;
 }
 

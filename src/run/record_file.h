@@ -5,12 +5,17 @@
 #define TT_RUN_RECORD_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include "base/error.h"
 
 struct tt_record_file;
 
 /* Creates or truncates the file. */
 TT_MUST_USE tt_status tt_record_file_create(const char *path, struct tt_record_file **out);
+/* The same for a file of JSON objects with a member "step", one a line, with the lines up to `first_step` that it already
+ * has, as far as they are whole. */
+TT_MUST_USE tt_status tt_record_file_continue(const char *path, int64_t first_step,
+                                              struct tt_record_file **out);
 /* Appends one record, or keeps it in memory until it can be written. */
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes);
 /* Retries once more; a warning gives the number of lost records. Takes NULL. */

@@ -12,6 +12,7 @@
 #include "run/journal.h"
 #include "run/output_dir.h"
 #include "run/resume.h"
+#include "run/shown_pictures.h"
 #include "run/shown_rows.h"
 
 struct tt_run {
@@ -48,6 +49,7 @@ struct tt_run {
     /* global rank 0 only */
     struct tt_output_dir output;
     struct tt_journal *journal;
+    struct tt_shown_pictures pictures; /* empty: evaluations show none */
     struct tt_json_value *record; /* run.json; NULL: not begun */
     int64_t restarts;             /* how often the run in output_dir was started again */
     struct tt_train_summary *summary;

@@ -23,8 +23,8 @@ struct tt_detect_loader_config tt_run_loading(const struct tt_detect_inputs *inp
                                               const struct tt_rank *rank);
 /* The training data of a rank. */
 TT_MUST_USE tt_status tt_run_feed(const struct tt_run *run, const struct tt_rank *rank, struct tt_feed *feed);
-/* Evaluates. `storage` and `by_source` are those of rows; `stopped` as of tt_evaluate. Collective. */
-TT_MUST_USE tt_status tt_run_evaluate(const struct tt_run *run, struct tt_rank *rank,
+/* Evaluates after `step`. `storage` and `by_source` are those of rows; `stopped` as of tt_evaluate. Collective. */
+TT_MUST_USE tt_status tt_run_evaluate(struct tt_run *run, struct tt_rank *rank, int64_t step,
                                       struct tt_batch_storage *storage, struct tt_by_source *by_source,
                                       bool *stopped, struct tt_evaluation *evaluation);
 

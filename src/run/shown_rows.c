@@ -9,9 +9,8 @@
 #include "run/record_file.h"
 #include "run/run.h"
 
-/* Prompts that a rank completes at the same time; bytes of an old generations.jsonl that are read; bytes of a text that
- * are shown. */
-enum { SLOTS_MAX = 8, FILE_BYTES_MAX = 256 << 20, SHOWN_BYTES = 2000 };
+/* Prompts that a rank completes at the same time; bytes of a text that are shown. */
+enum { SLOTS_MAX = 8, SHOWN_BYTES = 2000 };
 
 tt_status tt_shown_rows_init(const struct tt_inputs *inputs, const struct tt_watch_spec *watch,
                              const struct tt_device_config *device, int ranks, struct tt_shown_rows *rows)
@@ -40,39 +39,12 @@ void tt_shown_rows_deinit(struct tt_shown_rows *rows)
     *rows = (struct tt_shown_rows){0};
 }
 
-/* The lines of the steps up to `first_step`, as far as they are whole. */
-static size_t count_kept(const struct tt_str *old, int64_t first_step)
-{
-    size_t kept = 0;
-    while (kept < old->bytes) {
-        struct tt_json line = {0};
-        int64_t step = INT64_MAX;
-        const char *end = memchr(old->data + kept, '\n', old->bytes - kept);
-        if (end == NULL) return kept;
-        tt_status status = tt_json_parse(old->data + kept, (size_t)(end - old->data) - kept, "a line", &line);
-        if (status == TT_OK) step = tt_json_integer(tt_json_get(line.root, "step"));
-        tt_json_deinit(&line);
-        tt_error_clear();
-        if (step > first_step) return kept;
-        kept = (size_t)(end - old->data) + 1;
-    }
-    return kept;
-}
-
 tt_status tt_shown_rows_open(const char *output_dir, int64_t first_step, struct tt_shown_rows *rows)
 {
-    tt_status status = TT_OK;
     struct tt_path path;
-    struct tt_str old = {0};
     if (rows->prompts.count == 0) return TT_OK;
     TT_TRY(tt_path_set(&path, output_dir, "generations.jsonl"));
-    if (first_step > 0 && tt_path_exists(path.text)) TT_GO(tt_file_read(path.text, FILE_BYTES_MAX, &old));
-    TT_GO(tt_record_file_create(path.text, &rows->file));
-    size_t kept = count_kept(&old, first_step);
-    if (kept > 0) tt_record_file_append(rows->file, old.data, kept);
-out:
-    tt_str_deinit(&old);
-    return status;
+    return tt_record_file_continue(path.text, first_step, &rows->file);
 }
 
 /* The leader's part of an evaluation. */

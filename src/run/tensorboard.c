@@ -13,24 +13,31 @@
 struct tt_tensorboard {
     struct tt_record_file *file;
     struct tt_str record, event, summary; /* reused */
+    uint32_t table[256];                  /* checksums of single bytes */
 };
 
-/* CRC-32C (Castagnoli, reflected 0x82f63b78) bit by bit: a few dozen bytes a record. */
-static uint32_t crc32c(const void *data, size_t bytes)
+/* CRC-32C (Castagnoli, reflected 0x82f63b78). */
+static void fill_table(uint32_t table[256])
+{
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
+        table[byte] = crc;
+    }
+}
+
+static uint32_t crc32c(const uint32_t table[256], const void *data, size_t bytes)
 {
     const uint8_t *at = data;
     uint32_t crc = 0xffffffffu;
-    for (size_t i = 0; i < bytes; i++) {
-        crc ^= at[i];
-        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
-    }
+    for (size_t i = 0; i < bytes; i++) crc = (crc >> 8) ^ table[(crc ^ at[i]) & 255];
     return ~crc;
 }
 
 /* TFRecord stores checksums rotated and offset, so that a checksum of a checksum is not degenerate. */
-static uint32_t masked_crc32c(const void *data, size_t bytes)
+static uint32_t masked_crc32c(const uint32_t table[256], const void *data, size_t bytes)
 {
-    uint32_t crc = crc32c(data, bytes);
+    uint32_t crc = crc32c(table, data, bytes);
     return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
@@ -59,8 +66,8 @@ static tt_status append_fixed64(struct tt_str *to, int field, double value)
 static tt_status write_event(struct tt_tensorboard *board)
 {
     uint64_t length = board->event.bytes;
-    uint32_t length_crc = masked_crc32c(&length, sizeof length);
-    uint32_t data_crc = masked_crc32c(board->event.data, board->event.bytes);
+    uint32_t length_crc = masked_crc32c(board->table, &length, sizeof length);
+    uint32_t data_crc = masked_crc32c(board->table, board->event.data, board->event.bytes);
     tt_str_clear(&board->record);
     TT_TRY(tt_str_append(&board->record, (const char *)&length, sizeof length));
     TT_TRY(tt_str_append(&board->record, (const char *)&length_crc, sizeof length_crc));
@@ -83,6 +90,7 @@ tt_status tt_tensorboard_open(const char *folder, struct tt_tensorboard **out)
     char host[64] = "host", name[160];
     struct tt_tensorboard *board = tt_calloc(1, sizeof *board);
     if (board == NULL) return TT_ERR_MEMORY;
+    fill_table(board->table);
     struct tt_path path;
     (void)gethostname(host, sizeof host - 1);
     tt_snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%d.0", tt_clock_unix_seconds(), host,
@@ -152,5 +160,26 @@ tt_status tt_tensorboard_text(struct tt_tensorboard *board, const char *tag, int
     TT_TRY(tt_str_append_text(&board->summary, suffix));
     TT_TRY(append_bytes_field(&board->summary, 8, board->record.data, board->record.bytes));
     TT_TRY(append_bytes_field(&board->summary, 9, metadata, sizeof metadata - 1));
+    return write_summary(board, step);
+}
+
+tt_status tt_tensorboard_image(struct tt_tensorboard *board, const char *tag, int64_t step, int32_t height,
+                               int32_t width, const struct tt_str *png)
+{
+    enum { RGB = 3 };
+    const struct {
+        int field, value;
+    } numbers[] = {{1, height}, {2, width}, {3, RGB}};
+    tt_str_clear(&board->summary);
+    tt_str_clear(&board->record);
+    /* Summary.Image: height = 1, width = 2, colorspace = 3, encoded_image_string = 4 */
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        TT_TRY(append_varint(&board->record, (uint64_t)numbers[i].field << 3));
+        TT_TRY(append_varint(&board->record, (uint64_t)numbers[i].value));
+    }
+    TT_TRY(append_bytes_field(&board->record, 4, tt_str_text(png), png->bytes));
+    /* Summary.Value: tag = 1, image = 4 */
+    TT_TRY(append_bytes_field(&board->summary, 1, tag, strlen(tag)));
+    TT_TRY(append_bytes_field(&board->summary, 4, board->record.data, board->record.bytes));
     return write_summary(board, step);
 }

@@ -1,4 +1,4 @@
-/* TensorBoard event files: scalars and texts. Format: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C)
+/* TensorBoard event files: scalars, texts and pictures. Format: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C)
  * around tensorflow.Event protocol buffers (tensorflow/core/util/event.proto, framework/summary.proto,
  * framework/tensor.proto). */
 #ifndef TT_RUN_TENSORBOARD_H
@@ -17,5 +17,8 @@ TT_MUST_USE tt_status tt_tensorboard_scalar(struct tt_tensorboard *board, const 
 /* One text for the text plugin, as torch.utils.tensorboard's add_text writes it: UTF-8, displayed as Markdown. */
 TT_MUST_USE tt_status tt_tensorboard_text(struct tt_tensorboard *board, const char *tag, int64_t step,
                                           const struct tt_str *text);
+/* One picture, as torch.utils.tensorboard's add_image writes it: `png` is a file of height x width pixels in colour. */
+TT_MUST_USE tt_status tt_tensorboard_image(struct tt_tensorboard *board, const char *tag, int64_t step,
+                                           int32_t height, int32_t width, const struct tt_str *png);
 
 #endif

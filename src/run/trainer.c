@@ -232,6 +232,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     if (world->first_rank > 0) return TT_OK;
     TT_TRY(open_journal(run));
     TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
+    TT_TRY(tt_shown_pictures_open(run));
     tt_run_record_begin(run, world);
     return TT_OK;
 }
@@ -295,6 +296,7 @@ out:
     tt_sampler_destroy(run.train_sampler);
     tt_sampler_destroy(run.eval_sampler);
     tt_shown_rows_deinit(&run.shown);
+    tt_shown_pictures_deinit(&run.pictures);
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);
     tt_rank0_files_close(&files);

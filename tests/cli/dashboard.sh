@@ -86,9 +86,17 @@ END
 echo "{\"step\": 1, \"prompt\": \"$bad\", \"completion\": \"$bad\"}" >"hostile & <b>/generations.jsonl"
 echo "{\"name\": \"$bad\", \"state\": \"failed\", \"error\": \"error: $bad\", \"config\": \"# $bad\\nname: $bad  # $bad\", \"model\": \"$bad\"}" \
     >"hostile & <b>/run.json"
+mkdir -p ended/pictures && printf 'a picture' >ended/pictures/4-7.jpg
+echo '{"step": 4, "id": 7, "image": "shape", "file": "4-7.jpg", "width": 8, "height": 8, "boxes": 1, "detections": 2}' >ended/pictures.jsonl
 serve alive ended far empty "hostile & <b>"
+[ "$(ask "$port" /picture/1/4-7.jpg | tail -n 1)" = 'a picture' ] || fail "no picture"
+ask "$port" /picture/1/4-7.jpg | grep -q '^Content-Type: image/jpeg' || fail "a picture of another type"
+for path in 0/4-7.jpg 9/4-7.jpg 99999999999999999999/4-7.jpg 1/../run.json 1/..%2frun.json x/4-7.jpg 1; do
+    ask "$port" "/picture/$path" | grep -q '^HTTP/1.1 404' || fail "a picture at $path"
+done
 ask "$port" /data | body >data
 [ "$(grep -o '"folder":' data | wc -l)" -ge 5 ] || fail "not five runs"
+grep -q '"pictures":\[{"step": 4' data || fail "the data have no pictures"
 grep -q '<' data && fail "the data have markup"
 grep -q '"broken":1' data || fail "the torn row of a folder is not counted"
 version=$(sed -nE 's/^\{"version":([0-9]+),.*/\1/p' data)
@@ -132,7 +140,8 @@ grep -q 'data-painted' dom || fail "hostile texts end the page"
 grep -q '&lt;/script&gt;&lt;script&gt;' dom || fail "a text is not shown"
 serve ended
 browse --virtual-time-budget=5000 "http://127.0.0.1:$port/" >dom
-for part in 'data-chart="loss"' '<path d="M' 'Time of a step' 'Memory of a rank' '>ended<' 'Settings of ended'; do
+for part in 'data-chart="loss"' '<path d="M' 'Time of a step' 'Memory of a rank' '>ended<' 'Settings of ended' \
+    'src="picture/0/4-7.jpg"' 'step 4: shape, 1 annotated, 2 found'; do
     grep -q "$part" dom || fail "the page in a browser has no $part"
 done
 stop

@@ -1,4 +1,5 @@
-/* The TensorBoard file of a run: every record's two checksums, the scalars of the log, the texts of eval_generate. */
+/* The TensorBoard file of a run: every record's two checksums, the scalars of the log, the texts of eval_generate, the
+ * pictures of a detector's evaluations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "support/detect_images.h"
 #include "support/train_run.h"
 #include "support/workplace.h"
 
@@ -85,10 +87,17 @@ struct text {
     char content[2000];
 };
 
+struct picture {
+    char tag[64];
+    int64_t step;
+    struct tt_image image; /* decoded */
+};
+
 struct events {
     struct scalar scalars[256];
     struct text texts[16];
-    int count, text_count, records;
+    struct picture pictures[16];
+    int count, text_count, picture_count, records;
     char version[32];
     double first_time, last_time;
 };
@@ -144,8 +153,28 @@ static void read_text(const uint8_t *at, const uint8_t *end, struct text *text)
     assert_true(plugin && text->content[0] != '\0');
 }
 
-/* True for a text, which *text gets without its step. */
-static bool read_value(const struct field *summary, struct scalar *scalar, struct text *text)
+/* Summary.Image: height, width, colorspace 3 (colour), the PNG file. */
+static void read_picture(const struct field *message, struct picture *picture)
+{
+    int64_t height = 0, width = 0, colours = 0;
+    for (const uint8_t *at = message->data, *end = at + message->bytes; at < end;) {
+        struct field field = read_field(&at, end);
+        if (field.number == 1) height = (int64_t)field.value;
+        if (field.number == 2) width = (int64_t)field.value;
+        if (field.number == 3) colours = (int64_t)field.value;
+        if (field.number != 4) continue;
+        assert_true(field.type == 2 && field.bytes > 8 && memcmp(field.data, "\x89PNG", 4) == 0);
+        assert_int_equal(tt_image_decode(field.data, field.bytes, "a picture", 0, &picture->image), TT_OK);
+    }
+    assert_int_equal(colours, 3);
+    assert_true(picture->image.height == height && picture->image.width == width);
+}
+
+enum value_kind { SCALAR, TEXT, PICTURE };
+
+/* A text or a picture has no step yet. */
+static enum value_kind read_value(const struct field *summary, struct scalar *scalar, struct text *text,
+                                  struct picture *picture)
 {
     const uint8_t *at = summary->data, *end = at + summary->bytes;
     struct field value = read_field(&at, end);
@@ -155,13 +184,19 @@ static bool read_value(const struct field *summary, struct scalar *scalar, struc
         if (field.number == 8 || field.number == 9) {
             read_text(value.data, end, text);
             scalar->tag[0] = '\0';
-            return true;
+            return TEXT;
+        }
+        if (field.number == 4) {
+            read_picture(&field, picture);
+            memcpy(picture->tag, scalar->tag, sizeof picture->tag);
+            scalar->tag[0] = '\0';
+            return PICTURE;
         }
         if (field.number == 1)
             snprintf(scalar->tag, sizeof scalar->tag, "%.*s", (int)field.bytes, (const char *)field.data);
         if (field.number == 2) memcpy(&scalar->value, field.data, 4);
     }
-    return false;
+    return SCALAR;
 }
 
 static void read_event(const uint8_t *at, size_t bytes, struct events *events)
@@ -169,8 +204,9 @@ static void read_event(const uint8_t *at, size_t bytes, struct events *events)
     const uint8_t *end = at + bytes;
     struct scalar *scalar = &events->scalars[events->count];
     struct text *text = &events->texts[events->text_count];
-    bool textual = false;
-    assert_true(events->count < 256 && events->text_count < 16);
+    struct picture *picture = &events->pictures[events->picture_count];
+    enum value_kind kind = SCALAR;
+    assert_true(events->count < 256 && events->text_count < 16 && events->picture_count < 16);
     *scalar = (struct scalar){.step = 0};
     while (at < end) {
         struct field field = read_field(&at, end);
@@ -179,13 +215,14 @@ static void read_event(const uint8_t *at, size_t bytes, struct events *events)
         if (field.number == 3)
             snprintf(events->version, sizeof events->version, "%.*s", (int)field.bytes,
                      (const char *)field.data);
-        if (field.number == 5) textual = read_value(&field, scalar, text);
+        if (field.number == 5) kind = read_value(&field, scalar, text, picture);
     }
     if (events->records++ == 0) events->first_time = events->last_time;
     if (scalar->tag[0] != '\0') events->count++;
-    if (!textual) return;
-    text->step = scalar->step;
-    events->text_count++;
+    if (kind == TEXT) text->step = scalar->step;
+    if (kind == PICTURE) picture->step = scalar->step;
+    events->text_count += kind == TEXT;
+    events->picture_count += kind == PICTURE;
 }
 
 static void read_events(const char *path, struct events *events)
@@ -365,6 +402,122 @@ static void texts_of_evaluations(void **state)
     test_workplace_remove(&place);
 }
 
+/* Two images with one box each, of which the second is shown at half its size. */
+static void put_images(void)
+{
+    static const char *const names[] = {"train", "validation"};
+    test_put_folder("images");
+    test_put_folder("labels");
+    test_put_image("images/a.png", 64, 64, 1);
+    test_put_image("images/b.png", 48, 1600, 2);
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        snprintf(path, sizeof path, "labels/%s.json", names[i]);
+        test_put(path, "{\"images\": [{\"id\": 7, \"file_name\": \"a.png\"}, {\"id\": 9, \"file_name\": \"b.png\"}], "
+                       "\"categories\": [{\"id\": 1, \"name\": \"cat\"}], \"annotations\": [{\"id\": 1, \"image_id\": "
+                       "7, \"category_id\": 1, \"bbox\": [10, 20, 30, 25], \"area\": 750}, {\"id\": 2, \"image_id\": 9, "
+                       "\"category_id\": 1, \"bbox\": [100, 4, 60, 40], \"area\": 2400}]}");
+    }
+}
+
+static void train_pictures(const char *score, const char *output, struct events *events)
+{
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    char path[TEST_PATH_BYTES], folder[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
+    test_words_add(&words, "task detection threads 1 bf16 false device cpu image_size 64 max_image_size 128 "
+                           "per_device_train_batch_size 2 num_train_epochs 2 eval_strategy epoch save_strategy no "
+                           "report_to tensorboard eval_pictures 2 score_threshold 0 logging_steps 1");
+    test_words_pair(&words, "picture_score", score);
+    test_words_pair(&words, "weights_path", TT_TEST_ROOT "/golden/detect/retinanet/weights.pth");
+    test_words_pair(&words, "local_image_dir", test_at("images"));
+    test_train_ok(words.list, output, &summary);
+    only_entry(test_join(output, "runs", path), folder);
+    only_entry(folder, file);
+    *events = (struct events){0};
+    read_events(file, events);
+}
+
+static const uint8_t *pixel(const struct tt_image *image, int x, int y)
+{
+    return image->rgb + ((size_t)y * (size_t)image->width + (size_t)x) * 3;
+}
+
+/* Of every picture: pixels of the colour of found boxes. */
+static int64_t count_found(const struct events *events)
+{
+    static const uint8_t orange[3] = {255, 120, 0};
+    int64_t count = 0;
+    for (int i = 0; i < events->picture_count; i++) {
+        const struct tt_image *image = &events->pictures[i].image;
+        for (int64_t p = 0; p < (int64_t)image->height * image->width; p++)
+            count += memcmp(image->rgb + p * 3, orange, 3) == 0;
+    }
+    return count;
+}
+
+static void remove_pictures(struct events *events)
+{
+    for (int i = 0; i < events->picture_count; i++) tt_image_deinit(&events->pictures[i].image);
+}
+
+static void expect_picture(const struct picture *picture, int64_t step, const char *tag, int height, int width)
+{
+    assert_string_equal(picture->tag, tag);
+    assert_int_equal(picture->step, step);
+    assert_int_equal(picture->image.height, height);
+    assert_int_equal(picture->image.width, width);
+}
+
+static void pictures_of_evaluations(void **state)
+{
+    (void)state;
+    static const uint8_t blue[3] = {0, 140, 255};
+    struct events events;
+    struct tt_image a = {0};
+    struct tt_str lines = {0};
+    char output[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
+    if (!test_images_work()) skip();
+    put_images();
+    snprintf(output, sizeof output, "%s", test_at("out"));
+    train_pictures("1", output, &events); /* no box has such a score */
+    assert_int_equal(events.picture_count, 4);
+    assert_int_equal(tt_image_read(test_at("images/a.png"), 0, &a), TT_OK);
+    for (int e = 0; e < 2; e++) {
+        const struct picture *first = &events.pictures[2 * e], *second = first + 1;
+        expect_picture(first, e + 1, "eval_pictures/image_7", 64, 64);
+        expect_picture(second, e + 1, "eval_pictures/image_9", 24, 800);
+        assert_memory_equal(pixel(&first->image, 10, 30), blue, 3);
+        assert_memory_equal(pixel(&first->image, 39, 25), blue, 3);
+        assert_memory_equal(pixel(&first->image, 20, 30), pixel(&a, 20, 30), 3);
+        assert_memory_equal(pixel(&first->image, 60, 5), pixel(&a, 60, 5), 3);
+        assert_memory_equal(pixel(&second->image, 79, 8), blue, 3); /* x 160 of the image */
+    }
+    assert_int_equal(count_found(&events), 0);
+    remove_pictures(&events);
+    tt_image_deinit(&a);
+
+    /* The same pictures for the dashboard, of both evaluations. */
+    assert_int_equal(tt_file_read(test_join(output, "pictures.jsonl", path), 1 << 20, &lines), TT_OK);
+    const char *line = lines.data;
+    for (int i = 0; i < 4; i++) {
+        char start[64];
+        snprintf(start, sizeof start, "{\"step\": %d, \"id\": %d, ", i / 2 + 1, i % 2 == 0 ? 7 : 9);
+        assert_int_equal(strncmp(line, start, strlen(start)), 0);
+        line = strchr(line, '\n') + 1;
+    }
+    assert_true(*line == '\0' && strstr(lines.data, "\"boxes\": 1, \"detections\": 0}") != NULL);
+    tt_str_deinit(&lines);
+    assert_int_equal(tt_image_read(test_join(output, "pictures/2-9.jpg", path), 0, &a), TT_OK);
+    assert_true(a.height == 24 && a.width == 800);
+    tt_image_deinit(&a);
+
+    snprintf(output, sizeof output, "%s", test_at("all"));
+    train_pictures("0", output, &events);
+    assert_true(count_found(&events) > 100);
+    remove_pictures(&events);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +525,7 @@ int main(void)
         cmocka_unit_test(scalars_of_a_run),
         cmocka_unit_test(folder_of_ones_own),
         cmocka_unit_test(texts_of_evaluations),
+        cmocka_unit_test_setup_teardown(pictures_of_evaluations, test_root_create, test_root_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

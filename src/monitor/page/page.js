@@ -250,6 +250,14 @@ function generationsCard(run) {
   return card("Generations", true, make("div", { class: "tall" }, ...samples));
 }
 
+function picturesCard(run, at) {
+  if (run.pictures.length === 0) return null;
+  const shown = [...run.pictures].reverse().map(p => make("figure", {},
+    make("img", { loading: "lazy", width: p.width, height: p.height, alt: "", src: p.data ? "data:image/jpeg;base64," + p.data : `picture/${at}/${p.file}` }),
+    make("figcaption", {}, `step ${p.step}: ${p.image}, ${p.boxes} annotated, ${p.detections} found`)));
+  return card("Pictures of evaluations: annotated blue, found orange", true, make("div", { class: "tall pictures" }, ...shown));
+}
+
 function settingsOf(run) {
   const text = run.run && typeof run.run.config === "string" ? run.run.config : "", settings = new Map();
   let part = "", open = null;
@@ -291,7 +299,7 @@ function render() {
     return curves.length ? chart(key, title, curves) : null;
   });
   const cards = run ? [runsCard(), errorCard(run), ...charts, timeCard(run), memoryCard(run), ranksCard(run), eventsCard(run),
-    factsCard(run), generationsCard(run), differencesCard(), settingsCard(run)] : [card("No run", true)];
+    factsCard(run), picturesCard(run, chosen), generationsCard(run), differencesCard(), settingsCard(run)] : [card("No run", true)];
   main.replaceChildren(...cards.filter(Boolean));
   [...main.querySelectorAll(".tall")].forEach((e, i) => { if (scrolls[i]) e.scrollTop = scrolls[i]; });
   if (runs.length > 1 && pick.childElementCount === 0) {

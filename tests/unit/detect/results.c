@@ -1,4 +1,4 @@
-/* detect/results.h: COCO's results as text, the input of mean average precision, a picture. */
+/* detect/results.h: COCO's results as text, the input of mean average precision. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,6 @@
 
 #include "base/json.h"
 #include "detect/results.h"
-#include "image/draw.h"
 #include "support/detect_images.h"
 
 static struct tt_detect_dataset *make_dataset(void)
@@ -68,16 +67,6 @@ static void all(void **state)
     assert_int_equal(tt_coco_map_compute(&input, &map, NULL, NULL), TT_OK);
     assert_true(map.map > 0.999 && map.mar_1 == 1 && map.map_large == -1);
     tt_free(truths);
-
-    struct tt_image image = {0};
-    uint8_t cat[3];
-    tt_draw_colour(2, cat);
-    assert_int_equal(tt_image_create(60, 80, &image), TT_OK);
-    tt_detections_draw(&image, dataset, &list, 0.5f);
-    assert_memory_equal(image.rgb + (30 * 80 + 10) * 3, cat, 3);    /* the frame */
-    assert_memory_equal(image.rgb + (7 * 80 + 11) * 3, cat, 3);     /* its label */
-    assert_memory_equal(image.rgb + (2 * 80 + 2) * 3, "\0\0\0", 3); /* below min_score */
-    tt_image_deinit(&image);
     tt_detect_dataset_destroy(dataset);
 }
 

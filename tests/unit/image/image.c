@@ -241,6 +241,35 @@ static void draws_boxes(void **state)
     tt_image_deinit(&image);
 }
 
+static void shrinks_by_means(void **state)
+{
+    (void)state;
+    struct tt_image image = {0}, small = {0};
+    assert_int_equal(tt_image_create(4, 6, &image), TT_OK);
+    for (size_t i = 0; i < 4 * 6 * 3; i++) image.rgb[i] = (uint8_t)(i * 7 % 251);
+    assert_int_equal(tt_image_shrink(&image, 6, &small), TT_OK); /* no larger than it may be: a copy */
+    assert_true(small.height == 4 && small.width == 6);
+    assert_memory_equal(small.rgb, image.rgb, 4 * 6 * 3);
+    tt_image_deinit(&small);
+    assert_int_equal(tt_image_shrink(&image, 3, &small), TT_OK);
+    assert_true(small.height == 2 && small.width == 3);
+    for (size_t y = 0; y < 2; y++)
+        for (size_t x = 0; x < 3; x++)
+            for (size_t c = 0; c < 3; c++) {
+                const uint8_t *at = image.rgb + (2 * y * 6 + 2 * x) * 3 + c;
+                double mean = (at[0] + at[3] + at[18] + at[21]) / 4.0;
+                assert_true(fabs(small.rgb[(y * 3 + x) * 3 + c] - mean) <= 0.5);
+            }
+    tt_image_deinit(&small);
+    tt_image_deinit(&image);
+    assert_int_equal(tt_image_create(1, 1000, &image), TT_OK); /* no side vanishes */
+    memset(image.rgb, 9, 3000);
+    assert_int_equal(tt_image_shrink(&image, 7, &small), TT_OK);
+    assert_true(small.height == 1 && small.width == 7 && small.rgb[0] == 9 && small.rgb[20] == 9);
+    tt_image_deinit(&small);
+    tt_image_deinit(&image);
+}
+
 static tt_status attempt(void *context)
 {
     struct tt_image image = {0};
@@ -273,6 +302,7 @@ int main(void)
         cmocka_unit_test(damaged_files),
         cmocka_unit_test_setup_teardown(writes_what_it_reads, test_root_create, test_root_remove),
         cmocka_unit_test(draws_boxes),
+        cmocka_unit_test(shrinks_by_means),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* monitor/rows.h, run_figures.h and board.h: files that grow, are torn or written anew; curves that keep their peaks;
- * JSON that stays JSON whatever a run's files say. */
+/* monitor/rows.h, run_figures.h, pictures.h and board.h: files that grow, are torn or written anew; curves that keep their
+ * peaks; JSON that stays JSON whatever a run's files say; pictures of the run's folder alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "monitor/board.h"
 #include "monitor/page.h"
+#include "monitor/pictures.h"
 #include "support/temporary.h"
 
 static char folder[160], metrics[200];
@@ -42,7 +43,7 @@ static void write_file(const char *mode, const char *text)
 static void expect_board(struct tt_run_figures *run, struct tt_json *json)
 {
     struct tt_str text = {0};
-    assert_int_equal(tt_board_write(run, 1, true, &text), TT_OK);
+    assert_int_equal(tt_board_write(run, 1, TT_BOARD_LIVE, &text), TT_OK);
     assert_null(memchr(text.data, '<', text.bytes));
     assert_null(strstr(text.data, "NaN"));
     assert_null(strstr(text.data, "Infinity,"));
@@ -128,6 +129,63 @@ static void odd_rows(void **state)
     remove(path);
 }
 
+static void write_beside(const char *name, const char *text)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The pictures of the board of one run; `data`: what the last one has as its file, or NULL. */
+static void expect_pictures(struct tt_run_figures *run, enum tt_board_use use, size_t count, const char *data)
+{
+    struct tt_str text = {0};
+    struct tt_json json = {0};
+    assert_int_equal(tt_board_write(run, 1, use, &text), TT_OK);
+    assert_int_equal(tt_json_parse(text.data, text.bytes, "board", &json), TT_OK);
+    const struct tt_json_value *pictures =
+        tt_json_get(tt_json_at(tt_json_get(json.root, "runs"), 0), "pictures");
+    assert_int_equal(tt_json_count(pictures), count);
+    const char *last = tt_json_text(tt_json_get(tt_json_at(pictures, count - 1), "data"));
+    assert_true((last == NULL) == (data == NULL) && (data == NULL || strcmp(last, data) == 0));
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
+}
+
+static void pictures_of_a_run(void **state)
+{
+    static const char *const names[] = {"1-2.jpg", "../1-2.jpg", "1-2.jpg/..", "1-.jpg", "-2.jpg", "1-2.png", ""};
+    struct tt_run_figures run;
+    struct tt_str bytes = {0};
+    char path[200];
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_int_equal(tt_picture_is_name(names[i]), i == 0);
+    snprintf(path, sizeof path, "%s/pictures", folder);
+    assert_int_equal(tt_dir_create(path), TT_OK);
+    write_file("w", "{\"step\": 2, \"loss\": 4.0}\n");
+    write_beside("pictures/1-7.jpg", "one");
+    write_beside("pictures/2-7.jpg", "Man");     /* base64: TWFu */
+    write_beside("pictures/2-8.jpg", "light w"); /* base64: bGlnaHQgdw== */
+    write_beside("pictures.jsonl", "{\"step\": 1, \"file\": \"1-7.jpg\"}\n{\"step\": 2, \"file\": \"2-7.jpg\"}\n"
+                                   "{\"step\": 2, \"file\": \"../run.json\"}\n{\"step\": 2}\n"
+                                   "{\"step\": 2, \"file\": \"2-8.jpg\"}\n");
+    assert_int_equal(tt_run_figures_open(folder, &run), TT_OK);
+    expect_pictures(&run, TT_BOARD_SERVED, 3, NULL);
+    expect_pictures(&run, TT_BOARD_ALONE, 2, "bGlnaHQgdw==");
+    assert_int_equal(tt_picture_read(folder, "2-7.jpg", &bytes), TT_OK);
+    assert_string_equal(tt_str_text(&bytes), "Man");
+    assert_int_equal(tt_picture_read(folder, "../metrics.jsonl", &bytes), TT_ERR_IO);
+    assert_int_equal(tt_picture_read(folder, "3-7.jpg", &bytes), TT_ERR_IO);
+    tt_str_deinit(&bytes);
+    snprintf(path, sizeof path, "%s/pictures/2-8.jpg", folder);
+    remove(path); /* a picture that is gone */
+    expect_pictures(&run, TT_BOARD_ALONE, 1, "TWFu");
+    tt_run_figures_deinit(&run);
+}
+
 static void thin_curves(void **state)
 {
     enum { POINTS = 100000, COLUMNS = 100 };
@@ -173,6 +231,7 @@ static void the_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_file_that_grows), cmocka_unit_test(odd_rows),
+                                       cmocka_unit_test(pictures_of_a_run),
                                        cmocka_unit_test(thin_curves), cmocka_unit_test(the_page)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
