@@ -11,7 +11,8 @@ struct corners {
 
 static struct corners scale_box(double x1, double y1, double x2, double y2, double scale)
 {
-    return (struct corners){(float)(x1 * scale), (float)(y1 * scale), (float)(x2 * scale), (float)(y2 * scale)};
+    return (struct corners){(float)(x1 * scale), (float)(y1 * scale), (float)(x2 * scale),
+                            (float)(y2 * scale)};
 }
 
 static void choose_colour(const struct tt_box_style *style, int32_t label, uint8_t colour[3])
@@ -46,8 +47,8 @@ int64_t tt_detections_draw(struct tt_image *image, const struct tt_detect_datase
         tt_snprintf(label, sizeof label, "%.60s %.2f", name_of(dataset, found->label), found->score);
         choose_colour(style, found->label, colour);
         tt_draw_box(image, box.x1, box.y1, box.x2, box.y2, FRAME, colour);
-        tt_draw_text(image, limit(box.x1, image->width), limit(box.y1 - TT_DRAW_TEXT_HEIGHT, image->height), label,
-                     colour);
+        tt_draw_text(image, limit(box.x1, image->width), limit(box.y1 - TT_DRAW_TEXT_HEIGHT, image->height),
+                     label, colour);
         drawn++;
     }
     return drawn;
@@ -61,13 +62,13 @@ int64_t tt_truths_draw(struct tt_image *image, const struct tt_detect_dataset *d
     for (int64_t b = 0; b < record->box_count; b++) {
         uint8_t colour[3];
         char label[NAME_BYTES];
-        struct corners box = scale_box(boxes[b].x, boxes[b].y, boxes[b].x + boxes[b].w, boxes[b].y + boxes[b].h,
-                                       style->scale);
+        struct corners box =
+            scale_box(boxes[b].x, boxes[b].y, boxes[b].x + boxes[b].w, boxes[b].y + boxes[b].h, style->scale);
         tt_snprintf(label, sizeof label, "%.60s", name_of(dataset, boxes[b].label));
         choose_colour(style, boxes[b].label, colour);
         tt_draw_box(image, box.x1, box.y1, box.x2, box.y2, FRAME, colour);
-        tt_draw_text(image, limit(box.x1, image->width), limit(box.y2, image->height - TT_DRAW_TEXT_HEIGHT), label,
-                     colour);
+        tt_draw_text(image, limit(box.x1, image->width), limit(box.y2, image->height - TT_DRAW_TEXT_HEIGHT),
+                     label, colour);
     }
     return record->box_count;
 }

@@ -26,7 +26,8 @@ tt_status tt_image_create(int32_t height, int32_t width, struct tt_image *image)
 }
 
 /* The mean of the pixels of rows [y, y_end) and columns [x, x_end), rounded. */
-static void average(const struct tt_image *image, int64_t y, int64_t y_end, int64_t x, int64_t x_end, uint8_t *rgb)
+static void average(const struct tt_image *image, int64_t y, int64_t y_end, int64_t x, int64_t x_end,
+                    uint8_t *rgb)
 {
     uint64_t sums[RGB] = {0}, count = (uint64_t)((y_end - y) * (x_end - x));
     for (; y < y_end; y++) {
@@ -49,8 +50,9 @@ tt_status tt_image_shrink(const struct tt_image *image, int32_t longest, struct 
     TT_TRY(tt_image_create((int32_t)height, (int32_t)width, out));
     for (int64_t y = 0; y < height; y++)
         for (int64_t x = 0; x < width; x++)
-            average(image, y * image->height / height, (y + 1) * image->height / height, x * image->width / width,
-                    (x + 1) * image->width / width, out->rgb + (size_t)(y * width + x) * RGB);
+            average(image, y * image->height / height, (y + 1) * image->height / height,
+                    x * image->width / width, (x + 1) * image->width / width,
+                    out->rgb + (size_t)(y * width + x) * RGB);
     return TT_OK;
 }
 

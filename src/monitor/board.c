@@ -250,7 +250,8 @@ tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, enum t
     uint64_t version = 0;
     for (size_t r = 0; r < count; r++) version += runs[r].version;
     TT_TRY(tt_str_printf(text, "{\"version\":%llu,\"live\":%s,\"now\":%.3f,\"runs\":[",
-                         (unsigned long long)version, use == TT_BOARD_LIVE ? "true" : "false", tt_clock_unix_seconds()));
+                         (unsigned long long)version, use == TT_BOARD_LIVE ? "true" : "false",
+                         tt_clock_unix_seconds()));
     for (size_t r = 0; r < count; r++) TT_TRY(write_run(&runs[r], use, text));
     TT_TRY(tt_str_append_text(text, "]}"));
     return make_safe(text);

@@ -71,7 +71,8 @@ static void answer_data(struct tt_dashboard *dashboard, struct tt_http_exchange 
 }
 
 /* `path`: "R/NAME" */
-static void answer_picture(const struct tt_dashboard *dashboard, struct tt_http_exchange *exchange, const char *path)
+static void answer_picture(const struct tt_dashboard *dashboard, struct tt_http_exchange *exchange,
+                           const char *path)
 {
     struct tt_str bytes = {0};
     char *name = NULL;

@@ -39,7 +39,8 @@ static tt_status append_base64(const struct tt_str *bytes, struct tt_str *text)
 }
 
 /* A picture that is gone is left out. */
-static tt_status write_picture(const char *folder, const struct tt_json_value *row, bool embeds, struct tt_str *text)
+static tt_status write_picture(const char *folder, const struct tt_json_value *row, bool embeds,
+                               struct tt_str *text)
 {
     struct tt_str bytes = {0};
     tt_status status = TT_OK;
@@ -61,11 +62,13 @@ out:
     return status;
 }
 
-tt_status tt_pictures_write(const char *folder, const struct tt_json_value *rows, bool embeds, struct tt_str *text)
+tt_status tt_pictures_write(const char *folder, const struct tt_json_value *rows, bool embeds,
+                            struct tt_str *text)
 {
     double last = -INFINITY;
     size_t count = tt_json_count(rows);
-    for (size_t i = 0; i < count; i++) last = fmax(last, tt_json_number(tt_json_get(tt_json_at(rows, i), "step")));
+    for (size_t i = 0; i < count; i++)
+        last = fmax(last, tt_json_number(tt_json_get(tt_json_at(rows, i), "step")));
     TT_TRY(tt_str_append_char(text, '['));
     for (size_t i = 0; i < count; i++) {
         const struct tt_json_value *row = tt_json_at(rows, i);

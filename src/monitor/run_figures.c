@@ -284,7 +284,8 @@ static tt_status read_all(struct tt_run_figures *figures, bool last)
     TT_TRY(read_ranks(figures, last));
     TT_TRY(read_beside(figures, "generations.jsonl", last, take_generation, &figures->generation_rows,
                        &figures->generations));
-    TT_TRY(read_beside(figures, "pictures.jsonl", last, take_picture, &figures->picture_rows, &figures->pictures));
+    TT_TRY(read_beside(figures, "pictures.jsonl", last, take_picture, &figures->picture_rows,
+                       &figures->pictures));
     return read_run(figures);
 }
 

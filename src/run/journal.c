@@ -198,8 +198,8 @@ void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, 
     warn_if_lost(journal, status, "a text of TensorBoard");
 }
 
-void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height, int32_t width,
-                        const struct tt_str *png)
+void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height,
+                        int32_t width, const struct tt_str *png)
 {
     tt_status status = TT_OK;
     if (journal->board != NULL) status = tt_tensorboard_image(journal->board, tag, step, height, width, png);

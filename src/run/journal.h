@@ -35,8 +35,8 @@ void tt_journal_event(struct tt_journal *journal, const char *event, int64_t ste
 /* A text for TensorBoard only, as Markdown. */
 void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, const struct tt_str *text);
 /* A picture for TensorBoard only, a PNG file of height x width pixels. */
-void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height, int32_t width,
-                        const struct tt_str *png);
+void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height,
+                        int32_t width, const struct tt_str *png);
 bool tt_journal_takes_pictures(const struct tt_journal *journal);
 /* State of trainer_state.json besides the rows. */
 void tt_journal_progress(struct tt_journal *journal, int64_t step, double epoch, int64_t tokens_seen,

@@ -50,8 +50,8 @@ struct tt_run {
     struct tt_output_dir output;
     struct tt_journal *journal;
     struct tt_shown_pictures pictures; /* empty: evaluations show none */
-    struct tt_json_value *record; /* run.json; NULL: not begun */
-    int64_t restarts;             /* how often the run in output_dir was started again */
+    struct tt_json_value *record;      /* run.json; NULL: not begun */
+    int64_t restarts;                  /* how often the run in output_dir was started again */
     struct tt_train_summary *summary;
 };
 

@@ -207,18 +207,19 @@ static void show(void *context, const struct tt_map_detection *found, int64_t co
     tt_shown_pictures_draw(shown->run, shown->step, found, count);
 }
 
-tt_status tt_run_evaluate(struct tt_run *run, struct tt_rank *rank, int64_t step, struct tt_batch_storage *storage,
-                          struct tt_by_source *by_source, bool *stopped, struct tt_evaluation *evaluation)
+tt_status tt_run_evaluate(struct tt_run *run, struct tt_rank *rank, int64_t step,
+                          struct tt_batch_storage *storage, struct tt_by_source *by_source, bool *stopped,
+                          struct tt_evaluation *evaluation)
 {
     if (!has_images(run))
         return tt_evaluate(rank, run->eval_sampler, run->cancel, stopped, storage, by_source, evaluation);
     struct shown shown = {run, step};
     const struct tt_detect_loader_config loading =
         tt_run_loading(&run->inputs.detect, &run->eval_order, rank);
-    const struct tt_detect_evaluator_config config = {
-        .loading = &loading,
-        .score_threshold = run->inputs.detect.spec->score_threshold,
-        .show = show,
-        .context = &shown};
+    const struct tt_detect_evaluator_config config = {.loading = &loading,
+                                                      .score_threshold =
+                                                          run->inputs.detect.spec->score_threshold,
+                                                      .show = show,
+                                                      .context = &shown};
     return tt_detect_evaluate(rank, &config, run->cancel, stopped, evaluation);
 }

@@ -54,22 +54,22 @@ static tt_status list_found(struct drawing *drawing, int64_t image)
             tt_grow((void **)&list->items, list->capacity, &list->capacity, sizeof *list->items) != 0)
             return TT_ERR_MEMORY;
         list->items[list->count++] = (struct tt_detection){
-            (float)found->x,   (float)found->y, (float)(found->x + found->w), (float)(found->y + found->h),
+            (float)found->x,     (float)found->y, (float)(found->x + found->w), (float)(found->y + found->h),
             (float)found->score, found->label};
     }
     return TT_OK;
 }
 
-static tt_status record(struct drawing *drawing, const struct tt_detect_record *record, const char *file, int64_t boxes,
-                        int64_t detections)
+static tt_status record(struct drawing *drawing, const struct tt_detect_record *record, const char *file,
+                        int64_t boxes, int64_t detections)
 {
     char name[NAME_BYTES];
     tt_status status = TT_OK;
     tt_utf8_printable(record->name, strlen(record->name), "", name, sizeof name);
     struct tt_json_value *row =
-        tt_json_pack("{s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I}", "step", drawing->step, "id", record->id, "image", name, "file",
-                     file, "width", (int64_t)drawing->picture.width, "height", (int64_t)drawing->picture.height, "boxes",
-                     boxes, "detections", detections);
+        tt_json_pack("{s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:I}", "step", drawing->step, "id", record->id, "image",
+                     name, "file", file, "width", (int64_t)drawing->picture.width, "height",
+                     (int64_t)drawing->picture.height, "boxes", boxes, "detections", detections);
     tt_str_clear(&drawing->bytes);
     if (row == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_json_write(row, 0, true, &drawing->bytes));
@@ -80,7 +80,8 @@ out:
     return status;
 }
 
-static tt_status write(struct drawing *drawing, const struct tt_detect_record *image, int64_t boxes, int64_t detections)
+static tt_status write(struct drawing *drawing, const struct tt_detect_record *image, int64_t boxes,
+                       int64_t detections)
 {
     struct tt_run *run = drawing->run;
     struct tt_path path;
@@ -108,7 +109,8 @@ static tt_status draw(struct drawing *drawing, int64_t index)
     tt_image_deinit(&drawing->image);
     tt_image_deinit(&drawing->picture);
     TT_TRY(list_found(drawing, image->id));
-    TT_TRY(tt_pixel_cache_read(inputs->cache, image, (int64_t)inputs->spec->max_image_pixels, &drawing->image));
+    TT_TRY(
+        tt_pixel_cache_read(inputs->cache, image, (int64_t)inputs->spec->max_image_pixels, &drawing->image));
     TT_TRY(tt_image_shrink(&drawing->image, LONGEST, &drawing->picture));
     double scale = (double)drawing->picture.width / (double)drawing->image.width;
     const struct tt_box_style truths = {.scale = scale, .colour = truth_colour};
@@ -119,16 +121,18 @@ static tt_status draw(struct drawing *drawing, int64_t index)
     return write(drawing, image, boxes, detections);
 }
 
-void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found, int64_t count)
+void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found,
+                            int64_t count)
 {
     struct drawing drawing = {.run = run, .step = step, .found = found, .count = count};
     tt_status status = TT_OK;
     if (run->pictures.file == NULL) return;
-    int64_t images = tt_detect_dataset_count(run->inputs.detect.eval), most = run->inputs.detect.spec->eval_pictures;
+    int64_t images = tt_detect_dataset_count(run->inputs.detect.eval),
+            most = run->inputs.detect.spec->eval_pictures;
     for (int64_t i = 0; i < images && i < most && status == TT_OK; i++) status = draw(&drawing, i);
     if (status != TT_OK && !run->pictures.failed)
-        tt_warn("%s; training continues without pictures of the evaluation after step %lld", tt_error_last()->message,
-                (long long)step);
+        tt_warn("%s; training continues without pictures of the evaluation after step %lld",
+                tt_error_last()->message, (long long)step);
     if (status != TT_OK) tt_error_clear();
     run->pictures.failed |= status != TT_OK;
     tt_image_deinit(&drawing.image);

@@ -19,6 +19,7 @@ struct tt_shown_pictures {
 TT_MUST_USE tt_status tt_shown_pictures_open(struct tt_run *run);
 void tt_shown_pictures_deinit(struct tt_shown_pictures *pictures);
 /* Draws the pictures of the evaluation after `step`. `found`: all detections, those of an image best first. */
-void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found, int64_t count);
+void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found,
+                            int64_t count);
 
 #endif

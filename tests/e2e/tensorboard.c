@@ -413,10 +413,12 @@ static void put_images(void)
     for (int i = 0; i < 2; i++) {
         char path[64];
         snprintf(path, sizeof path, "labels/%s.json", names[i]);
-        test_put(path, "{\"images\": [{\"id\": 7, \"file_name\": \"a.png\"}, {\"id\": 9, \"file_name\": \"b.png\"}], "
-                       "\"categories\": [{\"id\": 1, \"name\": \"cat\"}], \"annotations\": [{\"id\": 1, \"image_id\": "
-                       "7, \"category_id\": 1, \"bbox\": [10, 20, 30, 25], \"area\": 750}, {\"id\": 2, \"image_id\": 9, "
-                       "\"category_id\": 1, \"bbox\": [100, 4, 60, 40], \"area\": 2400}]}");
+        test_put(
+            path,
+            "{\"images\": [{\"id\": 7, \"file_name\": \"a.png\"}, {\"id\": 9, \"file_name\": \"b.png\"}], "
+            "\"categories\": [{\"id\": 1, \"name\": \"cat\"}], \"annotations\": [{\"id\": 1, \"image_id\": "
+            "7, \"category_id\": 1, \"bbox\": [10, 20, 30, 25], \"area\": 750}, {\"id\": 2, \"image_id\": 9, "
+            "\"category_id\": 1, \"bbox\": [100, 4, 60, 40], \"area\": 2400}]}");
     }
 }
 
@@ -425,9 +427,10 @@ static void train_pictures(const char *score, const char *output, struct events 
     struct test_words words = {0};
     struct tt_train_summary summary;
     char path[TEST_PATH_BYTES], folder[TEST_PATH_BYTES], file[TEST_PATH_BYTES];
-    test_words_add(&words, "task detection threads 1 bf16 false device cpu image_size 64 max_image_size 128 "
-                           "per_device_train_batch_size 2 num_train_epochs 2 eval_strategy epoch save_strategy no "
-                           "report_to tensorboard eval_pictures 2 score_threshold 0 logging_steps 1");
+    test_words_add(&words,
+                   "task detection threads 1 bf16 false device cpu image_size 64 max_image_size 128 "
+                   "per_device_train_batch_size 2 num_train_epochs 2 eval_strategy epoch save_strategy no "
+                   "report_to tensorboard eval_pictures 2 score_threshold 0 logging_steps 1");
     test_words_pair(&words, "picture_score", score);
     test_words_pair(&words, "weights_path", TT_TEST_ROOT "/golden/detect/retinanet/weights.pth");
     test_words_pair(&words, "local_image_dir", test_at("images"));
@@ -461,7 +464,8 @@ static void remove_pictures(struct events *events)
     for (int i = 0; i < events->picture_count; i++) tt_image_deinit(&events->pictures[i].image);
 }
 
-static void expect_picture(const struct picture *picture, int64_t step, const char *tag, int height, int width)
+static void expect_picture(const struct picture *picture, int64_t step, const char *tag, int height,
+                           int width)
 {
     assert_string_equal(picture->tag, tag);
     assert_int_equal(picture->step, step);

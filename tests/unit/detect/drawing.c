@@ -21,8 +21,10 @@ static struct tt_detect_dataset *make_dataset(void)
     test_put_folder("labels");
     test_put_image("images/a.png", 2 * HEIGHT, 2 * WIDTH, 1);
     test_put("labels/train.json",
-             "{\"images\": [{\"id\": 42, \"file_name\": \"a.png\"}], \"categories\": [{\"id\": 7, \"name\": \"cat\"}, "
-             "{\"id\": 5, \"name\": \"dog\"}], \"annotations\": [{\"id\": 1, \"image_id\": 42, \"category_id\": 7, "
+             "{\"images\": [{\"id\": 42, \"file_name\": \"a.png\"}], \"categories\": [{\"id\": 7, \"name\": "
+             "\"cat\"}, "
+             "{\"id\": 5, \"name\": \"dog\"}], \"annotations\": [{\"id\": 1, \"image_id\": 42, "
+             "\"category_id\": 7, "
              "\"bbox\": [20, 40, 60, 50], \"area\": 3000}, {\"id\": 2, \"image_id\": 42, \"category_id\": 5, "
              "\"bbox\": [120, 20, 30, 30], \"iscrowd\": 1}]}");
     snprintf(folder, sizeof folder, "%s", test_at("images"));
@@ -52,9 +54,9 @@ static void all(void **state)
     tt_draw_colour(2, cat);
     assert_int_equal(tt_image_create(HEIGHT, WIDTH, &image), TT_OK);
     assert_int_equal(tt_detections_draw(&image, dataset, &list, &style), 1);
-    expect(&image, 10, 30, cat);  /* the frame */
-    expect(&image, 11, 7, cat);   /* its label */
-    expect(&image, 2, 2, black);  /* below min_score */
+    expect(&image, 10, 30, cat); /* the frame */
+    expect(&image, 11, 7, cat);  /* its label */
+    expect(&image, 2, 2, black); /* below min_score */
     expect(&image, 60, 15, black);
     tt_image_deinit(&image);
 

@@ -157,21 +157,24 @@ static void expect_pictures(struct tt_run_figures *run, enum tt_board_use use, s
 
 static void pictures_of_a_run(void **state)
 {
-    static const char *const names[] = {"1-2.jpg", "../1-2.jpg", "1-2.jpg/..", "1-.jpg", "-2.jpg", "1-2.png", ""};
+    static const char *const names[] = {"1-2.jpg", "../1-2.jpg", "1-2.jpg/..", "1-.jpg", "-2.jpg", "1-2.png",
+                                        ""};
     struct tt_run_figures run;
     struct tt_str bytes = {0};
     char path[200];
     (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_int_equal(tt_picture_is_name(names[i]), i == 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(tt_picture_is_name(names[i]), i == 0);
     snprintf(path, sizeof path, "%s/pictures", folder);
     assert_int_equal(tt_dir_create(path), TT_OK);
     write_file("w", "{\"step\": 2, \"loss\": 4.0}\n");
     write_beside("pictures/1-7.jpg", "one");
     write_beside("pictures/2-7.jpg", "Man");     /* base64: TWFu */
     write_beside("pictures/2-8.jpg", "light w"); /* base64: bGlnaHQgdw== */
-    write_beside("pictures.jsonl", "{\"step\": 1, \"file\": \"1-7.jpg\"}\n{\"step\": 2, \"file\": \"2-7.jpg\"}\n"
-                                   "{\"step\": 2, \"file\": \"../run.json\"}\n{\"step\": 2}\n"
-                                   "{\"step\": 2, \"file\": \"2-8.jpg\"}\n");
+    write_beside("pictures.jsonl",
+                 "{\"step\": 1, \"file\": \"1-7.jpg\"}\n{\"step\": 2, \"file\": \"2-7.jpg\"}\n"
+                 "{\"step\": 2, \"file\": \"../run.json\"}\n{\"step\": 2}\n"
+                 "{\"step\": 2, \"file\": \"2-8.jpg\"}\n");
     assert_int_equal(tt_run_figures_open(folder, &run), TT_OK);
     expect_pictures(&run, TT_BOARD_SERVED, 3, NULL);
     expect_pictures(&run, TT_BOARD_ALONE, 2, "bGlnaHQgdw==");
@@ -231,7 +234,7 @@ static void the_page(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_file_that_grows), cmocka_unit_test(odd_rows),
-                                       cmocka_unit_test(pictures_of_a_run),
-                                       cmocka_unit_test(thin_curves), cmocka_unit_test(the_page)};
+                                       cmocka_unit_test(pictures_of_a_run), cmocka_unit_test(thin_curves),
+                                       cmocka_unit_test(the_page)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
