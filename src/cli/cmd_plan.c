@@ -20,9 +20,9 @@ static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct plan_command, json), .default_text = "false",
      .transient = true, .help = "Print the plan as one JSON object."},
     {.name = "max", .type = TT_SETTING_CHOICE, .offset = offsetof(struct plan_command, max), .default_text = "none",
-     .choices = "none batch length", .transient = true,
-     .help = "Plan the largest per_device_train_batch_size, or sequence_length, that fits; the next larger one does "
-             "not."},
+     .choices = "none batch length image_size", .transient = true,
+     .help = "Plan the largest per_device_train_batch_size, sequence_length, or image_size of a detection (with "
+             "max_image_size in proportion), that fits; the next larger one does not."},
     {.name = "compare", .type = TT_SETTING_STRING, .offset = offsetof(struct plan_command, compare), .transient = true,
      .help = "Plan every combination of the values of one or more settings, one row each: \"device=h200,h100 "
              "ranks=2,4\"."},
@@ -46,6 +46,18 @@ static struct tt_json_value *number_or_null(double number)
     return number > 0 ? tt_json_new_real(number) : tt_json_new_null();
 }
 
+static struct tt_json_value *largest_object(const struct plan_command *command,
+                                            const struct tt_plan_largest *largest)
+{
+    static const char *const names[] = {"none", "batch", "length", "image_size"};
+    struct tt_json_value *object =
+        tt_json_pack("{s:s,s:I,s:b,s:I}", "of", names[command->max], "value", largest->value, "bounded",
+                     (int)largest->bounded, "next_bytes", (int64_t)largest->next_bytes);
+    if (largest->max_image_size > 0)
+        (void)tt_json_set(object, "max_image_size", tt_json_new_integer(largest->max_image_size));
+    return object;
+}
+
 /* `largest`: NULL, or the result of --max. */
 static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                             const struct plan_command *command, const struct tt_plan_largest *largest)
@@ -64,7 +76,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
         "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
         (int64_t)plan->memory.total_peak, "limit_bytes", (int64_t)plan->limit_bytes, "purposes", purposes,
         "host_bytes", (int64_t)plan->memory.host_total, "step_seconds", number_or_null(seconds),
-        "tokens_per_second",
+        plan->counts_images ? "images_per_second" : "tokens_per_second",
         number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
         "recompute", levels);
     if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
@@ -77,12 +89,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                 plan->limit_bytes > 0
                     ? tt_json_new_integer((int64_t)plan->limit_bytes - (int64_t)plan->memory.total_peak)
                     : tt_json_new_null());
-    if (largest != NULL)
-        tt_json_set(object, "largest",
-                    tt_json_pack("{s:s,s:I,s:b,s:I}", "of",
-                                 command->max == TT_PLAN_MAX_BATCH ? "batch" : "length", "value",
-                                 largest->value, "bounded", (int)largest->bounded, "next_bytes",
-                                 (int64_t)largest->next_bytes));
+    if (largest != NULL) tt_json_set(object, "largest", largest_object(command, largest));
     if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
     tt_status status = tt_json_write(object, 0, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
@@ -109,15 +116,17 @@ static tt_status format_details(const struct plan_command *command, const struct
 static tt_status format_largest(const struct plan_command *command, const struct tt_plan *plan,
                                 const struct tt_plan_largest *largest, struct tt_str *text)
 {
+    static const char *const bounds[] = {[TT_PLAN_MAX_NONE] = "",
+                                         [TT_PLAN_MAX_BATCH] = "a larger micro batch is not possible",
+                                         [TT_PLAN_MAX_LENGTH] = "the model has no more positions",
+                                         [TT_PLAN_MAX_IMAGE_SIZE] = "larger images are not possible"};
     char more[32];
-    bool batch = command->max == TT_PLAN_MAX_BATCH;
-    TT_TRY(tt_str_printf(text, "the largest that fits: --%s %lld; ",
-                         batch ? "per_device_train_batch_size" : "sequence_length",
-                         (long long)largest->value));
-    if (largest->bounded)
-        return tt_str_printf(text, "%s\n",
-                             batch ? "a micro batch of more tokens is not possible"
-                                   : "the model has no more positions");
+    TT_TRY(tt_str_printf(text, "the largest that fits: --%s %lld",
+                         tt_plan_max_setting((enum tt_plan_max)command->max), (long long)largest->value));
+    if (largest->max_image_size > 0)
+        TT_TRY(tt_str_printf(text, " --max_image_size %lld", (long long)largest->max_image_size));
+    TT_TRY(tt_str_append_text(text, "; "));
+    if (largest->bounded) return tt_str_printf(text, "%s\n", bounds[command->max]);
     return tt_str_printf(
         text, "%lld needs %s more than the limit\n", (long long)largest->value + 1,
         tt_format_bytes((double)(largest->next_bytes - plan->limit_bytes), more, sizeof more));
@@ -150,10 +159,12 @@ static tt_status check_together(const struct plan_command *command)
         return tt_fail(TT_ERR_USAGE, "of units, compare and max a plan takes one");
     if (command->json && (command->units || command->compare != NULL || command->details))
         return tt_fail(TT_ERR_USAGE, "units, compare and details have no JSON");
-    bool more = command->units || command->details || command->max != TT_PLAN_MAX_NONE;
-    if (more && command->spec.job.task == TT_TASK_DETECTION)
-        return tt_fail(TT_ERR_USAGE, "units, details and max are of language models; compare is not");
-    return TT_OK;
+    bool detects = command->spec.job.task == TT_TASK_DETECTION;
+    bool other = command->max == (detects ? TT_PLAN_MAX_LENGTH : TT_PLAN_MAX_IMAGE_SIZE);
+    return other ? tt_fail(TT_ERR_USAGE, "max %s: %s", detects ? "length" : "image_size",
+                           detects ? "a detector has images, and no rows with a length"
+                                   : "a language model has rows, and no images")
+                 : TT_OK;
 }
 
 static tt_status print_units(struct tt_cli *cli, const struct plan_command *command)
@@ -213,10 +224,10 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 }
 
 const struct tt_command_ops tt_cmd_plan = {
-    .usage =
-        " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory "
-        "24GiB] "
-        "[--json] [--max batch|length] [--compare 'KEY=A,B ...'] [--units] [--details] [--key value ...]",
+    .usage = " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory "
+             "24GiB] "
+             "[--json] [--max batch|length|image_size] [--compare 'KEY=A,B ...'] [--units] [--details] "
+             "[--key value ...]",
     .sections = list_sections,
     .target_bytes = sizeof(struct plan_command),
     .resolve = resolve,

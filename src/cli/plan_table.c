@@ -18,6 +18,7 @@ struct table {
     struct axis axes[AXES_MAX];
     int axis_count;
     int rows;
+    bool counts_images; /* its plans are of images */
 };
 
 static tt_status fail_axes(const char *word)
@@ -74,7 +75,8 @@ static tt_status format_plan(const struct tt_plan *plan, struct tt_str *text)
     if (!plan->fits) snprintf(left, sizeof left, "does not fit");
     if (seconds > 0) {
         snprintf(step, sizeof step, "%.3g s", seconds);
-        snprintf(speed, sizeof speed, "%.0f", (double)plan->step_tokens * plan->ranks.count / seconds);
+        double each = (double)plan->step_tokens * plan->ranks.count / seconds;
+        snprintf(speed, sizeof speed, "%.*f", plan->counts_images && each < 100.0 ? 1 : 0, each);
     }
     tt_plan_recompute_text(plan, levels, sizeof levels);
     return tt_str_printf(text, "%10s  %12s  %9s  %9s  %s\n",
@@ -101,6 +103,7 @@ static tt_status format_row(struct table *table, int row, tt_plan_of_flags plan_
         status = tt_str_printf(text, "%-*s  ", width_of(&table->axes[a]),
                                table->axes[a].flag + strlen(table->axes[a].name) + 3);
     if (status == TT_OK) status = format_plan(plan, text);
+    table->counts_images = plan->counts_images;
     tt_free(plan);
     return status;
 }
@@ -108,16 +111,18 @@ static tt_status format_row(struct table *table, int row, tt_plan_of_flags plan_
 tt_status tt_plan_table(const char *axes, tt_plan_of_flags plan_of, void *context, struct tt_str *text)
 {
     tt_status status = TT_OK;
+    struct tt_str rows = {0};
     struct table *table = tt_calloc(1, sizeof *table);
     char *words = tt_strdup(axes);
     if (table == NULL || words == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(parse_axes(words, table));
+    for (int row = 0; row < table->rows; row++) TT_GO(format_row(table, row, plan_of, context, &rows));
     for (int a = 0; a < table->axis_count; a++)
         TT_GO(tt_str_printf(text, "%-*s  ", width_of(&table->axes[a]), table->axes[a].name));
-    TT_GO(tt_str_printf(text, "%10s  %12s  %9s  %9s  %s\n", "a rank", "left", "a step", "tokens/s",
-                        "recompute"));
-    for (int row = 0; row < table->rows; row++) TT_GO(format_row(table, row, plan_of, context, text));
+    TT_GO(tt_str_printf(text, "%10s  %12s  %9s  %9s  %s\n%s", "a rank", "left", "a step",
+                        table->counts_images ? "images/s" : "tokens/s", "recompute", tt_str_text(&rows)));
 out:
+    tt_str_deinit(&rows);
     tt_free(words);
     tt_free(table);
     return status;

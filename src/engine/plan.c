@@ -426,6 +426,7 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                               .eval = *eval_limits};
     *plan = (struct tt_plan){.ranks = ranks,
                              .block_count = (int)config->model_facts->num_hidden_layers + 2,
+                             .counts_images = config->model_facts->reads_images,
                              .may_quantize = config->model_options.lora.enabled &&
                                              config->model_options.quant.type == TT_QUANT_NONE};
     TT_TRY(query_device(&config->device, plan, &stands_for));

@@ -36,7 +36,8 @@ struct tt_plan {
     size_t limit_bytes;    /* of one rank on its device; 0: no limit */
     bool fits;
     double step_seconds; /* estimate of one optimizer step; 0 without training */
-    int64_t step_tokens; /* of a rank in that step, at most */
+    int64_t step_tokens; /* of a rank in that step, at most; images with `counts_images` */
+    bool counts_images;
     /* if the plan does not fit: settings that would, with their memory; empty: no attempt fitted */
     char advice[TT_PLAN_ADVICE_BYTES];
     bool may_quantize;                    /* the base is frozen and not yet in 4 or 8 bits */

@@ -126,6 +126,7 @@ tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_f
         tt_detector_weights_close(&weights);
     }
     shape.trainable_stages = (int)spec->trainable_layers;
+    shape.batch_norm = spec->norm == TT_NORMS_BATCH;
     return tt_retinanet_facts(&shape, facts);
 }
 

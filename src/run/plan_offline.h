@@ -1,5 +1,6 @@
 /* A plan without a run: from settings and the config.json of a model, for a device that need not be present. Reads no
- * weights, tokenizer or data: every row counts with the maximal number of tokens, all of them supervised. */
+ * weights, tokenizer or data: every row counts with the maximal number of tokens, all of them supervised, every image
+ * with the largest canvas that it can have. */
 #ifndef TT_RUN_PLAN_OFFLINE_H
 #define TT_RUN_PLAN_OFFLINE_H
 
@@ -7,17 +8,19 @@
 #include "job/spec.h"
 
 /* What a plan looks for. */
-enum tt_plan_max { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_LENGTH };
+enum tt_plan_max { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_LENGTH, TT_PLAN_MAX_IMAGE_SIZE };
+const char *tt_plan_max_setting(enum tt_plan_max what); /* the setting that is looked for */
 
 /* The largest run that fits. */
 struct tt_plan_largest {
-    int64_t value; /* per_device_train_batch_size, or sequence_length */
-    bool bounded;  /* the next one is not possible at all: the model's positions end, or a batch's limit */
+    int64_t value;          /* of the setting */
+    int64_t max_image_size; /* with image_size, in the proportion that was given; else 0 */
+    bool bounded; /* the next one is not possible at all: the model's positions end, or a batch's limit */
     size_t next_bytes; /* of a rank, for the next one; 0 if `bounded` */
 };
 
-/* Sets the batch size or the length of rows in `spec` to the largest that fits, and plans it. TT_ERR_MEMORY if none
- * does. TT_ERR_USAGE where the device has no limit. */
+/* Sets the batch size, the length of rows or the size of images in `spec` to the largest that fits, and plans it.
+ * TT_ERR_MEMORY if none does. TT_ERR_USAGE where the device has no limit. */
 TT_MUST_USE tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max what,
                                               struct tt_plan *plan, struct tt_plan_largest *largest);
 

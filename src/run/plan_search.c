@@ -4,19 +4,35 @@
 #include "base/alloc.h"
 #include "run/plan_offline.h"
 
-/* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check. */
-enum { BATCH_MAX = 524287 };
+/* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check; sizes of images as their
+ * settings are. */
+enum { BATCH_MAX = 524287, IMAGE_MIN = 32, IMAGE_MAX = 8192, LONGER_MAX = 16384 };
 
-static int64_t *value_of(struct tt_plan_spec *spec, enum tt_plan_max what)
+const char *tt_plan_max_setting(enum tt_plan_max what)
 {
-    return what == TT_PLAN_MAX_BATCH ? &spec->job.run.per_device_train_batch_size : &spec->sequence_length;
+    static const char *const names[] = {[TT_PLAN_MAX_NONE] = "",
+                                        [TT_PLAN_MAX_BATCH] = "per_device_train_batch_size",
+                                        [TT_PLAN_MAX_LENGTH] = "sequence_length",
+                                        [TT_PLAN_MAX_IMAGE_SIZE] = "image_size"};
+    return names[what];
+}
+
+static void set_value(struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value)
+{
+    struct tt_detect_spec *detect = &spec->job.detect;
+    if (what == TT_PLAN_MAX_BATCH) spec->job.run.per_device_train_batch_size = value;
+    if (what == TT_PLAN_MAX_LENGTH) spec->sequence_length = value;
+    if (what != TT_PLAN_MAX_IMAGE_SIZE) return;
+    detect->max_image_size =
+        (2 * value * detect->max_image_size + detect->image_size) / (2 * detect->image_size);
+    detect->image_size = value;
 }
 
 static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value,
                            struct tt_plan *plan)
 {
     struct tt_plan_spec other = *spec;
-    *value_of(&other, what) = value;
+    set_value(&other, what, value);
     return tt_plan_offline_try(&other, plan);
 }
 
@@ -24,8 +40,12 @@ static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max wha
 static tt_status find_bound(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t *bound)
 {
     struct tt_model *model = NULL;
-    *bound = BATCH_MAX;
-    if (what == TT_PLAN_MAX_BATCH) return TT_OK;
+    const struct tt_detect_spec *detect = &spec->job.detect;
+    *bound = what == TT_PLAN_MAX_BATCH ? BATCH_MAX : IMAGE_MAX;
+    if (what == TT_PLAN_MAX_IMAGE_SIZE &&
+        detect->max_image_size > LONGER_MAX / IMAGE_MAX * detect->image_size)
+        *bound = LONGER_MAX * detect->image_size / detect->max_image_size;
+    if (what != TT_PLAN_MAX_LENGTH) return TT_OK;
     TT_TRY(tt_plan_offline_model(spec, &model));
     *bound = model->facts.max_position_embeddings;
     tt_model_destroy(model);
@@ -40,7 +60,7 @@ static tt_status try_fit(const struct tt_plan_spec *spec, enum tt_plan_max what,
     tt_status status = try_value(spec, what, value, plan);
     if (status == TT_OK) return TT_OK;
     bool too_large = status == TT_ERR_USAGE || status == TT_ERR_MEMORY;
-    if (value == 1 || !too_large) return status;
+    if (!too_large) return status;
     *possible = plan->fits = false;
     return TT_OK;
 }
@@ -50,10 +70,11 @@ tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max wh
 {
     struct tt_plan other;
     bool possible = true;
-    int64_t fits = 1, bound, beyond = 0; /* beyond: does not fit; 0: not known yet */
+    int64_t fits = what == TT_PLAN_MAX_IMAGE_SIZE ? IMAGE_MIN : 1, bound,
+            beyond = 0; /* beyond: does not fit; 0: not known yet */
     *largest = (struct tt_plan_largest){0};
     TT_TRY(find_bound(spec, what, &bound));
-    TT_TRY(try_value(spec, what, 1, plan));
+    TT_TRY(try_value(spec, what, fits, plan));
     if (plan->limit_bytes == 0) {
         tt_status status =
             tt_fail(TT_ERR_USAGE, "%s has no limit of memory, so every size fits", plan->device);
@@ -66,9 +87,11 @@ tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max wh
         TT_TRY(try_fit(spec, what, next, &other, &possible));
         *(other.fits ? &fits : &beyond) = next;
     }
-    largest->value = *value_of(spec, what) = fits;
     TT_TRY(try_value(spec, what, fits, plan));
     if (fits < bound) TT_TRY(try_fit(spec, what, fits + 1, &other, &possible));
+    set_value(spec, what, fits);
+    largest->value = fits;
+    if (what == TT_PLAN_MAX_IMAGE_SIZE) largest->max_image_size = spec->job.detect.max_image_size;
     largest->bounded = fits == bound || !possible;
     if (!largest->bounded) largest->next_bytes = other.memory.total_peak;
     return TT_OK;
@@ -165,6 +188,8 @@ static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_pl
     enum tt_shard_strategy found = spec->job.shard.sharding_strategy;
     double seconds = plan->step_seconds;
     char bytes[32] = "";
+    if (spec->job.task == TT_TASK_DETECTION && spec->job.detect.norm == TT_NORMS_BATCH)
+        return TT_OK; /* which has one strategy */
     for (size_t s = 0; s < sizeof order / sizeof *order; s++) {
         struct tt_plan_spec other = *spec;
         struct tt_plan tried;

@@ -50,6 +50,38 @@ code=0
 train $((value + 1)) || code=$?
 [ $code -eq 4 ] || fail "a training of the next batch: exit $code instead of 4"
 
+# A detector: batches, and sizes of images whose longer side stays in proportion.
+detector=(--task detection --bf16 false --device cpu)
+question batch "$batch" "${detector[@]}" --image_size 320 --device_memory 6GiB
+question batch "$batch" --task detection --device l4 --norm batch --ranks 2
+# sizes MAX words...: the largest image_size of images whose longer side is MAX for a shorter one of 800
+sizes() {
+    local found value code=0
+    "$trimtab" plan "${@:2}" --image_size 800 --max_image_size "$1" --max image_size >"$folder/out" 2>"$folder/err" ||
+        fail "${*:2}: $(cat "$folder/err")"
+    found=$(sed -nE 's/^the largest that fits: --image_size ([0-9]+ --max_image_size [0-9]+); [0-9]+ needs .* more than the limit$/\1/p' \
+        "$folder/out")
+    value=${found%% *}
+    [[ $value =~ ^[0-9]+$ ]] && [ "$found" = "$value --max_image_size $(((2 * value * $1 + 800) / 1600))" ] ||
+        { fail "${*:2}: the largest is '$found': $(cat "$folder/out")"; return; }
+    # shellcheck disable=SC2086
+    "$trimtab" plan "${@:2}" --image_size $found >"$folder/out" 2>&1 || fail "${*:2}: image_size $found does not fit"
+    value=$((value + 1))
+    "$trimtab" plan "${@:2}" --image_size $value --max_image_size $(((2 * value * $1 + 800) / 1600)) >"$folder/out" 2>&1 || code=$?
+    [ $code -eq 4 ] || fail "${*:2}: image_size $value: exit $code instead of 4"
+}
+sizes 1333 "${detector[@]}" --device_memory 4GiB
+sizes 800 --task detection --device l4 --per_device_train_batch_size 8
+"$trimtab" plan "${detector[@]}" --device_memory 2GiB --max image_size --json >"$folder/json" || fail "--json --max image_size"
+grep -Eq '"largest": {"of": "image_size", "value": [1-9][0-9]*, .*"max_image_size": [1-9]' "$folder/json" ||
+    fail "--json of image_size: $(cat "$folder/json")"
+"$trimtab" plan --task detection --device h200 --json >"$folder/json" || fail "--json of a detector"
+grep -q '"images_per_second": [1-9]' "$folder/json" && ! grep -q tokens "$folder/json" || fail "tokens of images: $(cat "$folder/json")"
+expect 4 "this run needs" plan "${detector[@]}" --device_memory 64MiB --max image_size
+grep -q 'use a smaller --image_size' err || fail "no hint about image_size: $(cat err)"
+expect 2 "a detector has images, and no rows with a length" plan "${detector[@]}" --max length
+expect 2 "a language model has rows, and no images" plan --config_json "$shapes/tiny.json" --max image_size
+
 # Where not even the smallest fits, the plan says so; where nothing limits, the question has no answer.
 expect 4 "this run needs" plan --max batch --device rtx4090 --config_json "$shapes/l70b.json" --sequence_length 4096
 expect 2 "cpu has no limit of memory" plan --max batch --device cpu --config_json "$shapes/tiny.json"
@@ -84,13 +116,20 @@ expect 2 "there is no setting 'tentacles'" plan --config_json "$shapes/tiny.json
 expect 2 "have no JSON" plan --config_json "$shapes/tiny.json" --units --json
 
 # Units: the bytes of the tensors are the unit's, those of the units the model's; a tied tensor counts once.
-"$trimtab" plan --units --config_json "$shapes/tiny.json" "${nf4[@]}" >"$folder/units" || fail --units
-awk '/^unit /{ if (NR > 1 && sum != want) exit 1; want = $(NF - 1); sum = 0; all += want }
-    /^  /{ sum += $(NF - 1) }
-    / units, /{ if (sum != want || all != $3) exit 1; ended = 1 } END { if (!ended) exit 1 }' \
-    "$folder/units" || fail "the bytes of the units do not add up" "$(cat "$folder/units")"
+units() {
+    "$trimtab" plan --units "$@" >"$folder/units" || fail "--units $*"
+    awk '/^unit /{ if (NR > 1 && sum != want) exit 1; want = $(NF - 1); sum = 0; all += want }
+        /^  /{ sum += $(NF - 1) }
+        / units, /{ if (sum != want || all != $3) exit 1; ended = 1 } END { if (!ended) exit 1 }' \
+        "$folder/units" || fail "the bytes of the units do not add up" "$(cat "$folder/units")"
+}
+units --config_json "$shapes/tiny.json" "${nf4[@]}"
 grep -Eq 'q_proj.weight +nf4 .* frozen$' "$folder/units" || fail "no quantized tensor"
 grep -Eq 'lora_A.weight +F32 .* trainable$' "$folder/units" || fail "no trainable tensor"
+units --task detection --trainable_layers 3
+grep -Eq 'backbone.body.conv1.weight +BF16 +64 x 3 x 7 x 7 .* frozen$' "$folder/units" || fail "no frozen convolution"
+grep -Eq 'cls_logits.weight +F32 +819 x 256 x 3 x 3 +7547904 +trainable$' "$folder/units" || fail "no classifier"
+grep -q '^trainable params: 33,792,599 ' "$folder/units" || fail "other counts: $(tail -n 1 "$folder/units")"
 
 # Between machines with a slow network the network is named, and a strategy that avoids it is proposed; that strategy's
 # own plan has no such line.
@@ -103,4 +142,11 @@ grep -q 'faster: --sharding_strategy HYBRID_SHARD' "$folder/out" ||
 grep -Eq 'trainable params: [1-9][0-9]* of 1074[0-9]*, 0.04' "$folder/out" || fail "parameters are not counted"
 "$trimtab" plan "${slow[@]}" --sharding_strategy HYBRID_SHARD >"$folder/out" || fail "HYBRID_SHARD"
 grep -q 'bounded\|faster' "$folder/out" && fail "HYBRID_SHARD is slow:" "$(tail -n 4 "$folder/out")"
+# Of images too: the strategy, the parameters, the table.
+"$trimtab" plan --task detection --device h200 --ranks 8 --num_machines 2 --network_bandwidth 1.25GB --details >"$folder/out" ||
+    fail "--details of a detector"
+grep -q 'trainable params: 34014999 of 34014999' "$folder/out" || fail "parameters of a detector: $(cat "$folder/out")"
+grep -q 'images/s a rank' "$folder/out" && ! grep -q 'tokens' "$folder/out" || fail "tokens of images: $(cat "$folder/out")"
+"$trimtab" plan --task detection --compare 'device=h200,l4' >"$folder/out" || fail "--compare of a detector"
+head -n 1 "$folder/out" | grep -q 'images/s' || fail "the table has tokens: $(cat "$folder/out")"
 finish
