@@ -244,7 +244,8 @@ static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *
     if (row->evaluation || !(progress->tokens_per_second > 0)) return;
     if (!has_field(row, "tokens_per_second") && !has_field(row, "images_per_second")) {
         format_rate(progress->tokens_per_second, number, sizeof number);
-        length += (size_t)snprintf(line + length, line_bytes - length, "  %s tokens/s", number);
+        length += (size_t)snprintf(line + length, line_bytes - length, "  %s %s/s", number,
+                                   progress->unit != NULL ? progress->unit : "tokens");
     }
     if (progress->seconds_left >= 0 && length < line_bytes)
         snprintf(line + length, line_bytes - length, "  %s left",

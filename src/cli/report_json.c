@@ -76,6 +76,7 @@ void tt_report_json_row(struct tt_report *report, const struct tt_log_row *row, 
 
 void tt_report_json_summary(struct tt_report *report, const struct tt_train_summary *summary)
 {
+    bool images = summary->unit != NULL && strcmp(summary->unit, "images") == 0;
     const struct {
         const char *name;
         double value;
@@ -84,7 +85,7 @@ void tt_report_json_summary(struct tt_report *report, const struct tt_train_summ
         {"train_loss", summary->train_loss},
         {"eval_loss", summary->last_eval_loss},
         {"seconds", summary->seconds},
-        {"tokens_per_second", summary->tokens_per_second},
+        {images ? "images_per_second" : "tokens_per_second", summary->tokens_per_second},
         {"samples_per_second", summary->samples_per_second},
         {"model_tflops", summary->model_tflops},
     };

@@ -34,7 +34,7 @@ struct tt_live {
     int64_t counts[BOUND_COUNT + 1];
     double step_seconds;
     bool evaluated, saved;
-    double eval_loss, save_seconds, save_stamp;
+    double eval_loss, eval_map, save_seconds, save_stamp;
     int64_t save_step;
 };
 
@@ -150,12 +150,13 @@ void tt_live_step(struct tt_live *live, const struct tt_live_step *step)
     pthread_mutex_unlock(&live->lock);
 }
 
-void tt_live_evaluation(struct tt_live *live, double loss)
+void tt_live_evaluation(struct tt_live *live, double loss, double map)
 {
     if (live == NULL) return;
     pthread_mutex_lock(&live->lock);
     live->evaluated = true;
     live->eval_loss = loss;
+    live->eval_map = map;
     pthread_mutex_unlock(&live->lock);
 }
 
@@ -244,7 +245,10 @@ static void add_run(const struct tt_live *live, struct tt_exposition *exposition
         (double)last->step);
     add(exposition, TT_METRIC_GAUGE, "trimtab_planned_steps", NULL, "Steps of the whole run.",
         (double)live->start.total_steps);
-    add(exposition, TT_METRIC_COUNTER, "trimtab_tokens", NULL, "Tokens of the run.", last->tokens);
+    if (live->start.counts_images)
+        add(exposition, TT_METRIC_COUNTER, "trimtab_images", NULL, "Images of the run.", last->tokens);
+    else
+        add(exposition, TT_METRIC_COUNTER, "trimtab_tokens", NULL, "Tokens of the run.", last->tokens);
     add(exposition, TT_METRIC_COUNTER, "trimtab_model_flops", NULL,
         "Floating-point operations of the model in the run, without recomputation.", last->flops);
     add(exposition, TT_METRIC_COUNTER, "trimtab_restarts", NULL, "How often the run was started again.",
@@ -257,6 +261,9 @@ static void add_run(const struct tt_live *live, struct tt_exposition *exposition
     if (live->evaluated)
         add(exposition, TT_METRIC_GAUGE, "trimtab_eval_loss", NULL, "Loss of the last evaluation.",
             live->eval_loss);
+    if (live->evaluated && !isnan(live->eval_map))
+        add(exposition, TT_METRIC_GAUGE, "trimtab_eval_map", NULL,
+            "Mean average precision of the last evaluation, IoU 0.50 to 0.95.", live->eval_map);
     if (!live->saved) return;
     add(exposition, TT_METRIC_GAUGE, "trimtab_checkpoint_last_step", NULL,
         "Step of the last complete checkpoint.", (double)live->save_step);

@@ -4,6 +4,7 @@
 #ifndef TT_MONITOR_LIVE_H
 #define TT_MONITOR_LIVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/str.h"
 
@@ -63,6 +64,7 @@ void tt_live_rank_seconds(struct tt_live *live, int rank, enum tt_live_phase pha
 struct tt_live_start {
     int64_t step, total_steps; /* step: the one to begin after */
     double tokens, planned_bytes, restarts;
+    bool counts_images; /* `tokens`, here and in steps, are images */
 };
 void tt_live_start(struct tt_live *live, const struct tt_live_start *start);
 struct tt_live_step {
@@ -71,7 +73,8 @@ struct tt_live_step {
     double loss, learning_rate, grad_norm;
 };
 void tt_live_step(struct tt_live *live, const struct tt_live_step *step);
-void tt_live_evaluation(struct tt_live *live, double loss);
+/* `map`: mean average precision of a detector; NaN: no detector. */
+void tt_live_evaluation(struct tt_live *live, double loss, double map);
 void tt_live_save(struct tt_live *live, int64_t step, double seconds);
 
 /* Appends all metrics. */

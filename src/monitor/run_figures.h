@@ -15,9 +15,11 @@ struct tt_series {
 enum tt_figure {
     TT_FIGURE_LOSS,
     TT_FIGURE_EVAL_LOSS,
+    TT_FIGURE_EVAL_MAP,
     TT_FIGURE_LEARNING_RATE,
     TT_FIGURE_GRAD_NORM,
     TT_FIGURE_TOKENS,
+    TT_FIGURE_IMAGES, /* of a detection, instead of tokens */
     TT_FIGURE_TFLOPS,
     TT_FIGURE_MFU,
     TT_FIGURE_COUNT

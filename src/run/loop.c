@@ -138,6 +138,14 @@ static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt
     return TT_OK;
 }
 
+/* NaN: the objective has no such metric. */
+static double metric_of(const struct tt_objective_ops *ops, const char *name, const double *metrics)
+{
+    for (int i = 0; i < ops->metric_count; i++)
+        if (strcmp(ops->metrics[i].name, name) == 0) return metrics[i];
+    return NAN;
+}
+
 static tt_status measure(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
@@ -151,9 +159,9 @@ static tt_status measure(struct loop *loop, int64_t step)
     record_patience(loop, metric, step);
     tt_checkpoints_record_metric(&loop->checkpoints, run->watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
-    tt_live_evaluation(run->live, evaluation.loss);
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
+    tt_live_evaluation(run->live, evaluation.loss, metric_of(ops, "map", evaluation.metrics));
     char names[TT_OBJECTIVE_METRICS_MAX][64];
     struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 3];
     int count = 0;
@@ -480,8 +488,8 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     if (status == TT_OK) status = tt_run_feed(run, rank, &loop.feed);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK)
-        tt_row_times_init(&loop.times, tt_comm_rank(rank->world), tt_comm_world_size(rank->world),
-                          run->spec->output_dir, flops_so_far(&loop));
+        tt_row_times_init(&loop.times, &rank->objective, tt_comm_rank(rank->world),
+                          tt_comm_world_size(rank->world), run->spec->output_dir, flops_so_far(&loop));
     if (status == TT_OK && run->profiles) tt_row_times_profile(&loop.times, rank->device);
     tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->spec->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);

@@ -103,7 +103,8 @@ void tt_monitoring_start(struct tt_run *run, int64_t tokens)
                                                      .total_steps = run->total_steps,
                                                      .tokens = (double)tokens,
                                                      .planned_bytes = (double)run->plan.memory.total_peak,
-                                                     .restarts = (double)run->restarts});
+                                                     .restarts = (double)run->restarts,
+                                                     .counts_images = run->inputs.model_facts.reads_images});
 }
 
 void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank, const struct tt_phases *phases)

@@ -12,12 +12,14 @@
 
 static const double sensor_seconds = 0.2;
 
-void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const char *output_dir, double flops)
+void tt_row_times_init(struct tt_row_times *times, const struct tt_objective *objective, int rank, int ranks,
+                       const char *output_dir, double flops)
 {
     struct tt_path folder, path;
     char name[40];
     double now = tt_clock_seconds();
     *times = (struct tt_row_times){.rank = rank, .ranks = ranks, .begun = now, .start = now, .flops = flops};
+    times->unit = tt_objective_unit(objective);
     if (rank == 0) return;
     snprintf(name, sizeof name, "rank-%d.jsonl", rank);
     tt_status status = tt_path_set(&folder, output_dir, "ranks");
@@ -184,6 +186,7 @@ void tt_row_times_write(struct tt_row_times *times, struct tt_device *device, do
 {
     struct tt_log_field fields[TT_ROW_TIMES_MAX];
     struct tt_str line = {0};
+    char speed[48];
     struct tt_json_value *row = tt_json_pack("{s:i, s:I}", "rank", times->rank, "step", step);
     double tokens = times->tokens, seconds = times->stretches[TT_STRETCH_STEP];
     int count = tt_row_times_take(times, device, flops, fields);
@@ -194,8 +197,8 @@ void tt_row_times_write(struct tt_row_times *times, struct tt_device *device, do
                          whole ? tt_json_new_integer((int64_t)fields[i].value)
                                : tt_json_new_real(fields[i].value)) == 0;
     }
-    ok = ok &&
-         tt_json_set(row, "tokens_per_second", tt_json_new_real(seconds > 0 ? tokens / seconds : 0)) == 0;
+    snprintf(speed, sizeof speed, "%s_per_second", times->unit);
+    ok = ok && tt_json_set(row, speed, tt_json_new_real(seconds > 0 ? tokens / seconds : 0)) == 0;
     tt_status status = ok ? tt_json_write(row, 0, true, &line) : TT_ERR_MEMORY;
     if (status == TT_OK) status = tt_str_append_char(&line, '\n');
     if (status == TT_OK && times->file != NULL) tt_record_file_append(times->file, line.data, line.bytes);

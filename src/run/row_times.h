@@ -19,7 +19,8 @@ struct tt_row_times {
     int rank, ranks;
     double phases[TT_PHASE_COUNT];
     double stretches[TT_STRETCH_COUNT], totals[TT_STRETCH_COUNT];
-    double tokens;       /* of all ranks */
+    const char *unit;    /* "tokens" or "images" */
+    double tokens;       /* of all ranks, or images */
     double begun, start; /* tt_clock_seconds at the last row, and at the start */
     double flops;        /* of all ranks, at the last row */
     int64_t steps;
@@ -33,7 +34,8 @@ struct tt_row_times {
 const char *tt_row_times_purpose(enum tt_purpose purpose); /* "weights", of weights_bytes */
 
 /* Creates the file of a rank. A file that cannot be created is a warning. */
-void tt_row_times_init(struct tt_row_times *times, int rank, int ranks, const char *output_dir, double flops);
+void tt_row_times_init(struct tt_row_times *times, const struct tt_objective *objective, int rank, int ranks,
+                       const char *output_dir, double flops);
 void tt_row_times_deinit(struct tt_row_times *times);
 void tt_row_times_step(struct tt_row_times *times, const struct tt_phases *phases, double seconds,
                        double tokens);

@@ -33,10 +33,22 @@ cmp out/checkpoint-6/training_state.safetensors half/checkpoint-6/training_state
 expect 2 "image_size was 64 and is 96" "${command[@]}" --epochs 2 --output_dir half --resume_from_checkpoint true \
     --overwrite_output_dir --image-size 96
 
+# What a run says of itself counts images.
+expect 0 " images/s, " profile out
+grep -qi 'token\|rows' printed && fail "the profile of a detection has tokens or rows: $(cat printed)"
+for key in images_per_second eval_map; do
+    "$trimtab" plot out --output out.html >/dev/null && grep -q "\"$key\":{\"steps\"" out.html || fail "no curve of $key"
+done
+grep -q '"tokens_per_second"' out.html && fail "the dashboard of a detection has tokens"
+expect 0 '"images_per_second": ' "${command[@]}" --epochs 1 --output_dir json --log_format json
+grep -q 'tokens_per_second' err && fail "a JSON log has tokens: $(cat err)"
+
 # Ranks share the images of a step, also where one has none, and the precision is that of one.
 expect 0 "on 3 ranks" "${command[@]}" --epochs 2 --output_dir ranks --ranks 3 --batch-size 1 --hflip 0
 expect 0 "on 2 ranks (threads, FULL_SHARD)" "${command[@]}" --epochs 1 --output_dir shards --ranks 2 --batch-size 2 \
     --sharding_strategy FULL_SHARD
+grep -q '"images_per_second"' shards/ranks/rank-1.jsonl && ! grep -q tokens shards/ranks/rank-1.jsonl ||
+    fail "rows of rank 1: $(head -n 1 shards/ranks/rank-1.jsonl)"
 
 # The evaluation of the result says what the training said, on any number of ranks.
 evaluate=(eval --task detection --local-image-dir openimages/images --cache-dir openimages --image-size 64 --max-val 4

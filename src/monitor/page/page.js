@@ -1,8 +1,9 @@
 "use strict";
 /* Texts of runs are set as text, never as markup. Curves come thinned from the server: at most some 1000 points. */
 const NS = "http://www.w3.org/2000/svg";
-const CURVES = [["loss", "Loss"], ["eval_loss", "Evaluation loss"], ["learning_rate", "Learning rate"],
-  ["grad_norm", "Gradient norm"], ["tokens_per_second", "Tokens a second"], ["model_tflops", "TFLOP/s of the model"], ["mfu", "MFU"]];
+const CURVES = [["loss", "Loss"], ["eval_loss", "Evaluation loss"], ["eval_map", "Mean average precision"], ["learning_rate", "Learning rate"],
+  ["grad_norm", "Gradient norm"], ["tokens_per_second", "Tokens a second"], ["images_per_second", "Images a second"],
+  ["model_tflops", "TFLOP/s of the model"], ["mfu", "MFU"]];
 const PHASES = [["data_seconds", "data"], ["gather_seconds", "gather"], ["forward_seconds", "forward"],
   ["backward_seconds", "backward"], ["reduce_seconds", "reduce"], ["queue_seconds", "queueing"],
   ["device_wait_seconds", "device"], ["rank_wait_seconds", "wait for ranks"], ["optimizer_seconds", "optimizer"],
@@ -149,9 +150,11 @@ function runsCard() {
     const latest = key => { const c = run.curves[key]; return c ? c.values[c.values.length - 1] : undefined; };
     return [make("span", {}, make("i", { class: "dot", style: { background: colour(i) } }), nameOf(run)),
       make("span", { class: "state " + mood }, state), total ? `${step} of ${total}` : String(step), short(latest("loss")),
-      short(latest("eval_loss")), short(latest("tokens_per_second")), run.mfu > 0 ? percent(run.mfu) : "\u2013", String(run.saves)];
+      short(latest("eval_loss")), short(latest(run.curves.images_per_second ? "images_per_second" : "tokens_per_second")), run.mfu > 0 ? percent(run.mfu) : "\u2013", String(run.saves)];
   });
-  return card(board.runs.length > 1 ? "Runs" : "Run", true, table(["Run", "State", "#Step", "#Loss", "#Evaluation", "#Tokens/s", "#MFU", "#Saves"], rows));
+  const images = board.runs.filter(r => r.curves.images_per_second).length;
+  const unit = images === 0 ? "#Tokens/s" : images === board.runs.length ? "#Images/s" : "#Tokens or images/s";
+  return card(board.runs.length > 1 ? "Runs" : "Run", true, table(["Run", "State", "#Step", "#Loss", "#Evaluation", unit, "#MFU", "#Saves"], rows));
 }
 
 function factsCard(run) {

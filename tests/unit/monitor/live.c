@@ -151,7 +151,7 @@ static void nobody_watches(void **state)
     tt_live_rank_seconds(NULL, 0, TT_LIVE_SAVE, 1);
     tt_live_start(NULL, NULL);
     tt_live_step(NULL, NULL);
-    tt_live_evaluation(NULL, 1);
+    tt_live_evaluation(NULL, 1, 1);
     tt_live_save(NULL, 1, 1);
     tt_live_detach(NULL);
     tt_live_destroy(NULL);
