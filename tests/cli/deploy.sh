@@ -31,7 +31,8 @@ collect metrics.txt --model_name_or_path "$golden/model" --dataset_name "$golden
     --save_steps 20 --save_total_limit 1 --eval_dataset "$golden/train.jsonl"
 # A detection counts images, and has a precision.
 python3 "$root"/examples/detection/make_shapes.py shapes --train 4 --validation 2 --size 64 || exit 1
-probe=$("$trimtab" train --task detection --local_image_dir shapes/images --max_steps 0 --output_dir probe 2>&1)
+probe=$("$trimtab" detect --weights-path "$root/tests/golden/detect/retinanet/weights.pth" --local-image-dir shapes/images \
+    --evaluate false --image-size 64 2>&1)
 if grep -q 'this build has no' <<<"$probe"; then
     echo "without a detection: ${probe#error: }"
     printf 'trimtab_images_total 1\ntrimtab_eval_map 1\n' >images.txt
