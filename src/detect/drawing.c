@@ -1,6 +1,6 @@
 #include "detect/drawing.h"
 
-#include "base/str.h"
+#include "base/number.h"
 #include "image/draw.h"
 
 enum { FRAME = 2, NAME_BYTES = 80 }; /* FRAME: pixels */

@@ -1,6 +1,7 @@
-/* The dashboard of runs over HTTP: the page at /, its data at /data, and at /data/VERSION: only where they differ from
- * that version; at /picture/R/NAME a picture of the run R, counted from 0. Folders are read again at most once a second. GET and HEAD only. At an address of this machine only
- * requests whose Host is one are answered, so that no page of the web can read a run through a name of its own. */
+/* The dashboard of runs over HTTP: the page at /, its data at /data, and at /data/VERSION: only where they differ
+ * from that version; at /picture/R/NAME a picture of the run R, counted from 0. Folders are read again at most once a
+ * second. GET and HEAD only. At an address of this machine only requests whose Host is one are answered, so that no
+ * page of the web can read a run through a name of its own. */
 #ifndef TT_MONITOR_DASHBOARD_H
 #define TT_MONITOR_DASHBOARD_H
 

@@ -7,7 +7,7 @@
 
 /* "STEP-IMAGE.jpg" in numbers: what a training writes, and nothing that leads out of the folder. */
 bool tt_picture_is_name(const char *name);
-/* Appends the bytes of a picture of the run in `folder`. TT_ERR_IO if there is none of this name. */
+/* Appends the bytes of a picture of the run in `folder`; fails if there is none of this name. */
 TT_MUST_USE tt_status tt_picture_read(const char *folder, const char *name, struct tt_str *bytes);
 /* Appends a list with the rows of pictures.jsonl: all of them for a page that asks its server for the files;
  * `embeds`: those of the last step, each with its file as a member "data" in base64 (RFC 4648, section 4). Rows without

@@ -12,8 +12,8 @@ struct tt_record_file;
 
 /* Creates or truncates the file. */
 TT_MUST_USE tt_status tt_record_file_create(const char *path, struct tt_record_file **out);
-/* The same for a file of JSON objects with a member "step", one a line, with the lines up to `first_step` that it already
- * has, as far as they are whole. */
+/* The same for a file of JSON objects with a member "step", one a line, with the lines up to `first_step` that it
+ * already has, as far as they are whole. */
 TT_MUST_USE tt_status tt_record_file_continue(const char *path, int64_t first_step,
                                               struct tt_record_file **out);
 /* Appends one record, or keeps it in memory until it can be written. */

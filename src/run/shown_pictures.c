@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "detect/drawing.h"
 #include "run/run.h"
@@ -72,7 +73,7 @@ static tt_status record(struct drawing *drawing, const struct tt_detect_record *
                      (int64_t)drawing->picture.height, "boxes", boxes, "detections", detections);
     tt_str_clear(&drawing->bytes);
     if (row == NULL) return TT_ERR_MEMORY;
-    TT_GO(tt_json_write(row, 0, true, &drawing->bytes));
+    TT_GO(tt_json_write(row, 0, false, &drawing->bytes));
     TT_GO(tt_str_append_char(&drawing->bytes, '\n'));
     tt_record_file_append(drawing->run->pictures.file, drawing->bytes.data, drawing->bytes.bytes);
 out:

@@ -1,6 +1,7 @@
 /* Pictures of an evaluation of a detector: the first images of the evaluation data by id, with annotated and found
  * boxes. They are in TensorBoard as PNG, and in output_dir/pictures as JPEG, which pictures.jsonl lists for the
- * dashboard. No number of the training depends on them, and a picture that cannot be made does not end it. Rank 0 only. */
+ * dashboard. No number of the training depends on them, and a picture that cannot be made does not end it. Rank 0
+ * only. */
 #ifndef TT_RUN_SHOWN_PICTURES_H
 #define TT_RUN_SHOWN_PICTURES_H
 

@@ -1,6 +1,6 @@
-/* TensorBoard event files: scalars, texts and pictures. Format: TFRecord framing (length, masked CRC-32C, data, masked CRC-32C)
- * around tensorflow.Event protocol buffers (tensorflow/core/util/event.proto, framework/summary.proto,
- * framework/tensor.proto). */
+/* TensorBoard event files: scalars, texts and pictures. Format: TFRecord framing (length, masked CRC-32C, data,
+ * masked CRC-32C) around tensorflow.Event protocol buffers (tensorflow/core/util/event.proto,
+ * framework/summary.proto, framework/tensor.proto). */
 #ifndef TT_RUN_TENSORBOARD_H
 #define TT_RUN_TENSORBOARD_H
 
