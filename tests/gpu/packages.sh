@@ -24,7 +24,8 @@ table=$log/packages.tsv
 : >"$table"
 model=$root/examples/demo/model data=$root/examples/demo/data
 python=$(command -v python3)
-nvidia=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])') || { echo "error: Python has no package nvidia"; exit 2; }
+nvidia=$("$python" -c 'import os, nvidia; print(os.path.realpath(list(nvidia.__path__)[0]))') ||
+    { echo "error: Python has no package nvidia"; exit 2; }
 gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null | wc -l)
 train=(train --dataset_name "$data/train.jsonl" --model_name_or_path "$model" --max_length 128 --per_device_train_batch_size 2
     --max_steps 4 --logging_steps 1 --save_strategy no --device cuda)
