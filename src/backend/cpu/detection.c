@@ -205,6 +205,65 @@ static double box_row(const struct tt_box_loss_args *args, void *deltas, const f
     return sum;
 }
 
+/* Corners of the box that deltas mean; `sides`: its width and height before the clamp lets them grow no further. */
+static void decode(const float anchor[4], const float deltas[4], float box[4], float sides[2])
+{
+    for (int axis = 0; axis < 2; axis++) {
+        float side = anchor[2 + axis] - anchor[axis], centre = anchor[axis] + 0.5f * side;
+        float log_side = deltas[2 + axis] < TT_BOX_LOG_MAX ? deltas[2 + axis] : TT_BOX_LOG_MAX;
+        sides[axis] = expf(log_side) * side;
+        float middle = deltas[axis] * side + centre;
+        box[axis] = middle - 0.5f * sides[axis];
+        box[2 + axis] = middle + 0.5f * sides[axis];
+    }
+}
+
+/* The part of a gradient that the first of two sides has in their larger one. */
+static float share(float own, float other)
+{
+    return own > other ? 1.0f : own < other ? 0.0f : 0.5f;
+}
+
+static double giou_row(const struct tt_box_loss_args *args, void *deltas, const float *anchor,
+                       const float *truth, float weight)
+{
+    bool bf16 = args->deltas_P4.dtype == TT_BF16;
+    float x[4], box[4], sides[2], inner[2], outer[2], slope[4];
+    for (int i = 0; i < 4; i++) x[i] = bf16 ? tt_bf16_to_f32(((uint16_t *)deltas)[i]) : ((float *)deltas)[i];
+    decode(anchor, x, box, sides);
+    for (int axis = 0; axis < 2; axis++) {
+        int far = 2 + axis;
+        inner[axis] = fminf(box[far], truth[far]) - fmaxf(box[axis], truth[axis]);
+        outer[axis] = fmaxf(box[far], truth[far]) - fminf(box[axis], truth[axis]);
+    }
+    bool meets = inner[0] > 0.0f && inner[1] > 0.0f;
+    float shared = meets ? inner[0] * inner[1] : 0.0f, hull = outer[0] * outer[1];
+    float both =
+        (box[2] - box[0]) * (box[3] - box[1]) + (truth[2] - truth[0]) * (truth[3] - truth[1]) - shared;
+    float loss = 1.0f - shared / (both + TT_GIOU_EPS) + (hull - both) / (hull + TT_GIOU_EPS);
+    if (!args->gradient) return (double)(weight * loss);
+    float of_both = shared / ((both + TT_GIOU_EPS) * (both + TT_GIOU_EPS)) - 1.0f / (hull + TT_GIOU_EPS);
+    float of_shared = -1.0f / (both + TT_GIOU_EPS) - of_both;
+    float of_hull = (both + TT_GIOU_EPS) / ((hull + TT_GIOU_EPS) * (hull + TT_GIOU_EPS));
+    for (int axis = 0; axis < 2; axis++) {
+        int far = 2 + axis;
+        float side = anchor[far] - anchor[axis], across = box[3 - axis] - box[1 - axis];
+        float in = meets ? of_shared * inner[1 - axis] : 0.0f, out = of_hull * outer[1 - axis];
+        float high = of_both * across + in * share(truth[far], box[far]) + out * share(box[far], truth[far]);
+        float low =
+            -of_both * across - in * share(box[axis], truth[axis]) - out * share(truth[axis], box[axis]);
+        slope[axis] = side * (low + high);
+        slope[far] = x[far] <= TT_BOX_LOG_MAX ? 0.5f * sides[axis] * (high - low) : 0.0f;
+    }
+    for (int i = 0; i < 4; i++) {
+        if (bf16)
+            ((uint16_t *)deltas)[i] = tt_f32_to_bf16(weight * slope[i]);
+        else
+            ((float *)deltas)[i] = weight * slope[i];
+    }
+    return (double)(weight * loss);
+}
+
 static double box_group(const void *context, int64_t first, int64_t end)
 {
     const struct box_rows *rows = context;
@@ -218,9 +277,15 @@ static double box_group(const void *context, int64_t first, int64_t end)
             clear_row(&rows->rows, row, args->gradient);
             continue;
         }
-        encode((const float *)args->anchors_A4.data + 4 * (row % anchors),
-               (const float *)args->boxes_M4.data + (int64_t)4 * match, target);
-        sum += box_row(args, prediction(&rows->rows, row), target, weight);
+        const float *anchor = (const float *)args->anchors_A4.data + 4 * (row % anchors);
+        const float *truth = (const float *)args->boxes_M4.data + (int64_t)4 * match;
+        void *deltas = prediction(&rows->rows, row);
+        if (args->kind == TT_BOX_GIOU) {
+            sum += giou_row(args, deltas, anchor, truth, weight);
+            continue;
+        }
+        encode(anchor, truth, target);
+        sum += box_row(args, deltas, target, weight);
     }
     return sum;
 }

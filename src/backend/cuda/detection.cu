@@ -149,7 +149,8 @@ template <typename T> __global__ void __launch_bounds__(THREADS) run_focal(doubl
 struct box_losses {
     struct predictions p;
     const float *anchors, *boxes;
-    bool smooth, gradient;
+    enum tt_box_loss kind;
+    bool gradient;
 };
 
 __device__ __forceinline__ void encode(float4 anchor, float4 box, float (&target)[4])
@@ -173,10 +174,10 @@ template <typename T> __device__ float box_row(const struct box_losses &b, int64
     for (int i = 0; i < 4; i++) {
         float distance = match >= 0 ? load_one(at + i) - target[i] : 0.0f, loss = fabsf(distance);
         float slope = distance > 0.0f ? 1.0f : distance < 0.0f ? -1.0f : 0.0f;
-        if (b.smooth && loss < 1.0f) {
+        if (b.kind == TT_BOX_SMOOTH_L1 && loss < 1.0f) {
             slope = distance;
             loss = 0.5f * distance * distance;
-        } else if (b.smooth) {
+        } else if (b.kind == TT_BOX_SMOOTH_L1) {
             loss -= 0.5f;
         }
         if (match >= 0) sum += weight * loss;
@@ -185,13 +186,71 @@ template <typename T> __device__ float box_row(const struct box_losses &b, int64
     return sum;
 }
 
+/* The part of a gradient that the first of two sides has in their larger one. */
+__device__ __forceinline__ float share(float own, float other)
+{
+    return own > other ? 1.0f : own < other ? 0.0f : 0.5f;
+}
+
+/* One axis of a box and its truth. */
+struct axis_of_boxes {
+    float low, high, truth_low, truth_high, anchor_side, side, inner, outer;
+
+    __device__ axis_of_boxes(float anchor_low, float anchor_high, float truth_from, float truth_to, float shift,
+                             float log_side)
+    {
+        truth_low = truth_from, truth_high = truth_to;
+        anchor_side = anchor_high - anchor_low;
+        side = expf(fminf(log_side, TT_BOX_LOG_MAX)) * anchor_side;
+        float middle = shift * anchor_side + (anchor_low + 0.5f * anchor_side);
+        low = middle - 0.5f * side, high = middle + 0.5f * side;
+        inner = fminf(high, truth_high) - fmaxf(low, truth_low);
+        outer = fmaxf(high, truth_high) - fminf(low, truth_low);
+    }
+
+    /* `in`, `out`: slopes by the inner and the outer side; `both`: by the own one. */
+    __device__ void slopes(float in, float out, float both, float log_side, float *shift, float *log_slope) const
+    {
+        float to_high = both + in * share(truth_high, high) + out * share(high, truth_high);
+        float to_low = -both - in * share(low, truth_low) - out * share(truth_low, low);
+        *shift = anchor_side * (to_low + to_high);
+        *log_slope = log_side <= TT_BOX_LOG_MAX ? 0.5f * side * (to_high - to_low) : 0.0f;
+    }
+};
+
+template <typename T> __device__ float giou_row(const struct box_losses &b, int64_t p)
+{
+    T *at = static_cast<T *>(b.p.data) + p * b.p.row;
+    float weight, slope[4] = {}, d[4];
+    int32_t match = b.p.match_of(p, &weight);
+    for (int i = 0; i < 4; i++) d[i] = load_one(at + i);
+    for (int i = 0; i < 4 && match < 0 && b.gradient; i++) store_one(at + i, 0.0f);
+    if (match < 0) return 0.0f;
+    float4 anchor = box_at(b.anchors, p % b.p.anchors), truth = box_at(b.boxes, match);
+    struct axis_of_boxes x(anchor.x, anchor.z, truth.x, truth.z, d[0], d[2]);
+    struct axis_of_boxes y(anchor.y, anchor.w, truth.y, truth.w, d[1], d[3]);
+    bool meets = x.inner > 0.0f && y.inner > 0.0f;
+    float shared = meets ? x.inner * y.inner : 0.0f, hull = x.outer * y.outer;
+    float both = (x.high - x.low) * (y.high - y.low) + area_of(truth) - shared;
+    float loss = 1.0f - shared / (both + TT_GIOU_EPS) + (hull - both) / (hull + TT_GIOU_EPS);
+    if (!b.gradient) return weight * loss;
+    float of_both = shared / ((both + TT_GIOU_EPS) * (both + TT_GIOU_EPS)) - 1.0f / (hull + TT_GIOU_EPS);
+    float of_shared = meets ? -1.0f / (both + TT_GIOU_EPS) - of_both : 0.0f;
+    float of_hull = (both + TT_GIOU_EPS) / ((hull + TT_GIOU_EPS) * (hull + TT_GIOU_EPS));
+    x.slopes(of_shared * y.inner, of_hull * y.outer, of_both * (y.high - y.low), d[2], &slope[0], &slope[2]);
+    y.slopes(of_shared * x.inner, of_hull * x.outer, of_both * (x.high - x.low), d[3], &slope[1], &slope[3]);
+    for (int i = 0; i < 4; i++) store_one(at + i, weight * slope[i]);
+    return weight * loss;
+}
+
 template <typename T> __global__ void __launch_bounds__(THREADS) run_boxes(double *sums, const struct box_losses b)
 {
     __shared__ double partial[32];
     int64_t first = (int64_t)blockIdx.x * BOX_GROUP;
     int64_t end = first + BOX_GROUP < b.p.rows ? first + BOX_GROUP : b.p.rows;
     double sum = 0;
-    for (int64_t p = first + threadIdx.x; p < end; p += THREADS) sum += (double)box_row<T>(b, p);
+    for (int64_t p = first + threadIdx.x; p < end; p += THREADS)
+        sum += (double)(b.kind == TT_BOX_GIOU ? giou_row<T>(b, p) : box_row<T>(b, p));
     sum = block_sum(sum, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
@@ -263,7 +322,7 @@ extern "C" tt_status tt_cuda_box_loss(struct tt_stream *stream, const struct tt_
     b.p = predictions_of(args->deltas_P4, args->match_NA, args->foreground_N, args->weight);
     b.anchors = static_cast<const float *>(args->anchors_A4.data);
     b.boxes = static_cast<const float *>(args->boxes_M4.data);
-    b.smooth = args->kind == TT_BOX_SMOOTH_L1, b.gradient = args->gradient;
+    b.kind = args->kind, b.gradient = args->gradient;
     int64_t groups = (b.p.rows + BOX_GROUP - 1) / BOX_GROUP;
     if (groups == 0) return TT_OK;
     if (groups > GROUPS_MAX) return too_many("box_loss");

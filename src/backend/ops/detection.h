@@ -9,6 +9,8 @@
 #include "tensor/tensor.h"
 
 enum { TT_MATCH_BACKGROUND = -1, TT_MATCH_IGNORED = -2 };
+#define TT_BOX_LOG_MAX 4.135166556742356f /* ln(1000 / 16) */
+#define TT_GIOU_EPS 1e-7f
 
 /* For each image and anchor the number of its box within the batch, or one of the two above. The best box of an anchor
  * is the first with the largest intersection over union; below `low` it is background, below `high` ignored. Then every
@@ -39,9 +41,13 @@ struct tt_focal_loss_args {
 };
 TT_MUST_USE tt_status tt_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args);
 
-enum tt_box_loss { TT_BOX_L1, TT_BOX_SMOOTH_L1 }; /* smooth: beta is 1 */
-/* Loss of the encoded boxes of anchors with a box: sum over four of |delta - target|, weighted as in tt_focal_loss.
- * target = ((gx - ax) / aw, (gy - ay) / ah, ln(gw / aw), ln(gh / ah)) of centres and sides. */
+enum tt_box_loss { TT_BOX_L1, TT_BOX_SMOOTH_L1, TT_BOX_GIOU }; /* smooth: beta is 1 */
+/* Loss of the encoded boxes of anchors with a box, weighted as in tt_focal_loss. L1: the sum over four of
+ * |delta - target|, target = ((gx - ax) / aw, (gy - ay) / ah, ln(gw / aw), ln(gh / ah)) of centres and sides.
+ * GIoU (Rezatofighi et al. 2019, arXiv 1902.09630): with the box that the deltas mean (the logarithms of its sides at
+ * most ln(1000 / 16)), intersection I, union U and the area C of the smallest box around both,
+ *     1 - I / (U + 1e-7) + (C - U) / (C + 1e-7)
+ * Where two sides are equal, each has half of the gradient, as in torch. */
 struct tt_box_loss_args {
     enum tt_box_loss kind;
     tt_tensor deltas_P4;  /* f32 | bf16, in place */

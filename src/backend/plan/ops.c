@@ -414,6 +414,17 @@ static tt_status plan_batch_norm_gradient(struct tt_stream *stream,
     return moves(stream, 2.0 * size(args->all_2C) + 10.0 * size(args->mean_C));
 }
 
+static tt_status plan_group_norm(struct tt_stream *stream, const struct tt_group_norm_args *args)
+{
+    return moves(stream, 2.0 * size(args->x_PC) + size(args->y_PC));
+}
+
+static tt_status plan_group_norm_backward(struct tt_stream *stream,
+                                          const struct tt_group_norm_backward_args *args)
+{
+    return moves(stream, 2.0 * (size(args->x_PC) + size(args->dy_PC) + size(args->y_PC)) + size(args->dx_PC));
+}
+
 static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
 {
     return moves(stream, 3.0 * size(args->param) + 2.0 * size(args->v));
