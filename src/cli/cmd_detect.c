@@ -20,8 +20,8 @@ struct detect_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(weights_path), .required = true,
-     .help = "Weights of torchvision's retinanet_resnet50_fpn: a .pth file, which is read without executing anything "
-             "in it, or safetensors."},
+     .help = "Weights of torchvision's retinanet_resnet50_fpn or _v2: a .pth file, which is read without executing "
+             "anything in it, or safetensors."},
     {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(local_image_dir), .required = true,
      .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),

@@ -82,7 +82,33 @@ static struct tt_retinanet_config random_shape(const struct tt_detect_spec *spec
     for (int i = 0; i < TT_RETINANET_STAGES && spec->backbone_blocks > 0; i++)
         shape.blocks[i] = spec->backbone_blocks;
     if (spec->frozen_bn_eps >= 0) shape.norm_eps = spec->frozen_bn_eps;
+    if (spec->architecture == TT_ARCHITECTURE_RETINANET_V2) shape.head_groups = TT_RETINANET_GROUPS;
     return shape;
+}
+
+static const char *architecture_of(const struct tt_retinanet_config *shape)
+{
+    return shape->head_groups > 0 ? "retinanet_resnet50_fpn_v2" : "retinanet_resnet50_fpn";
+}
+
+/* The network of the weights, with what a backbone alone does not say by the settings. */
+static tt_status take_shape(const struct tt_detect_spec *spec, const struct tt_detector_weights *weights,
+                            struct tt_retinanet_config *shape)
+{
+    const struct tt_retinanet_config random = *shape;
+    *shape = weights->shape;
+    if (weights->backbone_alone) {
+        shape->pyramid = random.pyramid;
+        shape->head_groups = random.head_groups;
+    }
+    bool second = shape->head_groups > 0;
+    if (spec->architecture == (second ? TT_ARCHITECTURE_RETINANET : TT_ARCHITECTURE_RETINANET_V2)) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "architecture is %s, and '%s' has the weights of %s",
+                                   architecture_of(&random), spec->weights_path, architecture_of(shape));
+        tt_hint("leave architecture out: it follows from the weights");
+        return status;
+    }
+    return TT_OK;
 }
 
 /* The columns of the classifier are those of the data. Raw ids of COCO, and evaluations, take a wider one of the
@@ -100,9 +126,8 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     if (spec->weights_path != NULL) {
         bool or_more = !config->trains || (spec->category_labels == TT_CATEGORY_RAW && has_ids(data));
         TT_TRY(tt_detector_weights_open(spec->weights_path, spec->frozen_bn_eps, classes, or_more, weights));
-        *shape = weights->shape;
+        TT_TRY(take_shape(spec, weights, shape));
     }
-    shape->pyramid = weights->backbone_alone ? spec->pyramid_width : shape->pyramid;
     shape->trainable_stages = (int)spec->trainable_layers;
     shape->batch_norm = config->trains && spec->norm == TT_NORMS_BATCH;
     if (config->trains || !(weights->replaces_classes || weights->backbone_alone)) return TT_OK;
@@ -120,10 +145,9 @@ tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_f
     struct tt_detector_weights weights = {0};
     if (spec->weights_path != NULL) {
         TT_TRY(tt_detector_weights_open(spec->weights_path, 0, COCO_COLUMNS, false, &weights));
-        bool alone = weights.backbone_alone;
-        shape = weights.shape;
-        shape.pyramid = alone ? spec->pyramid_width : shape.pyramid;
+        tt_status status = take_shape(spec, &weights, &shape);
         tt_detector_weights_close(&weights);
+        TT_TRY(status);
     }
     shape.trainable_stages = (int)spec->trainable_layers;
     shape.batch_norm = spec->norm == TT_NORMS_BATCH;
@@ -138,10 +162,11 @@ static tt_status write_config(const struct tt_retinanet_config *shape, struct tt
     bool ok = blocks != NULL;
     for (int i = 0; i < TT_RETINANET_STAGES && ok; i++)
         ok = tt_json_append(blocks, tt_json_new_integer(shape->blocks[i])) == 0;
-    struct tt_json_value *root = tt_json_pack(
-        "{s:s,s:[s],s:s,s:I,s:I,s:I,s:f,s:o}", "model_type", "retinanet", "architectures", "RetinaNet",
-        "torch_dtype", "float32", "num_classes", shape->class_count, "backbone_width", shape->width,
-        "pyramid_width", shape->pyramid, "frozen_bn_eps", shape->norm_eps, "backbone_blocks", blocks);
+    struct tt_json_value *root =
+        tt_json_pack("{s:s,s:[s],s:s,s:s,s:I,s:I,s:I,s:f,s:o}", "model_type", "retinanet", "architectures",
+                     "RetinaNet", "architecture", architecture_of(shape), "torch_dtype", "float32",
+                     "num_classes", shape->class_count, "backbone_width", shape->width, "pyramid_width",
+                     shape->pyramid, "frozen_bn_eps", shape->norm_eps, "backbone_blocks", blocks);
     tt_status status = ok && root != NULL ? tt_json_write(root, 2, false, text)
                                           : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
     tt_json_release(root);

@@ -12,9 +12,14 @@ const struct tt_setting tt_detect_settings[] = {
      .choices = "language detection",
      .help = "language: a language model; detection: a RetinaNet, which finds objects in images."},
     {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(detect.weights_path),
-     .help = "Weights to begin with: torchvision's retinanet_resnet50_fpn, or a ResNet-50 alone; a .pth file, which is "
-             "read without executing anything in it, or safetensors. Another number of classes begins with a new "
-             "classifier. Not given: random weights."},
+     .help = "Weights to begin with: torchvision's retinanet_resnet50_fpn or _v2, or a ResNet-50 alone; a .pth file, "
+             "which is read without executing anything in it, or safetensors. Another number of classes begins with a "
+             "new classifier. Not given: random weights."},
+    {.name = "architecture", .type = TT_SETTING_CHOICE, FIELD(detect.architecture), .default_text = "auto",
+     .choices = "auto retinanet_resnet50_fpn retinanet_resnet50_fpn_v2",
+     .help = "Name of torchvision's network. auto: that of weights_path, and the first without the weights of a "
+             "detector. v2: group norms in the heads, P6 from C5, GIoU as the loss of boxes, and norm: batch by "
+             "default."},
     {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(detect.local_image_dir), .local = true,
      .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation."},
     {.name = "annotations", .type = TT_SETTING_STRING, FIELD(detect.annotations), .local = true,

@@ -43,6 +43,8 @@ enum tt_save_type { TT_SAVE_AS_MODEL, TT_SAVE_FLOAT32, TT_SAVE_BFLOAT16, TT_SAVE
 enum tt_reduce_type { TT_REDUCE_FLOAT32, TT_REDUCE_BFLOAT16 };
 /* Norms of a detector's trained stages. */
 enum tt_norms { TT_NORMS_FROZEN, TT_NORMS_BATCH };
+/* torchvision's detectors: that of the weights, else the first. */
+enum tt_architecture { TT_ARCHITECTURE_AUTO, TT_ARCHITECTURE_RETINANET, TT_ARCHITECTURE_RETINANET_V2 };
 enum tt_device_choice { TT_DEVICE_AUTO, TT_DEVICE_CPU, TT_DEVICE_CUDA };
 
 /* TRL's ModelConfig. */
@@ -140,6 +142,7 @@ enum tt_category_labels { TT_CATEGORY_SORTED, TT_CATEGORY_RAW }; /* as enum tt_d
 
 /* Detection: images with boxes, the network, and what becomes of an image before it enters the network. */
 struct tt_detect_spec {
+    enum tt_architecture architecture;
     const char *weights_path; /* NULL: from random weights */
     const char *local_image_dir, *cache_dir, *annotations, *eval_annotations, *class_descriptions;
     enum tt_category_labels category_labels;

@@ -211,7 +211,7 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
         steps[] = {{"lr_scheduler_type", "multistep"},
                    {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"},
                    {"warmup_ratio", "0.04"}},
-        scratch[] = {{"trainable_layers", "5"}};
+        scratch[] = {{"trainable_layers", "5"}}, second[] = {{"norm", "batch"}};
     if (job->task != TT_TASK_DETECTION) return TT_OK;
     TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
     bool is_sgd = !tt_settings_is_set(settings, "optim") ||
@@ -220,6 +220,7 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
                   : suggest(settings, adamw, sizeof adamw / sizeof *adamw));
     if (!tt_settings_is_set(settings, "lr_scheduler_type"))
         TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
+    if (job->detect.architecture == TT_ARCHITECTURE_RETINANET_V2) TT_TRY(suggest(settings, second, 1));
     return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
 }
 

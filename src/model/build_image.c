@@ -59,6 +59,17 @@ static void set_trainable(tt_param *param, const struct tt_conv_spec *spec)
     param->weight_decay = true; /* torchvision's recipe decays all, biases too */
 }
 
+static void build_group_norm(struct tt_builder *builder, const struct tt_module *module,
+                             const struct tt_conv_spec *spec, struct tt_conv *conv)
+{
+    conv->groups = spec->groups;
+    conv->norm_eps = spec->norm_eps;
+    conv->group_weight = tt_builder_param(builder, module, "weight", 1, &spec->out, TT_INIT_ONE);
+    conv->group_bias = tt_builder_param(builder, module, "bias", 1, &spec->out, TT_INIT_ZERO);
+    set_trainable(conv->group_weight, spec);
+    set_trainable(conv->group_bias, spec);
+}
+
 void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, struct tt_conv *conv)
 {
     const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_OTHER);
@@ -75,8 +86,9 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
                                     (int64_t[]){spec->out, spec->in, spec->kernel, spec->kernel}, spec->init);
     set_trainable(conv->weight, spec);
     if (conv->weight != NULL) conv->weight->init_scale = spec->init_scale;
-    if (norm != NULL) build_norm(builder, norm, spec, conv);
-    if (norm != NULL) set_batch_norm(spec, conv);
+    if (norm != NULL && spec->groups > 0) build_group_norm(builder, norm, spec, conv);
+    if (norm != NULL && spec->groups == 0) build_norm(builder, norm, spec, conv);
+    if (norm != NULL && spec->groups == 0) set_batch_norm(spec, conv);
     if (!spec->bias) return;
     enum tt_init_kind bias = spec->bias_init != 0 ? TT_INIT_CONSTANT : TT_INIT_ZERO;
     conv->bias = tt_builder_param(builder, module, "bias", 1, &spec->out, bias);

@@ -52,11 +52,12 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
 
 /* ---- Detectors: blocks one after the other instead of embedding, layers and head ---- */
 
-/* A convolution with a bias, or with a frozen norm at `norm` (NULL: none); the weight trains unless `frozen`. */
+/* A convolution with a bias, or with a norm at `norm` (NULL: none), which is frozen, of the batch, or, where it has
+ * `groups`, of groups of channels; the weight trains unless `frozen`. */
 struct tt_conv_spec {
     const char *path, *norm;
     double norm_eps;
-    int64_t in, out, kernel, stride, padding;
+    int64_t in, out, kernel, stride, padding, groups;
     bool bias, relu, frozen;
     bool batch_norm;        /* of the batch where it is not frozen */
     enum tt_init_kind init; /* of a model without weights */

@@ -123,6 +123,8 @@ static tt_status read_shape(const struct tt_safetensors *file, int64_t class_cou
     TT_TRY(find_dim(file, "head.classification_head.cls_logits.weight", &columns));
     TT_TRY(find_dim(file, tt_safetensors_find(file, old) != NULL ? old : inner, &shape->pyramid));
     columns /= TT_ANCHORS_EACH;
+    if (tt_safetensors_find(file, "head.classification_head.conv.0.1.weight") != NULL)
+        shape->head_groups = TT_RETINANET_GROUPS;
     bool takes = class_count == 0 || columns == class_count || (or_more && columns > class_count);
     weights->replaces_classes = !takes;
     shape->class_count = takes ? columns : class_count;

@@ -10,7 +10,7 @@
 struct tt_detector_weights {
     struct tt_model_folder *folder; /* the tensors under torchvision's names of today; owned */
     struct tt_retinanet_config shape;
-    bool backbone_alone;   /* a ResNet: class_count and pyramid of `shape` are the default's */
+    bool backbone_alone;   /* a ResNet: class_count, pyramid and head_groups of `shape` are the default's */
     bool replaces_classes; /* the last convolution of the classifier is left out */
 };
 

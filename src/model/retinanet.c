@@ -26,13 +26,17 @@ tt_status tt_retinanet_facts(const struct tt_retinanet_config *config, struct tt
     bool ok = config->class_count >= 2 && config->class_count <= 100000 && config->width >= 1 &&
               config->width <= 1024 && config->pyramid >= 1 && config->pyramid <= 4096 &&
               config->trainable_stages >= 0 && config->trainable_stages <= STAGES + 1 &&
-              config->norm_eps >= 0;
+              config->norm_eps >= 0 && config->head_groups >= 0 &&
+              (config->head_groups == 0 || config->pyramid % config->head_groups == 0);
     for (int i = 0; i < STAGES; i++)
         ok &= config->blocks[i] >= 1 && config->blocks[i] <= TT_RESNET_BLOCKS_MAX;
     if (!ok)
-        return tt_fail(TT_ERR_USAGE,
-                       "a RetinaNet of %lld classes, width %lld, with %d trainable stages is not supported",
-                       (long long)config->class_count, (long long)config->width, config->trainable_stages);
+        return tt_fail(
+            TT_ERR_USAGE,
+            "a RetinaNet of %lld classes, width %lld, with %d trainable stages, %lld channels of the "
+            "pyramid in %lld groups is not supported",
+            (long long)config->class_count, (long long)config->width, config->trainable_stages,
+            (long long)config->pyramid, (long long)config->head_groups);
     /* The stages of the backbone, the pyramid and the heads are blocks. */
     *facts = (struct tt_model_facts){.dtype = TT_F32,
                                      .num_hidden_layers = STAGES,
@@ -170,7 +174,9 @@ static void build_pyramid(struct tt_builder *builder, const struct tt_retinanet_
         (void)snprintf(path, sizeof path, "backbone.fpn.layer_blocks.%d.0", i);
         build_pyramid_conv(builder, path, out, out, 3, 1, &made->layer[i]);
     }
-    build_pyramid_conv(builder, "backbone.fpn.extra_blocks.p6", out, out, 3, 2, &made->p6);
+    made->p6_of_c5 = config->head_groups > 0;
+    build_pyramid_conv(builder, "backbone.fpn.extra_blocks.p6",
+                       made->p6_of_c5 ? stage_channels(config, STAGES - 1) : out, out, 3, 2, &made->p6);
     build_pyramid_conv(builder, "backbone.fpn.extra_blocks.p7", out, out, 3, 2, &made->p7);
     for (int i = 0; i < TT_PYRAMID_LEVELS; i++)
         made->out.items[made->out.count++] = (struct tt_feature){i + 3, out};
@@ -181,22 +187,29 @@ static void build_pyramid(struct tt_builder *builder, const struct tt_retinanet_
 static void build_tower(struct tt_builder *builder, const struct tt_retinanet_config *config,
                         const char *head, const char *last, int64_t out, double bias, struct tt_tower *tower)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], norm[PATH_BYTES];
     struct tt_conv_spec spec = {.path = path,
+                                .norm = config->head_groups > 0 ? norm : NULL,
+                                .norm_eps = 1e-5,
+                                .groups = config->head_groups,
                                 .in = config->pyramid,
                                 .out = config->pyramid,
                                 .kernel = 3,
                                 .stride = 1,
                                 .padding = 1,
-                                .bias = true,
+                                .bias = config->head_groups == 0,
                                 .relu = true,
                                 .init = TT_INIT_NORMAL,
                                 .init_scale = 0.01};
     for (int i = 0; i < TT_TOWER_CONVS; i++) {
         (void)snprintf(path, sizeof path, "head.%s.conv.%d.0", head, i);
+        (void)snprintf(norm, sizeof norm, "head.%s.conv.%d.1", head, i);
         tt_build_conv(builder, &spec, &tower->convs[i]);
     }
     (void)snprintf(path, sizeof path, "head.%s.%s", head, last);
+    spec.norm = NULL;
+    spec.groups = 0;
+    spec.bias = true;
     spec.out = out;
     spec.relu = false;
     spec.bias_init = bias;
@@ -212,7 +225,7 @@ static void build_heads(struct tt_builder *builder, const struct tt_retinanet_co
                                       .gamma = 2.0f,
                                       .low = 0.4f,
                                       .high = 0.5f,
-                                      .box_loss = TT_BOX_L1};
+                                      .box_loss = config->head_groups > 0 ? TT_BOX_GIOU : TT_BOX_L1};
     for (int i = 0; i < TT_PYRAMID_LEVELS; i++)
         made->in.items[made->in.count++] = (struct tt_feature){i + 3, config->pyramid};
     /* A prior probability of 0.01 for every class. */

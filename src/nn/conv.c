@@ -87,7 +87,7 @@ tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass
                                           .x_PC = tt_tensor_cols(x_PC, 0, conv->in),
                                           .residual_QO = residual_QO,
                                           .y_QO = y_QO,
-                                          .relu = conv->relu && !tt_conv_has_batch_norm(conv, pass)};
+                                          .relu = conv->relu && !tt_conv_is_alone(conv, pass)};
     TT_TRY(read_weight(conv, pass, &args.w_OK));
     TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
     TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
@@ -128,7 +128,7 @@ tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass 
                                                     .dresidual_QO = args->dresidual_QO,
                                                     .dz_QO = args->dy_QO,
                                                     .accumulate = args->add_residual};
-    bool alone = tt_conv_has_batch_norm(conv, pass);
+    bool alone = tt_conv_is_alone(conv, pass);
     if (!alone && (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO)))
         TT_TRY(tt_conv2d_backward_output(pass->lent.stream, &output));
     tt_workspace_release(pass->lent.workspace, mark);

@@ -1,5 +1,6 @@
-/* A convolution with what follows it: a bias, or a norm by fixed statistics (frozen batch norm), then relu. Images are
- * rows of pixels [P, C] in channels-last order (backend/ops/conv.h). */
+/* A convolution with what follows it: a bias, or a norm by fixed statistics (frozen batch norm), then relu. Norms by
+ * other statistics: nn/batch_norm.h, nn/group_norm.h. Images are rows of pixels [P, C] in channels-last order
+ * (backend/ops/conv.h). */
 #ifndef TT_NN_CONV_H
 #define TT_NN_CONV_H
 
@@ -20,6 +21,8 @@ struct tt_conv {
     tt_param *weight; /* [O, C, kernel, kernel] */
     tt_param *bias;   /* NULL: none */
     tt_param *norm[TT_CONV_NORM_PARAMS];
+    tt_param *group_weight, *group_bias; /* of a norm of groups of channels (nn/group_norm.h); NULL: none */
+    int64_t groups;
     double norm_eps;
     bool batch_norm; /* weight and bias train, and statistics are those of the batch (nn/batch_norm.h) */
     int64_t in, out, kernel, stride, padding;
@@ -40,11 +43,15 @@ bool tt_conv_trains(const struct tt_conv *conv);
 double tt_conv_flops(const struct tt_conv *conv, double places,
                      bool full); /* of a training pass, by places of y */
 
-/* Whether the pass computes the statistics of its norm: then tt_conv_forward and tt_conv_run_backward are the
- * convolution alone. */
+/* Whether the pass computes the statistics of its batch norm. */
 static inline bool tt_conv_has_batch_norm(const struct tt_conv *conv, const struct tt_pass *pass)
 {
     return conv->batch_norm && pass->in.training;
+}
+/* The same for any norm: then tt_conv_forward and tt_conv_run_backward are the convolution alone. */
+static inline bool tt_conv_is_alone(const struct tt_conv *conv, const struct tt_pass *pass)
+{
+    return conv->groups > 0 || tt_conv_has_batch_norm(conv, pass);
 }
 
 /* A vector of parameters in fp32: itself, or a copy in the workspace. */

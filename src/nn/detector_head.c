@@ -1,8 +1,11 @@
 #include "nn/detector_head.h"
 
+#include "nn/group_norm.h"
+
 /* One tower at one level. */
 struct branch {
     tt_tensor y[TT_TOWER_CONVS], last;
+    struct tt_group_norm_kept norms[TT_TOWER_CONVS];
 };
 
 struct saved {
@@ -46,7 +49,8 @@ static tt_status forward_tower(const struct tt_tower *tower, const struct tt_pas
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     for (int i = 0; i < TT_TOWER_CONVS; i++) {
         TT_TRY(push(pass, shape, tower->convs[i].out, &branch->y[i]));
-        TT_TRY(tt_conv_forward(&tower->convs[i], pass, shape, x_PC, none, branch->y[i]));
+        TT_TRY(tt_conv_group_forward(&tower->convs[i], pass, shape, x_PC, branch->y[i],
+                                     keeps ? &branch->norms[i] : NULL));
         x_PC = branch->y[i];
     }
     TT_TRY(tt_conv_forward(&tower->last, pass, shape, x_PC, none, branch->last));
@@ -151,7 +155,7 @@ static tt_status backward_tower(const struct tt_tower *tower, const struct tt_pa
                                         .dy_QO = d[from],
                                         .dx_PC = i > 0 ? d[!from] : dx_PC,
                                         .add_x = i == 0 && add};
-        TT_TRY(tt_conv_run_backward(&tower->convs[i], pass, &args));
+        TT_TRY(tt_conv_group_backward(&tower->convs[i], pass, &branch->norms[i], &args));
     }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;

@@ -55,6 +55,14 @@ static tt_status forward_merged(const struct tt_pyramid *pyramid, const struct t
     return TT_OK;
 }
 
+/* C5 and P5 have the same places. Also of their gradients. */
+static tt_tensor input_of_p6(const struct tt_pyramid *pyramid, const struct tt_pass *pass, tt_tensor x,
+                             tt_tensor y)
+{
+    return pyramid->p6_of_c5 ? tt_feature_view(x, &pyramid->in, P5, pass->in.batch->images)
+                             : view_of(pyramid, pass, y, P5);
+}
+
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
@@ -67,8 +75,9 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     for (int i = 0; i < TT_PYRAMID_INPUTS; i++)
         TT_TRY(tt_conv_forward(&pyramid->layer[i], pass, shape_of(pyramid, pass, i), saved->merged[i], none,
                                view_of(pyramid, pass, y_TD, i)));
-    tt_tensor p5 = view_of(pyramid, pass, y_TD, P5), p6 = view_of(pyramid, pass, y_TD, P6);
-    TT_TRY(tt_conv_forward(&pyramid->p6, pass, shape_of(pyramid, pass, P5), p5, none, p6));
+    tt_tensor p6 = view_of(pyramid, pass, y_TD, P6);
+    TT_TRY(tt_conv_forward(&pyramid->p6, pass, shape_of(pyramid, pass, P5),
+                           input_of_p6(pyramid, pass, x_TD, y_TD), none, p6));
     TT_TRY(push(pyramid, pass, P6, &saved->relu6));
     struct tt_channel_affine_args relu = {.x_PC = p6, .y_PC = saved->relu6, .relu = true};
     TT_TRY(tt_channel_affine(pass->lent.stream, &relu));
@@ -78,12 +87,24 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     return TT_OK;
 }
 
-/* The gradients of P7 and P6 are added to those of the levels below, in dy. */
-static tt_status backward_extra(const struct tt_pyramid *pyramid, const struct tt_pass *pass,
-                                const struct saved *saved, tt_tensor dy)
+/* The gradient of P6 is added to that of what it is made from: in dy to P5's, or in dx to C5's. */
+static tt_status backward_p6(const struct tt_pyramid *pyramid, const struct tt_pass *pass,
+                             const struct saved *saved, tt_tensor x, tt_tensor dy, tt_tensor dx)
+{
+    struct tt_conv_backward p6 = {.shape = shape_of(pyramid, pass, P5),
+                                  .x_PC = input_of_p6(pyramid, pass, x, saved->y),
+                                  .dy_QO = view_of(pyramid, pass, dy, P6),
+                                  .dx_PC = input_of_p6(pyramid, pass, dx, dy),
+                                  .add_x = true};
+    return tt_conv_run_backward(&pyramid->p6, pass, &p6);
+}
+
+/* The gradient of P7 is added to that of P6, in dy. */
+static tt_status backward_p7(const struct tt_pyramid *pyramid, const struct tt_pass *pass,
+                             const struct saved *saved, tt_tensor dy)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    tt_tensor dp5 = view_of(pyramid, pass, dy, P5), dp6 = view_of(pyramid, pass, dy, P6), drelu6;
+    tt_tensor dp6 = view_of(pyramid, pass, dy, P6), drelu6;
     TT_TRY(push(pyramid, pass, P6, &drelu6));
     struct tt_conv_backward p7 = {.shape = shape_of(pyramid, pass, P6),
                                   .x_PC = saved->relu6,
@@ -93,12 +114,6 @@ static tt_status backward_extra(const struct tt_pyramid *pyramid, const struct t
     struct tt_conv2d_backward_output_args relu = {
         .y_QO = saved->relu6, .dy_QO = drelu6, .dresidual_QO = dp6, .dz_QO = drelu6, .accumulate = true};
     TT_TRY(tt_conv2d_backward_output(pass->lent.stream, &relu));
-    struct tt_conv_backward p6 = {.shape = shape_of(pyramid, pass, P5),
-                                  .x_PC = view_of(pyramid, pass, saved->y, P5),
-                                  .dy_QO = dp6,
-                                  .dx_PC = dp5,
-                                  .add_x = true};
-    TT_TRY(tt_conv_run_backward(&pyramid->p6, pass, &p6));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -112,7 +127,8 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     const struct saved *saved = record;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor dmerged[TT_PYRAMID_INPUTS];
-    TT_TRY(backward_extra(pyramid, pass, saved, dy_TD));
+    TT_TRY(backward_p7(pyramid, pass, saved, dy_TD));
+    if (!pyramid->p6_of_c5) TT_TRY(backward_p6(pyramid, pass, saved, x_TD, dy_TD, dx_TD));
     for (int i = 0; i < TT_PYRAMID_INPUTS; i++) {
         TT_TRY(push(pyramid, pass, i, &dmerged[i]));
         struct tt_conv_backward layer = {.shape = shape_of(pyramid, pass, i),
@@ -133,6 +149,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
                                          .dx_PC = tt_feature_view(dx_TD, &pyramid->in, i, images)};
         TT_TRY(tt_conv_run_backward(&pyramid->inner[i], pass, &inner));
     }
+    if (pyramid->p6_of_c5) TT_TRY(backward_p6(pyramid, pass, saved, x_TD, dy_TD, dx_TD));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

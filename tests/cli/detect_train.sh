@@ -141,6 +141,26 @@ cmp -s norm/model.safetensors norm/checkpoint-3/model.safetensors && fail "a ste
 expect 2 "norm was \"batch\" and is \"frozen\"" "${norm[@]}" --norm frozen --output_dir norm_half --resume_from_checkpoint true
 expect 2 "norm is batch, and sharding_strategy is not NO_SHARD" "${norm[@]}" --sharding_strategy FULL_SHARD --ranks 2
 
+# The second version, from random weights: a resumed run has the bits of one that never stopped, also on two ranks; the
+# result is known by its tensors.
+second=(train --config scratch.yaml --architecture retinanet_resnet50_fpn_v2 --pyramid_width 64 --bf16 false --threads 1
+    --num_train_epochs 2 --overwrite_output_dir --ranks 2 --per_device_train_batch_size 2 --score_threshold 0)
+expect 0 "weights: random" "${second[@]}" --output_dir second
+grep -qF '"architecture": "retinanet_resnet50_fpn_v2"' second/config.json || fail "another network: $(cat second/config.json)"
+expect 0 "" "${second[@]}" --output_dir second_half
+rm -r second_half/checkpoint-6
+expect 0 "step 3 of 6" "${second[@]}" --output_dir second_half --resume_from_checkpoint true
+cmp second/model.safetensors second_half/model.safetensors || fail "resumed weights of the second version differ"
+expect 0 '"map_50"' eval --task detection --weights-path second/model.pth --local-image-dir flat \
+    --eval_annotations openimages/oidv6-train-annotations-bbox.csv --image-size 64 --bf16 false --threads 1 --score_threshold 0 --json
+expect 0 "images, " detect --weights-path second/model.safetensors --local-image-dir flat --evaluate false --image-size 64
+expect 2 "architecture is retinanet_resnet50_fpn, and 'second/model.pth' has the weights of retinanet_resnet50_fpn_v2" \
+    "${second[@]}" --architecture retinanet_resnet50_fpn --weights-path second/model.pth --output_dir no
+expect 0 "done: 6 steps" train --config scratch.yaml --weights-path second/model.pth --num_train_epochs 2 --output_dir third
+grep -qF '"architecture": "retinanet_resnet50_fpn_v2"' third/config.json || fail "another network: $(cat third/config.json)"
+expect 2 "channels of the pyramid in 32 groups is not supported" "${second[@]}" --pyramid_width 24 --output_dir no
+expect 0 "extra_blocks.p6.weight" plan --task detection --units --architecture retinanet_resnet50_fpn_v2
+
 # Wrong input.
 damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images

@@ -1,5 +1,5 @@
-/* A narrow RetinaNet against torchvision (golden/detect/make_retinanet.py): the heads' outputs, both losses, the
- * gradient of every trainable parameter, five steps of SGD; the full network's names and shapes. */
+/* Narrow RetinaNets of both versions against torchvision (golden/detect/make_retinanet.py): the heads' outputs, both
+ * losses, the gradient of every trainable parameter, five steps of SGD; the full networks' names and shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +18,8 @@
 #include "support/tuning.h"
 
 enum { IMAGES = 2, HEIGHT = 96, WIDTH = 64, CLASSES = 5, CHANNELS = 8, BOXES = 4, STEPS = 5, BLOCKS_MAX = 8 };
+/* FIRST has frozen norms, SECOND batch norms. */
+enum version { FIRST, SECOND };
 
 static void ok(tt_status status)
 {
@@ -29,6 +31,7 @@ static void ok(tt_status status)
 
 /* The network with all values in host memory, driven block by block. */
 struct runner {
+    enum version version;
     struct tt_model *model;
     struct tt_device *device;
     struct tt_stream *stream;
@@ -44,7 +47,7 @@ struct runner {
     tt_tensor x[BLOCKS_MAX + 1];
 };
 
-static struct tt_retinanet_config narrow_config(int trainable)
+static struct tt_retinanet_config narrow_config(enum version version, int trainable)
 {
     struct tt_retinanet_config config = tt_retinanet_config_default(CLASSES);
     config.width = 4;
@@ -52,6 +55,8 @@ static struct tt_retinanet_config narrow_config(int trainable)
     config.blocks[0] = config.blocks[2] = config.blocks[3] = 1;
     config.blocks[1] = 2;
     config.trainable_stages = trainable;
+    config.batch_norm = version == SECOND;
+    config.head_groups = version == SECOND ? 4 : 0;
     return config;
 }
 
@@ -63,11 +68,12 @@ static void *zeros(size_t bytes)
     return memory;
 }
 
-static struct tt_safetensors *open_golden(const char *name)
+static struct tt_safetensors *open_golden(enum version version, const char *name)
 {
     char path[512];
     struct tt_safetensors *file;
-    (void)snprintf(path, sizeof path, "%s/golden/detect/retinanet/%s", TT_TEST_ROOT, name);
+    (void)snprintf(path, sizeof path, "%s/golden/detect/retinanet%s/%s", TT_TEST_ROOT,
+                   version == SECOND ? "_v2" : "", name);
     ok(tt_pth_open(path, &file));
     return file;
 }
@@ -151,13 +157,14 @@ static void make_batch(struct runner *r, tt_dtype dtype)
     r->batch.images = &r->images;
 }
 
-static struct runner *make_runner(int trainable, tt_dtype dtype)
+static struct runner *make_runner(enum version version, int trainable, tt_dtype dtype)
 {
     struct runner *r = calloc(1, sizeof *r);
-    struct tt_retinanet_config config = narrow_config(trainable);
+    struct tt_retinanet_config config = narrow_config(version, trainable);
     struct tt_model_facts *facts = calloc(1, sizeof *facts);
     assert_non_null(r);
     assert_non_null(facts);
+    r->version = version;
     ok(tt_retinanet_facts(&config, facts));
     ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = dtype}, &r->model));
     free(facts);
@@ -165,8 +172,8 @@ static struct runner *make_runner(int trainable, tt_dtype dtype)
                       &r->device));
     ok(tt_stream_create(r->device, &r->stream));
     ok(tt_workspace_create(r->device, (size_t)64 << 20, &r->workspace));
-    r->weights = open_golden("weights.pth");
-    r->expected = open_golden("expected.pth");
+    r->weights = open_golden(version, "weights.pth");
+    r->expected = open_golden(version, "expected.pth");
     load_params(r, dtype);
     make_batch(r, dtype);
     r->pass = (struct tt_pass){.lent = {.stream = r->stream, .workspace = r->workspace},
@@ -204,6 +211,7 @@ static int first_trainable(const struct runner *r)
 static void forward(struct runner *r, bool gradient, bool want_logits)
 {
     memset(r->sums, 0, sizeof r->sums);
+    r->pass.in.training = !want_logits; /* outputs are those of running statistics */
     for (int i = 0; i < r->model->block_count; i++) {
         struct tt_block *block = &r->model->blocks[i];
         int64_t dims[2];
@@ -269,15 +277,21 @@ static void compare_outputs(struct runner *r, const tt_tensor levels[], const ch
     tt_free(got);
 }
 
-static void outputs_equal_torchvision(void **state)
+static void check_outputs(enum version version, int trainable)
 {
-    (void)state;
-    struct runner *r = make_runner(3, TT_F32);
+    struct runner *r = make_runner(version, trainable, TT_F32);
     forward(r, false, true);
     compare_outputs(r, r->results.class_logits, "class_logits", CLASSES);
     compare_outputs(r, r->results.box_deltas, "box_deltas", 4);
     end_pass(r);
     free_runner(r);
+}
+
+static void outputs_equal_torchvision(void **state)
+{
+    (void)state;
+    check_outputs(FIRST, 3);
+    check_outputs(SECOND, 5);
 }
 
 static void check_losses(const struct runner *r, const float *expected, double allowed)
@@ -286,10 +300,9 @@ static void check_losses(const struct runner *r, const float *expected, double a
         assert_true(fabs(r->sums[i] - (double)expected[i]) <= allowed * (double)expected[i]);
 }
 
-static void losses_and_gradients_equal_torchvision(void **state)
+static void check_gradients(enum version version, int trainable)
 {
-    (void)state;
-    struct runner *r = make_runner(3, TT_F32);
+    struct runner *r = make_runner(version, trainable, TT_F32);
     float losses[2];
     int trained = 0;
     read_tensor(r->expected, "losses", 2, losses);
@@ -312,10 +325,18 @@ static void losses_and_gradients_equal_torchvision(void **state)
         tt_free(expected);
         trained++;
     }
-    /* torchvision trains the same ones: those and the three others of the file. */
-    assert_int_equal(trained + 4, (int)tt_safetensors_count(r->expected));
+    /* torchvision trains the same ones: those, the four others of the file, and running statistics. */
+    int running = version == SECOND ? (int)r->model->param_count - trained : 0;
+    assert_int_equal(trained + 4 + running, (int)tt_safetensors_count(r->expected));
     end_pass(r);
     free_runner(r);
+}
+
+static void losses_and_gradients_equal_torchvision(void **state)
+{
+    (void)state;
+    check_gradients(FIRST, 3);
+    check_gradients(SECOND, 5);
 }
 
 static void update(struct runner *r)
@@ -335,10 +356,27 @@ static void update(struct runner *r)
     }
 }
 
-static void five_steps_equal_torchvision(void **state)
+/* Frozen values are those of the file, running statistics torchvision's. */
+static void check_values(const struct runner *r, const tt_param *param)
 {
-    (void)state;
-    struct runner *r = make_runner(3, TT_F32);
+    char name[160];
+    int64_t count = tt_param_count(param);
+    float *before = zeros((size_t)count * sizeof *before);
+    read_tensor(r->weights, param->name, count, before);
+    bool same = memcmp(before, param->value.data, (size_t)count * sizeof *before) == 0;
+    assert_true(same != (param->trainable || r->version == SECOND));
+    if (!param->trainable && r->version == SECOND) {
+        (void)snprintf(name, sizeof name, "running.%s", param->name);
+        read_tensor(r->expected, name, count, before);
+        double off = distance(param->value.data, before, count);
+        if (!(off <= 1e-4)) fail_msg("%s is off by %g", param->name, off);
+    }
+    tt_free(before);
+}
+
+static void check_steps(enum version version, int trainable)
+{
+    struct runner *r = make_runner(version, trainable, TT_F32);
     float steps[STEPS][2];
     read_tensor(r->expected, "steps", STEPS * 2, steps);
     for (int step = 0; step < STEPS; step++) {
@@ -348,23 +386,20 @@ static void five_steps_equal_torchvision(void **state)
         end_pass(r);
         update(r);
     }
-    /* Frozen values are those of the file. */
-    for (size_t i = 0; i < r->model->param_count; i++) {
-        const tt_param *param = r->model->params[i];
-        int64_t count = tt_param_count(param);
-        float *before = zeros((size_t)count * sizeof *before);
-        read_tensor(r->weights, param->name, count, before);
-        bool same = memcmp(before, param->value.data, (size_t)count * sizeof *before) == 0;
-        assert_true(same != param->trainable);
-        tt_free(before);
-    }
+    for (size_t i = 0; i < r->model->param_count; i++) check_values(r, r->model->params[i]);
     free_runner(r);
 }
 
-static void bf16_is_near(void **state)
+static void five_steps_equal_torchvision(void **state)
 {
     (void)state;
-    struct runner *r = make_runner(3, TT_BF16);
+    check_steps(FIRST, 3);
+    check_steps(SECOND, 5);
+}
+
+static void check_bf16(enum version version, int trainable)
+{
+    struct runner *r = make_runner(version, trainable, TT_BF16);
     float losses[2];
     read_tensor(r->expected, "losses", 2, losses);
     forward(r, true, false);
@@ -374,11 +409,18 @@ static void bf16_is_near(void **state)
     free_runner(r);
 }
 
+static void bf16_is_near(void **state)
+{
+    (void)state;
+    check_bf16(FIRST, 3);
+    check_bf16(SECOND, 5);
+}
+
 /* With all stages the gradient reaches the stem; checked along a random direction of each parameter. */
 static void gradients_of_all_stages(void **state)
 {
     (void)state;
-    struct runner *r = make_runner(5, TT_F32);
+    struct runner *r = make_runner(FIRST, 5, TT_F32);
     forward(r, true, false);
     backward(r);
     end_pass(r);
@@ -454,6 +496,33 @@ static void the_full_network(void **state)
     free(facts);
 }
 
+/* torchvision's retinanet_resnet50_fpn_v2: 362 tensors, of which 53 count batches; 38,198,935 parameters. */
+static void the_full_second_network(void **state)
+{
+    (void)state;
+    struct tt_model_facts *facts = calloc(1, sizeof *facts);
+    struct tt_retinanet_config config = tt_retinanet_config_default(91);
+    struct tt_model *model;
+    int64_t elements = 0;
+    assert_non_null(facts);
+    config.trainable_stages = 5;
+    config.batch_norm = true;
+    config.head_groups = TT_RETINANET_GROUPS;
+    ok(tt_retinanet_facts(&config, facts));
+    ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
+    for (size_t p = 0; p < model->param_count; p++)
+        elements += model->params[p]->trainable ? tt_param_count(model->params[p]) : 0;
+    assert_int_equal(elements, 38198935);
+    assert_int_equal(model->param_count, 362 - 53);
+    assert_int_equal(full_param(model, "backbone.fpn.extra_blocks.p6.weight")->dims[1], 2048);
+    assert_int_equal(full_param(model, "head.regression_head.conv.3.1.weight")->dims[0], 256);
+    assert_null(tt_model_find_param(model, "head.regression_head.conv.3.0.bias"));
+    tt_model_destroy(model);
+    config.pyramid = 48;
+    assert_int_equal(tt_retinanet_facts(&config, facts), TT_ERR_USAGE);
+    free(facts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +532,7 @@ int main(void)
         cmocka_unit_test(bf16_is_near),
         cmocka_unit_test(gradients_of_all_stages),
         cmocka_unit_test(the_full_network),
+        cmocka_unit_test(the_full_second_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

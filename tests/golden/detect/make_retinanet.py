@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/detect/retinanet: a narrow RetinaNet by torchvision, its outputs, losses, gradients and steps of SGD.
+"""Makes tests/golden/detect/retinanet and retinanet_v2: narrow RetinaNets by torchvision, their outputs, losses, gradients
+and steps of SGD.
 
     python tests/golden/detect/make_retinanet.py
+
+retinanet has frozen norms and trains three stages, as retinanet_resnet50_fpn with weights; retinanet_v2 has batch norms
+and trains all, as retinanet_resnet50_fpn_v2 without. In each folder:
 
 weights.pth   the state_dict (frozen norms with statistics that are not trivial)
 expected.pth  of the batch that `pixels` and `TARGETS` describe, which the test makes again: the heads' outputs, both
               losses, the gradient of every trainable parameter (as grad.<name>), and the losses of five steps
 """
+import functools
 import pathlib
 
 import torch
 from torch import nn
 from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.image_list import ImageList
-from torchvision.models.detection.retinanet import RetinaNet, _default_anchorgen
+from torchvision.models.detection.retinanet import RetinaNet, RetinaNetHead, _default_anchorgen
 from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 from torchvision.ops.misc import FrozenBatchNorm2d
 
-HERE = pathlib.Path(__file__).parent / "retinanet"
-WIDTH, PYRAMID, CLASSES, BLOCKS, TRAINABLE = 4, 12, 5, (1, 2, 1, 1), 3
+HERE = pathlib.Path(__file__).parent
+WIDTH, PYRAMID, CLASSES, BLOCKS, GROUPS = 4, 12, 5, (1, 2, 1, 1), 4
 IMAGES, HEIGHT, WIDE = 2, 96, 64
 TARGETS = [  # boxes in pixels and labels; the second image has none that are large, the first has neighbours
     ([[4, 6, 40, 50], [10, 40, 62, 94], [30, 8, 50, 30]], [1, 4, 2]),
@@ -28,37 +33,49 @@ TARGETS = [  # boxes in pixels and labels; the second image has none that are la
 
 
 class Narrow(ResNet):
-    def __init__(self):
-        super().__init__(Bottleneck, [1, 1, 1, 1], norm_layer=FrozenBatchNorm2d)
+    def __init__(self, norm):
+        super().__init__(Bottleneck, [1, 1, 1, 1], norm_layer=norm)
         self.inplanes = WIDTH
         self.conv1 = nn.Conv2d(3, WIDTH, 7, 2, 3, bias=False)
-        self.bn1 = FrozenBatchNorm2d(WIDTH)
+        self.bn1 = norm(WIDTH)
         for stage, blocks in enumerate(BLOCKS):
             layer = self._make_layer(Bottleneck, WIDTH << stage, blocks, stride=1 if stage == 0 else 2)
             setattr(self, f"layer{stage + 1}", layer)
 
 
-def make_model():
-    body = Narrow()
+def make_model(second):
+    body = Narrow(nn.BatchNorm2d if second else FrozenBatchNorm2d)
     body.avgpool = body.fc = None
     channels = [4 * WIDTH << stage for stage in (1, 2, 3)]
     layers = {"layer2": "0", "layer3": "1", "layer4": "2"}
     del body.avgpool, body.fc
-    backbone = BackboneWithFPN(body, layers, channels, PYRAMID, LastLevelP6P7(PYRAMID, PYRAMID))
-    model = RetinaNet(backbone, CLASSES, anchor_generator=_default_anchorgen())
-    trained = ["layer4", "layer3", "layer2", "layer1", "conv1"][:TRAINABLE]
+    extra = LastLevelP6P7(channels[-1] if second else PYRAMID, PYRAMID)
+    backbone = BackboneWithFPN(body, layers, channels, PYRAMID, extra)
+    anchors, head = _default_anchorgen(), None
+    if second:
+        head = RetinaNetHead(PYRAMID, anchors.num_anchors_per_location()[0], CLASSES,
+                             norm_layer=functools.partial(nn.GroupNorm, GROUPS))
+        head.regression_head._loss_type = "giou"
+    model = RetinaNet(backbone, CLASSES, anchor_generator=anchors, head=head)
+    trained = ["layer4", "layer3", "layer2", "layer1", "conv1", "bn1"] if second else ["layer4", "layer3", "layer2"]
     for name, parameter in model.backbone.body.named_parameters():
         parameter.requires_grad_(any(name.startswith(part) for part in trained))
     return model
+
+
+def is_group_norm(name):
+    return ".conv." in name and name.split(".")[-2] == "1"
 
 
 def set_values(model):
     """Small whole numbers of a generator, so that every activation has a size that matters."""
     generator = torch.Generator().manual_seed(7)
     for name, value in sorted(model.state_dict().items()):
+        if name.endswith("num_batches_tracked"):
+            continue
         if name.endswith("running_var"):
             value.copy_(0.5 + torch.rand(value.shape, generator=generator))
-        elif ".bn" in name or ".downsample.1" in name:
+        elif ".bn" in name or ".downsample.1" in name or is_group_norm(name):
             base = 1.0 if name.endswith(".weight") else 0.0
             value.copy_(base + 0.2 * torch.randn(value.shape, generator=generator))
         elif name.endswith("cls_logits.bias"):
@@ -86,20 +103,26 @@ def run(model, images, targets):
     return outputs, model.compute_loss(targets, outputs, anchors)
 
 
-def main():
-    torch.set_num_threads(1)
-    model = make_model().train()
+def make(second):
+    folder = HERE / ("retinanet_v2" if second else "retinanet")
+    model = make_model(second).train()
     set_values(model)
-    HERE.mkdir(exist_ok=True)
-    torch.save(model.state_dict(), HERE / "weights.pth")
+    folder.mkdir(exist_ok=True)
+    torch.save(model.state_dict(), folder / "weights.pth")
+    started = {name: value.clone() for name, value in model.state_dict().items()}
     targets = [{"boxes": torch.tensor(boxes, dtype=torch.float32), "labels": torch.tensor(labels)}
                for boxes, labels in TARGETS]
     images = pixels()
     outputs, losses = run(model, images, targets)
     (losses["classification"] + losses["bbox_regression"]).backward()
+    if second:  # by the running statistics of the file
+        model.load_state_dict(started)
+        with torch.no_grad():
+            outputs, _ = run(model.eval(), images, targets)
     expected = {"class_logits": outputs["cls_logits"].detach(), "box_deltas": outputs["bbox_regression"].detach(),
                 "losses": torch.stack([losses["classification"], losses["bbox_regression"]]).detach()}
     expected |= {"grad." + name: p.grad.clone() for name, p in model.named_parameters() if p.requires_grad}
+    model.train()
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.002, momentum=0.9,
                                 weight_decay=1e-3)
     steps = []
@@ -110,8 +133,16 @@ def main():
         optimizer.step()
         steps.append(torch.stack([losses["classification"], losses["bbox_regression"]]).detach())
     expected["steps"] = torch.stack(steps)
-    torch.save(expected, HERE / "expected.pth")
+    if second:  # after five steps
+        expected |= {"running." + name: value.clone() for name, value in model.state_dict().items() if "running_" in name}
+    torch.save(expected, folder / "expected.pth")
     print({name: tuple(value.shape) for name, value in expected.items() if "grad" not in name}, expected["steps"])
+
+
+def main():
+    torch.set_num_threads(1)
+    make(False)
+    make(True)
 
 
 if __name__ == "__main__":
