@@ -138,13 +138,18 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     return status;
 }
 
-tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_facts *facts)
+tt_status tt_detect_network(const struct tt_detect_spec *spec, int64_t class_count,
+                            struct tt_model_facts *facts)
 {
     enum { COCO_COLUMNS = 91 };
-    struct tt_retinanet_config shape = random_shape(spec, COCO_COLUMNS);
+    struct tt_retinanet_config shape = random_shape(spec, class_count > 0 ? class_count : COCO_COLUMNS);
     struct tt_detector_weights weights = {0};
     if (spec->weights_path != NULL) {
-        TT_TRY(tt_detector_weights_open(spec->weights_path, 0, COCO_COLUMNS, false, &weights));
+        TT_TRY(tt_detector_weights_open(spec->weights_path, 0, shape.class_count, false, &weights));
+        if (class_count == 0 && weights.replaces_classes) {
+            tt_detector_weights_close(&weights);
+            TT_TRY(tt_detector_weights_open(spec->weights_path, 0, 0, false, &weights));
+        }
         tt_status status = take_shape(spec, &weights, &shape);
         tt_detector_weights_close(&weights);
         TT_TRY(status);

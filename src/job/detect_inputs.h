@@ -32,8 +32,10 @@ TT_MUST_USE tt_status tt_detect_inputs_describe(const struct tt_detect_dataset *
 TT_MUST_USE tt_status tt_detect_inputs_describe_weights(const struct tt_detect_inputs *inputs,
                                                         struct tt_str *text);
 
-/* The network without its data: that of weights_path, else one of random weights for COCO's classes. */
-TT_MUST_USE tt_status tt_detect_network(const struct tt_detect_spec *spec, struct tt_model_facts *facts);
+/* The network without its data: that of weights_path, else one of random weights. `class_count`: columns of the
+ * classifier; 0: those of the weights, or COCO's 91. */
+TT_MUST_USE tt_status tt_detect_network(const struct tt_detect_spec *spec, int64_t class_count,
+                                        struct tt_model_facts *facts);
 
 /* How images are ordered and placed. Evaluation: each image on a canvas of its own, so that nothing depends on who
  * shares its batch. */

@@ -76,6 +76,9 @@ static const struct tt_setting plan_settings[] = {
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
+    {.name = "num_classes", .type = TT_SETTING_INT, FIELD(num_classes), .default_text = "0", .maximum = 100000,
+     .help = "Of a detection: classes with the background, as torchvision counts them; 0: those of weights_path, "
+             "without the weights of a detector COCO's 91."},
     {.name = "generation_length", .type = TT_SETTING_INT, FIELD(generation_length), .default_text = "0", .minimum = 0,
      .maximum = 1 << 20,
      .help = "Plan generate, chat or serve instead of a training: tokens of a sequence with its answer, of which "

@@ -353,6 +353,10 @@ tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spe
     TT_TRY(settle(settings, &spec->job));
     if (spec->job.task == TT_TASK_DETECTION && spec->generation_length > 0)
         return usage("a detector generates no text", "leave generation_length out");
+    if (spec->job.task != TT_TASK_DETECTION && spec->num_classes > 0)
+        return usage("num_classes is given, and the task is a language model's", "set --task detection");
+    if (spec->num_classes == 1)
+        return usage("num_classes is 1, which is the background alone", "give the number of classes with it");
     spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     return check_training(&spec->job);
 }

@@ -46,6 +46,7 @@ struct tt_plan_spec {
     int64_t sequence_length;   /* tokens of a row; 0: max_length */
     const char *device;        /* "auto", "cpu", "cuda", or a chip such as "h200" */
     int64_t generation_length; /* > 0: of generation, tokens of a sequence with its answer */
+    int64_t num_classes;       /* of a detection, with the background; 0: not given */
     bool chooses_sharding;     /* no sharding_strategy was given */
     size_t network_bandwidth;  /* bytes a second that a rank receives from other machines; 0: by the chip */
 };

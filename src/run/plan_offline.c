@@ -98,7 +98,7 @@ static tt_status read_model(const struct tt_plan_spec *spec, struct tt_arena *ar
     if (config->task == TT_TASK_DETECTION) {
         *options = (struct tt_model_options){.compute_dtype = config->device.bf16 ? TT_BF16 : TT_F32,
                                              .random_init = true};
-        return tt_detect_network(&config->detect, model);
+        return tt_detect_network(&config->detect, spec->num_classes, model);
     }
     *options = tt_job_model_options(&config->model, &config->lora, &config->device, true);
     TT_TRY(read_config(spec->config_json, config, model));

@@ -76,16 +76,18 @@ expect 0 "recompute block" plan --task detection --device cpu --image-size 320 -
     --weights-path few.pth --recompute block
 
 # A training of the largest batch that fits runs under the limit, the next one is refused before it starts.
-# Both have COCO's 91 columns.
-python3 "$root"/examples/detection/make_weights.py wide.pth --classes 91 --width 4 --pyramid 8 || exit 1
-limit=(--image-size 64 --max_image_size 64 --device_memory 4MiB --weights-path wide.pth --bf16 false --threads 1)
-expect 0 "the largest that fits" plan --task detection --device cpu --max batch "${limit[@]}"
+limit=(--image-size 64 --max_image_size 64 --device_memory 1400KiB --weights-path "$weights" --bf16 false --threads 1)
+expect 0 "the largest that fits" plan --task detection --device cpu --max batch "${limit[@]}" --num_classes 4
 most=$(sed -nE 's/^the largest that fits: --per_device_train_batch_size ([0-9]+);.*/\1/p' printed)
 [ "${most:-0}" -gt 1 ] && [ "$most" -lt 10 ] || fail "the largest batch is '$most': the limit is not a useful one"
-largest=(train --task detection --local-image-dir openimages/images --annotations openimages/coco/train.json --eval_annotations
-    openimages/coco/validation.json "${limit[@]}" --use_cpu --max_steps 1 --save_strategy no --report_to none)
+largest=(train --task detection --local-image-dir openimages/images --cache-dir openimages "${limit[@]}" --use_cpu --max_steps 1
+    --save_strategy no --report_to none)
 expect 0 "done: 1 step" "${largest[@]}" --batch-size "$most" --output_dir most
 expect 4 "this run needs" "${largest[@]}" --batch-size $((most + 1)) --output_dir more
+expect 0 "45 x 12 x 3 x 3" plan --task detection --units --weights-path "$weights"
+expect 0 "2367 x 256" plan --task detection --units --num_classes 263
+expect 2 "which is the background alone" plan --task detection --num_classes 1
+expect 2 "num_classes is given, and the task is a language model's" plan --config_json "$root"/bench/shapes/tiny.json --num_classes 4
 expect 2 "a detector generates no text" plan --task detection --generation_length 5
 
 # Without a list of classes labels are numbered as they come: those of the training count, also to `detect`.
