@@ -337,6 +337,35 @@ def as_on_the_cpu(suite, family, **more):
     return f"{text}; gradient norms {norms:.1e}"
 
 
+DETECTORS = [
+    ("frozen norms", {"weights_path": GOLDEN / "detect/retinanet/weights.pth"}),
+    ("batch norm", {"norm": "batch", "backbone_width": 8, "backbone_blocks": 1, "pyramid_width": 32}),
+    ("second version", {"architecture": "retinanet_resnet50_fpn_v2", "backbone_width": 8, "backbone_blocks": 1,
+                        "pyramid_width": 64}),
+]
+
+
+def make_shapes(suite):
+    folder = suite.out / "shapes"
+    subprocess.run([sys.executable, ROOT / "examples/detection/make_shapes.py", folder, "--train", "16", "--validation", "4",
+                    "--size", "128", "--mixed"], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def detector_as_on_the_cpu(suite, more):
+    """Losses and gradients of four steps, and the loss of an evaluation: rounding moves few of the kinks of such a net."""
+    folder = suite.once("shapes", lambda: make_shapes(suite))
+    runs = [{"task": "detection", "local_image_dir": folder / "images", "annotations": folder / "coco/train.json",
+             "eval_annotations": folder / "coco/validation.json", "image_size": 128, "max_image_size": 192, "ranks": 1,
+             "per_device_train_batch_size": 4, "max_steps": 4, "logging_steps": 1, "eval_strategy": "epoch",
+             "save_strategy": "no", "learning_rate": 0.001, "lr_scheduler_type": "constant", "bf16": "false", "threads": 1,
+             "device": device, **more} for device in (suite.device, "cpu")]
+    ours, cpu = suite.together(suite.train, runs)
+    text = within([ours.curve()], ["loss"], cpu.curve(), 2e-3)
+    text += "; " + within([ours.curve("eval_loss")], ["eval_loss"], cpu.curve("eval_loss"), 5e-3)
+    return text + "; " + within([ours.curve("grad_norm")], ["grad_norm"], cpu.curve("grad_norm"), 1e-2)
+
+
 def same_bits(suite, ranks):
     suite.needs_gpus(ranks)
     settings = suite.split("llama3", ranks, bf16="true", recompute="block")
@@ -856,6 +885,8 @@ def all_checks(suite):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
+    for name, more in DETECTORS:
+        suite.check(f"a detector as on the CPU, {name}", detector_as_on_the_cpu, more)
     for ranks in (1, 2, 4):
         suite.check(f"one curve, bf16, ranks {ranks}", one_curve_bf16, ranks, False)
         suite.check(f"one curve, bf16 packed, ranks {ranks}", one_curve_bf16, ranks, True)
