@@ -205,21 +205,24 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
     static const struct default_value
         all[] = {{"use_peft", "false"},      {"per_device_eval_batch_size", "1"}, {"eval_strategy", "epoch"},
                  {"save_strategy", "epoch"}, {"sharding_strategy", "NO_SHARD"},   {"max_grad_norm", "0"},
-                 {"weight_decay", "1e-4"}},
+                 {"weight_decay", "1e-4"},   {"dataset_test_split", "validation"}},
         sgd[] = {{"optim", "sgd"}, {"momentum", "0.9"}, {"learning_rate", "0.01"}},
         adamw[] = {{"learning_rate", "1e-4"}},
         steps[] = {{"lr_scheduler_type", "multistep"},
-                   {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"},
-                   {"warmup_ratio", "0.04"}},
-        scratch[] = {{"trainable_layers", "5"}}, second[] = {{"norm", "batch"}};
+                   {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"}},
+        warmup[] = {{"warmup_epochs", "1"}}, scratch[] = {{"trainable_layers", "5"}},
+        second[] = {{"norm", "batch"}};
     if (job->task != TT_TASK_DETECTION) return TT_OK;
     TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
     bool is_sgd = !tt_settings_is_set(settings, "optim") ||
                   (job->optim.optim != NULL && strcmp(job->optim.optim, "sgd") == 0);
     TT_TRY(is_sgd ? suggest(settings, sgd, sizeof sgd / sizeof *sgd)
                   : suggest(settings, adamw, sizeof adamw / sizeof *adamw));
-    if (!tt_settings_is_set(settings, "lr_scheduler_type"))
-        TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
+    bool has_schedule = tt_settings_is_set(settings, "lr_scheduler_type"),
+         has_warmup = has_schedule || tt_settings_is_set(settings, "warmup_steps") ||
+                      tt_settings_is_set(settings, "warmup_ratio");
+    if (!has_schedule) TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
+    if (!has_warmup) TT_TRY(suggest(settings, warmup, 1));
     if (job->detect.architecture == TT_ARCHITECTURE_RETINANET_V2) TT_TRY(suggest(settings, second, 1));
     return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
 }
@@ -240,10 +243,13 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
     if (!detects && job->detect.local_image_dir != NULL)
         return usage("local_image_dir is given, and the task is a language model's", "set --task detection");
     if (!detects) return TT_OK;
-    if (job->model.model_name_or_path != NULL || job->data.dataset_name != NULL ||
-        job->data.datasets != NULL || job->data.eval_dataset != NULL)
-        return usage("the task is detection, and a model folder or a data set of rows is given",
-                     "a detection reads weights_path, local_image_dir and annotations");
+    if (job->model.model_name_or_path != NULL || job->data.datasets != NULL)
+        return usage("the task is detection, and a model folder or a mixture of data sets is given",
+                     "a detection reads weights_path, and local_image_dir or dataset_name");
+    if (job->data.dataset_name != NULL &&
+        (job->detect.annotations != NULL || job->detect.eval_annotations != NULL))
+        return usage("dataset_name and annotations are both given",
+                     "Parquet and Arrow files have images and boxes; annotations are of local_image_dir");
     if (job->detect.max_image_size < job->detect.image_size)
         return usage("max_image_size is below image_size", "it is the most length of the longer side");
     if (job->detect.norm == TT_NORMS_BATCH && job->shard.sharding_strategy != TT_NO_SHARD)
@@ -256,10 +262,12 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
 }
 
 /* What a plan needs not have. */
-static tt_status check_images(const struct tt_job_spec *job)
+static tt_status check_images(const struct tt_job_spec *job, bool trains)
 {
-    if (job->task == TT_TASK_DETECTION && job->detect.local_image_dir == NULL)
-        return usage("setting 'local_image_dir' is missing", "it is the folder of the images");
+    bool has_tables = job->data.dataset_name != NULL || (!trains && job->data.eval_dataset != NULL);
+    if (job->task == TT_TASK_DETECTION && job->detect.local_image_dir == NULL && !has_tables)
+        return usage("setting 'local_image_dir' is missing",
+                     "it is the folder of the images; dataset_name is a Parquet or Arrow file with images");
     return TT_OK;
 }
 
@@ -320,7 +328,7 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
 {
     TT_TRY(settle(settings, job));
     TT_TRY(settle_callbacks(settings, job->monitor.callbacks));
-    TT_TRY(check_images(job));
+    TT_TRY(check_images(job, true));
     if (job->data.dataset_name != NULL && job->data.datasets != NULL)
         return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
     bool has_rows = job->data.dataset_name != NULL || job->data.datasets != NULL;
@@ -384,7 +392,7 @@ static tt_status settle_inference(struct tt_settings *settings, struct tt_job_sp
 tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
-    TT_TRY(check_images(job));
+    TT_TRY(check_images(job, false));
     if (job->task == TT_TASK_DETECTION) {
         if (job->detect.weights_path == NULL)
             return usage("setting 'weights_path' is missing", "it is the file of the weights to evaluate");

@@ -15,6 +15,7 @@ struct tt_optim_config {
     const char *lr_scheduler_kwargs; /* NULL or JSON object as text */
     double warmup_steps;             /* 0; in (0, 1): a ratio */
     double warmup_ratio;             /* 0 */
+    double warmup_epochs;            /* 0; used where both are 0 */
     double weight_decay;             /* 0 */
     double adam_beta1, adam_beta2, adam_epsilon;
     double momentum;      /* of sgd; 0 */

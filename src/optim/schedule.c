@@ -328,11 +328,13 @@ tt_status tt_schedule_check(const struct tt_optim_config *config)
     return status;
 }
 
-int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, int64_t total_steps)
+int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, struct tt_schedule_length length)
 {
     if (config->warmup_steps >= 1.0) return (int64_t)config->warmup_steps;
     double ratio = config->warmup_steps > 0.0 ? config->warmup_steps : config->warmup_ratio;
-    return (int64_t)ceil((double)total_steps * ratio);
+    if (ratio > 0.0) return (int64_t)ceil((double)length.total_steps * ratio);
+    double epochs = ceil(config->warmup_epochs * (double)length.steps_per_epoch) - 1.0;
+    return epochs > 0.0 ? (int64_t)fmin(epochs, TT_WARMUP_EPOCH_STEPS_MAX) : 0;
 }
 
 double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
@@ -346,7 +348,7 @@ double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
         tt_json_deinit(&json);
         return 0.0;
     }
-    struct position at = {step, tt_schedule_warmup_steps(config, length.total_steps), length.total_steps,
+    struct position at = {step, tt_schedule_warmup_steps(config, length), length.total_steps,
                           length.steps_per_epoch};
     double factor = schedule->warmup != NULL && step < at.warmup ? schedule->warmup(&kwargs, at)
                                                                  : schedule->shape(config, &kwargs, at);

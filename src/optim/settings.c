@@ -28,6 +28,10 @@ const struct tt_setting tt_optim_settings[] = {
     {.name = "warmup_ratio", .type = TT_SETTING_DOUBLE, FIELD(warmup_ratio), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = 1,
      .help = "Warm-up as a share of all steps, where warmup_steps is 0."},
+    {.name = "warmup_epochs", .aliases = "lr_warmup_epochs", .type = TT_SETTING_DOUBLE, FIELD(warmup_epochs),
+     .default_text = "0", .null_text = "0", .minimum = 0, .maximum = INFINITY,
+     .help = "Warm-up over so many epochs but for the last step of them, at most 1000 steps, where warmup_steps and "
+             "warmup_ratio are 0. A detection without lr_scheduler_type: 1, as torchvision's references."},
     {.name = "weight_decay", .type = TT_SETTING_DOUBLE, FIELD(weight_decay), .default_text = "0",
      .minimum = 0, .maximum = INFINITY,
      .help = "Weight decay; with AdamW decoupled from the gradient, with SGD a part of it; not on norms and biases."},

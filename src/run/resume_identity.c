@@ -123,12 +123,13 @@ static void add_data(struct builder *to, const struct tt_run *run, int world_siz
 static void add_optimizer(struct builder *to, const struct tt_run *run)
 {
     const struct tt_optim_config *optim = run->optim;
+    const struct tt_schedule_length length = {run->total_steps, run->steps_per_epoch};
     add(to, "optim", text_or_null(optim->optim));
     add(to, "learning_rate", tt_json_new_real(optim->learning_rate));
     add(to, "lr_scheduler_type", text_or_null(optim->lr_scheduler_type));
     add(to, "lr_scheduler_kwargs", text_or_null(optim->lr_scheduler_kwargs));
     add(to, "steps in all (max_steps, num_train_epochs)", tt_json_new_integer(run->total_steps));
-    add(to, "warmup_steps", tt_json_new_integer(tt_schedule_warmup_steps(optim, run->total_steps)));
+    add(to, "warmup_steps", tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
     add(to, "weight_decay", tt_json_new_real(optim->weight_decay));
     add(to, "adam_beta1", tt_json_new_real(optim->adam_beta1));
     add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));

@@ -60,7 +60,7 @@ static void warmup_is_steps_or_share(void **state)
         struct tt_optim_config config = {.lr_scheduler_type = "linear",
                                          .warmup_steps = tt_json_number(tt_json_get(entry, "warmup_steps"))};
         int64_t total = tt_json_integer(tt_json_get(entry, "max_steps"));
-        assert_int_equal(tt_schedule_warmup_steps(&config, total),
+        assert_int_equal(tt_schedule_warmup_steps(&config, (struct tt_schedule_length){total, total}),
                          tt_json_integer(tt_json_get(entry, "steps")));
     }
     tt_json_deinit(&json);
@@ -103,6 +103,33 @@ static void milestones_are_steps_shares_or_epochs(void **state)
     assert_true(fabs(factor(epochs, 30, 100, 10) - 0.01) < 1e-15);
 }
 
+/* torchvision's references: min(1000, steps of the epoch - 1) from a factor of 1/1000 on, linear. */
+static void warmup_of_epochs(void **state)
+{
+    (void)state;
+    struct tt_optim_config config = {.learning_rate = 1,
+                                     .lr_scheduler_type = "multistep",
+                                     .lr_scheduler_kwargs = "{\"milestone_epochs\": [16, 22]}",
+                                     .warmup_epochs = 1};
+    static const struct {
+        int64_t epoch, steps;
+    } cases[] = {{1, 0}, {2, 1}, {7, 6}, {1000, 999}, {1001, 1000}, {7330, 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct tt_schedule_length length = {26 * cases[i].epoch, cases[i].epoch};
+        assert_int_equal(tt_schedule_warmup_steps(&config, length), cases[i].steps);
+        assert_true(tt_schedule_factor(&config, cases[i].steps, length) == 1.0);
+        if (cases[i].steps > 0) assert_true(tt_schedule_factor(&config, 0, length) == 0.001);
+    }
+    const struct tt_schedule_length short_run = {14, 7};
+    assert_true(fabs(tt_schedule_factor(&config, 3, short_run) - (0.001 + 0.999 * 3 / 6)) < 1e-15);
+    config.warmup_epochs = 0.5;
+    assert_int_equal(tt_schedule_warmup_steps(&config, short_run), 3);
+    config.warmup_ratio = 0.1;
+    assert_int_equal(tt_schedule_warmup_steps(&config, short_run), 2);
+    config.warmup_steps = 5;
+    assert_int_equal(tt_schedule_warmup_steps(&config, short_run), 5);
+}
+
 static void wrong_milestones_are_refused(void **state)
 {
     (void)state;
@@ -130,11 +157,9 @@ static void wrong_milestones_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_transformers),
-        cmocka_unit_test(warmup_is_steps_or_share),
-        cmocka_unit_test(wrong_names_are_refused),
-        cmocka_unit_test(milestones_are_steps_shares_or_epochs),
-        cmocka_unit_test(wrong_milestones_are_refused),
+        cmocka_unit_test(factors_are_transformers), cmocka_unit_test(warmup_is_steps_or_share),
+        cmocka_unit_test(wrong_names_are_refused),  cmocka_unit_test(milestones_are_steps_shares_or_epochs),
+        cmocka_unit_test(warmup_of_epochs),         cmocka_unit_test(wrong_milestones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
