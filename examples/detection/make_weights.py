@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes the weights of a small RetinaNet, random but ready to learn, as torch.save would write them.
 
-    make_weights.py FILE.pth [--classes 4] [--width 16] [--pyramid 48] [--seed 0]
+    make_weights.py FILE.pth [--classes 4] [--width 16] [--pyramid 48] [--blocks 1 1 1 1] [--seed 0]
 
 The network is torchvision's retinanet_resnet50_fpn with one bottleneck a stage, `width` channels after the stem in
-place of 64 and `pyramid` channels in the pyramid and the heads in place of 256. `classes` counts the background.
+place of 64 and `pyramid` channels in the pyramid and the heads in place of 256; --width 64 --pyramid 256 --blocks 3 4 6 3
+is the whole one. `classes` counts the background.
 Its frozen norms do nothing but halve the variance of a branch where two are added, so that with weights drawn for it
 (variance 2 / fan-in) the values keep their size through the network, as a trained norm would do it.
 
@@ -23,6 +24,7 @@ import zipfile
 
 ANCHORS = 9
 BRANCH = math.sqrt(0.5)
+LATER = math.sqrt(0.02)  # of the branch that a bottleneck adds to what enters it, which no norm makes smaller
 
 
 class Storage:
@@ -105,20 +107,25 @@ class Network:
             self.put(f"{name}.{part}", (channels,), 0.0, value)
 
 
-def build(classes, width, pyramid, seed):
+def bottleneck(net, path, into, narrow, scale):
+    for number, (out, channels, kernel) in enumerate([(narrow, into, 1), (narrow, narrow, 3), (4 * narrow, narrow, 1)], 1):
+        net.conv(f"{path}.conv{number}", out, channels, kernel)
+        net.norm(f"{path}.bn{number}", out, scale if number == 3 else 1.0)
+
+
+def build(classes, width, pyramid, blocks, seed):
     net = Network(seed)
     net.conv("backbone.body.conv1", width, 3, 7)
     net.norm("backbone.body.bn1", width)
     into = width
     for stage in range(4):
-        path, narrow = f"backbone.body.layer{stage + 1}.0", width << stage
-        for number, (out, channels, kernel) in enumerate([(narrow, into, 1), (narrow, narrow, 3),
-                                                          (4 * narrow, narrow, 1)], 1):
-            net.conv(f"{path}.conv{number}", out, channels, kernel)
-            net.norm(f"{path}.bn{number}", out, BRANCH if number == 3 else 1.0)
-        net.conv(path + ".downsample.0", 4 * narrow, into, 1)
-        net.norm(path + ".downsample.1", 4 * narrow, BRANCH)
+        path, narrow = f"backbone.body.layer{stage + 1}", width << stage
+        bottleneck(net, f"{path}.0", into, narrow, BRANCH)
+        net.conv(f"{path}.0.downsample.0", 4 * narrow, into, 1)
+        net.norm(f"{path}.0.downsample.1", 4 * narrow, BRANCH)
         into = 4 * narrow
+        for block in range(1, blocks[stage]):
+            bottleneck(net, f"{path}.{block}", into, narrow, LATER)
     linear = {"bias": 0.0}
     for level in range(3):
         channels = 8 * width << level
@@ -130,7 +137,7 @@ def build(classes, width, pyramid, seed):
                                   ("regression_head", "bbox_reg", ANCHORS * 4, 0.0)):
         for number in range(4):
             net.conv(f"head.{head}.conv.{number}.0", pyramid, pyramid, 3, **linear)
-        net.conv(f"head.{head}.{last}", out, pyramid, 3, 0.01, bias)
+        net.conv(f"head.{head}.{last}", out, pyramid, 3, 0.01 * min(1, 48 / pyramid), bias)
     return net.state
 
 
@@ -140,9 +147,10 @@ def main():
     parser.add_argument("--classes", type=int, default=4, help="with the background, which is class 0")
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--pyramid", type=int, default=48)
+    parser.add_argument("--blocks", type=int, nargs=4, default=[1, 1, 1, 1], help="bottlenecks of each stage")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    save(build(args.classes, args.width, args.pyramid, args.seed), args.file)
+    save(build(args.classes, args.width, args.pyramid, args.blocks, args.seed), args.file)
 
 
 if __name__ == "__main__":
