@@ -4,10 +4,12 @@
 #include "base/file.h"
 #include "cli/commands.h"
 #include "infer/detect_folder.h"
+#include "job/data_files.h"
 
 struct detect_command {
-    const char *weights_path, *local_image_dir, *cache_dir, *annotations, *class_descriptions, *output_dir;
-    int split, labels, dtype;
+    const char *weights_path, *local_image_dir, *dataset_name, *cache_dir, *annotations, *class_descriptions;
+    const char *image_labels, *class_hierarchy, *output_dir;
+    int split, labels, box_format, dtype;
     int64_t image_size, max_image_size, max_val, num_workers, pictures, cpu_threads;
     double score_threshold, picture_score, norm_eps;
     size_t cache_size, max_pixels;
@@ -22,8 +24,14 @@ static const struct tt_setting own_settings[] = {
     {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(weights_path), .required = true,
      .help = "Weights of torchvision's retinanet_resnet50_fpn or _v2: a .pth file, which is read without executing "
              "anything in it, or safetensors."},
-    {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(local_image_dir), .required = true,
+    {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(local_image_dir),
      .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation."},
+    {.name = "dataset_name", .type = TT_SETTING_STRING, FIELD(dataset_name),
+     .help = "A Parquet or Arrow file that contains images and boxes, or a folder of such files per split, instead."},
+    {.name = "bbox_format", .type = TT_SETTING_CHOICE, FIELD(box_format), .default_text = "xywh",
+     .choices = "xywh xyxy cxcywh",
+     .help = "How its boxes are written, in pixels: left, top, width, height; left, top, right, bottom; or centre, "
+             "width, height."},
     {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
      .help = "Folder for results.json, in COCO's format, and the pictures. Without it nothing is written."},
     {.name = "evaluate", .type = TT_SETTING_BOOL, FIELD(evaluate), .default_text = "true",
@@ -34,6 +42,13 @@ static const struct tt_setting own_settings[] = {
     {.name = "class_descriptions", .type = TT_SETTING_STRING, FIELD(class_descriptions),
      .help = "Open Images' classes (class-descriptions-boxable.csv); otherwise those of the training, in classes.csv "
              "beside the weights, or found like the annotations."},
+    {.name = "image_labels", .type = TT_SETTING_STRING, FIELD(image_labels),
+     .help = "Open Images' image-level labels that people verified "
+             "(validation-annotations-human-imagelabels-boxable.csv), for its mean average precision; otherwise found "
+             "like the annotations, or none: every class counts in every image."},
+    {.name = "class_hierarchy", .type = TT_SETTING_STRING, FIELD(class_hierarchy),
+     .help = "Open Images' hierarchy of classes (bbox_labels_600_hierarchy.json): in its mean average precision boxes "
+             "count for the classes above theirs too."},
     {.name = "split", .type = TT_SETTING_CHOICE, FIELD(split), .default_text = "validation",
      .choices = "train validation", .help = "Which annotations are read."},
     {.name = "category_labels", .type = TT_SETTING_CHOICE, FIELD(labels), .default_text = "raw",
@@ -86,10 +101,11 @@ struct figure {
     const char *name, *text;
     double value;
 };
-enum { FIGURES = 12 };
+enum { FIGURES = 13 };
 
-static void list_figures(const struct tt_coco_map *map, struct figure figures[FIGURES])
+static void list_figures(const struct tt_detect_figures *measured, struct figure figures[FIGURES])
 {
+    const struct tt_coco_map *map = &measured->coco;
     const struct figure all[FIGURES] = {
         {"map", "precision, IoU 0.50 to 0.95", map->map},
         {"map_50", "precision, IoU 0.50", map->map_50},
@@ -103,6 +119,7 @@ static void list_figures(const struct tt_coco_map *map, struct figure figures[FI
         {"mar_small", "recall, small", map->mar_small},
         {"mar_medium", "recall, medium", map->mar_medium},
         {"mar_large", "recall, large", map->mar_large},
+        {"open_images_map_50", "Open Images' precision", measured->open_images_map_50},
     };
     for (int i = 0; i < FIGURES; i++) figures[i] = all[i];
 }
@@ -132,7 +149,7 @@ static tt_status write_text(struct tt_str *text, const struct detect_command *co
 {
     struct figure figures[FIGURES];
     struct line lines[LINES];
-    list_figures(&summary->map, figures);
+    list_figures(&summary->figures, figures);
     list_lines(&summary->data, lines);
     TT_TRY(tt_str_printf(text, "%lld images, %lld detections, %.2f images a second\n",
                          (long long)summary->data.images, (long long)summary->detections,
@@ -142,9 +159,9 @@ static tt_status write_text(struct tt_str *text, const struct detect_command *co
             TT_TRY(tt_str_printf(text, "%8lld %s\n", (long long)lines[i].count, lines[i].text));
     for (int i = 0; i < FIGURES && command->evaluate; i++)
         TT_TRY(figures[i].value >= 0
-                   ? tt_str_printf(text, "%-12s %-34s %.4f\n", figures[i].name, figures[i].text,
+                   ? tt_str_printf(text, "%-18s %-34s %.4f\n", figures[i].name, figures[i].text,
                                    figures[i].value)
-                   : tt_str_printf(text, "%-12s %-34s no such boxes\n", figures[i].name, figures[i].text));
+                   : tt_str_printf(text, "%-18s %-34s no such boxes\n", figures[i].name, figures[i].text));
     if (command->output_dir != NULL)
         TT_TRY(tt_str_printf(text, "results.json and %lld pictures are in '%s'\n",
                              (long long)summary->pictures, command->output_dir));
@@ -156,7 +173,7 @@ static tt_status write_json(struct tt_str *text, const struct detect_command *co
 {
     struct figure figures[FIGURES];
     struct line lines[LINES];
-    list_figures(&summary->map, figures);
+    list_figures(&summary->figures, figures);
     list_lines(&summary->data, lines);
     struct tt_json_value *root =
         tt_json_pack("{s:I,s:I,s:I,s:f}", "images", summary->data.images, "detections", summary->detections,
@@ -172,8 +189,9 @@ static tt_status write_json(struct tt_str *text, const struct detect_command *co
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
+/* Lent by the command, the paths and the tables. */
 static struct tt_detect_folder_config config_of(const struct detect_command *command, const char *results,
-                                                const char *pictures)
+                                                const char *pictures, const struct tt_detect_tables *tables)
 {
     bool writes = command->output_dir != NULL;
     return (struct tt_detect_folder_config){
@@ -185,6 +203,12 @@ static struct tt_detect_folder_config config_of(const struct detect_command *com
                  .cache_dir = command->cache_dir,
                  .annotations = command->annotations,
                  .classes = command->class_descriptions,
+                 .image_labels = command->image_labels,
+                 .class_hierarchy = command->evaluate ? command->class_hierarchy : NULL,
+                 .tables = tables->paths,
+                 .table_count = tables->count,
+                 .tables_of_split = true,
+                 .box_format = (enum tt_box_format)command->box_format,
                  .split = command->split == 0 ? TT_DETECT_TRAIN : TT_DETECT_VALIDATION,
                  .labels = command->labels == 0 ? TT_DETECT_LABELS_SORTED : TT_DETECT_LABELS_RAW,
                  .max_images = command->max_val,
@@ -203,28 +227,50 @@ static struct tt_detect_folder_config config_of(const struct detect_command *com
         .picture_count = command->pictures};
 }
 
+/* All rows of a file, or of the split of a folder. */
+static tt_status find_tables(const struct detect_command *command, struct tt_detect_tables *tables)
+{
+    const struct tt_data_config data = {.dataset_name = command->dataset_name,
+                                        .dataset_train_split = "train",
+                                        .dataset_test_split = "validation"};
+    if ((command->dataset_name == NULL) == (command->local_image_dir == NULL)) {
+        tt_fail(TT_ERR_USAGE, command->dataset_name == NULL
+                                  ? "setting 'local_image_dir' is missing"
+                                  : "local_image_dir and dataset_name are both given");
+        tt_hint(
+            "local_image_dir is a folder of images; dataset_name a Parquet or Arrow file that contains them");
+        return TT_ERR_USAGE;
+    }
+    return tt_detect_tables_find(&data, command->split == 0, tables);
+}
+
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct detect_command *command = call->target;
     struct tt_detect_summary summary;
+    struct tt_detect_tables tables = {0};
+    tt_status status = TT_OK;
     struct tt_str text = {0};
     struct tt_path results = {0}, pictures = {0};
+    TT_TRY(find_tables(command, &tables));
     if (command->output_dir != NULL) {
-        TT_TRY(tt_dir_create(command->output_dir));
-        TT_TRY(tt_path_set(&results, command->output_dir, "results.json"));
-        TT_TRY(tt_path_set(&pictures, command->output_dir, "pictures"));
+        TT_GO(tt_dir_create(command->output_dir));
+        TT_GO(tt_path_set(&results, command->output_dir, "results.json"));
+        TT_GO(tt_path_set(&pictures, command->output_dir, "pictures"));
     }
-    const struct tt_detect_folder_config config = config_of(command, results.text, pictures.text);
-    tt_status status = tt_detect_folder(&config, cli->cancel, &summary);
-    if (status == TT_OK)
-        status = command->json ? write_json(&text, command, &summary) : write_text(&text, command, &summary);
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    const struct tt_detect_folder_config config = config_of(command, results.text, pictures.text, &tables);
+    TT_GO(tt_detect_folder(&config, cli->cancel, &summary));
+    TT_GO(command->json ? write_json(&text, command, &summary) : write_text(&text, command, &summary));
+    status = tt_report_print(cli->report, tt_str_text(&text));
+out:
+    tt_detect_tables_deinit(&tables);
     tt_str_deinit(&text);
     return status;
 }
 
 const struct tt_command_ops tt_cmd_detect = {
-    .usage = " --weights_path FILE.pth --local_image_dir FOLDER [--output_dir FOLDER] [--key value ...]",
+    .usage = " --weights_path FILE.pth --local_image_dir FOLDER|--dataset_name FILE.parquet [--output_dir "
+             "FOLDER] [--key value ...]",
     .sections = list_sections,
     .target_bytes = sizeof(struct detect_command),
     .run = run,

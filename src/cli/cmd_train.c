@@ -38,8 +38,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 const struct tt_command_ops tt_cmd_train = {
     .usage = " --model_name_or_path FOLDER --dataset_name FILE [--config FILE.yaml] "
              "[--config_file FSDP.yaml] [--key value ...]\n\n"
-             "A detection: --task detection --local_image_dir FOLDER [--weights_path FILE.pth] [--key value "
-             "...].\n",
+             "A detection: --task detection --local_image_dir FOLDER, or --dataset_name FILE.parquet with "
+             "images, [--weights_path FILE.pth] [--key value ...].\n",
     .sections = list_sections,
     .target_bytes = sizeof(struct train_command),
     .resolve = resolve,

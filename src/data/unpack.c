@@ -1,18 +1,13 @@
 #include "data/unpack.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <zlib.h>
 #include <zstd.h>
 
 #include "base/alloc.h"
 #include "base/ascii.h"
+#include "base/temporary.h"
 #include "data/arrow/arrow.h"
 #include "data/parquet/parquet.h"
 
@@ -149,32 +144,6 @@ out:
 
 /* ---- Files ---- */
 
-static const char *temporary_folder(void)
-{
-    const char *folder = getenv("TMPDIR");
-    return folder != NULL && *folder != '\0' ? folder : "/tmp";
-}
-
-/* A file without a name, where the file system has such; else one whose name is removed at once. */
-static tt_status open_temporary(int *descriptor)
-{
-    char name[PATH_MAX];
-    const char *folder = temporary_folder();
-    *descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (*descriptor >= 0) return TT_OK;
-    int written = snprintf(name, sizeof name, "%s/trimtab-rows.XXXXXX", folder);
-    if (written > 0 && (size_t)written < sizeof name) {
-        *descriptor = mkostemp(name, O_CLOEXEC);
-        if (*descriptor >= 0) {
-            unlink(name);
-            return TT_OK;
-        }
-    }
-    tt_status status = tt_fail_errno(errno, "no temporary file can be made in '%s'", folder);
-    tt_hint("TMPDIR names another folder");
-    return status;
-}
-
 /* ---- Parquet and Arrow ---- */
 
 enum kind { PLAIN, GZIP, ZSTANDARD, PARQUET, ARROW };
@@ -248,7 +217,7 @@ tt_status tt_unpack_map(const char *path, const struct tt_unpack_limits *limits,
     u.in = tt_alloc_aligned(BUFFER_BYTES);
     u.out = tt_alloc_aligned(BUFFER_BYTES);
     if (u.in == NULL || u.out == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(open_temporary(&u.to));
+    TT_GO(tt_file_open_temporary(&u.to));
     TT_GO(unpack(&u, kind, limits));
     TT_GO(tt_file_map_descriptor(u.to, path, u.written, map));
 out:

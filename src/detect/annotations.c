@@ -15,15 +15,17 @@ void tt_annotations_deinit(struct tt_annotations *notes)
     tt_name_index_deinit(&notes->by_key);
     tt_free(notes->images);
     tt_free(notes->boxes);
+    tt_free(notes->labels);
     tt_free(notes->classes);
+    for (size_t i = 0; i < notes->map_count; i++) tt_file_map_close(&notes->maps[i]);
+    tt_free(notes->maps);
     tt_arena_deinit(&notes->arena);
     *notes = (struct tt_annotations){0};
 }
 
-tt_status tt_annotations_add_image(struct tt_annotations *notes, const char *name, const char *path,
-                                   size_t *image)
+tt_status tt_annotations_append_image(struct tt_annotations *notes, const char *name, const char *path,
+                                      size_t *image)
 {
-    if (tt_name_index_find(&notes->by_name, name, image)) return TT_OK;
     if (tt_grow((void **)&notes->images, notes->image_count, &notes->image_capacity, sizeof *notes->images) !=
         0)
         return TT_ERR_MEMORY;
@@ -31,9 +33,16 @@ tt_status tt_annotations_add_image(struct tt_annotations *notes, const char *nam
     *added = (struct tt_noted_image){.name = tt_arena_strdup(&notes->arena, name), .id = TT_NOTED_NO_ID};
     if (path != NULL) added->path = tt_arena_strdup(&notes->arena, path);
     if (added->name == NULL || (path != NULL && added->path == NULL)) return TT_ERR_MEMORY;
-    TT_TRY(tt_name_index_add(&notes->by_name, added->name, notes->image_count));
     *image = notes->image_count++;
     return TT_OK;
+}
+
+tt_status tt_annotations_add_image(struct tt_annotations *notes, const char *name, const char *path,
+                                   size_t *image)
+{
+    if (tt_name_index_find(&notes->by_name, name, image)) return TT_OK;
+    TT_TRY(tt_annotations_append_image(notes, name, path, image));
+    return tt_name_index_add(&notes->by_name, notes->images[*image].name, *image);
 }
 
 tt_status tt_annotations_add_box(struct tt_annotations *notes, const struct tt_noted_box *box)
@@ -115,4 +124,23 @@ tt_status tt_annotations_list_folder(struct tt_annotations *notes, const char *f
 {
     struct listing listing = {notes, folder};
     return tt_path_is_dir(folder) ? tt_dir_list(folder, add_file, &listing) : TT_OK;
+}
+
+tt_status tt_annotations_find_file(const char *image_dir, const char *split, const char *name,
+                                   struct tt_path *path, bool *found)
+{
+    const char *const folders[] = {"", split, "data"};
+    struct tt_path folder, below;
+    *found = false;
+    if (name[0] == '/' || strncmp(name, "../", 3) == 0 || strstr(name, "/../") != NULL) return TT_OK;
+    for (size_t i = 0; i < 3 && !*found; i++) {
+        TT_TRY(tt_path_set(&folder, image_dir, folders[i]));
+        TT_TRY(tt_path_set(path, i == 0 ? image_dir : folder.text, name));
+        *found = tt_path_exists(path->text);
+        if (*found || i != 1) continue;
+        TT_TRY(tt_path_set(&below, folder.text, "data"));
+        TT_TRY(tt_path_set(path, below.text, name));
+        *found = tt_path_exists(path->text);
+    }
+    return TT_OK;
 }

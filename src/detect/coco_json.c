@@ -133,26 +133,6 @@ static tt_status read_categories(struct reading *reading)
 
 /* ---- Images ---- */
 
-/* The first of DIR/NAME, DIR/SPLIT/NAME, DIR/SPLIT/data/NAME and DIR/data/NAME that is there. A name may have folders
- * of its own, but does not leave the folder. */
-static tt_status find_file(const struct reading *reading, const char *name, struct tt_path *path, bool *found)
-{
-    const char *const folders[] = {"", reading->split, "data"};
-    struct tt_path folder, below;
-    *found = false;
-    if (name[0] == '/' || strncmp(name, "../", 3) == 0 || strstr(name, "/../") != NULL) return TT_OK;
-    for (size_t i = 0; i < 3 && !*found; i++) {
-        TT_TRY(tt_path_set(&folder, reading->image_dir, folders[i]));
-        TT_TRY(tt_path_set(path, i == 0 ? reading->image_dir : folder.text, name));
-        *found = tt_path_exists(path->text);
-        if (*found || i != 1) continue;
-        TT_TRY(tt_path_set(&below, folder.text, "data"));
-        TT_TRY(tt_path_set(path, below.text, name));
-        *found = tt_path_exists(path->text);
-    }
-    return TT_OK;
-}
-
 static tt_status add_image(struct reading *reading, const struct tt_json *json)
 {
     int64_t id, height = 0, width = 0;
@@ -170,7 +150,7 @@ static tt_status add_image(struct reading *reading, const struct tt_json *json)
                        (long long)height);
     if (reading->share > 0 && tt_annotations_in_share(name, reading->share) != reading->keep_share)
         return TT_OK;
-    TT_TRY(find_file(reading, name, &path, &found));
+    TT_TRY(tt_annotations_find_file(reading->image_dir, reading->split, name, &path, &found));
     TT_TRY(tt_annotations_add_image(reading->notes, name, found ? path.text : NULL, &image));
     snprintf(key, sizeof key, "%lld", (long long)id);
     if (image + 1 != reading->notes->image_count || tt_name_index_find(&reading->by_id, key, &other))

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "detect/annotations.h"
+#include "detect/hierarchy.h"
 #include "detect/image_files.h"
 #include "detect/locate.h"
 
@@ -17,6 +18,10 @@ struct tt_detect_dataset {
     int64_t count;
     struct tt_detect_box *boxes;
     int64_t class_count;
+    bool has_labels;               /* there is a file of them */
+    struct tt_map_label *verified; /* [verified_count] */
+    int64_t verified_count;
+    struct tt_hierarchy hierarchy;
 };
 
 /* ---- Reading ---- */
@@ -52,14 +57,10 @@ static tt_status list_images(struct tt_annotations *notes, const struct tt_detec
     return TT_ERR_DATA;
 }
 
-/* All images, and classes that have numbers for names. */
-static tt_status read_folder(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
+/* Classes that have numbers for names. */
+static tt_status number_classes(struct tt_annotations *notes, int64_t count)
 {
-    if (!tt_path_is_dir(config->image_dir))
-        return tt_fail(TT_ERR_DATA, "the image folder '%s' is not there", config->image_dir);
-    TT_TRY(list_images(notes, config));
-    for (size_t i = 0; i < notes->image_count; i++) notes->images[i].noted = true;
-    for (int64_t label = 1; label < config->unannotated_classes; label++) {
+    for (int64_t label = 1; label < count; label++) {
         char name[24];
         (void)snprintf(name, sizeof name, "%lld", (long long)label);
         TT_TRY(tt_annotations_set_class(notes, label, name, name, label));
@@ -67,24 +68,63 @@ static tt_status read_folder(struct tt_annotations *notes, const struct tt_detec
     return TT_OK;
 }
 
+/* All images. */
+static tt_status read_folder(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
+{
+    if (!tt_path_is_dir(config->image_dir))
+        return tt_fail(TT_ERR_DATA, "the image folder '%s' is not there", config->image_dir);
+    TT_TRY(list_images(notes, config));
+    for (size_t i = 0; i < notes->image_count; i++) notes->images[i].noted = true;
+    return number_classes(notes, config->unannotated_classes);
+}
+
+/* A list of classes is that of the weights: what is only evaluated has their labels. */
+static tt_status read_tables(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
+{
+    double share = config->tables_of_split || config->unannotated_classes > 0 ? 0 : config->validation_share;
+    const struct tt_tables_config tables = {.paths = config->tables,
+                                            .count = config->table_count,
+                                            .image_dir = config->image_dir,
+                                            .split = tt_detect_split_folder(config->split, 0),
+                                            .box_format = config->box_format,
+                                            .share = share,
+                                            .keep_share = config->split == TT_DETECT_VALIDATION,
+                                            .images_only = config->unannotated_classes > 0};
+    if (config->unannotated_classes > 0) TT_TRY(number_classes(notes, config->unannotated_classes));
+    if (config->classes_of != NULL)
+        TT_TRY(copy_classes(notes, config->classes_of));
+    else if (config->classes != NULL && !config->train && config->unannotated_classes == 0)
+        TT_TRY(tt_open_images_read_classes(notes, config->classes));
+    return tt_tables_read(notes, &tables);
+}
+
 static tt_status read_annotations(struct tt_detect_dataset *dataset,
                                   const struct tt_detect_dataset_config *config)
 {
     struct tt_annotations *notes = &dataset->notes;
     struct tt_detect_files files;
+    if (config->table_count > 0 && config->image_labels != NULL)
+        return tt_fail(TT_ERR_USAGE, "image_labels are of Open Images' files, and '%s' is a table",
+                       config->tables[0]);
+    if (config->table_count > 0) return read_tables(notes, config);
     if (config->unannotated_classes > 0) return read_folder(notes, config);
     TT_TRY(tt_detect_locate(config, &files));
     bool validation = config->split == TT_DETECT_VALIDATION;
     double share = files.split ? 0 : config->validation_share;
     if (config->classes_of != NULL) TT_TRY(copy_classes(notes, config->classes_of));
     const char *folder = tt_detect_split_folder(config->split, 0);
+    if (files.coco && config->image_labels != NULL)
+        return tt_fail(TT_ERR_USAGE, "image_labels are of Open Images, and '%s' is COCO's",
+                       files.annotations.text);
     if (files.coco)
         return tt_coco_read(notes, files.annotations.text, config->image_dir, folder, config->labels, share,
                             validation);
     TT_TRY(list_images(notes, config));
     bool list_classes = config->classes_of == NULL && files.classes.text[0] != '\0';
     if (list_classes) TT_TRY(tt_open_images_read_classes(notes, files.classes.text));
-    return tt_open_images_read(notes, files.annotations.text, share, validation);
+    TT_TRY(tt_open_images_read(notes, files.annotations.text, share, validation));
+    dataset->has_labels = files.labels.text[0] != '\0';
+    return dataset->has_labels ? tt_open_images_read_labels(notes, files.labels.text) : TT_OK;
 }
 
 /* ---- From notes to records ---- */
@@ -207,6 +247,7 @@ static tt_status make_records(struct making *making)
         *record = (struct tt_detect_record){.id = noted->id != TT_NOTED_NO_ID ? noted->id : (int64_t)i + 1,
                                             .name = noted->name,
                                             .path = noted->path,
+                                            .data = noted->data,
                                             .height = facts->height,
                                             .width = facts->width,
                                             .first_box = boxes,
@@ -225,6 +266,30 @@ static tt_status make_records(struct making *making)
     return TT_OK;
 }
 
+/* Labels of images that have become records. */
+static tt_status make_labels(struct making *making)
+{
+    struct tt_detect_dataset *dataset = making->dataset;
+    const struct tt_annotations *notes = &dataset->notes;
+    struct tt_name_index names = {0};
+    tt_status status = TT_OK;
+    if (!dataset->has_labels) return TT_OK;
+    dataset->verified = tt_calloc(notes->label_count + 1, sizeof *dataset->verified);
+    if (dataset->verified == NULL) return TT_ERR_MEMORY;
+    for (int64_t i = 0; i < dataset->count; i++)
+        TT_GO(tt_name_index_add(&names, dataset->records[i].name, (size_t)i));
+    for (size_t i = 0; i < notes->label_count; i++) {
+        const struct tt_noted_label *noted = &notes->labels[i];
+        size_t record;
+        if (tt_name_index_find(&names, notes->images[noted->image].name, &record))
+            dataset->verified[dataset->verified_count++] =
+                (struct tt_map_label){dataset->records[record].id, noted->label, noted->there};
+    }
+out:
+    tt_name_index_deinit(&names);
+    return status;
+}
+
 static tt_status make(struct tt_detect_dataset *dataset, const struct tt_detect_dataset_config *config)
 {
     struct tt_image_facts *facts = NULL;
@@ -235,7 +300,11 @@ static tt_status make(struct tt_detect_dataset *dataset, const struct tt_detect_
     TT_GO(order_images(&making));
     TT_GO(group_boxes(&making));
     TT_GO(make_records(&making));
+    TT_GO(make_labels(&making));
     dataset->class_count = (int64_t)dataset->notes.class_count;
+    if (config->class_hierarchy != NULL)
+        TT_GO(tt_hierarchy_read(config->class_hierarchy, &dataset->notes.by_key, dataset->class_count,
+                                &dataset->hierarchy));
 out:
     tt_free(facts);
     tt_free(making.order);
@@ -245,11 +314,17 @@ out:
     return status;
 }
 
+/* For messages. */
+static const char *name_of(const struct tt_detect_dataset_config *config)
+{
+    return config->table_count > 0 ? config->tables[0] : config->image_dir;
+}
+
 static tt_status fail_nothing(const struct tt_detect_dataset *dataset,
                               const struct tt_detect_dataset_config *config)
 {
     const struct tt_detect_report *report = &dataset->notes.report;
-    tt_fail(TT_ERR_DATA, "no image of '%s' has annotations that can be used", config->image_dir);
+    tt_fail(TT_ERR_DATA, "no image of '%s' has annotations that can be used", name_of(config));
     if (report->images_corrupt > 0)
         tt_hint("%lld images are corrupt; the first: %s", (long long)report->images_corrupt,
                 report->first_corrupt);
@@ -275,7 +350,7 @@ tt_status tt_detect_dataset_load(const struct tt_detect_dataset_config *config,
         return TT_OK;
     }
     tt_while("reading the %s images of '%s'", config->split == TT_DETECT_TRAIN ? "training" : "validation",
-             config->image_dir);
+             name_of(config));
     tt_detect_dataset_destroy(dataset);
     return status;
 }
@@ -286,6 +361,8 @@ void tt_detect_dataset_destroy(struct tt_detect_dataset *dataset)
     tt_annotations_deinit(&dataset->notes);
     tt_free(dataset->records);
     tt_free(dataset->boxes);
+    tt_free(dataset->verified);
+    tt_hierarchy_deinit(&dataset->hierarchy);
     tt_free(dataset);
 }
 
@@ -318,4 +395,15 @@ const struct tt_detect_class *tt_detect_dataset_class(const struct tt_detect_dat
 const struct tt_detect_report *tt_detect_dataset_report(const struct tt_detect_dataset *dataset)
 {
     return &dataset->notes.report;
+}
+
+const struct tt_map_label *tt_detect_dataset_verified(const struct tt_detect_dataset *dataset, int64_t *count)
+{
+    *count = dataset->verified_count;
+    return dataset->verified;
+}
+
+const struct tt_hierarchy *tt_detect_dataset_hierarchy(const struct tt_detect_dataset *dataset)
+{
+    return dataset->hierarchy.class_count > 0 ? &dataset->hierarchy : NULL;
 }

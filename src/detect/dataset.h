@@ -1,4 +1,5 @@
-/* Images with boxes: a local folder of images beside annotations of Open Images (CSV) or COCO (JSON).
+/* Images with boxes: a local folder of images beside annotations of Open Images (CSV) or COCO (JSON), or tables that
+ * have both (Parquet, Arrow).
  *
  * A data set lists its images by id, with their sizes, and their boxes; pixels are read by the loader. Ids of Open
  * Images are texts: images are numbered from 1 in the order of their names. What is left out is counted. */
@@ -13,6 +14,9 @@
 enum tt_detect_split { TT_DETECT_TRAIN, TT_DETECT_VALIDATION };
 /* Labels of COCO: the raw category ids, which published weights have, or 1 .. K in the order of the ids. */
 enum tt_detect_labels { TT_DETECT_LABELS_SORTED, TT_DETECT_LABELS_RAW };
+
+/* How tables write boxes: left, top, width, height (COCO); left, top, right, bottom; centre, width, height. */
+enum tt_box_format { TT_BOX_XYWH, TT_BOX_XYXY, TT_BOX_CXCYWH };
 
 struct tt_detect_class {
     const char *name; /* "Tortoise"; NULL: no class has this label */
@@ -30,8 +34,9 @@ struct tt_detect_box {
 
 struct tt_detect_record {
     int64_t id;
-    const char *name; /* Open Images' ImageID; COCO: file_name */
-    const char *path;
+    const char *name;    /* Open Images' ImageID; COCO: file_name */
+    const char *path;    /* within a table: "FILE.parquet#12", its 12th row */
+    const uint8_t *data; /* within a table: the file's file_bytes bytes; NULL: it is at path */
     int32_t height, width;
     int64_t first_box, box_count;
     int64_t file_bytes, file_time; /* of the file when it was listed; the time is in nanoseconds */
@@ -61,8 +66,18 @@ struct tt_detect_dataset_config {
     const char *annotations;
     /* Open Images' class descriptions; NULL: found like the annotations, or none */
     const char *classes;
+    /* Parquet and Arrow files with images and boxes, instead of annotations; image_dir may then be NULL, else it has
+     * the images that they only name. Borrowed until the data set is loaded. */
+    const char *const *tables;
+    size_t table_count;
+    bool tables_of_split; /* they are those of the split alone: validation_share does not apply */
+    enum tt_box_format box_format;
+    /* Open Images' image-level labels that people verified, for its mean average precision; NULL: found like the
+     * annotations, or none */
+    const char *image_labels;
+    const char *class_hierarchy; /* Open Images' JSON (detect/hierarchy.h); NULL: none */
     enum tt_detect_split split;
-    enum tt_detect_labels labels;
+    enum tt_detect_labels labels; /* not of tables */
     /* of the images, by a sum of their names, where the annotations have no splits; 0: all images for either */
     double validation_share;
     int64_t max_images; /* the first by id; 0: all */
@@ -94,6 +109,12 @@ const struct tt_detect_box *tt_detect_dataset_boxes(const struct tt_detect_datas
 /* The columns of the classifier, with column 0, which has no class: the largest label + 1. */
 int64_t tt_detect_dataset_class_count(const struct tt_detect_dataset *dataset);
 const struct tt_detect_class *tt_detect_dataset_class(const struct tt_detect_dataset *dataset, int64_t label);
+/* Classes that people verified in images, in *count; NULL: no file has any. */
+struct tt_map_label;
+const struct tt_map_label *tt_detect_dataset_verified(const struct tt_detect_dataset *dataset,
+                                                      int64_t *count);
+/* NULL: none. */
+const struct tt_hierarchy *tt_detect_dataset_hierarchy(const struct tt_detect_dataset *dataset);
 const struct tt_detect_report *tt_detect_dataset_report(const struct tt_detect_dataset *dataset);
 
 #endif

@@ -16,7 +16,7 @@
 #include "image/image.h"
 
 static const char list_name[] = "image-sizes";
-static const char list_head[] = "trimtab image sizes 1";
+static const char list_head[] = "trimtab image sizes 2";
 #define LIST_BYTES_MAX ((size_t)1 << 30)
 
 struct checking {
@@ -35,12 +35,13 @@ struct checking {
 
 /* ---- The list ---- */
 
-/* "BYTES TIME HEIGHT WIDTH PATH"; lines of another form are passed over. */
+/* "BYTES TIME HEIGHT WIDTH DECODED PATH", DECODED 1: all of the image was decoded, 0: its head was read; lines of
+ * another form are passed over. */
 static tt_status add_line(struct checking *checking, char *line)
 {
-    long long numbers[4];
+    long long numbers[5];
     char *at = line;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         char *end;
         errno = 0;
         numbers[i] = strtoll(at, &end, 10);
@@ -51,8 +52,8 @@ static tt_status add_line(struct checking *checking, char *line)
     if (tt_grow((void **)&checking->known_facts, checking->known_count, &checking->known_capacity,
                 sizeof *checking->known_facts) != 0)
         return TT_ERR_MEMORY;
-    checking->known_facts[checking->known_count] =
-        (struct tt_image_facts){numbers[0], numbers[1], (int32_t)numbers[2], (int32_t)numbers[3], false};
+    checking->known_facts[checking->known_count] = (struct tt_image_facts){
+        numbers[0], numbers[1], (int32_t)numbers[2], (int32_t)numbers[3], false, numbers[4] == 1};
     return tt_name_index_add(&checking->known, at, checking->known_count++);
 }
 
@@ -85,8 +86,8 @@ static tt_status write_list(const struct checking *checking)
         const struct tt_image_facts *facts = &checking->facts[i];
         const char *file = checking->notes->images[i].path;
         if (file == NULL || facts->height == 0 || facts->corrupt || strchr(file, '\n') != NULL) continue;
-        TT_GO(tt_str_printf(&text, "%lld %lld %d %d %s\n", (long long)facts->bytes, (long long)facts->time,
-                            facts->height, facts->width, file));
+        TT_GO(tt_str_printf(&text, "%lld %lld %d %d %d %s\n", (long long)facts->bytes, (long long)facts->time,
+                            facts->height, facts->width, facts->decoded, file));
     }
     /* Images of the other split stay in the list. */
     for (size_t i = 0; i < checking->known.capacity; i++) {
@@ -94,8 +95,9 @@ static tt_status write_list(const struct checking *checking)
         if (slot->name == NULL || slot->number >= checking->known_count) continue;
         const struct tt_image_facts *facts = &checking->known_facts[slot->number];
         if (!facts->corrupt) /* here: used */
-            TT_GO(tt_str_printf(&text, "%lld %lld %d %d %s\n", (long long)facts->bytes,
-                                (long long)facts->time, facts->height, facts->width, slot->name));
+            TT_GO(tt_str_printf(&text, "%lld %lld %d %d %d %s\n", (long long)facts->bytes,
+                                (long long)facts->time, facts->height, facts->width, facts->decoded,
+                                slot->name));
     }
     if (tt_dir_create(checking->config->cache_dir) != TT_OK ||
         tt_file_write_atomic(path.text, text.data, text.bytes) != TT_OK) {
@@ -116,31 +118,47 @@ static tt_status read_image(struct checking *checking, size_t index)
     const struct tt_noted_image *noted = &checking->notes->images[index];
     if (config->skip_corrupt) {
         const struct tt_detect_record record = {
-            .path = noted->path, .file_bytes = facts->bytes, .file_time = facts->time};
+            .path = noted->path, .data = noted->data, .file_bytes = facts->bytes, .file_time = facts->time};
         struct tt_image image = {0};
         TT_TRY(tt_pixel_cache_read(config->cache, &record, config->max_pixels, &image));
         facts->height = image.height;
         facts->width = image.width;
+        facts->decoded = true;
         tt_image_deinit(&image);
         return TT_OK;
     }
+    if (noted->data != NULL)
+        return tt_image_decode_size(noted->data, (size_t)noted->data_bytes, noted->path, config->max_pixels,
+                                    &facts->height, &facts->width);
     return tt_image_size(noted->path, config->max_pixels, &facts->height, &facts->width);
+}
+
+static tt_status find_file_facts(const struct tt_noted_image *noted, struct tt_image_facts *facts)
+{
+    struct stat file;
+    facts->bytes = noted->data_bytes;
+    facts->time = noted->data_time;
+    if (noted->data != NULL) return TT_OK;
+    if (stat(noted->path, &file) != 0) return tt_fail_errno(errno, "cannot read the image '%s'", noted->path);
+    facts->bytes = file.st_size;
+    facts->time = (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec;
+    return TT_OK;
 }
 
 static tt_status check_image(struct checking *checking, size_t index)
 {
     struct tt_image_facts *facts = &checking->facts[index];
     const struct tt_noted_image *noted = &checking->notes->images[index];
-    struct stat file;
     size_t known;
-    if (stat(noted->path, &file) != 0) return tt_fail_errno(errno, "cannot read the image '%s'", noted->path);
-    facts->bytes = file.st_size;
-    facts->time = (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec;
+    TT_TRY(find_file_facts(noted, facts));
     bool listed = tt_name_index_find(&checking->known, noted->path, &known);
     const struct tt_image_facts *before = listed ? &checking->known_facts[known] : NULL;
-    if (before != NULL && before->bytes == facts->bytes && before->time == facts->time) {
+    /* A size that was read from the head says nothing of the rest. */
+    bool known_whole = before != NULL && (before->decoded || !checking->config->skip_corrupt);
+    if (known_whole && before->bytes == facts->bytes && before->time == facts->time) {
         facts->height = before->height;
         facts->width = before->width;
+        facts->decoded = before->decoded;
     } else if (noted->height > 0 && noted->width > 0 && !checking->config->skip_corrupt) {
         facts->height = noted->height; /* the annotations know; the loader compares */
         facts->width = noted->width;

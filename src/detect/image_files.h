@@ -9,6 +9,7 @@ struct tt_image_facts {
     int64_t bytes, time; /* of the file; the time in nanoseconds */
     int32_t height, width;
     bool corrupt; /* only with skip_corrupt */
+    bool decoded; /* as a whole, once, without a failure */
 };
 
 /* Facts of all images that have a file and are noted, in *facts[image_count], owned by the caller. Reports corrupt

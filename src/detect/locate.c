@@ -30,6 +30,14 @@ static const char *const class_names[] = {"class-descriptions-boxable.csv",
                                           "classes.csv",
                                           NULL};
 
+static const char *const label_names[2][7] = {
+    {"train-annotations-human-imagelabels-boxable.csv", "oidv7-train-annotations-human-imagelabels.csv",
+     "train/labels/classifications.csv", NULL},
+    {"validation-annotations-human-imagelabels-boxable.csv", "val-annotations-human-imagelabels-boxable.csv",
+     "oidv7-val-annotations-human-imagelabels.csv", "validation/labels/classifications.csv",
+     "val/labels/classifications.csv", "labels/classifications.csv", NULL},
+};
+
 const char *tt_detect_split_folder(enum tt_detect_split split, int which)
 {
     return split_folders[split == TT_DETECT_VALIDATION][which];
@@ -70,9 +78,8 @@ static tt_status fail_not_found(const struct tt_detect_dataset_config *config, c
             config->image_dir, split_names[validation][0],
             config->cache_dir != NULL ? config->cache_dir : roots->parent.text, roots->parent.text,
             config->image_dir);
-    tt_hint("Open Images' boxes are CSV files such as train-annotations-bbox.csv, COCO's are JSON; the Arrow "
-            "and Parquet "
-            "caches of datasets are not read: export them as COCO JSON beside a folder of images");
+    tt_hint("Open Images' boxes are CSV files such as train-annotations-bbox.csv, COCO's are JSON; Parquet "
+            "and Arrow files with images are given as dataset_name");
     return TT_ERR_DATA;
 }
 
@@ -117,6 +124,10 @@ tt_status tt_detect_locate(const struct tt_detect_dataset_config *config, struct
     else
         TT_TRY(tt_path_set(&files->annotations, "", config->annotations));
     files->coco = tt_ends_with(files->annotations.text, ".json");
+    if (config->image_labels != NULL)
+        TT_TRY(tt_path_set(&files->labels, "", config->image_labels));
+    else if (!files->coco && !config->train)
+        TT_TRY(find_first(&roots, label_names[config->split == TT_DETECT_VALIDATION], &files->labels));
     if (config->classes != NULL) return tt_path_set(&files->classes, "", config->classes);
     return files->coco ? TT_OK : find_first(&roots, class_names, &files->classes);
 }

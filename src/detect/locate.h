@@ -6,9 +6,9 @@
 #include "detect/dataset.h"
 
 struct tt_detect_files {
-    struct tt_path annotations, classes; /* classes: empty when there are none */
-    bool coco;                           /* JSON of COCO; else CSV of Open Images */
-    bool split;                          /* the annotations are those of the split alone */
+    struct tt_path annotations, classes, labels; /* classes, labels: empty when there are none */
+    bool coco;                                   /* JSON of COCO; else CSV of Open Images */
+    bool split;                                  /* the annotations are those of the split alone */
 };
 
 TT_MUST_USE tt_status tt_detect_locate(const struct tt_detect_dataset_config *config,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "detect/annotations.h"
 #include "detect/csv.h"
 
@@ -129,5 +130,50 @@ tt_status tt_open_images_read_classes(struct tt_annotations *notes, const char *
     tt_csv_close(&csv);
     if (status == TT_OK && label == 1) return tt_fail(TT_ERR_DATA, "'%s' lists no classes", path);
     notes->classes_fixed = true;
+    return status;
+}
+
+static tt_status read_label(struct tt_annotations *notes, const struct tt_csv *csv, const int columns[3])
+{
+    char id[ID_BYTES], key[ID_BYTES];
+    struct tt_noted_label noted;
+    size_t label;
+    double there;
+    if (!copy_field(csv, columns[0], id) || !copy_field(csv, columns[1], key))
+        return tt_fail(TT_ERR_DATA, "'%s', row %lld has no ImageID or no LabelName", csv->path,
+                       (long long)csv->row);
+    TT_TRY(tt_csv_number(csv, columns[2], &there));
+    if (!tt_name_index_find(&notes->by_name, id, &noted.image) ||
+        !tt_name_index_find(&notes->by_key, key, &label))
+        return TT_OK;
+    noted.label = (int32_t)label;
+    noted.there = there > 0;
+    if (tt_grow((void **)&notes->labels, notes->label_count, &notes->label_capacity, sizeof *notes->labels) !=
+        0)
+        return TT_ERR_MEMORY;
+    notes->labels[notes->label_count++] = noted;
+    return TT_OK;
+}
+
+tt_status tt_open_images_read_labels(struct tt_annotations *notes, const char *path)
+{
+    static const char *const names[] = {"ImageID", "LabelName", "Confidence"};
+    struct tt_csv csv;
+    int columns[3];
+    bool found = false;
+    TT_TRY(tt_csv_open(path, &csv));
+    tt_status status = tt_csv_next(&csv, &found);
+    for (int i = 0; i < 3 && status == TT_OK; i++) {
+        columns[i] = found ? tt_csv_column(&csv, names[i]) : -1;
+        if (columns[i] < 0)
+            status = tt_fail(TT_ERR_DATA, "'%s' has no column '%s': it is no file of image labels", path,
+                             names[i]);
+    }
+    while (status == TT_OK) {
+        status = tt_csv_next(&csv, &found);
+        if (status != TT_OK || !found) break;
+        status = read_label(notes, &csv, columns);
+    }
+    tt_csv_close(&csv);
     return status;
 }

@@ -78,13 +78,12 @@ static double common(const struct tt_map_detection *d, const struct tt_map_truth
 
 enum verdict { RIGHT, WRONG, IGNORED };
 
-/* A box first; else a group, which one detection may find. */
+/* The box first; else the group, which one detection may find. */
 static enum verdict judge(struct judging *judging, const struct tt_map_detection *detection)
 {
     const struct tt_map_input *input = judging->input;
     int64_t best = -1, group = -1;
-    double best_iou = 0, area = detection->w * detection->h;
-    bool in_found_group = false;
+    double best_iou = 0, best_inside = 0, area = detection->w * detection->h;
     int64_t at = lower_bound(judging->grouped, input->truth_count, detection->label, detection->image);
     bool checked = judging->verified == NULL ||
                    has(judging->verified, judging->verified_count, detection->label, detection->image);
@@ -95,9 +94,11 @@ static enum verdict judge(struct judging *judging, const struct tt_map_detection
         double both = common(detection, truth);
         checked = true;
         if (truth->crowd) {
-            if (!(both > FOUND * area)) continue;
-            if (judging->found[entry->index]) in_found_group = true;
-            if (!judging->found[entry->index] && group < 0) group = entry->index;
+            double inside = both > 0 ? both / area : 0;
+            if (inside > best_inside) {
+                best_inside = inside;
+                group = entry->index;
+            }
             continue;
         }
         double iou = both > 0 ? both / (area + truth->w * truth->h - both) : 0;
@@ -111,8 +112,10 @@ static enum verdict judge(struct judging *judging, const struct tt_map_detection
         judging->found[best] = true;
         return RIGHT;
     }
-    if (group >= 0) judging->found[group] = true;
-    return group >= 0 ? RIGHT : in_found_group ? IGNORED : WRONG;
+    if (group < 0 || best_inside < FOUND) return WRONG;
+    if (judging->found[group]) return IGNORED;
+    judging->found[group] = true;
+    return RIGHT;
 }
 
 /* The area under the curve whose precision never rises with recall. */
@@ -146,8 +149,7 @@ static double rate(struct judging *judging, int32_t label, int64_t *at)
     return truths == 0 ? -1 : area_under(judging, count);
 }
 
-static tt_status prepare(struct judging *judging, const struct tt_map_verified *verified,
-                         int64_t verified_count)
+static tt_status prepare(struct judging *judging, const struct tt_map_label *verified, int64_t verified_count)
 {
     const struct tt_map_input *input = judging->input;
     size_t truths = (size_t)input->truth_count + 1, detections = (size_t)input->detection_count + 1;
@@ -180,7 +182,7 @@ static tt_status prepare(struct judging *judging, const struct tt_map_verified *
     return TT_OK;
 }
 
-tt_status tt_open_images_map_compute(const struct tt_map_input *input, const struct tt_map_verified *verified,
+tt_status tt_open_images_map_compute(const struct tt_map_input *input, const struct tt_map_label *verified,
                                      int64_t verified_count, double *map, double *class_ap)
 {
     struct judging judging = {.input = input};
@@ -202,29 +204,4 @@ tt_status tt_open_images_map_compute(const struct tt_map_input *input, const str
     tt_free(judging.precision);
     tt_free(judging.recall);
     return status;
-}
-
-tt_status tt_open_images_expand(const struct tt_map_truth *truths, int64_t count, const int32_t *parents,
-                                int64_t class_count, struct tt_map_truth **expanded, int64_t *expanded_count)
-{
-    struct tt_map_truth *out = NULL;
-    size_t used = 0, capacity = 0;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t steps = 0;
-        for (int32_t label = truths[i].label; label >= 0 && label < class_count; label = parents[label]) {
-            if (++steps > class_count) {
-                tt_free(out);
-                return tt_fail(TT_ERR_DATA, "the hierarchy of classes has a circle at class %d", label);
-            }
-            if (tt_grow((void **)&out, used, &capacity, sizeof *out) != 0) {
-                tt_free(out);
-                return TT_ERR_MEMORY;
-            }
-            out[used] = truths[i];
-            out[used++].label = label;
-        }
-    }
-    *expanded = out;
-    *expanded_count = (int64_t)used;
-    return TT_OK;
 }

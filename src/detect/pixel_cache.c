@@ -157,12 +157,18 @@ static void add_file(struct tt_pixel_cache *cache, const char *path, struct head
     tt_error_clear();
 }
 
+static tt_status decode(const struct tt_detect_record *record, int64_t max_pixels, struct tt_image *image)
+{
+    if (record->data == NULL) return tt_image_read(record->path, max_pixels, image);
+    return tt_image_decode(record->data, (size_t)record->file_bytes, record->path, max_pixels, image);
+}
+
 tt_status tt_pixel_cache_read(struct tt_pixel_cache *cache, const struct tt_detect_record *record,
                               int64_t max_pixels, struct tt_image *image)
 {
     struct tt_path path;
     struct head head;
-    if (cache == NULL) return tt_image_read(record->path, max_pixels, image);
+    if (cache == NULL) return decode(record, max_pixels, image);
     TT_TRY(name_file(cache, record, &path, &head));
     if (tt_path_exists(path.text)) {
         tt_status status = read_file(path.text, &head, max_pixels, image);
@@ -171,7 +177,7 @@ tt_status tt_pixel_cache_read(struct tt_pixel_cache *cache, const struct tt_dete
         tt_error_clear();
     }
     atomic_fetch_add(&cache->misses, 1);
-    TT_TRY(tt_image_read(record->path, max_pixels, image));
+    TT_TRY(decode(record, max_pixels, image));
     add_file(cache, path.text, &head, image);
     return TT_OK;
 }

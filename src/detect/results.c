@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/number.h"
+#include "detect/open_images_map.h"
 
 static tt_status add_number(struct tt_str *text, const char *before, double value)
 {
@@ -71,3 +72,4 @@ tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_ma
     *count = used;
     return TT_OK;
 }
+#include "detect/open_images_map.h"

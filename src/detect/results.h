@@ -27,4 +27,15 @@ void tt_map_detections_of(int64_t image_id, const struct tt_detection_list *list
 TT_MUST_USE tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_map_truth **truths,
                                        int64_t *count);
 
+/* Both kinds of mean average precision; -1: there is no such box to find. */
+struct tt_detect_figures {
+    struct tt_coco_map coco;
+    /* with the verified labels and the hierarchy of the data set, where it has them */
+    double open_images_map_50;
+};
+/* Labels of the detections are below the data set's class count. */
+TT_MUST_USE tt_status tt_detect_measure(const struct tt_detect_dataset *dataset,
+                                        const struct tt_map_detection *found, int64_t count,
+                                        struct tt_detect_figures *figures);
+
 #endif

@@ -11,7 +11,9 @@
 #include "model/retinanet.h"
 
 /* The sums of precision follow those of the losses (objective/detection.c). */
-enum { MAP_SUM = 3, FIGURES = (int)(sizeof(struct tt_coco_map) / sizeof(double)) };
+enum { MAP_SUM = 3, FIGURES = (int)(sizeof(struct tt_detect_figures) / sizeof(double)) };
+
+_Static_assert(MAP_SUM + FIGURES <= (int)TT_SUM_COUNT, "there are sums for all figures");
 
 struct evaluation {
     const struct tt_detect_evaluator_config *config;
@@ -120,28 +122,15 @@ out:
     return status;
 }
 
-static tt_status count_map(const struct evaluation *evaluation, const struct tt_map_detection *found,
-                           int64_t count, struct tt_coco_map *map)
-{
-    struct tt_map_truth *truths = NULL;
-    int64_t truth_count = 0;
-    TT_TRY(tt_map_truths_of(evaluation->dataset, &truths, &truth_count));
-    const struct tt_map_input input = {truths, truth_count, found, count,
-                                       tt_detect_dataset_class_count(evaluation->dataset)};
-    tt_status status = tt_coco_map_compute(&input, map, NULL, NULL);
-    tt_free(truths);
-    return status;
-}
-
 /* Rank 0 counts, and every rank has the figures. */
 static tt_status measure(const struct evaluation *evaluation, struct tt_rank *rank, double *figures)
 {
     struct tt_map_detection *all = NULL;
-    struct tt_coco_map map = {0};
+    struct tt_detect_figures map = {0};
     int64_t count = 0;
     tt_status status = gather(evaluation, rank->world, &all, &count);
     if (status == TT_OK) {
-        if (tt_comm_rank(rank->world) == 0) status = count_map(evaluation, all, count, &map);
+        if (tt_comm_rank(rank->world) == 0) status = tt_detect_measure(evaluation->dataset, all, count, &map);
         status = tt_comm_agree(rank->world, status);
     }
     if (status == TT_OK) status = tt_comm_host_share(rank->world, &map, sizeof map);

@@ -1,5 +1,6 @@
-/* Evaluation of a detector: losses, and mean average precision by COCO's rules. The ranks share the images, none is
- * seen twice, and rank 0 counts; detections of an image do not depend on who else is evaluated. Collective. */
+/* Evaluation of a detector: losses, and mean average precision by the rules of COCO and of Open Images. The ranks share
+ * the images, none is seen twice, and rank 0 counts; detections of an image do not depend on who else is evaluated.
+ * Collective. */
 #ifndef TT_INFER_DETECT_EVALUATOR_H
 #define TT_INFER_DETECT_EVALUATOR_H
 

@@ -125,18 +125,6 @@ static tt_status detect(struct run *run, int64_t index)
     return draw(run, index);
 }
 
-static tt_status count_map(struct run *run)
-{
-    struct tt_map_truth *truths = NULL;
-    int64_t count = 0;
-    TT_TRY(tt_map_truths_of(run->dataset, &truths, &count));
-    const struct tt_map_input input = {truths, count, run->found, (int64_t)run->found_count,
-                                       tt_detect_dataset_class_count(run->dataset)};
-    tt_status status = tt_coco_map_compute(&input, &run->summary->map, NULL, NULL);
-    tt_free(truths);
-    return status;
-}
-
 static tt_status run_all(struct run *run)
 {
     const struct tt_detect_folder_config *config = run->config;
@@ -149,7 +137,8 @@ static tt_status run_all(struct run *run)
     }
     run->summary->data = *tt_detect_dataset_report(run->dataset);
     if (config->results_path != NULL) TT_TRY(tt_coco_results_write(&run->results, config->results_path));
-    return config->evaluate ? count_map(run) : TT_OK;
+    if (!config->evaluate) return TT_OK;
+    return tt_detect_measure(run->dataset, run->found, (int64_t)run->found_count, &run->summary->figures);
 }
 
 tt_status tt_detect_folder(const struct tt_detect_folder_config *config, const struct tt_cancel *cancel,

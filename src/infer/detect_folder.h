@@ -1,11 +1,11 @@
-/* Detections of a folder of images: COCO's results, mean average precision where there are annotations, pictures with
- * boxes drawn. One process on its CPUs. */
+/* Detections of a folder of images, or of the images of tables: COCO's results, mean average precision where there are
+ * annotations, pictures with boxes drawn. One process on its CPUs. */
 #ifndef TT_INFER_DETECT_FOLDER_H
 #define TT_INFER_DETECT_FOLDER_H
 
 #include "base/thread.h"
-#include "detect/coco_map.h"
 #include "detect/dataset.h"
+#include "detect/results.h"
 #include "infer/detector.h"
 
 struct tt_detect_folder_config {
@@ -25,8 +25,8 @@ struct tt_detect_folder_config {
 struct tt_detect_summary {
     struct tt_detect_report data;
     int64_t detections, pictures;
-    double seconds;         /* of all passes, without loading */
-    struct tt_coco_map map; /* with `evaluate` */
+    double seconds;                   /* of all passes, without loading */
+    struct tt_detect_figures figures; /* with `evaluate` */
 };
 
 /* TT_ERR_CANCELLED after a request to stop. */

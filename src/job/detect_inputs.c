@@ -5,19 +5,32 @@
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
+#include "job/data_files.h"
 
 /* ---- Images ---- */
 
+/* For messages. */
+static const char *name_of(const struct tt_detect_inputs_config *config)
+{
+    return config->data->dataset_name != NULL ? config->data->dataset_name : config->spec->local_image_dir;
+}
+
 static struct tt_detect_dataset_config data_config(const struct tt_detect_inputs *inputs, const char *classes,
-                                                   bool train)
+                                                   const struct tt_detect_tables *tables, bool train)
 {
     const struct tt_detect_spec *spec = inputs->spec;
     bool own = !train && spec->eval_annotations != NULL;
     return (struct tt_detect_dataset_config){
         .image_dir = spec->local_image_dir,
         .cache_dir = spec->cache_dir,
+        .tables = tables->paths,
+        .table_count = tables->count,
+        .tables_of_split = tables->of_split,
+        .box_format = (enum tt_box_format)spec->bbox_format,
         .annotations = own ? spec->eval_annotations : spec->annotations,
         .classes = classes,
+        .image_labels = train ? NULL : spec->image_labels,
+        .class_hierarchy = train ? NULL : spec->class_hierarchy,
         .split = train ? TT_DETECT_TRAIN : TT_DETECT_VALIDATION,
         .labels = spec->category_labels == TT_CATEGORY_RAW ? TT_DETECT_LABELS_RAW : TT_DETECT_LABELS_SORTED,
         .validation_share = own ? 0 : spec->validation_share,
@@ -37,27 +50,34 @@ static tt_status find_classes(const struct tt_detect_spec *spec, struct tt_path 
     return tt_detect_classes_beside(spec->weights_path, path);
 }
 
+static tt_status load_split(const struct tt_detect_inputs_config *config, struct tt_detect_inputs *inputs,
+                            const char *classes, bool train)
+{
+    struct tt_detect_tables tables;
+    tt_status status = tt_detect_tables_find(config->data, train, &tables);
+    if (status == TT_OK) {
+        struct tt_detect_dataset_config data = data_config(inputs, classes, &tables, train);
+        status = tt_detect_dataset_load(&data, train ? &inputs->train : &inputs->eval);
+    }
+    if (status != TT_OK) tt_while(train ? "loading the training data" : "loading the evaluation data");
+    tt_detect_tables_deinit(&tables);
+    return status;
+}
+
 static tt_status load_data(const struct tt_detect_inputs_config *config, struct tt_detect_inputs *inputs)
 {
     struct tt_path classes;
     TT_TRY(find_classes(config->spec, &classes));
     const char *file = classes.text[0] != '\0' ? classes.text : NULL;
     if (config->trains) {
-        struct tt_detect_dataset_config data = data_config(inputs, file, true);
-        tt_status status = tt_detect_dataset_load(&data, &inputs->train);
-        if (status != TT_OK) tt_while("loading the training data");
-        TT_TRY(status);
+        TT_TRY(load_split(config, inputs, file, true));
         if (tt_detect_dataset_count(inputs->train) == 0)
-            return tt_fail(TT_ERR_DATA, "no image of '%s' has a box to train on",
-                           config->spec->local_image_dir);
+            return tt_fail(TT_ERR_DATA, "no image of '%s' has a box to train on", name_of(config));
     }
     if (!config->evaluates) return TT_OK;
-    struct tt_detect_dataset_config data = data_config(inputs, file, false);
-    tt_status status = tt_detect_dataset_load(&data, &inputs->eval);
-    if (status != TT_OK) tt_while("loading the evaluation data");
-    TT_TRY(status);
+    TT_TRY(load_split(config, inputs, file, false));
     if (tt_detect_dataset_count(inputs->eval) > 0) return TT_OK;
-    status = tt_fail(TT_ERR_DATA, "there is no image to evaluate in '%s'", config->spec->local_image_dir);
+    tt_status status = tt_fail(TT_ERR_DATA, "there is no image to evaluate in '%s'", name_of(config));
     tt_hint("give --eval_annotations FILE, a larger --validation_share, or --eval_strategy no");
     return status;
 }
@@ -120,11 +140,11 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     const struct tt_detect_dataset *data = config->trains ? inputs->train : inputs->eval;
     struct tt_detector_weights *weights = &inputs->weights;
     int64_t classes = tt_detect_dataset_class_count(data);
-    if (classes < 2)
-        return tt_fail(TT_ERR_DATA, "the annotations of '%s' have no class", spec->local_image_dir);
+    if (classes < 2) return tt_fail(TT_ERR_DATA, "the annotations of '%s' have no class", name_of(config));
     *shape = random_shape(spec, classes);
     if (spec->weights_path != NULL) {
-        bool or_more = !config->trains || (spec->category_labels == TT_CATEGORY_RAW && has_ids(data));
+        bool raw = spec->category_labels == TT_CATEGORY_RAW && config->data->dataset_name == NULL;
+        bool or_more = !config->trains || (raw && has_ids(data));
         TT_TRY(tt_detector_weights_open(spec->weights_path, spec->frozen_bn_eps, classes, or_more, weights));
         TT_TRY(take_shape(spec, weights, shape));
     }

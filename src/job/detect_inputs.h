@@ -2,6 +2,7 @@
 #ifndef TT_JOB_DETECT_INPUTS_H
 #define TT_JOB_DETECT_INPUTS_H
 
+#include "data/dataset.h"
 #include "detect/loader.h"
 #include "job/parts.h"
 #include "model/detector_weights.h"
@@ -19,6 +20,7 @@ struct tt_detect_inputs {
 
 struct tt_detect_inputs_config {
     const struct tt_detect_spec *spec; /* lent, as long as the inputs live */
+    const struct tt_data_config *data; /* dataset_name, eval_dataset and their splits; lent */
     bool trains, evaluates;
 };
 /* Fills `facts` too. */

@@ -21,7 +21,8 @@ const struct tt_setting tt_detect_settings[] = {
              "detector. v2: group norms in the heads, P6 from C5, GIoU as the loss of boxes, and norm: batch by "
              "default."},
     {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(detect.local_image_dir), .local = true,
-     .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation."},
+     .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation. Parquet and Arrow "
+             "files that contain images are given as dataset_name instead."},
     {.name = "annotations", .type = TT_SETTING_STRING, FIELD(detect.annotations), .local = true,
      .help = "Boxes to train on: Open Images (.csv) or COCO (.json). Otherwise found by their usual names in "
              "cache_dir, in the folder above the images, and in theirs."},
@@ -30,10 +31,21 @@ const struct tt_setting tt_detect_settings[] = {
     {.name = "class_descriptions", .type = TT_SETTING_STRING, FIELD(detect.class_descriptions), .local = true,
      .help = "Open Images' classes (class-descriptions-boxable.csv); otherwise found like the annotations, or beside "
              "weights_path."},
+    {.name = "image_labels", .type = TT_SETTING_STRING, FIELD(detect.image_labels), .local = true,
+     .help = "Open Images' image-level labels that people verified "
+             "(validation-annotations-human-imagelabels-boxable.csv), for eval_open_images_map_50; otherwise found "
+             "like the annotations, or none: every class counts in every image."},
+    {.name = "class_hierarchy", .type = TT_SETTING_STRING, FIELD(detect.class_hierarchy), .local = true,
+     .help = "Open Images' hierarchy of classes (bbox_labels_600_hierarchy.json): in eval_open_images_map_50 boxes "
+             "count for the classes above theirs too."},
     {.name = "category_labels", .type = TT_SETTING_CHOICE, FIELD(detect.category_labels), .default_text = "raw",
      .choices = "sorted raw",
      .help = "Labels of COCO's categories: 1 to K in the order of the ids, or the raw ids, as published weights "
-             "have them."},
+             "have them. Not of Parquet and Arrow files, whose labels are 1 to K."},
+    {.name = "bbox_format", .type = TT_SETTING_CHOICE, FIELD(detect.bbox_format), .default_text = "xywh",
+     .choices = "xywh xyxy cxcywh",
+     .help = "How boxes are written in Parquet and Arrow files (dataset_name), in pixels: left, top, width, height, as "
+             "COCO; left, top, right, bottom; or centre, width, height."},
     {.name = "validation_share", .type = TT_SETTING_DOUBLE, FIELD(detect.validation_share), .default_text = "0.1",
      .minimum = 0, .maximum = 0.9,
      .help = "Share of the images that evaluate where the annotations have no splits, chosen by their names; 0: all "

@@ -9,6 +9,7 @@
 #include "base/hub_cache.h"
 #include "base/log.h"
 #include "data/cache.h"
+#include "job/data_files.h"
 #include "job/data_key.h"
 #include "job/spec.h"
 #include "model/adapter_config.h"
@@ -182,24 +183,10 @@ int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_
     return model->max_position_embeddings;
 }
 
-static bool is_file(const char *name)
-{
-    return tt_path_exists(name) && !tt_path_is_dir(name);
-}
-
-/* True if the name, of a file that may not exist, has the ending of a file of rows. */
-static bool has_ending_of_rows(const char *name)
-{
-    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet", ".arrow"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (tt_ends_with(name, endings[i])) return true;
-    return false;
-}
-
 /* Adds the hint how to export a data set of the hub to a file of rows. */
 static tt_status hint_at_export(tt_status status, const char *name, const char *split)
 {
-    if (tt_hub_is_name(name) && !has_ending_of_rows(name))
+    if (tt_hub_is_name(name) && !tt_data_files_has_ending(name))
         tt_hint("rows are read from local .jsonl, .json, .txt or .parquet files; a data set of the hub is "
                 "exported with: "
                 "python -c \"from datasets import load_dataset; load_dataset('%s', "
@@ -208,35 +195,11 @@ static tt_status hint_at_export(tt_status status, const char *name, const char *
     return status;
 }
 
-/* The file or folder of a data set: `name`, or its folder in the hub's cache. Owned. */
-static tt_status locate_data(const char *name, const char *split, char **path)
-{
-    bool is_there = tt_path_exists(name);
-    *path = NULL;
-    if (!is_there && !has_ending_of_rows(name)) {
-        TT_TRY(tt_hub_find("datasets", name, NULL, path));
-        if (*path == NULL && tt_hub_is_name(name))
-            return hint_at_export(tt_fail(TT_ERR_DATA,
-                                          "there is no file or folder '%s', and it is not in the hub's cache",
-                                          name),
-                                  name, split);
-    }
-    if (*path == NULL) *path = tt_strdup(name);
-    return *path != NULL ? TT_OK : TT_ERR_MEMORY;
-}
-
 /* Adds the files of a name (dataset_name, eval_dataset); none where a folder has no such split. */
 static tt_status add_source(struct tt_sources *sources, const char *name, const char *split, double weight)
 {
-    if (tt_sources_is_pattern(name)) {
-        TT_TRY(tt_sources_add(sources, name, split, weight));
-        return sources->file_count > 0 ? TT_OK
-                                       : tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", name);
-    }
-    char *located;
-    TT_TRY(locate_data(name, split, &located));
-    tt_status status = tt_sources_add(sources, located, split, weight);
-    tt_free(located);
+    tt_status status = tt_data_files_add(sources, name, split, weight);
+    if (status == TT_ERR_DATA && !tt_path_exists(name)) return hint_at_export(status, name, split);
     return status;
 }
 
@@ -371,9 +334,7 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
     else if (config->use == TT_INPUTS_EVALUATE && data->datasets != NULL)
         TT_TRY(add_mixture(data->datasets, data->dataset_test_split, &inputs->eval_files));
     else if (data->dataset_name != NULL &&
-             (config->use == TT_INPUTS_EVALUATE ||
-              (!is_file(data->dataset_name) && !tt_sources_is_pattern(data->dataset_name) &&
-               !tt_sources_is_saved(data->dataset_name))))
+             (config->use == TT_INPUTS_EVALUATE || tt_data_files_has_splits(data->dataset_name)))
         TT_TRY(add_source(&inputs->eval_files, data->dataset_name, data->dataset_test_split, 1));
     if (inputs->eval_files.file_count == 0) {
         (void)tt_fail(TT_ERR_USAGE, "evaluation is on, but there is no evaluation data");
@@ -390,8 +351,10 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
 /* A detector's parameters that are not in the file begin with random weights (model/detector_weights.h). */
 static tt_status open_detection(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    const struct tt_detect_inputs_config detect = {
-        .spec = config->detect, .trains = config->use == TT_INPUTS_TRAIN, .evaluates = config->evaluates};
+    const struct tt_detect_inputs_config detect = {.spec = config->detect,
+                                                   .data = config->data,
+                                                   .trains = config->use == TT_INPUTS_TRAIN,
+                                                   .evaluates = config->evaluates};
     TT_TRY(tt_detect_inputs_open(&detect, &inputs->detect, &inputs->model_facts));
     inputs->model_options = (struct tt_model_options){
         .compute_dtype = config->device->bf16 ? TT_BF16 : TT_F32, .random_init = true};

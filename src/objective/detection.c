@@ -3,7 +3,7 @@
  * evaluation (infer/detect_evaluator.h), under torchmetrics' names. -1: there is no such box to find. */
 #include "objective/objective.h"
 
-/* In the order of struct tt_coco_map after the losses. */
+/* In the order of struct tt_detect_figures after the losses. */
 enum { CLASSIFICATION, BOX_REGRESSION, BOTH, MAP };
 
 #define PRECISION(name, place)                                                                               \
@@ -27,6 +27,7 @@ static const struct tt_metric metrics[] = {
     PRECISION("mar_small", 9),
     PRECISION("mar_medium", 10),
     PRECISION("mar_large", 11),
+    PRECISION("open_images_map_50", 12),
 };
 
 const struct tt_objective_ops tt_objective_detection = {

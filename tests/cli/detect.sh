@@ -18,7 +18,18 @@ expect 0 "map_50" detect "${small[@]}" --output_dir first --cache_dir cache
 expect 0 "1 images without a file" detect "${small[@]}" --output_dir second --cache_dir cache --num-workers 3 --cpu_threads 2
 cmp first/results.json second/results.json || fail "other threads or decoded pixels give other results"
 expect 0 '"map_small": 0.' detect "${small[@]}" --json --max-val 1
+expect 0 '"open_images_map_50": 0' detect "${small[@]}" --json
 expect 0 "2 images" detect "${small[@]}" --dtype bfloat16
+printf 'LabelName,Source\n' >labels.csv
+expect 3 "'labels.csv' has no column 'ImageID': it is no file of image labels" detect "${small[@]}" --image_labels labels.csv
+printf 'ImageID,Source,LabelName,Confidence\ngrey,x,/m/2,0\nno,x,/m/1,1\n' >validation-annotations-human-imagelabels-boxable.csv
+expect 0 "open_images_map_50" detect "${small[@]}"
+printf 'ImageID,Source,LabelName,Confidence\ngrey,x,/m/2,much\n' >labels.csv
+expect 3 "labels.csv" detect "${small[@]}" --image_labels labels.csv
+echo '{"LabelName": "root", "Subcategory": [{"LabelName": "/m/1", "Subcategory": [{"LabelName": "/m/2"}]}]}' >tree.json
+expect 0 "open_images_map_50" detect "${small[@]}" --class_hierarchy tree.json
+echo '{"LabelName": "root", "Subcategory": [{"LabelName": "/m/1"}]}' >tree.json
+expect 3 "no two classes" detect "${small[@]}" --class_hierarchy tree.json
 printf 'no image' >images/rgb.png
 expect 3 "images/rgb.png' is neither a JPEG nor a PNG image" detect "${small[@]}"
 expect 0 "1 damaged images, left out" detect "${small[@]}" --skip_corrupt_images

@@ -168,7 +168,9 @@ damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images
 expect 2 "setting 'model_name_or_path' is missing" train --task language
 expect 2 "setting 'local_image_dir' is missing" train --task detection
-expect 2 "a model folder or a data set of rows is given" train --task detection --local-image-dir x --dataset_name y
+expect 2 "a model folder or a mixture of data sets is given" train --task detection --local-image-dir x --model y
+expect 2 "dataset_name and annotations are both given" train --task detection --annotations x --dataset_name y
+expect 3 "there is no file or folder 'y'" train --task detection --dataset_name y
 expect 2 "has an unknown word 'tpu'" "${command[@]}" --backend tpu
 expect 3 "the image folder 'nowhere' is not there" "${command[@]}" --local-image-dir nowhere --output_dir no
 expect 3 "is not a RetinaNet of torchvision" "${command[@]}" --weights-path "$root"/tests/golden/pth/archive.pth --output_dir no

@@ -89,6 +89,8 @@ static tt_status write_leaf(struct reader *r, const struct arrow_column *c, uint
     } else {
         value = fixed_value(c, index, buffer);
     }
+    if (c->node.kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL)
+        return parquet_lines_keep(&r->lines, value.data, value.bytes);
     if (parquet_json_value(&c->node, &value, &r->lines.text, &why, &status)) return TT_OK;
     if (status != TT_OK) return status;
     fail_value(r, c, why);
@@ -120,6 +122,8 @@ static tt_status write_pair(struct reader *r, size_t map, uint64_t index)
 {
     const struct arrow_column *key = &r->schema.columns[map + 2];
     if (key->valid != NULL && !bit(key->valid, index)) return fail_value(r, key, "the key of a map is null");
+    if (key->node.kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL)
+        return fail_value(r, key, "the key of a map is no text");
     TT_TRY(write_leaf(r, key, index));
     TT_TRY(tt_str_append_text(&r->lines.text, ": "));
     return write_value(r, map + 3, index);
@@ -230,18 +234,54 @@ static tt_status read_messages(struct reader *r)
     return TT_OK;
 }
 
-tt_status tt_arrow_read(const char *path, const struct tt_file_map *file,
-                        const struct tt_parquet_limits *limits,
-                        tt_status (*put)(void *context, const char *data, size_t bytes), void *context)
+static tt_status check_magic(const char *path, const struct tt_file_map *file)
 {
-    struct reader r = {.file = file, .lines = {path, file->bytes, limits, put, context, {0}, 0, 0, 0}};
+    if (tt_arrow_is(file)) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "'%s' is not an Arrow file: it does not begin as one", path);
+}
+
+tt_status tt_arrow_read_into(const char *path, const struct tt_file_map *file,
+                             const struct tt_parquet_limits *limits, const struct tt_parquet_sink *sink)
+{
+    struct reader r = {.file = file, .lines = {path, file->bytes, limits, *sink, {0}, 0, 0, 0}};
     tt_status status = TT_OK;
-    if (!tt_arrow_is(file))
-        return tt_fail(TT_ERR_DATA, "'%s' is not an Arrow file: it does not begin as one", path);
+    TT_TRY(check_magic(path, file));
     TT_GO(read_messages(&r));
     status = parquet_lines_flush(&r.lines);
 out:
     tt_str_deinit(&r.lines.text);
     arrow_schema_deinit(&r.schema);
     return status;
+}
+
+tt_status tt_arrow_read(const char *path, const struct tt_file_map *file,
+                        const struct tt_parquet_limits *limits,
+                        tt_status (*put)(void *context, const char *data, size_t bytes), void *context)
+{
+    const struct tt_parquet_sink sink = {.put = put, .context = context};
+    return tt_arrow_read_into(path, file, limits, &sink);
+}
+
+tt_status tt_arrow_note(const char *path, const struct tt_file_map *file, const char *key,
+                        struct tt_span *value)
+{
+    const struct reader r = {.file = file, .lines = {.path = path}};
+    uint64_t start = 0;
+    struct message message;
+    bool end = false;
+    size_t place;
+    *value = (struct tt_span){0};
+    TT_TRY(check_magic(path, file));
+    if (memcmp(file->data, "ARROW1", 6) == 0) start = FILE_MAGIC_BYTES;
+    if (start > file->bytes) return fail_message(&r, 0, "is longer than the file");
+    TT_TRY(next_message(&r, &start, &message, &end));
+    if (end || flat_integer(message.table, 1, 1, 0) != HEADER_SCHEMA)
+        return tt_fail(TT_ERR_DATA, "'%s' has no schema", path);
+    struct flat schema = flat_table(message.table, 2);
+    size_t count = flat_vector(schema, 2, 4, &place);
+    for (size_t i = 0; i < count && value->data == NULL; i++) {
+        struct flat pair = flat_element(schema, 2, i);
+        if (tt_span_equals(flat_text(pair, 0), key)) *value = flat_text(pair, 1);
+    }
+    return TT_OK;
 }

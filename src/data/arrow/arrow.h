@@ -14,5 +14,11 @@ TT_MUST_USE tt_status tt_arrow_read(const char *path, const struct tt_file_map *
                                     const struct tt_parquet_limits *limits,
                                     tt_status (*put)(void *context, const char *data, size_t bytes),
                                     void *context);
+/* As tt_parquet_read_into, and tt_parquet_note. */
+TT_MUST_USE tt_status tt_arrow_read_into(const char *path, const struct tt_file_map *file,
+                                         const struct tt_parquet_limits *limits,
+                                         const struct tt_parquet_sink *sink);
+TT_MUST_USE tt_status tt_arrow_note(const char *path, const struct tt_file_map *file, const char *key,
+                                    struct tt_span *value);
 
 #endif

@@ -96,7 +96,7 @@ static bool read_type(int type, struct flat t, struct arrow_column *c)
     case TYPE_LARGE_BINARY:
     case TYPE_LARGE_TEXT:
         c->layout = ARROW_BYTES;
-        c->node.kind = PARQUET_KIND_TEXT;
+        c->node.kind = type == TYPE_TEXT || type == TYPE_LARGE_TEXT ? PARQUET_KIND_TEXT : PARQUET_KIND_BYTES;
         return true;
     case TYPE_FIXED_BINARY:
         c->layout = ARROW_FIXED;

@@ -29,6 +29,13 @@ tt_status parquet_lines_check(const struct parquet_lines *l)
     return TT_ERR_DATA;
 }
 
+tt_status parquet_lines_keep(struct parquet_lines *lines, const uint8_t *data, size_t bytes)
+{
+    uint64_t number = 0;
+    TT_TRY(lines->sink.keep(lines->sink.context, data, bytes, &number));
+    return tt_str_printf(&lines->text, "%llu", (unsigned long long)number);
+}
+
 tt_status parquet_lines_end(struct parquet_lines *lines)
 {
     TT_TRY(parquet_lines_check(lines));
@@ -39,7 +46,8 @@ tt_status parquet_lines_end(struct parquet_lines *lines)
 tt_status parquet_lines_flush(struct parquet_lines *lines)
 {
     lines->written += lines->text.bytes;
-    if (lines->text.bytes > 0) TT_TRY(lines->put(lines->context, lines->text.data, lines->text.bytes));
+    if (lines->text.bytes > 0)
+        TT_TRY(lines->sink.put(lines->sink.context, lines->text.data, lines->text.bytes));
     tt_str_clear(&lines->text);
     return TT_OK;
 }

@@ -9,8 +9,7 @@ struct parquet_lines {
     const char *path;
     uint64_t file_bytes;
     const struct tt_parquet_limits *limits;
-    tt_status (*put)(void *context, const char *data, size_t bytes);
-    void *context;
+    struct tt_parquet_sink sink;
     struct tt_str text; /* owned: rows that are not put yet */
     size_t row_start;   /* of the current row in it */
     uint64_t row;       /* from 1 */
@@ -22,6 +21,8 @@ bool parquet_lines_full(const struct parquet_lines *lines);
 void parquet_lines_begin(struct parquet_lines *lines);
 /* TT_ERR_DATA when the current row or all rows have become too long: called within rows, once for each element. */
 TT_MUST_USE tt_status parquet_lines_check(const struct parquet_lines *lines);
+/* Gives a binary value to the sink, and writes its number. */
+TT_MUST_USE tt_status parquet_lines_keep(struct parquet_lines *lines, const uint8_t *data, size_t bytes);
 TT_MUST_USE tt_status parquet_lines_end(struct parquet_lines *lines);
 TT_MUST_USE tt_status parquet_lines_flush(struct parquet_lines *lines);
 

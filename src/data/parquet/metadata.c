@@ -179,6 +179,27 @@ static tt_status read_groups(struct thrift *t, enum thrift_type type, struct par
     return TT_OK;
 }
 
+/* ---- Notes ---- */
+
+static tt_status read_notes(struct thrift *t, enum thrift_type type, struct parquet_metadata *m)
+{
+    size_t count = thrift_structs(t, type);
+    for (size_t i = 0; i < count && !t->failed; i++) {
+        struct parquet_note note = {{"", 0}, {"", 0}};
+        for (struct thrift_field field = {0}; thrift_next(t, &field);) {
+            struct tt_span *place = field.id == 1 ? &note.key : field.id == 2 ? &note.value : NULL;
+            if (place != NULL)
+                *place = thrift_binary(t, field.type);
+            else
+                thrift_skip(t, field.type);
+        }
+        if (tt_grow((void **)&m->notes, m->note_count, &m->note_capacity, sizeof *m->notes) != 0)
+            return TT_ERR_MEMORY;
+        m->notes[m->note_count++] = note;
+    }
+    return TT_OK;
+}
+
 /* ---- The file ---- */
 
 bool parquet_is_magic(const struct tt_file_map *file)
@@ -224,6 +245,8 @@ tt_status parquet_metadata_read(const char *path, const struct tt_file_map *file
             TT_GO(read_schema(&t, field.type, &m));
         } else if (field.id == 4 && m.group_count == 0) {
             TT_GO(read_groups(&t, field.type, &m));
+        } else if (field.id == 5 && m.note_count == 0) {
+            TT_GO(read_notes(&t, field.type, &m));
         } else {
             thrift_skip(&t, field.type);
         }
@@ -243,6 +266,7 @@ void parquet_metadata_deinit(struct parquet_metadata *metadata)
     tt_free(metadata->elements);
     tt_free(metadata->groups);
     tt_free(metadata->chunks);
+    tt_free(metadata->notes);
     *metadata = (struct parquet_metadata){0};
 }
 

@@ -89,6 +89,11 @@ struct parquet_row_group {
     size_t first_chunk, chunk_count;
 };
 
+/* What a writer added. */
+struct parquet_note {
+    struct tt_span key, value;
+};
+
 struct parquet_metadata {
     struct parquet_element *elements;
     size_t element_count, element_capacity;
@@ -96,6 +101,8 @@ struct parquet_metadata {
     size_t group_count, group_capacity;
     struct parquet_chunk *chunks;
     size_t chunk_count, chunk_capacity;
+    struct parquet_note *notes;
+    size_t note_count, note_capacity;
     uint64_t data_bytes; /* of the file before the footer */
 };
 

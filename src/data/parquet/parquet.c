@@ -80,7 +80,9 @@ static tt_status write_leaf(struct reader *r, const struct parquet_node *node)
     const char *why = NULL;
     if (!column->has_entry || column->def != node->def) return fail_levels(r, index);
     TT_TRY(checked(r, node->first_leaf, parquet_column_value(column, &value)));
-    if (!parquet_json_value(node, &value, &r->lines.text, &why, &status)) {
+    if (node->kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL) {
+        TT_TRY(parquet_lines_keep(&r->lines, value.data, value.bytes));
+    } else if (!parquet_json_value(node, &value, &r->lines.text, &why, &status)) {
         if (status != TT_OK) return status;
         fail_column(r, index, TT_ERR_DATA, why, 0);
         tt_hint("write the file without this column if the training does not need it");
@@ -130,6 +132,8 @@ static tt_status write_element(struct reader *r, size_t owner, size_t repeated)
     const struct parquet_node *nodes = r->schema.nodes;
     if (owner == repeated) return write_value(r, repeated);
     if (nodes[owner].kind == PARQUET_KIND_MAP) {
+        if (nodes[repeated + 1].kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL)
+            return fail_column(r, repeated + 1, TT_ERR_DATA, "the key of a map is no text", 0);
         TT_TRY(write_leaf(r, &nodes[repeated + 1]));
         TT_TRY(tt_str_append_text(&r->lines.text, ": "));
         return write_node(r, nodes[repeated + 1].next);
@@ -233,11 +237,10 @@ static tt_status make_columns(struct reader *r)
     return TT_OK;
 }
 
-tt_status tt_parquet_read(const char *path, const struct tt_file_map *file,
-                          const struct tt_parquet_limits *limits,
-                          tt_status (*put)(void *context, const char *data, size_t bytes), void *context)
+tt_status tt_parquet_read_into(const char *path, const struct tt_file_map *file,
+                               const struct tt_parquet_limits *limits, const struct tt_parquet_sink *sink)
 {
-    struct reader r = {.file = file, .lines = {path, file->bytes, limits, put, context, {0}, 0, 0, 0}};
+    struct reader r = {.file = file, .lines = {path, file->bytes, limits, *sink, {0}, 0, 0, 0}};
     tt_status status = TT_OK;
     TT_GO(parquet_metadata_read(path, file, &r.metadata));
     TT_GO(parquet_schema_make(path, &r.metadata, &r.schema));
@@ -252,4 +255,24 @@ out:
     parquet_schema_deinit(&r.schema);
     parquet_metadata_deinit(&r.metadata);
     return status;
+}
+
+tt_status tt_parquet_read(const char *path, const struct tt_file_map *file,
+                          const struct tt_parquet_limits *limits,
+                          tt_status (*put)(void *context, const char *data, size_t bytes), void *context)
+{
+    const struct tt_parquet_sink sink = {.put = put, .context = context};
+    return tt_parquet_read_into(path, file, limits, &sink);
+}
+
+tt_status tt_parquet_note(const char *path, const struct tt_file_map *file, const char *key,
+                          struct tt_span *value)
+{
+    struct parquet_metadata metadata = {0};
+    *value = (struct tt_span){0};
+    TT_TRY(parquet_metadata_read(path, file, &metadata));
+    for (size_t i = 0; i < metadata.note_count && value->data == NULL; i++)
+        if (tt_span_equals(metadata.notes[i].key, key)) *value = metadata.notes[i].value;
+    parquet_metadata_deinit(&metadata);
+    return TT_OK;
 }

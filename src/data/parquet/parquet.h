@@ -18,6 +18,17 @@ struct tt_parquet_limits {
     uint32_t page_bytes; /* a larger page is an error; 0: no limit but the format's 2 GiB */
 };
 
+/* Where rows go. */
+struct tt_parquet_sink {
+    /* Called with bytes of whole lines, in order. */
+    tt_status (*put)(void *context, const char *data, size_t bytes);
+    /* NULL: values of binary columns are text, or an error. Else called with each of them, before the line of its row
+     * is put; the row has *number in its place. Bytes within the map of the file stay valid with it, others until the
+     * call returns. */
+    tt_status (*keep)(void *context, const uint8_t *data, size_t bytes, uint64_t *number);
+    void *context;
+};
+
 /* Whether a file is Parquet, by its first bytes. */
 bool tt_parquet_is(const struct tt_file_map *file);
 /* Calls `put` with bytes of whole lines, in order. TT_ERR_DATA for damage, with file, row and column;
@@ -26,5 +37,13 @@ TT_MUST_USE tt_status tt_parquet_read(const char *path, const struct tt_file_map
                                       const struct tt_parquet_limits *limits,
                                       tt_status (*put)(void *context, const char *data, size_t bytes),
                                       void *context);
+/* The same into a sink. */
+TT_MUST_USE tt_status tt_parquet_read_into(const char *path, const struct tt_file_map *file,
+                                           const struct tt_parquet_limits *limits,
+                                           const struct tt_parquet_sink *sink);
+/* The value of a key in the metadata that writers add, lent by the file; no data where there is none. Hugging Face's
+ * datasets stores the types of the columns under "huggingface", as JSON. */
+TT_MUST_USE tt_status tt_parquet_note(const char *path, const struct tt_file_map *file, const char *key,
+                                      struct tt_span *value);
 
 #endif

@@ -1,5 +1,5 @@
 /* detect/coco_map.h against pycocotools on 200 random sets (tests/golden/detect/make_map.py, whose sets are made here
- * again), and detect/open_images_map.h by hand. */
+ * again), and detect/open_images_map.h against TensorFlow's object detection library on the same and by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "detect/open_images_map.h"
 #include "support/allocations.h"
+#include "support/root.h"
 
 enum { SETS = 200, TRUTHS_MAX = 100, DETECTIONS_MAX = 2500, CLASSES_MAX = 4 };
 
@@ -151,7 +152,7 @@ static void nothing_there(void **state)
 
 static double open_images(const struct tt_map_truth *truths, int64_t truth_count,
                           const struct tt_map_detection *detections, int64_t count,
-                          const struct tt_map_verified *verified, int64_t verified_count, double *class_ap)
+                          const struct tt_map_label *verified, int64_t verified_count, double *class_ap)
 {
     double map;
     const struct tt_map_input input = {truths, truth_count, detections, count, 3};
@@ -177,7 +178,7 @@ static void open_images_rules(void **state)
         {2, 1, 30, 5, 10, 10, 0.6},  {3, 2, 0, 0, 5, 5, 0.5},  {1, 2, 0, 0, 5, 5, 0.4},
         {2, 2, 200, 0, 10, 10, 0.3},
     };
-    const struct tt_map_verified verified[] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
+    const struct tt_map_label verified[] = {{1, 1, true}, {2, 1, true}, {1, 2, false}, {2, 2, true}};
     /* Class 1: precision 1, 1/2, 2/3 at recall 1/3, 1/3, 2/3; class 2: 0, 1/2 at recall 0, 1. */
     double map = open_images(truths, 4, detections, 7, verified, 4, ap);
     assert_true(ap[0] == -1);
@@ -187,26 +188,121 @@ static void open_images_rules(void **state)
     /* Without verified labels class 2 is wrong in image 3 too: 0, 0, 1/3. */
     open_images(truths, 4, detections, 7, NULL, 0, ap);
     assert_true(fabs(ap[2] - 1.0 / 3) < 1e-15);
-    /* Exactly half of the box, and exactly half of a detection in a group. */
+    /* Exactly half of the box, and exactly half of a detection in a group: both are right. */
     const struct tt_map_detection half[] = {{1, 1, 0, 0, 10, 5, 0.9}, {2, 1, 95, 0, 10, 10, 0.8}};
     open_images(truths, 4, half, 2, NULL, 0, ap);
-    assert_true(fabs(ap[1] - 1.0 / 3) < 1e-15);
+    assert_true(fabs(ap[1] - 2.0 / 3) < 1e-15);
     assert_true(open_images(NULL, 0, NULL, 0, NULL, 0, ap) == -1);
 }
+
+/* Scores without ties; classes that are verified: make_open_images.py. */
+static int64_t vary(size_t number, struct set *set, struct tt_map_label *verified)
+{
+    uint64_t state = number + 1000;
+    int64_t count = 0, images = 0;
+    for (int64_t i = 0; i < set->input.detection_count; i++)
+        set->detections[i].score = (double)(i * 7919 % 2503 + 1) / 2504;
+    uint64_t again = number;
+    (void)below(&again, 4);
+    images = 1 + (int64_t)below(&again, 6);
+    for (int64_t image = 1; image <= images; image++)
+        for (int32_t label = 0; label < set->input.class_count; label++)
+            if (below(&state, 3) == 0 || number % 2 == 1)
+                verified[count++] = (struct tt_map_label){image, label, false};
+    return count;
+}
+
+static void as_tensorflow(void **state)
+{
+    (void)state;
+    static struct set set;
+    struct tt_json json = {0};
+    struct tt_map_label verified[6 * CLASSES_MAX];
+    double furthest = 0;
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/detect/open_images.json", 1 << 20, &json), TT_OK);
+    assert_int_equal(tt_json_count(json.root), SETS);
+    for (size_t n = 0; n < SETS; n++) {
+        double ap[CLASSES_MAX], map, sum = 0;
+        int64_t classes = 0;
+        make_set(n, &set);
+        int64_t count = vary(n, &set, verified);
+        assert_int_equal(tt_open_images_map_compute(&set.input, verified, count, &map, ap), TT_OK);
+        const struct tt_json_value *row = tt_json_at(json.root, n);
+        assert_int_equal(tt_json_count(row), set.input.class_count);
+        for (int64_t k = 0; k < set.input.class_count; k++) {
+            const struct tt_json_value *wanted = tt_json_at(row, (size_t)k);
+            double error = tt_json_is_null(wanted) ? fabs(ap[k] + 1) : fabs(ap[k] - tt_json_number(wanted));
+            if (error > 1e-12) fail_msg("set %zu, class %lld: %g away", n, (long long)k, error);
+            furthest = fmax(furthest, error);
+            if (tt_json_is_null(wanted)) continue;
+            sum += tt_json_number(wanted);
+            classes++;
+        }
+        assert_true(fabs(map - (classes > 0 ? sum / (double)classes : -1)) < 1e-12);
+    }
+    print_message("furthest from TensorFlow: %g\n", furthest);
+    tt_json_deinit(&json);
+}
+
+static tt_status read_hierarchy(const char *text, struct tt_name_index *by_key,
+                                struct tt_hierarchy *hierarchy)
+{
+    static const char *const keys[] = {"/m/animal", "/m/cat", "/m/pet", "/m/kitten"};
+    *by_key = (struct tt_name_index){0};
+    for (size_t i = 0; i < 4; i++) assert_int_equal(tt_name_index_add(by_key, keys[i], i), TT_OK);
+    test_put("hierarchy.json", text);
+    tt_status status = tt_hierarchy_read(test_at("hierarchy.json"), by_key, 4, hierarchy);
+    tt_name_index_deinit(by_key);
+    return status;
+}
+
+/* A cat is below animal and below pet; a class that the annotations lack is between cat and kitten. */
+static const char tree[] =
+    "{\"LabelName\": \"/m/0bl9f\", \"Subcategory\": [{\"LabelName\": \"/m/animal\", \"Part\": "
+    "[{\"LabelName\": "
+    "\"/m/pet\"}], \"Subcategory\": [{\"LabelName\": \"/m/cat\", \"Subcategory\": [{\"LabelName\": \"/m/x\", "
+    "\"Subcategory\": [{\"LabelName\": \"/m/kitten\"}]}]}]}, {\"LabelName\": \"/m/pet\", \"Subcategory\": "
+    "[{\"LabelName\": \"/m/cat\"}, {\"LabelName\": \"/m/cat\"}]}]}";
 
 static void hierarchy(void **state)
 {
     (void)state;
-    const struct tt_map_truth truths[] = {{.image = 1, .label = 2, .w = 1}, {.image = 2, .label = 0, .w = 2}};
-    const int32_t parents[] = {-1, 0, 1}, circle[] = {1, 0, 1};
-    struct tt_map_truth *expanded = NULL;
+    enum { ANIMAL, CAT, PET, KITTEN };
+    struct tt_hierarchy classes;
+    struct tt_name_index by_key;
+    struct tt_map_truth *boxes = NULL;
+    struct tt_map_label *labels = NULL;
     int64_t count = 0;
-    assert_int_equal(tt_open_images_expand(truths, 2, parents, 3, &expanded, &count), TT_OK);
-    assert_int_equal(count, 4);
-    for (int i = 0; i < 3; i++) assert_true(expanded[i].label == 2 - i && expanded[i].image == 1);
-    assert_true(expanded[3].label == 0 && expanded[3].image == 2);
-    tt_free(expanded);
-    assert_int_equal(tt_open_images_expand(truths, 2, circle, 3, &expanded, &count), TT_ERR_DATA);
+    if (read_hierarchy(tree, &by_key, &classes) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    const struct tt_map_truth truths[] = {{.image = 1, .label = KITTEN, .w = 1},
+                                          {.image = 2, .label = ANIMAL, .w = 2},
+                                          {.image = 3, .label = CAT, .w = 3}};
+    static const int32_t wanted[] = {KITTEN, ANIMAL, CAT, ANIMAL, CAT, ANIMAL, PET};
+    static const int64_t images[] = {1, 1, 1, 2, 3, 3, 3};
+    assert_int_equal(tt_hierarchy_expand_truths(&classes, truths, 3, &boxes, &count), TT_OK);
+    assert_int_equal(count, 7);
+    for (int i = 0; i < 7; i++)
+        assert_true(boxes[i].label == wanted[i] && boxes[i].image == images[i] &&
+                    boxes[i].w == (double)images[i]);
+    const struct tt_map_label checked[] = {
+        {1, KITTEN, true}, {2, ANIMAL, false}, {3, PET, false}, {4, CAT, false}};
+    static const int32_t of_image[] = {KITTEN, ANIMAL, CAT, ANIMAL, CAT, KITTEN, PET, CAT, CAT, KITTEN};
+    assert_int_equal(tt_hierarchy_expand_labels(&classes, checked, 4, &labels, &count), TT_OK);
+    assert_int_equal(count, 10);
+    for (int i = 0; i < 10; i++) assert_int_equal(labels[i].label, of_image[i]);
+    assert_true(labels[2].there && !labels[5].there && labels[5].image == 2);
+    tt_free(boxes);
+    tt_free(labels);
+    tt_hierarchy_deinit(&classes);
+    assert_int_equal(read_hierarchy("{\"LabelName\": \"a\", \"Subcategory\": [{\"LabelName\": \"/m/cat\", "
+                                    "\"Subcategory\": [{\"LabelName\": \"/m/cat\"}]}]}",
+                                    &by_key, &classes),
+                     TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "below itself"));
+    assert_int_equal(read_hierarchy("{\"LabelName\": \"a\"}", &by_key, &classes), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "no two classes"));
+    assert_int_equal(read_hierarchy("[]", &by_key, &classes), TT_ERR_DATA);
+    assert_int_equal(read_hierarchy("{\"Subcategory\": []}", &by_key, &classes), TT_ERR_DATA);
 }
 
 static tt_status attempt(void *context)
@@ -214,7 +310,7 @@ static tt_status attempt(void *context)
     struct set *set = context;
     struct tt_coco_map map;
     double open_map;
-    const struct tt_map_verified verified = {1, 0};
+    const struct tt_map_label verified = {1, 0, true};
     TT_TRY(tt_coco_map_compute(&set->input, &map, NULL, NULL));
     return tt_open_images_map_compute(&set->input, &verified, 1, &open_map, NULL);
 }
@@ -231,9 +327,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_pycocotools),
+        cmocka_unit_test(as_tensorflow),
         cmocka_unit_test(nothing_there),
         cmocka_unit_test(open_images_rules),
-        cmocka_unit_test(hierarchy),
+        cmocka_unit_test_setup_teardown(hierarchy, test_root_create, test_root_remove),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,7 +240,8 @@ static void refused_csv(void **state)
     };
     if (!test_images_work()) skip();
     struct tt_detect_dataset_config config = config_of(TT_DETECT_TRAIN);
-    assert_refused(&config, "no annotations for", "Arrow and Parquet caches of datasets are not read");
+    assert_refused(&config, "no annotations for",
+                   "Parquet and Arrow files with images are given as dataset_name");
     test_put("train-annotations-bbox.csv", HEAD);
     assert_refused(&config, "has no images", "NAME.jpg");
     test_put_image("images/a.png", 8, 8, 1);
@@ -358,7 +359,7 @@ static void kept_sizes(void **state)
     assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 22);
     tt_detect_dataset_destroy(dataset);
     test_put("cache/image-sizes",
-             "trimtab image sizes 1\nx\n1 2 3\n-1 2 3 4 x\n99999999999999999999 1 1 1 x\n");
+             "trimtab image sizes 2\nx\n1 2 3\n1 2 3 4 x\n-1 2 3 4 1 x\n99999999999999999999 1 1 1 1 x\n");
     dataset = load(&config);
     assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 22);
     tt_detect_dataset_destroy(dataset);

@@ -1,0 +1,121 @@
+#include "job/data_files.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+
+bool tt_data_files_has_ending(const char *name)
+{
+    static const char *const endings[] = {".jsonl", ".json", ".txt", ".ndjson", ".csv", ".parquet", ".arrow"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (tt_ends_with(name, endings[i])) return true;
+    return false;
+}
+
+bool tt_data_files_has_splits(const char *name)
+{
+    bool is_file = tt_path_exists(name) && !tt_path_is_dir(name);
+    return !is_file && !tt_sources_is_pattern(name) && !tt_sources_is_saved(name);
+}
+
+/* The file or folder of a data set: `name`, or its folder in the hub's cache. Owned. */
+static tt_status locate_data(const char *name, char **path)
+{
+    *path = NULL;
+    if (!tt_path_exists(name) && !tt_data_files_has_ending(name)) {
+        TT_TRY(tt_hub_find("datasets", name, NULL, path));
+        if (*path == NULL && tt_hub_is_name(name))
+            return tt_fail(TT_ERR_DATA, "there is no file or folder '%s', and it is not in the hub's cache",
+                           name);
+    }
+    if (*path == NULL) *path = tt_strdup(name);
+    return *path != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+tt_status tt_data_files_add(struct tt_sources *sources, const char *name, const char *split, double weight)
+{
+    if (tt_sources_is_pattern(name)) {
+        TT_TRY(tt_sources_add(sources, name, split, weight));
+        return sources->file_count > 0 ? TT_OK
+                                       : tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", name);
+    }
+    char *located;
+    TT_TRY(locate_data(name, &located));
+    tt_status status = tt_sources_add(sources, located, split, weight);
+    tt_free(located);
+    return status;
+}
+
+/* ---- Tables of images ---- */
+
+static tt_status hint_at_export(tt_status status, const char *name, const char *split)
+{
+    if (status != TT_OK && tt_hub_is_name(name) && !tt_data_files_has_ending(name))
+        tt_hint("a data set of the hub is exported with: python -c \"from datasets import load_dataset; "
+                "load_dataset('%s', split='%.40s').to_parquet('%.40s.parquet')\"",
+                name, split, split);
+    return status;
+}
+
+static tt_status add(struct tt_sources *sources, const char *name, const char *split)
+{
+    return hint_at_export(tt_data_files_add(sources, name, split, 1), name, split);
+}
+
+/* The folder's own split for evaluations, by the first of the names that it has. */
+static tt_status add_own_split(const struct tt_data_config *data, struct tt_sources *sources)
+{
+    const char *const splits[] = {data->dataset_test_split, "val", "valid", "test"};
+    if (!tt_data_files_has_splits(data->dataset_name)) return TT_OK;
+    for (size_t i = 0; i < sizeof splits / sizeof *splits && sources->file_count == 0; i++)
+        TT_TRY(add(sources, data->dataset_name, splits[i]));
+    return TT_OK;
+}
+
+static tt_status add_all(const struct tt_data_config *data, bool train, struct tt_detect_tables *tables)
+{
+    struct tt_sources own = {0};
+    tables->of_split = true;
+    if (!train && data->eval_dataset != NULL)
+        return add(&tables->sources, data->eval_dataset, data->dataset_test_split);
+    if (data->dataset_name == NULL) return TT_OK;
+    TT_TRY(add(&tables->sources, data->dataset_name, data->dataset_train_split));
+    tt_status status = add_own_split(data, &own);
+    tables->of_split = own.file_count > 0 || data->eval_dataset != NULL;
+    if (status == TT_OK && !train && own.file_count > 0) {
+        struct tt_sources of_training = tables->sources;
+        tables->sources = own;
+        own = of_training;
+    }
+    tt_sources_deinit(&own);
+    return status;
+}
+
+tt_status tt_detect_tables_find(const struct tt_data_config *data, bool train,
+                                struct tt_detect_tables *tables)
+{
+    const char *name = !train && data->eval_dataset != NULL ? data->eval_dataset : data->dataset_name;
+    *tables = (struct tt_detect_tables){0};
+    TT_TRY(add_all(data, train, tables));
+    if (name == NULL) return TT_OK;
+    if (tables->sources.file_count == 0) {
+        tt_fail(TT_ERR_DATA, "'%s' has no files of the split '%s'", name,
+                train ? data->dataset_train_split : data->dataset_test_split);
+        tt_hint("tables are named SPLIT.parquet, SPLIT-00000-of-00002.parquet or .arrow, in the folder or in "
+                "its folder data");
+        return TT_ERR_DATA;
+    }
+    TT_TRY(tt_sources_check(&tables->sources));
+    tables->paths = tt_calloc(tables->sources.file_count, sizeof *tables->paths);
+    if (tables->paths == NULL) return TT_ERR_MEMORY;
+    for (; tables->count < tables->sources.file_count; tables->count++)
+        tables->paths[tables->count] = tables->sources.files[tables->count].path;
+    return TT_OK;
+}
+
+void tt_detect_tables_deinit(struct tt_detect_tables *tables)
+{
+    tt_free(tables->paths);
+    tt_sources_deinit(&tables->sources);
+    *tables = (struct tt_detect_tables){0};
+}
