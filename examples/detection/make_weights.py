@@ -24,6 +24,7 @@ import zipfile
 
 ANCHORS = 9
 BRANCH = math.sqrt(0.5)
+WIDE = 128  # from here on the heads begin as torchvision's
 LATER = math.sqrt(0.02)  # of the branch that a bottleneck adds to what enters it, which no norm makes smaller
 
 
@@ -136,8 +137,8 @@ def build(classes, width, pyramid, blocks, seed):
     for head, last, out, bias in (("classification_head", "cls_logits", ANCHORS * classes, -math.log(99)),
                                   ("regression_head", "bbox_reg", ANCHORS * 4, 0.0)):
         for number in range(4):
-            net.conv(f"head.{head}.conv.{number}.0", pyramid, pyramid, 3, **linear)
-        net.conv(f"head.{head}.{last}", out, pyramid, 3, 0.01 * min(1, 48 / pyramid), bias)
+            net.conv(f"head.{head}.conv.{number}.0", pyramid, pyramid, 3, None if pyramid < WIDE else 0.01, **linear)
+        net.conv(f"head.{head}.{last}", out, pyramid, 3, 0.01, bias)
     return net.state
 
 
