@@ -72,4 +72,41 @@ tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_ma
     *count = used;
     return TT_OK;
 }
-#include "detect/open_images_map.h"
+
+/* With what a hierarchy adds. */
+static tt_status measure_open_images(const struct tt_detect_dataset *dataset,
+                                     const struct tt_map_input *input, double *map)
+{
+    const struct tt_hierarchy *hierarchy = tt_detect_dataset_hierarchy(dataset);
+    int64_t verified_count = 0, more_count = 0;
+    const struct tt_map_label *verified = tt_detect_dataset_verified(dataset, &verified_count);
+    if (hierarchy == NULL) return tt_open_images_map_compute(input, verified, verified_count, map, NULL);
+    struct tt_map_input expanded = *input;
+    struct tt_map_truth *truths = NULL;
+    struct tt_map_label *labels = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_hierarchy_expand_truths(hierarchy, input->truths, input->truth_count, &truths,
+                                     &expanded.truth_count));
+    if (verified != NULL)
+        TT_GO(tt_hierarchy_expand_labels(hierarchy, verified, verified_count, &labels, &more_count));
+    expanded.truths = truths;
+    status = tt_open_images_map_compute(&expanded, labels, more_count, map, NULL);
+out:
+    tt_free(truths);
+    tt_free(labels);
+    return status;
+}
+
+tt_status tt_detect_measure(const struct tt_detect_dataset *dataset, const struct tt_map_detection *found,
+                            int64_t count, struct tt_detect_figures *figures)
+{
+    struct tt_map_truth *truths = NULL;
+    int64_t truth_count = 0;
+    TT_TRY(tt_map_truths_of(dataset, &truths, &truth_count));
+    const struct tt_map_input input = {truths, truth_count, found, count,
+                                       tt_detect_dataset_class_count(dataset)};
+    tt_status status = tt_coco_map_compute(&input, &figures->coco, NULL, NULL);
+    if (status == TT_OK) status = measure_open_images(dataset, &input, &figures->open_images_map_50);
+    tt_free(truths);
+    return status;
+}
