@@ -6,7 +6,8 @@
 
 --config: a model with random weights in float32 and the repository's tokenizer of bytes, made for this run. Greedy, end
 tokens ignored, --new_tokens tokens after prompts of the same number of tokens. Both sides run alternately,
-in each type and batch size; the median of the rounds counts. On a machine with other work, --threads 1 --clock cpu
+in each type and batch size; the median of the rounds counts. transformers runs with each number of --peer_threads (1 and
+--threads), because more threads may be slower; its best number counts. On a machine with other work, --threads 1 --clock cpu
 counts the processor time of one thread instead. Trimtab's time is that of a whole command less that of
 the same command with one new token, so that loading does not count; transformers' is that of generate() less that of
 generate() with one new token. Prints one JSON line for each type and batch size (ratio: of the medians; ratios: of each
@@ -61,7 +62,8 @@ def trimtab_seconds(args, prompts, dtype, new_tokens):
         return now(args, resource.RUSAGE_CHILDREN) - start
 
 
-def transformers_seconds(args, model, tokenizer, prompts, new_tokens):
+def transformers_seconds(args, threads, model, tokenizer, prompts, new_tokens):
+    torch.set_num_threads(threads)
     batch = tokenizer(prompts, return_tensors="pt")
     assert batch["attention_mask"].min() == 1, "prompts of different lengths"
     start = now(args, resource.RUSAGE_SELF)
@@ -69,6 +71,22 @@ def transformers_seconds(args, model, tokenizer, prompts, new_tokens):
         ids = model.generate(**batch, do_sample=False, max_new_tokens=new_tokens, pad_token_id=0)
     assert ids.shape[1] == batch["input_ids"].shape[1] + new_tokens
     return now(args, resource.RUSAGE_SELF) - start
+
+
+def compare(args, dtype, count, ours, peer):
+    """ours: seconds of each round; peer: the same for each number of threads."""
+    tokens = count * (args.new_tokens - 1)
+    best = min(peer, key=lambda threads: statistics.median(peer[threads]))
+    result = {"dtype": dtype, "batch": count, "threads": args.threads, "clock": args.clock, "rounds": args.rounds}
+    result["trimtab"] = round(tokens / statistics.median(ours), 1)
+    result["transformers"] = round(tokens / statistics.median(peer[best]), 1)
+    result["transformers_threads"] = best
+    result["ratio"] = round(result["trimtab"] / result["transformers"], 2)
+    result["ratios"] = [round(b / a, 2) for a, b in zip(ours, peer[best])]
+    result["seconds"] = {"trimtab": [round(value, 2) for value in ours]}
+    for threads, seconds in peer.items():
+        result["seconds"][f"transformers, threads {threads}"] = [round(value, 2) for value in seconds]
+    return result
 
 
 def measure(args):
@@ -79,21 +97,15 @@ def measure(args):
         model.generation_config.eos_token_id = None
         for count in args.batches:
             prompts = [f"The letter {chr(65 + i)} is the first letter of" for i in range(count)]
-            ours, theirs = [], []
+            ours, peer = [], {threads: [] for threads in args.peer_threads}
             for _ in range(args.rounds):
                 short = trimtab_seconds(args, prompts, dtype, 1)
                 ours.append(trimtab_seconds(args, prompts, dtype, args.new_tokens) - short)
-                short = transformers_seconds(args, model, tokenizer, prompts, 1)
-                theirs.append(transformers_seconds(args, model, tokenizer, prompts, args.new_tokens) - short)
-            tokens = count * (args.new_tokens - 1)
-            result = {"dtype": dtype, "batch": count, "threads": args.threads, "clock": args.clock, "rounds": args.rounds}
-            result["trimtab"] = round(tokens / statistics.median(ours), 1)
-            result["transformers"] = round(tokens / statistics.median(theirs), 1)
-            result["ratio"] = round(result["trimtab"] / result["transformers"], 2)
-            result["ratios"] = [round(b / a, 2) for a, b in zip(ours, theirs)]
-            result["seconds"] = [[round(value, 2) for value in ours], [round(value, 2) for value in theirs]]
-            print(json.dumps(result), flush=True)
-            results.append(result)
+                for threads, seconds in peer.items():
+                    short = transformers_seconds(args, threads, model, tokenizer, prompts, 1)
+                    seconds.append(transformers_seconds(args, threads, model, tokenizer, prompts, args.new_tokens) - short)
+            results.append(compare(args, dtype, count, ours, peer))
+            print(json.dumps(results[-1]), flush=True)
         del model
     return results
 
@@ -102,6 +114,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trimtab", default="build/trimtab")
     parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", os.cpu_count())))
+    parser.add_argument("--peer_threads", type=int, nargs="+", help="numbers of threads of transformers: 1 and --threads")
     parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--new_tokens", type=int, default=128)
@@ -112,16 +125,16 @@ def main():
     args = parser.parse_args()
     if (args.config is None) == (args.model is None):
         parser.error("give a model folder, or --config")
-    torch.set_num_threads(args.threads)
+    args.peer_threads = sorted(set(args.peer_threads or [1, args.threads]))
     with tempfile.TemporaryDirectory() as folder:
         if args.config is not None:
             make_model(args.config, folder)
             args.model = folder
         results = measure(args)
-    print("| type | prompts at a time | Trimtab | transformers | ratio | of rounds |\n|---|---|---|---|---|---|")
+    print("| type | prompts at a time | Trimtab | transformers | its threads | ratio | of rounds |\n|---|---|---|---|---|---|---|")
     for result in results:
-        print(f"| {result['dtype']} | {result['batch']} | {result['trimtab']} | {result['transformers']} | {result['ratio']} | "
-              f"{min(result['ratios'])} to {max(result['ratios'])} |")
+        print(f"| {result['dtype']} | {result['batch']} | {result['trimtab']} | {result['transformers']} | "
+              f"{result['transformers_threads']} | {result['ratio']} | {min(result['ratios'])} to {max(result['ratios'])} |")
 
 
 if __name__ == "__main__":
