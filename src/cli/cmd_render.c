@@ -9,7 +9,7 @@
 #include "render/render.h"
 #include "run/plan_offline.h"
 
-enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400 };
+enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, PATHS_MAX = 15 };
 /* Pods start one after another: images are pulled and replacements wait for minutes. */
 static const char rendezvous_seconds[] = "1200";
 static const char origin[] = "trimtab render";
@@ -191,6 +191,33 @@ static int count_copies(const struct render_command *command, const struct tt_pl
     return strategy == TT_HYBRID_SHARD ? plan->ranks.machines : 1;
 }
 
+/* What the pods read and write. Returns the number of paths, of which those that are not given are NULL. */
+static int list_paths(const struct tt_job_spec *job, struct tt_render_path paths[PATHS_MAX])
+{
+    const struct tt_detect_spec *detect = &job->detect;
+    const char *resume = job->run.resume_from_checkpoint;
+    const struct tt_render_path all[] = {
+        {"model_name_or_path", job->model.model_name_or_path, false},
+        {"adapter_name_or_path", job->model.adapter_name_or_path, false},
+        {"dataset_name", job->data.dataset_name, false},
+        {"eval_dataset", job->data.eval_dataset, false},
+        {"chat_template_path", job->data.chat_template_path, false},
+        {"dataset_prepared_path", job->data.prepared_path, true},
+        {"weights_path", detect->weights_path, false},
+        {"local_image_dir", detect->local_image_dir, false},
+        {"annotations", detect->annotations, false},
+        {"eval_annotations", detect->eval_annotations, false},
+        {"class_descriptions", detect->class_descriptions, false},
+        {"cache_dir", detect->cache_dir, true},
+        {"resume_from_checkpoint", resume != NULL && strchr(resume, '/') != NULL ? resume : NULL, false},
+        {"logging_dir", job->watch.logging_dir, true},
+        {"output_dir", job->run.output_dir, true},
+    };
+    _Static_assert(sizeof all / sizeof *all == PATHS_MAX, "all paths have a place");
+    memcpy(paths, all, sizeof all);
+    return PATHS_MAX;
+}
+
 static tt_status render(struct tt_cli *cli, const struct render_command *command,
                         struct tt_settings *settings, enum tt_render_kind kind)
 {
@@ -199,20 +226,13 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     bool is_cpu = job->device.choice == TT_DEVICE_CPU;
     struct tt_plan plan;
     struct tt_str config = {0}, text = {0};
-    struct tt_render_path paths[] = {
-        {"model_name_or_path", job->model.model_name_or_path, false},
-        {"adapter_name_or_path", job->model.adapter_name_or_path, false},
-        {"dataset_name", job->data.dataset_name, false},
-        {"eval_dataset", job->data.eval_dataset, false},
-        {"prepared_path", job->data.prepared_path, true},
-        {"output_dir", job->run.output_dir, true},
-    };
+    struct tt_render_path paths[PATHS_MAX];
     struct tt_render_run run = {.kind = kind,
                                 .spec = &command->spec,
                                 .exits = &exits,
                                 .plan = &plan,
                                 .paths = paths,
-                                .path_count = sizeof paths / sizeof *paths,
+                                .path_count = list_paths(job, paths),
                                 .kept = job->watch.save_total_limit,
                                 .save_steps = count_save_steps(&job->watch),
                                 .port = job->launch.main_process_port > 0 ? (int)job->launch.main_process_port

@@ -223,6 +223,16 @@ refused "model_name_or_path '/models/l8b' lies in no volume" "${one[@]}" --volum
 refused "dataset_name 'train.jsonl' lies in no volume" "${one[@]}" --dataset_name train.jsonl
 refused "output_dir '/data/out' lies in no volume of the pods that they may write" "${one[@]}" --output_dir /data/out
 refused "output_dir 'out' lies in no volume" "${one[@]}" --output_dir out
+for setting in eval_dataset chat_template_path dataset_prepared_path logging_dir resume_from_checkpoint; do
+    refused "$setting '/elsewhere/x' lies in no volume" "${one[@]}" "--$setting" /elsewhere/x
+done
+refused "logging_dir '/data/runs' lies in no volume of the pods that they may write" "${one[@]}" --logging_dir /data/runs
+images=(job --name boxes --image registry.example/trimtab --nodes 1 --gpus_per_node 1 --chip h200 --task detection
+    --volumes data:/data:ro --output_dir /run/trimtab/out)
+for setting in weights_path annotations eval_annotations class_descriptions cache_dir; do
+    refused "$setting '/elsewhere/x' lies in no volume" "${images[@]}" --local_image_dir /data/images "--$setting" /elsewhere/x
+done
+refused "local_image_dir '/elsewhere/x' lies in no volume" "${images[@]}" --local_image_dir /elsewhere/x
 refused "memory 2.0 GiB (resources.limits.memory) is less than the" "${one[@]}" --memory 2GiB
 refused "grace_period 70 (terminationGracePeriodSeconds) is less than the 201 s" "${one[@]}" --step_seconds 100 --grace_period 70
 refused "storage_rate" "${one[@]}" --storage_rate 0
