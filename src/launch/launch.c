@@ -120,11 +120,12 @@ static tt_status check_world_size(const struct tt_launch_spec *config, const str
 }
 
 /* Two variables of one process with different numbers. */
-static tt_status contradict_variables(const char *variable, int value, const char *other, int number)
+static tt_status contradict_variables(const char *variable, int value, const char *other, int number,
+                                      const char *why)
 {
     tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is %d, but %s is %d", variable,
                                value, other, number);
-    tt_hint("both are the number of this machine; a launcher sets them alike");
+    tt_hint("%s", why);
     return status;
 }
 
@@ -138,7 +139,8 @@ static tt_status check_pod_number(const struct tt_launcher *pods, int machine_ra
         if (strcmp(others[i], pods->machine) == 0) continue;
         TT_TRY(read_number(others[i], 0, COUNT_MAX, &number, &there));
         if (number != machine_rank)
-            return contradict_variables(others[i], number, pods->machine, machine_rank);
+            return contradict_variables(others[i], number, pods->machine, machine_rank,
+                                        "both are the number of this machine; a launcher sets them alike");
     }
     return TT_OK;
 }
@@ -159,6 +161,22 @@ static tt_status check_pod_ranks(const struct tt_launch_spec *config, const stru
     return status;
 }
 
+/* The numbers of this machine's processes against those of all. */
+static tt_status check_local(const struct tt_launcher *launcher, const struct tt_launch *launch)
+{
+    const char *counter = launcher->world_size;
+    int count = launch->world_size;
+    bool there = false;
+    TT_TRY(read_number(launcher->local_size, 1, COUNT_MAX, &count, &there));
+    if (there) counter = launcher->local_size;
+    if (count > launch->world_size)
+        return contradict_variables(counter, count, launcher->world_size, launch->world_size,
+                                    "a machine has no more processes than all machines together");
+    if (launch->local_rank < count) return TT_OK;
+    return contradict_variables(launcher->local_rank, launch->local_rank, counter, count,
+                                "processes are counted from 0; a launcher sets these variables together");
+}
+
 static tt_status set_processes(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
                                struct tt_launch *launch)
 {
@@ -167,6 +185,7 @@ static tt_status set_processes(const struct tt_launch_spec *config, const struct
     TT_TRY(read_number(launcher->world_size, 1, COUNT_MAX, &launch->world_size, &there));
     TT_TRY(read_number(launcher->rank, 0, launch->world_size - 1, &launch->rank, &there));
     TT_TRY(read_number(launcher->local_rank, 0, COUNT_MAX, &launch->local_rank, &there));
+    TT_TRY(check_local(launcher, launch));
     TT_TRY(check_world_size(config, launcher, launch));
     if (config->ranks > 1)
         return tt_fail(TT_ERR_USAGE, "--ranks %lld, but %s is set, so each process is one rank",
@@ -237,7 +256,8 @@ static tt_status set_machines(const struct tt_launch_spec *config, struct tt_lau
 static tt_status check_alone(const struct tt_launch_spec *config)
 {
     static const int launchers[] = {TT_LAUNCHER_TORCHRUN, TT_LAUNCHER_KUBEFLOW, TT_LAUNCHER_LEADER_WORKER_SET,
-                                    TT_LAUNCHER_SKYPILOT};
+                                    TT_LAUNCHER_SKYPILOT, TT_LAUNCHER_OPEN_MPI, TT_LAUNCHER_PMI,
+                                    TT_LAUNCHER_MVAPICH};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct tt_launcher *half = &tt_launchers[launchers[i]];
         const char *number = half->rank != NULL ? half->rank : half->machine;
