@@ -174,6 +174,17 @@ static tt_status set_system(struct conversation *c, const char *text)
     return tt_str_append_text(&c->system, text);
 }
 
+/* A command that cannot be obeyed: in a terminal a line in brackets, in a file or pipe an error, because the answers
+ * after it would be those of another conversation. */
+static tt_status refuse(const struct conversation *c, const char *why)
+{
+    char line[160];
+    if (!c->terminal) return tt_fail(TT_ERR_USAGE, "%s", why);
+    snprintf(line, sizeof line, "(%s)", why);
+    report(c, line);
+    return TT_OK;
+}
+
 static tt_status list_adapters(const struct conversation *c)
 {
     const struct tt_inputs *inputs = c->talk->inputs;
@@ -195,17 +206,14 @@ static tt_status set_adapter(struct conversation *c, const char *word)
 {
     const struct tt_inputs *inputs = c->talk->inputs;
     bool on = strcmp(word, "on") == 0, off = strcmp(word, "off") == 0;
-    if (!has_adapter(c)) {
-        report(c, "(no adapter is loaded: --adapter_name_or_path FOLDER)");
-        return TT_OK;
-    }
+    if (!has_adapter(c)) return refuse(c, "no adapter is loaded: --adapter_name_or_path FOLDER");
     size_t named = 0;
     while (named < inputs->adapter_count && strcmp(word, inputs->adapters[named].name) != 0) named++;
     if (named < inputs->adapter_count) c->adapter = named;
     if (on || off || named < inputs->adapter_count)
         c->adapter_off = off;
     else if (*word != 0)
-        report(c, "(/adapter on, /adapter off, or /adapter and the name of one)");
+        TT_TRY(refuse(c, "/adapter on, /adapter off, or /adapter and the name of one"));
     return list_adapters(c);
 }
 
@@ -247,7 +255,7 @@ static tt_status obey(struct conversation *c, const char *line, bool *quit)
     else if (after_word(line, "/help") != NULL)
         print_help(c);
     else
-        report(c, "(unknown command; /help lists them, and // begins a message with /)");
+        return refuse(c, "unknown command; /help lists them, and // begins a message with /");
     return TT_OK;
 }
 

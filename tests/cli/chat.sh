@@ -53,9 +53,16 @@ cat brief brief wanted | cmp printed - || fail "--system:" "$(cat printed err)"
 more=()
 talk 0 '//abc'
 answer '[{"role": "user", "content": "/abc"}]' "${with[@]}" | cmp printed - || fail "a message that begins with /"
-talk 0 '/help' '/nonsense' '/systematic'
+talk 0 '/help'
 grep -q '/adapter on|off' err || fail "/help:" "$(cat err)"
-[ "$(grep -c 'unknown command' err)" -eq 2 ] || fail "unknown commands:" "$(cat err)"
+# What cannot be obeyed ends a conversation of a pipe: answers behind it would be those of another conversation.
+for line in '/nonsense' '/systematic' '/adapter neither'; do
+    talk 2 'abc' "$line" 'abc'
+    cmp printed wanted || fail "$line: answers" "$(cat printed)"
+    grep -qE '^error: (unknown command|/adapter on)' err || fail "$line:" "$(cat err)"
+done
+printf '/adapter off\n' | "$trimtab" chat --model_name_or_path model >printed 2>err && fail "/adapter without one"
+grep -q '^error: no adapter is loaded' err || fail "/adapter without one:" "$(cat err)"
 
 # Every end token of generation_config.json ends an answer.
 talk 0 'abc'
