@@ -78,7 +78,7 @@ static tt_status read_number(struct parse *p, const char *name, double least, do
     p->param = name;
     double number = tt_json_number(value);
     if (!tt_json_is_number(value) || !(number >= least && number <= most))
-        return tt_fail(TT_ERR_USAGE, "'%s' must be a number from %g to %g", name, least, most);
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a number from %.9g to %.9g", name, least, most);
     *out = number;
     p->param = NULL;
     return TT_OK;
@@ -94,6 +94,20 @@ static tt_status read_tokens(struct parse *p, const char *name)
     p->request->max_tokens = (int64_t)number;
     p->param = NULL;
     return TT_OK;
+}
+
+/* Members that OpenAI's API does not have, under the names of other servers. */
+static tt_status read_more_sampling(struct parse *p)
+{
+    double count = -2; /* -1, as 0, is all tokens elsewhere */
+    TT_TRY(read_number(p, "top_k", -1, 1 << 20, &count));
+    if (count != floor(count)) {
+        p->param = "top_k";
+        return tt_fail(TT_ERR_USAGE, "'top_k' must be an integer");
+    }
+    if (count > -2) p->request->top_k = count > 0 ? (int64_t)count : 0;
+    TT_TRY(read_number(p, "min_p", 0, 1, &p->request->min_p));
+    return read_number(p, "repetition_penalty", 1e-3, 1e3, &p->request->repetition_penalty);
 }
 
 static tt_status read_flag(struct parse *p, const struct tt_json_value *object, const char *name, bool *out)
@@ -133,7 +147,8 @@ static tt_status read_common(struct parse *p)
 {
     struct tt_api_request *request = p->request;
     const struct tt_json_value *value = tt_json_get(p->root, "model");
-    request->temperature = request->top_p = -1;
+    request->temperature = request->top_p = request->min_p = request->repetition_penalty = -1;
+    request->top_k = -1;
     if (value != NULL && !tt_json_is_null(value)) {
         p->param = "model";
         request->model = tt_json_text(value);
@@ -147,6 +162,7 @@ static tt_status read_common(struct parse *p)
     TT_TRY(read_tokens(p, "max_completion_tokens"));
     TT_TRY(read_number(p, "temperature", 0, 2, &request->temperature));
     TT_TRY(read_number(p, "top_p", 1e-6, 1, &request->top_p));
+    TT_TRY(read_more_sampling(p));
     value = tt_json_get(p->root, "seed");
     if (value != NULL && !tt_json_is_null(value)) {
         p->param = "seed";

@@ -12,10 +12,13 @@ struct tt_api_request {
     struct tt_json json;
     const char *model; /* NULL: not given */
     bool stream, wants_usage;
-    int64_t max_tokens; /* 0: not given */
-    double temperature; /* -1: not given */
-    double top_p;       /* -1: not given */
-    int64_t seed;       /* meaningful if has_seed */
+    int64_t max_tokens;        /* 0: not given */
+    double temperature;        /* -1: not given */
+    double top_p;              /* -1: not given */
+    int64_t top_k;             /* -1: not given; 0: all tokens */
+    double min_p;              /* -1: not given */
+    double repetition_penalty; /* -1: not given */
+    int64_t seed;              /* meaningful if has_seed */
     bool has_seed;
     struct tt_span stops[TT_API_STOPS_MAX];
     size_t stop_count;

@@ -140,6 +140,18 @@ static bool is_json(const struct tt_http_exchange *exchange)
     return type != NULL && tt_ascii_same_start(type, json_type, sizeof json_type - 1);
 }
 
+static void answer_unknown_model(struct tt_http_exchange *exchange, const char *name)
+{
+    enum { SHOWN = 60 };
+    size_t bytes = strnlen(name, SHOWN);
+    while (name[bytes] != 0 && bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80)
+        bytes--; /* whole characters */
+    char text[SHOWN + 100];
+    snprintf(text, sizeof text, "there is no model '%.*s' here; GET /v1/models lists those there are",
+             (int)bytes, name);
+    answer_error(exchange, 404, "invalid_request_error", "model", "model_not_found", text);
+}
+
 /* Takes over the exchange. */
 static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, bool chat)
 {
@@ -155,8 +167,7 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     if (status != TT_OK)
         answer_failure(exchange, status, param);
     else if (!choose_model(server, job))
-        answer_error(exchange, 404, "invalid_request_error", "model", "model_not_found",
-                     "there is no such model here; GET /v1/models lists them");
+        answer_unknown_model(exchange, job->request.model);
     else if (enqueue(server, job))
         return;
     else
@@ -184,7 +195,7 @@ static void handle_get(struct tt_server *server, struct tt_http_exchange *exchan
     struct tt_str text = {0};
     if (strcmp(tt_http_method(exchange), "GET") != 0 && strcmp(tt_http_method(exchange), "HEAD") != 0)
         answer_error(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes GET only");
-    else if (strcmp(path, "/healthz") == 0)
+    else if (strcmp(path, "/v1/models") != 0)
         tt_http_answer(exchange, atomic_load(&server->failed) ? 503 : 200, "text/plain", "ok\n",
                        atomic_load(&server->failed) ? 0 : 3);
     else if (write_models(server, &text) == TT_OK)
@@ -201,7 +212,8 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     bool chat = strcmp(path, "/v1/chat/completions") == 0;
     if (chat || strcmp(path, "/v1/completions") == 0) {
         handle_post(server, exchange, chat);
-    } else if (strcmp(path, "/v1/models") == 0 || strcmp(path, "/healthz") == 0) {
+    } else if (strcmp(path, "/v1/models") == 0 || strcmp(path, "/healthz") == 0 ||
+               strcmp(path, "/readyz") == 0) {
         handle_get(server, exchange, path);
     } else {
         answer_error(exchange, 404, "invalid_request_error", NULL, NULL,
@@ -253,6 +265,9 @@ static struct tt_sampling_options make_sampling(const struct tt_server *server, 
         sampling.top_p = request->top_p;
         if (request->temperature < 0) sampling.sample = true;
     }
+    if (request->top_k >= 0) sampling.top_k = request->top_k;
+    if (request->min_p >= 0) sampling.min_p = request->min_p;
+    if (request->repetition_penalty > 0) sampling.repetition_penalty = request->repetition_penalty;
     return sampling;
 }
 

@@ -116,7 +116,7 @@ def test_answers(server):
     check(content_of(server.ask(CHAT, parts))[0] == with_adapter, "a content of parts")
     models = json.loads(server.ask("/v1/models")[1])
     check([m["id"] for m in models["data"]] == ["model", name], models)
-    check(server.ask("/healthz") == (200, b"ok\n"), "/healthz")
+    check(server.ask("/healthz") == server.ask("/readyz") == (200, b"ok\n"), "/healthz")
 
 
 def test_stops(server):
@@ -151,6 +151,13 @@ def test_sampling(server):
     check(draw(temperature=1.5, seed=7) != draw(temperature=1.5, seed=8), "two seeds, one text")
     check(draw(temperature=1.5) != draw(temperature=1.5), "requests without a seed share one")
     check(draw(temperature=0) == draw(), "greedy")
+    check(draw(temperature=1.5, top_k=1) == draw(), "top_k 1 is greedy")
+    check(draw(temperature=1.5, min_p=1) == draw(), "min_p 1 is greedy")
+    check(draw(temperature=1.5, seed=7, top_k=-1) == draw(temperature=1.5, seed=7, top_k=0, min_p=0, repetition_penalty=1) ==
+          draw(temperature=1.5, seed=7), "values without effect")
+    penalty = ["--repetition_penalty", "4"]
+    check(content_of(server.ask(CHAT, chat(repetition_penalty=4)))[0] == generated("--adapter_name_or_path", adapter, *penalty) !=
+          generated("--adapter_name_or_path", adapter), "repetition_penalty")
 
 
 BROKEN = [
@@ -161,7 +168,8 @@ BROKEN = [
 WRONG = [{"n": 2}, {"logprobs": True}, {"temperature": -1}, {"temperature": "hot"}, {"top_p": 0}, {"max_tokens": 0},
          {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 5}, {"stop": ""}, {"stop": "a" * 300},
          {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
-         {"logit_bias": {"5": 1}}, {"tool_choice": "required"}]
+         {"logit_bias": {"5": 1}}, {"tool_choice": "required"}, {"top_k": 1.5}, {"top_k": -2}, {"top_k": "x"}, {"min_p": 1.1},
+         {"repetition_penalty": 0}]
 
 
 def test_errors(server):
@@ -176,7 +184,11 @@ def test_errors(server):
     for prompt in ("", [], ["a", "b"], [1.5], [-1], [10**6], {"a": 1}, 5, "a" * 20000):
         status, text = server.ask(TEXT, {"prompt": prompt})
         check(status == 400 and json.loads(text)["error"]["param"] == "prompt", str(prompt)[:40], status, text)
-    check(server.ask(CHAT, chat(model="nobody"))[0] == 404, "an unknown model")
+    for name in ("nobody", "ü" * 100, "\n" * 100):
+        status, text = server.ask(CHAT, chat(model=name))
+        check(status == 404 and f"'{name[:20]}" in json.loads(text)["error"]["message"], "an unknown model", status, text)
+    for asked, wanted in ((2**30, "1 to 1048576"), (0, "1 to 1048576")):
+        check(wanted in json.loads(server.ask(CHAT, chat(max_tokens=asked))[1])["error"]["message"], "bounds of max_tokens")
     check(server.ask(CHAT)[0] == 405 and server.ask("/healthz", "{}")[0] == 405, "methods")
     check(server.ask("/etc/passwd")[0] == 404 and server.ask("/" + "a" * 5000)[0] in (404, 414), "paths")
     check(server.ask(CHAT, chat(), headers={"Content-Type": "text/plain"})[0] == 415, "a form of a browser")
