@@ -15,9 +15,6 @@ static tt_status multiply_coded(struct tt_stream *stream, const struct tt_gemm_l
                                 tt_tensor addend)
 {
     const struct tt_coded_rows *rows = &args->w.rows;
-    struct tt_quantize_rows_args quantize = {
-        .x_MK = args->x_MK, .codes_MK = rows->codes_MK, .scale_M = rows->scale_M};
-    if (!rows->made) TT_TRY(tt_dispatch_quantize_rows(stream, &quantize));
     bool adds = !tt_tensor_is_empty(addend);
     int64_t first = 0, extent;
     for (int i = 0; i < args->w.count; i++, first += extent) {
@@ -127,9 +124,36 @@ static tt_status product(struct tt_stream *stream, const struct tt_gemm_lora_arg
     return stream->device->table->ops->add(stream, &add);
 }
 
+/* All of it in one kernel, where the device has one. */
+static tt_status coded_at_once(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    struct tt_device *device = stream->device;
+    if (device->table->gemm_coded == NULL) return TT_ERR_UNSUPPORTED;
+    tt_span_begin(stream, TT_OP_gemm_scaled);
+    tt_status status = device->table->gemm_coded(stream, args);
+    tt_span_end(stream, TT_OP_gemm_scaled);
+    return status;
+}
+
+static tt_status quantize_input(struct tt_stream *stream, struct tt_gemm_lora_args *args)
+{
+    struct tt_coded_rows *rows = &args->w.rows;
+    struct tt_quantize_rows_args quantize = {
+        .x_MK = args->x_MK, .codes_MK = rows->codes_MK, .scale_M = rows->scale_M};
+    if (rows->made) return TT_OK;
+    rows->made = true;
+    return tt_dispatch_quantize_rows(stream, &quantize);
+}
+
 tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    TT_TRY(product(stream, args));
+    struct tt_gemm_lora_args with_rows = *args;
+    if (tt_matrix_is_multiplied_coded(&args->w)) {
+        TT_TRY(quantize_input(stream, &with_rows));
+        tt_status status = coded_at_once(stream, &with_rows);
+        if (status != TT_ERR_UNSUPPORTED) return status;
+    }
+    TT_TRY(product(stream, &with_rows));
     return tt_compose_rotation(stream, args);
 }
 

@@ -70,6 +70,9 @@ struct tt_device_table {
     /* backend/kept.h; `memory` NULL: drops all. NULL: the device packs nothing */
     tt_status (*keep_panels)(struct tt_device *device, void *memory, size_t bytes,
                              const struct tt_kept_range *ranges, size_t count);
+    /* gemm_lora in one kernel with a w that is multiplied coded and rows that are made. TT_ERR_UNSUPPORTED without a
+     * record: the caller composes it. NULL: always composed */
+    tt_status (*gemm_coded)(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
     const struct tt_op_table *ops;
 };
 

@@ -260,9 +260,34 @@ static void products_are_those_of_the_coded_numbers(void **state)
     if (test_sizes_wanted()) TEST_CASES("gemm_scaled", product_gpu_cases, check_product_case);
 }
 
-/* ---- A linear in FP8: quantized rows, two parts, low rank ---- */
+/* ---- A linear in FP8: quantized rows, two parts, low rank, an addend, a rotation ---- */
 
-enum { M = 40, N0 = 48, N1 = 32, K = 64, R = 8 };
+/* Forward: y = q(x) [w0; w1]^T + h b^T. Backward: the parts are transposed copies [n0 + n1 columns of x -> k]. */
+struct linear_case {
+    int64_t m, n0, n1, k;
+    bool trans;
+    int64_t r; /* of one low-rank part for all columns; 0: none */
+    bool adds;
+    int64_t rotated; /* columns in heads of 64 */
+};
+
+static const struct linear_case linear_cases[] = {
+    {40, 48, 32, 64, true, 8, false, 0},
+    {40, 48, 32, 64, false, 8, false, 0},
+    {33, 64, 64, 96, true, 8, false, 64},
+    {33, 64, 64, 96, true, 8, true, 0},
+};
+
+/* Chains of every length, parts that end within a step, ranks on both sides of a step of 64. */
+static const struct linear_case linear_gpu_cases[] = {
+    {1999, 1024, 1024, 1024, true, 16, false, 0},  {1999, 1152, 880, 1168, true, 72, false, 0},
+    {2048, 1280, 768, 2064, true, 0, false, 0},    {2048, 1024, 1024, 1024, true, 16, true, 0},
+    {2048, 1536, 512, 4096, true, 24, false, 1536}, {2048, 1024, 1040, 2048, false, 16, false, 0},
+    {1999, 528, 4112, 2032, false, 200, false, 0}, {2048, 7168, 7168, 2048, false, 0, false, 0},
+    {2048, 1024, 1024, 14336, true, 0, true, 0},
+};
+
+enum { HEAD = 64, PLACES = 40 };
 
 /* A segment of a coded matrix in memory of the device. */
 struct segment {
@@ -311,59 +336,154 @@ static double *quantized(const struct test_tensor *x)
     return values;
 }
 
-/* Forward: y = q(x) [w0; w1]^T + h b^T. Backward: the parts are transposed copies [N0 + N1 columns of x -> K]. */
-static void run_linear(struct test_device *device, bool trans, int64_t inner, int64_t outer)
+enum { X, HIDDEN, B, Y, TURNED, ADDEND, CODES, SCALE, W0, W1, POSITIONS, COS, SIN, TENSORS };
+
+struct linear {
+    struct linear_case is;
+    int64_t inner, outer;
+    struct segment parts[2];
+    struct test_tensor t[TENSORS], scratch;
+};
+
+static struct linear make_linear(const struct test_device *device, const struct linear_case *is)
 {
-    const struct segment parts[2] = {trans ? make_segment(N0, K, 5) : make_segment(K, N0, 5),
-                                     trans ? make_segment(N1, K, 6) : make_segment(K, N1, 6)};
-    struct test_tensor x = test_tensor_random(TT_BF16, M, inner, TEST_UNUSED, 0, 7, 1);
-    struct test_tensor h = test_tensor_random(TT_BF16, M, R, TEST_UNUSED, 0, 8, 1);
-    struct test_tensor b =
-        test_tensor_random(TT_BF16, trans ? outer : R, trans ? R : outer, TEST_UNUSED, 0, 9, 0.3);
-    struct test_tensor y = test_tensor_make(TT_BF16, M, outer, TEST_UNUSED, 0);
-    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, M, inner, TEST_UNUSED, 0);
-    struct test_tensor scale = test_tensor_make(TT_F32, M, TEST_UNUSED, TEST_UNUSED, 0);
-    struct test_tensor scratch = push_scratch(device, M, 128, 128), w0 = parts[0].bytes, w1 = parts[1].bytes;
-    double *exact_x = quantized(&x), *low_h = test_tensor_values(&h), *low_b = test_tensor_values(&b);
-    double *w = test_doubles(outer * inner), *low = test_doubles(M * outer);
+    struct linear made = {.is = *is};
+    int64_t n0 = is->n0, n1 = is->n1, k = is->k, m = is->m, r = is->r > 0 ? is->r : 8;
+    bool trans = is->trans;
+    int64_t inner = trans ? k : n0 + n1, outer = trans ? n0 + n1 : k;
+    made.inner = inner;
+    made.outer = outer;
+    made.parts[0] = trans ? make_segment(n0, k, 5) : make_segment(k, n0, 5);
+    made.parts[1] = trans ? make_segment(n1, k, 6) : make_segment(k, n1, 6);
+    made.t[X] = test_tensor_random(TT_BF16, m, inner, TEST_UNUSED, 0, 7, 1);
+    made.t[HIDDEN] = test_tensor_random(TT_BF16, m, r, TEST_UNUSED, 0, 8, 1);
+    made.t[B] = test_tensor_random(TT_BF16, trans ? outer : r, trans ? r : outer, TEST_UNUSED, 0, 9, 0.3);
+    made.t[Y] = test_tensor_make(TT_BF16, m, outer, TEST_UNUSED, 16);
+    made.t[TURNED] = test_tensor_make(TT_BF16, m, outer, TEST_UNUSED, 16);
+    made.t[ADDEND] = test_tensor_random(TT_BF16, m, outer, TEST_UNUSED, 16, 10, 2);
+    made.t[CODES] = test_tensor_make(TT_F8_E4M3, m, inner, TEST_UNUSED, 0);
+    made.t[SCALE] = test_tensor_make(TT_F32, m, TEST_UNUSED, TEST_UNUSED, 0);
+    made.t[W0] = made.parts[0].bytes;
+    made.t[W1] = made.parts[1].bytes;
+    made.t[POSITIONS] = test_tensor_make(TT_I32, m, TEST_UNUSED, TEST_UNUSED, 0);
+    test_tensor_random_index(&made.t[POSITIONS], 11, PLACES);
+    made.t[COS] = test_tensor_random(TT_F32, PLACES, HEAD / 2, TEST_UNUSED, 0, 12, 1);
+    made.t[SIN] = test_tensor_random(TT_F32, PLACES, HEAD / 2, TEST_UNUSED, 0, 13, 1);
+    made.scratch = push_scratch(device, m, outer, inner);
+    test_tensor_poison(&made.t[Y]);
+    test_tensor_poison(&made.t[TURNED]);
+    return made;
+}
+
+static void multiply_linear(const struct test_device *device, const struct linear *linear, bool rotates)
+{
+    const struct test_tensor *t = linear->t;
+    struct tt_gemm_lora_args args = {
+        .x_MK = t[X].view, .trans_w = linear->is.trans, .y_MN = t[rotates ? TURNED : Y].view};
+    args.w.count = 2;
+    args.w.parts[0] = part_of(&linear->parts[0], &t[W0]);
+    args.w.parts[1] = part_of(&linear->parts[1], &t[W1]);
+    args.w.rows = (struct tt_coded_rows){
+        .codes_MK = t[CODES].view, .scale_M = t[SCALE].view, .scratch = aligned(&linear->scratch)};
+    if (linear->is.r > 0) {
+        args.low = (struct tt_low_rank){.h_MR = t[HIDDEN].view, .count = 1};
+        args.low.parts[0].b = t[B].view;
+    }
+    if (linear->is.adds) args.addend_MN = t[ADDEND].view;
+    if (rotates)
+        args.rotation = (struct tt_rotation){.columns = linear->is.rotated,
+                                             .head_dim = HEAD,
+                                             .positions_T = t[POSITIONS].view,
+                                             .cos_PE = t[COS].view,
+                                             .sin_PE = t[SIN].view};
+    test_ok(tt_gemm_lora(device->stream, &args));
+}
+
+/* op(w) as [outer, inner]. */
+static double *all_weights(const struct linear *linear)
+{
+    int64_t outer = linear->outer, inner = linear->inner, n0 = linear->is.n0, n1 = linear->is.n1;
+    double *w = test_doubles(outer * inner);
+    bool trans = linear->is.trans;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0; i < inner; i++) {
-            int64_t along = trans ? o : i, first = along < N0 ? 0 : N0, part = along < N0 ? 0 : 1;
-            w[o * inner + i] = trans ? parts[part].values[(o - first) * inner + i]
-                                     : parts[part].values[o * (part == 0 ? N0 : N1) + (i - first)];
+            int64_t along = trans ? o : i, first = along < n0 ? 0 : n0, part = along < n0 ? 0 : 1;
+            w[o * inner + i] = trans ? linear->parts[part].values[(o - first) * inner + i]
+                                     : linear->parts[part].values[o * (part == 0 ? n0 : n1) + (i - first)];
         }
-    for (int64_t r = 0; r < M; r++)
+    return w;
+}
+
+/* What is added to the wide product. */
+static double *other_terms(const struct linear *linear)
+{
+    int64_t m = linear->is.m, outer = linear->outer, r = linear->is.r;
+    double *h = test_tensor_values(&linear->t[HIDDEN]), *b = test_tensor_values(&linear->t[B]);
+    double *low = linear->is.adds ? test_tensor_values(&linear->t[ADDEND]) : test_doubles(m * outer);
+    for (int64_t row = 0; row < m; row++)
         for (int64_t o = 0; o < outer; o++)
-            for (int64_t i = 0; i < R; i++)
-                low[r * outer + o] += low_h[r * R + i] * (trans ? low_b[o * R + i] : low_b[i * outer + o]);
-    TEST_TO_DEVICE(device, &x, &h, &b, &y, &codes, &scale, &w0, &w1);
-    struct tt_gemm_lora_args args = {.x_MK = x.view, .trans_w = trans, .y_MN = y.view};
-    args.w.count = 2;
-    args.w.parts[0] = part_of(&parts[0], &w0);
-    args.w.parts[1] = part_of(&parts[1], &w1);
-    args.w.rows =
-        (struct tt_coded_rows){.codes_MK = codes.view, .scale_M = scale.view, .scratch = aligned(&scratch)};
-    args.low = (struct tt_low_rank){.h_MR = h.view, .count = 1};
-    args.low.parts[0].b = b.view;
-    test_ok(tt_gemm_lora(device->stream, &args));
-    TEST_TO_HOST(device, &x, &h, &b, &y, &codes, &scale, &w0, &w1);
-    /* bf16 rounds the narrow product, and every part of the wide one */
-    check_product("gemm_lora", &y, exact_x, w, low, inner, 2 * error_most);
-    free(exact_x), free(low_h), free(low_b), free(w), free(low);
-    for (int i = 0; i < 2; i++) free(parts[i].values);
-    struct test_tensor *all[] = {&x, &h, &b, &y, &codes, &scale, &w0, &w1};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) test_tensor_free(all[i]);
-    if (!tt_tensor_is_empty(scratch.view)) test_tensor_free(&scratch);
+            for (int64_t i = 0; i < r; i++)
+                low[row * outer + o] += h[row * r + i] * (linear->is.trans ? b[o * r + i] : b[i * outer + o]);
+    free(h), free(b);
+    return low;
+}
+
+/* The rotated result is the rotation of the other one, within its rounding. */
+static void check_turned(const struct linear *linear)
+{
+    int64_t m = linear->is.m, n = linear->outer, half = HEAD / 2;
+    double *y = test_tensor_values(&linear->t[Y]), *turned = test_tensor_values(&linear->t[TURNED]),
+           *at = test_tensor_values(&linear->t[POSITIONS]), *cos_PE = test_tensor_values(&linear->t[COS]),
+           *sin_PE = test_tensor_values(&linear->t[SIN]), error = 0, size = 0;
+    for (int64_t row = 0; row < m; row++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t place = (int64_t)at[row] * half + j % half, other = j % HEAD < half ? j + half : j - half;
+            double expected = y[row * n + j], sign = j % HEAD < half ? -1 : 1;
+            if (j < linear->is.rotated)
+                expected = expected * cos_PE[place] + sign * y[row * n + other] * sin_PE[place];
+            double difference = turned[row * n + j] - expected;
+            error += difference * difference;
+            size += expected * expected;
+        }
+    if (!(sqrt(error / size) <= error_most)) fail_msg("the rotation is off by %.2e", sqrt(error / size));
+    test_tensor_check_gaps("turned", &linear->t[TURNED]);
+    free(y), free(turned), free(at), free(cos_PE), free(sin_PE);
+}
+
+/* One kernel takes large cases, whose borders of parts are borders of tiles, on a GPU that has it. */
+static bool composes(const struct linear_case *is)
+{
+    return test_on_cpu() || is->m < 1024;
+}
+
+static void check_linear(const void *row)
+{
+    struct test_device device;
+    test_device_open(&device, test_device_kind(), 2);
+    struct linear linear = make_linear(&device, row);
+    test_array_to_device(&device, linear.t, TENSORS);
+    multiply_linear(&device, &linear, false);
+    if (linear.is.rotated > 0) multiply_linear(&device, &linear, true);
+    test_array_to_host(&device, linear.t, TENSORS);
+    test_device_close(&device);
+    double *x = quantized(&linear.t[X]), *w = all_weights(&linear), *others = other_terms(&linear);
+    /* Composed, bf16 rounds the narrow product and every part of the wide one; one kernel rounds once, or before it
+     * adds the addend. */
+    check_product("gemm_lora", &linear.t[Y], x, w, others, linear.inner,
+                  error_most * (composes(&linear.is) ? 2 : linear.is.adds ? 1.6 : 1));
+    if (linear.is.rotated > 0) check_turned(&linear);
+    test_tensor_check_gaps("y", &linear.t[Y]);
+    free(x), free(w), free(others);
+    for (int i = 0; i < 2; i++) free(linear.parts[i].values);
+    for (int i = 0; i < TENSORS; i++) test_tensor_free(&linear.t[i]);
+    if (!tt_tensor_is_empty(linear.scratch.view)) test_tensor_free(&linear.scratch);
 }
 
 static void linears_quantize_their_input(void **state)
 {
-    struct test_device device;
     (void)state;
-    test_device_open(&device, test_device_kind(), 2);
-    run_linear(&device, true, K, N0 + N1);
-    run_linear(&device, false, N0 + N1, K);
-    test_device_close(&device);
+    TEST_CASES("gemm_lora", linear_cases, check_linear);
+    if (test_sizes_wanted()) TEST_CASES("gemm_lora", linear_gpu_cases, check_linear);
 }
 
 static void wrong_arguments_are_refused(void **state)

@@ -289,5 +289,6 @@ const struct tt_device_table tt_cuda_device_table = {
     .span_end = tt_cuda_span_end,
     .spans_collect = tt_cuda_spans_collect,
     .sensors = tt_cuda_sensors,
+    .gemm_coded = tt_cuda_gemm_coded,
     .ops = &tt_cuda_op_table,
 };

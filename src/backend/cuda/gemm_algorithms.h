@@ -69,6 +69,7 @@ struct tt_cuda_gemm {
     int choice_count;
     char choices_path[512]; /* empty: no cache folder */
     void *encode;           /* the driver's cuTensorMapEncodeTiled; NULL: the fused kernel is off */
+    bool has_scaled;        /* the fused kernel for E4M3 */
     bool must_fuse;
 };
 
@@ -84,6 +85,8 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
 /* gemm_fused.c: sets `encode` when this device and this build have the fused kernel. gemm_fused off turns
  * it off; with `require` a product that it does not support is an error. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
+/* gemm_scaled by the fused kernel; TT_ERR_UNSUPPORTED without a record when it is not for it. */
+tt_status tt_cuda_gemm_scaled_fused(struct tt_stream *stream, const struct tt_gemm_scaled_args *args);
 /* gemm_tune.c. Reads the choices on disk. A missing or unreadable file counts as empty. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* Rounds up to a number of four significant bits: 14336 stays, 15001 becomes 15360. So shapes that are nearly

@@ -19,6 +19,7 @@ static const int64_t least_depth = 1024;
  * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
+static const int chain_steps = 16; /* 2048 along k: see gemm_fp8.cu */
 
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)
 {
@@ -36,6 +37,7 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
         return;
     }
     gemm->encode = function;
+    gemm->has_scaled = tt_cuda_fused_scaled_is_built();
 }
 
 /* The copy engine needs addresses and row strides in multiples of 16 bytes; the kernel writes 16 bytes at a time. */
@@ -78,32 +80,39 @@ static int64_t row_of(tt_tensor matrix)
     return matrix.dims[0] > 1 ? matrix.strides[0] : (matrix.dims[1] + 7) / 8 * 8;
 }
 
-/* Makes a map with boxes of 64 columns by `rows`. */
+/* Makes a map with boxes of 128 bytes by `rows`: of bf16, or of E4M3. */
 static tt_status map_matrix(const struct tt_cuda_gemm *gemm, tt_tensor matrix, int rows, CUtensorMap *map)
 {
     cuuint64_t dims[2] = {(cuuint64_t)matrix.dims[1], (cuuint64_t)matrix.dims[0]};
-    cuuint64_t strides[1] = {(cuuint64_t)row_of(matrix) * 2};
-    cuuint32_t box[2] = {TT_FUSED_DEPTH, (cuuint32_t)rows}, every[2] = {1, 1};
+    cuuint32_t bytes = (cuuint32_t)tt_dtype_bytes(matrix.dtype);
+    cuuint64_t strides[1] = {(cuuint64_t)row_of(matrix) * bytes};
+    cuuint32_t box[2] = {128 / bytes, (cuuint32_t)rows}, every[2] = {1, 1};
     char text[96];
     CUresult made = ((encode_function)gemm->encode)(
-        map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data, dims, strides, box, every,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        map, bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data, dims,
+        strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (made == CUDA_SUCCESS) return TT_OK;
     return tt_fail(TT_ERR_DEVICE, "no tensor map of %s, rows %lld elements apart: driver error %d",
                    tt_tensor_format(matrix, text, sizeof text), (long long)row_of(matrix), (int)made);
 }
 
-static tt_status map_operands(const struct tt_cuda_gemm *gemm, tt_tensor a, tt_tensor b, bool trans_b,
-                              const struct tt_low_rank *low, struct tt_fused_params *params)
+static tt_status map_low_rank(const struct tt_cuda_gemm *gemm, const struct tt_low_rank *low, bool trans_b,
+                              struct tt_fused_params *params)
 {
     int b_rows = trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH;
-    TT_TRY(map_matrix(gemm, a, TT_FUSED_ROWS, &params->a));
-    TT_TRY(map_matrix(gemm, b, b_rows, &params->b));
     if (low->count == 0) return TT_OK;
     TT_TRY(map_matrix(gemm, low->h_MR, TT_FUSED_ROWS, &params->a2));
     for (int i = 0; i < low->count; i++) TT_TRY(map_matrix(gemm, low->parts[i].b, b_rows, &params->b2[i]));
     return TT_OK;
+}
+
+static tt_status map_operands(const struct tt_cuda_gemm *gemm, tt_tensor a, tt_tensor b, bool trans_b,
+                              const struct tt_low_rank *low, struct tt_fused_params *params)
+{
+    TT_TRY(map_matrix(gemm, a, TT_FUSED_ROWS, &params->a));
+    TT_TRY(map_matrix(gemm, b, trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH, &params->b[0]));
+    return map_low_rank(gemm, low, trans_b, params);
 }
 
 static void set_part(struct tt_fused_params *params, int i, const struct tt_low_rank *low, int from,
@@ -266,4 +275,115 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     return tt_cuda_check(
         tt_cuda_fused_launch(TT_FUSED_SWIGLU_BACKWARD, &params, ctas, tt_cuda_handle(stream)), stream,
         "gemm_swiglu_backward");
+}
+
+/* ---- Products in E4M3 ---- */
+
+/* y = a b^T + low rank (+ addend), then rotated; b in parts along n, or along k. */
+struct scaled_product {
+    tt_tensor a, a_scale;
+    struct {
+        tt_tensor codes, scale;
+    } b[TT_MATRIX_PARTS];
+    int count;
+    bool along_n;
+    const struct tt_low_rank *low;
+    const struct tt_rotation *rotation;
+    tt_tensor addend, y;
+};
+
+static bool codes_fit(tt_tensor codes, tt_tensor scale)
+{
+    return codes.dtype == TT_F8_E4M3 && (uintptr_t)codes.data % 16 == 0 && (uintptr_t)scale.data % 8 == 0 &&
+           codes.dims[1] % 16 == 0 && (codes.dims[0] <= 1 || codes.strides[0] % 16 == 0) &&
+           codes.dims[0] <= INT32_MAX && codes.dims[1] <= INT32_MAX;
+}
+
+/* Sets the scales and the parts of b; half of a tile's columns lie in one part. */
+static bool set_scaled(struct tt_fused_params *params, const struct scaled_product *product)
+{
+    struct tt_fused_scaled *scaled = &params->scaled;
+    if (!codes_fit(product->a, product->a_scale)) return false;
+    scaled->a_scale = product->a_scale.data;
+    scaled->parts = product->count;
+    scaled->chain = chain_steps;
+    for (int i = 0, first = 0; i < product->count; i++) {
+        tt_tensor codes = product->b[i].codes;
+        if (!codes_fit(codes, product->b[i].scale)) return false;
+        if (product->along_n && first % (TT_FUSED_COLUMNS / 2) != 0) return false;
+        scaled->part[i].scale = product->b[i].scale.data;
+        scaled->part[i].first = first;
+        scaled->part[i].size = (int)codes.dims[product->along_n ? 0 : 1];
+        first += scaled->part[i].size;
+    }
+    return true;
+}
+
+static tt_status map_scaled(const struct tt_cuda_gemm *gemm, const struct scaled_product *product,
+                            struct tt_fused_params *params)
+{
+    TT_TRY(map_matrix(gemm, product->a, TT_FUSED_ROWS, &params->a));
+    for (int i = 0; i < product->count; i++)
+        TT_TRY(map_matrix(gemm, product->b[i].codes, TT_FUSED_COLUMNS / 2, &params->b[i]));
+    if (params->scaled.copies_out) TT_TRY(map_matrix(gemm, product->y, TT_FUSED_ROWS, &params->y));
+    return map_low_rank(gemm, product->low, product->along_n, params);
+}
+
+static tt_status multiply_scaled(struct tt_stream *stream, const char *op, const struct scaled_product *product)
+{
+    const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
+    const struct tt_low_rank *low = product->low;
+    const struct tt_rotation *rotation = product->rotation;
+    int64_t m = product->a.dims[0], n = product->y.dims[1];
+    bool adds = !tt_tensor_is_empty(product->addend), rotates = rotation->columns > 0, along_n = product->along_n;
+    struct tt_fused_params params = params_of(product->a, n);
+    int ctas = 0;
+    if (cuda->gemm->has_scaled && product->a.dims[1] >= least_depth && fits(product->y) &&
+        (!adds || fits(product->addend)) && low_rank_fits(low) && set_parts(&params, low, along_n, n) &&
+        (!rotates || (along_n && !adds && set_rotation(&params, rotation, n))) && set_scaled(&params, product))
+        ctas = ctas_for(cuda, m, n, TT_FUSED_COLUMNS);
+    if (ctas == 0) {
+        TT_TRY(may_compose(cuda, op, product->a, product->b[0].codes));
+        return TT_ERR_UNSUPPORTED;
+    }
+    params.scaled.copies_out = !adds && !rotates;
+    TT_TRY(map_scaled(cuda->gemm, product, &params));
+    params.addend = adds ? product->addend.data : NULL;
+    params.c = product->y.data;
+    params.c_row = row_of(product->y);
+    enum tt_fused_kind kind = rotates ? TT_FUSED_ROTATED : along_n ? TT_FUSED_LORA : TT_FUSED_LORA_NN;
+    return tt_cuda_check(tt_cuda_fused_scaled_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream, op);
+}
+
+tt_status tt_cuda_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    struct scaled_product product = {.a = args->w.rows.codes_MK,
+                                     .a_scale = args->w.rows.scale_M,
+                                     .count = args->w.count,
+                                     .along_n = args->trans_w,
+                                     .low = &args->low,
+                                     .rotation = &args->rotation,
+                                     .addend = args->addend_MN,
+                                     .y = args->y_MN};
+    for (int i = 0; i < args->w.count; i++) {
+        product.b[i].codes = tt_coded_codes(&args->w.parts[i]);
+        product.b[i].scale = tt_coded_scales(&args->w.parts[i]);
+    }
+    return multiply_scaled(stream, "gemm_lora in fp8", &product);
+}
+
+tt_status tt_cuda_gemm_scaled_fused(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    const struct tt_low_rank none = {.count = 0};
+    const struct tt_rotation straight = {.columns = 0};
+    struct scaled_product product = {.a = args->a_MK,
+                                     .a_scale = args->a_scale_M,
+                                     .b[0] = {args->b_NK, args->b_scale_N},
+                                     .count = 1,
+                                     .along_n = true,
+                                     .low = &none,
+                                     .rotation = &straight,
+                                     .addend = args->addend_MN,
+                                     .y = args->y_MN};
+    return multiply_scaled(stream, "gemm_scaled", &product);
 }

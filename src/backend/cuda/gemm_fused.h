@@ -41,10 +41,23 @@ enum {
     TT_FUSED_CLUSTER = 2,   /* CTAs of a cluster, along m */
 };
 
+/* Of products in E4M3: b is several matrices, with LORA_NN one after the other along k, otherwise along n. */
+struct tt_fused_scaled {
+    const float *a_scale; /* [m] */
+    struct {
+        const float *scale; /* of its rows */
+        int first, size;    /* columns of a; of c, or with SWIGLU of gate | up */
+    } part[TT_MATRIX_PARTS];
+    int parts;
+    int chain;       /* steps of 128 along k whose products the tensor cores add before the sums are kept apart */
+    bool copies_out; /* c is written by the copy engine: no addend, no rotation */
+};
+
 /* The kernel's parameter. The boxes of the maps are 64 columns by 128 rows of a, a2 and of b [n, k], and 64 by
  * 64 of b [k, n], all with the 128-byte swizzle. */
 struct tt_fused_params {
-    CUtensorMap a, b, a2, b2[TT_LOW_RANK_PARTS];
+    CUtensorMap a, b[TT_MATRIX_PARTS], a2, b2[TT_LOW_RANK_PARTS];
+    CUtensorMap y; /* of c, E4M3 alone: boxes of 64 columns by 128 rows */
     int m, n, k; /* n: columns of c; of gate with SwiGLU */
     int parts;   /* low-rank parts; with SwiGLU 0 or 2, for gate and up */
     struct {
@@ -61,6 +74,7 @@ struct tt_fused_params {
     const int32_t *positions;
     const float *cos, *sin; /* [position, half] */
     int band;               /* clusters of rows processed together, for the second-level cache */
+    struct tt_fused_scaled scaled;
 };
 
 /* Whether the plugin has the kernel for the current GPU. Built for sm_90, without sm_90a's instructions, its
@@ -69,6 +83,10 @@ bool tt_cuda_fused_is_built(void);
 /* Queues the kernel on `ctas` CTAs, a multiple of the cluster. */
 cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_params *params, int ctas,
                                  cudaStream_t stream);
+/* The same for products in E4M3 with a scale a row. */
+bool tt_cuda_fused_scaled_is_built(void);
+cudaError_t tt_cuda_fused_scaled_launch(enum tt_fused_kind kind, const struct tt_fused_params *params, int ctas,
+                                        cudaStream_t stream);
 
 #ifdef __cplusplus
 }

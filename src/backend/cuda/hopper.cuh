@@ -87,6 +87,32 @@ TT_DEVICE void copy_tile_to_all(void *to, const CUtensorMap *map, uint64_t *barr
                  : "memory");
 }
 
+/* Makes what this thread has stored in shared memory visible to the copy engine. */
+TT_DEVICE void stores_before_copies()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Copies a box from shared memory to (x, y) of the map; what lies beyond its edges is left out. */
+TT_DEVICE void copy_tile_out(const CUtensorMap *map, const void *from, int x, int y)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                 "r"(shared_address(from)), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* Waits until this thread's copies have read shared memory. */
+TT_DEVICE void copies_have_read()
+{
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Synchronizes the 128 threads that use the barrier of this number, 1 to 15. */
+TT_DEVICE void group_sync(int number)
+{
+    asm volatile("bar.sync %0, 128;" ::"r"(number) : "memory");
+}
+
 template <int REGISTERS> TT_DEVICE void give_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
@@ -136,6 +162,16 @@ TT_DEVICE void wgmma_results(float (&sums)[128])
     TT_SUMS_8(i), TT_SUMS_8(i + 8), TT_SUMS_8(i + 16), TT_SUMS_8(i + 24), TT_SUMS_8(i + 32),                 \
         TT_SUMS_8(i + 40), TT_SUMS_8(i + 48), TT_SUMS_8(i + 56)
 
+#define TT_SUMS_NAMES \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+
 /* sums (+)= a b in bf16: a is [64, 16] with rows along k; b is [256, 16] with rows along k, or [16, 256] when
  * TRANSPOSED. Sums 4 i .. 4 i + 3 of thread t of the warp group are columns 8 i + 2 (t % 4) and the next, of row
  * t / 32 * 16 + t % 32 / 4 and of the row 8 below. */
@@ -143,18 +179,20 @@ template <int TRANSPOSED>
 TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int accumulate)
 {
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %130, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" TT_SUMS_NAMES "}, "
                  "%128, %129, adds, 1, 1, 0, %131;\n}"
                  : TT_SUMS_64(0), TT_SUMS_64(64)
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+
+/* The same for E4M3: a is [64, 32], b [256, 32], both with rows along k. */
+TT_DEVICE void wgmma_64x256x32(float (&sums)[128], uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {" TT_SUMS_NAMES "}, "
+                 "%128, %129, adds, 1, 1;\n}"
+                 : TT_SUMS_64(0), TT_SUMS_64(64)
+                 : "l"(a), "l"(b), "r"(accumulate));
 }
 
 /* Stores four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */
@@ -162,6 +200,15 @@ TT_DEVICE void store_matrices(void *row, uint32_t m0, uint32_t m1, uint32_t m2, 
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
                  "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+                 : "memory");
+}
+
+/* The reverse of store_matrices. */
+TT_DEVICE void load_matrices(const void *row, uint32_t (&m)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(shared_address(row))
                  : "memory");
 }
 
