@@ -4,6 +4,7 @@
 #include "backend/compose.h"
 #include "backend/cuda/gemm_algorithms.h"
 #include "backend/cuda/gemm_few.h"
+#include "backend/cuda/parts.h"
 
 /* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
 typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
