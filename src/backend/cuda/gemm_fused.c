@@ -20,7 +20,9 @@ static const int64_t least_depth = 1024;
  * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
-static const int chain_steps = 16; /* 2048 along k: see gemm_fp8.cu */
+/* Of products in E4M3, in steps of 128 along k (gemm_fp8.cu); on an H100 at its 700 W, 16384 x 4096 x 14336, with the
+ * error beside: no chains 1294 TFLOP/s and 3.3e-3, 32 steps 1245 and 2.1e-3, 16 steps 1209 and 1.9e-3. */
+static const int chain_steps = 32;
 
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)
 {
@@ -65,15 +67,20 @@ static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, i
            low_rank_fits(low);
 }
 
-/* The number of CTAs for m x n in tiles of `columns`; 0 when too much of the processors' time would be lost. */
-static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
+/* The number of CTAs for m x n in tiles of `columns`; 0 when less than `least` of the processors' time is useful. */
+static int ctas_filling(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns, double least)
 {
     int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
     int64_t tiles = (m + high - 1) / high * ((n + columns - 1) / columns);
     int64_t turns = (tiles + at_once - 1) / at_once;
     double filled = (double)m / (double)high * ((double)n / (double)columns); /* in tiles */
-    if (filled < least_share * (double)(turns * at_once)) return 0;
+    if (filled < least * (double)(turns * at_once)) return 0;
     return (int)(tiles < at_once ? tiles : at_once) * TT_FUSED_CLUSTER;
+}
+
+static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns)
+{
+    return ctas_filling(cuda, m, n, columns, least_share);
 }
 
 static int64_t row_of(tt_tensor matrix)
@@ -300,6 +307,28 @@ static bool codes_fit(tt_tensor codes, tt_tensor scale)
            codes.dims[0] <= INT32_MAX && codes.dims[1] <= INT32_MAX;
 }
 
+static bool is_plain(const struct scaled_product *product)
+{
+    return product->count == 1 && product->low->count == 0 && product->rotation->columns == 0;
+}
+
+/* The least useful share of the processors' time with which the kernel computes a product that it supports.
+ *
+ * Deep products: any share, because cuBLASLt does not keep its sums apart, and its error grows with k. With the rows of
+ * a cluster or fewer, as in decoding, the kernel would leave most processors idle, and cuBLASLt computes them.
+ *
+ * Plain products, on an H100 at its 700 W: cuBLASLt reaches 1218 to 1275 TFLOP/s, whatever the shape. The kernel reaches
+ * 1286 where all turns are full (16384 x 28672 x 4096), and 1210 to 1220 where 3 % of the tiles' places are left (16384 x
+ * 6144 x 4096, 8192 x 14336 x 4096). With a narrow product, a rotation or several parts it saves passes over the result
+ * that take longer than that. */
+static double least_share_of(const struct tt_cuda_device *cuda, const struct scaled_product *product)
+{
+    static const double plain_share = 0.98;
+    const int64_t rows = TT_FUSED_CLUSTER * TT_FUSED_ROWS, chain = chain_steps * 2 * TT_FUSED_DEPTH;
+    if (product->a.dims[1] > chain && product->a.dims[0] >= rows) return 0;
+    return is_plain(product) && !cuda->gemm->must_fuse ? plain_share : least_share;
+}
+
 /* Sets the scales and the parts of b; half of a tile's columns lie in one part. */
 static bool set_scaled(struct tt_fused_params *params, const struct scaled_product *product)
 {
@@ -342,9 +371,9 @@ static tt_status multiply_scaled(struct tt_stream *stream, const char *op, const
     if (cuda->gemm->has_scaled && product->a.dims[1] >= least_depth && fits(product->y) &&
         (!adds || fits(product->addend)) && low_rank_fits(low) && set_parts(&params, low, along_n, n) &&
         (!rotates || (along_n && !adds && set_rotation(&params, rotation, n))) && set_scaled(&params, product))
-        ctas = ctas_for(cuda, m, n, TT_FUSED_COLUMNS);
+        ctas = ctas_filling(cuda, m, n, TT_FUSED_COLUMNS, least_share_of(cuda, product));
     if (ctas == 0) {
-        TT_TRY(may_compose(cuda, op, product->a, product->b[0].codes));
+        if (!is_plain(product)) TT_TRY(may_compose(cuda, op, product->a, product->b[0].codes));
         return TT_ERR_UNSUPPORTED;
     }
     params.scaled.copies_out = !adds && !rotates;

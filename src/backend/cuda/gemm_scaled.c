@@ -1,6 +1,7 @@
-/* Products in E4M3 with a scale a row, through cuBLASLt: the form "TN" with outer vectors of scales, which compute
- * capability 9.0 has. There is no other kernel: what cuBLASLt declines is an error, because a rank refuses devices
- * without FP8 (tt_device_multiplies_fp8) and models decode matrices whose sides are not multiples of 16. */
+/* Products in E4M3 with a scale a row: the kernel of gemm_fp8.cu where it is better (gemm_fused.c), else cuBLASLt in the
+ * form "TN" with outer vectors of scales, which compute capability 9.0 has. What cuBLASLt declines is an error, because
+ * a rank refuses devices without FP8 (tt_device_multiplies_fp8) and models decode matrices whose sides are not multiples
+ * of 16. */
 #include "backend/cuda/gemm_algorithms.h"
 
 static uint8_t alignment_of(const void *data)
@@ -58,6 +59,8 @@ tt_status tt_cuda_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_sca
                                         .a_scale = args->b_scale_N.data,
                                         .b_scale = args->a_scale_M.data};
     struct tt_gemm_plan *plan;
+    tt_status fused = tt_cuda_gemm_scaled_fused(stream, args);
+    if (fused != TT_ERR_UNSUPPORTED) return fused;
     TT_TRY(tt_gemm_plan_find(gemm, stream, &key, &operands, &plan));
     if (plan->declined) return fail(stream, args, "cuBLASLt has no algorithm for it");
     cublasStatus_t ran = tt_gemm_plan_run(gemm, stream, plan, &plan->algorithm, &operands);
