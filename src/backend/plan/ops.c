@@ -29,12 +29,32 @@ static bool fuses(const struct tt_stream *stream, tt_tensor x)
     return stream->device->chip->fuses && x.dtype == TT_BF16;
 }
 
+static double low_rank_flops(const struct tt_low_rank *low, double rows)
+{
+    double flops = 0.0;
+    for (int i = 0; i < low->count; i++) flops += 2.0 * rows * (double)tt_tensor_count(low->parts[i].b);
+    return flops;
+}
+
 static tt_status product(struct tt_stream *stream, tt_tensor x, tt_tensor w, const struct tt_low_rank *low,
                          double columns, double bytes)
 {
-    double rows = (double)x.dims[0], flops = 2.0 * rows * (double)x.dims[1] * columns;
-    for (int i = 0; i < low->count; i++) flops += 2.0 * rows * (double)tt_tensor_count(low->parts[i].b);
+    double rows = (double)x.dims[0], flops = 2.0 * rows * (double)x.dims[1] * columns + low_rank_flops(low, rows);
     tt_plan_spend(stream, flops, stream->device->chip->gemm_flops, size(x) + size(w) + bytes);
+    return TT_OK;
+}
+
+/* The products in FP8 that a fused kernel computes (cuda/gemm_fused.c). Plain ones take the same time in cuBLASLt. */
+tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
+{
+    const struct tt_chip *chip = stream->device->chip;
+    bool plain = args->w.count == 1 && args->low.count == 0 && args->rotation.columns == 0;
+    if (plain || chip->fp8_flops <= 0.0 || !fuses(stream, args->y_MN)) return TT_ERR_UNSUPPORTED;
+    double rows = (double)args->y_MN.dims[0], codes = 0.0;
+    for (int i = 0; i < args->w.count; i++) codes += size(tt_coded_codes(&args->w.parts[i]));
+    double flops = 2.0 * rows * codes + low_rank_flops(&args->low, rows) * chip->fp8_flops / chip->gemm_flops;
+    tt_plan_spend(stream, flops, chip->fp8_flops,
+                  size(args->w.rows.codes_MK) + codes + size(args->y_MN) + size(args->addend_MN));
     return TT_OK;
 }
 
