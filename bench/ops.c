@@ -20,6 +20,7 @@
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
+#include "ops_fp8.h"
 #include "ops_lora.h"
 #include "ops_peak.h"
 #include "ops_timing.h"
@@ -437,9 +438,25 @@ static void measure_ceilings(struct bench *bench)
     bench_release(bench);
 }
 
+/* Compute capability 9.0. */
+static void bench_fp8_products(struct bench *bench)
+{
+    static const struct bench_fp8_case cases[] = {
+        {"gate_up", 8192, true, 4096, {14336, 14336}, 0, 0},
+        {"down", 8192, true, 14336, {4096}, 0, 0},
+        {"o", 8192, true, 4096, {4096}, 16, 0},
+        {"qkv", 8192, true, 4096, {4096, 1024, 1024}, 16, 5120},
+        {"dx of qkv", 8192, false, 4096, {4096, 1024, 1024}, 48, 0},
+        {"dx of gate_up", 8192, false, 4096, {14336, 14336}, 0, 0},
+        {"plain", 16384, true, 4096, {28672}, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) bench_fp8(bench, &cases[i]);
+}
+
 static void bench_gpu(struct bench *bench, int count, char **parts)
 {
     measure_ceilings(bench);
+    if (is_wanted("fp8", count, parts) && tt_device_multiplies_fp8(bench->device)) bench_fp8_products(bench);
     for (size_t i = 0; i < sizeof gpu_gemm_rows / sizeof gpu_gemm_rows[0]; i++)
         if (is_wanted(gpu_gemm_rows[i].name, count, parts)) bench_gemm(bench, &gpu_gemm_rows[i]);
     if (is_wanted("fused", count, parts)) {
@@ -546,6 +563,8 @@ int main(int argc, char **argv)
         bench_lora(&bench, "qkv", 512, 1152, 896, 16, true);
         bench_swiglu_products(&bench, 512, 896, 4864);
     }
+    if (is_wanted("fp8", argc - at, argv + at))
+        bench_fp8(&bench, &(struct bench_fp8_case){"qkv", 512, true, 896, {896, 128, 128}, 16, 1024});
     if (is_wanted("attention", argc - at, argv + at)) {
         bench_attention(&bench, TT_BF16, 1, 2048, 16, 4, 64);
         bench_attention(&bench, TT_F32, 1, 1024, 16, 4, 128);

@@ -280,11 +280,11 @@ static const struct linear_case linear_cases[] = {
 
 /* Chains of every length, parts that end within a step, ranks on both sides of a step of 64. */
 static const struct linear_case linear_gpu_cases[] = {
-    {1999, 1024, 1024, 1024, true, 16, false, 0},  {1999, 1152, 880, 1168, true, 72, false, 0},
-    {2048, 1280, 768, 2064, true, 0, false, 0},    {2048, 1024, 1024, 1024, true, 16, true, 0},
+    {1999, 1024, 1024, 1024, true, 16, false, 0},   {1999, 1152, 880, 1168, true, 72, false, 0},
+    {2048, 1280, 768, 2064, true, 0, false, 0},     {2048, 1024, 1024, 1024, true, 16, true, 0},
     {2048, 1536, 512, 4096, true, 24, false, 1536}, {2048, 1024, 1040, 2048, false, 16, false, 0},
-    {1999, 528, 4112, 2032, false, 200, false, 0}, {2048, 7168, 7168, 2048, false, 0, false, 0},
-    {2048, 1024, 1024, 14336, true, 0, true, 0},   {2048, 1024, 1024, 14336, true, 16, false, 0},
+    {1999, 528, 4112, 2032, false, 200, false, 0},  {2048, 7168, 7168, 2048, false, 0, false, 0},
+    {2048, 1024, 1024, 14336, true, 0, true, 0},    {2048, 1024, 1024, 14336, true, 16, false, 0},
     {512, 14336, 14336, 1024, false, 16, false, 0},
 };
 
@@ -471,7 +471,9 @@ static void check_linear(const void *row)
     /* Composed, bf16 rounds the narrow product and every part of the wide one; one kernel rounds once, or before it
      * adds the addend. */
     check_product("gemm_lora", &linear.t[Y], x, w, others, linear.inner,
-                  error_most * (composes(&linear) ? 2 : linear.is.adds ? 1.6 : 1));
+                  error_most * (composes(&linear) ? 2
+                                : linear.is.adds  ? 1.6
+                                                  : 1));
     if (linear.is.rotated > 0) check_turned(&linear);
     test_tensor_check_gaps("y", &linear.t[Y]);
     free(x), free(w), free(others);

@@ -118,10 +118,8 @@ struct product {
         if (slot >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[slot], thread);
     }
 
-    /* Adds the products of `count` stages: E4M3, or bf16 with b of rows along k or along n. `meanwhile` runs beside the
-     * last of them. */
-    template <bool WIDE, int TRANSPOSED, typename WORK>
-    TT_DEVICE void multiply(int count, bool adds, const WORK &meanwhile)
+    /* Adds the products of `count` stages: E4M3, or bf16 with b of rows along k or along n. */
+    template <bool WIDE, int TRANSPOSED> TT_DEVICE void multiply(int count, bool adds)
     {
         constexpr uint32_t b_lead = TRANSPOSED ? 64 * DEPTH * sizeof(bf16) : 16, eight_rows = 8 * 128;
         int before = -1;
@@ -142,7 +140,6 @@ struct product {
             release(before);
             before = at.slot;
         }
-        meanwhile();
         wgmma_wait<0>();
         wgmma_results(sums);
         release(before);
@@ -194,9 +191,11 @@ struct product {
         holds = true;
     }
 
-    /* Multiplies by factors of the columns and of this thread's two rows. */
-    TT_DEVICE void scale(const float (&factors)[COLUMNS], float2 rows)
+    /* Multiplies by factors of the columns, of which each thread gives two, and of its two rows. */
+    TT_DEVICE void scale(float (&factors)[COLUMNS], float2 columns, float2 rows)
     {
+        *reinterpret_cast<float2 *>(&factors[2 * thread]) = columns;
+        group_sync(1 + group);
 #pragma unroll
         for (int i = 0; i < 32; i++) {
             float2 by = *reinterpret_cast<const float2 *>(&factors[8 * i + 2 * (thread % 4)]);
@@ -223,7 +222,8 @@ template <int KIND> TT_DEVICE float2 column_scales(const tt_fused_params &p, con
 
 TT_DEVICE float2 row_scales(const tt_fused_params &p, int row)
 {
-    return {row < p.m ? __ldg(p.scaled.a_scale + row) : 0, row + 8 < p.m ? __ldg(p.scaled.a_scale + row + 8) : 0};
+    return {row < p.m ? __ldg(p.scaled.a_scale + row) : 0,
+            row + 8 < p.m ? __ldg(p.scaled.a_scale + row + 8) : 0};
 }
 
 /* The factor that turns sums in units of one scale into those of the next one, which is not so small that the factor
@@ -236,65 +236,38 @@ TT_DEVICE float change(float &scale, float next)
     return factor;
 }
 
-/* The factors of a tile's sums, found beside the arithmetic. */
-template <int KIND> struct scales {
-    const tt_fused_params &p;
-    float (*buffers)[COLUMNS]; /* two of this group, in turns */
-    const int group, thread;
-    int now;
-    tile t;
-    float2 rows, columns;
-
-    /* After the last stage of `part`: the factors of the sums until then. Each thread gives those of two columns. */
-    TT_DEVICE void find(int turn, int part, int parts, int row)
-    {
-        if (part == 0) {
-            tile_at<KIND>(p, turn, t);
-            rows = row_scales(p, t.m + row);
-            columns = column_scales<KIND>(p, t, 2 * thread, 0);
-        }
-        float2 by = columns;
-        if (part + 1 < parts) {
-            float2 next = column_scales<KIND>(p, t, 2 * thread, part + 1);
-            by.x = change(columns.x, next.x);
-            by.y = change(columns.y, next.y);
-        }
-        now ^= 1;
-        *reinterpret_cast<float2 *>(&buffers[now][2 * thread]) = by;
-        group_sync(1 + group);
-    }
-};
-
 template <int KIND> TT_DEVICE void multiply_tiles(const tt_fused_params &p, scaled_shared &s, int group)
 {
     constexpr bool along_k = KIND == TT_FUSED_LORA_NN;
     const int thread = threadIdx.x % GROUP, lane = thread % 32, parts = along_k ? p.scaled.parts : 1;
     const int warp_row = group * 64 + thread / 32 * 16;
     product x = {s, group, thread, (uint32_t)(warp_row + (lane / 8 & 1) * 8 + lane % 8), {}};
-    scales<KIND> by = {p, s.scale[group], group, thread, 0};
-    int at;
-    for (int turn = 0; place_at<KIND>(p, turn, at); turn++) {
+    int factors = 0;
+    tile t;
+    for (int turn = 0; tile_at<KIND>(p, turn, t); turn++) {
+        float2 rows = row_scales(p, t.m + warp_row + lane / 4),
+               columns = column_scales<KIND>(p, t, 2 * thread, 0);
         x.has_place = x.holds = false;
         int part = 0, left = steps_of(along_k ? p.scaled.part[0].size : p.k);
         for (bool first = true;; first = false) {
             int count = min(left, p.scaled.chain);
+            x.template multiply<true, 0>(count, !first);
             left -= count;
-            x.template multiply<true, 0>(count, !first, [&] {
-                if (left == 0) by.find(turn, part, parts, warp_row + lane / 4);
-            });
             if (left == 0) {
                 if (++part == parts) break;
+                float2 next = column_scales<KIND>(p, t, 2 * thread, part), by;
+                by.x = change(columns.x, next.x);
+                by.y = change(columns.y, next.y);
                 x.take_back();
-                x.scale(by.buffers[by.now], {1, 1});
+                x.scale(s.scale[group][factors ^= 1], by, {1, 1});
                 left = steps_of(p.scaled.part[part].size);
             }
             x.take_place(turn);
             x.hold();
         }
         x.take_back();
-        x.scale(by.buffers[by.now], by.rows);
-        int steps = narrow_steps<KIND>(p, by.t);
-        if (steps > 0) x.template multiply<false, along_k>(steps, true, [] {});
+        x.scale(s.scale[group][factors ^= 1], columns, rows);
+        x.template multiply<false, along_k>(narrow_steps<KIND>(p, t), true);
         x.take_place(turn);
         store_sums(x.sums, s.c, x.row);
         if (p.scaled.copies_out) stores_before_copies();
@@ -365,8 +338,9 @@ extern "C" bool tt_cuda_fused_scaled_is_built(void)
     return has_registers(gemm_fp8<TT_FUSED_LORA>);
 }
 
-extern "C" cudaError_t tt_cuda_fused_scaled_launch(enum tt_fused_kind kind, const struct tt_fused_params *params,
-                                                   int ctas, cudaStream_t stream)
+extern "C" cudaError_t tt_cuda_fused_scaled_launch(enum tt_fused_kind kind,
+                                                   const struct tt_fused_params *params, int ctas,
+                                                   cudaStream_t stream)
 {
     switch (kind) {
     case TT_FUSED_LORA:

@@ -68,7 +68,8 @@ static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, i
 }
 
 /* The number of CTAs for m x n in tiles of `columns`; 0 when less than `least` of the processors' time is useful. */
-static int ctas_filling(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns, double least)
+static int ctas_filling(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int64_t columns,
+                        double least)
 {
     int64_t high = TT_FUSED_CLUSTER * TT_FUSED_ROWS, at_once = cuda->processors / TT_FUSED_CLUSTER;
     int64_t tiles = (m + high - 1) / high * ((n + columns - 1) / columns);
@@ -97,9 +98,9 @@ static tt_status map_matrix(const struct tt_cuda_gemm *gemm, tt_tensor matrix, i
     cuuint32_t box[2] = {128 / bytes, (cuuint32_t)rows}, every[2] = {1, 1};
     char text[96];
     CUresult made = ((encode_function)gemm->encode)(
-        map, bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data, dims,
-        strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        map, bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data,
+        dims, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (made == CUDA_SUCCESS) return TT_OK;
     return tt_fail(TT_ERR_DEVICE, "no tensor map of %s, rows %lld elements apart: driver error %d",
                    tt_tensor_format(matrix, text, sizeof text), (long long)row_of(matrix), (int)made);
@@ -314,13 +315,13 @@ static bool is_plain(const struct scaled_product *product)
 
 /* The least useful share of the processors' time with which the kernel computes a product that it supports.
  *
- * Deep products: any share, because cuBLASLt does not keep its sums apart, and its error grows with k. With the rows of
- * a cluster or fewer, as in decoding, the kernel would leave most processors idle, and cuBLASLt computes them.
+ * Deep products: any share, because cuBLASLt does not keep its sums apart, and its error grows with k. With fewer rows
+ * than a cluster has, as in decoding, most processors would idle, and cuBLASLt computes them.
  *
- * Plain products, on an H100 at its 700 W: cuBLASLt reaches 1218 to 1275 TFLOP/s, whatever the shape. The kernel reaches
- * 1286 where all turns are full (16384 x 28672 x 4096), and 1210 to 1220 where 3 % of the tiles' places are left (16384 x
- * 6144 x 4096, 8192 x 14336 x 4096). With a narrow product, a rotation or several parts it saves passes over the result
- * that take longer than that. */
+ * Plain products, on an H100 at its 700 W: cuBLASLt reaches 1218 to 1275 TFLOP/s, whatever the shape. The kernel
+ * reaches 1286 where all turns are full (16384 x 28672 x 4096), and 1210 to 1220 where 3 % of the tiles' places stay
+ * empty (16384 x 6144 x 4096, 8192 x 14336 x 4096). With a narrow product, a rotation or several parts it saves passes
+ * over the result and launches. */
 static double least_share_of(const struct tt_cuda_device *cuda, const struct scaled_product *product)
 {
     static const double plain_share = 0.98;
@@ -359,18 +360,21 @@ static tt_status map_scaled(const struct tt_cuda_gemm *gemm, const struct scaled
     return map_low_rank(gemm, product->low, product->along_n, params);
 }
 
-static tt_status multiply_scaled(struct tt_stream *stream, const char *op, const struct scaled_product *product)
+static tt_status multiply_scaled(struct tt_stream *stream, const char *op,
+                                 const struct scaled_product *product)
 {
     const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
     const struct tt_low_rank *low = product->low;
     const struct tt_rotation *rotation = product->rotation;
     int64_t m = product->a.dims[0], n = product->y.dims[1];
-    bool adds = !tt_tensor_is_empty(product->addend), rotates = rotation->columns > 0, along_n = product->along_n;
+    bool adds = !tt_tensor_is_empty(product->addend), rotates = rotation->columns > 0,
+         along_n = product->along_n;
     struct tt_fused_params params = params_of(product->a, n);
     int ctas = 0;
     if (cuda->gemm->has_scaled && product->a.dims[1] >= least_depth && fits(product->y) &&
         (!adds || fits(product->addend)) && low_rank_fits(low) && set_parts(&params, low, along_n, n) &&
-        (!rotates || (along_n && !adds && set_rotation(&params, rotation, n))) && set_scaled(&params, product))
+        (!rotates || (along_n && !adds && set_rotation(&params, rotation, n))) &&
+        set_scaled(&params, product))
         ctas = ctas_filling(cuda, m, n, TT_FUSED_COLUMNS, least_share_of(cuda, product));
     if (ctas == 0) {
         if (!is_plain(product)) TT_TRY(may_compose(cuda, op, product->a, product->b[0].codes));
@@ -382,7 +386,8 @@ static tt_status multiply_scaled(struct tt_stream *stream, const char *op, const
     params.c = product->y.data;
     params.c_row = row_of(product->y);
     enum tt_fused_kind kind = rotates ? TT_FUSED_ROTATED : along_n ? TT_FUSED_LORA : TT_FUSED_LORA_NN;
-    return tt_cuda_check(tt_cuda_fused_scaled_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream, op);
+    return tt_cuda_check(tt_cuda_fused_scaled_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream,
+                         op);
 }
 
 tt_status tt_cuda_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args)

@@ -41,21 +41,14 @@ struct tile {
     int m, n;
 };
 
-/* The place of turn `turn` of this CTA among all tiles of clusters; false when they are done. */
-template <int KIND> TT_DEVICE bool place_at(const tt_fused_params &p, int turn, int &at)
-{
-    constexpr int step = KIND == TT_FUSED_SWIGLU ? COLUMNS / 2 : COLUMNS, high = CLUSTER * ROWS;
-    at = turn * (int)(gridDim.x / CLUSTER) + (int)(blockIdx.x / CLUSTER);
-    return at < (p.m + high - 1) / high * ((p.n + step - 1) / step);
-}
-
 /* Finds the tile of turn `turn` of this CTA. The tiles of a cluster go column by column through a band of rows,
  * band after band. */
 template <int KIND> TT_DEVICE bool tile_at(const tt_fused_params &p, int turn, tile &t)
 {
     constexpr int step = KIND == TT_FUSED_SWIGLU ? COLUMNS / 2 : COLUMNS, high = CLUSTER * ROWS;
-    int rows = (p.m + high - 1) / high, columns = (p.n + step - 1) / step, at;
-    if (!place_at<KIND>(p, turn, at)) return false;
+    int rows = (p.m + high - 1) / high, columns = (p.n + step - 1) / step;
+    int at = turn * (int)(gridDim.x / CLUSTER) + (int)(blockIdx.x / CLUSTER);
+    if (at >= rows * columns) return false;
     int band = at / (p.band * columns), first = band * p.band, in = at - first * columns;
     int band_rows = min(p.band, rows - first);
     t.m = (first + in % band_rows) * high + (int)(blockIdx.x % CLUSTER) * ROWS;
@@ -361,8 +354,8 @@ TT_DEVICE void init_barriers(shared &s, int writers)
 #endif
 
 /* Queues a kernel of clusters of CTAs. */
-cudaError_t launch_clusters(void (*kernel)(tt_fused_params), const struct tt_fused_params *params, size_t bytes, int ctas,
-                            cudaStream_t stream)
+cudaError_t launch_clusters(void (*kernel)(tt_fused_params), const struct tt_fused_params *params,
+                            size_t bytes, int ctas, cudaStream_t stream)
 {
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;

@@ -232,5 +232,6 @@ const struct tt_device_table tt_plan_device_table = {
     .stream_wait = plan_wait,
     .copy = plan_copy,
     .fill_zero = plan_fill_zero,
+    .gemm_coded = tt_plan_gemm_coded,
     .ops = &tt_plan_op_table,
 };

@@ -39,7 +39,8 @@ static double low_rank_flops(const struct tt_low_rank *low, double rows)
 static tt_status product(struct tt_stream *stream, tt_tensor x, tt_tensor w, const struct tt_low_rank *low,
                          double columns, double bytes)
 {
-    double rows = (double)x.dims[0], flops = 2.0 * rows * (double)x.dims[1] * columns + low_rank_flops(low, rows);
+    double rows = (double)x.dims[0],
+           flops = 2.0 * rows * (double)x.dims[1] * columns + low_rank_flops(low, rows);
     tt_plan_spend(stream, flops, stream->device->chip->gemm_flops, size(x) + size(w) + bytes);
     return TT_OK;
 }
