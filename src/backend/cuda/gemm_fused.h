@@ -49,7 +49,7 @@ struct tt_fused_scaled {
         int first, size;    /* columns of a; of c, or with SWIGLU of gate | up */
     } part[TT_MATRIX_PARTS];
     int parts;
-    int chain;       /* steps of 128 along k whose products the tensor cores add before the sums are kept apart */
+    int chain; /* steps of 128 along k whose products the tensor cores add before the sums are kept apart */
     bool copies_out; /* c is written by the copy engine: no addend, no rotation */
 };
 
@@ -58,8 +58,8 @@ struct tt_fused_scaled {
 struct tt_fused_params {
     CUtensorMap a, b[TT_MATRIX_PARTS], a2, b2[TT_LOW_RANK_PARTS];
     CUtensorMap y; /* of c, E4M3 alone: boxes of 64 columns by 128 rows */
-    int m, n, k; /* n: columns of c; of gate with SwiGLU */
-    int parts;   /* low-rank parts; with SwiGLU 0 or 2, for gate and up */
+    int m, n, k;   /* n: columns of c; of gate with SwiGLU */
+    int parts;     /* low-rank parts; with SwiGLU 0 or 2, for gate and up */
     struct {
         int first, end; /* columns of c */
         int h, r;       /* columns of a2; r may be 0 with SwiGLU */
@@ -85,8 +85,8 @@ cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_
                                  cudaStream_t stream);
 /* The same for products in E4M3 with a scale a row. */
 bool tt_cuda_fused_scaled_is_built(void);
-cudaError_t tt_cuda_fused_scaled_launch(enum tt_fused_kind kind, const struct tt_fused_params *params, int ctas,
-                                        cudaStream_t stream);
+cudaError_t tt_cuda_fused_scaled_launch(enum tt_fused_kind kind, const struct tt_fused_params *params,
+                                        int ctas, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

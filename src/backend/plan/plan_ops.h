@@ -8,7 +8,8 @@
 
 extern const struct tt_op_table tt_plan_op_table;
 
-tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args); /* the table's gemm_coded */
+/* The device table's gemm_coded. */
+tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 
 /* Advances the clock by one piece of work: `flops` at `flops_rate`, or `bytes` through device memory, whichever takes
  * longer, and at least the time of a launch. */
