@@ -207,14 +207,16 @@ static tt_status set_adapter(struct conversation *c, const char *word)
     const struct tt_inputs *inputs = c->talk->inputs;
     bool on = strcmp(word, "on") == 0, off = strcmp(word, "off") == 0;
     if (!has_adapter(c)) return refuse(c, "no adapter is loaded: --adapter_name_or_path FOLDER");
+    tt_status refused = TT_OK;
     size_t named = 0;
     while (named < inputs->adapter_count && strcmp(word, inputs->adapters[named].name) != 0) named++;
     if (named < inputs->adapter_count) c->adapter = named;
     if (on || off || named < inputs->adapter_count)
         c->adapter_off = off;
     else if (*word != 0)
-        TT_TRY(refuse(c, "/adapter on, /adapter off, or /adapter and the name of one"));
-    return list_adapters(c);
+        refused = refuse(c, "/adapter on, /adapter off, or /adapter and the name of one");
+    TT_TRY(list_adapters(c));
+    return refused;
 }
 
 static void print_help(const struct conversation *c)

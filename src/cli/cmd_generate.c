@@ -368,6 +368,7 @@ static tt_status report_stats(const struct generation *generation, const struct 
     size_t count = generation->prompts.count;
     const struct tt_generation_engine *engine = tt_generation_team_engine(team);
     const struct tt_generation_load load = tt_generation_load_of(engine);
+    int64_t slots = tt_generation_limits_of(engine)->slots;
     tt_status status = tt_plan_compare(&generation->plan, tt_generation_device(engine), &text);
     if (status == TT_OK)
         status = tt_str_printf(&text, "\n%zu completion%s, %zu new tokens in %.2f s: %.1f tokens/s", count,
@@ -377,6 +378,9 @@ static tt_status report_stats(const struct generation *generation, const struct 
         status =
             tt_str_printf(&text, "\n%lld pass%s of rank 0, %lld of them launched as recorded work",
                           (long long)load.passes, load.passes == 1 ? "" : "es", (long long)load.recorded);
+    if (status == TT_OK)
+        status = tt_str_printf(&text, "\nat most %lld prompt%s at a time on a rank", (long long)slots,
+                               slots == 1 ? "" : "s");
     if (status == TT_OK) tt_report_line(generation->cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
@@ -394,10 +398,13 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
     TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
     TT_TRY(find_adapters(prompts, inputs));
-    size_t batch = (size_t)job->run.per_device_eval_batch_size;
-    size_t share = (prompts->count + (size_t)ranks - 1) / (size_t)ranks;
-    return tt_generator_limits(inputs, (int64_t)(batch < share ? batch : share), (int64_t)prompts->longest,
-                               &options, limits);
+    int64_t batch = job->run.per_device_eval_batch_size;
+    int64_t share = ((int64_t)prompts->count + ranks - 1) / ranks;
+    bool chooses = generation->command->spec.generate.chooses_batch;
+    TT_TRY(tt_generator_limits(inputs, batch < share && !chooses ? batch : share, (int64_t)prompts->longest,
+                               &options, limits));
+    if (chooses) limits->slots_least = batch;
+    return TT_OK;
 }
 
 /* Prints each completion as soon as those before it are there. */

@@ -213,14 +213,48 @@ tt_status tt_generation_plan_alone(const struct tt_shard_spec *shard, const stru
     return tt_generation_plan(rank, &choice->limits, plan);
 }
 
+static void set_slots(const struct tt_device_config *device, int64_t slots,
+                      struct tt_generation_limits *limits)
+{
+    limits->slots = slots;
+    limits->pass_tokens = 0;
+    tt_generation_limits_fill(device, limits);
+}
+
+void tt_generation_limits_open(const struct tt_device_config *device, int64_t share, int64_t least,
+                               struct tt_generation_limits *limits)
+{
+    int64_t most = strcmp(device->kind, "cpu") == 0 ? least : TT_GENERATION_SLOTS_OPEN;
+    if (share < 1) share = 1;
+    limits->slots_least = share < least ? share : least;
+    set_slots(device, share < most ? share : most, limits);
+}
+
+bool tt_generation_limits_less(const struct tt_device_config *device, struct tt_generation_limits *limits)
+{
+    if (limits->slots_least == 0 || limits->slots <= limits->slots_least) return false;
+    int64_t half = limits->slots / 2;
+    set_slots(device, half > limits->slots_least ? half : limits->slots_least, limits);
+    return true;
+}
+
+bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan)
+{
+    if (limits->slots_least == 0 || limits->slots <= limits->slots_least || plan->limit_bytes == 0)
+        return false;
+    return (double)plan->memory.total_peak > 0.9 * (double)plan->limit_bytes;
+}
+
 bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice)
 {
+    if (tt_generation_limits_less(&layout->device, &choice->limits)) return true;
     if (choice->limits.packs) {
         choice->limits.packs = false;
         return true;
     }
     if (choice->open && choice->strategy == TT_NO_SHARD && layout->world_size > 1) {
         choice->strategy = TT_FULL_SHARD;
+        if (choice->limits.slots < choice->slots) set_slots(&layout->device, choice->slots, &choice->limits);
         return true;
     }
     if (choice->strategy == TT_NO_SHARD || choice->split_vocabulary) return false;

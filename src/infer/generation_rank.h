@@ -55,6 +55,15 @@ TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, b
                                               const struct tt_batch *batch,
                                               const struct tt_sample_rule *rules, struct tt_pass *pass);
 
+/* Requests at a time that are worth their memory on a GPU, where nobody asked for a number. */
+enum { TT_GENERATION_SLOTS_OPEN = 256 };
+/* Slots for `share` requests of a rank: `least`, and on GPUs as many as memory allows, at most TT_GENERATION_SLOTS_OPEN. */
+void tt_generation_limits_open(const struct tt_device_config *device, int64_t share, int64_t least,
+                               struct tt_generation_limits *limits);
+/* Half of the slots, where limits has fewer. False: it has not. Fills in `pass_tokens` again. */
+bool tt_generation_limits_less(const struct tt_device_config *device, struct tt_generation_limits *limits);
+/* The plan takes more than nine tenths of the device for more slots than the least. */
+bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan);
 /* Fills in `pass_tokens`. */
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);
 /* The batches of a rank that generates; join them with those of its other passes (tt_batch_limits_join). */
@@ -63,7 +72,8 @@ struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_lim
 struct tt_generation_choice {
     struct tt_generation_limits limits;
     enum tt_shard_strategy strategy;
-    bool open; /* nobody asked for a strategy */
+    bool open;     /* nobody asked for a strategy */
+    int64_t slots; /* of limits, at first */
     bool split_vocabulary;
 };
 /* Plans such a rank. `rank`: its configuration, without devices and communicators. */
@@ -73,7 +83,8 @@ TT_MUST_USE tt_status tt_generation_plan_alone(const struct tt_shard_spec *shard
                                                const struct tt_model_options *options,
                                                const struct tt_generation_choice *choice,
                                                struct tt_rank_config *rank, struct tt_plan *plan);
-/* Where a plan does not fit: shards instead of the whole model, then a vocabulary in parts. False: no more. */
+/* Where a plan does not fit: fewer slots, shards instead of the whole model with all slots again, then a vocabulary in
+ * parts. False: no more. */
 bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice);
 /* The key/value cache of such a generation, for tt_rank_config.reserved_bytes. */
 TT_MUST_USE tt_status tt_generation_cache_bytes(const struct tt_rank_config *config, int ranks,

@@ -17,7 +17,9 @@
 static const struct tt_setting inference_settings[] = {
     {.name = "per_device_eval_batch_size", .aliases = "batch_size per_gpu_eval_batch_size",
      .type = TT_SETTING_INT, FIELD(run.per_device_eval_batch_size), .default_text = "8", .minimum = 1,
-     .maximum = 1 << 20, .help = "Samples of one batch."},
+     .maximum = 1 << 20,
+     .help = "Samples of one batch. Not given, generate on a GPU completes as many prompts at a time as its memory "
+             "allows, at most 256."},
     {.name = "seed", .type = TT_SETTING_INT, FIELD(run.seed), .default_text = "42", .minimum = 0,
      .maximum = INFINITY, .help = "Seed of all random numbers."},
     {.name = NULL},

@@ -189,6 +189,7 @@ struct tt_generate_config {
     int do_sample;
     bool ignore_eos;
     bool chooses_sharding; /* no sharding_strategy was given: whole models where they fit */
+    bool chooses_batch;    /* no per_device_eval_batch_size was given: by memory */
 };
 
 /* What `recompute` and `gradient_checkpointing` mean together. */

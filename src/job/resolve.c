@@ -421,6 +421,7 @@ tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *
 {
     TT_TRY(settle_inference(settings, job));
     generate->do_sample = wants_sampling(generate, settings);
+    generate->chooses_batch = !tt_settings_is_set(settings, "per_device_eval_batch_size");
     if (!tt_settings_has(settings, "sharding_strategy")) return TT_OK; /* one rank, of the library */
     generate->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     return check_launch(&job->launch);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/host_values.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
 #include "run/exact_match.h"
@@ -21,6 +22,8 @@ struct evaluation_run {
     struct tt_sampler *sampler;          /* of rows */
     struct tt_detect_order_config order; /* of images */
     struct tt_exact_match exact_match;   /* empty: not asked for */
+    int first_rank;                      /* of this process */
+    struct tt_batch_limits limits;       /* of the rows */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     struct tt_eval_result *result;   /* written by global rank 0 */
@@ -144,33 +147,62 @@ static tt_status order_data(struct evaluation_run *run, int data_size, struct tt
     return TT_OK;
 }
 
+/* The plan of the rows' batches and of what completes prompts. */
+static tt_status make_plan(struct evaluation_run *run, const struct tt_world *world)
+{
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    const struct tt_batch_limits none = {0},
+                                 generation = tt_generation_batch_limits(&run->exact_match.limits);
+    run->rank_config.limits = run->limits;
+    if (run->spec->exact_match) run->rank_config.limits = tt_batch_limits_join(&run->limits, &generation);
+    TT_TRY(
+        tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &run->limits, &run->plan));
+    return run->spec->exact_match
+               ? tt_generation_plan(&run->rank_config, &run->exact_match.limits, &run->plan)
+               : TT_OK;
+}
+
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
 {
     const struct tt_job_spec *config = run->config;
-    struct tt_batch_limits limits, none = {0};
-    TT_TRY(order_data(run, tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size), &limits));
+    TT_TRY(order_data(run, tt_mesh_data_size(&(struct tt_mesh_shape){0}, world->world_size), &run->limits));
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_TRY(tt_rank_config_make(&config->shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
     run->rank_config.objective = &config->objective;
-    run->rank_config.limits = limits;
-    if (run->spec->exact_match) {
-        TT_TRY(
-            tt_exact_match_init(&run->inputs, run->spec->max_new_tokens, &layout.device, &run->exact_match));
-        const struct tt_batch_limits generation = tt_generation_batch_limits(&run->exact_match.limits);
-        run->rank_config.limits = tt_batch_limits_join(&limits, &generation);
-    }
+    if (run->spec->exact_match)
+        TT_TRY(tt_exact_match_init(&run->inputs, run->spec->max_new_tokens, &layout.device, world->world_size,
+                                   &run->exact_match));
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     tt_status status = tt_inputs_check_model(&run->inputs, model);
     if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);
-    if (status == TT_OK)
-        status =
-            tt_plan_make(&run->rank_config, tt_rank_layout_ranks(&layout), 1, &none, &limits, &run->plan);
-    if (status == TT_OK && run->spec->exact_match)
-        status = tt_generation_plan(&run->rank_config, &run->exact_match.limits, &run->plan);
-    return status == TT_OK ? tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) : status;
+    if (status == TT_OK) status = make_plan(run, world);
+    if (status != TT_OK || world->first_rank > 0 || !run->spec->exact_match) return status;
+    struct tt_generation_limits *generation = &run->exact_match.limits;
+    while ((tt_generation_limits_are_tight(generation, &run->plan) ||
+            tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) != TT_OK) &&
+           tt_generation_limits_less(&layout.device, generation))
+        TT_TRY(make_plan(run, world));
+    tt_error_clear(); /* check reports it */
+    return TT_OK;
+}
+
+/* Prompts at a time by the memory of rank 0's process. */
+static tt_status share_limits(void *context, const struct tt_world_rank *rank)
+{
+    struct evaluation_run *run = context;
+    struct tt_generation_limits limits = run->exact_match.limits;
+    TT_TRY(tt_comm_host_share(rank->comm, &limits, sizeof limits));
+    if (tt_comm_rank(rank->comm) == run->first_rank) run->exact_match.limits = limits;
+    return TT_OK;
+}
+
+static tt_status check(struct evaluation_run *run, const struct tt_world *world)
+{
+    if (world->first_rank > 0) TT_TRY(make_plan(run, world));
+    return tt_plan_check_here(&run->plan, tt_world_ranks_here(world));
 }
 
 tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train_observer *observer,
@@ -185,7 +217,11 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    run.first_rank = world.first_rank;
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
+    if (spec->exact_match && world.world_size > world.local_count)
+        TT_GO(tt_world_run(&world, share_limits, &run));
+    TT_GO(tt_world_agree(&world, check(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
         status = run.inputs.detect.spec != NULL

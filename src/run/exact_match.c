@@ -7,8 +7,8 @@
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
 
-/* Prompts that a rank completes at the same time. */
-enum { SLOTS = 16 };
+/* Prompts that a rank completes at the same time, at least where it has as many. */
+enum { SLOTS_LEAST = 16 };
 
 /* Without leading and trailing white space. */
 static struct tt_span trimmed(const char *text)
@@ -26,14 +26,15 @@ static bool same_answer(const char *a, const char *b)
 }
 
 tt_status tt_exact_match_init(const struct tt_inputs *inputs, int64_t max_new_tokens,
-                              const struct tt_device_config *device, struct tt_exact_match *match)
+                              const struct tt_device_config *device, int ranks, struct tt_exact_match *match)
 {
     tt_status status = TT_OK;
     *match = (struct tt_exact_match){.inputs = inputs, .options.max_new_tokens = max_new_tokens};
     TT_GO(tt_row_prompts_read(inputs, inputs->eval, 0, &match->prompts));
-    TT_GO(
-        tt_generator_limits(inputs, SLOTS, (int64_t)match->prompts.longest, &match->options, &match->limits));
-    tt_generation_limits_fill(device, &match->limits);
+    TT_GO(tt_generator_limits(inputs, SLOTS_LEAST, (int64_t)match->prompts.longest, &match->options,
+                              &match->limits));
+    tt_generation_limits_open(device, ((int64_t)match->prompts.count + ranks - 1) / ranks, SLOTS_LEAST,
+                              &match->limits);
 out:
     if (status != TT_OK) tt_while("preparing exact match");
     if (status != TT_OK) tt_exact_match_deinit(match);

@@ -15,9 +15,9 @@ struct tt_exact_match {
 };
 
 /* All rows that have a prompt. TT_ERR_USAGE where none has one, or the model too few positions. `device`: of the
- * ranks. */
+ * `ranks` ranks. */
 TT_MUST_USE tt_status tt_exact_match_init(const struct tt_inputs *inputs, int64_t max_new_tokens,
-                                          const struct tt_device_config *device,
+                                          const struct tt_device_config *device, int ranks,
                                           struct tt_exact_match *match);
 void tt_exact_match_deinit(struct tt_exact_match *match);
 /* Completes the prompts on the ranks of the run, each a part of them, with their weights as they are sharded; `rank` is

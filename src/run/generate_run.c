@@ -50,11 +50,16 @@ static tt_status choose(struct generate_run *run, const struct tt_world *world)
     choice->open = run->call->chooses_sharding;
     choice->strategy = choice->open ? TT_NO_SHARD : run->job->shard.sharding_strategy;
     TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &choice->limits));
+    if (choice->limits.slots_least > 0)
+        tt_generation_limits_open(&layout.device, choice->limits.slots, choice->limits.slots_least,
+                                  &choice->limits);
     tt_generation_limits_fill(&layout.device, &choice->limits);
+    choice->slots = choice->limits.slots;
     choice->limits.packs = layout.device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     do {
         TT_TRY(make_plan(run, world));
-        fits = tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
+        fits = !tt_generation_limits_are_tight(&choice->limits, &run->plan) &&
+               tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
         tt_error_clear();
     } while (!fits && tt_generation_choose_less(&layout, choice));
     return TT_OK;

@@ -68,6 +68,7 @@ together --bf16 false --stats
 "$trimtab" generate "${settings[@]}" --bf16 false --stats --ignore_eos --adapter_name_or_path "$all" --prompt_file mixed.jsonl \
     >printed 2>err || fail "without ends: $(cat err)"
 grep -qx '80 passes of rank 0, 0 of them launched as recorded work' err || fail "passes:" "$(cat err)"
+grep -qE '^at most 8 prompts at a time on a rank$' err || fail "prompts at a time:" "$(cat err)"
 alone --bf16 false --load_in_4bit true
 together --bf16 false --load_in_4bit true
 
@@ -81,15 +82,15 @@ alone --bf16 false
 for name in small wide last None; do
     python3 -c 'import json, sys; print(json.loads(open(sys.argv[1]).readline())["completion"])' alone-$name.jsonl
 done >/dev/null
-printf '%s\n' abc '/reset' '/adapter wide' abc '/reset' '/adapter off' abc '/reset' '/adapter last' abc '/adapter nobody' '/adapter' |
-    "$trimtab" chat "${settings[@]}" --bf16 false --adapter_name_or_path "$all" >printed 2>err || fail "chat: $(cat err)"
+printf '%s\n' abc '/reset' '/adapter wide' abc '/reset' '/adapter off' abc '/reset' '/adapter last' abc '/adapter' '/adapter nobody' abc |
+    "$trimtab" chat "${settings[@]}" --bf16 false --adapter_name_or_path "$all" >printed 2>err && fail "chat: an unknown name"
 for name in small wide '' deep/last; do
     "$trimtab" generate "${settings[@]}" --bf16 false ${name:+--adapter_name_or_path "$name"} \
         --messages '[{"role": "user", "content": "abc"}]' 2>/dev/null
 done >wanted
 cmp wanted printed || fail "chat: another answer than alone:" "$(cat wanted printed)"
-grep -q 'the adapter is on: last; there are small, wide, last' err || fail "chat lists no adapters:" "$(cat err)"
-grep -q '/adapter and the name of one' err || fail "chat: an unknown name:" "$(cat err)"
+[ "$(grep -c 'the adapter is on: last; there are small, wide, last' err)" -eq 3 ] || fail "chat lists no adapters:" "$(cat err)"
+grep -q '^error: .*/adapter and the name of one' err || fail "chat: an unknown name:" "$(cat err)"
 
 if "$trimtab" serve --help >/dev/null 2>&1 && command -v curl >/dev/null; then
     "$trimtab" serve "${settings[@]}" --bf16 false --adapter_name_or_path "$all" --port 0 >served 2>serve_err &

@@ -65,6 +65,30 @@ kill -INT $waiting
 wait $waiting
 code=$?
 [ $code -eq 11 ] || fail "a second signal to a run that hangs ends it with $code"
+# Prompts at a time on a GPU: all, half as often as its memory wants it, or as many as asked for; the answers are the CPU's.
+cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+seq -f '%g + 1 =' 40 >prompts.txt
+complete() {
+    "$build/trimtab" generate --model_name_or_path model --prompt_file prompts.txt --max_new_tokens 8 --ignore_eos --bf16 false \
+        --threads 1 --stats "${@:2}" >"$1" 2>said || fail "generate ${*:2}"
+}
+complete wanted --device cpu
+for case in "40 --ranks 1" "20 --ranks 2" "3 --ranks 1 --batch_size 3" "40 --ranks 1 --device_memory 900MiB" \
+    "8 --ranks 1 --device_memory 780MiB"; do
+    read -r slots words <<<"$case"
+    read -ra words <<<"$words"
+    complete answers "${words[@]}"
+    same answers wanted
+    grep -q "^at most $slots prompts at a time on a rank" said || fail "not $slots prompts at a time: $case"
+done
+while read -r number; do echo "{\"prompt\": \"$number + 1 =\", \"completion\": \" 1\"}"; done < <(seq 40) >rows.jsonl
+for words in "--device cpu" "--ranks 1" "--ranks 2" "--ranks 2 --sharding_strategy FULL_SHARD"; do
+    read -ra words <<<"$words"
+    "$build/trimtab" eval --model_name_or_path model --eval_dataset rows.jsonl --exact_match --max_new_tokens 2 --bf16 false \
+        --threads 1 "${words[@]}" --json >counted 2>said || fail "eval ${words[*]}"
+    grep -o '"exact_matches": [0-9]*' counted >>matches || fail "eval ${words[*]}: no matches" counted
+done
+[ "$(sort -u matches | wc -l)" -eq 1 ] || fail "other matches on GPUs" matches
 TRIMTAB_CUDA_PLUGIN=$PWD/nothing.so train missing --device cuda && fail "a plugin that is missing"
 grep -q "no GPU can be used: " said || fail "a plugin that is missing: the message"
 [ $failures -eq 0 ] && echo "all as expected"

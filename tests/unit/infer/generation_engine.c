@@ -411,6 +411,42 @@ static void limits_hold(void **state)
     tt_generation_destroy(NULL);
 }
 
+/* Where nobody asked for a number, a GPU's slots follow from its memory; a processor's do not. */
+static void slots_follow_from_memory(void **state)
+{
+    const struct tt_device_config cpu = {.kind = "cpu"}, gpu = {.kind = "h100"};
+    struct tt_rank_layout layout = {.world_size = 2, .device = gpu};
+    struct tt_generation_choice choice = {.limits = {.length = 64}, .open = true, .strategy = TT_NO_SHARD};
+    struct tt_generation_limits *limits = &choice.limits;
+    struct tt_plan plan = {.limit_bytes = 1000, .memory.total_peak = 901};
+    (void)state;
+    tt_generation_limits_open(&cpu, 1000, 8, limits);
+    assert_int_equal(limits->slots, 8);
+    assert_false(tt_generation_limits_less(&cpu, limits));
+    tt_generation_limits_open(&gpu, 5, 8, limits);
+    assert_int_equal(limits->slots, 5);
+    assert_false(tt_generation_limits_less(&gpu, limits));
+    tt_generation_limits_open(&gpu, 1000, 100, limits);
+    assert_int_equal(limits->slots, 256);
+    assert_true(tt_generation_limits_are_tight(limits, &plan));
+    choice.slots = limits->slots;
+    const int64_t wanted[] = {128, 100, 256, 128, 100};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        assert_true(tt_generation_choose_less(&layout, &choice));
+        assert_int_equal(limits->slots, wanted[i]);
+        assert_int_equal(choice.strategy, i < 2 ? TT_NO_SHARD : TT_FULL_SHARD);
+        assert_true(limits->pass_tokens >= limits->slots);
+        assert_false(choice.split_vocabulary);
+    }
+    assert_false(tt_generation_limits_are_tight(limits, &plan));
+    assert_true(tt_generation_choose_less(&layout, &choice));
+    assert_true(choice.split_vocabulary);
+    assert_false(tt_generation_choose_less(&layout, &choice));
+    tt_generation_limits_open(&gpu, 1000, 8, limits);
+    plan.memory.total_peak = 900;
+    assert_false(tt_generation_limits_are_tight(limits, &plan));
+}
+
 /* A rank that evaluates, planned for a generation too, with a device that has exactly the planned memory. */
 static tt_status borrow(size_t less_memory, struct asked *asked, struct tt_plan *plan)
 {
@@ -511,6 +547,7 @@ int main(void)
         cmocka_unit_test(requests_are_cancelled_and_released),
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(limits_hold),
+        cmocka_unit_test(slots_follow_from_memory),
         cmocka_unit_test(a_rank_is_borrowed_and_its_plan_is_exact),
         cmocka_unit_test(passes_are_recorded_where_the_device_can),
         cmocka_unit_test(seeds_of_many),
