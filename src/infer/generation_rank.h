@@ -57,7 +57,8 @@ TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, b
 
 /* Requests at a time that are worth their memory on a GPU, where nobody asked for a number. */
 enum { TT_GENERATION_SLOTS_OPEN = 256 };
-/* Slots for `share` requests of a rank: `least`, and on GPUs as many as memory allows, at most TT_GENERATION_SLOTS_OPEN. */
+/* Slots for `share` requests of a rank: `least`, and on GPUs TT_GENERATION_SLOTS_OPEN, which
+ * tt_generation_limits_less lowers. */
 void tt_generation_limits_open(const struct tt_device_config *device, int64_t share, int64_t least,
                                struct tt_generation_limits *limits);
 /* Half of the slots, where limits has fewer. False: it has not. Fills in `pass_tokens` again. */

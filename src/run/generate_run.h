@@ -12,8 +12,8 @@
 struct tt_generate_hooks {
     /* In every process: a model without a folder, with random weights; NULL: the model of the job. */
     tt_status (*open)(void *context, struct tt_inputs *inputs);
-    /* The model's files are open: fills in slots (of each of `ranks` ranks), length and waiting. With slots_least it is the
-     * run that chooses: from slots, which may be any number, down to that. */
+    /* The model's files are open: fills in slots (of each of `ranks` ranks), length and waiting. With slots_least the
+     * run chooses: from slots, which may be any number, down to that. */
     tt_status (*prepare)(void *context, const struct tt_inputs *inputs, int ranks,
                          struct tt_generation_limits *limits);
     /* The plan that the ranks follow; NULL: not asked for. */
