@@ -30,4 +30,21 @@ for split in train validation; do
     numbers coco
     cmp open_images coco || fail "COCO's boxes of $split give other numbers than Open Images'"
 done
+
+# Tiles of a large picture: boxes are cut at the borders, and one of which too little is visible is marked as a group.
+if python3 -c 'import PIL' 2>/dev/null; then
+    mkdir large
+    python3 -c 'from PIL import Image; Image.new("RGB", (130, 60), (9, 99, 9)).save("large/wood.png")'
+    printf 'image_path,xmin,ymin,xmax,ymax,label\n' >large/boxes.csv
+    printf 'wood.png,%s\n' 10,10,20,20,Tree 45,5,55,15,Tree 38,40,62,50,Tree 35,20,52,30,Tree 90,0,110,10,Tree 1,1,9,9,Dead \
+        >>large/boxes.csv
+    python3 "$example/tile.py" tiled large/boxes.csv --tile 50 --holdout 0.2 --classes Tree >counts || fail "tile.py"
+    # 104 of 130 columns train, in tiles at 0, 50 and 54, each in two rows.
+    printf '%s\n' 'train: 5 tiles, 12 boxes, 5 of which too little is visible' \
+        'validation: 0 tiles, 0 boxes, 0 of which too little is visible' | cmp - counts || fail "tiles: $(cat counts)"
+    # Columns 54 to 104: a third of one box, and seven tenths of another, which ends beyond what trains.
+    printf 'wood-54-0,xclick,/m/class01,1,%s\n' 0.000000,0.160000,0.800000,1.000000,0,1,1,0,0 \
+        0.720000,1.000000,0.000000,0.200000,0,0,0,0,0 >rows
+    grep '^wood-54-0' tiled/oidv6-train-annotations-bbox.csv | cmp - rows || fail "boxes of a tile: $(grep wood-54 tiled/*.csv)"
+fi
 finish
