@@ -5,7 +5,7 @@
 #     examples/detection/trees.sh
 #
 # It needs python3 with pip and Pillow. TRIMTAB=path is the program (build/trimtab); TREES_OUT=folder that of the results
-# (build/trees); WHEEL=file a package that is there already; EPOCHS (60). The last line is one JSON object.
+# (build/trees); WHEEL=file a package that is there already; EPOCHS (30). The last line is one JSON object.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -43,7 +43,7 @@ say "Random weights"
 evaluate "$out/start/model.pth" >"$out/before.json"
 
 say "Training"
-"$trimtab" train "${data[@]}" "${view[@]}" "${network[@]}" --batch-size 4 --epochs "${EPOCHS:-60}" --optim adamw \
+"$trimtab" train "${data[@]}" "${view[@]}" "${network[@]}" --batch-size 4 --epochs "${EPOCHS:-30}" --optim adamw \
     --learning_rate 2e-3 --lr_scheduler_type linear --warmup_steps 20 --max_grad_norm 1 --weight_decay 0 --seed 1 \
     --multiscale true --eval_strategy no --save_strategy no --debug-freq 50 --output_dir "$out/trained" --overwrite_output_dir
 evaluate "$out/trained/model.pth" >"$out/after.json"
