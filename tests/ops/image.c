@@ -288,35 +288,20 @@ static void folds(void **state)
 
 enum { NORM_PIXELS = 60, NORM_CHANNELS = 6, NORM_PARTS = 2 };
 
-static tt_tensor golden_vector(const struct tt_json_value *from, const char *name, float *values)
+static void golden_vector(const struct tt_json_value *from, const char *name, double *values)
 {
     const struct tt_json_value *list = tt_json_get(from, name);
     assert_int_equal(tt_json_count(list), NORM_CHANNELS);
-    for (size_t c = 0; c < NORM_CHANNELS; c++) values[c] = (float)tt_json_number(tt_json_at(list, c));
-    return tt_tensor_1d(values, TT_F32, NORM_CHANNELS);
+    for (size_t c = 0; c < NORM_CHANNELS; c++) values[c] = tt_json_number(tt_json_at(list, c));
 }
 
-static void golden_rows(const struct tt_json_value *from, const char *name, float *values)
+static void golden_rows(const struct tt_json_value *from, const char *name, double *values)
 {
     const struct tt_json_value *rows = tt_json_get(from, name);
     assert_int_equal(tt_json_count(rows), NORM_PIXELS);
     for (size_t p = 0; p < NORM_PIXELS; p++)
         for (size_t c = 0; c < NORM_CHANNELS; c++)
-            values[p * NORM_CHANNELS + c] = (float)tt_json_number(tt_json_at(tt_json_at(rows, p), c));
-}
-
-static void expect_values(const struct tt_json_value *golden, const char *name, const float *got)
-{
-    float wanted[NORM_PIXELS * NORM_CHANNELS];
-    bool rows = tt_json_count(tt_json_get(golden, name)) == NORM_PIXELS;
-    int count = rows ? NORM_PIXELS * NORM_CHANNELS : NORM_CHANNELS;
-    if (rows)
-        golden_rows(golden, name, wanted);
-    else
-        (void)golden_vector(golden, name, wanted);
-    for (int i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - (double)wanted[i]) <= 3e-6 * (1 + fabs((double)wanted[i]))))
-            fail_msg("%s, element %d: %.9g, wanted %.9g", name, i, (double)got[i], (double)wanted[i]);
+            values[p * NORM_CHANNELS + c] = tt_json_number(tt_json_at(tt_json_at(rows, p), c));
 }
 
 enum {
@@ -331,133 +316,183 @@ enum {
     C_VECTOR,
     DWEIGHT,
     DBIAS,
-    VECTORS
+    VECTORS,
+    X_ROWS = VECTORS,
+    G_ROWS,
+    Y_ROWS,
+    FORWARD_SUMS, /* of each part, then of all */
+    BACKWARD_SUMS = FORWARD_SUMS + NORM_PARTS + 1,
+    PIXEL_COUNT = BACKWARD_SUMS + NORM_PARTS + 1,
+    NORM_LINES
 };
 
 /* The pixels are in two parts, as on two ranks: the sums of both are added. */
-struct norm_part {
-    tt_tensor x, g, y;
-    double forward[2 * NORM_CHANNELS], backward[2 * NORM_CHANNELS];
-};
 struct norm_scene {
-    struct tt_stream *stream;
+    struct test_device device;
     const struct tt_json_value *golden;
-    float x[NORM_PIXELS * NORM_CHANNELS], g[NORM_PIXELS * NORM_CHANNELS], y[NORM_PIXELS * NORM_CHANNELS];
-    float memory[VECTORS][NORM_CHANNELS];
-    tt_tensor vectors[VECTORS];
-    struct norm_part parts[NORM_PARTS];
-    double forward[2 * NORM_CHANNELS], backward[2 * NORM_CHANNELS], count, eps;
+    struct test_tensor t[NORM_LINES];
+    double eps;
 };
 
-static void read_scene(struct norm_scene *scene)
+static void expect_values(struct norm_scene *scene, const char *name, int line)
 {
-    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
-    const int64_t borders[NORM_PARTS + 1] = {0, 23, NORM_PIXELS};
-    golden_rows(scene->golden, "x", scene->x);
-    golden_rows(scene->golden, "g", scene->g);
-    for (int i = 0; i < VECTORS; i++)
-        scene->vectors[i] = tt_tensor_1d(scene->memory[i], TT_F32, NORM_CHANNELS);
-    for (int i = WEIGHT; i <= RUNNING_VARIANCE; i++)
-        (void)golden_vector(tt_json_get(scene->golden, "before"), names[i], scene->memory[i]);
-    scene->eps = tt_json_number(tt_json_get(scene->golden, "eps"));
-    scene->count = NORM_PIXELS;
-    for (int i = 0; i < NORM_PARTS; i++) {
-        int64_t at = borders[i] * NORM_CHANNELS, rows = borders[i + 1] - borders[i];
-        scene->parts[i].x = tt_tensor_2d(scene->x + at, TT_F32, rows, NORM_CHANNELS);
-        scene->parts[i].g = tt_tensor_2d(scene->g + at, TT_F32, rows, NORM_CHANNELS);
-        scene->parts[i].y = tt_tensor_2d(scene->y + at, TT_F32, rows, NORM_CHANNELS);
-    }
+    double wanted[NORM_PIXELS * NORM_CHANNELS], *got = test_tensor_values(&scene->t[line]);
+    bool rows = line >= VECTORS;
+    int count = rows ? NORM_PIXELS * NORM_CHANNELS : NORM_CHANNELS;
+    if (rows)
+        golden_rows(scene->golden, name, wanted);
+    else
+        golden_vector(scene->golden, name, wanted);
+    for (int i = 0; i < count; i++)
+        if (!(fabs(got[i] - (double)(float)wanted[i]) <= 3e-6 * (1 + fabs(wanted[i]))))
+            fail_msg("%s, element %d: %.9g, wanted %.9g", name, i, got[i], wanted[i]);
+    free(got);
 }
 
-static void add_sums(struct norm_scene *scene, struct norm_part *part, bool backward)
+static void make_scene(struct norm_scene *scene)
 {
-    double *own = backward ? part->backward : part->forward;
-    double *all = backward ? scene->backward : scene->forward;
+    static const char *const names[] = {"weight", "bias", "running_mean", "running_var"};
+    double values[NORM_PIXELS * NORM_CHANNELS], count = NORM_PIXELS;
+    for (int i = 0; i < NORM_LINES; i++)
+        scene->t[i] = i < VECTORS ? test_tensor_make(TT_F32, NORM_CHANNELS, TEST_UNUSED, TEST_UNUSED, 0)
+                      : i < FORWARD_SUMS
+                          ? test_tensor_make(TT_F32, NORM_PIXELS, NORM_CHANNELS, TEST_UNUSED, 0)
+                      : i < PIXEL_COUNT ? test_tensor_make(TT_F64, 2, NORM_CHANNELS, TEST_UNUSED, 0)
+                                        : test_tensor_make(TT_F64, 1, TEST_UNUSED, TEST_UNUSED, 0);
+    for (int i = WEIGHT; i <= RUNNING_VARIANCE; i++) {
+        golden_vector(tt_json_get(scene->golden, "before"), names[i], values);
+        test_tensor_set(&scene->t[i], values);
+    }
+    golden_rows(scene->golden, "x", values);
+    test_tensor_set(&scene->t[X_ROWS], values);
+    golden_rows(scene->golden, "g", values);
+    test_tensor_set(&scene->t[G_ROWS], values);
+    test_tensor_set(&scene->t[PIXEL_COUNT], &count);
+    scene->eps = tt_json_number(tt_json_get(scene->golden, "eps"));
+}
+
+static void to_device(struct norm_scene *scene)
+{
+    test_array_to_device(&scene->device, scene->t, NORM_LINES);
+}
+
+static void to_host(struct norm_scene *scene)
+{
+    test_array_to_host(&scene->device, scene->t, NORM_LINES);
+}
+
+static tt_tensor part_of(const struct norm_scene *scene, int line, int part)
+{
+    const int64_t borders[NORM_PARTS + 1] = {0, 23, NORM_PIXELS};
+    return tt_tensor_rows(scene->t[line].view, borders[part], borders[part + 1] - borders[part]);
+}
+
+/* The sums of both parts; they are added on the host, as ranks add them. */
+static void add_sums(struct norm_scene *scene, int line, bool backward)
+{
     const tt_tensor none = {0};
-    struct tt_channel_sums_args args = {part->x, backward ? part->g : none,
-                                        tt_tensor_2d(own, TT_F64, 2, NORM_CHANNELS)};
-    test_ok(tt_channel_sums(scene->stream, &args));
-    for (int i = 0; i < 2 * NORM_CHANNELS; i++) all[i] += own[i];
+    to_device(scene);
+    for (int i = 0; i < NORM_PARTS; i++) {
+        struct tt_channel_sums_args args = {
+            part_of(scene, X_ROWS, i), backward ? part_of(scene, G_ROWS, i) : none, scene->t[line + i].view};
+        test_ok(tt_channel_sums(scene->device.stream, &args));
+    }
+    to_host(scene);
+    double all[2 * NORM_CHANNELS] = {0};
+    for (int i = 0; i < NORM_PARTS; i++) {
+        double *own = test_tensor_values(&scene->t[line + i]);
+        for (int c = 0; c < 2 * NORM_CHANNELS; c++) all[c] += own[c];
+        free(own);
+    }
+    test_tensor_set(&scene->t[line + NORM_PARTS], all);
 }
 
 static void find_statistics(struct norm_scene *scene)
 {
-    struct tt_batch_statistics_args args = {tt_tensor_2d(scene->forward, TT_F64, 2, NORM_CHANNELS),
-                                            tt_tensor_1d(&scene->count, TT_F64, 1),
+    const struct test_tensor *t = scene->t;
+    to_device(scene);
+    struct tt_batch_statistics_args args = {t[FORWARD_SUMS + NORM_PARTS].view,
+                                            t[PIXEL_COUNT].view,
                                             tt_json_number(tt_json_get(scene->golden, "momentum")),
-                                            scene->vectors[MEAN],
-                                            scene->vectors[VARIANCE],
-                                            scene->vectors[RUNNING_MEAN],
-                                            scene->vectors[RUNNING_VARIANCE]};
-    test_ok(tt_batch_statistics(scene->stream, &args));
-    expect_values(scene->golden, "running_mean", scene->memory[RUNNING_MEAN]);
-    expect_values(scene->golden, "running_var", scene->memory[RUNNING_VARIANCE]);
+                                            t[MEAN].view,
+                                            t[VARIANCE].view,
+                                            t[RUNNING_MEAN].view,
+                                            t[RUNNING_VARIANCE].view};
+    test_ok(tt_batch_statistics(scene->device.stream, &args));
+    to_host(scene);
+    expect_values(scene, "running_mean", RUNNING_MEAN);
+    expect_values(scene, "running_var", RUNNING_VARIANCE);
 }
 
 static void check_norm_forward(struct norm_scene *scene)
 {
-    const tt_tensor *v = scene->vectors;
-    for (int i = 0; i < NORM_PARTS; i++) add_sums(scene, &scene->parts[i], false);
+    const struct test_tensor *t = scene->t;
+    add_sums(scene, FORWARD_SUMS, false);
     find_statistics(scene);
-    struct tt_norm_fold_args fold = {v[WEIGHT],  v[BIAS],     v[MEAN],    v[VARIANCE],
-                                     scene->eps, v[A_VECTOR], v[B_VECTOR]};
-    test_ok(tt_norm_fold(scene->stream, &fold));
+    to_device(scene);
+    struct tt_norm_fold_args fold = {t[WEIGHT].view, t[BIAS].view,     t[MEAN].view,    t[VARIANCE].view,
+                                     scene->eps,     t[A_VECTOR].view, t[B_VECTOR].view};
+    test_ok(tt_norm_fold(scene->device.stream, &fold));
     for (int i = 0; i < NORM_PARTS; i++) {
-        struct tt_channel_affine_args affine = {.x_PC = scene->parts[i].x,
-                                                .scale_C = v[A_VECTOR],
-                                                .shift_C = v[B_VECTOR],
-                                                .y_PC = scene->parts[i].y};
-        test_ok(tt_channel_affine(scene->stream, &affine));
+        struct tt_channel_affine_args affine = {.x_PC = part_of(scene, X_ROWS, i),
+                                                .scale_C = t[A_VECTOR].view,
+                                                .shift_C = t[B_VECTOR].view,
+                                                .y_PC = part_of(scene, Y_ROWS, i)};
+        test_ok(tt_channel_affine(scene->device.stream, &affine));
     }
-    expect_values(scene->golden, "y", scene->y);
+    to_host(scene);
+    expect_values(scene, "y", Y_ROWS);
 }
 
 /* Gradients of the parameters add up over the parts. */
 static void check_norm_backward(struct norm_scene *scene)
 {
-    const tt_tensor *v = scene->vectors;
-    for (int i = 0; i < NORM_PARTS; i++) add_sums(scene, &scene->parts[i], true);
+    const struct test_tensor *t = scene->t;
+    add_sums(scene, BACKWARD_SUMS, true);
+    to_device(scene);
     for (int i = 0; i < NORM_PARTS; i++) {
-        struct norm_part *part = &scene->parts[i];
         struct tt_batch_norm_gradient_args args = {
-            .all_2C = tt_tensor_2d(scene->backward, TT_F64, 2, NORM_CHANNELS),
-            .own_2C = tt_tensor_2d(part->backward, TT_F64, 2, NORM_CHANNELS),
-            .count_1 = tt_tensor_1d(&scene->count, TT_F64, 1),
-            .mean_C = v[MEAN],
-            .variance_C = v[VARIANCE],
-            .weight_C = v[WEIGHT],
+            .all_2C = t[BACKWARD_SUMS + NORM_PARTS].view,
+            .own_2C = t[BACKWARD_SUMS + i].view,
+            .count_1 = t[PIXEL_COUNT].view,
+            .mean_C = t[MEAN].view,
+            .variance_C = t[VARIANCE].view,
+            .weight_C = t[WEIGHT].view,
             .eps = scene->eps,
-            .a_C = v[A_VECTOR],
-            .b_C = v[B_VECTOR],
-            .c_C = v[C_VECTOR],
-            .dweight_C = v[DWEIGHT],
-            .dbias_C = v[DBIAS],
+            .a_C = t[A_VECTOR].view,
+            .b_C = t[B_VECTOR].view,
+            .c_C = t[C_VECTOR].view,
+            .dweight_C = t[DWEIGHT].view,
+            .dbias_C = t[DBIAS].view,
         };
-        test_ok(tt_batch_norm_gradient(scene->stream, &args));
-        struct tt_channel_mix_args mix = {part->g, part->x, args.a_C, args.b_C, args.c_C, part->g};
-        test_ok(tt_channel_mix(scene->stream, &mix));
+        tt_tensor x = part_of(scene, X_ROWS, i), g = part_of(scene, G_ROWS, i);
+        test_ok(tt_batch_norm_gradient(scene->device.stream, &args));
+        struct tt_channel_mix_args mix = {g, x, args.a_C, args.b_C, args.c_C, g};
+        test_ok(tt_channel_mix(scene->device.stream, &mix));
     }
-    expect_values(scene->golden, "dx", scene->g);
-    expect_values(scene->golden, "dweight", scene->memory[DWEIGHT]);
-    expect_values(scene->golden, "dbias", scene->memory[DBIAS]);
+    to_host(scene);
+    expect_values(scene, "dx", G_ROWS);
+    expect_values(scene, "dweight", DWEIGHT);
+    expect_values(scene, "dbias", DBIAS);
 }
 
 static void batch_norm_is_torchs(void **state)
 {
     (void)state;
-    TEST_CPU_ONLY();
-    struct test_device device;
+    struct norm_scene scene = {0};
     struct tt_json json = {0};
-    test_device_open(&device, "cpu", 1);
+    const double none = 0;
+    test_device_open(&scene.device, test_device_kind(), 1);
     assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/detect/batch_norm.json", 1 << 20, &json), TT_OK);
-    struct norm_scene scene = {.stream = device.stream, .golden = json.root};
-    read_scene(&scene);
+    scene.golden = json.root;
+    make_scene(&scene);
     check_norm_forward(&scene);
     check_norm_backward(&scene);
-    scene.count = 0; /* no pixel on any rank: the running statistics stay */
+    test_tensor_set(&scene.t[PIXEL_COUNT], &none); /* no pixel on any rank: the running statistics stay */
     find_statistics(&scene);
+    for (int i = 0; i < NORM_LINES; i++) test_tensor_free(&scene.t[i]);
     tt_json_deinit(&json);
-    test_device_close(&device);
+    test_device_close(&scene.device);
 }
 
 int main(void)

@@ -24,7 +24,9 @@ tt_status tt_cpu_conv2d_backward_output(struct tt_stream *stream,
     int threads = tt_cpu_threads(stream, rows * args->dy_QO.dims[1]);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t row = 0; row < rows; row++) backward(args, row);
-    return TT_OK;
+    if (tt_tensor_is_empty(args->dbias_O)) return TT_OK;
+    return tt_cpu_bias_backward(
+        stream, &(struct tt_bias_backward_args){.dy_TN = args->dz_QO, .dbias_N = args->dbias_O});
 }
 
 tt_status tt_cpu_maxpool2d_forward(struct tt_stream *stream, const struct tt_maxpool2d_forward_args *args)

@@ -32,7 +32,8 @@ template <typename Y, typename B> struct bias_op {
 
 /* Backward: a thread block sums the rows of one group in 32 W columns, SLOTS rows at a time. */
 enum { SLOTS = 8 };
-constexpr int64_t GROUP_ROWS_MIN = 64, GROUPS_MAX = 64;
+constexpr int64_t GROUP_ROWS_MIN = 64, GROUPS_MAX = 64,
+                  BLOCKS = 256; /* at least 64 groups, or as many as fill the GPU */
 
 template <typename T, int W>
 __global__ void __launch_bounds__(32 * SLOTS)
@@ -57,6 +58,7 @@ __global__ void __launch_bounds__(32 * SLOTS)
     if (threadIdx.y > 0 || col >= cols) return;
 #pragma unroll
     for (int i = 0; i < W; i++) {
+        if (col + i >= cols) return;
         for (int slot = 1; slot < SLOTS; slot++) sum[i] += sums[slot][i * 32 + threadIdx.x];
         lines[(int64_t)blockIdx.y * cols + col + i] = sum[i];
     }
@@ -74,14 +76,17 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_bias_backward
     /* Columns that exceed a line of the scratch need another round. */
     for (int64_t done = 0; done < cols; done += fits) {
         int64_t now = cols - done < fits ? cols - done : fits;
-        int64_t groups = rows / GROUP_ROWS_MIN < GROUPS_MAX ? rows / GROUP_ROWS_MIN : GROUPS_MAX;
+        int64_t strips = (now + 32 * W - 1) / (32 * W),
+                most = BLOCKS / strips > GROUPS_MAX ? BLOCKS / strips : GROUPS_MAX;
+        int64_t groups = rows / GROUP_ROWS_MIN < most ? rows / GROUP_ROWS_MIN : most;
         if (groups > fits / now) groups = fits / now;
         if (groups < 1) groups = 1;
         int64_t group_rows = (rows + groups - 1) / groups;
         groups = (rows + group_rows - 1) / group_rows;
         view<const T> from = view_of<const T>(dy);
         from.data += done;
-        bool aligned = is_aligned(dy, W) && now % W == 0;
+        /* Rows that begin at vectors have room for the last one. */
+        bool aligned = is_aligned(dy, W) && (now % W == 0 || dy.strides[0] % W == 0);
         int64_t strip = 32 * (aligned ? W : 1);
         dim3 blocks((unsigned)((now + strip - 1) / strip), (unsigned)groups), threads(32, SLOTS);
         if (aligned)

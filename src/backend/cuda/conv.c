@@ -7,7 +7,9 @@ tt_status tt_cuda_conv2d_forward(struct tt_stream *stream, const struct tt_conv2
     bool done = false;
     if (args->y_QO.dims[0] == 0) return TT_OK;
     TT_TRY(tt_cudnn_conv_forward(stream, args, &done));
-    return done ? TT_OK : tt_cuda_conv_plain_forward(stream, args);
+    if (done) return TT_OK;
+    if (args->padded) TT_TRY(tt_cuda_conv_clear_padding(stream, args->y_QO));
+    return tt_cuda_conv_plain_forward(stream, args);
 }
 
 tt_status tt_cuda_conv2d_backward_input(struct tt_stream *stream,

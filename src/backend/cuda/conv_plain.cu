@@ -27,7 +27,8 @@ struct problem {
     bool relu, accumulate;
 };
 
-template <typename T> __device__ __forceinline__ float value_at(const struct image &image, int64_t pixel, int channel)
+template <typename T>
+__device__ __forceinline__ float value_at(const struct image &image, int64_t pixel, int channel)
 {
     return load_one(static_cast<const T *>(image.data) + pixel * image.row + channel);
 }
@@ -167,7 +168,8 @@ struct problem problem_of(const struct tt_conv_geometry &g, int64_t in, int64_t 
 }
 
 template <template <typename> class Pass>
-tt_status run(struct tt_stream *stream, struct problem *p, tt_dtype dtype, const char *op, const tt_tensor &to)
+tt_status run(struct tt_stream *stream, struct problem *p, tt_dtype dtype, const char *op,
+              const tt_tensor &to)
 {
     p->tiles_n = (p->n + TILE - 1) / TILE;
     int64_t tiles = (p->m + TILE - 1) / TILE * p->tiles_n;
@@ -191,21 +193,48 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 __global__ void __launch_bounds__(THREADS)
-    add_filters(float *to, const float *from, int64_t count, int in, int taps)
+    add_filters(float *to, const float *from, int64_t count, int channels, int in, int taps)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; /* in `to`: filter, channel, tap */
     if (i >= count) return;
-    int64_t size = (int64_t)in * taps, filter = i / size, rest = i % size;
-    to[i] += from[filter * size + rest % taps * in + rest / taps];
+    int64_t size = (int64_t)channels * taps, filter = i / size, rest = i % size;
+    to[i] += from[(filter * taps + rest % taps) * in + rest / taps];
 }
 
-__global__ void __launch_bounds__(THREADS)
-    pad_columns(uint16_t *to, const uint16_t *from, int64_t count, int64_t columns, int64_t channels, int64_t row)
+__global__ void __launch_bounds__(THREADS) pad_columns(uint16_t *to, const uint16_t *from, int64_t count,
+                                                       int64_t columns, int64_t channels, int64_t row)
 {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     int64_t pixel = i / columns, column = i % columns;
     to[i] = column < channels ? from[pixel * row + column] : (uint16_t)0;
+}
+
+/* A thread: two pixels of a row, which are 8 of the 16 channels of a pair. */
+__global__ void __launch_bounds__(THREADS)
+    pair_pixels(uint4 *to, const uint16_t *from, int64_t count, int64_t width, int64_t row, int channels)
+{
+    int64_t i =
+        (int64_t)blockIdx.x * THREADS + threadIdx.x; /* in `to`: row of pairs, pair, row in the pair */
+    if (i >= count) return;
+    int64_t pairs = width / 2, pair = i / 2;
+    int64_t pixel = (pair / pairs * 2 + i % 2) * width + pair % pairs * 2;
+    uint32_t keep_low = channels > 1 ? 0xffffffffu : 0xffffu;
+    uint32_t keep_high = channels > 3 ? 0xffffffffu : channels > 2 ? 0xffffu : 0u;
+    uint2 a = *reinterpret_cast<const uint2 *>(from + pixel * row);
+    uint2 b = *reinterpret_cast<const uint2 *>(from + (pixel + 1) * row);
+    to[i] = make_uint4(a.x & keep_low, a.y & keep_high, b.x & keep_low, b.y & keep_high);
+}
+
+__global__ void __launch_bounds__(THREADS)
+    pair_filters(uint16_t *to, const uint16_t *from, int count, int in, int kernel, int size)
+{
+    int i = (int)(blockIdx.x * THREADS + threadIdx.x); /* in `to`: filter, tap, row, column, channel */
+    if (i >= count) return;
+    int c = i % 4, tap = i / 16 % (size * size), o = i / 16 / (size * size);
+    int h = 2 * (tap / size) + i / 8 % 2 - 1, w = 2 * (tap % size) + i / 4 % 2 - 1;
+    bool inside = c < in && h >= 0 && h < kernel && w >= 0 && w < kernel;
+    to[i] = inside ? from[((o * in + c) * kernel + h) * kernel + w] : (uint16_t)0;
 }
 
 unsigned blocks_of(int64_t count)
@@ -215,7 +244,8 @@ unsigned blocks_of(int64_t count)
 
 } // namespace
 
-extern "C" tt_status tt_cuda_conv_plain_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args)
+extern "C" tt_status tt_cuda_conv_plain_forward(struct tt_stream *stream,
+                                                const struct tt_conv2d_forward_args *args)
 {
     int64_t in = args->x_PC.dims[1], out = args->y_QO.dims[1], kernel = args->geometry.kernel;
     struct problem p = problem_of(args->geometry, in, out);
@@ -266,19 +296,48 @@ extern "C" tt_status tt_cuda_conv_filters(struct tt_stream *stream, void *to, in
 }
 
 extern "C" tt_status tt_cuda_conv_add_filters(struct tt_stream *stream, tt_tensor to_OK, const float *from,
-                                              int64_t taps)
+                                              int64_t in, int64_t taps)
 {
     int64_t count = to_OK.dims[0] * to_OK.dims[1];
     add_filters<<<blocks_of(count), THREADS, 0, tt_cuda_handle(stream)>>>(
-        static_cast<float *>(to_OK.data), from, count, (int)(to_OK.dims[1] / taps), (int)taps);
+        static_cast<float *>(to_OK.data), from, count, (int)(to_OK.dims[1] / taps), (int)in, (int)taps);
     return tt_cuda_launched(stream, "sum of filters", &to_OK);
+}
+
+extern "C" tt_status tt_cuda_conv_pair_pixels(struct tt_stream *stream, void *to, tt_tensor from_PC,
+                                              int64_t width)
+{
+    int64_t count = from_PC.dims[0] / 2;
+    pair_pixels<<<blocks_of(count), THREADS, 0, tt_cuda_handle(stream)>>>(
+        static_cast<uint4 *>(to), static_cast<const uint16_t *>(from_PC.data), count, width,
+        from_PC.strides[0], (int)from_PC.dims[1]);
+    return tt_cuda_launched(stream, "pairs of pixels", &from_PC);
+}
+
+extern "C" tt_status tt_cuda_conv_pair_filters(struct tt_stream *stream, void *to, tt_tensor from_OK,
+                                               int64_t kernel, int64_t size)
+{
+    int64_t count = from_OK.dims[0] * size * size * 16;
+    pair_filters<<<blocks_of(count), THREADS, 0, tt_cuda_handle(stream)>>>(
+        static_cast<uint16_t *>(to), static_cast<const uint16_t *>(from_OK.data), (int)count,
+        (int)(from_OK.dims[1] / (kernel * kernel)), (int)kernel, (int)size);
+    return tt_cuda_launched(stream, "filters of pairs", &from_OK);
+}
+
+extern "C" tt_status tt_cuda_conv_clear_padding(struct tt_stream *stream, tt_tensor y_PC)
+{
+    size_t width = tt_dtype_bytes(y_PC.dtype), used = (size_t)y_PC.dims[1] * width;
+    size_t rest = (size_t)tt_conv_grouped(y_PC.dims[1]) * width - used;
+    return tt_cuda_check(cudaMemset2DAsync((char *)y_PC.data + used, (size_t)y_PC.strides[0] * width, 0, rest,
+                                           (size_t)y_PC.dims[0], tt_cuda_handle(stream)),
+                         stream, "padded channels");
 }
 
 extern "C" tt_status tt_cuda_conv_pad(struct tt_stream *stream, void *to, int64_t columns, tt_tensor from_PC)
 {
     int64_t count = from_PC.dims[0] * columns;
     pad_columns<<<blocks_of(count), THREADS, 0, tt_cuda_handle(stream)>>>(
-        static_cast<uint16_t *>(to), static_cast<const uint16_t *>(from_PC.data), count, columns, from_PC.dims[1],
-        from_PC.strides[0]);
+        static_cast<uint16_t *>(to), static_cast<const uint16_t *>(from_PC.data), count, columns,
+        from_PC.dims[1], from_PC.strides[0]);
     return tt_cuda_launched(stream, "padded channels", &from_PC);
 }

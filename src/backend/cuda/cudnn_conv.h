@@ -9,9 +9,10 @@
 /* Everything that a plan depends on. All members are int64_t, so that two shapes can be compared as bytes. */
 struct tt_cudnn_conv_shape {
     int64_t pass; /* enum tt_cudnn_conv_pass */
-    int64_t images, height, width, in, out, kernel, stride, padding;
-    int64_t x_row, y_row; /* elements from pixel to pixel of x and y, or of their gradients */
-    int64_t residual_row; /* 0: none */
+    int64_t images, height, width, in, out, kernel, stride;
+    int64_t padding, padding_end; /* above and left, below and right */
+    int64_t x_row, y_row;         /* elements from pixel to pixel of x and y, or of their gradients */
+    int64_t residual_row;         /* 0: none */
     int64_t scale, bias, relu, accumulate; /* 0 or 1 */
 };
 
@@ -26,8 +27,9 @@ enum tt_cudnn_conv_id {
 };
 
 /* cudnn_conv.c: one pass through cuDNN. `done` is false where cuDNN cannot be used, is older than 9.18.1 or has no plan
- * for the shape. Filters are copied into cuDNN's order first; channels of y that are no multiple of 8 are padded, image
- * by image, for the backward passes. */
+ * for the shape. Filters are copied into cuDNN's order first; channels of y that are no multiple of 8 are computed in
+ * their padding, or padded, image by image, for the backward passes, as those of x are for the gradient of the weight.
+ * A convolution with stride 2 of a few channels is computed on 2 x 2 pixels as one. */
 TT_MUST_USE tt_status tt_cudnn_conv_forward(struct tt_stream *stream,
                                             const struct tt_conv2d_forward_args *args, bool *done);
 TT_MUST_USE tt_status tt_cudnn_conv_input(struct tt_stream *stream,

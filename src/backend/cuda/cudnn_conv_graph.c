@@ -53,11 +53,14 @@ static void after_forward(struct tt_cudnn_graph *graph, const struct tt_cudnn_co
     }
 }
 
+static int64_t side_of_y(const struct tt_cudnn_conv_shape *shape, int64_t side)
+{
+    return (side + shape->padding + shape->padding_end - shape->kernel) / shape->stride + 1;
+}
+
 void tt_cudnn_conv_graph(struct tt_cudnn_graph *graph, const struct tt_cudnn_conv_shape *shape)
 {
-    struct tt_conv_geometry geometry = {
-        .kernel = shape->kernel, .stride = shape->stride, .padding = shape->padding};
-    int64_t out_h = tt_conv_side(&geometry, shape->height), out_w = tt_conv_side(&geometry, shape->width);
+    int64_t out_h = side_of_y(shape, shape->height), out_w = side_of_y(shape, shape->width);
     struct tt_cudnn_tensor x = image(shape->images, shape->in, shape->height, shape->width, shape->x_row);
     struct tt_cudnn_tensor y = image(shape->images, shape->out, out_h, out_w, shape->y_row);
     bool is_weight = shape->pass == TT_CUDNN_CONV_WEIGHT;
@@ -67,6 +70,7 @@ void tt_cudnn_conv_graph(struct tt_cudnn_graph *graph, const struct tt_cudnn_con
     struct tt_cudnn_conv conv = {.pass = (enum tt_cudnn_conv_pass)shape->pass,
                                  .stride = shape->stride,
                                  .padding = shape->padding,
+                                 .padding_end = shape->padding_end,
                                  .x = TT_CONV_ID_X,
                                  .w = TT_CONV_ID_W,
                                  .y = TT_CONV_ID_Y};

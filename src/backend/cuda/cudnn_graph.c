@@ -324,7 +324,8 @@ void tt_cudnn_convolution(struct tt_cudnn_graph *graph, const struct tt_cudnn_co
     };
     const float one = 1.0f, zero = 0.0f;
     const int64_t spatial = 2, ones[2] = {1, 1}, strides[2] = {conv->stride, conv->stride};
-    const int64_t paddings[2] = {conv->padding, conv->padding};
+    const int64_t paddings[2] = {conv->padding, conv->padding},
+                  ends[2] = {conv->padding_end, conv->padding_end};
     cudnnDataType_t precision = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     cudnnBackendDescriptor_t *tensors = graph->tensors;
@@ -335,7 +336,7 @@ void tt_cudnn_convolution(struct tt_cudnn_graph *graph, const struct tt_cudnn_co
              {CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, ones},
              {CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, strides},
              {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, paddings},
-             {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, paddings},
+             {CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, ends},
              {CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &spatial});
     push_op(graph, MAKE(graph, "convolution", passes[conv->pass].type,
                         {passes[conv->pass].desc, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how},

@@ -105,7 +105,7 @@ void tt_cudnn_reshape(struct tt_cudnn_graph *graph, int x, int y);
 enum tt_cudnn_conv_pass { TT_CUDNN_CONV_FORWARD, TT_CUDNN_CONV_INPUT, TT_CUDNN_CONV_WEIGHT };
 struct tt_cudnn_conv {
     enum tt_cudnn_conv_pass pass;
-    int64_t stride, padding;
+    int64_t stride, padding, padding_end;
     int x, w, y; /* ids */
 };
 void tt_cudnn_convolution(struct tt_cudnn_graph *graph, const struct tt_cudnn_conv *conv);

@@ -52,6 +52,45 @@ template <typename T> struct backward_output_op {
     }
 };
 
+/* g = dy where y > 0, times the scale, in place or to dz, and its sums: a thread block has the rows of one group in
+ * 32 W columns, SLOTS rows of each of its STEPS at a time. lines [groups, cols]. */
+enum { SLOTS = 8, STEPS = 4, SUMS_COLUMNS_MAX = TT_CUDA_SCRATCH_BYTES / 4 };
+
+template <typename T, int W>
+__global__ void __launch_bounds__(32 * SLOTS)
+    backward_output_sums(float *lines, const backward_output_op<T> op, int64_t rows, int64_t cols,
+                         int64_t group_rows)
+{
+    __shared__ float sums[SLOTS][32 * W];
+    int64_t col = ((int64_t)blockIdx.x * 32 + threadIdx.x) * W;
+    int64_t first = blockIdx.y * group_rows, end = first + group_rows < rows ? first + group_rows : rows;
+    float sum[W] = {};
+    for (int64_t row = first + threadIdx.y; row < end && col < cols; row += SLOTS * STEPS) {
+        typename backward_output_op<T>::template loaded<W> in[STEPS];
+#pragma unroll
+        for (int k = 0; k < STEPS; k++)
+            if (row + k * SLOTS < end) op.template load<W>(row + k * SLOTS, col, in[k]);
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (row + k * SLOTS >= end) continue;
+            float g[W];
+            op.template store<W>(row + k * SLOTS, col, in[k]); /* leaves dz in in.dy */
+            widen(in[k].dy, g);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] += g[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++) sums[threadIdx.y][i * 32 + threadIdx.x] = sum[i];
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= cols) return;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        for (int slot = 1; slot < SLOTS; slot++) sum[i] += sums[slot][i * 32 + threadIdx.x];
+        lines[(int64_t)blockIdx.y * cols + col + i] = sum[i];
+    }
+}
+
 /* y = relu(x * scale + shift + residual) */
 template <typename T> struct affine_op {
     view<const T> x, residual; /* residual.data NULL: none */
@@ -179,8 +218,7 @@ template <typename T> struct shrink_op {
         int64_t first = first_of_four(row, width);
         in.dx = ::load<T, W>(dx.at(row, col));
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            in.dy[i] = ::load<T, W>(dy.at(first + i % 2 + i / 2 * 2 * width, col));
+        for (int i = 0; i < 4; i++) in.dy[i] = ::load<T, W>(dy.at(first + i % 2 + i / 2 * 2 * width, col));
     }
 
     template <int W> __device__ void store(int64_t row, int64_t col, loaded<W> &in) const
@@ -209,14 +247,9 @@ struct window {
 
 window window_of(const tt_conv_geometry &g)
 {
-    return {g.images,
-            g.height,
-            g.width,
-            tt_conv_side(&g, g.height),
-            tt_conv_side(&g, g.width),
-            (int)g.kernel,
-            (int)g.stride,
-            (int)g.padding};
+    return {
+        g.images,      g.height,      g.width,       tt_conv_side(&g, g.height), tt_conv_side(&g, g.width),
+        (int)g.kernel, (int)g.stride, (int)g.padding};
 }
 
 /* Rows: pixels of y. */
@@ -339,7 +372,8 @@ __global__ void __launch_bounds__(SUM_CHANNELS *SUM_STRANDS)
 {
     __shared__ double strands[2][SUM_STRANDS][SUM_CHANNELS];
     int64_t c = (int64_t)blockIdx.x * SUM_CHANNELS + threadIdx.x;
-    int64_t first = (int64_t)blockIdx.y * SUM_GROUP, end = first + SUM_GROUP < rows ? first + SUM_GROUP : rows;
+    int64_t first = (int64_t)blockIdx.y * SUM_GROUP,
+            end = first + SUM_GROUP < rows ? first + SUM_GROUP : rows;
     double sum = 0, products = 0;
     for (int64_t row = first + threadIdx.y; row < end && c < channels; row += SUM_STRANDS) {
         double value = (double)load_one(x.at(row, c));
@@ -356,7 +390,8 @@ __global__ void __launch_bounds__(SUM_CHANNELS *SUM_STRANDS)
     lines[((int64_t)blockIdx.y * 2 + threadIdx.y) * channels + c] = total;
 }
 
-__global__ void __launch_bounds__(256) add_groups(double *sums, const double *lines, int64_t groups, int64_t width)
+__global__ void __launch_bounds__(256)
+    add_groups(double *sums, const double *lines, int64_t groups, int64_t width)
 {
     int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (c >= width) return;
@@ -390,14 +425,37 @@ template <typename T> tt_status run_sums(struct tt_stream *stream, const struct 
     return tt_cuda_launched(stream, "channel_sums", &args->x_PC);
 }
 
-__global__ void __launch_bounds__(256) fold(float *scale, float *shift, const float *weight, const float *bias,
-                                            const float *mean, const float *variance, float eps, int64_t count)
+__global__ void __launch_bounds__(256)
+    fold(float *scale, float *shift, const float *weight, const float *bias, const float *mean,
+         const float *variance, float eps, int64_t count)
 {
     int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (c >= count) return;
     float factor = __fmul_rn(weight[c], __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(variance[c], eps))));
     scale[c] = factor;
     shift[c] = __fsub_rn(bias[c], __fmul_rn(mean[c], factor));
+}
+
+/* As many groups as fill the GPU twice; their order is that of rows. */
+template <typename T>
+tt_status run_output_sums(struct tt_stream *stream, const struct tt_conv2d_backward_output_args *args,
+                          const backward_output_op<T> &op)
+{
+    constexpr int W = wide<T>();
+    int64_t rows = args->dy_QO.dims[0], cols = args->dy_QO.dims[1], strips = (cols + 32 * W - 1) / (32 * W);
+    int64_t groups = 2 * tt_cuda_device_of(stream)->processors / strips;
+    int64_t fits = TT_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / cols, least = rows / (SLOTS * STEPS);
+    if (groups > fits) groups = fits;
+    if (groups > least) groups = least;
+    if (groups < 1) groups = 1;
+    int64_t group_rows = (rows + groups - 1) / groups;
+    groups = (rows + group_rows - 1) / group_rows;
+    float *lines = static_cast<float *>(tt_cuda_scratch(stream));
+    dim3 blocks((unsigned)strips, (unsigned)groups), threads(32, SLOTS);
+    backward_output_sums<T, W>
+        <<<blocks, threads, 0, tt_cuda_handle(stream)>>>(lines, op, rows, cols, group_rows);
+    launch_add_lines(stream, static_cast<float *>(args->dbias_O.data), lines, (int)groups, cols);
+    return tt_cuda_launched(stream, "conv2d_backward_output", &args->dy_QO);
 }
 
 } // namespace
@@ -416,12 +474,18 @@ extern "C" tt_status tt_cuda_conv2d_backward_output(struct tt_stream *stream,
         op.scale = vector_of(args->scale_O);
         op.accumulate = args->accumulate && op.dresidual.data != nullptr;
         bool aligned = all_aligned(W, args->y_QO, args->dy_QO, args->dz_QO, args->dresidual_QO);
-        return apply<W, ITEMS>(stream, "conv2d_backward_output", op, args->dy_QO.dims[0], args->dy_QO.dims[1],
-                               aligned, &args->dy_QO);
+        int64_t rows = args->dy_QO.dims[0], cols = args->dy_QO.dims[1];
+        bool summed = !tt_tensor_is_empty(args->dbias_O);
+        if (rows > 0 && summed && aligned && cols % W == 0 && cols <= SUMS_COLUMNS_MAX)
+            return run_output_sums<T>(stream, args, op);
+        TT_TRY((apply<W, ITEMS>(stream, "conv2d_backward_output", op, rows, cols, aligned, &args->dy_QO)));
+        const struct tt_bias_backward_args bias = {args->dz_QO, args->dbias_O};
+        return summed ? tt_cuda_bias_backward(stream, &bias) : TT_OK;
     });
 }
 
-extern "C" tt_status tt_cuda_channel_affine(struct tt_stream *stream, const struct tt_channel_affine_args *args)
+extern "C" tt_status tt_cuda_channel_affine(struct tt_stream *stream,
+                                            const struct tt_channel_affine_args *args)
 {
     return with_type(args->x_PC.dtype, [&](auto type) {
         using T = decltype(type);
@@ -466,8 +530,8 @@ extern "C" tt_status tt_cuda_norm_fold(struct tt_stream *stream, const struct tt
     int64_t count = args->scale_C.dims[0];
     fold<<<(unsigned)((count + 255) / 256), 256, 0, tt_cuda_handle(stream)>>>(
         static_cast<float *>(args->scale_C.data), static_cast<float *>(args->shift_C.data),
-        vector_of(args->weight_C), vector_of(args->bias_C), vector_of(args->mean_C), vector_of(args->variance_C),
-        (float)args->eps, count);
+        vector_of(args->weight_C), vector_of(args->bias_C), vector_of(args->mean_C),
+        vector_of(args->variance_C), (float)args->eps, count);
     return tt_cuda_launched(stream, "norm_fold", &args->scale_C);
 }
 

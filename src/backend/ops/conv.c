@@ -53,6 +53,13 @@ static void check_weight(struct tt_check *check, const char *name, tt_tensor w, 
     tt_check_contiguous(check, name, w);
 }
 
+static void check_padded(struct tt_check *check, const char *name, tt_tensor y, bool padded)
+{
+    if (check->status != TT_OK || !padded) return;
+    tt_check_that(check, y.strides[0] >= tt_conv_grouped(y.dims[1]),
+                  "rows of %s have no room for %lld channels", name, (long long)tt_conv_grouped(y.dims[1]));
+}
+
 static void check_channels(struct tt_check *check, const char *name, tt_tensor x, int64_t channels)
 {
     if (check->status != TT_OK || tt_tensor_is_empty(x)) return;
@@ -68,6 +75,7 @@ tt_status tt_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d_for
     int64_t out = check.status == TT_OK ? check_y(&check, "y", y, x.dtype, &args->geometry) : 0;
     check_weight(&check, "w", args->w_OK, TT_TYPES_REAL, out, in, args->geometry.kernel);
     if (check.status == TT_OK) tt_check_type(&check, "w", args->w_OK, x.dtype);
+    check_padded(&check, "y", y, args->padded);
     check_channels(&check, "scale", args->scale_O, out);
     check_channels(&check, "bias", args->bias_O, out);
     if (check.status == TT_OK && !tt_tensor_is_empty(args->residual_QO)) {
@@ -89,6 +97,7 @@ tt_status tt_conv2d_backward_input(struct tt_stream *stream, const struct tt_con
     int64_t out = check.status == TT_OK ? check_y(&check, "dz", dz, dx.dtype, &args->geometry) : 0;
     check_weight(&check, "w", args->w_OK, TT_TYPES_REAL, out, in, args->geometry.kernel);
     if (check.status == TT_OK) tt_check_type(&check, "w", args->w_OK, dz.dtype);
+    check_padded(&check, "dz", dz, args->padded);
     tt_check_apart(&check, "dx", dx, "dz", dz);
     tt_check_apart(&check, "dx", dx, "w", args->w_OK);
     if (check.status != TT_OK) return check.status;
@@ -103,6 +112,7 @@ tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
     int64_t in = check_x(&check, "x", x, &args->geometry);
     int64_t out = check.status == TT_OK ? check_y(&check, "dz", dz, x.dtype, &args->geometry) : 0;
     check_weight(&check, "dw", args->dw_OK, TT_TYPES_F32, out, in, args->geometry.kernel);
+    check_padded(&check, "dz", dz, args->padded);
     if (args->geometry.kernel > 1) {
         check_weight(&check, "scratch", args->scratch_OK, TT_TYPES_F32, out, in, args->geometry.kernel);
         tt_check_apart(&check, "scratch", args->scratch_OK, "dw", args->dw_OK);
@@ -124,6 +134,7 @@ tt_status tt_conv2d_backward_output(struct tt_stream *stream,
     tt_check_type(&check, "dz", args->dz_QO, dy.dtype);
     tt_check_same_or_apart(&check, "dz", args->dz_QO, "dy", dy);
     check_channels(&check, "scale", args->scale_O, dy.dims[1]);
+    check_channels(&check, "dbias", args->dbias_O, dy.dims[1]);
     if (!tt_tensor_is_empty(args->y_QO)) {
         tt_check_like(&check, "y", args->y_QO, TT_TYPES_REAL, "dy", dy);
         tt_check_type(&check, "y", args->y_QO, dy.dtype);

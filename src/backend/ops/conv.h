@@ -26,6 +26,16 @@ static inline int64_t tt_conv_pixels(const struct tt_conv_geometry *geometry)
            tt_conv_side(geometry, geometry->width);
 }
 
+/* Kernels of GPUs read channels in groups. With `padded` the rows of y, or of its gradient, have room for whole groups:
+ * forward may write 0 into the rest of the last group, and the backward passes may read it: it is 0 there.
+ * `again`: w is that of the call before, of the same op on this stream, with the same values: a device may use what it
+ * made of it then. Only casts ran in between. */
+enum { TT_CONV_GROUP = 8 };
+static inline int64_t tt_conv_grouped(int64_t channels)
+{
+    return (channels + TT_CONV_GROUP - 1) / TT_CONV_GROUP * TT_CONV_GROUP;
+}
+
 /* y = relu(z * scale + bias + residual), rounded once. */
 struct tt_conv2d_forward_args {
     struct tt_conv_geometry geometry;
@@ -36,6 +46,7 @@ struct tt_conv2d_forward_args {
     tt_tensor residual_QO; /* empty, or y's type and shape; may be y itself */
     tt_tensor y_QO;        /* x's type */
     bool relu;
+    bool padded, again;
 };
 TT_MUST_USE tt_status tt_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args);
 
@@ -46,6 +57,8 @@ struct tt_conv2d_backward_input_args {
     tt_tensor w_OK;
     tt_tensor dx_PC; /* dz's type */
     bool accumulate;
+    bool padded; /* dz */
+    bool again;
 };
 TT_MUST_USE tt_status tt_conv2d_backward_input(struct tt_stream *stream,
                                                const struct tt_conv2d_backward_input_args *args);
@@ -57,18 +70,20 @@ struct tt_conv2d_backward_weight_args {
     tt_tensor dz_QO;
     tt_tensor dw_OK;      /* f32 */
     tt_tensor scratch_OK; /* f32, as dw; empty where kernel is 1 */
+    bool padded;          /* dz */
 };
 TT_MUST_USE tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
                                                 const struct tt_conv2d_backward_weight_args *args);
 
 /* The gradient before scale, residual and relu of a convolution: with g = dy where y > 0, else 0 (g = dy without y),
- * dz = g * scale, and dresidual = g, or dresidual + g with `accumulate`. */
+ * dz = g * scale, and dresidual = g, or dresidual + g with `accumulate`. dbias += sums of dz over all places. */
 struct tt_conv2d_backward_output_args {
     tt_tensor y_QO;         /* empty: no relu */
     tt_tensor dy_QO;        /* f32 | bf16 */
     tt_tensor scale_O;      /* f32, or empty */
     tt_tensor dresidual_QO; /* empty, or dy's type and shape; may not be dy */
     tt_tensor dz_QO;        /* may be dy */
+    tt_tensor dbias_O;      /* f32, or empty */
     bool accumulate;
 };
 TT_MUST_USE tt_status tt_conv2d_backward_output(struct tt_stream *stream,
