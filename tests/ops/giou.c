@@ -46,6 +46,7 @@ DEFINE_GIOU(plain_giou, float, expf, fminf, fmaxf)
 
 struct problem {
     tt_dtype dtype;
+    int64_t each; /* anchors of a row of deltas */
     struct test_tensor t[LINES], first;
 };
 
@@ -65,7 +66,8 @@ static void make_boxes(uint64_t seed, int64_t count, double least, struct test_t
 static void make(struct problem *p)
 {
     double match[IMAGES * ANCHORS], foreground[IMAGES] = {0};
-    p->t[DELTAS] = test_tensor_random(p->dtype, IMAGES * ANCHORS, 4, TEST_UNUSED, 3, 1, 1);
+    p->t[DELTAS] =
+        test_tensor_random(p->dtype, IMAGES * ANCHORS / p->each, 4 * p->each, TEST_UNUSED, 3, 1, 1);
     make_boxes(2, ANCHORS, 4, &p->t[ANCHORS_LINE]);
     make_boxes(3, TRUTHS, 1, &p->t[TRUTHS_LINE]);
     p->t[MATCH] = test_tensor_make(TT_I32, IMAGES, ANCHORS, TEST_UNUSED, 5);
@@ -84,10 +86,11 @@ static void make(struct problem *p)
     free(deltas);
 }
 
-static void run(struct tt_stream *stream, struct test_tensor *t, bool gradient)
+static void run(struct tt_stream *stream, struct test_tensor *t, int64_t each, bool gradient)
 {
     test_ok(tt_box_loss(stream, &(struct tt_box_loss_args){.kind = TT_BOX_GIOU,
                                                            .deltas_P4 = t[DELTAS].view,
+                                                           .row_anchors = each,
                                                            .anchors_A4 = t[ANCHORS_LINE].view,
                                                            .match_NA = t[MATCH].view,
                                                            .boxes_M4 = t[TRUTHS_LINE].view,
@@ -136,8 +139,8 @@ static void check(struct test_device *device, int threads, void *context)
     }
     test_array_to_device(device, t, LINES);
     test_array_to_device(device, forward, LINES);
-    run(device->stream, t, true);
-    run(device->stream, forward, false);
+    run(device->stream, t, p->each, true);
+    run(device->stream, forward, p->each, false);
     test_array_to_host(device, t, LINES);
     test_array_to_host(device, forward, LINES);
     test_tensor_equal("sums without gradient", &forward[SUMS], &t[SUMS]);
@@ -159,10 +162,13 @@ static void check(struct test_device *device, int threads, void *context)
 
 static void losses(void **state)
 {
-    static const tt_dtype types[] = {TT_F32, TT_BF16};
+    static const struct problem problems[] = {{.dtype = TT_F32, .each = 1},
+                                              {.dtype = TT_BF16, .each = 1},
+                                              {.dtype = TT_F32, .each = 3},
+                                              {.dtype = TT_BF16, .each = 3}};
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        struct problem p = {.dtype = types[i]};
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        struct problem p = problems[i];
         make(&p);
         test_on_each_isa(check, &p);
         for (int l = 0; l < LINES; l++) test_tensor_free(&p.t[l]);

@@ -90,11 +90,20 @@ tt_status tt_cpu_anchor_match(struct tt_stream *stream, const struct tt_anchor_m
     return TT_OK;
 }
 
-/* The predictions of one loss as rows: row p belongs to anchor p % anchors of image p / anchors. */
+/* The predictions of one loss, `columns` for each anchor: row p belongs to anchor p % anchors of image p / anchors. */
 struct predictions {
-    tt_tensor rows, match, foreground;
+    tt_tensor rows;
+    int64_t row_anchors, columns;
+    tt_tensor match, foreground;
     float weight;
 };
+
+static struct predictions predictions_of(tt_tensor rows, int64_t row_anchors, tt_tensor match,
+                                         tt_tensor foreground, float weight)
+{
+    int64_t each = row_anchors > 0 ? row_anchors : 1;
+    return (struct predictions){rows, each, rows.dims[1] / each, match, foreground, weight};
+}
 
 static int32_t match_of(const struct predictions *p, int64_t row, float *weight)
 {
@@ -106,23 +115,24 @@ static int32_t match_of(const struct predictions *p, int64_t row, float *weight)
 
 static void *prediction(const struct predictions *p, int64_t row)
 {
-    return (char *)p->rows.data + row * p->rows.strides[0] * (int64_t)tt_dtype_bytes(p->rows.dtype);
+    int64_t at = row / p->row_anchors * p->rows.strides[0] + row % p->row_anchors * p->columns;
+    return (char *)p->rows.data + at * (int64_t)tt_dtype_bytes(p->rows.dtype);
 }
 
 static void clear_row(const struct predictions *p, int64_t row, bool gradient)
 {
-    if (gradient) memset(prediction(p, row), 0, (size_t)p->rows.dims[1] * tt_dtype_bytes(p->rows.dtype));
+    if (gradient) memset(prediction(p, row), 0, (size_t)p->columns * tt_dtype_bytes(p->rows.dtype));
 }
 
 /* Adds the sums of groups of rows, in order. */
 typedef double group_sum(const void *context, int64_t first, int64_t end);
 
-static void add_groups(struct tt_stream *stream, group_sum *sum, const void *context, tt_tensor rows,
-                       double *to)
+static void add_groups(struct tt_stream *stream, group_sum *sum, const void *context,
+                       const struct predictions *p, double *to)
 {
-    int64_t count = rows.dims[0], groups = (count + GROUP_ROWS - 1) / GROUP_ROWS;
+    int64_t count = p->rows.dims[0] * p->row_anchors, groups = (count + GROUP_ROWS - 1) / GROUP_ROWS;
     double *sums = tt_cpu_scratch(stream, 0); /* the whole team writes it */
-    int threads = tt_cpu_threads(stream, count * rows.dims[1] * 4);
+    int threads = tt_cpu_threads(stream, count * p->columns * 4);
     for (int64_t done = 0; done < groups; done += SUMS_MAX) {
         int64_t now = groups - done < SUMS_MAX ? groups - done : SUMS_MAX;
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -137,7 +147,7 @@ static void add_groups(struct tt_stream *stream, group_sum *sum, const void *con
 struct focal {
     const struct tt_focal_loss_args *args;
     struct predictions rows;
-    double (*row)(const struct tt_focal_loss_args *, void *, int64_t, float);
+    double (*row)(const struct tt_focal_loss_args *, void *, int64_t, int64_t, float);
 };
 
 static double focal_group(const void *context, int64_t first, int64_t end)
@@ -152,7 +162,7 @@ static double focal_group(const void *context, int64_t first, int64_t end)
             continue;
         }
         int64_t label = match < 0 ? -1 : ((const int32_t *)focal->args->labels_M.data)[match];
-        sum += focal->row(focal->args, prediction(&focal->rows, row), label, weight);
+        sum += focal->row(focal->args, prediction(&focal->rows, row), focal->rows.columns, label, weight);
     }
     return sum;
 }
@@ -160,9 +170,10 @@ static double focal_group(const void *context, int64_t first, int64_t end)
 tt_status tt_cpu_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args)
 {
     const struct focal focal = {.args = args,
-                                .rows = {args->logits_PK, args->match_NA, args->foreground_N, args->weight},
+                                .rows = predictions_of(args->logits_PK, args->row_anchors, args->match_NA,
+                                                       args->foreground_N, args->weight),
                                 .row = TT_BEST(stream, focal_row)};
-    add_groups(stream, focal_group, &focal, args->logits_PK, args->sums.data);
+    add_groups(stream, focal_group, &focal, &focal.rows, args->sums.data);
     return TT_OK;
 }
 
@@ -292,8 +303,9 @@ static double box_group(const void *context, int64_t first, int64_t end)
 
 tt_status tt_cpu_box_loss(struct tt_stream *stream, const struct tt_box_loss_args *args)
 {
-    const struct box_rows rows = {args, {args->deltas_P4, args->match_NA, args->foreground_N, args->weight}};
-    add_groups(stream, box_group, &rows, args->deltas_P4, args->sums.data);
+    const struct box_rows rows = {args, predictions_of(args->deltas_P4, args->row_anchors, args->match_NA,
+                                                       args->foreground_N, args->weight)};
+    add_groups(stream, box_group, &rows, &rows.rows, args->sums.data);
     return TT_OK;
 }
 
@@ -328,10 +340,9 @@ TT_INLINE vf TT_PASS(focal)(vf z, float gamma, vf *slope)
     return -power * ln;
 }
 
-static double TT_PASS(focal_row)(const struct tt_focal_loss_args *args, void *logits, int64_t label,
-                                 float weight)
+static double TT_PASS(focal_row)(const struct tt_focal_loss_args *args, void *logits, int64_t classes,
+                                 int64_t label, float weight)
 {
-    int64_t classes = args->logits_PK.dims[1];
     bool bf16 = args->logits_PK.dtype == TT_BF16;
     const vf up = vsplat(args->alpha * weight), down = vsplat((1.0f - args->alpha) * weight);
     vf sum = vsplat(0.0f);

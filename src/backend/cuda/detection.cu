@@ -1,14 +1,15 @@
 /* Anchors against boxes, and the losses of a detector's heads. The arithmetic of overlaps and targets has the order and
  * the roundings of the processors' (no fused multiply-add): equal overlaps stay equal. */
-#include "backend/cuda/device_math.cuh"
+#include "backend/cuda/sheet.cuh"
 
 namespace
 {
 
 enum {
     THREADS = 256,
-    FOCAL_GROUP = 8192, /* elements that one block adds up */
-    BOX_GROUP = 1024,   /* rows */
+    SHARES = 32,      /* blocks of a box */
+    FOCAL_PIECES = 4, /* of a thread */
+    BOX_GROUP = 1024, /* rows */
     GROUPS_MAX = TT_CUDA_SCRATCH_BYTES / (int)sizeof(double),
 };
 
@@ -21,7 +22,8 @@ __device__ __forceinline__ float overlap(float4 box, float4 anchor)
 {
     float left = box.x > anchor.x ? box.x : anchor.x, top = box.y > anchor.y ? box.y : anchor.y;
     float right = box.z < anchor.z ? box.z : anchor.z, bottom = box.w < anchor.w ? box.w : anchor.w;
-    float width = right > left ? __fsub_rn(right, left) : 0.0f, height = bottom > top ? __fsub_rn(bottom, top) : 0.0f;
+    float width = right > left ? __fsub_rn(right, left) : 0.0f,
+          height = bottom > top ? __fsub_rn(bottom, top) : 0.0f;
     float inner = __fmul_rn(width, height);
     return __fdiv_rn(inner, __fsub_rn(__fadd_rn(area_of(box), area_of(anchor)), inner));
 }
@@ -31,14 +33,15 @@ __device__ __forceinline__ float4 box_at(const float *boxes, int64_t i)
     return make_float4(boxes[4 * i], boxes[4 * i + 1], boxes[4 * i + 2], boxes[4 * i + 3]);
 }
 
-/* One block a box: its largest overlap. */
+/* A block compares one box with a share of the anchors. Overlaps are not negative: they are ordered as their bits. */
 __global__ void __launch_bounds__(THREADS)
     find_best(float *best, const float *boxes, const float *anchors, int64_t anchor_count)
 {
     __shared__ float partial[THREADS / 32];
     float4 box = box_at(boxes, blockIdx.x);
     float largest = 0.0f;
-    for (int64_t a = threadIdx.x; a < anchor_count; a += THREADS) {
+    for (int64_t a = (int64_t)blockIdx.y * THREADS + threadIdx.x; a < anchor_count;
+         a += (int64_t)gridDim.y * THREADS) {
         float iou = overlap(box, box_at(anchors, a));
         if (iou > largest) largest = iou;
     }
@@ -48,7 +51,7 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     if (threadIdx.x > 0) return;
     for (int i = 1; i < THREADS / 32; i++) largest = fmaxf(largest, partial[i]);
-    best[blockIdx.x] = largest;
+    atomicMax(reinterpret_cast<int *>(best + blockIdx.x), __float_as_int(largest));
 }
 
 struct matching {
@@ -85,20 +88,25 @@ __global__ void __launch_bounds__(THREADS) match_anchors(const struct matching a
     if (threadIdx.x == 0 && count > 0) atomicAdd(&args.foreground[image], count);
 }
 
-/* The predictions of one loss: row p belongs to anchor p % anchors of image p / anchors. */
+/* The predictions of one loss as rows of places: row q has anchors q * each and following, `columns` of each; anchor p
+ * of all belongs to anchor p % anchors of image p / anchors. */
 struct predictions {
     void *data;
-    int64_t row, rows, columns;
+    int64_t row, rows; /* elements from row to row; the number of rows */
+    int64_t each, columns;
     const int32_t *match, *foreground;
     int64_t match_row, anchors;
     float weight;
 
-    __device__ int32_t match_of(int64_t p, float *scaled) const
+    __device__ __forceinline__ float weight_of(int64_t image) const
     {
-        int64_t image = p / anchors;
         int32_t count = foreground[image];
-        *scaled = weight / (float)(count > 1 ? count : 1);
-        return match[image * match_row + p % anchors];
+        return weight / (float)(count > 1 ? count : 1);
+    }
+
+    __device__ __forceinline__ int32_t match_of(int64_t p) const
+    {
+        return match[p / anchors * match_row + p % anchors];
     }
 };
 
@@ -106,41 +114,92 @@ struct focal {
     struct predictions p;
     const int32_t *labels;
     float alpha, gamma;
+    int places; /* rows of an image */
     bool gradient;
 };
 
-/* f(z) = -(1 - s)^gamma ln s with s = sigmoid(z), and its derivative. */
-__device__ __forceinline__ float focal_of(float z, float gamma, float *slope)
+/* ln(1 + e) for e from 0 to 1, relative error 1.5e-7: a polynomial through Chebyshev's points of ln(1 + e) / e. */
+__device__ __forceinline__ float log_of_one_and(float e)
 {
-    float e = expf(-fabsf(z)), ln = (z < 0.0f ? z : 0.0f) - log1pf(e);
-    float large = 1.0f / (1.0f + e), small = e / (1.0f + e);
+    float p = 0.00525345793f;
+    p = fmaf(p, e, -0.0295885075f);
+    p = fmaf(p, e, 0.0783616677f);
+    p = fmaf(p, e, -0.136747703f);
+    p = fmaf(p, e, 0.191114306f);
+    p = fmaf(p, e, -0.248443693f);
+    p = fmaf(p, e, 0.333192706f);
+    p = fmaf(p, e, -0.499995023f);
+    return fmaf(p, e, 1.0f) * e;
+}
+
+/* f(z) = -(1 - s)^gamma ln s with s = sigmoid(z), and its derivative. For bf16 the exponential and the reciprocal have
+ * the processors' approximations: 2^-21 of the result. */
+template <typename T> __device__ __forceinline__ float focal_of(float z, float gamma, float *slope)
+{
+    constexpr bool exact = sizeof(T) > 2;
+    float e = exact ? expf(-fabsf(z)) : __expf(-fabsf(z)), ln = fminf(z, 0.0f) - log_of_one_and(e);
+    float large = exact ? 1.0f / (1.0f + e) : __fdividef(1.0f, 1.0f + e), small = e * large;
     float s = z >= 0.0f ? large : small, rest = z >= 0.0f ? small : large;
     float power = gamma == 2.0f ? rest * rest : powf(rest, gamma);
     *slope = power * (gamma * s * ln - rest);
     return -power * ln;
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) run_focal(double *sums, const struct focal f)
+/* What an anchor is compared with: the column of its class, -1: none, or -2: the anchor is left out. */
+__device__ __forceinline__ int target_of(const struct focal &f, int64_t image, int anchor)
+{
+    int32_t match = f.p.match[image * f.p.match_row + anchor];
+    if (match == TT_MATCH_IGNORED) return -2;
+    return match >= 0 ? f.labels[match] : -1;
+}
+
+/* W neighbouring columns of a row, from `column` on; beyond the last one nothing is written. */
+template <typename T, int W>
+__device__ __forceinline__ double focal_piece(const struct focal &f, int64_t row, int column)
+{
+    int classes = (int)f.p.columns, width = classes * (int)f.p.each;
+    int64_t image = (uint32_t)row / (uint32_t)f.places;
+    int place = (int)(row - image * f.places), anchor = column / classes, k = column - anchor * classes;
+    float weight = f.p.weight_of(image), up = f.alpha * weight, down = (1.0f - f.alpha) * weight, sum = 0.0f,
+          x[W];
+    int target = target_of(f, image, place * (int)f.p.each + anchor);
+    T *at = static_cast<T *>(f.p.data) + row * f.p.row + column;
+    vec<T, W> loaded = load<T, W>(at);
+    widen(loaded, x);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        if (i > 0 && k == classes && column + i < width) {
+            k = 0;
+            target = target_of(f, image, place * (int)f.p.each + ++anchor);
+        }
+        bool is_target = k == target;
+        float slope, loss = focal_of<T>(is_target ? x[i] : -x[i], f.gamma, &slope) * (is_target ? up : down);
+        bool counts = target != -2 && column + i < width;
+        sum += counts ? loss : 0.0f;
+        x[i] = counts ? slope * (is_target ? up : -down) : 0.0f;
+        k++;
+    }
+    if (!f.gradient) return (double)sum;
+    if (column + W <= width) {
+        narrow(loaded, x);
+        store(at, loaded);
+    } else {
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            if (column + i < width) store_one(at + i, x[i]);
+    }
+    return (double)sum;
+}
+
+template <typename T, int W>
+__global__ void __launch_bounds__(THREADS) run_focal(double *sums, const struct focal f, const struct sheet s)
 {
     __shared__ double partial[32];
-    int64_t count = f.p.rows * f.p.columns, first = (int64_t)blockIdx.x * FOCAL_GROUP;
-    int64_t end = first + FOCAL_GROUP < count ? first + FOCAL_GROUP : count;
     double sum = 0;
-    for (int64_t i = first + threadIdx.x; i < end; i += THREADS) {
-        int64_t p = i / f.p.columns, k = i % f.p.columns;
-        T *at = static_cast<T *>(f.p.data) + p * f.p.row + k;
-        float weight, slope;
-        int32_t match = f.p.match_of(p, &weight);
-        if (match == TT_MATCH_IGNORED) {
-            if (f.gradient) store_one(at, 0.0f);
-            continue;
-        }
-        float x = load_one(at);
-        bool target = match >= 0 && f.labels[match] == (int32_t)k;
-        float up = f.alpha * weight, down = (1.0f - f.alpha) * weight;
-        float loss = focal_of(target ? x : -x, f.gamma, &slope) * (target ? up : down);
-        sum += (double)loss;
-        if (f.gradient) store_one(at, slope * (target ? up : -down));
+    for (int i = 0; i < FOCAL_PIECES; i++) {
+        int64_t piece = ((int64_t)blockIdx.x * FOCAL_PIECES + i) * THREADS + threadIdx.x;
+        int64_t row = s.row_of(piece);
+        if (row < s.rows) sum += focal_piece<T, W>(f, row, (int)(piece - row * s.row_pieces) * W);
     }
     sum = block_sum(sum, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
@@ -158,18 +217,24 @@ __device__ __forceinline__ void encode(float4 anchor, float4 box, float (&target
     float width = __fsub_rn(anchor.z, anchor.x), height = __fsub_rn(anchor.w, anchor.y);
     float box_width = __fsub_rn(box.z, box.x), box_height = __fsub_rn(box.w, box.y);
     float x = __fadd_rn(anchor.x, __fmul_rn(0.5f, width)), y = __fadd_rn(anchor.y, __fmul_rn(0.5f, height));
-    float box_x = __fadd_rn(box.x, __fmul_rn(0.5f, box_width)), box_y = __fadd_rn(box.y, __fmul_rn(0.5f, box_height));
+    float box_x = __fadd_rn(box.x, __fmul_rn(0.5f, box_width)),
+          box_y = __fadd_rn(box.y, __fmul_rn(0.5f, box_height));
     target[0] = __fdiv_rn(__fsub_rn(box_x, x), width);
     target[1] = __fdiv_rn(__fsub_rn(box_y, y), height);
     target[2] = logf(__fdiv_rn(box_width, width));
     target[3] = logf(__fdiv_rn(box_height, height));
 }
 
+template <typename T> __device__ __forceinline__ T *delta_at(const struct box_losses &b, int64_t p)
+{
+    return static_cast<T *>(b.p.data) + p / b.p.each * b.p.row + p % b.p.each * 4;
+}
+
 template <typename T> __device__ float box_row(const struct box_losses &b, int64_t p)
 {
-    T *at = static_cast<T *>(b.p.data) + p * b.p.row;
-    float weight, target[4], sum = 0.0f;
-    int32_t match = b.p.match_of(p, &weight);
+    T *at = delta_at<T>(b, p);
+    float target[4], sum = 0.0f, weight = b.p.weight_of(p / b.p.anchors);
+    int32_t match = b.p.match_of(p);
     if (match >= 0) encode(box_at(b.anchors, p % b.p.anchors), box_at(b.boxes, match), target);
     for (int i = 0; i < 4; i++) {
         float distance = match >= 0 ? load_one(at + i) - target[i] : 0.0f, loss = fabsf(distance);
@@ -196,8 +261,8 @@ __device__ __forceinline__ float share(float own, float other)
 struct axis_of_boxes {
     float low, high, truth_low, truth_high, anchor_side, side, inner, outer;
 
-    __device__ axis_of_boxes(float anchor_low, float anchor_high, float truth_from, float truth_to, float shift,
-                             float log_side)
+    __device__ axis_of_boxes(float anchor_low, float anchor_high, float truth_from, float truth_to,
+                             float shift, float log_side)
     {
         truth_low = truth_from, truth_high = truth_to;
         anchor_side = anchor_high - anchor_low;
@@ -209,7 +274,8 @@ struct axis_of_boxes {
     }
 
     /* `in`, `out`: slopes by the inner and the outer side; `both`: by the own one. */
-    __device__ void slopes(float in, float out, float both, float log_side, float *shift, float *log_slope) const
+    __device__ void slopes(float in, float out, float both, float log_side, float *shift,
+                           float *log_slope) const
     {
         float to_high = both + in * share(truth_high, high) + out * share(high, truth_high);
         float to_low = -both - in * share(low, truth_low) - out * share(truth_low, low);
@@ -220,9 +286,9 @@ struct axis_of_boxes {
 
 template <typename T> __device__ float giou_row(const struct box_losses &b, int64_t p)
 {
-    T *at = static_cast<T *>(b.p.data) + p * b.p.row;
-    float weight, slope[4] = {}, d[4];
-    int32_t match = b.p.match_of(p, &weight);
+    T *at = delta_at<T>(b, p);
+    float slope[4] = {}, d[4], weight = b.p.weight_of(p / b.p.anchors);
+    int32_t match = b.p.match_of(p);
     for (int i = 0; i < 4; i++) d[i] = load_one(at + i);
     for (int i = 0; i < 4 && match < 0 && b.gradient; i++) store_one(at + i, 0.0f);
     if (match < 0) return 0.0f;
@@ -243,11 +309,12 @@ template <typename T> __device__ float giou_row(const struct box_losses &b, int6
     return weight * loss;
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) run_boxes(double *sums, const struct box_losses b)
+template <typename T>
+__global__ void __launch_bounds__(THREADS) run_boxes(double *sums, const struct box_losses b)
 {
     __shared__ double partial[32];
-    int64_t first = (int64_t)blockIdx.x * BOX_GROUP;
-    int64_t end = first + BOX_GROUP < b.p.rows ? first + BOX_GROUP : b.p.rows;
+    int64_t first = (int64_t)blockIdx.x * BOX_GROUP, count = b.p.rows * b.p.each;
+    int64_t end = first + BOX_GROUP < count ? first + BOX_GROUP : count;
     double sum = 0;
     for (int64_t p = first + threadIdx.x; p < end; p += THREADS)
         sum += (double)(b.kind == TT_BOX_GIOU ? giou_row<T>(b, p) : box_row<T>(b, p));
@@ -255,12 +322,14 @@ template <typename T> __global__ void __launch_bounds__(THREADS) run_boxes(doubl
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-struct predictions predictions_of(const tt_tensor &rows, const tt_tensor &match, const tt_tensor &foreground,
-                                  float weight)
+struct predictions predictions_of(const tt_tensor &rows, int64_t row_anchors, const tt_tensor &match,
+                                  const tt_tensor &foreground, float weight)
 {
     struct predictions p = {};
-    p.data = rows.data, p.row = rows.strides[0], p.rows = rows.dims[0], p.columns = rows.dims[1];
-    p.match = static_cast<const int32_t *>(match.data), p.match_row = match.strides[0], p.anchors = match.dims[1];
+    p.data = rows.data, p.row = rows.strides[0], p.rows = rows.dims[0];
+    p.each = row_anchors > 0 ? row_anchors : 1, p.columns = rows.dims[1] / p.each;
+    p.match = static_cast<const int32_t *>(match.data), p.match_row = match.strides[0],
+    p.anchors = match.dims[1];
     p.foreground = static_cast<const int32_t *>(foreground.data);
     p.weight = weight;
     return p;
@@ -269,6 +338,18 @@ struct predictions predictions_of(const tt_tensor &rows, const tt_tensor &match,
 tt_status too_many(const char *op)
 {
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: more predictions than a GPU adds up at once", op);
+}
+
+template <typename T, int W>
+tt_status focal_typed(struct tt_stream *stream, const struct focal &f, const struct tt_focal_loss_args *args)
+{
+    struct sheet s = make_sheet(f.p.rows, args->logits_PK.dims[1], W);
+    int64_t each = (int64_t)THREADS * FOCAL_PIECES, groups = (s.rows * s.row_pieces + each - 1) / each;
+    if (groups > GROUPS_MAX) return too_many("focal_loss");
+    double *sums = static_cast<double *>(tt_cuda_scratch(stream));
+    run_focal<T, W><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, f, s);
+    launch_add_sums(stream, static_cast<double *>(args->sums.data), sums, (int)groups);
+    return tt_cuda_launched(stream, "focal_loss", &args->logits_PK);
 }
 
 } // namespace
@@ -290,9 +371,12 @@ extern "C" tt_status tt_cuda_anchor_match(struct tt_stream *stream, const struct
     m.low = args->low, m.high = args->high;
     TT_TRY(tt_cuda_check(cudaMemsetAsync(m.foreground, 0, (size_t)images * sizeof(int32_t), handle), stream,
                          "anchor_match"));
-    if (boxes > 0)
-        find_best<<<(unsigned)boxes, THREADS, 0, handle>>>(static_cast<float *>(args->best_M.data), m.boxes,
-                                                           m.anchors, anchors);
+    if (boxes > 0) {
+        TT_TRY(tt_cuda_check(cudaMemsetAsync(args->best_M.data, 0, (size_t)boxes * sizeof(float), handle),
+                             stream, "anchor_match"));
+        find_best<<<dim3((unsigned)boxes, SHARES), THREADS, 0, handle>>>(
+            static_cast<float *>(args->best_M.data), m.boxes, m.anchors, anchors);
+    }
     dim3 blocks((unsigned)((anchors + THREADS - 1) / THREADS), (unsigned)images);
     if (anchors > 0) match_anchors<<<blocks, THREADS, 0, handle>>>(m);
     return tt_cuda_launched(stream, "anchor_match", &args->match_NA);
@@ -301,29 +385,29 @@ extern "C" tt_status tt_cuda_anchor_match(struct tt_stream *stream, const struct
 extern "C" tt_status tt_cuda_focal_loss(struct tt_stream *stream, const struct tt_focal_loss_args *args)
 {
     struct focal f = {};
-    f.p = predictions_of(args->logits_PK, args->match_NA, args->foreground_N, args->weight);
+    f.p =
+        predictions_of(args->logits_PK, args->row_anchors, args->match_NA, args->foreground_N, args->weight);
     f.labels = static_cast<const int32_t *>(args->labels_M.data);
     f.alpha = args->alpha, f.gamma = args->gamma, f.gradient = args->gradient;
-    int64_t groups = (f.p.rows * f.p.columns + FOCAL_GROUP - 1) / FOCAL_GROUP;
-    if (groups == 0) return TT_OK;
-    if (groups > GROUPS_MAX) return too_many("focal_loss");
-    double *sums = static_cast<double *>(tt_cuda_scratch(stream));
-    if (args->logits_PK.dtype == TT_BF16)
-        run_focal<bf16><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, f);
-    else
-        run_focal<float><<<(unsigned)groups, THREADS, 0, tt_cuda_handle(stream)>>>(sums, f);
-    launch_add_sums(stream, static_cast<double *>(args->sums.data), sums, (int)groups);
-    return tt_cuda_launched(stream, "focal_loss", &args->logits_PK);
+    f.places = (int)(f.p.anchors / f.p.each);
+    if (f.p.rows == 0) return TT_OK;
+    return with_type(args->logits_PK.dtype, [&](auto type) {
+        using T = decltype(type);
+        constexpr int W = wide<T>();
+        bool aligned = is_aligned(args->logits_PK, W) && args->logits_PK.strides[0] % W == 0;
+        return aligned ? focal_typed<T, W>(stream, f, args) : focal_typed<T, 1>(stream, f, args);
+    });
 }
 
 extern "C" tt_status tt_cuda_box_loss(struct tt_stream *stream, const struct tt_box_loss_args *args)
 {
     struct box_losses b = {};
-    b.p = predictions_of(args->deltas_P4, args->match_NA, args->foreground_N, args->weight);
+    b.p =
+        predictions_of(args->deltas_P4, args->row_anchors, args->match_NA, args->foreground_N, args->weight);
     b.anchors = static_cast<const float *>(args->anchors_A4.data);
     b.boxes = static_cast<const float *>(args->boxes_M4.data);
     b.kind = args->kind, b.gradient = args->gradient;
-    int64_t groups = (b.p.rows + BOX_GROUP - 1) / BOX_GROUP;
+    int64_t groups = (b.p.rows * b.p.each + BOX_GROUP - 1) / BOX_GROUP;
     if (groups == 0) return TT_OK;
     if (groups > GROUPS_MAX) return too_many("box_loss");
     double *sums = static_cast<double *>(tt_cuda_scratch(stream));

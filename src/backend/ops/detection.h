@@ -26,12 +26,16 @@ struct tt_anchor_match_args {
 };
 TT_MUST_USE tt_status tt_anchor_match(struct tt_stream *stream, const struct tt_anchor_match_args *args);
 
+/* Predictions of both losses are rows of places, each of `row_anchors` anchors (0 is 1), one after the other; row q has
+ * anchors q * row_anchors and following of the P = images * the level's anchors. Rows may be strided. */
+
 /* Sigmoid focal loss of the anchors of one level that are not ignored, over all K columns; the target is 1 in the
  * column of the matched box's label. With w[n] = weight / max(1, foreground[n]):
  *     sums[0] += sum of w[n] * L;   logits become w[n] * dL/dlogit (0 where ignored), unless `gradient` is false.
  * The sum is fp64, in fixed groups. */
 struct tt_focal_loss_args {
-    tt_tensor logits_PK;    /* f32 | bf16, in place; P = images * the level's anchors, rows may be strided */
+    tt_tensor logits_PK; /* f32 | bf16, in place: [P / row_anchors, row_anchors * K] */
+    int64_t row_anchors;
     tt_tensor match_NA;     /* the level's columns: rows strided */
     tt_tensor labels_M;     /* i32 */
     tt_tensor foreground_N; /* i32 */
@@ -50,7 +54,8 @@ enum tt_box_loss { TT_BOX_L1, TT_BOX_SMOOTH_L1, TT_BOX_GIOU }; /* smooth: beta i
  * Where two sides are equal, each has half of the gradient, as in torch. */
 struct tt_box_loss_args {
     enum tt_box_loss kind;
-    tt_tensor deltas_P4;  /* f32 | bf16, in place */
+    tt_tensor deltas_P4; /* f32 | bf16, in place: [P / row_anchors, row_anchors * 4] */
+    int64_t row_anchors;
     tt_tensor anchors_A4; /* f32, the level's rows */
     tt_tensor match_NA;
     tt_tensor boxes_M4;
