@@ -27,10 +27,10 @@ struct tt_executor {
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
     int first_trainable;      /* lowest block with a trainable parameter; block_count without one */
     size_t begin_mark;
-    bool open;                 /* between forward and end */
-    tt_tensor gradients[2];    /* of the inputs of even and odd blocks; the same memory where all are alike */
-    bool head_held;            /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit; /* its gather waits until the running block reaches its attention */
+    bool open;                   /* between forward and end */
+    tt_tensor gradients[2];      /* of the inputs of blocks, in turn; the same memory where all are alike */
+    bool head_held;              /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
     struct tt_phases *phases;    /* lent; NULL: no times */
     struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
@@ -200,6 +200,21 @@ static void output_dims(const struct tt_executor *executor, const struct tt_pass
         model->blocks[block].ops->output(&model->blocks[block], pass, dims);
 }
 
+static bool extends(const struct tt_executor *executor, int block)
+{
+    const struct tt_block *own = &executor->config.model->blocks[block];
+    return own->ops->extends != NULL && own->ops->extends(own);
+}
+
+/* Which of the two tensors has the gradient of the input of `block`: that of its output's where it extends its input,
+ * else the other one. */
+static int place_of_gradient(const struct tt_executor *executor, int block)
+{
+    int place = 0;
+    for (int i = block; i < executor->config.model->block_count; i++) place ^= !extends(executor, i);
+    return place;
+}
+
 /* One tensor where all blocks have outputs alike: a block then computes the gradient of its input in place. */
 static tt_status push_gradients(struct tt_executor *executor, const struct tt_pass *pass)
 {
@@ -209,7 +224,7 @@ static tt_status push_gradients(struct tt_executor *executor, const struct tt_pa
     for (int odd = 0; odd < 2; odd++) {
         int64_t largest[2] = {0, 0}, dims[2];
         for (int i = executor->first_trainable + 1; i < config->model->block_count; i++) {
-            if (!alike && i % 2 != odd) continue;
+            if (!alike && place_of_gradient(executor, i) != odd) continue;
             output_dims(executor, pass, i - 1, dims);
             if (dims[0] * dims[1] > largest[0] * largest[1]) memcpy(largest, dims, sizeof largest);
         }
@@ -226,7 +241,7 @@ static tt_status push_gradients(struct tt_executor *executor, const struct tt_pa
 /* The gradient of the input of `block`; empty where nothing below trains. */
 static tt_tensor gradient_of(const struct tt_executor *executor, const struct tt_pass *pass, int block)
 {
-    tt_tensor all = executor->gradients[block % 2];
+    tt_tensor all = executor->gradients[place_of_gradient(executor, block)];
     int64_t dims[2];
     if (block <= executor->first_trainable || block == executor->config.model->block_count)
         return (tt_tensor){0};
@@ -234,10 +249,27 @@ static tt_tensor gradient_of(const struct tt_executor *executor, const struct tt
     return tt_tensor_2d(all.data, all.dtype, dims[0], dims[1]);
 }
 
+/* The output of `block`, with room for those of the blocks that extend it; or behind the input that it extends. */
+static tt_status push_features(struct tt_executor *executor, const struct tt_pass *pass, int block,
+                               tt_tensor x_TD, tt_tensor *y_TD)
+{
+    int64_t dims[2], room[2];
+    int last = block;
+    output_dims(executor, pass, block, dims);
+    while (last + 1 < executor->config.model->block_count && extends(executor, last + 1)) last++;
+    output_dims(executor, pass, last, room);
+    *y_TD = x_TD;
+    if (!extends(executor, block) || tt_tensor_is_empty(x_TD))
+        TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype, room[0],
+                               room[1], y_TD));
+    *y_TD = tt_tensor_2d(y_TD->data, y_TD->dtype, dims[0], dims[1]);
+    return TT_OK;
+}
+
 /* Memory for the output of `block`. Inputs that a backward pass reads stay in the workspace or move to the host; all
  * others alternate between the two tensors of `pair`. */
 static tt_status push_output(struct tt_executor *executor, const struct tt_pass *pass, int block,
-                             tt_tensor pair[2], tt_tensor *y_TD)
+                             tt_tensor pair[2], tt_tensor x_TD, tt_tensor *y_TD)
 {
     bool wanted = pass->in.gradient && block + 1 >= executor->first_trainable;
     *y_TD = (tt_tensor){0};
@@ -250,10 +282,7 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
         *y_TD = *turn;
         return TT_OK;
     }
-    int64_t dims[2];
-    output_dims(executor, pass, block, dims);
-    TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype, dims[0],
-                           dims[1], y_TD));
+    TT_TRY(push_features(executor, pass, block, x_TD, y_TD));
     if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
@@ -270,7 +299,7 @@ static tt_status forward_block(struct tt_executor *executor, const struct tt_pas
     tt_stream_mark(pass->lent.stream, slot->forward_mark);
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
-    TT_GO(push_output(executor, pass, index, pair, &y_TD));
+    TT_GO(push_output(executor, pass, index, pair, slot->x_TD, &y_TD));
     block_pass.in.gradient = slot->kept;
     block_pass.in.level = slot->level;
     TT_GO(block->ops->forward(block, &block_pass, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD));

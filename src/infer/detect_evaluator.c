@@ -43,9 +43,15 @@ static tt_status keep_found(struct evaluation *evaluation, int64_t image_id, str
     return TT_OK;
 }
 
+/* With the gaps of its rows. */
+static size_t bytes_of(tt_tensor x)
+{
+    return (size_t)(x.dims[0] * x.strides[0]) * tt_dtype_bytes(x.dtype);
+}
+
 static tt_status copy_to_host(struct tt_rank *rank, tt_tensor *x, char **next)
 {
-    size_t bytes = tt_tensor_bytes(*x);
+    size_t bytes = bytes_of(*x);
     TT_TRY(tt_copy_to_host(rank->stream, *next, x->data, bytes));
     x->data = *next;
     *next += bytes;
@@ -59,7 +65,7 @@ static tt_status fetch_outputs(struct evaluation *evaluation, struct tt_rank *ra
     size_t bytes = 0;
     if (tt_device_is_host(rank->device)) return tt_stream_synchronize(rank->stream);
     for (int i = 0; i < TT_ANCHOR_LEVELS; i++)
-        bytes += tt_tensor_bytes(results->class_logits[i]) + tt_tensor_bytes(results->box_deltas[i]);
+        bytes += bytes_of(results->class_logits[i]) + bytes_of(results->box_deltas[i]);
     if (bytes > evaluation->host_bytes) {
         char *grown = tt_realloc(evaluation->host, bytes, 1);
         if (grown == NULL) return TT_ERR_MEMORY;

@@ -30,6 +30,8 @@ struct tt_block_ops {
                          tt_tensor y_TD);
     /* NULL: the output has a row for each token, hidden_size wide. Else its rows and columns for this batch. */
     void (*output)(const struct tt_block *block, const struct tt_pass *pass, int64_t dims[2]);
+    /* NULL, or whether y begins with x. Then the caller may lend x's memory for that part of y, and dy's for dx. */
+    bool (*extends)(const struct tt_block *block);
     /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy (not where
      * `output` is set). The
      * embedding writes no dx; the head reads no dy. dx is empty when no block below is trainable. */

@@ -79,35 +79,49 @@ static tt_status make_vectors(const struct tt_conv *conv, const struct tt_pass *
     return conv->bias != NULL ? tt_conv_floats(pass, conv->bias->value, shift_O) : TT_OK;
 }
 
-tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass, struct tt_image_shape shape,
-                          tt_tensor x_PC, tt_tensor residual_QO, tt_tensor y_QO)
+/* Rows with room behind their channels have it for whole groups. */
+static bool is_padded(tt_tensor y_QO)
+{
+    return y_QO.strides[0] > y_QO.dims[1];
+}
+
+tt_status tt_conv_forward_each(const struct tt_conv *conv, const struct tt_pass *pass,
+                               const struct tt_conv_item *items, int count)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    struct tt_conv2d_forward_args args = {.geometry = tt_conv_geometry_of(conv, shape),
-                                          .x_PC = tt_tensor_cols(x_PC, 0, conv->in),
-                                          .residual_QO = residual_QO,
-                                          .y_QO = y_QO,
-                                          .relu = conv->relu && !tt_conv_is_alone(conv, pass)};
+    struct tt_conv2d_forward_args args = {.relu = conv->relu && !tt_conv_is_alone(conv, pass)};
     TT_TRY(read_weight(conv, pass, &args.w_OK));
     TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
-    TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
+    for (int i = 0; i < count; i++) {
+        args.geometry = tt_conv_geometry_of(conv, items[i].shape);
+        args.x_PC = tt_tensor_cols(items[i].x_PC, 0, conv->in);
+        args.residual_QO = items[i].residual_QO;
+        args.y_QO = items[i].y_QO;
+        args.padded = is_padded(items[i].y_QO);
+        args.again = i > 0;
+        TT_TRY(tt_conv2d_forward(pass->lent.stream, &args));
+    }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
-static tt_status backward_params(const struct tt_conv *conv, const struct tt_pass *pass,
+tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass, struct tt_image_shape shape,
+                          tt_tensor x_PC, tt_tensor residual_QO, tt_tensor y_QO)
+{
+    const struct tt_conv_item item = {shape, x_PC, residual_QO, y_QO};
+    return tt_conv_forward_each(conv, pass, &item, 1);
+}
+
+static tt_status backward_weight(const struct tt_conv *conv, const struct tt_pass *pass,
                                  const struct tt_conv_backward *args)
 {
-    if (conv->bias != NULL && conv->bias->trainable) {
-        struct tt_bias_backward_args bias = {.dy_TN = args->dy_QO, .dbias_N = conv->bias->grad};
-        TT_TRY(tt_bias_backward(pass->lent.stream, &bias));
-    }
     if (!conv->weight->trainable) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct tt_conv2d_backward_weight_args weight = {.geometry = tt_conv_geometry_of(conv, args->shape),
                                                     .x_PC = tt_tensor_cols(args->x_PC, 0, conv->in),
                                                     .dz_QO = args->dy_QO,
-                                                    .dw_OK = as_matrix(conv, conv->weight->grad)};
+                                                    .dw_OK = as_matrix(conv, conv->weight->grad),
+                                                    .padded = is_padded(args->dy_QO)};
     if (conv->kernel > 1)
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of a convolution", TT_F32, conv->out,
                                conv->in * conv->kernel * conv->kernel, &weight.scratch_OK));
@@ -116,30 +130,60 @@ static tt_status backward_params(const struct tt_conv *conv, const struct tt_pas
     return TT_OK;
 }
 
-tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass *pass,
-                               const struct tt_conv_backward *args)
+/* Through relu, residual and norm, in place, and the gradient of the bias. */
+static tt_status backward_output(const struct tt_conv *conv, const struct tt_pass *pass,
+                                 const struct tt_conv_backward *args, tt_tensor scale_O)
 {
-    size_t mark = tt_workspace_mark(pass->lent.workspace);
-    tt_tensor scale_O = {0}, shift_O;
-    if (conv->norm[TT_CONV_NORM_WEIGHT] != NULL) TT_TRY(make_vectors(conv, pass, &scale_O, &shift_O));
+    bool biased = conv->bias != NULL && conv->bias->trainable;
     struct tt_conv2d_backward_output_args output = {.y_QO = conv->relu ? args->y_QO : (tt_tensor){0},
                                                     .dy_QO = args->dy_QO,
                                                     .scale_O = scale_O,
                                                     .dresidual_QO = args->dresidual_QO,
                                                     .dz_QO = args->dy_QO,
+                                                    .dbias_O = biased ? conv->bias->grad : (tt_tensor){0},
                                                     .accumulate = args->add_residual};
     bool alone = tt_conv_is_alone(conv, pass);
     if (!alone && (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO)))
-        TT_TRY(tt_conv2d_backward_output(pass->lent.stream, &output));
+        return tt_conv2d_backward_output(pass->lent.stream, &output);
+    if (!biased) return TT_OK;
+    struct tt_bias_backward_args bias = {.dy_TN = args->dy_QO, .dbias_N = conv->bias->grad};
+    return tt_bias_backward(pass->lent.stream, &bias);
+}
+
+static tt_status backward_inputs(const struct tt_conv *conv, const struct tt_pass *pass,
+                                 const struct tt_conv_backward *items, int count)
+{
+    struct tt_conv2d_backward_input_args input = {0};
+    for (int i = 0; i < count; i++) {
+        if (tt_tensor_is_empty(items[i].dx_PC)) continue;
+        input.again = !tt_tensor_is_empty(input.w_OK);
+        if (!input.again) TT_TRY(read_weight(conv, pass, &input.w_OK));
+        input.geometry = tt_conv_geometry_of(conv, items[i].shape);
+        input.dz_QO = items[i].dy_QO;
+        input.dx_PC = items[i].dx_PC;
+        input.accumulate = items[i].add_x;
+        input.padded = is_padded(items[i].dy_QO);
+        TT_TRY(tt_conv2d_backward_input(pass->lent.stream, &input));
+    }
+    return TT_OK;
+}
+
+tt_status tt_conv_run_backward_each(const struct tt_conv *conv, const struct tt_pass *pass,
+                                    const struct tt_conv_backward *items, int count)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    tt_tensor scale_O = {0}, shift_O;
+    if (conv->norm[TT_CONV_NORM_WEIGHT] != NULL) TT_TRY(make_vectors(conv, pass, &scale_O, &shift_O));
+    for (int i = 0; i < count; i++) TT_TRY(backward_output(conv, pass, &items[i], scale_O));
     tt_workspace_release(pass->lent.workspace, mark);
-    TT_TRY(backward_params(conv, pass, args));
-    if (tt_tensor_is_empty(args->dx_PC)) return TT_OK;
-    struct tt_conv2d_backward_input_args input = {.geometry = tt_conv_geometry_of(conv, args->shape),
-                                                  .dz_QO = args->dy_QO,
-                                                  .dx_PC = args->dx_PC,
-                                                  .accumulate = args->add_x};
-    TT_TRY(read_weight(conv, pass, &input.w_OK));
-    TT_TRY(tt_conv2d_backward_input(pass->lent.stream, &input));
+    for (int i = 0; i < count; i++) TT_TRY(backward_weight(conv, pass, &items[i]));
+    TT_TRY(backward_inputs(conv, pass, items, count));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
+}
+
+tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass *pass,
+                               const struct tt_conv_backward *args)
+{
+    return tt_conv_run_backward_each(conv, pass, args, 1);
 }

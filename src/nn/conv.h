@@ -57,10 +57,20 @@ static inline bool tt_conv_is_alone(const struct tt_conv *conv, const struct tt_
 /* A vector of parameters in fp32: itself, or a copy in the workspace. */
 TT_MUST_USE tt_status tt_conv_floats(const struct tt_pass *pass, tt_tensor value, tt_tensor *floats);
 
-/* y = relu(norm(conv(x)) + residual). The residual may be empty, or y itself. */
+/* y = relu(norm(conv(x)) + residual). The residual may be empty, or y itself. Rows of y may be longer than its
+ * channels: then they have room for whole groups of channels, and the rest of the last group is 0 in y's gradient too
+ * (backend/ops/conv.h: padded). */
 TT_MUST_USE tt_status tt_conv_forward(const struct tt_conv *conv, const struct tt_pass *pass,
                                       struct tt_image_shape shape, tt_tensor x_PC, tt_tensor residual_QO,
                                       tt_tensor y_QO);
+
+/* Of several images, such as the levels of a pyramid; parameters are prepared once. */
+struct tt_conv_item {
+    struct tt_image_shape shape; /* of x */
+    tt_tensor x_PC, residual_QO, y_QO;
+};
+TT_MUST_USE tt_status tt_conv_forward_each(const struct tt_conv *conv, const struct tt_pass *pass,
+                                           const struct tt_conv_item *items, int count);
 
 struct tt_conv_backward {
     struct tt_image_shape shape; /* of x */
@@ -75,5 +85,7 @@ struct tt_conv_backward {
 /* Adds to the gradients of trainable parameters. */
 TT_MUST_USE tt_status tt_conv_run_backward(const struct tt_conv *conv, const struct tt_pass *pass,
                                            const struct tt_conv_backward *args);
+TT_MUST_USE tt_status tt_conv_run_backward_each(const struct tt_conv *conv, const struct tt_pass *pass,
+                                                const struct tt_conv_backward *items, int count);
 
 #endif

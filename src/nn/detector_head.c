@@ -41,19 +41,74 @@ static tt_status push(const struct tt_pass *pass, struct tt_image_shape shape, i
                            tt_image_pixels(shape), channels, y_PC);
 }
 
-static tt_status forward_tower(const struct tt_tower *tower, const struct tt_pass *pass,
-                               struct tt_image_shape shape, tt_tensor x_PC, bool keeps, struct branch *branch)
+/* Rows of whole groups of channels, except on processors, which do not need them. */
+static tt_status push_predictions(const struct tt_tower *tower, const struct tt_pass *pass,
+                                  struct tt_image_shape shape, tt_tensor *y_PC)
 {
-    const tt_tensor none = {0};
-    TT_TRY(push(pass, shape, tower->last.out, &branch->last));
-    size_t mark = tt_workspace_mark(pass->lent.workspace);
-    for (int i = 0; i < TT_TOWER_CONVS; i++) {
-        TT_TRY(push(pass, shape, tower->convs[i].out, &branch->y[i]));
-        TT_TRY(tt_conv_group_forward(&tower->convs[i], pass, shape, x_PC, branch->y[i],
-                                     keeps ? &branch->norms[i] : NULL));
-        x_PC = branch->y[i];
+    int64_t columns = tower->last.out;
+    bool host = tt_device_is_host(tt_stream_device(pass->lent.stream));
+    TT_TRY(push(pass, shape, host ? columns : tt_conv_grouped(columns), y_PC));
+    *y_PC = tt_tensor_cols(*y_PC, 0, columns);
+    return TT_OK;
+}
+
+/* The levels of a pyramid that run together, convolution by convolution: a device prepares parameters once. On
+ * processors, where that costs nothing and gradients would take more memory, levels run one by one. */
+struct levels {
+    int count;
+    struct tt_image_shape shapes[TT_PYRAMID_LEVELS];
+    tt_tensor x[TT_PYRAMID_LEVELS], dx[TT_PYRAMID_LEVELS];
+};
+
+static int levels_together(const struct tt_detector_head *head, const struct tt_pass *pass)
+{
+    return tt_device_is_host(tt_stream_device(pass->lent.stream)) ? 1 : head->in.count;
+}
+
+static struct levels take_levels(const struct tt_detector_head *head, const struct tt_pass *pass,
+                                 tt_tensor x_TD, tt_tensor dx_TD, int first, int count)
+{
+    const struct tt_device_images *images = pass->in.batch->images;
+    struct levels levels = {.count = count};
+    for (int i = 0; i < count; i++) {
+        levels.shapes[i] = shape_of(head, pass, first + i);
+        levels.x[i] = tt_feature_view(x_TD, &head->in, first + i, images);
+        levels.dx[i] = tt_feature_view(dx_TD, &head->in, first + i, images);
     }
-    TT_TRY(tt_conv_forward(&tower->last, pass, shape, x_PC, none, branch->last));
+    return levels;
+}
+
+/* Convolution i with its norm; `branches` keep what backward reads, NULL: nothing follows. */
+static tt_status forward_norms(const struct tt_conv *conv, const struct tt_pass *pass,
+                               const struct tt_conv_item *items, int count, struct branch *branches, int i)
+{
+    for (int l = 0; l < count; l++)
+        TT_TRY(tt_conv_group_forward(conv, pass, items[l].shape, items[l].x_PC, items[l].y_QO,
+                                     branches != NULL ? &branches[l].norms[i] : NULL));
+    return TT_OK;
+}
+
+/* `branches`: of the levels. */
+static tt_status forward_tower(const struct tt_tower *tower, const struct tt_pass *pass,
+                               const struct levels *levels, bool keeps, struct branch *branches)
+{
+    struct tt_conv_item items[TT_PYRAMID_LEVELS];
+    for (int l = 0; l < levels->count; l++) {
+        TT_TRY(push_predictions(tower, pass, levels->shapes[l], &branches[l].last));
+        items[l] = (struct tt_conv_item){.shape = levels->shapes[l], .y_QO = levels->x[l]};
+    }
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    for (int i = 0; i <= TT_TOWER_CONVS; i++) {
+        const struct tt_conv *conv = i < TT_TOWER_CONVS ? &tower->convs[i] : &tower->last;
+        for (int l = 0; l < levels->count; l++) {
+            items[l].x_PC = items[l].y_QO;
+            if (i < TT_TOWER_CONVS) TT_TRY(push(pass, levels->shapes[l], conv->out, &branches[l].y[i]));
+            items[l].y_QO = i < TT_TOWER_CONVS ? branches[l].y[i] : branches[l].last;
+        }
+        bool norms = i < TT_TOWER_CONVS && conv->groups > 0;
+        if (norms) TT_TRY(forward_norms(conv, pass, items, levels->count, keeps ? branches : NULL, i));
+        if (!norms) TT_TRY(tt_conv_forward_each(conv, pass, items, levels->count));
+    }
     if (!keeps) tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -76,19 +131,14 @@ static tt_status match_anchors(const struct tt_detector_head *head, const struct
     return tt_anchor_match(pass->lent.stream, &args);
 }
 
-/* Rows of places with nine anchors each, as rows of anchors. */
-static tt_tensor by_anchor(tt_tensor rows, int64_t columns)
-{
-    return tt_tensor_2d(rows.data, rows.dtype, tt_tensor_count(rows) / columns, columns);
-}
-
 static tt_status run_losses(const struct tt_detector_head *head, const struct tt_pass *pass,
                             struct matches *matches, const struct branch *classes, const struct branch *boxes)
 {
     const struct tt_device_images *images = pass->in.batch->images;
-    int64_t anchors = tt_tensor_count(boxes->last) / 4 / images->count;
+    int64_t anchors = tt_tensor_count(boxes->last) / 4 / images->count, each = boxes->last.dims[1] / 4;
     tt_tensor match = tt_tensor_cols(matches->match_NA, matches->first, anchors);
-    struct tt_focal_loss_args focal = {.logits_PK = by_anchor(classes->last, head->class_count),
+    struct tt_focal_loss_args focal = {.logits_PK = classes->last,
+                                       .row_anchors = each,
                                        .match_NA = match,
                                        .labels_M = images->labels_M,
                                        .foreground_N = matches->foreground_N,
@@ -98,7 +148,8 @@ static tt_status run_losses(const struct tt_detector_head *head, const struct tt
                                        .gradient = pass->in.gradient,
                                        .sums = tt_tensor_rows(images->sums, 0, 1)};
     struct tt_box_loss_args box = {.kind = head->box_loss,
-                                   .deltas_P4 = by_anchor(boxes->last, 4),
+                                   .deltas_P4 = boxes->last,
+                                   .row_anchors = each,
                                    .anchors_A4 = tt_tensor_rows(images->anchors_A4, matches->first, anchors),
                                    .match_NA = match,
                                    .boxes_M4 = images->boxes_M4,
@@ -118,44 +169,53 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     const struct tt_detector_head *head = head_of(block);
     struct saved own, *saved = record != NULL ? record : &own;
     struct matches matches = {0};
-    bool losses = !tt_tensor_is_empty(pass->in.batch->images->anchors_A4);
+    bool losses = !tt_tensor_is_empty(pass->in.batch->images->anchors_A4), keeps = record != NULL;
     if (losses) TT_TRY(match_anchors(head, pass, &matches));
-    for (int level = 0; level < head->in.count; level++) {
-        struct tt_image_shape shape = shape_of(head, pass, level);
-        tt_tensor x = tt_feature_view(x_TD, &head->in, level, pass->in.batch->images);
-        struct branch *classes = &saved->classes[level], *boxes = &saved->boxes[level];
+    int together = keeps ? levels_together(head, pass) : 1;
+    for (int first = 0; first < head->in.count; first += together) {
+        struct branch *classes = &saved->classes[first], *boxes = &saved->boxes[first];
+        struct levels levels = take_levels(head, pass, x_TD, (tt_tensor){0}, first, together);
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(forward_tower(&head->classes, pass, shape, x, record != NULL, classes));
-        TT_TRY(forward_tower(&head->boxes, pass, shape, x, record != NULL, boxes));
-        if (losses) TT_TRY(run_losses(head, pass, &matches, classes, boxes));
-        if (pass->in.want_logits) {
-            pass->out->class_logits[level] = classes->last;
-            pass->out->box_deltas[level] = boxes->last;
-            continue;
+        TT_TRY(forward_tower(&head->classes, pass, &levels, keeps, classes));
+        TT_TRY(forward_tower(&head->boxes, pass, &levels, keeps, boxes));
+        for (int l = 0; l < together && losses; l++)
+            TT_TRY(run_losses(head, pass, &matches, &classes[l], &boxes[l]));
+        for (int l = 0; l < together && pass->in.want_logits; l++) {
+            pass->out->class_logits[first + l] = classes[l].last;
+            pass->out->box_deltas[first + l] = boxes[l].last;
         }
-        if (record == NULL) tt_workspace_release(pass->lent.workspace, mark);
+        if (!keeps && !pass->in.want_logits) tt_workspace_release(pass->lent.workspace, mark);
     }
     return TT_OK;
 }
 
 static tt_status backward_tower(const struct tt_tower *tower, const struct tt_pass *pass,
-                                struct tt_image_shape shape, const struct branch *branch, tt_tensor x_PC,
-                                tt_tensor dx_PC, bool add)
+                                const struct levels *levels, const struct branch *branches, bool add)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    tt_tensor d[2];
-    for (int i = 0; i < 2; i++) TT_TRY(push(pass, shape, tower->last.in, &d[i]));
-    struct tt_conv_backward last = {
-        .shape = shape, .x_PC = branch->y[TT_TOWER_CONVS - 1], .dy_QO = branch->last, .dx_PC = d[0]};
-    TT_TRY(tt_conv_run_backward(&tower->last, pass, &last));
-    for (int i = TT_TOWER_CONVS - 1, from = 0; i >= 0; i--, from = !from) {
-        struct tt_conv_backward args = {.shape = shape,
-                                        .x_PC = i > 0 ? branch->y[i - 1] : x_PC,
-                                        .y_QO = branch->y[i],
-                                        .dy_QO = d[from],
-                                        .dx_PC = i > 0 ? d[!from] : dx_PC,
-                                        .add_x = i == 0 && add};
-        TT_TRY(tt_conv_group_backward(&tower->convs[i], pass, &branch->norms[i], &args));
+    struct tt_conv_backward items[TT_PYRAMID_LEVELS];
+    tt_tensor d[TT_PYRAMID_LEVELS][2];
+    int count = levels->count, last = TT_TOWER_CONVS - 1;
+    for (int l = 0; l < count; l++) {
+        for (int i = 0; i < 2; i++) TT_TRY(push(pass, levels->shapes[l], tower->last.in, &d[l][i]));
+        items[l] = (struct tt_conv_backward){.shape = levels->shapes[l],
+                                             .x_PC = branches[l].y[last],
+                                             .dy_QO = branches[l].last,
+                                             .dx_PC = d[l][0]};
+    }
+    TT_TRY(tt_conv_run_backward_each(&tower->last, pass, items, count));
+    for (int i = last, from = 0; i >= 0; i--, from = !from) {
+        for (int l = 0; l < count; l++)
+            items[l] = (struct tt_conv_backward){.shape = levels->shapes[l],
+                                                 .x_PC = i > 0 ? branches[l].y[i - 1] : levels->x[l],
+                                                 .y_QO = branches[l].y[i],
+                                                 .dy_QO = d[l][from],
+                                                 .dx_PC = i > 0 ? d[l][!from] : levels->dx[l],
+                                                 .add_x = i == 0 && add};
+        bool norms = tower->convs[i].groups > 0;
+        for (int l = 0; l < count && norms; l++)
+            TT_TRY(tt_conv_group_backward(&tower->convs[i], pass, &branches[l].norms[i], &items[l]));
+        if (!norms) TT_TRY(tt_conv_run_backward_each(&tower->convs[i], pass, items, count));
     }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -167,12 +227,11 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     (void)dy_TD;
     const struct tt_detector_head *head = head_of(block);
     const struct saved *saved = record;
-    for (int level = 0; level < head->in.count; level++) {
-        struct tt_image_shape shape = shape_of(head, pass, level);
-        tt_tensor x = tt_feature_view(x_TD, &head->in, level, pass->in.batch->images);
-        tt_tensor dx = tt_feature_view(dx_TD, &head->in, level, pass->in.batch->images);
-        TT_TRY(backward_tower(&head->classes, pass, shape, &saved->classes[level], x, dx, false));
-        TT_TRY(backward_tower(&head->boxes, pass, shape, &saved->boxes[level], x, dx, true));
+    int together = levels_together(head, pass);
+    for (int first = 0; first < head->in.count; first += together) {
+        struct levels levels = take_levels(head, pass, x_TD, dx_TD, first, together);
+        TT_TRY(backward_tower(&head->classes, pass, &levels, &saved->classes[first], false));
+        TT_TRY(backward_tower(&head->boxes, pass, &levels, &saved->boxes[first], true));
     }
     return TT_OK;
 }

@@ -94,7 +94,7 @@ static struct tt_image_shape block_shape(const struct tt_resnet_stage *stage,
 static tt_status pass_on(const struct tt_resnet_stage *stage, const struct tt_pass *pass, tt_tensor from,
                          tt_tensor to)
 {
-    if (stage->passed == 0 || tt_tensor_is_empty(to)) return TT_OK;
+    if (stage->passed == 0 || tt_tensor_is_empty(to) || from.data == to.data) return TT_OK;
     int64_t elements = tt_feature_elements(&stage->in, stage->passed, pass->in.batch->images);
     return tt_copy_on_device(pass->lent.stream, to.data, from.data,
                              (size_t)elements * tt_dtype_bytes(from.dtype));
@@ -244,6 +244,12 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     return TT_OK;
 }
 
+static bool extends(const struct tt_block *block)
+{
+    const struct tt_resnet_stage *stage = stage_of(block);
+    return stage->passed > 0 && stage->passed == stage->in.count;
+}
+
 static bool exchanges(const struct tt_block *block)
 {
     return stage_of(block)->blocks[0].conv[0].batch_norm;
@@ -269,6 +275,7 @@ const struct tt_block_ops tt_resnet_stage_ops = {
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,
+    .extends = extends,
     .backward = backward,
     .visit_linears = tt_feature_visit_linears,
     .flops = flops,
