@@ -8,6 +8,12 @@ struct tt_image_feed {
     int64_t epoch, steps;          /* steps of an epoch */
     struct tt_detect_loader *loader;
     int64_t step, micro; /* what the loader gives next */
+    struct {
+        bool taken; /* from the loader, and not given yet */
+        int64_t step, micro;
+        const struct tt_detect_batch *batch; /* NULL: it failed */
+        struct tt_error error;
+    } ahead;
 };
 
 static tt_status order_epoch(struct tt_image_feed *feed, int64_t epoch)
@@ -69,6 +75,21 @@ static tt_status next_of_loader(struct tt_image_feed *feed, const struct tt_dete
     return TT_OK;
 }
 
+const struct tt_detect_batch *tt_feed_ahead(struct tt_feed *feed)
+{
+    struct tt_image_feed *images = feed->images;
+    if (images == NULL || images->loader == NULL || images->ahead.taken) return NULL;
+    images->ahead.taken = true;
+    images->ahead.step = images->step;
+    images->ahead.micro = images->micro;
+    images->ahead.batch = NULL;
+    if (next_of_loader(images, &images->ahead.batch) == TT_OK) return images->ahead.batch;
+    images->ahead.batch = NULL;
+    tt_error_copy(&images->ahead.error);
+    tt_error_clear();
+    return NULL;
+}
+
 tt_status tt_feed_micro(struct tt_feed *feed, int data_rank, int64_t step, int64_t micro,
                         struct tt_micro *out)
 {
@@ -76,6 +97,12 @@ tt_status tt_feed_micro(struct tt_feed *feed, int data_rank, int64_t step, int64
     *out = (struct tt_micro){0};
     if (images == NULL)
         return tt_sampler_batch(feed->sampler, step, micro, data_rank, &feed->storage, &out->tokens);
+    bool taken = images->ahead.taken && images->ahead.step == step && images->ahead.micro == micro;
+    images->ahead.taken = false;
+    if (taken) {
+        out->images = images->ahead.batch;
+        return out->images != NULL ? TT_OK : tt_error_restore(&images->ahead.error);
+    }
     if (images->loader == NULL || images->step != step || images->micro > micro) {
         tt_detect_loader_destroy(images->loader);
         images->loader = NULL;

@@ -31,5 +31,8 @@ TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt
  * cost images a new start of their threads. */
 TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int data_rank, int64_t step, int64_t micro,
                                     struct tt_micro *out);
+/* Images: the micro batch after the last one, which tt_feed_micro gives next; waits for the threads that make it. The
+ * last one's memory may change. NULL: rows, or a failure, which tt_feed_micro reports. */
+const struct tt_detect_batch *tt_feed_ahead(struct tt_feed *feed);
 
 #endif

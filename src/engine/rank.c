@@ -169,8 +169,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_buffer_destroy(rank->sums_buffer);
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
-    tt_buffer_destroy(rank->image_buffer);
-    tt_buffer_destroy(rank->image_ring);
+    tt_rank_images_deinit(rank);
     tt_free(rank->rows.block);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {

@@ -7,6 +7,8 @@
 #ifndef TT_ENGINE_RANK_H
 #define TT_ENGINE_RANK_H
 
+#include <stdatomic.h>
+
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
 #include "engine/executor.h"
@@ -54,6 +56,18 @@ struct tt_rank_rows {
     double sums[TT_OBJECTIVE_SUMS];
 };
 
+/* Micro batches of images on their way to a device that is not the host: threads write them into page-locked pieces of
+ * `ring`, and a stream of its own copies each into one of two slots, the next one while the passes read the last. */
+enum { TT_IMAGE_SLOTS = 2 };
+struct tt_image_upload {
+    struct tt_buffer *ring; /* in a plan the memory of batches on the host too */
+    atomic_bool lent[TT_IMAGE_SLOTS];
+    struct tt_stream *stream; /* NULL where the device is the host */
+    struct tt_event *filled[TT_IMAGE_SLOTS], *released[TT_IMAGE_SLOTS]; /* released: no pass reads the slot */
+    int slot;                                                           /* that the passes read */
+    const struct tt_detect_batch *ahead;                                /* in the other slot; NULL: none */
+};
+
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
@@ -77,8 +91,8 @@ struct tt_rank {
     struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_batch_limits limits;
     struct tt_buffer
-        *image_buffer;            /* anchors, and where the device is not the host the batch; NULL: tokens */
-    struct tt_buffer *image_ring; /* of a plan: host memory of the batches that threads make */
+        *image_buffer; /* anchors, and where the device is not the host the slots; NULL: tokens */
+    struct tt_image_upload image_upload;
     struct tt_device_images images; /* of the current pass, of a detector */
     struct tt_device_batch batch;   /* of the current pass, as `results` */
     struct tt_pass_results results;
@@ -98,13 +112,25 @@ TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_so
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
                                      struct tt_pass *pass);
 
-/* The same for images (rank_images.c). `weight`: of each image's losses, which the heads add to the sums. The memory of
- * `batch` is read until the pass ends. */
+/* The same for images (rank_images.c). `weight`: of each image's losses, which the heads add to the sums. Where the
+ * device is the host the memory of `batch` is read until the pass ends, else until the call returns. */
 TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
                                             double weight, struct tt_pass *pass);
 /* Either, of a step: an image's weight is that of a mean over the step's images. */
 TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
                                            struct tt_pass *pass);
+
+/* Copies the micro batch after this one while the passes that are queued run; a call of the above with it finds it on
+ * the device. No effect where the device is the host. `batch` must not change until then. */
+TT_MUST_USE tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch);
+/* Before micro batches are made again: the copy is not used. */
+void tt_rank_forget_ahead(struct tt_rank *rank);
+/* Whether the device has room for the next micro batch beside this one. */
+bool tt_rank_takes_ahead(const struct tt_rank *rank);
+/* Memory for the pixels of a batch, page-locked while there are pieces of the ring, else the heap's; for
+ * struct tt_detect_loader_config, from any thread. `rank`: a struct tt_rank, which must outlive the memory. */
+void *tt_rank_lend_pixels(void *rank, size_t bytes);
+void tt_rank_return_pixels(void *rank, void *block);
 
 /* Call before a rank leaves a collective operation early, after a request to stop at once: the other ranks, which may
  * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
@@ -131,8 +157,9 @@ TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
 TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
-/* rank_images.c, for tt_rank_init: the buffer of a detector. */
+/* rank_images.c, for tt_rank_init and tt_rank_deinit: the buffers of a detector. */
 TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
+void tt_rank_images_deinit(struct tt_rank *rank);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);

@@ -1,5 +1,6 @@
 /* Micro batches of images on the device. Where the device is the host, the batch lends its own memory to the pass; only
- * anchors have a buffer there, and a plan counts that memory, of the batch and of the next one that threads make. */
+ * anchors have a buffer there, and a plan counts that memory, of the batch and of the next one that threads make. Else
+ * batches alternate between two slots: a copy stream fills one while the passes read the other. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +8,7 @@
 #include "detect/anchors.h"
 #include "engine/rank.h"
 
-enum { ALIGNMENT = 256, BATCHES = 2 };
+enum { ALIGNMENT = 256 };
 
 static size_t aligned(int64_t count, size_t element)
 {
@@ -31,13 +32,59 @@ static size_t batch_bytes(const struct tt_rank_config *config)
 tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_batch_limits *limits = &config->limits;
+    struct tt_image_upload *upload = &rank->image_upload;
     if (limits->images == 0) return TT_OK;
     bool host = tt_device_is_host(rank->device);
     size_t anchors = anchor_bytes(limits->height, limits->width), batch = batch_bytes(config);
-    if (tt_device_is_plan(rank->device))
-        TT_TRY(tt_host_buffer_create(rank->device, BATCHES * batch, TT_PURPOSE_STAGING, &rank->image_ring));
-    return tt_buffer_create(rank->device, anchors + (host ? 0 : batch), TT_PURPOSE_BATCH,
+    if (!host || tt_device_is_plan(rank->device))
+        TT_TRY(
+            tt_host_buffer_create(rank->device, TT_IMAGE_SLOTS * batch, TT_PURPOSE_STAGING, &upload->ring));
+    if (!host) TT_TRY(tt_stream_create_copy(rank->device, &upload->stream));
+    for (int i = 0; i < TT_IMAGE_SLOTS && !host; i++) {
+        TT_TRY(tt_event_create(rank->device, &upload->filled[i]));
+        TT_TRY(tt_event_create(rank->device, &upload->released[i]));
+    }
+    return tt_buffer_create(rank->device, anchors + (host ? 0 : TT_IMAGE_SLOTS * batch), TT_PURPOSE_BATCH,
                             &rank->image_buffer);
+}
+
+void tt_rank_images_deinit(struct tt_rank *rank)
+{
+    struct tt_image_upload *upload = &rank->image_upload;
+    for (int i = 0; i < TT_IMAGE_SLOTS; i++) {
+        tt_event_destroy(upload->filled[i]);
+        tt_event_destroy(upload->released[i]);
+    }
+    tt_stream_destroy(upload->stream);
+    tt_buffer_destroy(rank->image_buffer);
+    tt_buffer_destroy(upload->ring);
+}
+
+static size_t piece_bytes(const struct tt_rank *rank)
+{
+    return tt_buffer_bytes(rank->image_upload.ring) / TT_IMAGE_SLOTS;
+}
+
+void *tt_rank_lend_pixels(void *context, size_t bytes)
+{
+    struct tt_rank *rank = context;
+    struct tt_image_upload *upload = &rank->image_upload;
+    for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL && bytes <= piece_bytes(rank); i++)
+        if (!atomic_exchange(&upload->lent[i], true))
+            return (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank);
+    return tt_alloc_aligned(bytes);
+}
+
+void tt_rank_return_pixels(void *context, void *block)
+{
+    struct tt_rank *rank = context;
+    struct tt_image_upload *upload = &rank->image_upload;
+    for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL; i++) {
+        if (block != (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank)) continue;
+        atomic_store(&upload->lent[i], false);
+        return;
+    }
+    tt_free(block);
 }
 
 /* A canvas keeps its anchors until another one comes. */
@@ -61,18 +108,92 @@ static tt_status place_anchors(struct tt_rank *rank, int64_t height, int64_t wid
     return status;
 }
 
-/* The batch's own memory on the host; else a copy in the next piece of the buffer. */
-static tt_status take(struct tt_rank *rank, char **next, const void *host, int64_t count, size_t element,
-                      void **device)
+/* The arrays of a batch as a pass reads them. */
+struct arrays {
+    void *pixels, *boxes, *labels, *offsets;
+};
+
+static void *next_piece(char **next, int64_t count, size_t element)
 {
-    if (tt_device_is_host(rank->device) && !tt_device_is_plan(rank->device)) {
-        *device = (void *)(uintptr_t)host;
+    void *piece = *next;
+    *next += aligned(count, element);
+    return piece;
+}
+
+/* Where the arrays are in a slot, or in the memory that a plan counts on the host. */
+static struct arrays lay_out(const struct tt_rank *rank, int slot, const struct tt_detect_batch *batch)
+{
+    const struct tt_batch_limits *limits = &rank->limits;
+    size_t anchors = anchor_bytes(limits->height, limits->width);
+    bool host = tt_device_is_host(rank->device);
+    char *next =
+        host ? tt_buffer_data(rank->image_upload.ring)
+             : (char *)tt_buffer_data(rank->image_buffer) + anchors + (size_t)slot * piece_bytes(rank);
+    int64_t places = batch->image_count * batch->height * batch->width;
+    struct arrays to;
+    to.pixels =
+        next_piece(&next, places * TT_DETECT_CHANNELS, tt_dtype_bytes(rank->model->options.compute_dtype));
+    to.boxes = next_piece(&next, batch->box_count, 4 * sizeof(float));
+    to.labels = next_piece(&next, batch->box_count, sizeof(int32_t));
+    to.offsets = next_piece(&next, batch->image_count + 1, sizeof(int32_t));
+    return to;
+}
+
+/* Copies to a slot when the passes before have read it. */
+static tt_status fill_slot(struct tt_rank *rank, int slot, const struct tt_detect_batch *batch)
+{
+    struct tt_image_upload *upload = &rank->image_upload;
+    const struct arrays to = lay_out(rank, slot, batch);
+    size_t boxes = (size_t)batch->box_count, images = (size_t)batch->image_count;
+    size_t element = tt_dtype_bytes(rank->model->options.compute_dtype);
+    size_t pixels = images * (size_t)batch->height * (size_t)batch->width * TT_DETECT_CHANNELS * element;
+    TT_TRY(tt_stream_wait(upload->stream, upload->released[slot]));
+    if (images > 0) {
+        TT_TRY(tt_copy_to_device(upload->stream, to.pixels, batch->pixels, pixels));
+        TT_TRY(tt_copy_to_device(upload->stream, to.offsets, batch->offsets, (images + 1) * sizeof(int32_t)));
+    }
+    if (boxes > 0) {
+        TT_TRY(tt_copy_to_device(upload->stream, to.boxes, batch->boxes, boxes * 4 * sizeof(float)));
+        TT_TRY(tt_copy_to_device(upload->stream, to.labels, batch->labels, boxes * sizeof(int32_t)));
+    }
+    return tt_event_record(upload->filled[slot], upload->stream);
+}
+
+/* The host waits for the copy: the batch's memory may be used again. */
+static tt_status bring(struct tt_rank *rank, const struct tt_detect_batch *batch, struct arrays *to)
+{
+    struct tt_image_upload *upload = &rank->image_upload;
+    int slot = (upload->slot + 1) % TT_IMAGE_SLOTS;
+    TT_TRY(tt_event_record(upload->released[upload->slot], rank->stream));
+    if (upload->ahead != batch) TT_TRY(fill_slot(rank, slot, batch));
+    upload->ahead = NULL;
+    upload->slot = slot;
+    *to = lay_out(rank, slot, batch);
+    TT_TRY(tt_stream_wait(rank->stream, upload->filled[slot]));
+    return tt_event_synchronize(upload->filled[slot]);
+}
+
+void tt_rank_forget_ahead(struct tt_rank *rank)
+{
+    rank->image_upload.ahead = NULL;
+}
+
+bool tt_rank_takes_ahead(const struct tt_rank *rank)
+{
+    return rank->image_upload.stream != NULL && !tt_device_is_plan(rank->device);
+}
+
+/* Pixels, boxes, ... where the pass reads them. */
+static tt_status place(struct tt_rank *rank, const struct tt_detect_batch *batch, struct arrays *to)
+{
+    if (tt_device_is_plan(rank->device)) {
+        *to = lay_out(rank, 0, batch);
         return TT_OK;
     }
-    *device = *next;
-    *next += aligned(count, element);
-    if (count == 0 || tt_device_is_plan(rank->device)) return TT_OK;
-    return tt_copy_to_device(rank->stream, *device, host, (size_t)count * element);
+    if (!tt_device_is_host(rank->device)) return bring(rank, batch, to);
+    *to = (struct arrays){(void *)(uintptr_t)batch->pixels, (void *)(uintptr_t)batch->boxes,
+                          (void *)(uintptr_t)batch->labels, (void *)(uintptr_t)batch->offsets};
+    return TT_OK;
 }
 
 static tt_status check_limits(const struct tt_rank *rank, const struct tt_detect_batch *batch)
@@ -92,31 +213,34 @@ static tt_status check_limits(const struct tt_rank *rank, const struct tt_detect
                           (long long)limits->images, (long long)limits->width, (long long)limits->height);
 }
 
+tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch)
+{
+    struct tt_image_upload *upload = &rank->image_upload;
+    if (!tt_rank_takes_ahead(rank)) return TT_OK;
+    TT_TRY(check_limits(rank, batch));
+    TT_TRY(fill_slot(rank, (upload->slot + 1) % TT_IMAGE_SLOTS, batch));
+    upload->ahead = batch;
+    return TT_OK;
+}
+
 tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch, double weight,
                                 struct tt_pass *pass)
 {
     tt_dtype dtype = rank->model->options.compute_dtype;
-    void *pixels, *boxes, *labels, *offsets;
+    struct arrays to;
     tt_tensor anchors_A4;
     TT_TRY(check_limits(rank, batch));
     int64_t count = batch->image_count, places = count * batch->height * batch->width;
-    bool planned = rank->image_ring != NULL && tt_device_is_host(rank->device);
-    char *next = planned ? tt_buffer_data(rank->image_ring)
-                         : (char *)tt_buffer_data(rank->image_buffer) +
-                               anchor_bytes(rank->limits.height, rank->limits.width);
     TT_TRY(place_anchors(rank, batch->height, batch->width, &anchors_A4));
-    TT_TRY(take(rank, &next, batch->pixels, places * TT_DETECT_CHANNELS, tt_dtype_bytes(dtype), &pixels));
-    TT_TRY(take(rank, &next, batch->boxes, batch->box_count, 4 * sizeof(float), &boxes));
-    TT_TRY(take(rank, &next, batch->labels, batch->box_count, sizeof(int32_t), &labels));
-    TT_TRY(take(rank, &next, batch->offsets, count + 1, sizeof(int32_t), &offsets));
+    TT_TRY(place(rank, batch, &to));
     rank->images = (struct tt_device_images){
         .count = count,
         .height = batch->height,
         .width = batch->width,
-        .pixels_PC = tt_tensor_2d(pixels, dtype, places, TT_DETECT_CHANNELS),
-        .boxes_M4 = tt_tensor_2d(boxes, TT_F32, batch->box_count, 4),
-        .labels_M = tt_tensor_1d(labels, TT_I32, batch->box_count),
-        .offsets = tt_tensor_1d(offsets, TT_I32, count + 1),
+        .pixels_PC = tt_tensor_2d(to.pixels, dtype, places, TT_DETECT_CHANNELS),
+        .boxes_M4 = tt_tensor_2d(to.boxes, TT_F32, batch->box_count, 4),
+        .labels_M = tt_tensor_1d(to.labels, TT_I32, batch->box_count),
+        .offsets = tt_tensor_1d(to.offsets, TT_I32, count + 1),
         .anchors_A4 = anchors_A4,
         .weight = (float)weight,
         .sums = tt_tensor_1d(tt_buffer_data(rank->sums_buffer), TT_F64, 2),

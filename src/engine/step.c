@@ -32,6 +32,13 @@ static struct tt_objective_counts counts_of(const struct tt_step_facts *facts)
     return (struct tt_objective_counts){.tokens = facts->supervised_tokens, .groups = facts->groups};
 }
 
+/* The next micro batch travels while the device works on this one. */
+static tt_status upload_next(struct tt_rank *rank, struct tt_feed *feed)
+{
+    const struct tt_detect_batch *batch = tt_rank_takes_ahead(rank) ? tt_feed_ahead(feed) : NULL;
+    return batch != NULL ? tt_rank_upload_ahead(rank, batch) : TT_OK;
+}
+
 static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_config *config,
                            int64_t step_index, const struct tt_step_facts *facts, int64_t micro,
                            struct tt_phases *phases, int64_t *attending_rows)
@@ -50,7 +57,10 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &data.tokens, &counts, &pass));
     tt_phases_end(phases, TT_PHASE_FORWARD);
-    TT_GO(tt_executor_backward(rank->executor, &pass, micro == facts->micro_count - 1));
+    bool last = micro == facts->micro_count - 1;
+    TT_GO(tt_executor_backward(rank->executor, &pass, last));
+    if (!last || step_index + 1 < config->length.total_steps) TT_GO(upload_next(rank, config->feed));
+    tt_phases_end(phases, TT_PHASE_DATA);
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
     tt_executor_end(rank->executor);
@@ -87,6 +97,7 @@ static tt_status explain_nonfinite(struct tt_rank *rank, const struct tt_train_s
                                    int64_t step_index, const struct tt_step_facts *facts, double loss)
 {
     struct finding finding = nothing_found;
+    tt_rank_forget_ahead(rank);
     for (int64_t micro = 0; micro < facts->micro_count && !is_found(&finding); micro++) {
         struct tt_micro data;
         struct tt_pass pass;

@@ -172,8 +172,9 @@ tt_status tt_run_data_report(const struct tt_run *run)
 
 struct tt_detect_loader_config tt_run_loading(const struct tt_detect_inputs *inputs,
                                               const struct tt_detect_order_config *order,
-                                              const struct tt_rank *rank)
+                                              struct tt_rank *rank)
 {
+    bool host = tt_device_is_host(rank->device);
     const struct tt_detect_spec *spec = inputs->spec;
     return (struct tt_detect_loader_config){
         .dataset = order->train ? inputs->train : inputs->eval,
@@ -184,10 +185,13 @@ struct tt_detect_loader_config tt_run_loading(const struct tt_detect_inputs *inp
         .pixel_dtype = rank->model->options.compute_dtype,
         .max_pixels = (int64_t)spec->max_image_pixels,
         .cache = inputs->cache,
+        .allocate = host ? NULL : tt_rank_lend_pixels,
+        .release = host ? NULL : tt_rank_return_pixels,
+        .context = rank,
     };
 }
 
-tt_status tt_run_feed(const struct tt_run *run, const struct tt_rank *rank, struct tt_feed *feed)
+tt_status tt_run_feed(const struct tt_run *run, struct tt_rank *rank, struct tt_feed *feed)
 {
     *feed = (struct tt_feed){.sampler = run->train_sampler};
     if (!has_images(run)) return TT_OK;

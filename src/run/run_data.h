@@ -20,9 +20,9 @@ struct tt_batch_limits tt_run_image_limits(const struct tt_detect_dataset *datas
 /* What a rank loads of images, in `order`. */
 struct tt_detect_loader_config tt_run_loading(const struct tt_detect_inputs *inputs,
                                               const struct tt_detect_order_config *order,
-                                              const struct tt_rank *rank);
+                                              struct tt_rank *rank);
 /* The training data of a rank. */
-TT_MUST_USE tt_status tt_run_feed(const struct tt_run *run, const struct tt_rank *rank, struct tt_feed *feed);
+TT_MUST_USE tt_status tt_run_feed(const struct tt_run *run, struct tt_rank *rank, struct tt_feed *feed);
 /* Evaluates after `step`. `storage` and `by_source` are those of rows; `stopped` as of tt_evaluate. Collective. */
 TT_MUST_USE tt_status tt_run_evaluate(struct tt_run *run, struct tt_rank *rank, int64_t step,
                                       struct tt_batch_storage *storage, struct tt_by_source *by_source,
