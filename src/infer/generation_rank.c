@@ -238,11 +238,13 @@ bool tt_generation_limits_less(const struct tt_device_config *device, struct tt_
     return true;
 }
 
-bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan)
+bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan,
+                                    uint64_t unused)
 {
     if (limits->slots_least == 0 || limits->slots <= limits->slots_least || plan->limit_bytes == 0)
         return false;
-    return (double)plan->memory.total_peak > 0.9 * (double)plan->limit_bytes;
+    double have = unused < plan->limit_bytes ? (double)unused : (double)plan->limit_bytes;
+    return (double)plan->memory.total_peak > 0.9 * have;
 }
 
 bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice)

@@ -63,8 +63,9 @@ void tt_generation_limits_open(const struct tt_device_config *device, int64_t sh
                                struct tt_generation_limits *limits);
 /* Half of the slots, where limits has fewer. False: it has not. Fills in `pass_tokens` again. */
 bool tt_generation_limits_less(const struct tt_device_config *device, struct tt_generation_limits *limits);
-/* The plan takes more than nine tenths of the device for more slots than the least. */
-bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan);
+/* The plan takes, for more slots than the least, more than nine tenths of the device, or of its `unused` bytes. */
+bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, const struct tt_plan *plan,
+                                    uint64_t unused);
 /* Fills in `pass_tokens`. */
 void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_generation_limits *limits);
 /* The batches of a rank that generates; join them with those of its other passes (tt_batch_limits_join). */

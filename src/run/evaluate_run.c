@@ -181,7 +181,8 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     if (status == TT_OK) status = make_plan(run, world);
     if (status != TT_OK || world->first_rank > 0 || !run->spec->exact_match) return status;
     struct tt_generation_limits *generation = &run->exact_match.limits;
-    while ((tt_generation_limits_are_tight(generation, &run->plan) ||
+    const uint64_t unused = tt_run_unused_memory(world);
+    while ((tt_generation_limits_are_tight(generation, &run->plan, unused) ||
             tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) != TT_OK) &&
            tt_generation_limits_less(&layout.device, generation))
         TT_TRY(make_plan(run, world));

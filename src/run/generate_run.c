@@ -46,6 +46,7 @@ static tt_status choose(struct generate_run *run, const struct tt_world *world)
 {
     struct tt_generation_choice *choice = &run->choice;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    const uint64_t unused = tt_run_unused_memory(world);
     bool fits;
     choice->open = run->call->chooses_sharding;
     choice->strategy = choice->open ? TT_NO_SHARD : run->job->shard.sharding_strategy;
@@ -58,7 +59,7 @@ static tt_status choose(struct generate_run *run, const struct tt_world *world)
     choice->limits.packs = layout.device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     do {
         TT_TRY(make_plan(run, world));
-        fits = !tt_generation_limits_are_tight(&choice->limits, &run->plan) &&
+        fits = !tt_generation_limits_are_tight(&choice->limits, &run->plan, unused) &&
                tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
         tt_error_clear();
     } while (!fits && tt_generation_choose_less(&layout, choice));

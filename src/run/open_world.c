@@ -1,5 +1,8 @@
 #include "run/open_world.h"
 
+#include <string.h>
+
+#include "backend/gpu_health.h"
 #include "job/compared.h"
 
 tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struct tt_cancel *cancel,
@@ -24,4 +27,18 @@ tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struc
 out:
     tt_str_deinit(&settings);
     return status;
+}
+
+uint64_t tt_run_unused_memory(const struct tt_world *world)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < world->local_count; i++) {
+        const struct tt_device_config *device = &world->ranks[i].device;
+        struct tt_gpu_health gpu;
+        if (strcmp(device->kind, "cuda") != 0 || !tt_gpu_health_read(device->index, &gpu)) continue;
+        if (gpu.used_bytes < 0 || gpu.total_bytes < gpu.used_bytes) continue;
+        uint64_t unused = (uint64_t)(gpu.total_bytes - gpu.used_bytes);
+        if (unused < least) least = unused;
+    }
+    return least;
 }

@@ -10,4 +10,7 @@
 TT_MUST_USE tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec,
                                         const struct tt_cancel *cancel, struct tt_world *world);
 
+/* Memory of this process's GPUs that nobody uses yet, of the one with the least, by NVML; UINT64_MAX: not known. */
+uint64_t tt_run_unused_memory(const struct tt_world *world);
+
 #endif

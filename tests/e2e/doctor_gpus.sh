@@ -53,6 +53,15 @@ grep -qE '^rdma +ok +4 of 4 devices register 64 MiB of memory$' said || fail "re
 settings=(--model_name_or_path "$root/tests/golden/llama2/model" --dataset_name "$root/tests/golden/llama2/train.jsonl" --output_dir planned)
 FAKE_NVML=healthy timeout 100 "$build/trimtab" doctor --ranks 2 --threads 1 "${settings[@]}" >said 2>&1 || fail "doctor with a model: $?"
 grep -qE "^plan +ok +[0-9.]+ [KMG]iB of a GPU's memory, [0-9.]+ [KMG]iB of memory a rank, a checkpoint at most" said || fail "no plan for GPUs"
+# Prompts that generate completes at a time: what other programs leave of the GPU with the least (rank 1's) decides.
+cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+seq -f '%g + 1 =' 40 >prompts.txt
+for case in healthy:20 used:20 full:8 none:20; do
+    FAKE_NVML=${case%:*} timeout 100 "$build/trimtab" generate --model_name_or_path model --prompt_file prompts.txt --ranks 2 --threads 1 \
+        --max_new_tokens 4 --ignore_eos --bf16 false --stats >"answers.${case%:*}" 2>said || fail "generate, $case: ends with $?"
+    grep -q "^at most ${case#*:} prompts at a time on a rank\$" said || fail "generate: not $case prompts at a time"
+    cmp "answers.${case%:*}" answers.healthy || fail "generate, $case: other answers"
+done
 doctor none 0 "^gpus +ok +no NVML: the driver's counters are not read\$"
 export FAKE_VERBS
 for FAKE_VERBS in 'register:registers no 64 MiB of memory: Cannot allocate memory' 'domain:has no protection domain left: Cannot allocate memory' \

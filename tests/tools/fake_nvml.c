@@ -106,6 +106,7 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3])
 {
     memory[0] = 140ull << 30;
     memory[2] = has(device, "used") ? 9ull << 30 : 600ull << 20;
+    if (has(device, "full")) memory[2] = memory[0] - (780ull << 20);
     memory[1] = memory[0] - memory[2];
     return 0;
 }

@@ -428,7 +428,7 @@ static void slots_follow_from_memory(void **state)
     assert_false(tt_generation_limits_less(&gpu, limits));
     tt_generation_limits_open(&gpu, 1000, 100, limits);
     assert_int_equal(limits->slots, 256);
-    assert_true(tt_generation_limits_are_tight(limits, &plan));
+    assert_true(tt_generation_limits_are_tight(limits, &plan, UINT64_MAX));
     choice.slots = limits->slots;
     const int64_t wanted[] = {128, 100, 256, 128, 100};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -438,13 +438,14 @@ static void slots_follow_from_memory(void **state)
         assert_true(limits->pass_tokens >= limits->slots);
         assert_false(choice.split_vocabulary);
     }
-    assert_false(tt_generation_limits_are_tight(limits, &plan));
+    assert_false(tt_generation_limits_are_tight(limits, &plan, UINT64_MAX));
     assert_true(tt_generation_choose_less(&layout, &choice));
     assert_true(choice.split_vocabulary);
     assert_false(tt_generation_choose_less(&layout, &choice));
     tt_generation_limits_open(&gpu, 1000, 8, limits);
     plan.memory.total_peak = 900;
-    assert_false(tt_generation_limits_are_tight(limits, &plan));
+    assert_false(tt_generation_limits_are_tight(limits, &plan, UINT64_MAX));
+    assert_true(tt_generation_limits_are_tight(limits, &plan, 999));
 }
 
 /* A rank that evaluates, planned for a generation too, with a device that has exactly the planned memory. */
