@@ -151,8 +151,13 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
 }
 
 /* SwiGLU with its rows in FP8: a thread block has a row, whose results it holds, rounded to bf16 as they would be
- * stored, until the largest is known. */
-constexpr int ROWS_THREADS = 512, ROWS_VECTOR = 8;
+ * stored, until the largest is known. All loads of a row are queued before its first result is computed, and rows of up
+ * to four vectors a thread leave room for two blocks on a multiprocessor, so that one loads while the other stores. */
+constexpr int ROWS_VECTOR = 8;
+
+/* The most threads of a block with CHUNKS vectors each, and how many such blocks share a multiprocessor. */
+template <int CHUNKS> constexpr int rows_threads = CHUNKS <= 4 ? 448 : 512;
+template <int CHUNKS> constexpr int rows_blocks = CHUNKS <= 4 ? 2 : 1;
 
 struct rows_pass {
     view<const bf16> dh, gate, up; /* dh: backward alone */
@@ -163,7 +168,8 @@ struct rows_pass {
     enum tt_activation activation;
 };
 
-template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) forward_rows(const struct rows_pass p)
+template <int CHUNKS>
+__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) forward_rows(const struct rows_pass p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
@@ -173,13 +179,15 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) forward_ro
     uint32_t largest = 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        if (first + k * step >= p.cols) break;
-        held[k] = load<bf16, W>(p.gate.at(row, first + k * step));
-        ups[k] = load<bf16, W>(p.up.at(row, first + k * step));
+        int col = first + k * step;
+        if (col >= p.cols) continue;
+        held[k] = load<bf16, W>(p.gate.at(row, col));
+        ups[k] = load<bf16, W>(p.up.at(row, col));
     }
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        if (first + k * step >= p.cols) break;
+        int col = first + k * step;
+        if (col >= p.cols) continue;
         float g[W], u[W];
         widen(held[k], g);
         widen(ups[k], u);
@@ -188,36 +196,43 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) forward_ro
         narrow(held[k], u);
         widen(held[k], u);
         largest = largest_of(largest, u);
-        if (p.first.data != nullptr) store(p.first.at(row, first + k * step), held[k]);
+        if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
     }
     float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
     if (threadIdx.x == 0) p.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        if (first + k * step >= p.cols) break;
+        int col = first + k * step;
+        if (col >= p.cols) continue;
         float u[W];
         widen(held[k], u);
-        store_codes(p.codes + row * p.cols + first + k * step, u, factor);
+        store_codes(p.codes + row * p.cols + col, u, factor);
     }
 }
 
-template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) backward_rows(const struct rows_pass p)
+template <int CHUNKS>
+__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) backward_rows(const struct rows_pass p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
     int64_t row = blockIdx.x;
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
-    vec<bf16, W> gates[CHUNKS], ups[CHUNKS];
+    vec<bf16, W> gates[CHUNKS], ups[CHUNKS], dhs[CHUNKS];
     uint32_t largest = 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
-        if (col >= p.cols) break;
-        vec<bf16, W> dh = load<bf16, W>(p.dh.at(row, col)), out;
+        if (col >= p.cols) continue;
+        dhs[k] = load<bf16, W>(p.dh.at(row, col));
         gates[k] = load<bf16, W>(p.gate.at(row, col));
         ups[k] = load<bf16, W>(p.up.at(row, col));
+    }
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        int col = first + k * step;
+        if (col >= p.cols) continue;
         float d[W], g[W], u[W], dg[W], du[W];
-        widen(dh, d);
+        widen(dhs[k], d);
         widen(gates[k], g);
         widen(ups[k], u);
 #pragma unroll
@@ -238,6 +253,7 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) backward_r
             store(p.second.at(row, col), ups[k]);
         }
         if (p.act.data == nullptr) continue;
+        vec<bf16, W> out;
         narrow(out, u);
         store(p.act.at(row, col), out);
     }
@@ -247,7 +263,7 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROWS_THREADS) backward_r
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
-        if (col >= p.cols) break;
+        if (col >= p.cols) continue;
         float x[W];
         widen(gates[k], x);
         store_codes(codes + col, x, factor);
@@ -267,28 +283,31 @@ bool rows_fit(const tt_tensor &x)
     return tt_tensor_is_empty(x) || is_aligned(x, ROWS_VECTOR);
 }
 
+template <bool BACKWARD, int CHUNKS>
+void queue_rows(cudaStream_t on, const struct rows_pass &p, unsigned rows)
+{
+    int vectors = p.cols / ROWS_VECTOR, each = (vectors + CHUNKS - 1) / CHUNKS;
+    unsigned threads = (unsigned)(each + ROW_WARP - 1) / ROW_WARP * ROW_WARP; /* as few as hold the row */
+    if constexpr (BACKWARD)
+        backward_rows<CHUNKS><<<rows, threads, 0, on>>>(p);
+    else
+        forward_rows<CHUNKS><<<rows, threads, 0, on>>>(p);
+}
+
+template <int CHUNKS> constexpr int most_columns = CHUNKS * rows_threads<CHUNKS> * ROWS_VECTOR;
+
 /* The kernel for rows of this width, which tt_swiglu_rows_in_one_pass limits. */
 template <bool BACKWARD>
 tt_status launch_rows(struct tt_stream *stream, const char *op, const struct rows_pass &p, int64_t rows)
 {
-    int chunks = (p.cols + ROWS_THREADS * ROWS_VECTOR - 1) / (ROWS_THREADS * ROWS_VECTOR);
     cudaStream_t on = tt_cuda_handle(stream);
-    unsigned blocks = (unsigned)rows;
-    if constexpr (BACKWARD) {
-        if (chunks <= 2)
-            backward_rows<2><<<blocks, ROWS_THREADS, 0, on>>>(p);
-        else if (chunks <= 4)
-            backward_rows<4><<<blocks, ROWS_THREADS, 0, on>>>(p);
-        else
-            backward_rows<8><<<blocks, ROWS_THREADS, 0, on>>>(p);
-    } else {
-        if (chunks <= 2)
-            forward_rows<2><<<blocks, ROWS_THREADS, 0, on>>>(p);
-        else if (chunks <= 4)
-            forward_rows<4><<<blocks, ROWS_THREADS, 0, on>>>(p);
-        else
-            forward_rows<8><<<blocks, ROWS_THREADS, 0, on>>>(p);
-    }
+    static_assert(most_columns<8> == 32768, "as in tt_swiglu_rows_fit");
+    if (p.cols <= most_columns<2>)
+        queue_rows<BACKWARD, 2>(on, p, (unsigned)rows);
+    else if (p.cols <= most_columns<4>)
+        queue_rows<BACKWARD, 4>(on, p, (unsigned)rows);
+    else
+        queue_rows<BACKWARD, 8>(on, p, (unsigned)rows);
     return tt_cuda_launched(stream, op, nullptr);
 }
 
