@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Loss curves of an adapter over a base in FP8, and over the same base in bfloat16: trimtab beside PEFT with torchao.
 
-    python bench/peers/torch_fp8_curve.py --trimtab build/trimtab [--steps 300] [--batch 8] [--seeds 1 2 3]
+    python bench/peers/torch_fp8_curve.py --trimtab build/trimtab [--steps 300] [--batch 8] [--rate 2e-3] [--seeds 1 2 3]
 
 The model and the rows are those of examples/demo, the settings those of its run (LoRA of rank 16 on all linears, learning
-rate 2e-3 with 5 % of warm-up, then linearly to 0). Rows are tokenized once. Each seed makes one adapter with PEFT, and all
+rate --rate with 5 % of warm-up, then linearly to 0). Rows are tokenized once. Each seed makes one adapter with PEFT, and all
 runs begin with it and read the same rows in the same order. The linears of the base are in bfloat16; in torchao's FP8 with
 one scale a row (convert_to_float8_training, recipe "rowwise"), and with one a tensor ("tensorwise"); in Trimtab's
 `base_dtype: fp8` with each of `fp8_products`. Prints, for each, the mean loss of the last fifth of the steps less that of
@@ -25,7 +25,7 @@ import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RATE, WARMUP = 2e-3, 0.05
+WARMUP = 0.05
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -68,10 +68,10 @@ def peer_losses(args, kind, adapter, rows):
     trained = [parameter for name, parameter in model.named_parameters() if parameter.requires_grad]
     for parameter in trained:
         parameter.data = parameter.data.float()
-    optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(trained, lr=args.rate, weight_decay=0.0)
     losses = []
     for step in range(args.steps):
-        optimizer.param_groups[0]["lr"] = RATE * rate_at(step, args.steps)
+        optimizer.param_groups[0]["lr"] = args.rate * rate_at(step, args.steps)
         with torch.autocast("cuda", torch.bfloat16):
             loss = model(**batch_of(rows[step * args.batch:(step + 1) * args.batch])).loss
         loss.backward()
@@ -86,7 +86,7 @@ def trimtab_losses(args, kind, adapter, folder, data):
     out = pathlib.Path(folder) / "out"
     words = [args.trimtab, "train", "--model_name_or_path", args.model, "--adapter_name_or_path", adapter,
              "--dataset_name", data, "--output_dir", out, "--overwrite_output_dir", "true", "--max_steps", args.steps,
-             "--per_device_train_batch_size", args.batch, "--learning_rate", RATE, "--lr_scheduler_type", "linear",
+             "--per_device_train_batch_size", args.batch, "--learning_rate", args.rate, "--lr_scheduler_type", "linear",
              "--warmup_ratio", WARMUP, "--weight_decay", 0, "--max_grad_norm", 1, "--logging_steps", 1, "--bf16", "true",
              "--save_strategy", "no", "--report_to", "none", "--ranks", 1, "--train_sampling_strategy", "sequential", "--max_length", 512]
     if kind != "bf16":
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--rows", default=str(ROOT / "examples/demo/data/train.jsonl"))
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--peer", nargs="*", default=["rowwise", "tensorwise"])
     parser.add_argument("--products", nargs="*", default=["all", "single"])
