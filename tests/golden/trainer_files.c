@@ -128,7 +128,8 @@ static void take_totals(struct tt_json_value *row)
         sum += tt_json_number(tt_json_get(row, parts[i]));
         assert_true(tt_json_remove(row, parts[i]));
     }
-    if (fabs(sum - runtime) > 0.03 * runtime) fail_msg("parts: %g s, run: %g s", sum, runtime);
+    /* The run takes a tenth of a second: the time between two readings of the clock may hold another process's turn. */
+    if (fabs(sum - runtime) > 0.03 * runtime + 0.01) fail_msg("parts: %g s, run: %g s", sum, runtime);
 }
 
 /* Removes the figures beside the phases: time between the steps, speed, memory by purpose, whose sum is that of the
