@@ -32,6 +32,7 @@ struct nvml {
     int (*link_state)(void *device, unsigned link, unsigned *active);
     int (*link_errors)(void *device, unsigned link, int counter, unsigned long long *count);
     int (*mig)(void *device, unsigned *current, unsigned *pending);
+    int (*persistence)(void *device, unsigned *value);
     int (*memory)(void *device, struct memory *memory);
 };
 
@@ -54,6 +55,7 @@ static const struct {
     {"nvmlDeviceGetNvLinkState", offsetof(struct nvml, link_state)},
     {"nvmlDeviceGetNvLinkErrorCounter", offsetof(struct nvml, link_errors)},
     {"nvmlDeviceGetMigMode", offsetof(struct nvml, mig)},
+    {"nvmlDeviceGetPersistenceMode", offsetof(struct nvml, persistence)},
     {"nvmlDeviceGetMemoryInfo", offsetof(struct nvml, memory)},
 };
 
@@ -143,6 +145,7 @@ bool tt_gpu_health_read(int index, struct tt_gpu_health *out)
     out->pcie_width_max = ask(nvml.width_max, gpu);
     read_links(&nvml, gpu, out);
     out->mig = ask_mode(nvml.mig, gpu);
+    out->persistence = ask(nvml.persistence, gpu);
     bool told = nvml.memory != NULL && nvml.memory(gpu, &memory) == 0;
     out->used_bytes = told ? (int64_t)memory.used : -1;
     out->total_bytes = told ? (int64_t)memory.total : -1;

@@ -25,9 +25,11 @@ struct tt_gpu_health {
     int32_t remap_failed;           /* there was no row left to replace a broken one */
     int64_t slow_reasons;           /* bits of enum tt_gpu_slow */
     int32_t pcie_generation, pcie_generation_max, pcie_width, pcie_width_max;
-    int32_t nvlinks, nvlinks_down;   /* of those that the GPU has */
-    int64_t nvlink_errors;           /* repeated and recovered transfers of all links */
-    int32_t mig;                     /* 1: on */
+    int32_t nvlinks, nvlinks_down; /* of those that the GPU has */
+    int64_t nvlink_errors;         /* repeated and recovered transfers of all links */
+    int32_t mig;                   /* 1: on */
+    int32_t
+        persistence; /* 0: the driver forgets the GPU when its last program ends, and the next one starts late */
     int64_t used_bytes, total_bytes; /* of its memory, by all processes */
 };
 

@@ -60,14 +60,14 @@ static struct tt_json_value *gpu_object(const struct tt_doctor_rank *rank)
         rank->to_host_bytes, "on_device_bytes_per_second", rank->on_device_bytes);
     if (object == NULL || !gpu->known) return object;
     struct tt_json_value *health = tt_json_pack(
-        "{s:s,s:i,s:I,s:I,s:i,s:i,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:i,s:I,s:I}", "driver", gpu->driver, "ecc",
-        (int)gpu->ecc, "ecc_uncorrected", gpu->uncorrected, "ecc_corrected", gpu->corrected,
+        "{s:s,s:i,s:I,s:I,s:i,s:i,s:I,s:i,s:i,s:i,s:i,s:i,s:i,s:I,s:i,s:i,s:I,s:I}", "driver", gpu->driver,
+        "ecc", (int)gpu->ecc, "ecc_uncorrected", gpu->uncorrected, "ecc_corrected", gpu->corrected,
         "replacement_pending", (int)gpu->remap_pending, "replacement_failed", (int)gpu->remap_failed,
         "slow_reasons", gpu->slow_reasons, "pcie_generation", (int)gpu->pcie_generation,
         "pcie_generation_max", (int)gpu->pcie_generation_max, "pcie_width", (int)gpu->pcie_width,
         "pcie_width_max", (int)gpu->pcie_width_max, "nvlinks", (int)gpu->nvlinks, "nvlinks_down",
-        (int)gpu->nvlinks_down, "nvlink_errors", gpu->nvlink_errors, "mig", (int)gpu->mig, "used_bytes",
-        gpu->used_bytes, "total_bytes", gpu->total_bytes);
+        (int)gpu->nvlinks_down, "nvlink_errors", gpu->nvlink_errors, "mig", (int)gpu->mig, "persistence",
+        (int)gpu->persistence, "used_bytes", gpu->used_bytes, "total_bytes", gpu->total_bytes);
     if (health != NULL) (void)tt_json_update(object, health);
     tt_json_release(health);
     return object;

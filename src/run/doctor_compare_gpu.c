@@ -34,6 +34,9 @@ static void find_memory_faults(const struct tt_gpu_health *gpu, struct fault *fa
     if (gpu->remap_pending > 0)
         add_fault(faults, count, TT_DOCTOR_WARNS, "rows of its memory that are replaced at its next reset");
     if (gpu->ecc == 0) add_fault(faults, count, TT_DOCTOR_WARNS, "ECC is off");
+    if (gpu->persistence == 0)
+        add_fault(faults, count, TT_DOCTOR_WARNS,
+                  "persistence mode is off, so the driver loads it anew for each run (nvidia-smi -pm 1)");
     if (gpu->used_bytes > own_bytes_max) {
         snprintf(text, sizeof text, "%s of its memory are in use by other programs",
                  tt_format_bytes((double)gpu->used_bytes, used, sizeof used));
@@ -102,7 +105,7 @@ tt_status tt_doctor_check_gpus(struct tt_doctor_report *report)
     struct tt_doctor_check *check = NULL;
     int named = 0;
     for (int r = 0; r < report->rank_count; r++) {
-        struct fault faults[12];
+        struct fault faults[16];
         int count = 0;
         const struct tt_doctor_rank *rank = &report->ranks[r], *first = &report->ranks[0];
         if (!rank->is_gpu) continue;

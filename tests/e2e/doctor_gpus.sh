@@ -34,6 +34,7 @@ preflight ecc 10 "^error: 1 of [0-9]+ checks failed, first 'gpus': driver 580.95
 preflight row-failed 10 "; $on: a broken row of its memory that could not be replaced"
 for fault in 'row-pending:rows of its memory that are replaced at its next reset' \
     'page-pending:rows of its memory that are replaced at its next reset' 'ecc-off:ECC is off' \
+    'persistence-off:persistence mode is off, so the driver loads it anew for each run \(nvidia-smi -pm 1\)' \
     'used:9.0 GiB of its memory are in use by other programs' 'hot:clocks lowered by the hardware, because of heat' \
     'warm:clocks lowered by the driver, because of heat' 'brake:clocks lowered because the power supply asks for it' \
     'slow:clocks lowered by the hardware' 'width:PCIe with 8 of 16 lanes' 'nvlink:1 of 18 NVLinks are down' \

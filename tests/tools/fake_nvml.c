@@ -102,6 +102,11 @@ int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
     *current = *pending = 0;
     return 0;
 }
+int nvmlDeviceGetPersistenceMode(void *device, unsigned *mode)
+{
+    *mode = !has(device, "persistence-off");
+    return 0;
+}
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3])
 {
     memory[0] = 140ull << 30;

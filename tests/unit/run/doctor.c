@@ -299,7 +299,8 @@ static struct tt_doctor_report with_gpus(void)
         rank->expected_flops = 1e12;
         rank->to_device_bytes = rank->to_host_bytes = rank->expected_host_bytes = 5e10;
         rank->on_device_bytes = rank->expected_memory_bytes = 4e12;
-        rank->gpu = (struct tt_gpu_health){.known = 1, .driver = "580.1", .ecc = 1, .nvlinks = 18};
+        rank->gpu =
+            (struct tt_gpu_health){.known = 1, .driver = "580.1", .ecc = 1, .persistence = 1, .nvlinks = 18};
     }
     return report;
 }
