@@ -8,9 +8,10 @@
 tokens ignored, --new_tokens tokens after prompts of the same number of tokens. Both sides run alternately,
 in each type and batch size; the median of the rounds counts. transformers runs with each number of --peer_threads (1 and
 --threads), because more threads may be slower; its best number counts. On a machine with other work, --threads 1 --clock cpu
-counts the processor time of one thread instead. Trimtab's time is that of a whole command less that of
-the same command with one new token, so that loading does not count; transformers' is that of generate() less that of
-generate() with one new token. Prints one JSON line for each type and batch size (ratio: of the medians; ratios: of each
+counts the processor time of one thread instead. transformers' time is that of generate() less that of generate() with one
+new token. Trimtab's is that of a whole command less that of the same command with one new token, so that loading does not
+count; with --config and the clock on the wall it is what `trimtab bench generate` prints for the tokens after the first, over
+random weights of its own, because loads differ by more than a short answer takes. Prints one JSON line for each type and batch size (ratio: of the medians; ratios: of each
 round), and last a table of them.
 """
 
@@ -62,6 +63,15 @@ def trimtab_seconds(args, prompts, dtype, new_tokens):
         return now(args, resource.RUSAGE_CHILDREN) - start
 
 
+def bench_seconds(args, prompt_tokens, count, dtype):
+    """Of all tokens after the first of each row, without loading."""
+    command = [args.trimtab, "bench", "generate", "--config_json", args.config, "--device", "cpu", "--threads", str(args.threads),
+               "--bf16", "true" if dtype == "bfloat16" else "false", "--prompt_tokens", str(prompt_tokens),
+               "--new_tokens", str(args.new_tokens), "--per_device_train_batch_size", str(count)]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return count * (args.new_tokens - 1) / json.loads(said.splitlines()[0])["decode_tokens_per_second"]
+
+
 def transformers_seconds(args, threads, model, tokenizer, prompts, new_tokens):
     torch.set_num_threads(threads)
     batch = tokenizer(prompts, return_tensors="pt")
@@ -99,8 +109,11 @@ def measure(args):
             prompts = [f"The letter {chr(65 + i)} is the first letter of" for i in range(count)]
             ours, peer = [], {threads: [] for threads in args.peer_threads}
             for _ in range(args.rounds):
-                short = trimtab_seconds(args, prompts, dtype, 1)
-                ours.append(trimtab_seconds(args, prompts, dtype, args.new_tokens) - short)
+                if args.config is not None and args.clock == "wall":
+                    ours.append(bench_seconds(args, len(tokenizer(prompts[0])["input_ids"]), count, dtype))
+                else:
+                    short = trimtab_seconds(args, prompts, dtype, 1)
+                    ours.append(trimtab_seconds(args, prompts, dtype, args.new_tokens) - short)
                 for threads, seconds in peer.items():
                     short = transformers_seconds(args, threads, model, tokenizer, prompts, 1)
                     seconds.append(transformers_seconds(args, threads, model, tokenizer, prompts, args.new_tokens) - short)

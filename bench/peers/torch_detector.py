@@ -8,7 +8,7 @@ FOLDER is made by examples/detection/make_shapes.py --size PIXELS. Random weight
 SGD with momentum, no augmentation. Bf16 is torch's autocast with weights and images in channels-last order.
 
 On a processor: one thread, processor time. A step is the difference of runs of STEPS + 1 steps and of one, here and
-there; memory is the most of a process (on torch's side with its libraries).
+there; memory is the most of a process (on torch's side with its libraries); neither side keeps room for a checkpoint.
 
 On a GPU: steps by the clock. Torch's data are one batch that is on the GPU already, normalised; the backbone and the heads
 run as torch does, or compiled, cuDNN chooses by measuring, and the step is the median by CUDA events; the faster variant
@@ -132,7 +132,7 @@ def options(args):
     return ["--task", "detection", "--local-image-dir", args.folder / "images", "--cache-dir", args.folder, "--image-size",
             str(args.pixels), "--batch-size", str(args.images), "--bf16", str(args.dtype == "bf16").lower(),
             "--learning_rate", "1e-4", "--trainable_layers", "3", "--hflip", "0", "--eval_strategy", "no",
-            "--save_strategy", "no", "--report_to", "none"]
+            "--save_strategy", "no", "--report_to", "none", "--save_only_model", "true"]
 
 
 def gpu_rows(args, folder):
