@@ -34,7 +34,7 @@ struct tt_doctor_rank {
     int32_t gid_index;       /* of RoCE v2, the same of all of them; -1: none, or several */
     char gids[200];          /* of each: device, index, address and interface; "none" */
     char gid_set[12];        /* NCCL_IB_GID_INDEX; empty: not set */
-    char gid_fault[120];     /* what is wrong with them; empty: nothing */
+    char gid_fault[160];     /* what is wrong with them; empty: nothing */
     int32_t is_gpu;
     int32_t under_load; /* `gpu` was read under load too */
     struct tt_gpu_health gpu;
