@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What several GPUs cost a detector's step: each GPU alone, all of them at once as trainings that know nothing of each other,
-# and all of them as one training, as threads and as processes. GPUs that are slower beside each other, or one that is slower
-# than the others, show in the second; what remains to the third is the sum of gradients and the waiting for it.
+# The cost of data parallelism for a detector's step: a run on each GPU alone, independent runs on all GPUs at the same time,
+# and one run on all GPUs, as threads and as processes. The independent runs show a slower GPU and the effects of shared host
+# memory, processors and power; the difference between them and the joint run is the sum of gradients and the wait for it.
 #
 #     bench/detector_gpus.sh [TRIMTAB [GPUS [PIXELS [IMAGES [STEPS]]]]]
 #
@@ -23,7 +23,7 @@ cd "$folder"
 python3 "$root/examples/detection/make_shapes.py" data --size "$pixels" --train 64 --validation 4 >/dev/null
 python3 "$root/examples/detection/make_weights.py" weights.pth --classes "$classes" "${network[@]}" >/dev/null
 
-# train NAME [settings]: a training; its rows stay in NAME/metrics.jsonl, what it says in NAME.log.
+# train NAME [settings]: a training run; its metrics go to NAME/metrics.jsonl, its output to NAME.log.
 train() {
     local name=$1
     shift
