@@ -143,8 +143,8 @@ static tt_status add_line(struct prompts *prompts, const char *line, size_t byte
 static tt_status add_lines(struct prompts *prompts, const struct tt_str *data, const char *origin)
 {
     const char *text = tt_str_text(data);
-    size_t number = 1;
-    for (size_t at = 0; at < data->bytes; number++) {
+    size_t number = 1, begin = tt_starts_with(text, "\xef\xbb\xbf") ? 3 : 0; /* a byte order mark */
+    for (size_t at = begin; at < data->bytes; number++) {
         const char *end = memchr(text + at, '\n', data->bytes - at);
         size_t bytes = end != NULL ? (size_t)(end - text) - at : data->bytes - at;
         TT_TRY(add_line(prompts, text + at, bytes, origin, number));

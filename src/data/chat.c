@@ -189,6 +189,25 @@ static tt_status copy_messages(const struct tt_conversation *conversation, size_
     return TT_OK;
 }
 
+/* Adds to the error of a template what many templates cannot write: a message without a text as its content. */
+static void hint_contents(const struct tt_json_value *messages)
+{
+    for (size_t i = 0; i < tt_json_count(messages); i++) {
+        const struct tt_json_value *message = tt_json_at(messages, i),
+                                   *content = tt_json_get(message, "content");
+        const char *role = tt_json_text(tt_json_get(message, "role"));
+        if (tt_json_is_string(content)) continue;
+        tt_hint("message %zu ('%.40s') has %s, which this template may not be made for: write its content as "
+                "a text, or "
+                "choose another template with chat_template_path",
+                i + 1, role != NULL ? role : "",
+                content == NULL ? (tt_json_get(message, "tool_calls") != NULL ? "tool calls and no content"
+                                                                              : "no content")
+                                : "a list of parts as its content");
+        return;
+    }
+}
+
 tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *conversation, size_t count,
                          bool asks, struct tt_chat_text *out)
 {
@@ -204,7 +223,9 @@ tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *con
     }
     TT_GO(list_variables(chat, conversation, messages, asks));
     struct tt_jinja_input input = {chat->variables, chat->variable_count, chat->date};
-    TT_GO(tt_jinja_render(jinja, &input, &text.output));
+    status = tt_jinja_render(jinja, &input, &text.output);
+    if (status == TT_ERR_DATA) hint_contents(messages);
+    TT_GO(status);
     *out = text;
     return TT_OK;
 out:

@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 
 const char *const tt_conversation_members[] = {
-    "messages",    "conversations", "prompt", "completion", "tools", "documents", "chat_template_kwargs",
-    "instruction", "input",         "output", NULL};
+    "messages",    "conversations", "prompt", "completion", "tools",   "documents", "chat_template_kwargs",
+    "instruction", "input",         "output", "system",     "history", "chosen",    NULL};
 
 bool tt_conversation_has_messages(const struct tt_json_value *row)
 {
@@ -138,6 +138,39 @@ static tt_status append_text(struct tt_conversation *out, const char *role, cons
     return message == NULL ? TT_ERR_MEMORY : append_message(out, &m);
 }
 
+/* The member `system` of a row is the first message, unless the first of its own is a system message. */
+static tt_status read_system(struct tt_conversation *out, const struct tt_json *json,
+                             const struct tt_json_value *list)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, "system"), *first = tt_json_at(list, 0);
+    const char *text = tt_json_text(value), *role = tt_json_text(tt_json_get(first, "role"));
+    if (role == NULL) role = tt_json_text(tt_json_get(first, "from"));
+    if (value == NULL || tt_json_is_null(value)) return TT_OK;
+    if (text == NULL) return tt_fail(TT_ERR_DATA, "%s: 'system' must be a text", json->origin);
+    bool has_one = role != NULL && (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0);
+    return has_one || *text == '\0' ? TT_OK : append_text(out, "system", text);
+}
+
+/* Earlier turns of a row of Alpaca, as LLaMA-Factory has them: a list of pairs of what the user and the assistant
+ * said. */
+static tt_status read_history(struct tt_conversation *out, const struct tt_json *json)
+{
+    const struct tt_json_value *history = tt_json_get(json->root, "history");
+    if (history == NULL || tt_json_is_null(history)) return TT_OK;
+    for (size_t i = 0; i < tt_json_count(history); i++) {
+        const struct tt_json_value *pair = tt_json_at(history, i);
+        const char *asked = tt_json_text(tt_json_at(pair, 0)), *said = tt_json_text(tt_json_at(pair, 1));
+        if (tt_json_count(pair) != 2 || asked == NULL || said == NULL)
+            return tt_fail(TT_ERR_DATA,
+                           "%s: history[%zu] must be a list of two texts, a question and its answer",
+                           json->origin, i);
+        TT_TRY(append_text(out, "user", asked));
+        TT_TRY(append_text(out, "assistant", said));
+    }
+    return tt_json_is_list(history) ? TT_OK
+                                    : tt_fail(TT_ERR_DATA, "%s: 'history' must be a list", json->origin);
+}
+
 /* The instruction, with the input on the next line where there is one, is what the user says. */
 static tt_status read_alpaca(struct tt_conversation *out, const struct tt_json *json)
 {
@@ -147,6 +180,8 @@ static tt_status read_alpaca(struct tt_conversation *out, const struct tt_json *
     TT_GO(tt_json_string(json, json->root, "instruction", &instruction));
     TT_GO(tt_json_opt_string(json, json->root, "input", &input));
     TT_GO(tt_json_string(json, json->root, "output", &output));
+    TT_GO(read_system(out, json, NULL));
+    TT_GO(read_history(out, json));
     TT_GO(tt_str_append_text(&asked, instruction));
     if (input != NULL && *input != '\0') TT_GO(tt_str_printf(&asked, "\n%s", input));
     TT_GO(append_text(out, "user", tt_str_text(&asked)));
@@ -191,18 +226,37 @@ static tt_status copy_member(const struct tt_json *json, const char *name, bool 
     return *out == NULL ? TT_ERR_MEMORY : TT_OK;
 }
 
+/* ShareGPT's form of a preference, as LLaMA-Factory has it: the list ends before the answers. */
+static tt_status refuse_preference(const struct tt_json *json)
+{
+    if (tt_json_get(json->root, "chosen") == NULL) return TT_OK;
+    tt_fail(TT_ERR_UNSUPPORTED,
+            "%s: preference rows ('conversations' with 'chosen' and 'rejected') are not supported",
+            json->origin);
+    tt_hint("to train on the chosen answers, append each to its 'conversations' and remove 'chosen'");
+    return TT_ERR_UNSUPPORTED;
+}
+
 static tt_status read_messages(struct tt_conversation *out, const struct tt_json *json)
 {
-    const struct tt_json_value *row = json->root;
-    if (tt_json_is_list(tt_json_get(row, "prompt")) && tt_json_is_list(tt_json_get(row, "completion"))) {
+    const struct tt_json_value *row = json->root, *prompt = tt_json_get(row, "prompt");
+    if (tt_json_is_list(prompt) && tt_json_is_list(tt_json_get(row, "completion"))) {
+        if (tt_json_count(prompt) == 0)
+            return tt_fail(TT_ERR_DATA, "%s: 'prompt' has no message", json->origin);
+        TT_TRY(read_system(out, json, prompt));
         TT_TRY(read_list(out, json, "prompt"));
         out->prompt_count = tt_json_count(out->messages);
-        if (out->prompt_count == 0) return tt_fail(TT_ERR_DATA, "%s: 'prompt' has no message", json->origin);
         return read_list(out, json, "completion");
     }
-    if (tt_json_is_list(tt_json_get(row, "messages"))) return read_list(out, json, "messages");
-    if (tt_json_is_list(tt_json_get(row, "conversations"))) return read_list(out, json, "conversations");
-    return read_alpaca(out, json);
+    bool named_messages = tt_json_is_list(tt_json_get(row, "messages"));
+    const char *name = named_messages ? "messages" : "conversations";
+    const struct tt_json_value *list = tt_json_get(row, name);
+    if (!tt_json_is_list(list)) return read_alpaca(out, json);
+    if (!named_messages) TT_TRY(refuse_preference(json));
+    if (tt_json_count(list) == 0)
+        return tt_fail(TT_ERR_DATA, "%s: the conversation has no message", json->origin);
+    TT_TRY(read_system(out, json, list));
+    return read_list(out, json, name);
 }
 
 tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out)
@@ -211,8 +265,6 @@ tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation
     tt_status status = read.messages == NULL ? TT_ERR_MEMORY : TT_OK;
     TT_GO(status);
     TT_GO(read_messages(&read, row));
-    if (tt_json_count(read.messages) == 0)
-        TT_GO(tt_fail(TT_ERR_DATA, "%s: the conversation has no message", row->origin));
     TT_GO(read_tools(&read, row));
     TT_GO(copy_member(row, "documents", true, &read.documents));
     TT_GO(copy_member(row, "chat_template_kwargs", false, &read.kwargs));

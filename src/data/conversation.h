@@ -2,7 +2,8 @@
  *
  * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations` (from and value
  * become role and content, and roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant,
- * function and observation are tool); Alpaca's `instruction`, `input` and `output`. Beside them `tools` (a list, or a
+ * function and observation are tool); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
+ * before them. Beside them `system` (a text: the first message, unless the list begins with one), `tools` (a list, or a
  * list as JSON text), `documents` and `chat_template_kwargs` (an object).
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and

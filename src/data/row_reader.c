@@ -425,14 +425,31 @@ static tt_status read_ids_row(struct tt_row_reader *reader, const struct tt_json
     return TT_OK;
 }
 
+/* Messages as one text, as tables (CSV) hold them. */
+static tt_status refuse_texts_of_messages(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    static const char *const names[] = {"messages", "conversations"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!tt_json_is_string(tt_json_get(row, names[i]))) continue;
+        fail_row(reader, TT_ERR_DATA, "'%s' is a text; a list of messages is expected", names[i]);
+        tt_hint("write the list itself, in Python: row['%s'] = json.loads(row['%s'])", names[i], names[i]);
+        return TT_ERR_DATA;
+    }
+    return TT_OK;
+}
+
 /* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
 static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
     const struct tt_data_config *config = reader->config;
     if (tt_json_get(row, "chosen") != NULL) {
-        return fail_row(reader, TT_ERR_UNSUPPORTED,
-                        "preference rows ('chosen', 'rejected') are not supported");
+        fail_row(reader, TT_ERR_UNSUPPORTED, "preference rows ('chosen', 'rejected') are not supported");
+        tt_hint("to train on the chosen answers, write them as 'completion' of rows with 'prompt', or as the "
+                "last of "
+                "'messages'");
+        return TT_ERR_UNSUPPORTED;
     }
+    TT_TRY(refuse_texts_of_messages(reader, row));
     char keys[200] = "";
     size_t used = 0;
     const char *key;
@@ -527,10 +544,11 @@ static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_
 static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
 {
     struct tt_json *json = &reader->json;
-    TT_TRY(parse_row(reader, reader->members, true, json));
-    tt_status status = tt_json_is_object(json->root)
-                           ? read_object(reader, json->root, out)
-                           : fail_row(reader, TT_ERR_DATA, "a row must be an object");
+    tt_status status = parse_row(reader, reader->members, true, json);
+    if (status == TT_ERR_DATA) tt_rows_hint(reader->rows, reader->row);
+    TT_TRY(status);
+    status = tt_json_is_object(json->root) ? read_object(reader, json->root, out)
+                                           : fail_row(reader, TT_ERR_DATA, "a row must be an object");
     tt_json_deinit(json);
     return status;
 }

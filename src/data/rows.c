@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
+#include "base/utf8.h"
 #include "data/unpack.h"
 
 static bool is_space(char c)
@@ -196,4 +197,21 @@ void tt_rows_close(struct tt_rows *rows)
     tt_free(rows->spans);
     tt_file_map_close(&rows->map);
     *rows = (struct tt_rows){0};
+}
+
+void tt_rows_hint(const struct tt_rows *rows, size_t index)
+{
+    const struct tt_row_span *row = &rows->spans[index];
+    const uint8_t *file = rows->map.data;
+    bool marked =
+        rows->map.bytes >= 2 && (memcmp(file, "\xff\xfe", 2) == 0 || memcmp(file, "\xfe\xff", 2) == 0);
+    size_t bytes = row->bytes;
+    while (bytes > 0 && memchr(" \t\r\n", row->data[bytes - 1], 4) != NULL) bytes--;
+    if (marked)
+        tt_hint("the file is UTF-16: iconv -f UTF-16 -t UTF-8 FILE >rows.jsonl");
+    else if (tt_utf8_invalid_at(row->data, row->bytes) < row->bytes)
+        tt_hint("the file is not UTF-8: iconv -f WINDOWS-1252 -t UTF-8 FILE >rows.jsonl, where that is its "
+                "encoding");
+    else if (bytes == 1 && row->data[0] == '{')
+        tt_hint("each line is one row: jq -c . FILE >rows.jsonl writes objects so");
 }

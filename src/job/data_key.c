@@ -8,6 +8,9 @@
 #include "checkpoint/load.h"
 #include "job/compared.h"
 
+/* Of the rules by which rows become samples: a change of them makes files of earlier releases ones of another key. */
+enum { RULES = 2 };
+
 static bool changes_rows(const struct tt_setting *row)
 {
     static const char *const others[] = {
@@ -69,6 +72,7 @@ static tt_status add_file(void *context, const char *name)
 tt_status tt_data_key_make(const struct tt_data_key_source *source, struct tt_str *key, bool *keeps)
 {
     struct texts texts = {source->tokenizer_folder, key, false};
+    TT_TRY(tt_str_printf(key, "rules: %d\n", RULES));
     TT_TRY(write_settings(source->data, key));
     TT_TRY(tt_model_folder_list_tokenizer(source->tokenizer_folder, true, add_file, &texts));
     for (size_t i = 0; i < source->templates->template_count; i++) {

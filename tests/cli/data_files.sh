@@ -76,4 +76,33 @@ expect 0 'done' "${train[@]}" --dataset_name shards --output_dir resumed --save_
 echo '{"prompt": "1 + 1 =", "completion": " 3"}' >>shards/data/train-00000-of-00002.jsonl
 rm -r resumed/checkpoint-2
 expect 2 'training data was' "${train[@]}" --dataset_name shards --output_dir resumed --resume_from_checkpoint true
+
+# Rows in another encoding, over several lines, or with messages as one text: the error says how to convert them.
+data=(data --model_name_or_path model --rows 0)
+printf '{"prompt": "caf\xe9", "completion": "a"}\n' >latin.jsonl
+expect 3 'hint: the file is not UTF-8: iconv -f WINDOWS-1252' "${data[@]}" --dataset_name latin.jsonl
+{ printf '\xff\xfe' && printf '{}\n' | sed 's/./&\x00/g'; } >wide.jsonl
+expect 3 'hint: the file is UTF-16: iconv -f UTF-16' "${data[@]}" --dataset_name wide.jsonl
+printf '{\n "prompt": "a",\n "completion": "b"\n}\n' >lines.jsonl
+expect 3 'hint: each line is one row: jq -c' "${data[@]}" --dataset_name lines.jsonl
+printf '{"messages": "[]"}\n' >text.jsonl
+expect 3 "'messages' is a text; a list of messages is expected" "${data[@]}" --dataset_name text.jsonl
+printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n' >pairs.jsonl
+expect 2 'hint: to train on the chosen answers' "${data[@]}" --dataset_name pairs.jsonl
+printf '{%% for m in messages %%}{{ m.role + m.content }}{%% endfor %%}' >plain.jinja
+printf '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]}\n' >parts.jsonl
+expect 3 "hint: message 1 ('user') has a list of parts as its content" "${data[@]}" --dataset_name parts.jsonl \
+    --chat_template_path plain.jinja
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null, "tool_calls": []}]}\n' >calls.jsonl
+expect 3 "hint: message 2 ('assistant') has tool calls and no content" "${data[@]}" --dataset_name calls.jsonl \
+    --chat_template_path plain.jinja
+
+# A byte order mark before the prompts of a file is none of their text.
+{ printf '\xef\xbb\xbf' && head -n 2 all.jsonl; } >marked.jsonl
+head -n 2 all.jsonl >unmarked.jsonl
+for name in marked unmarked; do
+    "$trimtab" generate --model_name_or_path model --prompt_file $name.jsonl --max_new_tokens 2 >$name.out 2>log ||
+        fail "prompts of $name.jsonl are refused: $(cat log)"
+done
+cmp marked.out unmarked.out || fail "a byte order mark changes the prompts"
 finish

@@ -156,6 +156,44 @@ static void single_messages(void **state)
                  "no token of the row would train");
 }
 
+/* What LLaMA-Factory and axolotl have beside the messages: a system message and earlier turns. */
+static void beside_messages(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    expect(
+        &config, CHATML,
+        "{'system': 'be', 'conversations': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}]}",
+        S "system\nbe" E "\n" S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    expect(&config, CHATML,
+           "{'system': 'no', 'messages': [{'role': 'system', 'content': 'be'}, {'role': 'user', 'content': "
+           "'q'}, "
+           "{'role': 'assistant', 'content': 'a'}]}",
+           S "system\nbe" E "\n" S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    expect(&config, CHATML,
+           "{'system': '', 'history': [['h', 'i']], 'instruction': 'add', 'input': null, 'output': '3'}",
+           S "user\nh" E "\n" S "assistant\n[[i" E "\n]]" S "user\nadd" E "\n" S "assistant\n[[3" E "\n]]");
+    expect(&config, CHATML, "{'system': 'be', 'history': null, 'instruction': 'add', 'output': '3'}",
+           S "system\nbe" E "\n" S "user\nadd" E "\n" S "assistant\n[[3" E "\n]]");
+    config.assistant_only_loss = false;
+    expect(
+        &config, CHATML,
+        "{'system': 'be', 'prompt': [{'role': 'user', 'content': 'q'}], 'completion': [{'role': 'assistant', "
+        "'content': 'a'}]}",
+        S "system\nbe" E "\n" S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    expect_error(&config, CHATML, "{'system': 1, 'instruction': 'add', 'output': '3'}", TT_ERR_DATA,
+                 "'system' must be a text");
+    expect_error(&config, CHATML, "{'history': [['h']], 'instruction': 'add', 'output': '3'}", TT_ERR_DATA,
+                 "history[0] must be a list of two texts");
+    expect_error(&config, CHATML, "{'history': 'h', 'instruction': 'add', 'output': '3'}", TT_ERR_DATA,
+                 "'history' must be a list");
+    expect_error(
+        &config, CHATML,
+        "{'conversations': [{'from': 'human', 'value': 'q'}], 'chosen': {'from': 'gpt', 'value': 'a'}, "
+        "'rejected': {'from': 'gpt', 'value': 'b'}}",
+        TT_ERR_UNSUPPORTED, "preference rows");
+}
+
 static void dialects(void **state)
 {
     (void)state;
@@ -378,6 +416,7 @@ int main(void)
         cmocka_unit_test(what_trains),
         cmocka_unit_test(single_messages),
         cmocka_unit_test(dialects),
+        cmocka_unit_test(beside_messages),
         cmocka_unit_test(special_tokens_in_messages),
         cmocka_unit_test(shortened_history),
         cmocka_unit_test(samples_of_turns),
