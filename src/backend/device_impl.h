@@ -73,6 +73,8 @@ struct tt_device_table {
     /* gemm_lora in one kernel with a w that is multiplied coded and rows that are made. TT_ERR_UNSUPPORTED without a
      * record: the caller composes it. NULL: always composed */
     tt_status (*gemm_coded)(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
+    /* ops/conv.h; NULL: nothing to prepare */
+    tt_status (*conv2d_prepare)(struct tt_stream *stream, const struct tt_conv2d_requests *requests);
     const struct tt_op_table *ops;
 };
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "checkpoint/load.h"
+#include "engine/rehearsal.h"
 
 /* Alignment of the arrays in the batch buffer, for vector loads. */
 enum { BATCH_ALIGNMENT = 256 };
@@ -170,6 +171,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_buffer_destroy(rank->rope_buffer);
     tt_buffer_destroy(rank->batch_buffer);
     tt_rank_images_deinit(rank);
+    tt_rehearsals_deinit(&rank->rehearsals);
     tt_free(rank->rows.block);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {

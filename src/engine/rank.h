@@ -68,6 +68,12 @@ struct tt_image_upload {
     const struct tt_detect_batch *ahead;                                /* in the other slot; NULL: none */
 };
 
+/* The canvases whose convolutions are prepared (engine/rehearsal.h). */
+struct tt_rehearsals {
+    struct tt_canvas *items;
+    size_t count, capacity;
+};
+
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
@@ -93,6 +99,7 @@ struct tt_rank {
     struct tt_buffer
         *image_buffer; /* anchors, and where the device is not the host the slots; NULL: tokens */
     struct tt_image_upload image_upload;
+    struct tt_rehearsals rehearsals;
     struct tt_device_images images; /* of the current pass, of a detector */
     struct tt_device_batch batch;   /* of the current pass, as `results` */
     struct tt_pass_results results;

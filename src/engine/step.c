@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "comm/host_values.h"
+#include "engine/rehearsal.h"
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
 enum {
@@ -53,6 +54,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_train_step_conf
     tt_phases_end(phases, TT_PHASE_DATA);
     TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(config, step_index, facts, &pass.in);
+    TT_GO(tt_rank_rehearse(rank, &pass));
     tt_executor_time(rank->executor, phases);
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &data.tokens, &counts, &pass));

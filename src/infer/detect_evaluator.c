@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "comm/host_values.h"
 #include "detect/results.h"
+#include "engine/rehearsal.h"
 #include "infer/detector.h"
 #include "model/retinanet.h"
 
@@ -88,6 +89,7 @@ static tt_status run_micro(struct evaluation *evaluation, struct tt_rank *rank,
     TT_GO(tt_rank_upload_images(rank, batch, 1.0 / (double)tt_detect_dataset_count(evaluation->dataset),
                                 &pass));
     pass.in.want_logits = true;
+    TT_GO(tt_rank_rehearse(rank, &pass));
     TT_GO(tt_executor_forward(rank->executor, &pass));
     if (batch->image_count == 0) goto out;
     TT_GO(fetch_outputs(evaluation, rank, pass.out));

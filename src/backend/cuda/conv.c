@@ -31,12 +31,46 @@ static tt_status weight_of_points(struct tt_stream *stream, const struct tt_conv
     return tt_cuda_gemm(stream, &product);
 }
 
+static bool is_of_points(const struct tt_conv_geometry *geometry)
+{
+    return geometry->kernel == 1 && geometry->stride == 1;
+}
+
 tt_status tt_cuda_conv2d_backward_weight(struct tt_stream *stream,
                                          const struct tt_conv2d_backward_weight_args *args)
 {
     bool done = false;
     if (args->dz_QO.dims[0] == 0) return TT_OK;
-    if (args->geometry.kernel == 1 && args->geometry.stride == 1) return weight_of_points(stream, args);
+    if (is_of_points(&args->geometry)) return weight_of_points(stream, args);
     TT_TRY(tt_cudnn_conv_weight(stream, args, &done));
     return done ? TT_OK : tt_cuda_conv_plain_weight(stream, args);
+}
+
+/* The call of an op above, as far as cuDNN. */
+static tt_status ask(struct tt_stream *stream, const struct tt_conv2d_request *request)
+{
+    bool done = false;
+    switch (request->pass) {
+    case TT_CONV2D_FORWARD:
+        return tt_cudnn_conv_forward(stream, &request->args.forward, &done);
+    case TT_CONV2D_BACKWARD_INPUT:
+        return tt_cudnn_conv_input(stream, &request->args.input, &done);
+    default:
+        if (is_of_points(&request->args.weight.geometry)) return TT_OK;
+        return tt_cudnn_conv_weight(stream, &request->args.weight, &done);
+    }
+}
+
+tt_status tt_cuda_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests)
+{
+    size_t asked = 1;
+    while (asked > 0) {
+        tt_status status = TT_OK;
+        if (!tt_cudnn_conv_collect(stream)) return TT_OK;
+        for (size_t i = 0; i < requests->count && status == TT_OK; i++)
+            status = ask(stream, &requests->items[i]);
+        tt_status made = tt_cudnn_conv_make(stream, &asked);
+        if (status != TT_OK || made != TT_OK) return status != TT_OK ? status : made;
+    }
+    return TT_OK;
 }

@@ -84,6 +84,9 @@ tt_status tt_cuda_wait(struct tt_stream *stream);
 #include "backend/ops.def"
 #undef OP
 
+/* conv.c: the device table's */
+tt_status tt_cuda_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests);
+
 /* gemm.c, attention.c, cudnn_conv.c: device.c calls create when the device opens and destroy before it closes. create
  * may allocate device memory (the caller counts it as TT_PURPOSE_CONTEXT). */
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out);

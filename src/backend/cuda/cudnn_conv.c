@@ -4,33 +4,26 @@
 #include <string.h>
 
 #include "backend/cuda/conv_plain.h"
-#include "backend/cuda/cudnn_store.h"
+#include "backend/cuda/cudnn_conv_plans.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 enum {
+    THREADS_MAX = 16, /* that build plans at once */
     ALIGNMENT = 16,
     VECTOR = TT_CONV_GROUP, /* channels that cuDNN's kernels read at once */
     FEW_CHANNELS = 4,       /* of 2 x 2 pixels: a vector each for two pixels */
     CUDNN_WORKSPACE_BYTES =
         8 << 20, /* the end of the stream's workspace; filters and padded gradients are before it */
-    ROOM_BYTES = TT_CUDA_GEMM_WORKSPACE_BYTES - CUDNN_WORKSPACE_BYTES,
-    NAME_BYTES = 512
-};
-
-struct entry {
-    struct tt_cudnn_conv_shape shape;
-    struct tt_cudnn_plan *plan; /* NULL: none, our own kernels serve the shape */
+    ROOM_BYTES = TT_CUDA_GEMM_WORKSPACE_BYTES - CUDNN_WORKSPACE_BYTES
 };
 
 struct tt_cuda_conv {
     struct tt_cudnn library;
     bool tried, usable;
-    char device[160];
-    struct entry *entries;
-    size_t count, capacity;
-    size_t next; /* where the last search ended: a step asks in the order of the step before */
+    struct tt_cudnn_conv_plans plans;
     const void *ordered_from,
         *ordered; /* the filters that the last call has put in cuDNN's order, and where */
 };
@@ -45,11 +38,7 @@ tt_status tt_cuda_conv_create(struct tt_device *device, struct tt_cuda_conv **ou
 void tt_cuda_conv_destroy(struct tt_cuda_conv *conv)
 {
     if (conv == NULL) return;
-    for (size_t i = 0; i < conv->count; i++) {
-        if (conv->entries[i].plan != NULL) tt_cudnn_plan_deinit(conv->entries[i].plan);
-        tt_free(conv->entries[i].plan);
-    }
-    tt_free(conv->entries);
+    tt_cudnn_conv_plans_deinit(&conv->plans);
     tt_cudnn_close(&conv->library);
     tt_free(conv);
 }
@@ -70,80 +59,38 @@ static bool is_usable(struct tt_stream *stream, struct tt_cuda_conv *conv)
         tt_error_clear();
         return false;
     }
-    snprintf(conv->device, sizeof conv->device, "%.96s %d.%d %d", properties.name, properties.major,
+    struct tt_cudnn_conv_plans *plans = &conv->plans;
+    *plans = (struct tt_cudnn_conv_plans){.cudnn = &conv->library,
+                                          .index = tt_cuda_device_of(stream)->index,
+                                          .workspace_limit = CUDNN_WORKSPACE_BYTES};
+    snprintf(plans->device, sizeof plans->device, "%.96s %d.%d %d", properties.name, properties.major,
              properties.minor, properties.multiProcessorCount);
     conv->usable = true;
     return true;
 }
 
-/* Everything that a plan depends on, as text. */
-static void name_plan(const struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape,
-                      char name[NAME_BYTES])
+bool tt_cudnn_conv_collect(struct tt_stream *stream)
 {
-    int used = snprintf(name, NAME_BYTES, "trimtab convolution 1, cuDNN %zu, %s,", conv->library.version,
-                        conv->device);
-    const int64_t *members = (const int64_t *)shape;
-    for (size_t i = 0; i < sizeof *shape / sizeof *members && used > 0 && used < NAME_BYTES; i++)
-        used += snprintf(name + used, (size_t)(NAME_BYTES - used), " %lld", (long long)members[i]);
+    struct tt_cuda_conv *conv = tt_cuda_device_of(stream)->conv;
+    if (!is_usable(stream, conv)) return false;
+    tt_cudnn_conv_plans_collect(&conv->plans, true);
+    return true;
 }
 
-static tt_status obtain(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape,
-                        struct tt_cudnn_plan *plan)
+tt_status tt_cudnn_conv_make(struct tt_stream *stream, size_t *asked)
 {
-    char name[NAME_BYTES];
-    name_plan(conv, shape, name);
+    struct tt_cudnn_conv_plans *plans = &tt_cuda_device_of(stream)->conv->plans;
+    int processors = stream->device->threads > 0 ? stream->device->threads : tt_cpu_count();
+    int threads = processors < THREADS_MAX ? processors : THREADS_MAX;
+    size_t made = 0;
     double start = tt_clock_seconds();
-    bool stored = tt_cudnn_store_read(&conv->library, "convolution", name, plan);
-    if (stored && plan->workspace_bytes > CUDNN_WORKSPACE_BYTES) {
-        tt_cudnn_plan_deinit(plan);
-        stored = false;
-    }
-    if (!stored) {
-        struct tt_cudnn_graph graph;
-        tt_cudnn_graph_init(&graph, &conv->library);
-        tt_cudnn_conv_graph(&graph, shape);
-        tt_status status = tt_cudnn_plan_build(&graph, CUDNN_WORKSPACE_BYTES, plan);
-        tt_cudnn_graph_deinit(&graph);
-        TT_TRY(status);
-        tt_cudnn_store_write("convolution", name, plan);
-    }
-    tt_debug("convolution: plan%s %s in %.0f ms", name + strcspn(name, ","), stored ? "read" : "made",
-             (tt_clock_seconds() - start) * 1e3);
+    tt_cudnn_conv_plans_collect(plans, false);
+    *asked = plans->wanted_count;
+    TT_TRY(tt_cudnn_conv_plans_make(plans, threads, &made));
+    if (made > 0)
+        tt_debug("convolution: %zu plans made in %.1f s by %d threads", made, tt_clock_seconds() - start,
+                 threads);
     return TT_OK;
-}
-
-/* Adds an entry and makes its plan. A failure is an entry without one, so that it is not tried again. */
-static const struct entry *add(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape)
-{
-    void *entries = conv->entries;
-    struct tt_cudnn_plan *plan = tt_calloc(1, sizeof *plan);
-    if (plan == NULL || tt_grow(&entries, conv->count, &conv->capacity, sizeof *conv->entries) != 0) {
-        tt_free(plan);
-        return NULL;
-    }
-    conv->entries = entries;
-    struct entry *entry = &conv->entries[conv->count++];
-    *entry = (struct entry){.shape = *shape, .plan = plan};
-    if (obtain(conv, shape, plan) == TT_OK) return entry;
-    char name[NAME_BYTES];
-    name_plan(conv, shape, name);
-    tt_debug("convolution: cuDNN has no plan%s: %s", name + strcspn(name, ","), tt_error_last()->message);
-    tt_error_clear();
-    tt_free(plan);
-    entry->plan = NULL;
-    return entry;
-}
-
-static const struct tt_cudnn_plan *find(struct tt_cuda_conv *conv, const struct tt_cudnn_conv_shape *shape)
-{
-    for (size_t k = 0; k < conv->count; k++) {
-        size_t i = (conv->next + k) % conv->count;
-        if (memcmp(&conv->entries[i].shape, shape, sizeof *shape) != 0) continue;
-        conv->next = i + 1;
-        return conv->entries[i].plan;
-    }
-    const struct entry *entry = add(conv, shape);
-    return entry != NULL ? entry->plan : NULL;
 }
 
 static struct tt_cudnn_conv_shape shape_of(enum tt_cudnn_conv_pass pass,
@@ -314,11 +261,12 @@ static tt_status forward_of_pairs(struct tt_stream *stream, const struct tt_conv
                                         .x_row = in,
                                         .y_row = args->y_QO.strides[0]};
     shape_epilogue(&shape, args);
-    const struct tt_cudnn_plan *plan = find(conv, &shape);
-    if (plan == NULL) {
+    bool pending;
+    const struct tt_cudnn_plan *plan = tt_cudnn_conv_plans_find(&conv->plans, &shape, &pending);
+    if (plan == NULL && !pending) {
         shape.kernel = least + 1;
         shape.padding_end = least - begin;
-        plan = find(conv, &shape);
+        plan = tt_cudnn_conv_plans_find(&conv->plans, &shape, &pending);
     }
     if (plan == NULL) return TT_OK;
     TT_TRY(tt_cuda_conv_pair_filters(stream, w, args->w_OK, g->kernel, shape.kernel));
@@ -363,8 +311,8 @@ tt_status tt_cudnn_conv_forward(struct tt_stream *stream, const struct tt_conv2d
     struct room room = room_of(stream);
     struct pack pack = {0};
     void *w = NULL;
-    bool ready;
-    const struct tt_cudnn_plan *plan = find(conv, &shape);
+    bool ready, pending;
+    const struct tt_cudnn_plan *plan = tt_cudnn_conv_plans_find(&conv->plans, &shape, &pending);
     if (plan == NULL) return TT_OK;
     TT_TRY(order_filters(stream, &room, args->w_OK, taps, shape.out, args->again, &w));
     TT_TRY(put_epilogue(stream, &room, args, shape.out, &pack, &ready));
@@ -438,7 +386,8 @@ tt_status tt_cudnn_conv_input(struct tt_stream *stream, const struct tt_conv2d_b
     struct pieces pieces = {.shape = shape_of(TT_CUDNN_CONV_INPUT, &args->geometry, dx, args->dz_QO)};
     pieces.shape.accumulate = args->accumulate;
     if (!split(&pieces, &room, &args->geometry, args->padded)) return TT_OK;
-    const struct tt_cudnn_plan *plan = find(conv, &pieces.shape);
+    bool pending;
+    const struct tt_cudnn_plan *plan = tt_cudnn_conv_plans_find(&conv->plans, &pieces.shape, &pending);
     void *w = NULL, *dz = NULL;
     if (plan == NULL) return TT_OK;
     TT_TRY(order_filters(stream, &room, args->w_OK, taps, pieces.shape.out, args->again, &w));
@@ -468,7 +417,8 @@ tt_status tt_cudnn_conv_weight(struct tt_stream *stream, const struct tt_conv2d_
     struct pieces pieces = {.shape =
                                 shape_of(TT_CUDNN_CONV_WEIGHT, &args->geometry, args->x_PC, args->dz_QO)};
     if (!split(&pieces, &room, &args->geometry, args->padded)) return TT_OK;
-    const struct tt_cudnn_plan *plan = find(conv, &pieces.shape);
+    bool pending;
+    const struct tt_cudnn_plan *plan = tt_cudnn_conv_plans_find(&conv->plans, &pieces.shape, &pending);
     float *sums = take(&room, pieces.shape.out * pieces.shape.in * taps * (int64_t)sizeof *sums);
     void *x = NULL, *dz = NULL;
     if (plan == NULL || sums == NULL) return TT_OK;

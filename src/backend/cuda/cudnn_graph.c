@@ -73,6 +73,18 @@ tt_status tt_cudnn_connect(struct tt_cudnn *cudnn)
     return complain(cudnn, status, "handle");
 }
 
+tt_status tt_cudnn_share(const struct tt_cudnn *cudnn, struct tt_cudnn *out)
+{
+    *out = *cudnn;
+    return cudnn->handle != NULL ? tt_cudnn_connect(out) : TT_OK;
+}
+
+void tt_cudnn_unshare(struct tt_cudnn *cudnn)
+{
+    if (cudnn->handle != NULL) cudnn->destroy(cudnn->handle);
+    *cudnn = (struct tt_cudnn){0};
+}
+
 void tt_cudnn_close(struct tt_cudnn *cudnn)
 {
     if (cudnn->library == NULL) return;

@@ -38,36 +38,51 @@ static char *cache_path(const char *kind, const char *name, bool create)
     return path;
 }
 
-/* A file has two lines, the plan's name and the hash of the rest, and then the plan's JSON. A file that cannot
- * be read or does not match is not an error: the plan is made again. */
+/* A file has two lines, the plan's name and the hash of the rest, and then the plan's JSON: the result, within `text`.
+ * NULL: a file that is not there, cannot be read or does not match, which is not an error: the plan is made again. */
+static const char *read_json(const char *kind, const char *name, struct tt_str *text)
+{
+    char *path = cache_path(kind, name, false);
+    const char *json = NULL;
+    if (path == NULL || !tt_path_exists(path) || tt_file_read(path, FILE_BYTES_MAX, text) != TT_OK) goto out;
+    size_t name_bytes = strlen(name), head = name_bytes + 1 + 16 + 1;
+    if (text->bytes <= head || memcmp(text->data, name, name_bytes) != 0 || text->data[name_bytes] != '\n')
+        goto out;
+    char digits[17];
+    snprintf(digits, sizeof digits, "%016llx",
+             (unsigned long long)hash(text->data + head, text->bytes - head));
+    if (memcmp(text->data + name_bytes + 1, digits, 16) == 0) json = text->data + head;
+out:
+    tt_free(path);
+    tt_error_clear();
+    return json;
+}
+
 bool tt_cudnn_store_read(const struct tt_cudnn *cudnn, const char *kind, const char *name,
                          struct tt_cudnn_plan *plan)
 {
     struct tt_str text = {0};
-    char *path = cache_path(kind, name, false);
-    bool loaded = false;
-    if (path == NULL || !tt_path_exists(path) || tt_file_read(path, FILE_BYTES_MAX, &text) != TT_OK) goto out;
-    size_t name_bytes = strlen(name), head = name_bytes + 1 + 16 + 1;
-    if (text.bytes <= head || memcmp(text.data, name, name_bytes) != 0 || text.data[name_bytes] != '\n')
-        goto out;
-    const char *json = text.data + head;
-    char digits[17];
-    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash(json, text.bytes - head));
-    if (memcmp(text.data + name_bytes + 1, digits, 16) != 0) goto out;
-    loaded = tt_cudnn_plan_read(cudnn, json, text.bytes - head, plan) == TT_OK;
-out:
-    tt_free(path);
+    const char *json = read_json(kind, name, &text);
+    bool loaded = json != NULL &&
+                  tt_cudnn_plan_read(cudnn, json, text.bytes - (size_t)(json - text.data), plan) == TT_OK;
     tt_str_deinit(&text);
     tt_error_clear();
     return loaded;
 }
 
-void tt_cudnn_store_write(const char *kind, const char *name, const struct tt_cudnn_plan *plan)
+bool tt_cudnn_store_has(const char *kind, const char *name)
 {
-    char *json = NULL, *path = cache_path(kind, name, true);
-    size_t bytes = 0;
     struct tt_str text = {0};
-    if (path == NULL || tt_cudnn_plan_write(plan, &json, &bytes) != TT_OK) goto out;
+    bool there = read_json(kind, name, &text) != NULL;
+    tt_str_deinit(&text);
+    return there;
+}
+
+void tt_cudnn_store_keep(const char *kind, const char *name, const char *json, size_t bytes)
+{
+    char *path = cache_path(kind, name, true);
+    struct tt_str text = {0};
+    if (path == NULL) goto out;
     if (tt_str_printf(&text, "%s\n%016llx\n", name, (unsigned long long)hash(json, bytes)) != TT_OK) goto out;
     if (tt_str_append(&text, json, bytes) != TT_OK) goto out;
     if (tt_file_write_atomic(path, text.data, text.bytes) != TT_OK) {
@@ -75,7 +90,15 @@ void tt_cudnn_store_write(const char *kind, const char *name, const struct tt_cu
     }
 out:
     tt_error_clear();
-    tt_free(json);
     tt_free(path);
     tt_str_deinit(&text);
+}
+
+void tt_cudnn_store_write(const char *kind, const char *name, const struct tt_cudnn_plan *plan)
+{
+    char *json = NULL;
+    size_t bytes = 0;
+    if (tt_cudnn_plan_write(plan, &json, &bytes) == TT_OK) tt_cudnn_store_keep(kind, name, json, bytes);
+    tt_error_clear();
+    tt_free(json);
 }

@@ -9,7 +9,10 @@
  * there. */
 bool tt_cudnn_store_read(const struct tt_cudnn *cudnn, const char *kind, const char *name,
                          struct tt_cudnn_plan *plan);
-/* A plan that cannot be stored is not an error. */
+/* Whether a whole file is there; cuDNN has not looked at it. */
+bool tt_cudnn_store_has(const char *kind, const char *name);
+/* A plan that cannot be stored is not an error. Files are replaced as wholes: any number of processes may write. */
 void tt_cudnn_store_write(const char *kind, const char *name, const struct tt_cudnn_plan *plan);
+void tt_cudnn_store_keep(const char *kind, const char *name, const char *json, size_t bytes); /* its JSON */
 
 #endif

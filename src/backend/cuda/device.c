@@ -290,5 +290,6 @@ const struct tt_device_table tt_cuda_device_table = {
     .spans_collect = tt_cuda_spans_collect,
     .sensors = tt_cuda_sensors,
     .gemm_coded = tt_cuda_gemm_coded,
+    .conv2d_prepare = tt_cuda_conv2d_prepare,
     .ops = &tt_cuda_op_table,
 };

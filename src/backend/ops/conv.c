@@ -2,6 +2,7 @@
 
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
+#include "base/alloc.h"
 
 static void check_geometry(struct tt_check *check, const struct tt_conv_geometry *geometry)
 {
@@ -121,6 +122,28 @@ tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
     tt_check_apart(&check, "dw", args->dw_OK, "dz", dz);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_conv2d_backward_weight(stream, args);
+}
+
+tt_status tt_conv2d_requests_add(struct tt_conv2d_requests *requests, const struct tt_conv2d_request *request)
+{
+    void *items = requests->items;
+    if (tt_grow(&items, requests->count, &requests->capacity, sizeof *requests->items) != 0)
+        return TT_ERR_MEMORY;
+    requests->items = items;
+    requests->items[requests->count++] = *request;
+    return TT_OK;
+}
+
+void tt_conv2d_requests_deinit(struct tt_conv2d_requests *requests)
+{
+    tt_free(requests->items);
+    *requests = (struct tt_conv2d_requests){0};
+}
+
+tt_status tt_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests)
+{
+    const struct tt_device_table *table = stream->device->table;
+    return table->conv2d_prepare != NULL ? table->conv2d_prepare(stream, requests) : TT_OK;
 }
 
 tt_status tt_conv2d_backward_output(struct tt_stream *stream,

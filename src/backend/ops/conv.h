@@ -75,6 +75,28 @@ struct tt_conv2d_backward_weight_args {
 TT_MUST_USE tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
                                                 const struct tt_conv2d_backward_weight_args *args);
 
+/* Convolutions that are to come: their arguments, of which no value is read. Their tensors are at addresses with the same
+ * remainders by 256 as those of the calls. */
+enum tt_conv2d_pass { TT_CONV2D_FORWARD, TT_CONV2D_BACKWARD_INPUT, TT_CONV2D_BACKWARD_WEIGHT };
+struct tt_conv2d_request {
+    enum tt_conv2d_pass pass;
+    union {
+        struct tt_conv2d_forward_args forward;
+        struct tt_conv2d_backward_input_args input;
+        struct tt_conv2d_backward_weight_args weight;
+    } args;
+};
+struct tt_conv2d_requests {
+    struct tt_conv2d_request *items; /* owned */
+    size_t count, capacity;
+};
+TT_MUST_USE tt_status tt_conv2d_requests_add(struct tt_conv2d_requests *requests,
+                                             const struct tt_conv2d_request *request);
+void tt_conv2d_requests_deinit(struct tt_conv2d_requests *requests);
+/* Makes what the device needs for these calls on this stream, all at once: cuDNN's plans, on GPUs. No effect on other
+ * devices, and none where it was there already; a call that was not prepared is as good, and takes longer. */
+TT_MUST_USE tt_status tt_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests);
+
 /* The gradient before scale, residual and relu of a convolution: with g = dy where y > 0, else 0 (g = dy without y),
  * dz = g * scale, and dresidual = g, or dresidual + g with `accumulate`. dbias += sums of dz over all places. */
 struct tt_conv2d_backward_output_args {

@@ -22,6 +22,7 @@ struct plan {
     double host_seconds; /* the host's clock, after its waits for streams */
     double drag_seconds; /* slowdown of compute by transfers that no op has been charged with yet */
     double network_bytes_per_second;
+    struct tt_conv2d_requests *convolutions; /* NULL: nobody asks */
 };
 
 struct clock {
@@ -173,6 +174,17 @@ tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network
 double tt_plan_seconds(const struct tt_device *device)
 {
     return device->planned_seconds;
+}
+
+void tt_plan_note_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)
+{
+    ((struct plan *)device->impl)->convolutions = requests;
+}
+
+tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request)
+{
+    const struct plan *plan = stream->device->impl;
+    return plan->convolutions != NULL ? tt_conv2d_requests_add(plan->convolutions, request) : TT_OK;
 }
 
 static tt_status plan_synchronize(struct tt_stream *stream)

@@ -1,15 +1,20 @@
-/* Time on the plan device, the only call besides those of every device. Each stream has a clock; an op advances it by
+/* Calls of the plan device besides those of every device: time, and the convolutions of what runs on it.
+ * Each stream has a clock; an op advances it by
  * an estimate from the chip's rates, and events pass it from stream to stream, as the real device's streams would wait
  * for each other. The time of a step is the latest clock. */
 #ifndef TT_BACKEND_PLAN_PLAN_H
 #define TT_BACKEND_PLAN_PLAN_H
 
 #include "backend/device.h"
+#include "backend/ops/conv.h"
 
 /* A collective, or a copy from another device: this device receives `bytes` from others on this stream, `network_bytes`
  * of them over its own network link; the slower of both counts. Concurrent compute is slowed a little. */
 TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes);
 /* The latest clock of the device, in seconds since it was opened. */
 double tt_plan_seconds(const struct tt_device *device);
+/* From now on adds the arguments of each convolution to `requests`, which outlives the device or the next call; NULL:
+ * no more. */
+void tt_plan_note_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests);
 
 #endif

@@ -15,4 +15,7 @@ tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora
  * longer, and at least the time of a launch. */
 void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes);
 
+/* A convolution runs. */
+tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request);
+
 #endif

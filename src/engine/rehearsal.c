@@ -1,0 +1,102 @@
+#include "engine/rehearsal.h"
+
+#include "backend/plan/plan.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+enum { NOTICE_SECONDS = 2 };
+
+static tt_status run_pass(struct tt_rank *rank, const struct tt_canvas *canvas)
+{
+    tt_status status = TT_OK;
+    struct tt_pass pass;
+    const struct tt_detect_batch batch = {.image_count = canvas->images,
+                                          .height = canvas->height,
+                                          .width = canvas->width,
+                                          .pixel_dtype = rank->model->options.compute_dtype,
+                                          .box_count = rank->limits.boxes};
+    TT_GO(tt_rank_upload_images(rank, &batch, 1.0, &pass));
+    pass.in.training = pass.in.gradient = canvas->trains;
+    pass.in.want_logits = !canvas->trains;
+    TT_GO(tt_executor_forward(rank->executor, &pass));
+    if (canvas->trains) TT_GO(tt_executor_backward(rank->executor, &pass, true));
+out:
+    tt_executor_end(rank->executor);
+    return status;
+}
+
+tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for, const struct tt_canvas *canvas,
+                      struct tt_conv2d_requests *requests)
+{
+    tt_status status = TT_OK;
+    struct tt_rank planned = {0};
+    struct tt_comm *alone = NULL;
+    TT_GO(tt_comm_create_planned(1, 1, &alone));
+    const struct tt_rank_config config = {
+        .device = {.kind = "plan",
+                   .threads = 1,
+                   .stands_for = stands_for,
+                   .tuning = *tt_device_tuning_of(rank->device)},
+        .world = alone,
+        .comm = alone,
+        .strategy = TT_NO_SHARD,
+        .model_facts = &rank->model->facts,
+        .model_options = rank->model->options,
+        .objective = &rank->objective,
+        .limits = {.images = canvas->images, .height = canvas->height, .width = canvas->width, .boxes = 1},
+        .train = canvas->trains,
+        .optimizer = rank->optimizer,
+        .reduce_dtype = TT_F32,
+    };
+    TT_GO(tt_rank_init(&config, &planned));
+    tt_plan_note_convolutions(planned.device, requests);
+    TT_GO(run_pass(&planned, canvas));
+out:
+    if (status != TT_OK) tt_while("preparing the convolutions of a detector");
+    tt_rank_deinit(&planned);
+    tt_comm_destroy(alone);
+    return status;
+}
+
+static bool is_known(const struct tt_rehearsals *known, const struct tt_canvas *canvas)
+{
+    for (size_t i = 0; i < known->count; i++) {
+        const struct tt_canvas *c = &known->items[i];
+        if (c->images == canvas->images && c->height == canvas->height && c->width == canvas->width &&
+            c->trains == canvas->trains)
+            return true;
+    }
+    return false;
+}
+
+tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass)
+{
+    const struct tt_device_images *images = pass->in.batch->images;
+    struct tt_rehearsals *known = &rank->rehearsals;
+    if (images == NULL || images->count == 0 || tt_device_is_host(rank->device)) return TT_OK;
+    const struct tt_canvas canvas = {images->count, images->height, images->width, pass->in.gradient};
+    if (is_known(known, &canvas)) return TT_OK;
+    if (tt_grow((void **)&known->items, known->count, &known->capacity, sizeof *known->items) != 0)
+        return TT_ERR_MEMORY;
+    known->items[known->count++] = canvas;
+    double start = tt_clock_seconds();
+    struct tt_conv2d_requests requests = {0};
+    const struct tt_chip *chip = tt_device_chip(rank->device);
+    tt_status status = tt_rehearse(rank, chip != NULL ? chip->name : "hopper-or-newer", &canvas, &requests);
+    if (status == TT_OK) status = tt_conv2d_prepare(rank->stream, &requests);
+    tt_conv2d_requests_deinit(&requests);
+    double seconds = tt_clock_seconds() - start;
+    if (status == TT_OK && seconds > NOTICE_SECONDS && tt_comm_rank(rank->world) == 0)
+        tt_info(
+            "preparing the convolutions of %lld images of %lld x %lld took %.1f s; other runs on such a GPU "
+            "find them stored",
+            (long long)canvas.images, (long long)canvas.width, (long long)canvas.height, seconds);
+    return status;
+}
+
+void tt_rehearsals_deinit(struct tt_rehearsals *rehearsals)
+{
+    tt_free(rehearsals->items);
+    *rehearsals = (struct tt_rehearsals){0};
+}
