@@ -2,10 +2,6 @@
 
 #include "backend/plan/plan.h"
 #include "base/alloc.h"
-#include "base/clock.h"
-#include "base/log.h"
-
-enum { NOTICE_SECONDS = 2 };
 
 static tt_status run_pass(struct tt_rank *rank, const struct tt_canvas *canvas)
 {
@@ -80,18 +76,11 @@ tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass)
     if (tt_grow((void **)&known->items, known->count, &known->capacity, sizeof *known->items) != 0)
         return TT_ERR_MEMORY;
     known->items[known->count++] = canvas;
-    double start = tt_clock_seconds();
     struct tt_conv2d_requests requests = {0};
     const struct tt_chip *chip = tt_device_chip(rank->device);
     tt_status status = tt_rehearse(rank, chip != NULL ? chip->name : "hopper-or-newer", &canvas, &requests);
     if (status == TT_OK) status = tt_conv2d_prepare(rank->stream, &requests);
     tt_conv2d_requests_deinit(&requests);
-    double seconds = tt_clock_seconds() - start;
-    if (status == TT_OK && seconds > NOTICE_SECONDS && tt_comm_rank(rank->world) == 0)
-        tt_info(
-            "preparing the convolutions of %lld images of %lld x %lld took %.1f s; other runs on such a GPU "
-            "find them stored",
-            (long long)canvas.images, (long long)canvas.width, (long long)canvas.height, seconds);
     return status;
 }
 

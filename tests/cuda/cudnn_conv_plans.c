@@ -114,9 +114,9 @@ static void strip(char *json, const char *key)
     }
 }
 
-/* The plan as text: its graph, engine, configuration, kernels and their launches. Without the parameters of the kernels,
- * where addresses are not initialised, and without the machine code: NVIDIA's compiler schedules a kernel differently
- * after others that the process has compiled, in one thread too (cuDNN 9.19, CUDA 13.0). */
+/* The plan as text: its graph, engine, configuration, kernels and their launches. Without the parameters of the
+ * kernels, where addresses are not initialised, and without the machine code: NVIDIA's compiler schedules a kernel
+ * differently after others that the process has compiled, in one thread too (cuDNN 9.19, CUDA 13.0). */
 static char *text_of(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape)
 {
     char *json = NULL;

@@ -12,6 +12,7 @@
 
 enum {
     THREADS_MAX = 16, /* that build plans at once */
+    NOTICE_SECONDS = 1,
     ALIGNMENT = 16,
     VECTOR = TT_CONV_GROUP, /* channels that cuDNN's kernels read at once */
     FEW_CHANNELS = 4,       /* of 2 x 2 pixels: a vector each for two pixels */
@@ -87,9 +88,11 @@ tt_status tt_cudnn_conv_make(struct tt_stream *stream, size_t *asked)
     tt_cudnn_conv_plans_collect(plans, false);
     *asked = plans->wanted_count;
     TT_TRY(tt_cudnn_conv_plans_make(plans, threads, &made));
-    if (made > 0)
-        tt_debug("convolution: %zu plans made in %.1f s by %d threads", made, tt_clock_seconds() - start,
-                 threads);
+    double seconds = tt_clock_seconds() - start;
+    if (seconds > NOTICE_SECONDS && made > 0)
+        tt_info(
+            "%s: %zu plans of convolutions made in %.1f s by %d thread%s; other runs on such a GPU find them",
+            stream->device->name, made, seconds, threads, threads == 1 ? "" : "s");
     return TT_OK;
 }
 

@@ -37,10 +37,10 @@ TT_MUST_USE tt_status tt_cudnn_conv_input(struct tt_stream *stream,
 TT_MUST_USE tt_status tt_cudnn_conv_weight(struct tt_stream *stream,
                                            const struct tt_conv2d_backward_weight_args *args, bool *done);
 
-/* Plans of many shapes at once, before their first use. After collect the three calls above queue nothing: they remember
- * the shapes that have no plan yet. make ends that and builds the plans by threads, one for each processor of the rank
- * and 16 at most; a shape without a plan may then lead to another one, so both are called until *asked, the number of
- * shapes, is 0. false: cuDNN cannot be used. */
+/* Plans of many shapes at once, before their first use. After collect the three calls above queue nothing: they
+ * remember the shapes that have no plan yet. make ends that and builds the plans by threads, one for each processor of
+ * the rank and 16 at most; a shape without a plan may then lead to another one, so both are called until *asked, the
+ * number of shapes, is 0. collect returns false where cuDNN cannot be used. */
 bool tt_cudnn_conv_collect(struct tt_stream *stream);
 TT_MUST_USE tt_status tt_cudnn_conv_make(struct tt_stream *stream, size_t *asked);
 

@@ -75,8 +75,8 @@ struct tt_conv2d_backward_weight_args {
 TT_MUST_USE tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
                                                 const struct tt_conv2d_backward_weight_args *args);
 
-/* Convolutions that are to come: their arguments, of which no value is read. Their tensors are at addresses with the same
- * remainders by 256 as those of the calls. */
+/* Convolutions that are to come: their arguments, of which no value is read. Their tensors are at addresses with the
+ * same remainders by 64 as those of the calls. */
 enum tt_conv2d_pass { TT_CONV2D_FORWARD, TT_CONV2D_BACKWARD_INPUT, TT_CONV2D_BACKWARD_WEIGHT };
 struct tt_conv2d_request {
     enum tt_conv2d_pass pass;
