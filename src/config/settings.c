@@ -1,6 +1,5 @@
 #include "config/settings.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,46 +133,6 @@ struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, co
     for (size_t i = 0; i < settings->count; i++)
         if (is_called(settings->entries[i].row, name)) return &settings->entries[i];
     return NULL;
-}
-
-struct nearest {
-    char name[64];
-    int distance;
-};
-
-static void consider(const char *known, size_t known_bytes, const char *name, struct nearest *nearest)
-{
-    char word[64];
-    if (known_bytes >= sizeof word) return;
-    memcpy(word, known, known_bytes);
-    word[known_bytes] = 0;
-    int distance;
-    bool near = tt_name_is_near(word, name, &distance);
-    /* A part of a longer name ("batch_size") is nearer than a chance similarity of letters. */
-    if (strlen(name) >= 5 && strstr(word, name) != NULL) near = true, distance = 2;
-    if (!near || distance >= nearest->distance) return;
-    nearest->distance = distance;
-    memcpy(nearest->name, word, known_bytes + 1);
-}
-
-tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin)
-{
-    struct nearest nearest = {.distance = INT_MAX};
-    for (size_t i = 0; i < settings->count; i++) {
-        const struct tt_setting *row = settings->entries[i].row;
-        consider(row->name, strlen(row->name), name, &nearest);
-        for (const char *at = row->aliases; at != NULL && *at != 0;) {
-            size_t bytes = strcspn(at, " ");
-            consider(at, bytes, name, &nearest);
-            at += bytes;
-            at += strspn(at, " ");
-        }
-    }
-    tt_status status = origin[0] == '-'
-                           ? tt_fail(TT_ERR_USAGE, "there is no setting '%.100s' (flag %.100s)", name, origin)
-                           : tt_fail(TT_ERR_USAGE, "%s: there is no setting '%.100s'", origin, name);
-    if (nearest.name[0] != 0) tt_hint("did you mean '%s'?", nearest.name);
-    return status;
 }
 
 bool tt_settings_is_set(const struct tt_settings *settings, const char *name)

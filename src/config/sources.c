@@ -67,6 +67,7 @@ static tt_status take_entries(struct tt_settings *settings, const struct tt_yaml
     if (yaml->root->kind != TT_YAML_MAP)
         return tt_fail(TT_ERR_USAGE, "%s line %zu: a configuration is lines of 'key: value'", yaml->origin,
                        yaml->root->line);
+    TT_TRY(tt_settings_check_keys(settings, yaml));
     for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next)
         TT_TRY(take_entry(settings, yaml, node));
     return TT_OK;

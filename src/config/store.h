@@ -35,8 +35,12 @@ struct tt_settings {
 
 /* By name or alias, dashes read as underscores; NULL when there is none. */
 struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, const char *name);
-/* The error for an unknown name, with the nearest known name as hint. */
+/* unknown.c. The error for an unknown name. The hint: what takes the place of another program's key (elsewhere.def), or
+ * the nearest known name. */
 tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin);
+/* unknown.c. TT_ERR_USAGE for a mapping with several unknown keys, which the error lists; a single one is left to
+ * tt_settings_fail_unknown. */
+TT_MUST_USE tt_status tt_settings_check_keys(const struct tt_settings *settings, const struct tt_yaml *yaml);
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
                                          const char *text, bool quoted, const char *origin);

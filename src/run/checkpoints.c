@@ -242,6 +242,28 @@ static tt_status remove_checkpoint(const char *path)
     return tt_dir_remove(aside);
 }
 
+/* A run that began anew in the folder of an earlier one (overwrite_output_dir) removes the checkpoints of that run
+ * once, when it has one of its own or its result: a resume would take the newest, which need not be this run's.
+ * `newest`: this run's only checkpoint; -1: it has none. */
+static tt_status remove_replaced(struct tt_checkpoints *checkpoints, const struct tt_run *run, int64_t newest)
+{
+    if (checkpoints->keep.replaced || run->resume.folder != NULL) return TT_OK;
+    tt_status status = TT_OK;
+    int64_t *steps = NULL;
+    size_t count = 0;
+    TT_GO(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
+    for (size_t i = 0; i < count; i++) {
+        char path[PATH_BYTES];
+        if (steps[i] == newest) continue;
+        TT_GO(checkpoint_path(run, steps[i], path));
+        TT_GO(remove_checkpoint(path));
+    }
+    checkpoints->keep.replaced = true;
+out:
+    tt_free(steps);
+    return status;
+}
+
 /* Removes checkpoints beyond the limit: first those of later steps than the newest, which an earlier run left, then the
  * oldest. The best and the newest are kept. Called in the thread of the save. */
 static tt_status remove_old(void *context)
@@ -286,6 +308,7 @@ static tt_status on_published(void *context)
 {
     struct tt_checkpoints *checkpoints = context;
     checkpoints->save.durable = tt_clock_seconds();
+    TT_TRY(remove_replaced(checkpoints, checkpoints->keep.run, checkpoints->keep.newest));
     return remove_old(checkpoints);
 }
 
@@ -405,7 +428,9 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
         status = tt_saver_begin(checkpoints->saver, &job);
     else
         drop_texts(&job);
-    return status == TT_OK ? finish_save(checkpoints, run, true) : status;
+    if (status == TT_OK) status = finish_save(checkpoints, run, true);
+    if (status == TT_OK && first) status = remove_replaced(checkpoints, run, -1);
+    return status;
 }
 
 /* Estimates the number of saves. */

@@ -17,6 +17,7 @@ struct tt_checkpoints {
         const struct tt_run *run;
         struct tt_best best;
         int64_t newest;
+        bool replaced; /* the checkpoints of an earlier run, which this one overwrites, are removed */
     } keep;
     struct tt_save_template detector_files[2]; /* stored with the weights of a detector */
     double save_seconds, stall_seconds;        /* of the longest save */
@@ -45,8 +46,9 @@ bool tt_checkpoints_greater(const struct tt_watch_spec *watch);
  * load_best_model_at_end only such steps can be the best. */
 void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
                                   double metric, int64_t step, bool saved);
-/* Starts to save checkpoint-<step>, after the previous save. When it is complete, checkpoints beyond save_total_limit
- * are removed: first those of later steps, left by an earlier run, then the oldest, never the best. */
+/* Starts to save checkpoint-<step>, after the previous save. When it is complete, those of an earlier run are removed
+ * where this one began anew in its folder (overwrite_output_dir), and then those beyond save_total_limit: first those
+ * of later steps, left by an earlier run, then the oldest, never the best. */
 TT_MUST_USE tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
                                           struct tt_rank *rank, int64_t step);
 /* Call before values change. Not collective. */

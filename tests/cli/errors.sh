@@ -21,6 +21,32 @@ expect 2 "setting 'model_name_or_path' is missing" train
 expect 2 "setting 'dataset_name' is missing" train --model_name_or_path m
 expect 2 "did you mean 'learning_rate'" train --learning_rat 1
 expect 2 "unknown.yaml line 2: there is no setting 'learning_rat'" train --config unknown.yaml
+# Keys of other trainers: all of a file at once, each with what takes its place.
+cat >factory.yaml <<'END'
+model_name_or_path: m
+stage: sft
+lora_rank: 8
+cutoff_len: 2048
+learning_rate: 1.0e-4
+END
+expect 2 "there are no settings 'stage' (line 2: remove it), 'lora_rank' (line 3: lora_r), 'cutoff_len' (line 4: max_length)" \
+    train --config factory.yaml
+expect 2 'hint: some are keys of LLaMA-Factory' train --config factory.yaml
+printf 'model_name_or_path: m\nsequence_len: 1\n' >one.yaml
+expect 2 "one.yaml line 2: there is no setting 'sequence_len'" train --config one.yaml
+expect 2 "hint: sequence_len is a key of axolotl; here: max_length" train --config one.yaml
+expect 2 "hint: lora_target is a key of LLaMA-Factory; here: lora_target_modules; all is all-linear here" \
+    train --lora_target all
+for i in $(seq 40); do echo "some_key_$i: 1"; done >many.yaml
+expect 2 ' more' train --config many.yaml
+"$trimtab" train --help >settings
+keys=0
+for setting in $(tr '\n' ' ' <"$root/src/config/elsewhere.def" | sed -E 's/(NAMED|ELSEWHERE)\("/\n/g' |
+    sed -nE 's/^[^"]*", +"[^"]*", +"([^"]*)".*/\1/p'); do
+    keys=$((keys + 1))
+    grep -q -- "--$setting " settings || fail "elsewhere.def names '$setting', which is no setting of train"
+done
+[ $keys -gt 25 ] || fail "the keys of elsewhere.def were not found"
 expect 2 "broken.yaml line" train --config broken.yaml
 expect 2 "given before, at line 1" train --config double.yaml
 expect 3 "No such file" train --config nowhere.yaml
