@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_value.h"
 #include "base/number.h"
+#include "base/str.h"
 
 tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json)
 {
@@ -26,6 +27,8 @@ static tt_status read_file(const char *path, size_t max_bytes, bool nul, struct 
         source.bytes -= 3;
     }
     tt_status status = tt_json_parse_source(&source, json);
+    if (status == TT_ERR_DATA && tt_starts_with(tt_str_text(&text), "version https://git-lfs"))
+        tt_hint("it looks like a Git LFS pointer: run 'git lfs pull' in that folder");
     tt_str_deinit(&text);
     return status;
 }

@@ -45,6 +45,7 @@ static tt_status find_origin(const struct tt_model *model, const struct tt_load_
 struct complaint {
     struct tt_str text;
     int64_t missing, unexpected, misshapen;
+    int64_t of_adapter; /* of all of them */
 };
 
 enum { COMPLAINTS_SHOWN = 8 };
@@ -75,6 +76,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         struct origin origin;
+        int64_t before = complaint->missing + complaint->misshapen;
         if (param->turned_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
@@ -89,6 +91,8 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         } else if (!tt_dtype_is_float(origin.entry->dtype)) {
             TT_TRY(complain(complaint, &complaint->misshapen, "of a type that is not float", param->name));
         }
+        if (param->adapter && source->adapter != NULL)
+            complaint->of_adapter += complaint->missing + complaint->misshapen - before;
     }
     return TT_OK;
 }
@@ -129,8 +133,10 @@ static tt_status check_adapter(const struct tt_model *model, const struct tt_saf
         if (name == NULL && tt_error_last()->status != TT_OK) return tt_error_last()->status;
         const tt_param *param = name != NULL ? tt_model_find_param(model, name) : NULL;
         tt_free(name);
-        if (param == NULL || !param->adapter)
+        if (param == NULL || !param->adapter) {
+            complaint->of_adapter++;
             TT_TRY(complain(complaint, &complaint->unexpected, "unexpected", key));
+        }
     }
     return TT_OK;
 }
@@ -144,12 +150,14 @@ tt_status tt_load_check(const struct tt_model *model, const struct tt_load_sourc
         status = check_adapter(model, source->adapter, &complaint);
     int64_t total = complaint.missing + complaint.unexpected + complaint.misshapen;
     if (status == TT_OK && total > 0) {
-        status = tt_fail(TT_ERR_DATA, "the tensors do not match a %s model: %s%s", model->facts.model_type,
+        bool adapter = complaint.of_adapter == total;
+        status = tt_fail(TT_ERR_DATA, "the tensors%s do not match %s %s model: %s%s",
+                         adapter ? " of the adapter" : "", adapter ? "this" : "a", model->facts.model_type,
                          tt_str_text(&complaint.text), total > COMPLAINTS_SHOWN ? ", ..." : "");
-        tt_hint("%lld missing, %lld unexpected, %lld of another shape or type; does config.json belong to "
-                "these weights?",
-                (long long)complaint.missing, (long long)complaint.unexpected,
-                (long long)complaint.misshapen);
+        tt_hint("%lld missing, %lld unexpected, %lld of another shape or type; %s",
+                (long long)complaint.missing, (long long)complaint.unexpected, (long long)complaint.misshapen,
+                adapter ? "was the adapter made for another base model, or one with resized embeddings?"
+                        : "does config.json belong to these weights?");
     }
     tt_str_deinit(&complaint.text);
     return status;

@@ -281,6 +281,13 @@ static void print_prompt(const struct conversation *c)
     fflush(c->cli->report->err);
 }
 
+/* A terminal that collects whole lines drops what is beyond 4095 bytes of one without a sign. */
+static bool is_cut(const struct conversation *c, const struct tt_str *line)
+{
+    enum { TERMINAL_LINE_BYTES = 4095 };
+    return c->terminal && line->bytes >= TERMINAL_LINE_BYTES;
+}
+
 static tt_status converse(struct conversation *c)
 {
     struct tt_str line = {0};
@@ -294,6 +301,12 @@ static tt_status converse(struct conversation *c)
         if (end == TT_LINE_END_OF_INPUT || end == TT_LINE_STOPPED) break;
         if (end == TT_LINE_INTERRUPTED) {
             report(c, "\n(/quit or Ctrl-D ends)");
+            continue;
+        }
+        if (is_cut(c, &line)) {
+            report(c, "(the terminal cuts lines after 4095 bytes, so the end of this one is lost and it was "
+                      "not sent:"
+                      " pipe long messages into trimtab chat, one a line)");
             continue;
         }
         if (line.bytes > 0 && memchr(line.data, 0, line.bytes) != NULL)

@@ -21,7 +21,8 @@
 
 enum { HEADER_BYTES_MAX = 32 << 10, STREAM_BLOCK = 4096, PATH_BYTES = 256 };
 static const double watch_seconds = 0.2;
-static const char too_large_text[] = "the body is too large\n";
+static const char too_large_text[] = "{\"error\": {\"message\": \"the body is too large\", \"type\": "
+                                     "\"invalid_request_error\", \"param\": null, \"code\": null}}\n";
 
 /* A connection, as the watch sees it. All fields belong to the server's lock. */
 struct line {
@@ -136,9 +137,10 @@ static enum MHD_Result queue(struct MHD_Connection *connection, int code, const 
     return result;
 }
 
-static enum MHD_Result queue_text(struct MHD_Connection *connection, int code, const char *text)
+static enum MHD_Result queue_text(struct MHD_Connection *connection, int code, const char *type,
+                                  const char *text)
 {
-    return queue(connection, code, "text/plain",
+    return queue(connection, code, type,
                  MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY));
 }
 
@@ -195,11 +197,12 @@ static enum MHD_Result begin_request(struct tt_http_server *server, struct MHD_C
     struct tt_http_exchange *exchange = make_exchange(server, connection, url, method);
     if (exchange == NULL) return MHD_NO;
     *state = exchange;
-    if (strlen(url) >= PATH_BYTES) return queue_text(connection, 414, "the path is too long\n");
+    if (strlen(url) >= PATH_BYTES) return queue_text(connection, 414, "text/plain", "the path is too long\n");
     exchange->too_large = length != NULL && strtoull(length, NULL, 10) > server->config.body_bytes;
     /* A client that is sending its body already reads no answer before the end: the bytes are dropped. */
     bool asks = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect") != NULL;
-    return exchange->too_large && asks ? queue_text(connection, 413, too_large_text) : MHD_YES;
+    return exchange->too_large && asks ? queue_text(connection, 413, "application/json", too_large_text)
+                                       : MHD_YES;
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
@@ -216,7 +219,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *bytes = 0;
         return MHD_YES;
     }
-    if (exchange->too_large) return queue_text(connection, 413, too_large_text);
+    if (exchange->too_large) return queue_text(connection, 413, "application/json", too_large_text);
     if (!exchange->handled) {
         exchange->handled = true;
         set_deadline(server, exchange->line, 0, exchange);

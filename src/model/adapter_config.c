@@ -95,9 +95,12 @@ static tt_status check_key(const struct tt_json *json, const char *key, const st
         const char *text = tt_json_text(value), *allowed = must_be_default[i].default_text;
         if (is_nothing(value) || (text != NULL && allowed != NULL && strcmp(text, allowed) == 0))
             return TT_OK;
-        return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s: '%s' is not at its default, and other values are not supported", json->origin,
-                       key);
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' is not at its default, and other values are not supported",
+                json->origin, key);
+        tt_hint("in Python, PeftModel.from_pretrained(base, folder).merge_and_unload() makes one model of "
+                "base and "
+                "adapter, whose folder trimtab reads");
+        return TT_ERR_UNSUPPORTED;
     }
     if (!is_nothing(value)) tt_warn("%s: the key '%s' is unknown and was ignored", json->origin, key);
     return TT_OK;
@@ -183,6 +186,15 @@ tt_status tt_adapter_config_read(const char *folder, struct tt_arena *arena, str
     struct tt_json json = {0};
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, "adapter_config.json"));
+    if (!tt_path_exists(path.text)) {
+        struct tt_path model;
+        TT_TRY(tt_path_set(&model, folder, "config.json"));
+        tt_fail(TT_ERR_DATA, "'%s' is not an adapter: it has no adapter_config.json", folder);
+        tt_hint(tt_path_exists(model.text)
+                    ? "the folder contains a model: name it as model_name_or_path"
+                    : "a PEFT folder holds adapter_config.json and adapter_model.safetensors");
+        return TT_ERR_DATA;
+    }
     TT_GO(tt_json_read(path.text, (size_t)16 << 20, &json));
     TT_GO(tt_adapter_config_parse(&json, arena, lora));
 out:

@@ -15,7 +15,7 @@ struct parse {
 /* Members that are supported only at values without effect. */
 static const struct neutral {
     const char *name;
-    enum { ABSENT, ZERO, ONE, FALSE, EMPTY, TEXT_FORMAT, FREE_CHOICE } only;
+    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, TEXT_FORMAT, FREE_CHOICE } only;
 } neutrals[] = {
     {"n", ONE},
     {"best_of", ONE},
@@ -29,6 +29,8 @@ static const struct neutral {
     {"response_format", TEXT_FORMAT},
     {"tool_choice", FREE_CHOICE},
     {"functions", EMPTY},
+    {"continue_final_message", FALSE}, /* of other servers */
+    {"add_generation_prompt", TRUE},
     {"audio", ABSENT},
 };
 
@@ -48,6 +50,8 @@ static bool is_neutral(const struct neutral *row, const struct tt_json_value *va
         return tt_json_is_number(value) && tt_json_number(value) == 1;
     case FALSE:
         return tt_json_is_false(value);
+    case TRUE:
+        return tt_json_is_true(value);
     case EMPTY:
         return tt_json_count(value) == 0 && tt_json_span(value).bytes == 0 && !tt_json_is_number(value);
     case TEXT_FORMAT:

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/ascii.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include "base/thread.h"
 #include "serve/api_answer.h"
 #include "serve/api_request.h"
@@ -85,14 +86,28 @@ static const char *model_name(const struct tt_serve_config *config, size_t index
 }
 
 /* The base model, then the adapters. */
-static tt_status write_models(const struct tt_server *server, struct tt_str *text)
+static struct tt_json_value *describe_model(const struct tt_server *server, size_t index)
 {
-    struct tt_json_value *list = tt_json_new_list();
+    return tt_json_pack("{s:s, s:s, s:i, s:s}", "id", model_name(&server->config, index), "object", "model",
+                        "created", 0, "owned_by", "trimtab");
+}
+
+/* The number of the model of that name; false: there is none. */
+static bool find_model(const struct tt_server *server, const char *name, size_t *index)
+{
+    for (*index = 0; *index <= server->config.adapter_count; ++*index)
+        if (strcmp(name, model_name(&server->config, *index)) == 0) return true;
+    return false;
+}
+
+/* `index`: one model alone; NULL: the list of all. */
+static tt_status write_models(const struct tt_server *server, const size_t *index, struct tt_str *text)
+{
+    struct tt_json_value *list = index == NULL ? tt_json_new_list() : NULL;
     for (size_t i = 0; list != NULL && i <= server->config.adapter_count; i++)
-        if (tt_json_append(list, tt_json_pack("{s:s, s:s, s:i, s:s}", "id", model_name(&server->config, i),
-                                              "object", "model", "created", 0, "owned_by", "trimtab")) != 0)
-            break;
-    struct tt_json_value *value = tt_json_pack("{s:s, s:o}", "object", "list", "data", list);
+        if (tt_json_append(list, describe_model(server, i)) != 0) break;
+    struct tt_json_value *value = index == NULL ? tt_json_pack("{s:s, s:o}", "object", "list", "data", list)
+                                                : describe_model(server, *index);
     if (value == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_write(value, 0, false, text);
     tt_json_release(value);
@@ -105,11 +120,7 @@ static bool choose_model(const struct tt_server *server, struct job *job)
     const struct tt_serve_config *config = &server->config;
     const char *asked = job->request.model;
     size_t index = config->adapter_count > 0 ? 1 : 0;
-    if (asked != NULL) {
-        index = 0;
-        while (index <= config->adapter_count && strcmp(asked, model_name(config, index)) != 0) index++;
-        if (index > config->adapter_count) return false;
-    }
+    if (asked != NULL && !find_model(server, asked, &index)) return false;
     job->model = model_name(config, index);
     job->adapter_off = index == 0;
     job->adapter = index > 0 ? (int)index - 1 : 0;
@@ -192,13 +203,19 @@ static void handle_post(struct tt_server *server, struct tt_http_exchange *excha
 
 static void handle_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
 {
+    static const char models[] = "/v1/models";
     struct tt_str text = {0};
+    bool lists = tt_starts_with(path, models);
+    const char *name = lists && path[sizeof models - 1] == '/' ? path + sizeof models : NULL;
+    size_t index = 0;
     if (strcmp(tt_http_method(exchange), "GET") != 0 && strcmp(tt_http_method(exchange), "HEAD") != 0)
         answer_error(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes GET only");
-    else if (strcmp(path, "/v1/models") != 0)
+    else if (!lists)
         tt_http_answer(exchange, atomic_load(&server->failed) ? 503 : 200, "text/plain", "ok\n",
                        atomic_load(&server->failed) ? 0 : 3);
-    else if (write_models(server, &text) == TT_OK)
+    else if (name != NULL && !find_model(server, name, &index))
+        answer_unknown_model(exchange, name);
+    else if (write_models(server, name != NULL ? &index : NULL, &text) == TT_OK)
         tt_http_answer(exchange, 200, json_type, text.data, text.bytes);
     tt_error_clear();
     tt_str_deinit(&text);
@@ -212,8 +229,8 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     bool chat = strcmp(path, "/v1/chat/completions") == 0;
     if (chat || strcmp(path, "/v1/completions") == 0) {
         handle_post(server, exchange, chat);
-    } else if (strcmp(path, "/v1/models") == 0 || strcmp(path, "/healthz") == 0 ||
-               strcmp(path, "/readyz") == 0) {
+    } else if (strcmp(path, "/v1/models") == 0 || tt_starts_with(path, "/v1/models/") ||
+               strcmp(path, "/healthz") == 0 || strcmp(path, "/readyz") == 0) {
         handle_get(server, exchange, path);
     } else {
         answer_error(exchange, 404, "invalid_request_error", NULL, NULL,

@@ -57,7 +57,10 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, "tokenizer.json"));
     tt_status status = TT_OK;
-    TT_GO(tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, &json));
+    status = tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, &json);
+    if (status == TT_ERR_DATA && !tt_path_exists(path.text))
+        tt_hint("transformers writes it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
+    TT_GO(status);
     TT_GO(create(&json, &tokenizer));
     TT_GO(tokenizer_read_config(folder, tokenizer));
     tokenizer->folder = tt_strdup(folder);

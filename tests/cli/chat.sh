@@ -142,6 +142,10 @@ at = len(seen)
 os.write(master, b"/reset\n")
 wait(b"(a new conversation)", at)
 wait(b"> ", len(seen) - 2)
+at = len(seen)
+os.write(master, b"x" * 5000 + b"\n") # more than a line of a terminal holds: not sent in part
+wait(b"the terminal cuts lines after 4095 bytes", at)
+wait(b"> ", len(seen) - 2)
 os.write(master, b"\x04")
 end = time.monotonic() + 60
 while time.monotonic() < end:

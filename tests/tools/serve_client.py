@@ -115,6 +115,9 @@ def test_answers(server):
              "max_completion_tokens": 12}
     check(content_of(server.ask(CHAT, parts))[0] == with_adapter, "a content of parts")
     models = json.loads(server.ask("/v1/models")[1])
+    for model in models["data"]:
+        check(json.loads(server.ask("/v1/models/" + model["id"])[1]) == model, "one model")
+    check(server.ask("/v1/models/none")[0] == 404, "a model that is not there")
     check([m["id"] for m in models["data"]] == ["model", name], models)
     check(server.ask("/healthz") == server.ask("/readyz") == (200, b"ok\n"), "/healthz")
 
@@ -169,7 +172,7 @@ WRONG = [{"n": 2}, {"logprobs": True}, {"temperature": -1}, {"temperature": "hot
          {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 5}, {"stop": ""}, {"stop": "a" * 300},
          {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
          {"logit_bias": {"5": 1}}, {"tool_choice": "required"}, {"top_k": 1.5}, {"top_k": -2}, {"top_k": "x"}, {"min_p": 1.1},
-         {"repetition_penalty": 0}]
+         {"repetition_penalty": 0}, {"continue_final_message": True}, {"add_generation_prompt": False}]
 
 
 def test_errors(server):
@@ -192,7 +195,8 @@ def test_errors(server):
     check(server.ask(CHAT)[0] == 405 and server.ask("/healthz", "{}")[0] == 405, "methods")
     check(server.ask("/etc/passwd")[0] == 404 and server.ask("/" + "a" * 5000)[0] in (404, 414), "paths")
     check(server.ask(CHAT, chat(), headers={"Content-Type": "text/plain"})[0] == 415, "a form of a browser")
-    check(server.ask(CHAT, b" " * (1 << 20) + b"{}")[0] == 413, "a large body")
+    status, large = server.ask(CHAT, b" " * (1 << 20) + b"{}")
+    check(status == 413 and json.loads(large)["error"]["message"] == "the body is too large", "a large body")
     line = server.connect()
     line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                  b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 17 + b"0\r\n\r\n")
