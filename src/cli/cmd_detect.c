@@ -233,12 +233,15 @@ static tt_status find_tables(const struct detect_command *command, struct tt_det
     const struct tt_data_config data = {.dataset_name = command->dataset_name,
                                         .dataset_train_split = "train",
                                         .dataset_test_split = "validation"};
-    if ((command->dataset_name == NULL) == (command->local_image_dir == NULL)) {
-        tt_fail(TT_ERR_USAGE, command->dataset_name == NULL
-                                  ? "setting 'local_image_dir' is missing"
-                                  : "local_image_dir and dataset_name are both given");
+    if (command->dataset_name == NULL && command->local_image_dir == NULL) {
+        tt_fail(TT_ERR_USAGE, "setting 'local_image_dir' is missing");
         tt_hint(
-            "local_image_dir is a folder of images; dataset_name a Parquet or Arrow file that contains them");
+            "it is a folder of images; dataset_name is a Parquet or Arrow file that contains or names them");
+        return TT_ERR_USAGE;
+    }
+    if (command->dataset_name != NULL && command->annotations != NULL) {
+        tt_fail(TT_ERR_USAGE, "dataset_name and annotations are both given");
+        tt_hint("Parquet and Arrow files have images and boxes; annotations are of local_image_dir");
         return TT_ERR_USAGE;
     }
     return tt_detect_tables_find(&data, command->split == 0, tables);

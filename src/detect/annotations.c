@@ -1,6 +1,7 @@
 #include "detect/annotations.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -126,21 +127,50 @@ tt_status tt_annotations_list_folder(struct tt_annotations *notes, const char *f
     return tt_path_is_dir(folder) ? tt_dir_list(folder, add_file, &listing) : TT_OK;
 }
 
+static bool is_file(const char *path)
+{
+    return tt_path_exists(path) && !tt_path_is_dir(path);
+}
+
+/* A path that goes up may leave the folder. */
+static bool goes_up(const char *name)
+{
+    while (*name != '\0') {
+        size_t part = strcspn(name, "/");
+        if (part == 2 && name[0] == '.' && name[1] == '.') return true;
+        name += part + (name[part] == '/');
+    }
+    return false;
+}
+
+/* What an absolute path is below the folder, else the path: data sets name their files as they were found. */
+static const char *below_folder(const char *dir, const char *name)
+{
+    if (name[0] != '/') return name;
+    char *whole = realpath(dir, NULL);
+    if (whole == NULL) return name; /* then nothing is below it */
+    size_t bytes = strlen(whole);
+    if (strncmp(name, whole, bytes) == 0 && name[bytes] == '/') name += bytes + strspn(name + bytes, "/");
+    free(whole);
+    return name;
+}
+
 tt_status tt_annotations_find_file(const char *image_dir, const char *split, const char *name,
                                    struct tt_path *path, bool *found)
 {
     const char *const folders[] = {"", split, "data"};
     struct tt_path folder, below;
     *found = false;
-    if (name[0] == '/' || strncmp(name, "../", 3) == 0 || strstr(name, "/../") != NULL) return TT_OK;
+    name = below_folder(image_dir, name);
+    if (name[0] == '/' || goes_up(name)) return TT_OK;
     for (size_t i = 0; i < 3 && !*found; i++) {
         TT_TRY(tt_path_set(&folder, image_dir, folders[i]));
         TT_TRY(tt_path_set(path, i == 0 ? image_dir : folder.text, name));
-        *found = tt_path_exists(path->text);
+        *found = is_file(path->text);
         if (*found || i != 1) continue;
         TT_TRY(tt_path_set(&below, folder.text, "data"));
         TT_TRY(tt_path_set(path, below.text, name));
-        *found = tt_path_exists(path->text);
+        *found = is_file(path->text);
     }
     return TT_OK;
 }

@@ -117,6 +117,19 @@ static tt_status check_fp8(const struct tt_rank *rank)
     return status;
 }
 
+/* Only whole blocks can change what does not train. */
+static tt_status check_batch_norm(const struct tt_rank_config *config, const struct tt_model *model)
+{
+    for (int i = 0; i < model->block_count && config->train && config->strategy != TT_NO_SHARD; i++) {
+        const struct tt_block *block = &model->blocks[i];
+        if (block->ops->exchanges == NULL || !block->ops->exchanges(block)) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "norm is batch, and sharding_strategy is not NO_SHARD");
+        tt_hint("running statistics are kept whole on every rank");
+        return status;
+    }
+    return TT_OK;
+}
+
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
@@ -134,6 +147,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(tt_stream_create(rank->device, &rank->stream));
     TT_GO(tt_model_create(config->model_facts, &config->model_options, &rank->model));
     TT_GO(check_fp8(rank));
+    TT_GO(check_batch_norm(config, rank->model));
     TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));

@@ -111,6 +111,11 @@ static const char *architecture_of(const struct tt_retinanet_config *shape)
     return shape->head_groups > 0 ? "retinanet_resnet50_fpn_v2" : "retinanet_resnet50_fpn";
 }
 
+static bool has_batch_norm(const struct tt_detect_spec *spec, const struct tt_retinanet_config *shape)
+{
+    return spec->norm == TT_NORMS_BATCH || (spec->norm == TT_NORMS_AUTO && shape->head_groups > 0);
+}
+
 /* The network of the weights, with what a backbone alone does not say by the settings. */
 static tt_status take_shape(const struct tt_detect_spec *spec, const struct tt_detector_weights *weights,
                             struct tt_retinanet_config *shape)
@@ -149,7 +154,8 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
         TT_TRY(take_shape(spec, weights, shape));
     }
     shape->trainable_stages = (int)spec->trainable_layers;
-    shape->batch_norm = config->trains && spec->norm == TT_NORMS_BATCH;
+    shape->batch_norm = config->trains && has_batch_norm(spec, shape);
+    inputs->norm = shape->batch_norm ? TT_NORMS_BATCH : TT_NORMS_FROZEN;
     if (config->trains || !(weights->replaces_classes || weights->backbone_alone)) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_DATA, "the annotations have %lld classes, and '%s' does not find as many",
@@ -175,7 +181,7 @@ tt_status tt_detect_network(const struct tt_detect_spec *spec, int64_t class_cou
         TT_TRY(status);
     }
     shape.trainable_stages = (int)spec->trainable_layers;
-    shape.batch_norm = spec->norm == TT_NORMS_BATCH;
+    shape.batch_norm = has_batch_norm(spec, &shape);
     return tt_retinanet_facts(&shape, facts);
 }
 
@@ -286,7 +292,7 @@ tt_status tt_detect_inputs_describe_weights(const struct tt_detect_inputs *input
 {
     const struct tt_detector_weights *weights = &inputs->weights;
     if (inputs->spec->weights_path == NULL)
-        return tt_str_append_text(text, inputs->spec->norm == TT_NORMS_BATCH
+        return tt_str_append_text(text, inputs->norm == TT_NORMS_BATCH
                                             ? "weights: random"
                                             : "weights: random, with norms that change nothing");
     TT_TRY(tt_str_printf(text, "weights: '%s'", inputs->spec->weights_path));

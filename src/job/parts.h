@@ -42,7 +42,7 @@ enum tt_state_dict { TT_STATE_DICT_FULL, TT_STATE_DICT_SHARDED };
 enum tt_save_type { TT_SAVE_AS_MODEL, TT_SAVE_FLOAT32, TT_SAVE_BFLOAT16, TT_SAVE_FLOAT16 };
 enum tt_reduce_type { TT_REDUCE_FLOAT32, TT_REDUCE_BFLOAT16 };
 /* Norms of a detector's trained stages. */
-enum tt_norms { TT_NORMS_FROZEN, TT_NORMS_BATCH };
+enum tt_norms { TT_NORMS_AUTO, TT_NORMS_FROZEN, TT_NORMS_BATCH };
 /* torchvision's detectors: that of the weights, else the first. */
 enum tt_architecture { TT_ARCHITECTURE_AUTO, TT_ARCHITECTURE_RETINANET, TT_ARCHITECTURE_RETINANET_V2 };
 enum tt_device_choice { TT_DEVICE_AUTO, TT_DEVICE_CPU, TT_DEVICE_CUDA };

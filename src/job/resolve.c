@@ -210,8 +210,7 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
         adamw[] = {{"learning_rate", "1e-4"}},
         steps[] = {{"lr_scheduler_type", "multistep"},
                    {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"}},
-        warmup[] = {{"warmup_epochs", "1"}}, scratch[] = {{"trainable_layers", "5"}},
-        second[] = {{"norm", "batch"}};
+        warmup[] = {{"warmup_epochs", "1"}}, scratch[] = {{"trainable_layers", "5"}};
     if (job->task != TT_TASK_DETECTION) return TT_OK;
     TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
     bool is_sgd = !tt_settings_is_set(settings, "optim") ||
@@ -223,7 +222,6 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
                       tt_settings_is_set(settings, "warmup_ratio");
     if (!has_schedule) TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
     if (!has_warmup) TT_TRY(suggest(settings, warmup, 1));
-    if (job->detect.architecture == TT_ARCHITECTURE_RETINANET_V2) TT_TRY(suggest(settings, second, 1));
     return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
 }
 
@@ -242,6 +240,9 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
                      "give --model_name_or_path, or --task detection with --local_image_dir");
     if (!detects && job->detect.local_image_dir != NULL)
         return usage("local_image_dir is given, and the task is a language model's", "set --task detection");
+    if (!detects && job->optim.norm_weight_decay >= 0)
+        return usage("norm_weight_decay is given, and the task is a language model's",
+                     "norms of language models have no weight decay, as transformers' Trainer groups them");
     if (!detects) return TT_OK;
     if (job->model.model_name_or_path != NULL || job->data.datasets != NULL)
         return usage("the task is detection, and a model folder or a mixture of data sets is given",

@@ -37,26 +37,26 @@ static void build_norm(struct tt_builder *builder, const struct tt_module *modul
         conv->norm[i] = norm_param(builder, module, vectors[i].suffix, spec->out, vectors[i].init);
 }
 
-static void set_trainable(tt_param *param, const struct tt_conv_spec *spec);
+static void set_trainable(tt_param *param, const struct tt_conv_spec *spec, enum tt_decay decay);
 
-/* Statistics are no parameters of the optimizer: forward passes change them. */
+/* Statistics are no parameters of the optimizer: forward passes change them, also where weight and bias are frozen. */
 static void set_batch_norm(const struct tt_conv_spec *spec, struct tt_conv *conv)
 {
-    conv->batch_norm = spec->batch_norm && !spec->frozen;
+    conv->batch_norm = spec->batch_norm;
     if (!conv->batch_norm) return;
     for (int i = TT_CONV_NORM_WEIGHT; i <= TT_CONV_NORM_BIAS; i++) {
-        set_trainable(conv->norm[i], spec);
+        set_trainable(conv->norm[i], spec, TT_DECAY_NORM);
         if (conv->norm[i] != NULL) conv->norm[i]->reach = TT_REACH_ALWAYS;
     }
 }
 
 /* In fp32 where it is frozen too: what is saved is what was read. */
-static void set_trainable(tt_param *param, const struct tt_conv_spec *spec)
+static void set_trainable(tt_param *param, const struct tt_conv_spec *spec, enum tt_decay decay)
 {
     if (param == NULL) return;
     param->trainable = !spec->frozen;
     param->stored_dtype = TT_F32;
-    param->weight_decay = true; /* torchvision's recipe decays all, biases too */
+    param->weight_decay = decay; /* torchvision's recipe decays all, biases too */
 }
 
 static void build_group_norm(struct tt_builder *builder, const struct tt_module *module,
@@ -66,8 +66,8 @@ static void build_group_norm(struct tt_builder *builder, const struct tt_module 
     conv->norm_eps = spec->norm_eps;
     conv->group_weight = tt_builder_param(builder, module, "weight", 1, &spec->out, TT_INIT_ONE);
     conv->group_bias = tt_builder_param(builder, module, "bias", 1, &spec->out, TT_INIT_ZERO);
-    set_trainable(conv->group_weight, spec);
-    set_trainable(conv->group_bias, spec);
+    set_trainable(conv->group_weight, spec, TT_DECAY_NORM);
+    set_trainable(conv->group_bias, spec, TT_DECAY_NORM);
 }
 
 void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, struct tt_conv *conv)
@@ -84,7 +84,7 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
                              .relu = spec->relu};
     conv->weight = tt_builder_param(builder, module, "weight", 4,
                                     (int64_t[]){spec->out, spec->in, spec->kernel, spec->kernel}, spec->init);
-    set_trainable(conv->weight, spec);
+    set_trainable(conv->weight, spec, TT_DECAY_FULL);
     if (conv->weight != NULL) conv->weight->init_scale = spec->init_scale;
     if (norm != NULL && spec->groups > 0) build_group_norm(builder, norm, spec, conv);
     if (norm != NULL && spec->groups == 0) build_norm(builder, norm, spec, conv);
@@ -92,7 +92,7 @@ void tt_build_conv(struct tt_builder *builder, const struct tt_conv_spec *spec, 
     if (!spec->bias) return;
     enum tt_init_kind bias = spec->bias_init != 0 ? TT_INIT_CONSTANT : TT_INIT_ZERO;
     conv->bias = tt_builder_param(builder, module, "bias", 1, &spec->out, bias);
-    set_trainable(conv->bias, spec);
+    set_trainable(conv->bias, spec, TT_DECAY_FULL);
     if (conv->bias != NULL) conv->bias->init_scale = spec->bias_init;
 }
 

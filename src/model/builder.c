@@ -104,7 +104,7 @@ tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *m
     /* Trainable parameters have a fp32 master; frozen vectors cost little in fp32; frozen matrices are stored in the
      * compute type. */
     param->stored_dtype = param->trainable || rank == 1 ? TT_F32 : options->compute_dtype;
-    param->weight_decay = rank == 2;
+    param->weight_decay = rank == 2 ? TT_DECAY_FULL : TT_DECAY_NONE;
     param->init = options->random_init ? random_init : TT_INIT_FILE;
     param->init_scale = builder->model->facts.initializer_range;
     return param;
@@ -127,7 +127,8 @@ static tt_param *lora_param(struct tt_builder *builder, const struct tt_module *
 {
     tt_param *param = new_param(builder, module, suffix, 2, (int64_t[]){rows, columns});
     if (param == NULL) return NULL;
-    param->trainable = param->adapter = param->weight_decay = true;
+    param->trainable = param->adapter = true;
+    param->weight_decay = TT_DECAY_FULL;
     param->stored_dtype = TT_F32;
     param->reach = reach;
     return param;

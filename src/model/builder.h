@@ -59,7 +59,7 @@ struct tt_conv_spec {
     double norm_eps;
     int64_t in, out, kernel, stride, padding, groups;
     bool bias, relu, frozen;
-    bool batch_norm;        /* of the batch where it is not frozen */
+    bool batch_norm;        /* of the batch; frozen, its weight and bias do not train */
     enum tt_init_kind init; /* of a model without weights */
     double init_scale, bias_init;
 };

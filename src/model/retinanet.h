@@ -15,7 +15,7 @@ struct tt_retinanet_config {
     int64_t blocks[TT_RETINANET_STAGES]; /* bottlenecks of each stage: 3, 4, 6, 3 */
     int trainable_stages;                /* of layer4, layer3, layer2, layer1, stem the first so many: 3 */
     double norm_eps;                     /* 1e-5; 0 for torchvision's COCO_V1 weights */
-    bool batch_norm;                     /* norms of trained stages are batch norms; else all are frozen */
+    bool batch_norm; /* norms are batch norms, of frozen stages too; else all are frozen */
     /* The second version: the convolutions of the heads have norms of so many groups (32) instead of a bias, P6 is made
      * from C5, and boxes train by GIoU. 0: the first version. */
     int64_t head_groups;

@@ -210,7 +210,8 @@ static tt_status backward_empty(const struct tt_resnet_stage *stage, const struc
         for (int c = 2; c >= 0; c--) TT_TRY(tt_batch_norm_backward_empty(&each->conv[c], pass));
         if (each->downsample.weight != NULL) TT_TRY(tt_batch_norm_backward_empty(&each->downsample, pass));
     }
-    return stage->stem.weight != NULL ? tt_batch_norm_backward_empty(&stage->stem, pass) : TT_OK;
+    bool stem_trains = stage->stem.weight != NULL && tt_conv_trains(&stage->stem);
+    return stem_trains ? tt_batch_norm_backward_empty(&stage->stem, pass) : TT_OK;
 }
 
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,

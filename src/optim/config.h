@@ -17,6 +17,7 @@ struct tt_optim_config {
     double warmup_ratio;             /* 0 */
     double warmup_epochs;            /* 0; used where both are 0 */
     double weight_decay;             /* 0 */
+    double norm_weight_decay;        /* of a detector's norms; -1: weight_decay */
     double adam_beta1, adam_beta2, adam_epsilon;
     double momentum;      /* of sgd; 0 */
     bool nesterov;        /* of sgd */

@@ -10,6 +10,13 @@ static tt_tensor run_of(const struct tt_optimizer_update *update, const float *v
     return tt_tensor_1d((float *)values + update->run.offset, TT_F32, update->run.count);
 }
 
+static double decay_of(const struct tt_optim_config *config, const struct tt_optimizer_update *update)
+{
+    if (update->run.weight_decay == TT_DECAY_NONE) return 0.0;
+    bool of_norm = update->run.weight_decay == TT_DECAY_NORM && config->norm_weight_decay >= 0;
+    return of_norm ? config->norm_weight_decay : config->weight_decay;
+}
+
 static tt_status update_adamw(struct tt_stream *stream, const struct tt_optim_config *config,
                               const struct tt_optimizer_update *update)
 {
@@ -22,7 +29,7 @@ static tt_status update_adamw(struct tt_stream *stream, const struct tt_optim_co
         .beta1 = config->adam_beta1,
         .beta2 = config->adam_beta2,
         .eps = config->adam_epsilon,
-        .weight_decay = update->run.weight_decay ? config->weight_decay : 0.0,
+        .weight_decay = decay_of(config, update),
         .grad_scale = update->grad_scale,
         .step = update->step,
     };
@@ -38,7 +45,7 @@ static tt_status update_sgd(struct tt_stream *stream, const struct tt_optim_conf
         .v = run_of(update, update->moments->values[0]),
         .lr = update->lr,
         .momentum = config->momentum,
-        .weight_decay = update->run.weight_decay ? config->weight_decay : 0.0,
+        .weight_decay = decay_of(config, update),
         .grad_scale = update->grad_scale,
         .nesterov = config->nesterov,
     };

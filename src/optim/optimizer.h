@@ -1,5 +1,5 @@
 /* Update rules over the flat slices of one rank. Independent of model and rank: the input of an update is a run of
- * elements with or without weight decay. State: the rule's moments in fp32, in device memory of purpose OPTIMIZER;
+ * elements with the same weight decay. State: the rule's moments in fp32, in device memory of purpose OPTIMIZER;
  * offloaded, in page-locked host memory that the device reads and writes over its link during the update (each value
  * once). */
 #ifndef TT_OPTIM_OPTIMIZER_H
@@ -7,6 +7,7 @@
 
 #include "backend/device.h"
 #include "optim/config.h"
+#include "tensor/param.h"
 
 enum { TT_MOMENTS_MAX = 2 };
 
@@ -37,7 +38,7 @@ void tt_moments_deinit(struct tt_moments *moments);
 
 struct tt_slices_run {
     int64_t offset, count; /* of the slices */
-    bool weight_decay;
+    enum tt_decay weight_decay;
 };
 struct tt_optimizer_update {
     struct tt_moments *moments;

@@ -34,7 +34,11 @@ const struct tt_setting tt_optim_settings[] = {
              "warmup_ratio are 0. A detection without lr_scheduler_type: 1, as torchvision's references."},
     {.name = "weight_decay", .type = TT_SETTING_DOUBLE, FIELD(weight_decay), .default_text = "0",
      .minimum = 0, .maximum = INFINITY,
-     .help = "Weight decay; with AdamW decoupled from the gradient, with SGD a part of it; not on norms and biases."},
+     .help = "Weight decay; with AdamW decoupled from the gradient, with SGD a part of it; not on norms and biases "
+             "of language models, as transformers' Trainer."},
+    {.name = "norm_weight_decay", .type = TT_SETTING_DOUBLE, FIELD(norm_weight_decay), .default_text = "-1",
+     .null_text = "-1", .minimum = -1, .maximum = INFINITY,
+     .help = "Weight decay of a detector's norms that train, as torchvision's references; -1: weight_decay."},
     {.name = "adam_beta1", .type = TT_SETTING_DOUBLE, FIELD(adam_beta1), .default_text = "0.9", .minimum = 0,
      .maximum = 0.9999999, .help = "Decay of the first moment."},
     {.name = "adam_beta2", .type = TT_SETTING_DOUBLE, FIELD(adam_beta2), .default_text = "0.999",

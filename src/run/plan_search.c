@@ -2,6 +2,8 @@
 #include <stdio.h>
 
 #include "base/alloc.h"
+#include "job/detect_inputs.h"
+#include "model/retinanet.h"
 #include "run/plan_offline.h"
 
 /* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check; sizes of images as their
@@ -179,6 +181,17 @@ static bool is_faster(double seconds, double than)
     return seconds < 0.98 * than;
 }
 
+static tt_status has_batch_norm(const struct tt_plan_spec *spec, bool *found)
+{
+    if (spec->job.task != TT_TASK_DETECTION) return TT_OK;
+    struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
+    if (facts == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_detect_network(&spec->job.detect, spec->num_classes, facts);
+    if (status == TT_OK) *found = ((const struct tt_retinanet_config *)(const void *)facts->own)->batch_norm;
+    tt_free(facts);
+    return status;
+}
+
 /* Tries the other strategies, and proposes the fastest that fits. */
 static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_plan *plan, struct tt_str *text)
 {
@@ -188,8 +201,9 @@ static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_pl
     enum tt_shard_strategy found = spec->job.shard.sharding_strategy;
     double seconds = plan->step_seconds;
     char bytes[32] = "";
-    if (spec->job.task == TT_TASK_DETECTION && spec->job.detect.norm == TT_NORMS_BATCH)
-        return TT_OK; /* which has one strategy */
+    bool one_strategy = false;
+    TT_TRY(has_batch_norm(spec, &one_strategy));
+    if (one_strategy) return TT_OK;
     for (size_t s = 0; s < sizeof order / sizeof *order; s++) {
         struct tt_plan_spec other = *spec;
         struct tt_plan tried;

@@ -95,7 +95,7 @@ static void add_detection(struct builder *to, const struct tt_run *run, int worl
     add(to, "multiscale", tt_json_new_bool(spec->multiscale));
     add(to, "group_by_aspect", tt_json_new_bool(spec->group_by_aspect));
     add(to, "trainable_layers", tt_json_new_integer(spec->trainable_layers));
-    add_word(to, "norm", spec->norm);
+    add_word(to, "norm", inputs->norm);
 }
 
 static void add_data(struct builder *to, const struct tt_run *run, int world_size)
@@ -131,6 +131,8 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
     add(to, "steps in all (max_steps, num_train_epochs)", tt_json_new_integer(run->total_steps));
     add(to, "warmup_steps", tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
     add(to, "weight_decay", tt_json_new_real(optim->weight_decay));
+    if (optim->norm_weight_decay >= 0)
+        add(to, "norm_weight_decay", tt_json_new_real(optim->norm_weight_decay));
     add(to, "adam_beta1", tt_json_new_real(optim->adam_beta1));
     add(to, "adam_beta2", tt_json_new_real(optim->adam_beta2));
     add(to, "adam_epsilon", tt_json_new_real(optim->adam_epsilon));

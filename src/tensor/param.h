@@ -35,6 +35,10 @@ enum tt_param_use {
     TT_USE_COUNT,
 };
 
+/* The weight decay of a trainable parameter: of norms and biases of a language model none, as transformers' Trainer
+ * groups them; of a detector all, and norms by a setting of their own, as torchvision's references group them. */
+enum tt_decay { TT_DECAY_NONE, TT_DECAY_FULL, TT_DECAY_NORM };
+
 typedef struct tt_param {
     /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
      * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
@@ -46,7 +50,7 @@ typedef struct tt_param {
     int rank;
     int64_t dims[TT_RANK_MAX];
     bool trainable;
-    bool weight_decay; /* false for norms and biases */
+    enum tt_decay weight_decay;
     bool adapter;      /* belongs to the adapter, not to the base model */
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */

@@ -156,6 +156,38 @@ cmp second/model.safetensors second_half/model.safetensors || fail "resumed weig
 expect 0 '"map_50"' eval --task detection --weights-path second/model.pth --local-image-dir flat \
     --eval_annotations openimages/oidv6-train-annotations-bbox.csv --image-size 64 --bf16 false --threads 1 --score_threshold 0 --json
 expect 0 "images, " detect --weights-path second/model.safetensors --local-image-dir flat --evaluate false --image-size 64
+# Its weights train with batch norm again. Of stages that do not train only running statistics change; a resumed run has
+# them.
+stages=("${second[@]}" --weights-path second/model.pth --trainable_layers 3)
+expect 0 "weights: 'second/model.pth'" "${stages[@]}" --output_dir stages
+expect 0 "" "${stages[@]}" --output_dir stages_half
+rm -r stages_half/checkpoint-6
+expect 0 "step 3 of 6" "${stages[@]}" --output_dir stages_half --resume_from_checkpoint true
+cmp stages/model.safetensors stages_half/model.safetensors || fail "resumed weights of frozen stages differ"
+python3 - second/model.safetensors stages/model.safetensors <<'END' || fail "what changes in frozen stages"
+import json
+import struct
+import sys
+
+def read(path):
+    data = open(path, "rb").read()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    return {name: data[8 + size:][slice(*entry["data_offsets"])] for name, entry in header.items()}
+
+before, after = map(read, sys.argv[1:])
+frozen = [name for name in before if any(part in name for part in (".body.layer1.", ".body.conv1.", ".body.bn1."))]
+assert len(frozen) > 20
+for name in frozen:
+    changes = ".running_" in name or name.endswith("num_batches_tracked")
+    assert (before[name] != after[name]) == changes, name
+END
+expect 2 "norm is batch, and sharding_strategy is not NO_SHARD" "${stages[@]}" --sharding_strategy FULL_SHARD --output_dir no
+expect 0 "weights: 'second/model.pth'" "${stages[@]}" --norm frozen --norm-weight-decay 0 --output_dir stages_frozen
+expect 2 "norm_weight_decay is given, and the task is a language model's" train --model_name_or_path . --dataset_name x.jsonl \
+    --norm-weight-decay 0
+
 expect 2 "architecture is retinanet_resnet50_fpn, and 'second/model.pth' has the weights of retinanet_resnet50_fpn_v2" \
     "${second[@]}" --architecture retinanet_resnet50_fpn --weights-path second/model.pth --output_dir no
 expect 0 "done: 6 steps" train --config scratch.yaml --weights-path second/model.pth --num_train_epochs 2 --output_dir third

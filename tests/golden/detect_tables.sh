@@ -80,7 +80,20 @@ import json
 got = json.load(open("printed"))
 assert got["images"] == 4 and got["images_absent"] == 2 and got["images_corrupt"] == 1 and got["boxes_empty"] == 1 and got["boxes_unknown"] == 1, got
 END
-expect 2 "local_image_dir and dataset_name" detect --weights_path saved/model.pth --dataset_name x.parquet --local_image_dir .
+expect 2 "dataset_name and annotations are both given" detect --weights_path saved/model.pth --dataset_name x.parquet \
+    --annotations y.json
+expect 2 "setting 'local_image_dir' is missing" detect --weights_path saved/model.pth
+
+# Images that the table names: below local_image_dir, else below the table's folder, and nowhere else.
+same plain named --dataset_name "$tables/train-named.parquet" --local_image_dir "$tables/files" --eval_strategy no --validation_share 0
+cp "$tables/train-named.parquet" "$tables"/files/p* .
+same plain here --dataset_name train-named.parquet --eval_strategy no --validation_share 0
+rm p3.png
+expect 0 "1 annotated images without a file (the first: p3.png)" "${common[@]}" --dataset_name train-named.parquet --eval_strategy no \
+    --validation_share 0 --output_dir fewer --max_steps 1
+expect 0 "6 images" detect --weights_path saved/model.pth --dataset_name train-named.parquet --local_image_dir "$tables/files" \
+    --image_size 64 --evaluate false
+expect 3 "" "${common[@]}" --dataset_name "$tables/train-named.parquet" --eval_strategy no --validation_share 0 --output_dir none
 expect 3 "neither Parquet nor Arrow" "${common[@]}" --dataset_name start.pth --output_dir none
 expect 3 "no column 'image'" "${common[@]}" --dataset_name "$root/tests/golden/parquet/chat-snappy.parquet" --output_dir none
 finish

@@ -10,6 +10,10 @@ and trains all, as retinanet_resnet50_fpn_v2 without. In each folder:
 weights.pth   the state_dict (frozen norms with statistics that are not trivial)
 expected.pth  of the batch that `pixels` and `TARGETS` describe, which the test makes again: the heads' outputs, both
               losses, the gradient of every trainable parameter (as grad.<name>), and the losses of five steps
+frozen.pth    of retinanet_v2 with three and with four stages that train, as _resnet_fpn_extractor sets them: the losses of
+              five steps with a weight decay of its own for norms, as torchvision's references group them
+              (steps.<stages>), and parameters and running statistics after them (after.<stages>.<name>; with four
+              stages those of the first stage and of the stem)
 """
 import functools
 import pathlib
@@ -20,6 +24,7 @@ from torchvision.models.detection.backbone_utils import BackboneWithFPN
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.retinanet import RetinaNet, RetinaNetHead, _default_anchorgen
 from torchvision.models.resnet import Bottleneck, ResNet
+from torchvision.ops._utils import split_normalization_params
 from torchvision.ops.feature_pyramid_network import LastLevelP6P7
 from torchvision.ops.misc import FrozenBatchNorm2d
 
@@ -139,10 +144,40 @@ def make(second):
     print({name: tuple(value.shape) for name, value in expected.items() if "grad" not in name}, expected["steps"])
 
 
+def make_frozen():
+    folder, kept = HERE / "retinanet_v2", {}
+    targets = [{"boxes": torch.tensor(boxes, dtype=torch.float32), "labels": torch.tensor(labels)}
+               for boxes, labels in TARGETS]
+    images = pixels()
+    for stages in (3, 4):
+        model = make_model(True).train()
+        model.load_state_dict(torch.load(folder / "weights.pth", weights_only=True))
+        trained = ["layer4", "layer3", "layer2", "layer1", "conv1"][:stages]
+        for name, parameter in model.backbone.body.named_parameters():
+            parameter.requires_grad_(any(name.startswith(part) for part in trained))
+        norms, others = split_normalization_params(model)
+        optimizer = torch.optim.SGD([{"params": norms, "weight_decay": 0.05}, {"params": others, "weight_decay": 1e-3}],
+                                    lr=0.002, momentum=0.9)
+        steps = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            _, losses = run(model, images, targets)
+            (losses["classification"] + losses["bbox_regression"]).backward()
+            optimizer.step()
+            steps.append(torch.stack([losses["classification"], losses["bbox_regression"]]).detach())
+        kept[f"steps.{stages}"] = torch.stack(steps)
+        kept |= {f"after.{stages}.{name}": value.clone() for name, value in model.state_dict().items()
+                 if not name.endswith("num_batches_tracked")
+                 and (stages == 3 or ".layer1." in name or ".body.bn1." in name or ".body.conv1." in name)}
+    torch.save(kept, folder / "frozen.pth")
+    print({name: value for name, value in kept.items() if name.startswith("steps")})
+
+
 def main():
     torch.set_num_threads(1)
     make(False)
     make(True)
+    make_frozen()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 tables/files: images and train.json, validation.json. The same rows, by what writes them: train-columns.parquet (datasets,
 a struct of lists), train-list.parquet (datasets, a list of structs), saved (its save_to_disk), train-packed.parquet (pyarrow:
 Zstandard, images in a dictionary, boxes as corners), train-plain.arrow (pyarrow: an Arrow file, texts as categories).
-odd.parquet: rows that are left out or refused.
+odd.parquet: rows that are left out or refused. train-named.parquet, named.parquet: images without bytes, by their paths.
 """
 import io
 import json
@@ -107,6 +107,21 @@ def odd():
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), OUT / "odd.parquet")
 
 
+PLACE = "/absolute" + "-" * 190  # the test puts a folder of its own there
+
+
+def named(train):
+    """Paths below the folder of files, and paths of every kind below that of the table: there, with folders that go up
+    inside and outside, a folder, absolute, none, absent."""
+    bare = [{**row, "bytes": None} for row in train]
+    pq.write_table(table(bare, texts=True), OUT / "train-named.parquet", compression="none")
+    paths = ["files/p0.png", "files/./p1.jpg", "../tables/files/p2.jpg", "files/../files/p3.png", "..", "files/..",
+             PLACE + "/files/p4.jpg", "", "files/gone.jpg", "files"]
+    rows = [{**picture(i % TRAIN), "image_id": i, "bytes": None, "path": path} for i, path in enumerate(paths)]
+    pq.write_table(table(rows, texts=True), OUT / "named.parquet", compression="none", use_dictionary=False,
+                   write_statistics=False)
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     (OUT / "files").mkdir(parents=True)
@@ -124,6 +139,7 @@ def main():
     with pa.OSFile(str(OUT / "train-plain.arrow"), "wb") as file, pa.ipc.new_file(file, table(train, texts=True).schema) as out:
         out.write_table(table(train, texts=True))
     odd()
+    named(train)
 
 
 main()

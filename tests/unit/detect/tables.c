@@ -1,5 +1,6 @@
 /* detect/dataset.h: images with boxes in Parquet and Arrow files (tests/golden/detect/make_tables.py): the same as in
  * files, what is left out, what is refused, and damage. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -134,6 +135,71 @@ static void formats(void **state)
             empty = tt_detect_dataset_report(as[TT_BOX_XYXY])->boxes_empty;
     assert_true(empty > 0 && kept + empty <= 9);
     for (int i = 0; i < 3; i++) tt_detect_dataset_destroy(as[i]);
+}
+
+/* Which rows of named.parquet have an image: `rows`, of which the first has the id 0. */
+static void expect_named(const char *table, const char *image_dir, const char *rows, const char *first_absent)
+{
+    struct tt_detect_dataset_config config = of_tables(&table, 1);
+    config.image_dir = image_dir;
+    struct tt_detect_dataset *got = load(&config);
+    assert_int_equal(tt_detect_dataset_count(got), strlen(rows));
+    for (int64_t i = 0; i < tt_detect_dataset_count(got); i++) {
+        struct tt_image image = read_pixels(got, i);
+        assert_int_equal(tt_detect_dataset_record(got, i)->id, rows[i] - '0');
+        assert_true(image.height > 0);
+        tt_image_deinit(&image);
+    }
+    const struct tt_detect_report *report = tt_detect_dataset_report(got);
+    assert_int_equal(report->images_absent, 10 - (int64_t)strlen(rows));
+    assert_string_equal(report->first_absent, first_absent);
+    tt_detect_dataset_destroy(got);
+}
+
+/* A copy of named.parquet whose absolute path is that of `folder`, with parts that change nothing. */
+static void place_table(const char *folder, const char *copy)
+{
+    enum { PLACE = sizeof "/absolute" - 1 + 190 };
+    static char bytes[1 << 16];
+    FILE *file = fopen(TABLES "named.parquet", "rb");
+    assert_non_null(file);
+    size_t count = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_true(count > 0 && count < sizeof bytes);
+    size_t length = strlen(folder), replaced = 0;
+    assert_true(length < PLACE);
+    for (size_t at = 0; at + PLACE < count; at++) {
+        if (memcmp(bytes + at, "/absolute-----", 14) != 0) continue;
+        memset(bytes + at, '/', PLACE);
+        memcpy(bytes + at, folder, length);
+        replaced++;
+    }
+    assert_int_equal(replaced, 1);
+    file = fopen(copy, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The path of an image without bytes is looked for below image_dir, or else the folder of the table. */
+static void images_by_name(void **state)
+{
+    (void)state;
+    char table[600], whole[PATH_MAX];
+    if (!test_images_work()) skip();
+    expect_named(TABLES "named.parquet", NULL, "01", "../tables/files/p2.jpg");
+    expect_named(TABLES "named.parquet", TABLES, "01", "../tables/files/p2.jpg");
+    (void)snprintf(table, sizeof table, "%s", test_at("named.parquet"));
+    assert_int_equal(symlink(TABLES "files", test_at("files")), 0);
+    assert_non_null(realpath(test_at("."), whole));
+    place_table(whole, table);
+    expect_named(table, NULL, "016", "../tables/files/p2.jpg"); /* absolute, in the folder */
+    expect_named(table, whole, "016", "../tables/files/p2.jpg");
+    expect_named(table, TABLES, "01", "../tables/files/p2.jpg"); /* it is not in this one */
+    const char *const tables[] = {table};
+    struct tt_detect_dataset_config config = of_tables(tables, 1);
+    config.image_dir = TABLES "saved";
+    refuse(&config, TT_ERR_DATA, "");
 }
 
 /* Two files are one data set: ids that are there twice are replaced by the numbers of the rows. */
@@ -277,6 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_writer_gives_the_same, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(formats, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(several_files, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(images_by_name, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(odd_rows, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(classes_of_the_weights, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(damage, fresh, test_root_remove),
