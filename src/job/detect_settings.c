@@ -82,9 +82,9 @@ const struct tt_setting tt_detect_settings[] = {
      .help = "Stages of the backbone that train, from its end on. Default without weights_path: 5."},
     {.name = "norm", .type = TT_SETTING_CHOICE, FIELD(detect.norm), .default_text = "auto",
      .choices = "auto frozen batch",
-     .help = "Norms of the backbone. frozen: their statistics and factors stay; batch: batch norm over the images of all "
-             "ranks (torch's SyncBatchNorm), in stages that do not train too, for training from scratch; auto: batch for "
-             "retinanet_resnet50_fpn_v2, else frozen. batch needs sharding_strategy NO_SHARD."},
+     .help = "Norms of the backbone. frozen: their statistics and factors stay; batch: batch norm over the images of "
+             "all ranks (torch's SyncBatchNorm), in stages that do not train too, for training from scratch; auto: "
+             "batch for retinanet_resnet50_fpn_v2, else frozen. batch needs sharding_strategy NO_SHARD."},
     {.name = "frozen_bn_eps", .type = TT_SETTING_DOUBLE, FIELD(detect.frozen_bn_eps), .default_text = "-1",
      .minimum = -1, .maximum = 1,
      .help = "Constant of the frozen norms; -1: 0 for torchvision's COCO_V1 weights, which are known by their sum, and "

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "backend/ops/optim.h"
 #include "backend/workspace.h"
 #include "base/alloc.h"
 #include "detect/anchors.h"
@@ -340,19 +339,23 @@ static void losses_and_gradients_equal_torchvision(void **state)
     check_gradients(SECOND, 5);
 }
 
-static void update(struct runner *r)
+static void update(struct runner *r, const struct tt_optim_config *optim, int64_t step)
 {
+    const struct tt_optimizer *sgd = tt_optimizer_of(optim);
     for (size_t i = 0; i < r->model->param_count; i++) {
-        tt_param *param = r->model->params[i];
-        if (!param->trainable) continue;
+        const tt_param *param = r->model->params[i];
         int64_t count = tt_param_count(param);
-        ok(tt_sgd(r->stream, &(struct tt_sgd_args){.param = tt_tensor_1d(param->value.data, TT_F32, count),
-                                                   .grad = tt_tensor_1d(param->grad.data, TT_F32, count),
-                                                   .v = tt_tensor_1d(r->momentum[i], TT_F32, count),
-                                                   .lr = 0.002,
-                                                   .momentum = 0.9,
-                                                   .weight_decay = 1e-3,
-                                                   .grad_scale = 1.0f}));
+        if (!param->trainable) continue;
+        struct tt_moments moments = {.values = {r->momentum[i]}, .count = count};
+        const struct tt_optimizer_update update = {
+            .moments = &moments,
+            .master = param->value.data,
+            .grad = param->grad.data,
+            .run = {.count = count, .weight_decay = param->weight_decay},
+            .lr = 0.002,
+            .grad_scale = 1.0f,
+            .step = step};
+        ok(sgd->update(r->stream, optim, &update));
         memset(param->grad.data, 0, (size_t)count * sizeof(float));
     }
 }
@@ -377,6 +380,8 @@ static void check_values(const struct runner *r, const tt_param *param)
 
 static void check_steps(enum version version, int trainable)
 {
+    static const struct tt_optim_config optim = {
+        .optim = "sgd", .momentum = 0.9, .weight_decay = 1e-3, .norm_weight_decay = -1};
     struct runner *r = make_runner(version, trainable, TT_F32);
     float steps[STEPS][2];
     read_tensor(r->expected, "steps", STEPS * 2, steps);
@@ -385,7 +390,7 @@ static void check_steps(enum version version, int trainable)
         check_losses(r, steps[step], 1e-4);
         backward(r);
         end_pass(r);
-        update(r);
+        update(r, &optim, step + 1);
     }
     for (size_t i = 0; i < r->model->param_count; i++) check_values(r, r->model->params[i]);
     free_runner(r);
@@ -399,13 +404,11 @@ static void five_steps_equal_torchvision(void **state)
 }
 
 /* With stages that do not train: their batch norms take the statistics of the batch, and their running statistics
- * change, but nothing else does. Norms have a weight decay of their own. Almost all values of a file with a name per
- * number of stages. */
+ * change, but nothing else does. Norms have a weight decay of their own. */
 static void check_frozen_stages(int stages)
 {
     static const struct tt_optim_config optim = {
         .optim = "sgd", .momentum = 0.9, .weight_decay = 1e-3, .norm_weight_decay = 0.05};
-    const struct tt_optimizer *sgd = tt_optimizer_of(&optim);
     struct runner *r = make_runner(SECOND, stages, TT_F32);
     float steps[STEPS][2];
     char name[160];
@@ -419,22 +422,7 @@ static void check_frozen_stages(int stages)
         check_losses(r, steps[step], 1e-4);
         backward(r);
         end_pass(r);
-        for (size_t i = 0; i < r->model->param_count; i++) {
-            const tt_param *param = r->model->params[i];
-            int64_t count = tt_param_count(param);
-            if (!param->trainable) continue;
-            struct tt_moments moments = {.values = {r->momentum[i]}, .count = count};
-            const struct tt_optimizer_update update = {
-                .moments = &moments,
-                .master = param->value.data,
-                .grad = param->grad.data,
-                .run = {.count = count, .weight_decay = param->weight_decay},
-                .lr = 0.002,
-                .grad_scale = 1.0f,
-                .step = step + 1};
-            ok(sgd->update(r->stream, &optim, &update));
-            memset(param->grad.data, 0, (size_t)count * sizeof(float));
-        }
+        update(r, &optim, step + 1);
     }
     for (size_t i = 0; i < r->model->param_count; i++) {
         const tt_param *param = r->model->params[i];
