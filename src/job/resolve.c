@@ -240,7 +240,7 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
                      "give --model_name_or_path, or --task detection with --local_image_dir");
     if (!detects && job->detect.local_image_dir != NULL)
         return usage("local_image_dir is given, and the task is a language model's", "set --task detection");
-    if (!detects && job->optim.norm_weight_decay >= 0)
+    if (!detects && tt_settings_has(settings, "norm_weight_decay") && job->optim.norm_weight_decay >= 0)
         return usage("norm_weight_decay is given, and the task is a language model's",
                      "norms of language models have no weight decay, as transformers' Trainer groups them");
     if (!detects) return TT_OK;

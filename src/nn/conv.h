@@ -24,7 +24,8 @@ struct tt_conv {
     tt_param *group_weight, *group_bias; /* of a norm of groups of channels (nn/group_norm.h); NULL: none */
     int64_t groups;
     double norm_eps;
-    bool batch_norm; /* statistics are those of the batch (nn/batch_norm.h), also where weight and bias are frozen */
+    bool
+        batch_norm; /* statistics are those of the batch (nn/batch_norm.h), also where weight and bias are frozen */
     int64_t in, out, kernel, stride, padding;
     bool relu;
 };

@@ -51,7 +51,7 @@ typedef struct tt_param {
     int64_t dims[TT_RANK_MAX];
     bool trainable;
     enum tt_decay weight_decay;
-    bool adapter;      /* belongs to the adapter, not to the base model */
+    bool adapter; /* belongs to the adapter, not to the base model */
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
     const struct tt_param *turned_of;
