@@ -140,11 +140,63 @@ static tt_status add_line(struct prompts *prompts, const char *line, size_t byte
     return status;
 }
 
+static bool is_message(const struct tt_json_value *value)
+{
+    return tt_json_get(value, "role") != NULL || tt_json_get(value, "from") != NULL;
+}
+
+/* Whether each element of a list is a row: an object, or among conversations a list of messages. */
+static bool has_rows(const struct prompts *prompts, const struct tt_json_value *list)
+{
+    size_t count = tt_json_count(list);
+    for (size_t i = 0; i < count; i++) {
+        const struct tt_json_value *value = tt_json_at(list, i);
+        bool row = prompts->conversations && tt_json_is_list(value);
+        if (!row && !(tt_json_is_object(value) && !is_message(value))) return false;
+    }
+    return count > 0;
+}
+
+/* A file that is one JSON list, over any number of lines: of rows, or the messages of one conversation. *taken is false
+ * for all others, which are read line by line. */
+static tt_status add_list(struct prompts *prompts, const char *text, size_t bytes, const char *origin,
+                          bool *taken)
+{
+    struct tt_json json = {0};
+    struct tt_str row = {0};
+    tt_status status = TT_OK;
+    size_t blanks = strspn(text, " \t\r\n");
+    *taken = false;
+    if (blanks >= bytes || text[blanks] != '[') return TT_OK;
+    status = tt_json_parse(text, bytes, origin, &json);
+    if (status == TT_ERR_DATA) {
+        tt_error_clear(); /* lines that are lists */
+        return TT_OK;
+    }
+    TT_GO(status);
+    *taken = has_rows(prompts, json.root);
+    for (size_t i = 0; *taken && i < tt_json_count(json.root); i++) {
+        tt_str_clear(&row);
+        TT_GO(tt_json_write(tt_json_at(json.root, i), 0, false, &row));
+        TT_GO(add_line(prompts, tt_str_text(&row), row.bytes, origin, i + 1));
+    }
+    if (!*taken && prompts->conversations && is_message(tt_json_at(json.root, 0))) {
+        *taken = true;
+        TT_GO(add_conversation(prompts, text + blanks, bytes - blanks));
+    }
+out:
+    tt_json_deinit(&json);
+    tt_str_deinit(&row);
+    return status;
+}
+
 static tt_status add_lines(struct prompts *prompts, const struct tt_str *data, const char *origin)
 {
     const char *text = tt_str_text(data);
     size_t number = 1, begin = tt_starts_with(text, "\xef\xbb\xbf") ? 3 : 0; /* a byte order mark */
-    for (size_t at = begin; at < data->bytes; number++) {
+    bool taken;
+    TT_TRY(add_list(prompts, text + begin, data->bytes - begin, origin, &taken));
+    for (size_t at = taken ? data->bytes : begin; at < data->bytes; number++) {
         const char *end = memchr(text + at, '\n', data->bytes - at);
         size_t bytes = end != NULL ? (size_t)(end - text) - at : data->bytes - at;
         TT_TRY(add_line(prompts, text + at, bytes, origin, number));

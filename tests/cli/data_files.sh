@@ -105,4 +105,18 @@ for name in marked unmarked; do
         fail "prompts of $name.jsonl are refused: $(cat log)"
 done
 cmp marked.out unmarked.out || fail "a byte order mark changes the prompts"
+
+# One JSON list, as data files may be, has the prompts and conversations of its lines.
+{ echo '[' && paste -sd, unmarked.jsonl && echo ']'; } >list.json
+"$trimtab" generate --model_name_or_path model --prompt_file list.json --max_new_tokens 2 >list.out 2>log || fail "$(cat log)"
+cmp list.out unmarked.out || fail "a list has other prompts than its lines"
+printf '[{"role": "user", "content": "a"}]\n{"messages": [{"role": "user", "content": "b"}]}\n' >talks.jsonl
+printf '[\n  [{"role": "user", "content": "a"}],\n  {"conversations": [{"from": "user", "value": "b"}]}\n]\n' >talks.json
+printf '[\n  {"role": "user",\n   "content": "a"}\n]\n' >talk.json
+for name in talks.jsonl talks.json talk.json; do
+    "$trimtab" generate --model_name_or_path model --messages $name --chat_template_path plain.jinja --max_new_tokens 2 --json \
+        >$name.out 2>log || fail "$name: $(cat log)"
+done
+cmp talks.jsonl.out talks.json.out || fail "a list has other conversations than its lines"
+head -n 1 talks.jsonl.out | cmp - talk.json.out || fail "a conversation over several lines is another"
 finish
