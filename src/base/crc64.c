@@ -27,13 +27,14 @@ static void make_powers(void)
     for (int k = 1; k < POWERS; k++) power[k] = multiply(power[k - 1], power[k - 1]);
 }
 
-/* liblzma inverts the sum before and after. */
-uint64_t tt_crc64_raw(uint64_t raw, const void *data, size_t bytes)
+/* The sum without the inversions before and after it, which liblzma makes. */
+static uint64_t sum_raw(uint64_t raw, const void *data, size_t bytes)
 {
     return ~lzma_crc64(data, bytes, ~raw);
 }
 
-uint64_t tt_crc64_shift(uint64_t raw, uint64_t bytes_after)
+/* Moves a raw sum to its place, `bytes_after` bytes before the end of the file. */
+static uint64_t shift(uint64_t raw, uint64_t bytes_after)
 {
     pthread_once(&made, make_powers);
     for (int k = 0; bytes_after != 0; k++, bytes_after >>= 1)
@@ -43,15 +44,15 @@ uint64_t tt_crc64_shift(uint64_t raw, uint64_t bytes_after)
 
 uint64_t tt_crc64_term(const void *data, size_t bytes, uint64_t bytes_after)
 {
-    return tt_crc64_shift(tt_crc64_raw(0, data, bytes), bytes_after);
+    return shift(sum_raw(0, data, bytes), bytes_after);
 }
 
 uint64_t tt_crc64_finish(uint64_t terms, uint64_t file_bytes)
 {
-    return ~(terms ^ tt_crc64_shift(UINT64_MAX, file_bytes));
+    return ~(terms ^ shift(UINT64_MAX, file_bytes));
 }
 
 uint64_t tt_crc64(uint64_t crc, const void *data, size_t bytes)
 {
-    return ~tt_crc64_raw(~crc, data, bytes);
+    return ~sum_raw(~crc, data, bytes);
 }

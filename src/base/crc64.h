@@ -14,9 +14,6 @@ uint64_t tt_crc64(uint64_t crc, const void *data, size_t bytes);
 /* Out of order: the term of a part depends on its bytes and on the number of bytes after it in the file. The exclusive
  * or of the terms of all parts, without overlap or gap, gives the sum of the file (tt_crc64_finish). */
 uint64_t tt_crc64_term(const void *data, size_t bytes, uint64_t bytes_after);
-/* A part in pieces: continues its term; tt_crc64_shift moves the finished term to its place. */
-uint64_t tt_crc64_raw(uint64_t raw, const void *data, size_t bytes); /* 0 to begin with */
-uint64_t tt_crc64_shift(uint64_t raw, uint64_t bytes_after);
 uint64_t tt_crc64_finish(uint64_t terms, uint64_t file_bytes);
 
 #endif

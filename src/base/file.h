@@ -74,7 +74,6 @@ TT_MUST_USE tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes); /* o
  * process is killed there as by kill -9, in the middle of a write. nth 0 turns the hook off. The variable
  * TRIMTAB_FILE_FAULT="nth error_number sticky" does the same from the first change on. */
 void tt_file_fail_at(uint64_t nth, int error_number, bool sticky);
-uint64_t tt_file_changes(void); /* number of changes so far */
 /* Called before each change: 0, or the errno that the change fails with. */
 int tt_file_fault(void);
 int tt_file_fault_of_write(int descriptor, const void *data, size_t bytes, uint64_t offset);

@@ -36,11 +36,6 @@ void tt_file_fail_at(uint64_t nth, int error_number, bool sticky)
     atomic_store(&plan.nth, nth > 0 ? atomic_load(&plan.changes) + nth : 0);
 }
 
-uint64_t tt_file_changes(void)
-{
-    return atomic_load(&plan.changes);
-}
-
 static int next_fault(void)
 {
     pthread_once(&plan.read, read_environment);

@@ -87,7 +87,8 @@ uint32_t json_index_fill(struct json_members *members, uint32_t count)
     return count;
 }
 
-uint32_t json_find(const struct tt_json_value *object, const char *key, size_t key_bytes)
+/* Index of the member, UINT32_MAX when there is none. */
+static uint32_t find_member(const struct tt_json_value *object, const char *key, size_t key_bytes)
 {
     const struct json_members *members = object->members;
     if (object->count > 0 && members->index != NULL) {
@@ -200,7 +201,7 @@ const struct tt_json_value *tt_json_get(const struct tt_json_value *object, cons
 const struct tt_json_value *tt_json_get_span(const struct tt_json_value *object, struct tt_span key)
 {
     if (!is(object, TT_JSON_OBJECT)) return NULL;
-    uint32_t found = json_find(object, key.data, key.bytes);
+    uint32_t found = find_member(object, key.data, key.bytes);
     return found == UINT32_MAX ? NULL : &object->members->list[found].value;
 }
 
@@ -227,7 +228,7 @@ static bool equal_members(const struct tt_json_value *a, const struct tt_json_va
 {
     for (uint32_t i = 0; i < a->count; i++) {
         const struct json_member *member = &a->members->list[i];
-        uint32_t found = json_find(b, member->key, member->key_bytes);
+        uint32_t found = find_member(b, member->key, member->key_bytes);
         if (found == UINT32_MAX || !tt_json_equal(&member->value, &b->members->list[found].value))
             return false;
     }
@@ -456,7 +457,7 @@ int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_va
         tt_json_release(value);
         return -1;
     }
-    uint32_t found = json_find(object, key, strlen(key));
+    uint32_t found = find_member(object, key, strlen(key));
     if (found != UINT32_MAX) {
         release_content(&object->members->list[found].value);
         object->members->list[found].value = *value;
@@ -521,7 +522,7 @@ int tt_json_update(struct tt_json_value *object, const struct tt_json_value *fro
 bool tt_json_remove(struct tt_json_value *object, const char *key)
 {
     if (!is(object, TT_JSON_OBJECT) || object->in_arena) return false;
-    uint32_t found = json_find(object, key, strlen(key));
+    uint32_t found = find_member(object, key, strlen(key));
     if (found == UINT32_MAX) return false;
     struct json_member *list = object->members->list;
     tt_free(list[found].key);

@@ -50,7 +50,5 @@ uint32_t json_index_slots(uint32_t count);
 /* Fills members->index (zeroed, with members->slots). Returns `count`, or the first member whose key equals an
  * earlier one. */
 uint32_t json_index_fill(struct json_members *members, uint32_t count);
-/* Index of the member, UINT32_MAX when there is none. */
-uint32_t json_find(const struct tt_json_value *object, const char *key, size_t key_bytes);
 
 #endif

@@ -32,11 +32,6 @@ int tt_launcher_rank(void)
     return 0;
 }
 
-bool tt_launcher_is_other_rank(void)
-{
-    return tt_launcher_rank() > 0;
-}
-
 bool tt_launcher_is_mpi(void)
 {
     for (int i = 0; i < TT_LAUNCHER_KINDS; i++) {

@@ -24,10 +24,9 @@ enum tt_launcher_kind {
 };
 extern const struct tt_launcher tt_launchers[TT_LAUNCHER_KINDS];
 
-bool tt_launcher_is_per_rank(void);   /* a launcher has started one process for each rank */
-int tt_launcher_rank(void);           /* of this process's first rank; 0 without a launcher */
-bool tt_launcher_is_other_rank(void); /* this process is a rank other than 0 of a launcher */
-bool tt_launcher_is_mpi(void);        /* an MPI launcher has started more than one rank */
+bool tt_launcher_is_per_rank(void); /* a launcher has started one process for each rank */
+int tt_launcher_rank(void);         /* of this process's first rank; 0 without a launcher */
+bool tt_launcher_is_mpi(void);      /* an MPI launcher has started more than one rank */
 /* Lends the value of a variable; NULL if `variable` is NULL, not set or empty. */
 const char *tt_launcher_read(const char *variable);
 

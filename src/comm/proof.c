@@ -49,11 +49,6 @@ void tt_proof_random(void *data, size_t bytes)
     randombytes_buf(data, bytes);
 }
 
-bool tt_proof_same(const void *a, const void *b, size_t bytes)
-{
-    return sodium_memcmp(a, b, bytes) == 0;
-}
-
 void tt_proof_open(const struct tt_proof_key *key, enum tt_proof_role role, struct tt_proof *proof)
 {
     *proof = (struct tt_proof){

@@ -68,8 +68,6 @@ void tt_proof_key_of_run(const struct tt_proof_key *secret, const unsigned char 
                          struct tt_proof_key *key);
 void tt_proof_wipe(void *secret, size_t bytes); /* overwrites memory that held a secret */
 void tt_proof_random(void *data, size_t bytes); /* unpredictable bytes */
-/* Compares in a time that does not depend on the contents. */
-bool tt_proof_same(const void *a, const void *b, size_t bytes);
 
 /* Opener: fills proof->opening. */
 void tt_proof_open(const struct tt_proof_key *key, enum tt_proof_role role, struct tt_proof *proof);

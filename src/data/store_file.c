@@ -38,7 +38,7 @@ static bool place(uint64_t *at, uint64_t count, uint64_t size, uint64_t *offset)
     return true;
 }
 
-uint64_t tt_store_block_count(uint64_t tokens)
+static uint64_t count_blocks(uint64_t tokens)
 {
     return tokens / TT_STORE_BLOCK_TOKENS + (tokens % TT_STORE_BLOCK_TOKENS != 0);
 }
@@ -52,7 +52,7 @@ bool tt_store_lay_out(const struct tt_store_header *header, struct tt_store_layo
            place(&at, header->sample_count, sizeof(struct tt_store_sample), &out->samples) &&
            place(&at, header->text_bytes, 1, &out->texts) &&
            place(&at, header->part_count, sizeof(struct tt_dataset_part), &out->parts) &&
-           place(&at, tt_store_block_count(header->token_count), sizeof(uint64_t), &out->sums) &&
+           place(&at, count_blocks(header->token_count), sizeof(uint64_t), &out->sums) &&
            place(&at, 0, 1, &out->end);
 }
 
@@ -167,7 +167,7 @@ tt_status tt_store_file_open(const char *path, const char *key, int64_t vocab_si
     file->vocab_size = vocab_size;
     file->rows_sum = header->rows_sum;
     file->sums = (const void *)(data + layout.sums);
-    file->checked = tt_calloc(tt_store_block_count(header->token_count), sizeof *file->checked);
+    file->checked = tt_calloc(count_blocks(header->token_count), sizeof *file->checked);
     if (file->checked == NULL) TT_GO(TT_ERR_MEMORY);
     *report = header->report;
     *parts = (const void *)(data + layout.parts);

@@ -22,7 +22,6 @@ struct tt_store_layout {
     uint64_t key, ids, supervised, samples, texts, parts, sums, end;
 };
 
-uint64_t tt_store_block_count(uint64_t tokens);
 /* false: a size overflows. */
 bool tt_store_lay_out(const struct tt_store_header *header, struct tt_store_layout *out);
 uint64_t tt_store_header_sum(const struct tt_store_header *header, const char *key);

@@ -190,11 +190,6 @@ const struct tt_generation_limits *tt_generation_limits_of(const struct tt_gener
     return &engine->limits;
 }
 
-const struct tt_ids *tt_generation_end_ids(const struct tt_generation_engine *engine)
-{
-    return &engine->end_ids;
-}
-
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine)
 {
     return engine->inputs->adapter_count > 0;

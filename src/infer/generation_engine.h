@@ -95,8 +95,6 @@ uint64_t tt_generation_seed(uint64_t seed, uint64_t index);
 
 /* After defaults were filled in. */
 const struct tt_generation_limits *tt_generation_limits_of(const struct tt_generation_engine *engine);
-/* The ids that end an answer: of config.json, generation_config.json and the tokenizer. Lent. */
-const struct tt_ids *tt_generation_end_ids(const struct tt_generation_engine *engine);
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine);
 /* Lent: all ranks of the run; the device of this rank. */
 struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine);

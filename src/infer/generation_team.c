@@ -130,7 +130,7 @@ int64_t tt_generation_team_slots(const struct tt_generation_team *team)
     return team->slots * team->ranks;
 }
 
-bool tt_generation_team_leads(const struct tt_generation_team *team)
+static bool leads(const struct tt_generation_team *team)
 {
     return tt_comm_rank(team->world) == 0;
 }
@@ -335,7 +335,7 @@ static tt_status run_round(struct tt_generation_team *team, struct tt_str *messa
     if (round->ending != GOES_ON) return TT_OK;
     if (round->bytes > 0) {
         tt_status status = TT_OK;
-        if (!tt_generation_team_leads(team)) {
+        if (!leads(team)) {
             tt_str_clear(messages);
             status = tt_str_append_fill(messages, 0, (size_t)round->bytes);
         }
@@ -383,7 +383,7 @@ out:
 tt_status tt_generation_team_run(struct tt_generation_team *team, tt_generation_lead *lead, void *context)
 {
     tt_generation_forget(team->engine);
-    if (!tt_generation_team_leads(team)) return follow(team);
+    if (!leads(team)) return follow(team);
     tt_status status = lead(context, team);
     if (team->ranks == 1 || (status != TT_OK && status != TT_ERR_CANCELLED)) return status;
     struct round round = {.ending = status == TT_OK ? ENDED : WAS_CANCELLED};

@@ -26,7 +26,6 @@ void tt_generation_team_destroy(struct tt_generation_team *team); /* takes NULL 
 const struct tt_generation_engine *tt_generation_team_engine(const struct tt_generation_team *team);
 /* Requests that run at the same time on all ranks. */
 int64_t tt_generation_team_slots(const struct tt_generation_team *team);
-bool tt_generation_team_leads(const struct tt_generation_team *team);
 
 /* Of the leader during a run; as the engine's functions of the same names. An error of a step is for all requests. */
 TT_MUST_USE tt_status tt_generation_team_submit(struct tt_generation_team *team,

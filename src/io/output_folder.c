@@ -12,7 +12,8 @@ static tt_status see_entry(void *context, const char *name)
     return TT_OK;
 }
 
-tt_status tt_output_folder_check(const char *folder, bool overwrite)
+/* TT_OK when `folder` does not exist, is empty, or may be replaced. */
+static tt_status check_replaceable(const char *folder, bool overwrite)
 {
     bool filled = false, is_dir = tt_path_is_dir(folder);
     if (!tt_path_exists(folder)) return TT_OK;
@@ -55,7 +56,7 @@ static tt_status lock_both(struct tt_output_folder *folder, bool overwrite)
     if (parent[0] != '\0') TT_GO(tt_dir_create(parent));
     TT_GO(tt_str_printf(&what, "output_dir '%s'", path));
     TT_GO(tt_output_lock(path, tt_str_text(&what), &folder->beside));
-    TT_GO(tt_output_folder_check(path, overwrite));
+    TT_GO(check_replaceable(path, overwrite));
     if (tt_path_is_dir(path)) TT_GO(tt_lock_take(inside.text, tt_str_text(&what), &folder->inside));
 out:
     tt_str_deinit(&what);

@@ -10,8 +10,6 @@
 /* The lock file of a training run, in its output_dir. */
 #define TT_OUTPUT_LOCK_NAME ".trimtab.lock"
 
-/* TT_OK when `folder` does not exist, is empty, or may be replaced; a file or a folder with content is TT_ERR_USAGE. */
-TT_MUST_USE tt_status tt_output_folder_check(const char *folder, bool overwrite);
 /* True if both paths resolve to the same existing file or folder. */
 bool tt_output_folder_is(const char *folder, const char *other);
 /* Locks the path of a file or folder with a lock file beside it. `what`: as in tt_lock_take. */
@@ -21,8 +19,9 @@ struct tt_output_folder {
     struct tt_str path, temporary;   /* without slashes at the end */
     struct tt_lock *beside, *inside; /* inside: of an existing folder, against a training run in it */
 };
-/* tt_output_folder_check under a lock, then creates an empty folder `path` + `ending` (".merging"), which replaces the
- * remains of a killed command. TT_ERR_USAGE while another run writes `path`. */
+/* Locks the path, checks that it may be written, and creates an empty folder `path` + `ending` (".merging"), which
+ * replaces the remains of a killed command. TT_ERR_USAGE for a file, for a folder with content unless `overwrite`, and
+ * while another run writes `path`. */
 TT_MUST_USE tt_status tt_output_folder_open(const char *path, const char *ending, bool overwrite,
                                             struct tt_output_folder *out);
 /* Publishes the temporary folder; it replaces an existing folder. */

@@ -1,7 +1,7 @@
 /* Llama 1, 2, 3 and 3.x, and what follows their architecture (LlamaConfig). */
 #include "model/llama.h"
 
-const struct tt_attention_names tt_llama_attention_names = {
+static const struct tt_attention_names attention_names = {
     .module = "self_attn",
     .norm = "input_layernorm",
     .q = "self_attn.q_proj",
@@ -11,7 +11,7 @@ const struct tt_attention_names tt_llama_attention_names = {
     .q_norm = "self_attn.q_norm",
     .k_norm = "self_attn.k_norm",
 };
-const struct tt_mlp_names tt_llama_mlp_names = {
+static const struct tt_mlp_names mlp_names = {
     .module = "mlp",
     .activation = "mlp.act_fn",
     .norm = "post_attention_layernorm",
@@ -53,16 +53,14 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
 {
     const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
     const struct tt_decoder_shape *shape = &llama->shape;
-    struct tt_attention_spec attention = {.names = &tt_llama_attention_names,
+    struct tt_attention_spec attention = {.names = &attention_names,
                                           .heads = shape->heads,
                                           .norm_eps = shape->norm_eps,
                                           .bias = llama->attention_bias,
                                           .output_bias = llama->output_bias,
                                           .qk_norm = llama->qk_norm};
-    struct tt_mlp_spec mlp = {.names = &tt_llama_mlp_names,
-                              .ffn = shape->ffn,
-                              .norm_eps = shape->norm_eps,
-                              .bias = llama->mlp_bias};
+    struct tt_mlp_spec mlp = {
+        .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .bias = llama->mlp_bias};
     tt_build_decoder(
         builder, facts,
         &(struct tt_decoder_spec){

@@ -18,9 +18,7 @@ TT_MUST_USE tt_status tt_llama_parse(const struct tt_json *json, const struct tt
                                      struct tt_model_facts *facts);
 void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *builder);
 
-/* Names of modules; of their tensors in GGUF. */
-extern const struct tt_attention_names tt_llama_attention_names;
-extern const struct tt_mlp_names tt_llama_mlp_names;
+/* Names of the modules' tensors in GGUF. */
 extern const struct tt_gguf_name tt_llama_gguf_names[];
 void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
 /* Biases of o and the MLP, which architectures made for other families lack; NULL: there are none. */

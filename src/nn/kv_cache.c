@@ -82,11 +82,6 @@ void tt_kv_cache_destroy(struct tt_kv_cache *cache)
     tt_free(cache);
 }
 
-void tt_kv_cache_reset(struct tt_kv_cache *cache)
-{
-    memset(cache->lengths, 0, (size_t)cache->config.sequence_count * sizeof *cache->lengths);
-}
-
 void tt_kv_cache_fill(struct tt_kv_cache *cache)
 {
     for (int64_t b = 0; b < cache->config.sequence_count; b++)

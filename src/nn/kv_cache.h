@@ -28,7 +28,6 @@ struct tt_kv_cache_config {
 TT_MUST_USE tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_config *config,
                                          struct tt_kv_cache **out);
 void tt_kv_cache_destroy(struct tt_kv_cache *cache); /* takes NULL */
-void tt_kv_cache_reset(struct tt_kv_cache *cache);   /* empties every sequence */
 void tt_kv_cache_fill(struct tt_kv_cache *cache);    /* for a plan: every sequence has room for one token */
 /* Keeps the first `length` tokens of a sequence, at most those that it holds. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);

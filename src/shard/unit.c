@@ -150,11 +150,6 @@ struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index)
     return unit->runs[index];
 }
 
-const char *tt_unit_name(const struct tt_unit *unit)
-{
-    return unit->name;
-}
-
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit)
 {
     size_t bytes = unit->frozen_payload_bytes;

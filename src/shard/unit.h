@@ -149,7 +149,6 @@ TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context)
 /* Spans of backend/profile.h: TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (the part not hidden by compute) and
  * TT_SPAN_REDUCE. */
 
-const char *tt_unit_name(const struct tt_unit *unit);
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */
 int64_t tt_unit_trainable_count(const struct tt_unit *unit); /* elements of the whole unit */
 

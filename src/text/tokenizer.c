@@ -93,7 +93,8 @@ void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
     tt_free(tokenizer);
 }
 
-const struct added_token *tokenizer_added_token(const struct tt_tokenizer *tokenizer, int32_t id)
+/* NULL when the id belongs to no added token. */
+static const struct added_token *find_added(const struct tt_tokenizer *tokenizer, int32_t id)
 {
     size_t low = 0, high = tokenizer->added_count;
     while (low < high) {
@@ -121,7 +122,7 @@ int32_t tt_tokenizer_token_id(const struct tt_tokenizer *tokenizer, const char *
 
 const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id)
 {
-    const struct added_token *added = tokenizer_added_token(tokenizer, id);
+    const struct added_token *added = find_added(tokenizer, id);
     if (added != NULL) return added->content;
     const struct vocab_token *token = vocab_find(&tokenizer->model.vocab, id);
     return token == NULL ? NULL : token->data;
@@ -129,7 +130,7 @@ const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id)
 
 bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id)
 {
-    const struct added_token *added = tokenizer_added_token(tokenizer, id);
+    const struct added_token *added = find_added(tokenizer, id);
     return added != NULL && added->special;
 }
 
@@ -432,7 +433,7 @@ tt_status tt_tokenizer_decode(const struct tt_tokenizer *tokenizer, const int32_
     struct decode_list list = {0};
     tt_status status = TT_OK;
     for (size_t i = 0; i < count; i++) {
-        const struct added_token *added = tokenizer_added_token(tokenizer, ids[i]);
+        const struct added_token *added = find_added(tokenizer, ids[i]);
         const struct vocab_token *token = added == NULL ? vocab_find(&tokenizer->model.vocab, ids[i]) : NULL;
         if (token != NULL) TT_GO(decode_list_append(&list, token->data, token->bytes));
         if (added == NULL || (skip_special && names_special(tokenizer, added->decoded))) continue;

@@ -53,8 +53,6 @@ struct tt_tokenizer_scratch {
     struct tracking *tracking; /* NULL until it is needed */
 };
 
-/* NULL when the id belongs to no added token. */
-const struct added_token *tokenizer_added_token(const struct tt_tokenizer *tokenizer, int32_t id);
 /* The members of tokenizer.json. */
 TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer);
 /* After tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */

@@ -92,12 +92,6 @@ tt_status tt_unicode_new_ranges(uint32_t mask, tt_unicode_range_visit *visit, vo
     return TT_OK;
 }
 
-bool tt_unicode_is_letter(int32_t code)
-{
-    utf8proc_category_t category = tt_unicode_category(code);
-    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-}
-
 bool tt_unicode_is_number(int32_t code)
 {
     utf8proc_category_t category = tt_unicode_category(code);

@@ -49,7 +49,6 @@ int32_t tt_utf8_decode_before(const char *text, size_t end, size_t *length);
 size_t tt_utf8_encode(int32_t code, char out[4]);
 
 utf8proc_category_t tt_unicode_category(int32_t code);
-bool tt_unicode_is_letter(int32_t code);      /* L */
 bool tt_unicode_is_number(int32_t code);      /* N */
 bool tt_unicode_is_mark(int32_t code);        /* M as of Unicode 9 */
 bool tt_unicode_is_nonspacing(int32_t code);  /* Mn as of Unicode 8 */

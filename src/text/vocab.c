@@ -14,7 +14,7 @@ void vocab_deinit(struct vocab *vocab)
 }
 
 /* FNV-1a, eight bytes at a time, with the finalizer of MurmurHash3 so that the low bits depend on all. */
-uint64_t vocab_hash(const char *data, size_t bytes)
+static uint64_t hash(const char *data, size_t bytes)
 {
     uint64_t hash = UINT64_C(0xCBF29CE484222325) ^ bytes;
     for (; bytes >= 8; data += 8, bytes -= 8) {
@@ -35,7 +35,7 @@ uint64_t vocab_hash(const char *data, size_t bytes)
 static size_t find_slot(const struct vocab *vocab, const char *data, size_t bytes)
 {
     size_t mask = vocab->slot_count - 1;
-    size_t slot = (size_t)vocab_hash(data, bytes) & mask;
+    size_t slot = (size_t)hash(data, bytes) & mask;
     while (vocab->slots[slot] != 0) {
         const struct vocab_token *token = &vocab->tokens[vocab->slots[slot] - 1];
         if (token->bytes == bytes && memcmp(token->data, data, bytes) == 0) break;

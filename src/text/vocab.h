@@ -30,6 +30,4 @@ int32_t vocab_id(const struct vocab *vocab, const char *data, size_t bytes); /* 
 const struct vocab_token *vocab_find(const struct vocab *vocab,
                                      int32_t id); /* NULL: none; after vocab_finish */
 
-uint64_t vocab_hash(const char *data, size_t bytes);
-
 #endif

@@ -156,7 +156,7 @@ static void check_pieces(const char *family, const char *config_name)
     }
     static const int32_t too_many[] = {0, 4, 4, 4};
     assert_int_equal(tt_kv_cache_begin(cache, runner->stream, too_many), TT_ERR_USAGE);
-    tt_kv_cache_reset(cache);
+    tt_kv_cache_truncate(cache, 0, 0);
     assert_int_equal(tt_kv_cache_length(cache, 0), 0);
     tt_kv_cache_destroy(cache);
     tt_free(whole);

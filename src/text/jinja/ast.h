@@ -178,7 +178,6 @@ struct jinja_parser {
     int depth;
     bool in_loop; /* of this function: where break and continue may stand */
 };
-tt_status jinja_parse_template(struct tt_jinja *jinja);
 tt_status jinja_parse_expression(struct jinja_parser *parser, bool with_condition, struct jinja_node **out);
 /* An expression or a tuple without parentheses, which ends before the name `end` ("in"), too. */
 tt_status jinja_parse_tuple(struct jinja_parser *parser, bool with_condition, const char *end,

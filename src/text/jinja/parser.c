@@ -393,7 +393,7 @@ static tt_status copy_source(struct tt_jinja *jinja, const struct tt_jinja_sourc
     return TT_OK;
 }
 
-tt_status jinja_parse_template(struct tt_jinja *jinja)
+static tt_status parse_template(struct tt_jinja *jinja)
 {
     struct jinja_parser parser = {.jinja = jinja};
     TT_TRY(jinja_tokenize(jinja));
@@ -413,7 +413,7 @@ tt_status tt_jinja_parse(const struct tt_jinja_source *source, struct tt_jinja *
     if (invalid < source->bytes)
         TT_GO(tt_fail(TT_ERR_DATA, "%s is not UTF-8 at byte %zu", source->name, invalid));
     TT_GO(copy_source(jinja, source));
-    TT_GO(jinja_parse_template(jinja));
+    TT_GO(parse_template(jinja));
     tt_free(jinja->tokens);
     jinja->tokens = NULL;
     *out = jinja;

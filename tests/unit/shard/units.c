@@ -339,7 +339,6 @@ static void layout(void **state)
     struct desk desk;
     open_all(&desk, TT_FULL_SHARD, 1);
     struct tt_unit *unit = desk.units[0];
-    assert_string_equal(tt_unit_name(unit), "embed");
     assert_true(tt_unit_frozen_bytes(unit) == 30); /* 3 x 5 of 2 bytes */
     assert_true(tt_unit_trainable_count(unit) == 40);
     struct tt_slices slices = tt_unit_slices(unit);
