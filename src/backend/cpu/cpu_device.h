@@ -23,6 +23,7 @@ static inline struct tt_cpu *tt_cpu_of(const struct tt_device *device)
 TT_MUST_USE tt_status tt_cpu_detect_isa(const struct tt_device_tuning *tuning, enum tt_cpu_isa *out);
 const char *tt_cpu_isa_name(enum tt_cpu_isa isa);
 
+enum { TT_CPU_HUGE_PAGE = 2 << 20 };
 /* Asks the kernel for large pages in the part of the block that can have them. */
 void tt_cpu_advise_huge(void *block, size_t bytes);
 

@@ -1,8 +1,6 @@
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm.h"
@@ -12,46 +10,7 @@
 #include "base/number.h"
 #include "base/thread.h"
 
-enum { ALIGNMENT = 256, THREADS_MAX = 1024, HUGE_PAGE = 2 << 20, HUGE_PAGES_MIN = 4 << 20 };
-
-static const char *const isa_names[] = {[TT_CPU_PORTABLE] = "portable",
-                                        [TT_CPU_AVX2] = "avx2",
-                                        [TT_CPU_AVX512] = "avx512",
-                                        [TT_CPU_AVX512_BF16] = "avx512_bf16",
-                                        [TT_CPU_AMX] = "amx"};
-
-const char *tt_cpu_isa_name(enum tt_cpu_isa isa)
-{
-    return isa_names[isa];
-}
-
-static enum tt_cpu_isa best_isa(void)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-        if (!__builtin_cpu_supports("avx512bf16")) return TT_CPU_AVX512;
-        return tt_gemm_amx_request() ? TT_CPU_AMX : TT_CPU_AVX512_BF16;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return TT_CPU_AVX2;
-#endif
-    return TT_CPU_PORTABLE;
-}
-
-tt_status tt_cpu_detect_isa(const struct tt_device_tuning *tuning, enum tt_cpu_isa *out)
-{
-    enum tt_cpu_isa best = best_isa();
-    *out = best;
-    if (tuning->cpu_isa == TT_TUNING_ISA_AUTO) return TT_OK;
-    int wanted = tuning->cpu_isa - TT_TUNING_ISA_FIRST;
-    if (wanted < TT_CPU_PORTABLE || wanted > TT_CPU_AMX)
-        return tt_fail(TT_ERR_INTERNAL, "cpu_isa %d is no level of instructions", tuning->cpu_isa);
-    if (wanted > (int)best)
-        return tt_fail(TT_ERR_UNSUPPORTED, "cpu_isa asks for %s, this processor has %s", isa_names[wanted],
-                       isa_names[best]);
-    *out = (enum tt_cpu_isa)wanted;
-    return TT_OK;
-}
+enum { ALIGNMENT = 256, THREADS_MAX = 1024, HUGE_PAGES_MIN = 4 << 20 };
 
 /* "AMD EPYC 7763 64-Core Processor"; Linux keeps the brand string in /proc/cpuinfo. */
 static void read_model_name(char *text, size_t text_bytes)
@@ -69,19 +28,6 @@ static void read_model_name(char *text, size_t text_bytes)
         break;
     }
     fclose(file);
-}
-
-/* Matrices are read in panels, one row per page. With pages of 4 KiB most of a large matrix is not in the TLB. A
- * kernel that declines costs speed only. */
-void tt_cpu_advise_huge(void *block, size_t bytes)
-{
-#if defined(MADV_HUGEPAGE)
-    uintptr_t begin = ((uintptr_t)block + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
-              end = ((uintptr_t)block + bytes) / HUGE_PAGE * HUGE_PAGE;
-    if (end > begin) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-#else
-    (void)block, (void)bytes;
-#endif
 }
 
 static void cpu_close(struct tt_device *device)
@@ -120,16 +66,6 @@ out:
     return status;
 }
 
-enum tt_cpu_isa tt_cpu_isa(const struct tt_stream *stream)
-{
-    return tt_cpu_of(stream->device)->isa;
-}
-
-void *tt_cpu_scratch(const struct tt_stream *stream, int thread)
-{
-    return tt_cpu_of(stream->device)->scratch + (size_t)thread * TT_CPU_SCRATCH_BYTES;
-}
-
 static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **data)
 {
     (void)device;
@@ -138,7 +74,7 @@ static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **dat
         return tt_fail(TT_ERR_MEMORY, "%zu bytes are more than there can be", bytes);
     }
     void *block = NULL;
-    int error = posix_memalign(&block, rounded >= HUGE_PAGES_MIN ? HUGE_PAGE : ALIGNMENT, rounded);
+    int error = posix_memalign(&block, rounded >= HUGE_PAGES_MIN ? TT_CPU_HUGE_PAGE : ALIGNMENT, rounded);
     if (error != 0)
         return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, tt_errno_text(error));
     tt_cpu_advise_huge(block, bytes);
