@@ -19,8 +19,8 @@ struct tt_mesh {
     struct tt_comm *replicate; /* those that hold the same slices; NULL unless HYBRID_SHARD */
     struct tt_comm *expert;    /* NULL: each rank has all experts */
     struct tt_comm *context;   /* NULL: each rank has whole rows */
-    int data_rank,
-        data_size; /* the rank trains on part data_rank of data_size of each micro batch of the world */
+    /* the rank trains on part data_rank of data_size of each micro batch of the world */
+    int data_rank, data_size;
     int part, part_count;     /* it holds slice `part` of `part_count` of a unit; 0 of 1: whole units */
     int copies;               /* number of ranks that hold the same slices */
     bool first_copy;          /* this one of them saves them */

@@ -35,8 +35,8 @@ struct tt_generation_limits {
     int64_t pass_tokens; /* of one pass; 0: chosen. Raised to slots + 16 where it is less */
     int64_t waiting;     /* requests that wait for a slot; 0: any number */
     bool packs;          /* on a CPU: weights are packed once (infer/packed_weights.h) */
-    int64_t
-        slots_least; /* where memory does not suffice, slots are halved down to this; 0: they are as asked */
+    /* where memory does not suffice, slots are halved down to this; 0: they are as asked */
+    int64_t slots_least;
 };
 
 /* All lent for the call of submit, which copies what it keeps. */

@@ -48,6 +48,13 @@ static void spend(struct loop *loop, enum tt_stretch stretch, double start)
                          tt_clock_seconds() - start);
 }
 
+/* `amount` per second of training so far; 0 before the first step. */
+static double per_second(const struct loop *loop, double amount)
+{
+    double seconds = loop->memory.counters.train_seconds;
+    return seconds > 0 ? amount / seconds : 0.0;
+}
+
 /* FLOPs of the training so far. */
 static double flops_so_far(const struct loop *loop)
 {
@@ -190,9 +197,7 @@ static bool is_row_due(const struct tt_run *run, int64_t step)
 static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
-    double speed = loop->memory.counters.train_seconds > 0
-                       ? (double)loop->memory.counters.tokens / loop->memory.counters.train_seconds
-                       : 0.0;
+    double speed = per_second(loop, (double)loop->memory.counters.tokens);
     tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
                         flops_so_far(loop));
     tt_live_step(run->live, &(struct tt_live_step){.step = step,
@@ -324,19 +329,48 @@ static tt_status report_memory(const struct loop *loop)
     return status;
 }
 
+/* Steps of the run so far, for means; at least 1. */
+static double counted_steps(const struct loop *loop)
+{
+    int64_t steps = loop->memory.counters.steps_done;
+    return (double)(steps > 0 ? steps : 1);
+}
+
+static void fill_summary(const struct loop *loop, double seconds, bool stopped)
+{
+    const struct tt_run *run = loop->run;
+    struct tt_train_summary *summary = run->summary;
+    struct tt_memory_use memory;
+    tt_device_memory(loop->rank->device, &memory);
+    summary->unit = tt_objective_unit(&loop->rank->objective);
+    summary->steps = loop->memory.counters.steps_done;
+    summary->epochs = epoch_of(loop, loop->memory.counters.steps_done);
+    summary->train_loss = loop->memory.counters.loss_sum / counted_steps(loop);
+    summary->last_eval_loss = loop->memory.counters.last_eval_loss;
+    summary->seconds = seconds;
+    summary->tokens_per_second = per_second(loop, (double)loop->memory.counters.tokens);
+    summary->samples_per_second = per_second(loop, (double)loop->memory.counters.samples);
+    summary->model_tflops = per_second(loop, flops_so_far(loop)) / 1e12;
+    summary->planned_bytes = run->plan.memory.total_peak;
+    summary->peak_bytes = memory.total_peak;
+    summary->stopped = stopped;
+    summary->save_seconds = loop->checkpoints.save_seconds;
+    summary->save_stall_seconds = loop->checkpoints.stall_seconds;
+    snprintf(summary->output, sizeof summary->output, "%s", run->spec->output_dir);
+}
+
 static tt_status finish(struct loop *loop, bool stopped)
 {
     struct tt_run *run = loop->run;
     tt_trace_close(&loop->trace, loop->rank->device);
     double runtime = tt_clock_seconds() - loop->train_start;
-    double steps = (double)(loop->memory.counters.steps_done > 0 ? loop->memory.counters.steps_done : 1);
     int64_t steps_now = loop->memory.counters.steps_done - run->first_step;
     struct tt_log_field fields[] = {
         {"train_runtime", runtime},
         {"train_samples_per_second",
          (double)(loop->memory.counters.samples - loop->samples_before) / runtime},
         {"train_steps_per_second", (double)steps_now / runtime},
-        {"train_loss", loop->memory.counters.loss_sum / steps},
+        {"train_loss", loop->memory.counters.loss_sum / counted_steps(loop)},
         {"total_flos", flops_so_far(loop)}, /* only in the log */
     };
     int count = sizeof fields / sizeof *fields;
@@ -355,32 +389,7 @@ static tt_status finish(struct loop *loop, bool stopped)
         tt_journal_write_results(run->journal, "train", &row, &samples);
     }
     if (!loop->first || run->summary == NULL) return TT_OK;
-    struct tt_train_summary *summary = run->summary;
-    struct tt_memory_use memory;
-    tt_device_memory(loop->rank->device, &memory);
-    summary->unit = tt_objective_unit(&loop->rank->objective);
-    summary->steps = loop->memory.counters.steps_done;
-    summary->epochs = epoch_of(loop, loop->memory.counters.steps_done);
-    summary->train_loss = loop->memory.counters.loss_sum / steps;
-    summary->last_eval_loss = loop->memory.counters.last_eval_loss;
-    summary->seconds = runtime;
-    summary->tokens_per_second =
-        loop->memory.counters.train_seconds > 0
-            ? (double)loop->memory.counters.tokens / loop->memory.counters.train_seconds
-            : 0.0;
-    summary->samples_per_second =
-        loop->memory.counters.train_seconds > 0
-            ? (double)loop->memory.counters.samples / loop->memory.counters.train_seconds
-            : 0.0;
-    summary->model_tflops = loop->memory.counters.train_seconds > 0
-                                ? flops_so_far(loop) / loop->memory.counters.train_seconds / 1e12
-                                : 0.0;
-    summary->planned_bytes = run->plan.memory.total_peak;
-    summary->peak_bytes = memory.total_peak;
-    summary->stopped = stopped;
-    summary->save_seconds = loop->checkpoints.save_seconds;
-    summary->save_stall_seconds = loop->checkpoints.stall_seconds;
-    snprintf(summary->output, sizeof summary->output, "%s", run->spec->output_dir);
+    fill_summary(loop, runtime, stopped);
     return report_memory(loop);
 }
 

@@ -27,8 +27,8 @@ struct tt_run {
     const struct tt_settings *settings;       /* NULL or lent */
     const struct tt_train_observer *observer; /* NULL or lent */
     struct tt_cancel *cancel;
-    char date
-        [TT_CHAT_DATE_BYTES]; /* what chat templates print: of the settings, the checkpoint or the start */
+    /* what chat templates print: of the settings, the checkpoint or the start */
+    char date[TT_CHAT_DATE_BYTES];
     struct tt_inputs inputs;
     struct tt_sampler *train_sampler, *eval_sampler;       /* of rows; eval: NULL without evaluation */
     struct tt_detect_order_config train_order, eval_order; /* of images */
