@@ -1,7 +1,6 @@
 #include "api/job.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "job/accelerate.h"

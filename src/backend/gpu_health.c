@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/plugin.h"

@@ -2,7 +2,6 @@
  *
  * A decoded string is shorter than its source with the quotes, so one block as long as the text holds all strings
  * with their terminators. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json_parser.h"

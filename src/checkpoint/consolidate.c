@@ -1,6 +1,5 @@
 #include "checkpoint/consolidate.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

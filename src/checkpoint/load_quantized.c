@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/rng.h"
 #include "checkpoint/random_codes.h"
 #include "tensor/format.h"
 

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 bool tt_stored_quant_owns(const struct tt_model *model, const char *name)
 {

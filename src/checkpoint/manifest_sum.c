@@ -1,6 +1,4 @@
 /* Verification (manifest.h): files are cut into chunks, which several threads sum. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"

@@ -1,7 +1,6 @@
 #include "checkpoint/save.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/alloc.h"

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "base/log.h"
-#include "base/thread.h"
 #include "cli/commands.h"
 #include "monitor/dashboard.h"
 

@@ -1,6 +1,5 @@
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "cli/data_report.h"
 #include "cli/job_call.h"

@@ -1,5 +1,4 @@
 #include <stddef.h>
-#include <string.h>
 
 #include "cli/job_call.h"
 #include "run/doctor.h"

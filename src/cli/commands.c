@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
-#include "cli/report_json.h"
 #include "cli/signals.h"
 #include "cli/termination.h"
 #include "launch/launch.h"

@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>

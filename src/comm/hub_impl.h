@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 
 #include "base/str.h"
-#include "comm/listener.h"
 #include "comm/hub.h"
+#include "comm/listener.h"
 #include "comm/wire.h"
 
 enum peer_kind {

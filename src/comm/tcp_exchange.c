@@ -5,8 +5,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "base/number.h"

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "config/settings.h"
 #include "config/store.h"
 #include "config/value.h"

@@ -1,6 +1,5 @@
 /* Conversion of tokenizer.json to GGUF keys. The format has a kind ("gpt2": byte-level BPE, "llama": SentencePiece's
  * BPE), and for the first the name of a pre-tokenizer (tokenizer.ggml.pre) instead of its expression. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"

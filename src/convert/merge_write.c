@@ -1,6 +1,5 @@
 /* A merged model as a folder: weights in shards, index, configuration, and the base's other files. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 #include "convert/quantized_folder.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,6 +1,4 @@
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"

@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"

@@ -1,7 +1,6 @@
 #include "data/sources.h"
 
 #include <glob.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

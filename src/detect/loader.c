@@ -1,7 +1,6 @@
 #include "detect/loader.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
-
 static const char *const split_folders[2][2] = {{"train", "train2017"}, {"validation", "val2017"}};
 
 /* In the order in which they are looked for. */

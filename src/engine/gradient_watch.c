@@ -1,6 +1,5 @@
 #include "engine/gradient_watch.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"

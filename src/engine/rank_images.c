@@ -1,8 +1,6 @@
 /* Micro batches of images on the device. Where the device is the host, the batch lends its own memory to the pass; only
  * anchors have a buffer there, and a plan counts that memory, of the batch and of the next one that threads make. Else
  * batches alternate between two slots: a copy stream fills one while the passes read the other. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "detect/anchors.h"

@@ -1,7 +1,6 @@
 #include "infer/detect_folder.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"

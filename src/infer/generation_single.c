@@ -1,7 +1,5 @@
 #include "infer/generation_single.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/log.h"
 

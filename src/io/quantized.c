@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/str.h"
 #include "tensor/format.h"
 

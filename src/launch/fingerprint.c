@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
-#include "launch/launch.h"
 
 enum {
     BLOCK_BYTES = 4096,

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/number.h"
 #include "comm/launcher.h"
 #include "config/value.h"
 

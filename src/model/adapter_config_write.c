@@ -1,6 +1,5 @@
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include "base/alloc.h"
 #include "base/str.h"
 #include "model/adapter_config.h"

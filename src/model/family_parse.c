@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "model/family.h"
 
 tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value, int64_t minimum,

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "monitor/pictures.h"
 

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/str.h"
-
 static const struct tt_objective_ops *const objectives[] = {
 #define OBJECTIVE(name) &tt_objective_##name,
 #include "objective/objectives.def"

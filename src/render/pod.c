@@ -1,7 +1,6 @@
 /* The pod, which is the same in all kinds of workloads but for the names that their controllers require. Every text
  * that is inserted was checked (check.c) or is a number. */
 #include <stdio.h>
-#include <string.h>
 
 #include "render/parts.h"
 

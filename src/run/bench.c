@@ -1,6 +1,5 @@
 #include "run/bench.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 

@@ -1,4 +1,3 @@
-#include <string.h>
 #include <sys/resource.h>
 
 #include "base/alloc.h"

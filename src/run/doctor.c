@@ -2,18 +2,14 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/cgroup.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/hub_cache.h"
-#include "base/thread.h"
-#include "comm/host_values.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "run/doctor_parts.h"
 
 enum { CLOCK_ROUNDS = 5 };

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/median.h"
-#include "base/number.h"
 #include "run/doctor_parts.h"
 
 /* A rank or a link below this share of the median is named. */

@@ -5,7 +5,6 @@
 #include "backend/ops/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "comm/host_values.h"
 #include "run/doctor_parts.h"
 #include "tensor/tensor.h"
 

@@ -2,7 +2,6 @@
  * before, and in other programs, NCCL_IB_GID_INDEX names it, one number for all ports. */
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

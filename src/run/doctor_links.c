@@ -1,6 +1,5 @@
 /* trimtab doctor: what goes between ranks: sums of all, each link. */
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/cgroup.h"

@@ -19,7 +19,6 @@
 #include "base/cgroup.h"
 #include "base/crc64.h"
 #include "base/file.h"
-#include "base/str.h"
 #include "base/thread.h"
 #include "comm/wire.h"
 #include "run/doctor_parts.h"

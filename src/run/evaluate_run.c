@@ -1,14 +1,12 @@
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
+#include "infer/detect_evaluator.h"
 #include "infer/generation_rank.h"
 #include "run/exact_match.h"
 #include "run/open_world.h"
-#include "infer/detect_evaluator.h"
-#include "run/run.h"
 #include "run/run_data.h"
 #include "run/trainer.h"
 

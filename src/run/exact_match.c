@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "comm/host_values.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"

@@ -1,6 +1,5 @@
 #include "run/output_dir.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 #include "run/record_file.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>

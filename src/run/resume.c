@@ -11,7 +11,6 @@
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
 #include "launch/world.h"
-#include "run/checkpoints.h"
 #include "run/run.h"
 
 enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };

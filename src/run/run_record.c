@@ -1,7 +1,5 @@
 #include "run/run_record.h"
 
-#include <string.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -1,6 +1,5 @@
 #include "run/shown_pictures.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,6 +1,5 @@
 #include "run/tensorboard.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

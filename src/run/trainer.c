@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/file_remote.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -19,9 +17,9 @@
 #include "run/checkpoints.h"
 #include "run/doctor.h"
 #include "run/monitoring.h"
+#include "run/open_world.h"
 #include "run/output_dir.h"
 #include "run/rank0_files.h"
-#include "run/open_world.h"
 #include "run/run.h"
 #include "run/run_data.h"
 #include "run/run_record.h"

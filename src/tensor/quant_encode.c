@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tensor/format.h"
 #include "tensor/encode_isa.h"
+#include "tensor/format.h"
 
 enum { PIECE = TT_ENCODE_PIECE, LANES = TT_ENCODE_LANES };
 typedef int32_t v8i __attribute__((vector_size(32)));

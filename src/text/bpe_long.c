@@ -7,8 +7,6 @@
  * been done in the text of those two alone. So where the encodings of two windows that overlap have one token
  * in common, at one place, the tokens of the first before it, the token, and the tokens of the second after
  * it are the encoding of both windows together. */
-#include <string.h>
-
 #include "base/alloc.h"
 #include "text/bpe_impl.h"
 #include "text/unicode.h"

@@ -1,7 +1,5 @@
 #include "text/pipeline.h"
 
-#include <string.h>
-
 tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object, const char **type)
 {
     if (!tt_json_is_object(object)) return tt_fail(TT_ERR_DATA, "%s: a step is not an object", json->origin);

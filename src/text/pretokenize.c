@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "base/alloc.h"
 #include "text/bpe.h"
 #include "text/pipeline.h"
 

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
 

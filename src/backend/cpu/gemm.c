@@ -1,6 +1,5 @@
 #include "backend/cpu/gemm.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/cpu/gemm_kept.h"

@@ -1,7 +1,6 @@
 #include "backend/cuda/attention_check.h"
 
 #include <math.h>
-#include <stdio.h>
 
 #include "backend/cuda/attention_mma.h"
 #include "backend/cuda/attention_offsets.h"

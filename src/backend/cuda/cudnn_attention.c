@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 
 enum {
     SEQUENCES_MAX = 1 << 15,

@@ -1,6 +1,5 @@
 /* A GPU: memory, streams, events, copies. One thread, that of its rank, opens, uses and closes it. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cuda/ops_table.h"

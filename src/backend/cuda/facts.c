@@ -2,7 +2,6 @@
  * (the library of nvidia-smi) is opened at run time and read only for the links. */
 #include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "backend/cuda/parts.h"
 

@@ -1,6 +1,5 @@
 /* The one exported symbol of the plugin. */
 #include "backend/cuda/parts.h"
-#include "base/log.h"
 
 static void (*host_log_line)(enum tt_log_level level, const char *line);
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/number.h"
 #include "data/arrow/schema.h"
 #include "data/parquet/json_text.h"
 #include "data/parquet/lines.h"

@@ -1,7 +1,5 @@
 #include "data/arrow/flat.h"
 
-#include <string.h>
-
 static const struct flat none;
 
 /* Reads `width` bytes, the lowest first; false beyond the end. */

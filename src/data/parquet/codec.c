@@ -6,8 +6,6 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "base/alloc.h"
-
 const char *parquet_codec_refusal(int codec)
 {
     switch (codec) {

@@ -1,7 +1,6 @@
 #include "data/parquet/schema.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/utf8.h"

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "tensor/format.h"
 #include "tensor/encode_isa.h"
+#include "tensor/format.h"
 
 enum { PIECE = TT_ENCODE_PIECE, LANES = TT_ENCODE_LANES };
 

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-#include "tensor/format.h"
 #include "tensor/encode_isa.h"
+#include "tensor/format.h"
 
 BODY void round_e4m3(const float *x, int64_t count, float factor, uint8_t *to)
 {

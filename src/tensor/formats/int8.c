@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "tensor/format.h"
 #include "tensor/encode_isa.h"
+#include "tensor/format.h"
 
 /* To nearest even; |x| * factor <= 127. */
 BODY void round_int8(const float *x, int64_t count, float factor, int8_t *to)

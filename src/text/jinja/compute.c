@@ -1,7 +1,6 @@
 /* Arithmetic: Python's, with integers of 64 bits. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/number.h"
 #include "text/jinja/render.h"

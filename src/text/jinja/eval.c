@@ -1,6 +1,4 @@
 /* Expressions. */
-#include <string.h>
-
 #include "text/jinja/render.h"
 
 static tt_status eval_name(const struct jinja_scope *scope, const struct jinja_node *node,

@@ -1,6 +1,4 @@
 /* Statements. */
-#include <string.h>
-
 #include "text/jinja/render.h"
 
 void jinja_load_frame(struct jinja_render *render, const struct jinja_frame *frame, struct jinja_scope *scope)

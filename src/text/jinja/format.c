@@ -1,7 +1,6 @@
 /* text % arguments: Python's, without what no chat template needs. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"

@@ -1,6 +1,4 @@
 /* Global functions. */
-#include <string.h>
-
 #include "text/jinja/render.h"
 
 static const struct {

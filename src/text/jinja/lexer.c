@@ -3,7 +3,6 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
-#include "base/utf8.h"
 #include "text/jinja/ast.h"
 
 struct lexer {

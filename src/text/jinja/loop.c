@@ -1,6 +1,4 @@
 /* for, and the variable `loop`. The elements that pass the condition are found one by one, while the loop runs. */
-#include <string.h>
-
 #include "text/jinja/render.h"
 
 /* The next element that passes the condition; *more is false at the end. */

@@ -1,5 +1,4 @@
 /* Expressions to nodes, by the grammar of jinja2/parser.py: one function per level of precedence. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"

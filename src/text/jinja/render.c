@@ -1,6 +1,5 @@
 /* A rendering from start to end: the input as values, limits, and the output with its spans. */
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"

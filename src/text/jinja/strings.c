@@ -1,7 +1,5 @@
 #include "text/jinja/strings.h"
 
-#include <string.h>
-
 /* ---- strip ---- */
 
 static bool is_stripped(const struct jinja_value *chars, const char *data, size_t length, uint32_t point)

@@ -1,7 +1,4 @@
 /* Tests: `value is name`. */
-#include <math.h>
-#include <string.h>
-
 #include "text/jinja/render.h"
 
 struct test_call {

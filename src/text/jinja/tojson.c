@@ -1,7 +1,6 @@
 /* json.dumps() of Python. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "text/jinja/render.h"
