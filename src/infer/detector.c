@@ -40,7 +40,8 @@ static tt_status load_param(const struct tt_detector *detector, tt_param *param)
 static tt_status load(struct tt_detector *detector)
 {
     const struct tt_detector_config *config = &detector->config;
-    TT_TRY(tt_detector_weights_open(config->weights_path, config->norm_eps, 0, false, &detector->weights));
+    TT_TRY(tt_detector_weights_open(config->weights_path, config->norm_eps, 0, TT_CLASSIFIER_EXACT,
+                                    &detector->weights));
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     if (facts == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_retinanet_facts(&detector->weights.shape, facts);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "job/data_files.h"
 
 /* ---- Images ---- */
@@ -64,13 +65,33 @@ static tt_status load_split(const struct tt_detect_inputs_config *config, struct
     return status;
 }
 
+/* The classes beside the weights number those of a training, unless it has others: then it numbers its own. */
+static tt_status load_train(const struct tt_detect_inputs_config *config, struct tt_detect_inputs *inputs,
+                            const char **classes)
+{
+    bool beside = *classes != NULL && config->spec->class_descriptions == NULL;
+    tt_status status = load_split(config, inputs, *classes, true);
+    bool others = status == TT_OK && tt_detect_dataset_report(inputs->train)->boxes_unknown > 0;
+    if (!beside || (status != TT_ERR_DATA && !others)) return status;
+    tt_detect_dataset_destroy(inputs->train);
+    inputs->train = NULL;
+    tt_error_clear();
+    TT_TRY(load_split(config, inputs, NULL, true));
+    tt_info("the annotations have classes that '%s' beside the weights has not: classes are numbered anew "
+            "(--class_descriptions keeps a list)",
+            *classes);
+    inputs->other_classes = true;
+    *classes = NULL;
+    return TT_OK;
+}
+
 static tt_status load_data(const struct tt_detect_inputs_config *config, struct tt_detect_inputs *inputs)
 {
     struct tt_path classes;
     TT_TRY(find_classes(config->spec, &classes));
     const char *file = classes.text[0] != '\0' ? classes.text : NULL;
     if (config->trains) {
-        TT_TRY(load_split(config, inputs, file, true));
+        TT_TRY(load_train(config, inputs, &file));
         if (tt_detect_dataset_count(inputs->train) == 0)
             return tt_fail(TT_ERR_DATA, "no image of '%s' has a box to train on", name_of(config));
     }
@@ -150,7 +171,10 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     if (spec->weights_path != NULL) {
         bool raw = spec->category_labels == TT_CATEGORY_RAW && config->data->dataset_name == NULL;
         bool or_more = !config->trains || (raw && has_ids(data));
-        TT_TRY(tt_detector_weights_open(spec->weights_path, spec->frozen_bn_eps, classes, or_more, weights));
+        enum tt_classifier_fit fit = inputs->other_classes ? TT_CLASSIFIER_ANEW
+                                     : or_more             ? TT_CLASSIFIER_OR_MORE
+                                                           : TT_CLASSIFIER_EXACT;
+        TT_TRY(tt_detector_weights_open(spec->weights_path, spec->frozen_bn_eps, classes, fit, weights));
         TT_TRY(take_shape(spec, weights, shape));
     }
     shape->trainable_stages = (int)spec->trainable_layers;
@@ -171,10 +195,11 @@ tt_status tt_detect_network(const struct tt_detect_spec *spec, int64_t class_cou
     struct tt_retinanet_config shape = random_shape(spec, class_count > 0 ? class_count : COCO_COLUMNS);
     struct tt_detector_weights weights = {0};
     if (spec->weights_path != NULL) {
-        TT_TRY(tt_detector_weights_open(spec->weights_path, 0, shape.class_count, false, &weights));
+        TT_TRY(tt_detector_weights_open(spec->weights_path, 0, shape.class_count, TT_CLASSIFIER_EXACT,
+                                        &weights));
         if (class_count == 0 && weights.replaces_classes) {
             tt_detector_weights_close(&weights);
-            TT_TRY(tt_detector_weights_open(spec->weights_path, 0, 0, false, &weights));
+            TT_TRY(tt_detector_weights_open(spec->weights_path, 0, 0, TT_CLASSIFIER_EXACT, &weights));
         }
         tt_status status = take_shape(spec, &weights, &shape);
         tt_detector_weights_close(&weights);

@@ -110,8 +110,8 @@ static tt_status read_backbone(const struct tt_safetensors *file, const char *pr
     return TT_OK;
 }
 
-static tt_status read_shape(const struct tt_safetensors *file, int64_t class_count, bool or_more,
-                            struct tt_detector_weights *weights)
+static tt_status read_shape(const struct tt_safetensors *file, int64_t class_count,
+                            enum tt_classifier_fit fit, struct tt_detector_weights *weights)
 {
     struct tt_retinanet_config *shape = &weights->shape;
     int64_t columns;
@@ -125,20 +125,21 @@ static tt_status read_shape(const struct tt_safetensors *file, int64_t class_cou
     columns /= TT_ANCHORS_EACH;
     if (tt_safetensors_find(file, "head.classification_head.conv.0.1.weight") != NULL)
         shape->head_groups = TT_RETINANET_GROUPS;
-    bool takes = class_count == 0 || columns == class_count || (or_more && columns > class_count);
+    bool takes = class_count == 0 || (fit != TT_CLASSIFIER_ANEW && columns == class_count) ||
+                 (fit == TT_CLASSIFIER_OR_MORE && columns > class_count);
     weights->replaces_classes = !takes;
     shape->class_count = takes ? columns : class_count;
     return read_backbone(file, body, shape);
 }
 
-tt_status tt_detector_weights_open(const char *path, double norm_eps, int64_t class_count, bool or_more,
-                                   struct tt_detector_weights *weights)
+tt_status tt_detector_weights_open(const char *path, double norm_eps, int64_t class_count,
+                                   enum tt_classifier_fit fit, struct tt_detector_weights *weights)
 {
     struct tt_safetensors *file = NULL;
     bool pickled;
     *weights = (struct tt_detector_weights){0};
     tt_status status = tt_weights_open(path, &file, &pickled);
-    if (status == TT_OK) status = read_shape(file, class_count, or_more, weights);
+    if (status == TT_OK) status = read_shape(file, class_count, fit, weights);
     weights->shape.norm_eps = norm_eps;
     if (status == TT_OK) status = choose_eps(path, &weights->shape.norm_eps);
     if (status != TT_OK)

@@ -15,11 +15,17 @@ struct tt_detector_weights {
 };
 
 /* `norm_eps`: of the frozen norms; below 0: 0 for torchvision's COCO_V1 weights, known by their sum, else 1e-5.
- * `class_count`: columns of the classifier that are wanted, or, with `or_more`, at least; one of another size is left
- * out and begins anew; 0: as many as the file has, which a ResNet has not. TT_ERR_DATA for other files. A zeroed struct
+ * `class_count`: columns of the classifier that are wanted, by `fit`; one that does not fit is left out and begins
+ * anew; 0: as many as the file has, which a ResNet has not. TT_ERR_DATA for other files. A zeroed struct
  * is empty. */
+enum tt_classifier_fit {
+    TT_CLASSIFIER_EXACT,
+    TT_CLASSIFIER_OR_MORE,
+    TT_CLASSIFIER_ANEW, /* its classes are others: it never fits */
+};
 TT_MUST_USE tt_status tt_detector_weights_open(const char *path, double norm_eps, int64_t class_count,
-                                               bool or_more, struct tt_detector_weights *weights);
+                                               enum tt_classifier_fit fit,
+                                               struct tt_detector_weights *weights);
 void tt_detector_weights_close(struct tt_detector_weights *weights);
 /* TT_ERR_DATA unless the file has every tensor of the model that it should have, in its shape. */
 TT_MUST_USE tt_status tt_detector_weights_check(const struct tt_detector_weights *weights,

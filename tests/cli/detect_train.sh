@@ -96,6 +96,13 @@ for split in oidv6-train validation; do cp openimages/$split-annotations-bbox.cs
 (head -n 1 named/oidv6-train-annotations-bbox.csv && tail -n +2 named/oidv6-train-annotations-bbox.csv | sort -t , -k 3,3r) >sorted
 mv sorted named/oidv6-train-annotations-bbox.csv
 expect 0 "epoch 1" "${command[@]}" --epochs 1 --local-image-dir named/images --cache-dir named --output_dir by_name
+# Weights of other classes, as many: the classifier begins anew, unless the list is given.
+cp -r named other && sed -i 's/shape0/form0/' other/*-annotations-bbox.csv
+other=("${command[@]}" --epochs 1 --local-image-dir other/images --cache-dir other --weights-path by_name/model.pth)
+expect 0 "its last convolution begins with random weights for 3" "${other[@]}" --output_dir anew
+grep -q "beside the weights has not: classes are numbered anew" err || fail "no word on the classes: $(cat err)"
+grep -q form03 anew/classes.csv || fail "classes of the weights: $(cat anew/classes.csv)"
+expect 3 "classes that the list of classes lacks" "${other[@]}" --class_descriptions by_name/classes.csv --output_dir listed
 head -n 1 by_name/classes.csv | grep -q shape03 || fail "classes are not in the order of the annotations: $(cat by_name/classes.csv)"
 expect 0 '"map_50"' detect --weights-path by_name/model.pth --local-image-dir named/images --cache-dir named \
     --image-size 64 --score_threshold 0 --json --cpu_threads 1

@@ -111,8 +111,9 @@ static void names_of_today_and_before(void **state)
     for (int i = 0; i < 2; i++) {
         struct tt_detector_weights weights;
         const char *extra = "backbone.body.bn1.num_batches_tracked";
-        assert_int_equal(
-            tt_detector_weights_open(write_file(model, renames[i], extra), -1, 0, false, &weights), TT_OK);
+        assert_int_equal(tt_detector_weights_open(write_file(model, renames[i], extra), -1, 0,
+                                                  TT_CLASSIFIER_EXACT, &weights),
+                         TT_OK);
         assert_int_equal(weights.shape.class_count, CLASSES);
         assert_int_equal(weights.shape.width, 2);
         assert_int_equal(weights.shape.pyramid, 4);
@@ -133,15 +134,18 @@ static void another_number_of_classes(void **state)
     struct tt_model *model = make_model(CLASSES), *wider = make_model(CLASSES + 2);
     struct tt_detector_weights weights;
     const char *path = write_file(model, same, NULL), *last = "head.classification_head.cls_logits.weight";
-    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES + 2, true, &weights), TT_OK);
+    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES + 2, TT_CLASSIFIER_OR_MORE, &weights), TT_OK);
     assert_true(weights.replaces_classes && weights.shape.class_count == CLASSES + 2);
     assert_null(tt_model_folder_find(weights.folder, last));
     assert_int_equal(tt_detector_weights_check(&weights, wider), TT_OK);
     tt_detector_weights_close(&weights);
-    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES - 1, true, &weights), TT_OK);
+    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES, TT_CLASSIFIER_ANEW, &weights), TT_OK);
+    assert_true(weights.replaces_classes && weights.shape.class_count == CLASSES);
+    tt_detector_weights_close(&weights);
+    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES - 1, TT_CLASSIFIER_OR_MORE, &weights), TT_OK);
     assert_true(!weights.replaces_classes && weights.shape.class_count == CLASSES);
     tt_detector_weights_close(&weights);
-    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES - 1, false, &weights), TT_OK);
+    assert_int_equal(tt_detector_weights_open(path, 0, CLASSES - 1, TT_CLASSIFIER_EXACT, &weights), TT_OK);
     assert_true(weights.replaces_classes && weights.shape.class_count == CLASSES - 1);
     assert_int_equal(tt_detector_weights_check(&weights, model), TT_OK); /* all but the classifier */
     tt_detector_weights_close(&weights);
@@ -155,14 +159,14 @@ static void a_backbone_alone(void **state)
     struct tt_model *model = make_model(CLASSES);
     struct tt_detector_weights weights;
     const char *path = write_file(model, alone, "fc.weight");
-    assert_int_equal(tt_detector_weights_open(path, -1, CLASSES, false, &weights), TT_OK);
+    assert_int_equal(tt_detector_weights_open(path, -1, CLASSES, TT_CLASSIFIER_EXACT, &weights), TT_OK);
     assert_true(weights.backbone_alone && weights.shape.width == 2 && weights.shape.blocks[1] == 2);
     assert_null(tt_model_folder_find(weights.folder, "backbone.body.fc.weight"));
     assert_int_equal(tt_detector_weights_check(&weights, model), TT_OK);
     check_value(&weights, "backbone.body.conv1.weight", 0);
     tt_detector_weights_close(&weights);
     /* It finds nothing by itself. */
-    assert_int_equal(tt_detector_weights_open(path, -1, 0, false, &weights), TT_ERR_DATA);
+    assert_int_equal(tt_detector_weights_open(path, -1, 0, TT_CLASSIFIER_EXACT, &weights), TT_ERR_DATA);
     tt_model_destroy(model);
 }
 
@@ -171,8 +175,9 @@ static void a_missing_tensor_is_named(void **state)
     (void)state;
     struct tt_model *model = make_model(CLASSES);
     struct tt_detector_weights weights;
-    assert_int_equal(
-        tt_detector_weights_open(write_file(model, without_p6, NULL), -1, CLASSES, false, &weights), TT_OK);
+    assert_int_equal(tt_detector_weights_open(write_file(model, without_p6, NULL), -1, CLASSES,
+                                              TT_CLASSIFIER_EXACT, &weights),
+                     TT_OK);
     assert_int_equal(tt_detector_weights_check(&weights, model), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "extra_blocks.p6."));
     tt_detector_weights_close(&weights);
