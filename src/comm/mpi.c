@@ -23,8 +23,9 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
     (void)count_max;
     (void)out;
     tt_fail(TT_ERR_UNSUPPORTED, "this build has no MPI");
-    tt_hint(
-        "install an MPI (Debian: libopenmpi-dev) and build again, or use --ranks for ranks in one process");
+    tt_hint("install an MPI (Debian: libopenmpi-dev) and build again, use --ranks for ranks in one process, "
+            "or set "
+            "MASTER_ADDR under srun");
     return TT_ERR_UNSUPPORTED;
 }
 
@@ -37,6 +38,7 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "comm/launcher.h"
 
 enum {
     STAGING_BYTES = 4 << 20, /* pieces of a sum in memory at the same time, of all ranks together */
@@ -449,6 +451,24 @@ static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out
     return comm_create(comm->world, handle, out);
 }
 
+/* Open MPI ends a process of srun that has no server of PMI or PMIx, with an exit code and a text of its own. Other MPIs
+ * may find each other by the variables of Slurm alone. */
+static tt_status check_server(void)
+{
+#ifdef OPEN_MPI
+    if (tt_launcher_read(tt_launchers[TT_LAUNCHER_SRUN].started[0]) == NULL) return TT_OK;
+    for (int i = TT_LAUNCHER_OPEN_MPI; i < TT_LAUNCHER_SRUN; i++)
+        if (tt_launcher_read(tt_launchers[i].rank) != NULL) return TT_OK;
+    tt_fail(TT_ERR_USAGE, "srun has started this process without MPI, and MASTER_ADDR is not set");
+    tt_hint("export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) before srun, "
+            "as the "
+            "script of trimtab render sbatch does; or srun --mpi=pmix");
+    return TT_ERR_USAGE;
+#else
+    return TT_OK;
+#endif
+}
+
 static tt_status initialise(bool *finalize)
 {
     int initialised = 0, finalised = 0, provided = MPI_THREAD_SINGLE;
@@ -456,9 +476,10 @@ static tt_status initialise(bool *finalize)
     TRY_MPI(MPI_Finalized(&finalised), "MPI_Finalized");
     if (finalised)
         return tt_fail(TT_ERR_COMM, "MPI was finalized in this process and cannot be initialised again");
-    if (!initialised)
+    if (!initialised) {
+        TT_TRY(check_server());
         TRY_MPI(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
-    else
+    } else
         TRY_MPI(MPI_Query_thread(&provided), "MPI_Query_thread");
     *finalize = !initialised;
     if (provided < MPI_THREAD_SERIALIZED)

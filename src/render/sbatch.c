@@ -1,18 +1,24 @@
 /* A batch script for Slurm: srun starts one process for each rank, and the exit codes decide whether the job goes back
- * into the queue.
+ * into the queue. srun is told the processors of a task, because it does not take them from sbatch; the shell runs its
+ * trap for EXIT also when SIGTERM ends it.
  *
  * Sources: sbatch(1), srun(1) and scontrol(1) of Slurm 22.05. */
 #include "render/render.h"
+
+static long long threads_of_rank(const struct tt_render_run *run)
+{
+    long long threads = (long long)run->spec->cpus_per_node / run->ranks;
+    return threads > 0 ? threads : 1;
+}
 
 static tt_status write_options(const struct tt_render_run *run, struct tt_str *text)
 {
     const struct tt_render_sizes *sizes = &run->sizes;
     const struct tt_render_spec *spec = run->spec;
-    long long threads = (long long)spec->cpus_per_node / run->ranks;
     TT_TRY(tt_str_printf(text, "#!/bin/bash\n#SBATCH --job-name=%s\n#SBATCH --nodes=%lld\n", spec->name,
                          (long long)spec->nodes));
     TT_TRY(tt_str_printf(text, "#SBATCH --ntasks-per-node=%d\n#SBATCH --cpus-per-task=%lld\n", run->ranks,
-                         threads > 0 ? threads : 1));
+                         threads_of_rank(run)));
     if (!run->plan->is_host) TT_TRY(tt_str_printf(text, "#SBATCH --gpus-per-node=%d\n", run->ranks));
     return tt_str_printf(text,
                          "#SBATCH --mem=%zuM\n#SBATCH --signal=TERM@%lld\n#SBATCH --requeue\n"
@@ -51,17 +57,20 @@ tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str 
         text,
         "# rendered by trimtab; a stop takes %.3g s. The folder that this is submitted from must be "
         "visible on all nodes.\n"
-        "set -uo pipefail\numask 077\nhere=${SLURM_SUBMIT_DIR:-$PWD}/%s-$SLURM_JOB_ID\n"
-        "mkdir -p \"$here\" || exit 5\n",
+        "set -uo pipefail\nhere=${SLURM_SUBMIT_DIR:-$PWD}/%s-$SLURM_JOB_ID\n"
+        "mkdir -p \"$here\" && chmod 700 \"$here\" || exit 5\n",
         2 * sizes->step_seconds + sizes->save_seconds, name));
     TT_TRY(tt_str_printf(text, "cat >\"$here/config.yaml\" <<'%s'\n%s%s\n", end, run->config, end));
     TT_TRY(tt_str_append_text(
-        text,
-        "od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' >\"$here/secret\" || exit 5\n"
-        "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
-        "MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))\n"
-        "export MASTER_ADDR MASTER_PORT TRIMTAB_JOB_SECRET_FILE=$here/secret\n"
-        "export RUN_UID=$SLURM_JOB_ID RUN_ATTEMPT=${SLURM_RESTART_COUNT:-0}\n"
-        "srun --wait=120 trimtab train --config \"$here/config.yaml\"\ncode=$?\nrm -f \"$here/secret\"\n"));
+        text, "trap 'rm -f \"$here/secret\"' EXIT # also where Slurm ends the job\n"
+              "(umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' >\"$here/secret\") || exit 5\n"
+              "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
+              "MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))\n"
+              "export MASTER_ADDR MASTER_PORT TRIMTAB_JOB_SECRET_FILE=$here/secret\n"
+              "export RUN_UID=$SLURM_JOB_ID RUN_ATTEMPT=${SLURM_RESTART_COUNT:-0}\n"));
+    TT_TRY(tt_str_printf(text,
+                         "srun --wait=120 --cpus-per-task=\"${SLURM_CPUS_PER_TASK:-%lld}\" trimtab train "
+                         "--config \"$here/config.yaml\"\ncode=$?\nrm -f \"$here/secret\"\n",
+                         threads_of_rank(run)));
     return write_policy(run, text);
 }

@@ -143,7 +143,9 @@ EOF
 cat >slurm/srun <<'EOF'
 #!/bin/bash
 [ -z "${EXIT:-}" ] || exit "$EXIT"
-shift
+[ -z "${HANG:-}" ] || { touch hangs; exec sleep 20; }
+[[ $1 = --wait=* && $2 = --cpus-per-task=* ]] || exit 70
+shift 2
 for rank in 0 1 2 3; do
     SLURM_STEP_ID=0 SLURM_PROCID=$rank SLURM_NTASKS=4 SLURM_LOCALID=$((rank % 2)) SLURM_NODEID=$((rank / 2)) \
         SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=4 "$@" >"rank$rank" 2>&1 &
@@ -166,6 +168,21 @@ slurm env >out 2>&1 || fail "the batch script: $(cat out rank0)"
 [ -e slurm-out/adapter_model.safetensors ] || fail "the batch script trains nothing: $(cat rank0)"
 [ -e requeued ] && fail "a run that is done goes back into the queue"
 [ -z "$(find . -name secret)" ] || fail "the job secret stays"
+[ "$(stat -c %a slurm-out/adapter_model.safetensors)" = "$(stat -c %a rows.jsonl)" ] || fail "the script changes the modes of results"
+[ "$(stat -c %a small-*/)" = 700 ] || fail "others see the folder of the job secret: $(stat -c '%n %a' small-*/)"
+# A job that Slurm ends: SIGTERM to the shell as well, which has no turn of its own any more.
+env PATH="$folder/slurm:$build:$PATH" SLURM_JOB_ID=4242 SLURM_JOB_NODELIST='n[1-2]' HANG=1 bash small.sh >out 2>&1 &
+shell=$!
+for _ in $(seq 500); do [ ! -e hangs ] || break; sleep 0.02; done
+[ "$(stat -c %a small-4242/secret)" = 600 ] || fail "others read the job secret"
+kill -TERM $shell
+wait $shell
+[ -z "$(find . -name secret)" ] || fail "the job secret stays where Slurm ends the job"
+# srun without MASTER_ADDR and without a server of MPI
+code=0
+env -u MASTER_ADDR SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1 \
+    "$trimtab" train --model model --dataset_name rows.jsonl --output_dir none --device cpu >out 2>&1 || code=$?
+{ [ $code -eq 2 ] || grep -q 'no MPI' out; } && grep -q '^  hint: .*MASTER_ADDR' out || fail "srun without MASTER_ADDR: exit $code: $(cat out)"
 for code in 2 3 4 70; do
     slurm EXIT=$code >out 2>&1
     [ $? -eq $code ] && [ ! -e requeued ] || fail "exit code $code goes back into the queue"

@@ -4,7 +4,8 @@
 # the process, what the program sees of its limits, the bits of the result, probes from outside, a stop at SIGTERM, a pod
 # that is out of memory, and one that is killed and starts again. Needs root, umoci, network namespaces, control groups
 # that may be written, and python3 with yaml. RUNTIMES="crun runc" chooses; each that is missing is skipped.
-source "$(dirname "$(realpath "$0")")/../tools/command_line.sh" "$1"
+self=$(realpath "$0")
+source "$(dirname "$self")/../tools/command_line.sh" "$1"
 skip() { echo "skipped: $*"; exit 77; }
 [ "$(id -u)" -eq 0 ] || skip "containers of user 65532 need root"
 [ -x "$build/portable/trimtab" ] || skip "a build with sanitizers has no portable program"
@@ -23,7 +24,7 @@ seccomp=()
 if [ -e $profile ]; then seccomp=(--seccomp $profile); else echo "skipped: the profile of system calls (Debian: golang-github-containers-common)"; fi
 # crun 1.8 refuses to start where a hierarchy of version 2 with controllers is mounted beside those of version 1.
 if [ -d /sys/fs/cgroup/memory ] && [ -n "$(cat /sys/fs/cgroup/unified/cgroup.controllers 2>/dev/null)" ]; then
-    [ -n "${own_mounts:-}" ] || { cd / && rm -rf "$folder" && own_mounts=1 exec unshare --mount bash "$0" "$build"; }
+    [ -n "${own_mounts:-}" ] || { cd / && rm -rf "$folder" && own_mounts=1 exec unshare --mount bash "$self" "$build"; }
     umount /sys/fs/cgroup/unified 2>err || skip "control groups of both versions: $(cat err)"
 fi
 networks=("$name-out" "$name-0" "$name-1")
@@ -125,7 +126,8 @@ process_of() { "$1" state "$name-$2" | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p'; }
 
 try() {
     local runtime=$1 process text started index
-    echo "$runtime: $("$runtime" --version | head -n 1)"
+    rm -rf run.* bundle.*
+    "$runtime" --version | head -n 1
     # ---- a run of two pods from start to end ----
     pod "$runtime" short 1 done
     pod "$runtime" short 0 done
@@ -170,13 +172,13 @@ held = []
 while not os.path.exists(sys.argv[2]):
     held.append(b"x" * (1 << 20))' "$groups/$name-memory-1/cgroup.procs" memory.1.code >hog.log 2>&1 &
     hog=$!
+    disown $hog
     ends memory.1 137 60
     started=$(date +%s%N)
     ends memory.0 10 60
     echo "$runtime: the other pod ends $((($(date +%s%N) - started) / 1000000)) ms after the one that was out of memory: $(message memory.0)"
     message memory.0 | grep -q 'rank 1' || fail "$runtime: the other pod does not name rank 1: $(message memory.0)"
     kill -KILL $hog 2>/dev/null
-    wait $hog 2>/dev/null
     # ---- all start again ----
     for index in 1 0; do pod "$runtime" long $index memory --attempt 1; done
     says memory.0 '^resuming from /run/trimtab/out/checkpoint-[0-9]*: '
