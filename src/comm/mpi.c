@@ -460,9 +460,9 @@ static tt_status check_server(void)
     for (int i = TT_LAUNCHER_OPEN_MPI; i < TT_LAUNCHER_SRUN; i++)
         if (tt_launcher_read(tt_launchers[i].rank) != NULL) return TT_OK;
     tt_fail(TT_ERR_USAGE, "srun has started this process without MPI, and MASTER_ADDR is not set");
-    tt_hint("export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1) before srun, "
-            "as the "
-            "script of trimtab render sbatch does; or srun --mpi=pmix");
+    tt_hint(
+        "before srun: export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1), as "
+        "the script of trimtab render sbatch does; or srun --mpi=pmix");
     return TT_ERR_USAGE;
 #else
     return TT_OK;
