@@ -157,9 +157,16 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
                                 .device = is_cpu ? "cpu" : command->spec.chip};
     spec.job.launch.ranks = ranks;
     spec.job.launch.num_machines = command->spec.nodes;
+    bool detects = spec.job.task == TT_TASK_DETECTION;
+    if (command->spec.weights_file != NULL && spec.job.detect.weights_path == NULL)
+        return fail_usage("weights_file is given, but weights_path is not",
+                          "weights_path is the path in the pods, weights_file a copy on this machine");
+    if (command->spec.weights_file != NULL) spec.job.detect.weights_path = command->spec.weights_file;
     tt_status status = tt_plan_offline(&spec, plan);
     if (status == TT_OK) return tt_plan_check(plan);
-    if (spec.config_json == NULL)
+    if (detects && command->spec.weights_file == NULL)
+        tt_while("planning: the weights file of this machine; --weights_file FILE names another");
+    if (!detects && spec.config_json == NULL)
         tt_while("planning: the model's config.json of this machine; --config_json FILE names another");
     return status;
 }
@@ -208,7 +215,8 @@ static int list_paths(const struct tt_job_spec *job, struct tt_render_path paths
         {"annotations", detect->annotations, false},
         {"eval_annotations", detect->eval_annotations, false},
         {"class_descriptions", detect->class_descriptions, false},
-        {"cache_dir", detect->cache_dir, true},
+        /* Without pixels only sizes of images would be kept there, and a run goes on where it cannot. */
+        {"cache_dir", detect->cache_dir, detect->cache_size > 0},
         {"resume_from_checkpoint", resume != NULL && strchr(resume, '/') != NULL ? resume : NULL, false},
         {"logging_dir", job->watch.logging_dir, true},
         {"output_dir", job->run.output_dir, true},

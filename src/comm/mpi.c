@@ -451,8 +451,8 @@ static tt_status mpi_split(struct tt_comm *base, int color, struct tt_comm **out
     return comm_create(comm->world, handle, out);
 }
 
-/* Open MPI ends a process of srun that has no server of PMI or PMIx, with an exit code and a text of its own. Other MPIs
- * may find each other by the variables of Slurm alone. */
+/* Open MPI ends a process of srun that has no server of PMI or PMIx, with an exit code and a text of its own. Other
+ * MPIs may find each other by the variables of Slurm alone. */
 static tt_status check_server(void)
 {
 #ifdef OPEN_MPI

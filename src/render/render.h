@@ -30,8 +30,8 @@ const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind
 
 /* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
 struct tt_render_spec {
-    const char *name, *image, *chip, *config_json, *volumes, *storage_class, *queue, *priority_class, *rdma,
-        *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime;
+    const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
+        *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime;
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
     size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
     double step_seconds;

@@ -22,6 +22,8 @@ const struct tt_setting tt_render_settings[] = {
     {TEXT(chip), .help = "Kind of the GPUs, for the plan: h200, rtx4090, ... (as device of trimtab plan)."},
     {TEXT(config_json),
      .help = "The model's config.json on this machine, for the plan; not given: that of model_name_or_path."},
+    {TEXT(weights_file),
+     .help = "Detection: a copy of the weights on this machine, for the plan; not given: weights_path itself."},
     {TEXT(volumes),
      .help = "Claims that exist and where pods mount them: models:/models:ro,data:/data:ro. Files of the run lie in "
              "them; an output_dir in /run/trimtab gets a claim of its own."},

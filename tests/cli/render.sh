@@ -200,6 +200,36 @@ expect 2 "image is given, but a batch script" render sbatch "${batch[@]}"
 expect 2 "image is missing" render job "${batch[@]/--image/--run_name}"
 expect 2 "gpus_per_node 4, but the configuration has 2 ranks" render sbatch "${batch[@]/--image/--run_name}" --num_processes 4
 
+# A detection: its network follows from a weights file, of which this machine has a copy under another path.
+cat >detection.yaml <<'EOF'
+task: detection
+weights_path: /weights/retinanet_resnet50_fpn_coco.pth
+local_image_dir: /data/openimages/images
+annotations: /data/openimages/boxes.csv
+cache_dir: /run/trimtab/cache
+output_dir: /run/trimtab/out
+image_size: 320
+batch_size: 16
+EOF
+if command -v python3 >/dev/null && python3 "$root/examples/detection/make_weights.py" copy.pth --width 8 --pyramid 16 --classes 91 >out 2>&1; then
+    detection=(--config detection.yaml --name det --nodes 2 --device cpu --weights_file copy.pth)
+    volumes=(--image "$image" --volumes "weights:/weights:ro,data:/data:ro")
+    for kind in job jobset trainjob pytorchjob mpijob volcano; do
+        "$trimtab" render $kind "${detection[@]}" "${volumes[@]}" >det.$kind.yaml 2>err || fail "a detection as $kind: $(cat err)"
+        grep -q '^    weights_path: /weights/retinanet_resnet50_fpn_coco.pth ' det.$kind.yaml || fail "$kind: weights_path of the pods"
+        grep -q 'persistentVolumeClaim: {claimName: "weights", readOnly: true}' det.$kind.yaml || fail "$kind: the volume of the weights"
+        code=0
+        python3 "$root/tests/tools/check_objects.py" "$golden" det.$kind.yaml || code=$?
+        [ $code -eq 0 ] || [ $code -eq 77 ] || fail "a detection as $kind: objects"
+    done
+    "$trimtab" render sbatch "${detection[@]}" >det.sbatch 2>err && grep -q '^weights_path: /weights/' det.sbatch || fail "a detection as sbatch: $(cat err)"
+    expect 2 "cache_dir '/data/openimages' lies in no volume of the pods that they may write" render job "${detection[@]}" "${volumes[@]}" --cache_dir /data/openimages
+    expect 2 "weights_file is given, but weights_path is not" render job "${base[@]}" --nodes 2 --device cpu --weights_file copy.pth
+    expect 3 "--weights_file FILE names another" render job "${detection[@]::8}" "${volumes[@]}"
+else
+    echo "skipped: a detection: python3 makes no weights: $(tail -n 1 out)"
+fi
+
 # What the run or Kubernetes would refuse later, by the name of the setting
 refused() { expect 2 "$1" render "${@:2}"; }
 one=(jobset "${base[@]}" --nodes 1 --gpus_per_node 1 --chip h200)

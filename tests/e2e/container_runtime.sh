@@ -16,12 +16,12 @@ for runtime in ${RUNTIMES:-crun runc}; do
     if command -v "$runtime" >/dev/null; then runtimes+=("$runtime"); else echo "skipped: there is no $runtime"; fi
 done
 [ ${#runtimes[@]} -gt 0 ] || exit 77
-if [ -d /sys/fs/cgroup/memory ]; then groups=/sys/fs/cgroup/memory limit_file=memory.limit_in_bytes; else groups=/sys/fs/cgroup limit_file=memory.max; fi
+if [ -d /sys/fs/cgroup/memory ]; then groups=/sys/fs/cgroup/memory; else groups=/sys/fs/cgroup; fi
 name=tt$$
 mkdir "$groups/$name" 2>/dev/null && rmdir "$groups/$name" || skip "control groups cannot be made"
 profile=/usr/share/containers/seccomp.json
 seccomp=()
-if [ -e $profile ]; then seccomp=(--seccomp $profile); else echo "skipped: the profile of system calls (Debian: golang-github-containers-common)"; fi
+if [ -e "$profile" ]; then seccomp=(--seccomp "$profile"); else echo "skipped: the profile of system calls (Debian: golang-github-containers-common)"; fi
 # crun 1.8 refuses to start where a hierarchy of version 2 with controllers is mounted beside those of version 1.
 if [ -d /sys/fs/cgroup/memory ] && [ -n "$(cat /sys/fs/cgroup/unified/cgroup.controllers 2>/dev/null)" ]; then
     [ -n "${own_mounts:-}" ] || { cd / && rm -rf "$folder" && own_mounts=1 exec unshare --mount bash "$self" "$build"; }
@@ -82,7 +82,35 @@ rendered jobset long "${long[@]}"
 "$trimtab" train --config sft.yaml --model_name_or_path models --dataset_name data/train.jsonl --output_dir threads --ranks 2 \
     --threads 1 --max_steps 3 --save_strategy no >log 2>&1 || fail "two ranks of one process: $(tail -n 3 log)"
 
-declare -A processes
+if python3 "$root/examples/detection/make_shapes.py" data/openimages --train 20 --validation 10 --size 160 --mixed >log 2>&1 && mkdir weights &&
+    python3 "$root/examples/detection/make_weights.py" weights/r.pth --width 8 --pyramid 16 --classes 91 >>log 2>&1; then
+    chmod -R a+rX data weights
+    cat >det.settings <<'EOF'
+task: detection
+weights_path: /weights/r.pth
+local_image_dir: /data/openimages/images
+cache_dir: /run/trimtab/cache
+annotations: /data/openimages/oidv6-train-annotations-bbox.csv
+eval_annotations: /data/openimages/validation-annotations-bbox.csv
+output_dir: /run/trimtab/out
+device: cpu
+threads: 1
+image_size: 160
+batch_size: 4
+max_train: 8
+max_val: 4
+epochs: 1
+seed: 7
+EOF
+    "$trimtab" render job --config det.settings --name sft --nodes 2 --cpus_per_node 1 --image trimtab:latest --shm_size 64MiB \
+        --weights_file weights/r.pth --volumes weights:/weights:ro,data:/data:ro >det.yaml 2>err || fail "render a detection: $(cat err)"
+    "$trimtab" train --config det.settings --weights_path weights/r.pth --local_image_dir data/openimages/images --cache_dir cache \
+        --annotations data/openimages/oidv6-train-annotations-bbox.csv \
+        --eval_annotations data/openimages/validation-annotations-bbox.csv --output_dir boxes --ranks 2 >log 2>&1 || fail "a detector here: $(tail -n 3 log)"
+else
+    echo "skipped: a detector: $(tail -n 1 log)"
+fi
+
 # pod RUNTIME OBJECTS INDEX RUN [OPTIONS OF THE BUNDLE]: starts it; its output is in RUN.INDEX, its exit code in RUN.INDEX.code
 pod() {
     local runtime=$1 objects=$2 index=$3 run=$4
@@ -101,7 +129,6 @@ pod() {
         "$runtime" run --bundle "bundle.$run.$index" "$name-$run-$index" >"$run.$index" 2>&1 </dev/null
         echo $? >"$run.$index.code"
     ) &
-    processes[$run.$index]=$!
 }
 says() { # RUN.INDEX TEXT
     local i
@@ -129,12 +156,12 @@ try() {
     rm -rf run.* bundle.*
     "$runtime" --version | head -n 1
     # ---- a run of two pods from start to end ----
-    pod "$runtime" short 1 done
-    pod "$runtime" short 0 done
-    for index in 0 1; do ends done.$index 0 120; done
-    cmp -s threads/adapter_model.safetensors run.done/out/adapter_model.safetensors || fail "$runtime: other bits than two ranks of one process"
-    [ "$(stat -c %u:%g run.done/out/adapter_model.safetensors)" = 65532:65532 ] || fail "$runtime: the result belongs to $(stat -c %u:%g run.done/out/adapter_model.safetensors)"
-    [ ! -s bundle.done.0/termination-log ] || fail "$runtime: a run that is done leaves a message: $(message done.0)"
+    pod "$runtime" short 1 whole
+    pod "$runtime" short 0 whole
+    for index in 0 1; do ends whole.$index 0 120; done
+    cmp -s threads/adapter_model.safetensors run.whole/out/adapter_model.safetensors || fail "$runtime: other bits than two ranks of one process"
+    [ "$(stat -c %u:%g run.whole/out/adapter_model.safetensors)" = 65532:65532 ] || fail "$runtime: the result belongs to $(stat -c %u:%g run.whole/out/adapter_model.safetensors)"
+    [ ! -s bundle.whole.0/termination-log ] || fail "$runtime: a run that is done leaves a message: $(message whole.0)"
 
     # ---- what the program sees of its limits ----
     pod "$runtime" short 0 limits --args doctor --json --ranks 1 --output_dir /run/trimtab/out
@@ -145,6 +172,13 @@ try() {
     for index in 1 0; do pod "$runtime" large $index small --memory $((256 << 20)); done
     for index in 0 1; do ends small.$index 4 60; done
     echo "$runtime: 256 MiB: $(message small.0)"
+
+    # ---- a detector, from a weights file in a volume, images and boxes in one that is not written ----
+    if [ -e det.yaml ]; then
+        for index in 1 0; do pod "$runtime" det $index boxes --claim weights="$folder/weights"; done
+        for index in 0 1; do ends boxes.$index 0 120; done
+        cmp -s boxes/model.pth run.boxes/out/model.pth || fail "$runtime: a detector: other bits than two ranks of one process"
+    fi
 
     # ---- a stop ----
     pod "$runtime" long 1 stop

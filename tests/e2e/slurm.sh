@@ -106,6 +106,12 @@ cmp -s threads/adapter_model.safetensors short/adapter_model.safetensors || fail
 # ---- the time limit: SIGTERM in time, a checkpoint, back into the queue ----
 again() { # NUMBER: the job resumes for the NUMBERth time, without the pause of a job that was put back
     local i
+    # Slurm would count the end of the former batch script as that of a job that starts at once.
+    for ((i = 0; i < 300; i++)); do
+        [ "$(slurm sinfo -h -N -t idle -o %N | wc -l)" -ne 2 ] || break
+        sleep 0.2
+    done
+    sleep 5
     for ((i = 0; i < 300; i++)); do
         [ "$(state JobState)" != PENDING ] || slurm scontrol update JobId="$job" StartTime=now 2>/dev/null
         [ "$(grep -c '^resuming from' "slurm-$job.out")" -lt "$1" ] || return 0
