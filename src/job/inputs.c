@@ -186,7 +186,12 @@ int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_
 /* Adds the hint how to export a data set of the hub to a file of rows. */
 static tt_status hint_at_export(tt_status status, const char *name, const char *split)
 {
-    if (tt_hub_is_name(name) && !tt_data_files_has_ending(name))
+    if (tt_path_is_dir(name))
+        tt_hint("for files of other names give one of them, or a pattern such as '%s/*.jsonl'; the split is "
+                "chosen by "
+                "dataset_train_split and dataset_test_split",
+                name);
+    else if (tt_hub_is_name(name) && !tt_data_files_has_ending(name))
         tt_hint("rows are read from local .jsonl, .json, .txt or .parquet files; a data set of the hub is "
                 "exported with: "
                 "python -c \"from datasets import load_dataset; load_dataset('%s', "

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -441,17 +442,48 @@ static int64_t count_saves(const struct tt_run *run)
     return every > 0 ? left / every + (left % every != 0) : 0;
 }
 
+/* The sizes of the tokenizer's files, which each checkpoint and the result have. */
+struct copied {
+    const char *folder;
+    uint64_t bytes;
+};
+
+static tt_status add_size(void *context, const char *name)
+{
+    struct copied *copied = context;
+    int descriptor;
+    uint64_t bytes = 0;
+    TT_TRY(tt_file_open_inside(copied->folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, &descriptor, &bytes));
+    (void)close(descriptor);
+    copied->bytes += bytes;
+    return TT_OK;
+}
+
+static tt_status count_copied(const struct tt_run *run, const struct tt_model *model, uint64_t *bytes)
+{
+    struct copied copied = {0};
+    *bytes = 0;
+    if (run->inputs.folder == NULL || model->facts.reads_images) return TT_OK;
+    copied.folder = tt_model_folder_path(run->inputs.folder);
+    TT_TRY(tt_model_folder_list_tokenizer(copied.folder, model->adapter_param_count == 0, add_size, &copied));
+    *bytes = copied.bytes;
+    return TT_OK;
+}
+
 tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
 {
     const char *output_dir = run->spec->output_dir;
     tt_dtype dtype = tt_run_save_dtype(run->watch->save_dtype, model);
-    uint64_t available, weights, one;
+    uint64_t available, weights, one, beside;
     int64_t *steps = NULL;
     size_t there = 0;
     char have[32], need[32], each[32];
     TT_TRY(tt_checkpoint_bytes(model, NULL, dtype, &weights));
     const struct tt_optimizer *saved = run->watch->save_only_model ? NULL : run->rank_config.optimizer;
     TT_TRY(tt_checkpoint_bytes(model, saved, dtype, &one));
+    TT_TRY(count_copied(run, model, &beside));
+    weights += beside;
+    one += beside;
     TT_TRY(tt_dir_free_bytes(output_dir, &available));
     TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);

@@ -97,6 +97,9 @@ printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "c
 expect 3 "hint: message 2 ('assistant') has tool calls and no content" "${data[@]}" --dataset_name calls.jsonl \
     --chat_template_path plain.jinja
 
+mkdir others && cp all.jsonl others/rows.jsonl
+expect 2 "hint: for files of other names give one of them, or a pattern such as 'others/*.jsonl'" "${data[@]}" --dataset_name others
+
 # A byte order mark before the prompts of a file is none of their text.
 { printf '\xef\xbb\xbf' && head -n 2 all.jsonl; } >marked.jsonl
 head -n 2 all.jsonl >unmarked.jsonl

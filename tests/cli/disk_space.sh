@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The room that a run needs on the disk of output_dir is checked before the first step, the tokenizer's files in each
+# checkpoint included.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+if ! unshare --user --map-root-user --mount true 2>/dev/null; then
+    echo "skipped: no name spaces of users and mounts"
+    exit 77
+fi
+cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+printf '%*s' $((4 << 20)) '' >>model/tokenizer.json
+echo '{"prompt": "1 + 1 =", "completion": " 2"}' >rows.jsonl
+mkdir small
+cat >on_small.sh <<'END'
+mount -t tmpfs -o size="$1" small small && shift && exec "$@"
+END
+run=("$trimtab" train --model_name_or_path model --dataset_name rows.jsonl --output_dir small/out --max_steps 3 --save_steps 1
+    --report_to none)
+code=0
+unshare --user --map-root-user --mount bash on_small.sh 12m "${run[@]}" 2>log || code=$?
+[ $code -eq 5 ] || fail "exit code $code on a small disk:" "$(cat log)"
+grep -q 'and the run needs 16.* MiB: 3 checkpoints of 4.* MiB and the result' log || fail "another error:" "$(cat log)"
+unshare --user --map-root-user --mount bash on_small.sh 24m "${run[@]}" 2>log || fail "a large disk:" "$(cat log)"
+finish
