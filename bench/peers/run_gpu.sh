@@ -23,6 +23,16 @@
 #     l70b-nf4        70B, 2 GPUs, 2x2048, r 16 on q,v, a limit of 24 GiB a GPU: the memory plan chooses / nothing
 #     l1b-nf4         1B, 1 GPU, 2x2048, r 16 on all seven, blocks recomputed / bitsandbytes, checkpointing: to try the script
 #
+# With a base in FP8 (docs/fp8.md), r 16 on q,k,v,o, nothing recomputed:
+#     l8b-fp8         8B, 1 GPU, 2x4096 / FP8_PEER, a script with --mode own and --bs that has its shape and r: FP8 with
+#                     row scales in PyTorch, compiled
+#     l8b-fp8-4       the same, 4x4096
+#     l8b-fp8-own     8B, 1 GPU, 2x4096 / trimtab over the same base in bf16
+#     l8b-e4m3        the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
+#     l8b-e4m3-4      the same, 4x4096
+#     m11b-fp8-own    11B, 2 GPUs, 4x4096 / trimtab over the same base in bf16
+#     m11b-e4m3       the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
+#
 # Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to
 # the end of step 1, and below it the maximum of nvidia-smi during the cases with a limit. No run is started after
 # --budget (default 900) seconds, and none takes longer than --limit (default 300), so cases run in the order given;
@@ -46,7 +56,7 @@ while [ $# -gt 0 ]; do
     --warmup) warmup=$2 && shift 2 ;;
     --tune) tune=1 && shift ;;
     --dropout) dropout=$2 && shift 2 ;;
-    -*) sed -n '2,32p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,42p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -58,11 +68,11 @@ if [ ${#cases[@]} -eq 0 ]; then
     [ "$gpus" -lt 2 ] || cases=(m11b l8b m11b-block l70b m11b-short)
 fi
 
-# describe CASE: sets world, the other side (fsdp, bnb, bf16, nothing), whether nvidia-smi is polled, both sides' flags.
+# describe CASE: sets world, the other side (fsdp, bnb, bf16, fp8, torch-fp8, nothing), whether nvidia-smi is polled, both sides' flags.
 describe() {
     local targets='["q_proj", "k_proj", "v_proj", "o_proj"]' names='q_proj,k_proj,v_proj,o_proj'
     local batch seq rank ckpt compile=1
-    world=2 beside=fsdp watch=0 ours=() nf4=() peers=()
+    world=2 beside=fsdp watch=0 ours=() base=() other_base=() peers=()
     case $1 in
     m11b | m11b-block | m11b-recipe | m11b-short) shape=m11b batch=4 seq=4096 rank=8 ckpt=0 ;;
     l8b | l8b-short) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
@@ -70,6 +80,9 @@ describe() {
     l70b) shape=l70b batch=1 seq=2048 rank=16 ckpt=1 ;;
     l70b-nf4-own) shape=l70b batch=4 seq=2048 rank=16 ckpt=1 ;;
     l70b-nf4) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
+    l8b-fp8 | l8b-fp8-own | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
+    l8b-fp8-4 | l8b-e4m3-4) shape=l8b batch=4 seq=4096 rank=16 ckpt=0 world=1 ;;
+    m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
     *) echo "error: there is no case '$1'" >&2 && exit 2 ;;
     esac
@@ -90,16 +103,19 @@ describe() {
     l70b-nf4) ours+=(--device_memory 24GiB) ;;
     esac
     case $1 in
-    *-nf4-own) beside=bf16 ;;
+    *-nf4-own | *-fp8-own) beside=bf16 ;;
+    *-fp8 | *-fp8-4) beside=torch-fp8 base=(--base_dtype fp8) ;;
+    *-e4m3 | *-e4m3-4) beside=fp8 base=(--base_dtype fp8 --fp8_gate_up e4m3) other_base=(--base_dtype fp8) ;;
     l70b-nf4) beside=nothing ;;
     *-nf4-compile) beside=bnb ;;
     *-nf4) beside=bnb compile=0 ;;
     esac
     case $1 in
     *-nf4*)
-        nf4=(--load_in_4bit true --bnb_4bit_quant_type nf4 --bnb_4bit_use_double_quant true)
+        base=(--load_in_4bit true --bnb_4bit_quant_type nf4 --bnb_4bit_use_double_quant true)
         peers+=(--quant nf4 --double-quant 1)
         ;;
+    *-fp8-own) base=(--base_dtype fp8) ;;
     esac
     ours+=(--config_json "$root/bench/shapes/$shape.json" --ranks "$world" --per_device_train_batch_size "$batch"
         --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout "$dropout"
@@ -124,7 +140,7 @@ choose_products() {
     local begin=$SECONDS limit
     limit=$(left)
     [ "$limit" -le "$longest" ] || limit=$longest
-    TRIMTAB_GEMM_TUNE=1 timeout --kill-after=5 "$limit" "$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps 1 \
+    TRIMTAB_GEMM_TUNE=1 timeout --kill-after=5 "$limit" "$trimtab" bench train --device cuda "${ours[@]}" "${base[@]}" --steps 1 \
         --warmup 0 >"$out/$1.tune.out" 2>"$out/$1.tune.err" || echo "$1: tuning failed: $(tail -n 1 "$out/$1.tune.err")"
     echo "$1: matrix products chosen in $((SECONDS - begin)) s, $(left) s left"
 }
@@ -138,9 +154,11 @@ run_side() {
     fi
     [ "$limit" -le "$longest" ] || limit=$longest
     if [ "$side" = trimtab ]; then
-        command=("$trimtab" bench train --device cuda "${ours[@]}" "${nf4[@]}" --steps "$steps" --warmup "$warmup")
-    elif [ "$beside" = bf16 ]; then
-        command=("$trimtab" bench train --device cuda "${ours[@]}" --steps "$steps" --warmup "$warmup")
+        command=("$trimtab" bench train --device cuda "${ours[@]}" "${base[@]}" --steps "$steps" --warmup "$warmup")
+    elif [ "$beside" = bf16 ] || [ "$beside" = fp8 ]; then
+        command=("$trimtab" bench train --device cuda "${ours[@]}" "${other_base[@]}" --steps "$steps" --warmup "$warmup")
+    elif [ "$beside" = torch-fp8 ]; then
+        command=("$python" "${FP8_PEER:?names no script}" --mode own --bs "$batch")
     elif [ "$world" -eq 1 ]; then
         command=("$python" "$peer" "${peers[@]}" --steps "$steps" --warmup "$warmup")
     else
@@ -209,7 +227,7 @@ def ratio(a, b):
 
 
 def rate(row, world):
-    return row["tokens_per_second"] / world if "tokens_per_second" in row else row["tok_s_gpu"]
+    return row["tokens_per_second"] / world if "tokens_per_second" in row else row.get("tok_s_gpu", row.get("tok_s"))
 
 
 def peak(row):
@@ -217,7 +235,7 @@ def peak(row):
 
 
 def first(row):
-    return row.get("first_step_seconds", row.get("first_step_s"))
+    return row.get("first_step_seconds", row.get("first_step_s", row.get("after")))
 
 
 def trained(row):
@@ -232,14 +250,15 @@ def seen(name, what):
     return max(sizes, default=None)
 
 
-BESIDE = {"fsdp": "HF+PEFT+FSDP2", "bnb": "HF+PEFT+bnb", "bf16": "trimtab, bf16", "nothing": "-"}
+BESIDE = {"fsdp": "HF+PEFT+FSDP2", "bnb": "HF+PEFT+bnb", "bf16": "trimtab, bf16", "fp8": "trimtab, fp8",
+          "torch-fp8": "torch in fp8", "nothing": "-"}
 notes = []
 print(f"\n{'case':15s} {'GPUs':>4s} {'other side':13s} | {'tokens/s/GPU':>12s} {'other':>8s} {'ratio':>6s} | {'peak GB':>8s} "
       f"{'other':>8s} {'ratio':>6s} {'used GB':>8s} | {'step 1 s':>8s} {'other':>6s} | recompute")
 for case in (out / "cases").read_text().splitlines():
     name, world, beside = case.split()
     ours, others = lines(name, "trimtab"), lines(name, "peer")
-    if ours and others and trained(ours[0]) != trained(others[0]):
+    if ours and others and trained(others[0]) is not None and trained(ours[0]) != trained(others[0]):
         # Under FSDP2 a rank counts whole tensors, so both numbers must agree.
         notes.append(f"{name}: not the same parameters are trained: {trained(ours[0])} and {trained(others[0])}")
     rates = [median(side, lambda row: rate(row, int(world))) for side in (ours, others)]
@@ -252,7 +271,8 @@ for case in (out / "cases").read_text().splitlines():
           f"{ratio(*rates):>6s} | {text(peaks[0], '8.2f'):>8s} {text(peaks[1], '8.2f'):>8s} {ratio(*peaks):>6s} "
           f"{text(used, '8.2f'):>8s} | {text(firsts[0], '8.2f'):>8s} {text(firsts[1], '6.1f'):>6s} | "
           f"{ours[0].get('recompute', '-') if ours else '-'}")
-print("ratios: trimtab over the other side; in cases with nf4 trimtab is over NF4 with double quantization")
+print("ratios: trimtab over the other side; in cases with nf4 trimtab is over NF4 with double quantization, in those with "
+      "fp8 and e4m3 over FP8")
 for note in notes:
     print(note)
 END

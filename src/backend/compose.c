@@ -188,7 +188,7 @@ tt_status tt_compose_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_
                                           .h_TF = args->act_MF};
     TT_TRY(lora_product(stream, &product));
     if (!tt_tensor_is_empty(args->act_rows.codes_MK)) {
-        struct tt_swiglu_rows_args rows = {pass, args->act_rows.codes_MK, args->act_rows.scale_M};
+        struct tt_swiglu_rows_args rows = {pass, args->act_rows.codes_MK, args->act_rows.scale_M, args->kept};
         if (args->act_MF.data == NULL) rows.pass.h_TF = (tt_tensor){0};
         return tt_dispatch_swiglu_rows(stream, &rows);
     }
@@ -202,18 +202,17 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
     struct tt_gemm_lora_args product = {
         .x_MK = args->dy_MK, .w = args->w_KF, .low = args->low, .y_MN = args->dact_MF};
     int64_t f = args->dact_MF.dims[1];
-    tt_tensor gate = tt_tensor_cols(args->gate_up_M2F, 0, f), up = tt_tensor_cols(args->gate_up_M2F, f, f);
-    struct tt_swiglu_backward_args pass = {.activation = args->activation,
-                                           .dh_TF = args->dact_MF,
-                                           .gate_TF = gate,
-                                           .up_TF = up,
-                                           .dgate_TF = gate,
-                                           .dup_TF = up};
+    struct tt_swiglu_backward_args pass = {.activation = args->activation, .dh_TF = args->dact_MF};
     if (args->wants_act) pass.h_TF = args->dact_MF;
+    if (args->gate_up_M2F.data != NULL) {
+        pass.gate_TF = pass.dgate_TF = tt_tensor_cols(args->gate_up_M2F, 0, f);
+        pass.up_TF = pass.dup_TF = tt_tensor_cols(args->gate_up_M2F, f, f);
+    }
     TT_TRY(lora_product(stream, &product));
     if (!tt_tensor_is_empty(args->gradient_rows.codes_MK)) {
         struct tt_swiglu_rows_backward_args rows = {pass, args->gradient_rows.codes_MK,
-                                                    args->gradient_rows.scale_M};
+                                                    args->gradient_rows.scale_M, args->coded};
+        if (tt_swiglu_is_coded(&args->coded)) rows.pass.gate_TF = rows.pass.up_TF = (tt_tensor){0};
         if (args->only_rows) rows.pass.dgate_TF = rows.pass.dup_TF = (tt_tensor){0};
         return tt_dispatch_swiglu_rows_backward(stream, &rows);
     }
@@ -221,10 +220,27 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
     return stream->device->table->ops->swiglu_backward(stream, &pass);
 }
 
+/* x as a matrix in FP8. */
+static tt_status encode(struct tt_stream *stream, tt_tensor x, const struct tt_coded *to)
+{
+    struct tt_quantize_rows_args rows = {x, tt_coded_codes(to), tt_coded_scales(to)};
+    return stream->device->table->ops->quantize_rows(stream, &rows);
+}
+
+static tt_status decode(struct tt_stream *stream, const struct tt_coded *from, tt_tensor to)
+{
+    struct tt_dequantize_args args = {.layout = *from->layout, .packed = from->packed, .y_NK = to};
+    return stream->device->table->ops->dequantize(stream, &args);
+}
+
 tt_status tt_compose_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
 {
     const struct tt_op_table *ops = stream->device->table->ops;
     struct tt_quantize_rows_args rows = {args->pass.h_TF, args->codes_TF, args->scale_T};
+    if (tt_swiglu_is_coded(&args->kept)) { /* first, because h may take the place of gate */
+        TT_TRY(encode(stream, args->pass.gate_TF, &args->kept.gate_TF));
+        TT_TRY(encode(stream, args->pass.up_TF, &args->kept.up_TF));
+    }
     TT_TRY(ops->swiglu_forward(stream, &args->pass));
     return ops->quantize_rows(stream, &rows);
 }
@@ -236,7 +252,14 @@ tt_status tt_compose_swiglu_rows_backward(struct tt_stream *stream,
     tt_tensor both = args->pass.dgate_TF;
     both.dims[1] *= 2;
     struct tt_quantize_rows_args rows = {both, args->codes_T2F, args->scale_T};
-    TT_TRY(ops->swiglu_backward(stream, &args->pass));
+    struct tt_swiglu_backward_args pass = args->pass;
+    if (tt_swiglu_is_coded(&args->coded)) {
+        pass.gate_TF = pass.dgate_TF;
+        pass.up_TF = pass.dup_TF;
+        TT_TRY(decode(stream, &args->coded.gate_TF, pass.gate_TF));
+        TT_TRY(decode(stream, &args->coded.up_TF, pass.up_TF));
+    }
+    TT_TRY(ops->swiglu_backward(stream, &pass));
     return ops->quantize_rows(stream, &rows);
 }
 

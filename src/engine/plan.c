@@ -360,6 +360,13 @@ static bool has_two_copies(const struct tt_rank_config *rank)
     return quant->type == TT_QUANT_FP8 && quant->products == TT_FP8_ALL && quant->trains;
 }
 
+/* Whether training over FP8 keeps gate and up as they are. */
+static bool may_code_gate_up(const struct tt_rank_config *rank)
+{
+    const struct tt_base_quant *quant = &rank->model_options.quant;
+    return quant->type == TT_QUANT_FP8 && quant->gate_up == TT_GATE_UP_COMPUTE && quant->trains;
+}
+
 /* Tries changes that could make the run fit: each alone, then several together. Adds those that do to the advice. */
 static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
 {
@@ -371,6 +378,10 @@ static tt_status advise(const struct attempt *tight, struct tt_plan *plan)
     attempt.rank.model_options.quant.products = TT_FP8_SINGLE;
     if (has_two_copies(&tight->rank))
         TT_TRY(try_advice(&attempt, "--fp8_products single", plan, plan->advice, &found));
+    attempt = *tight;
+    attempt.rank.model_options.quant.gate_up = TT_GATE_UP_E4M3;
+    if (may_code_gate_up(&tight->rank))
+        TT_TRY(try_advice(&attempt, "--fp8_gate_up e4m3", plan, plan->advice, &found));
     attempt = *tight;
     attempt.rank.offload_params = true;
     if (!plan->is_host && !tight->rank.offload_params)

@@ -118,7 +118,8 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     };
     struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset},
                         post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset};
-    *mlp = (struct tt_mlp){.activation = spec->activation};
+    *mlp = (struct tt_mlp){.activation = spec->activation,
+                           .codes_gate_up = builder->model->options.quant.gate_up == TT_GATE_UP_E4M3};
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
     tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);

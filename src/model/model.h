@@ -92,10 +92,14 @@ enum tt_fp8_products {
     TT_FP8_SINGLE,  /* as ALL without the copy: the codes are transposed for each gradient of the input */
 };
 
+/* What backward keeps of gate and up of the MLPs (nn/mlp.h). */
+enum tt_fp8_gate_up { TT_GATE_UP_COMPUTE, TT_GATE_UP_E4M3 };
+
 struct tt_base_quant {
     enum tt_quant_type type;       /* NONE: in the compute type */
     bool nested;                   /* double quantization */
     enum tt_fp8_products products; /* fp8 alone */
+    enum tt_fp8_gate_up gate_up;   /* fp8 alone */
     bool trains;                   /* backward passes follow: made by those who create ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
 };

@@ -43,6 +43,10 @@ const struct tt_setting tt_quantization_settings[] = {
      .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
              "inputs; single has one copy and transposes its codes for these, in half of the memory; forward decodes "
              "it for these; none decodes for all, on any device."},
+    {.name = "fp8_gate_up", .type = TT_SETTING_CHOICE, FIELD(fp8_gate_up), .default_text = "bf16",
+     .choices = "bf16 e4m3",
+     .help = "What a training over an fp8 base keeps of gate and up for backward: bf16 as computed; e4m3 in FP8 with a "
+             "scale a row, in half of the memory (activation_func_fp8_input_store of Megatron-Core)."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
      .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
@@ -91,6 +95,14 @@ static bool is_4bit(enum tt_quant_type type)
     return type != TT_QUANT_NONE && tt_weight_format(type)->load_bits == 4;
 }
 
+static tt_status check_gate_up(const struct tt_base_quant *quant)
+{
+    if (quant->gate_up == TT_GATE_UP_COMPUTE || quant->type == TT_QUANT_FP8) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "fp8_gate_up e4m3 is for a base in fp8, and this one is not");
+    tt_hint("set base_dtype fp8, or leave fp8_gate_up out");
+    return status;
+}
+
 tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
                                   const struct tt_model_facts *model, tt_dtype compute,
                                   struct tt_base_quant *out)
@@ -112,18 +124,20 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .type = stored,
             .nested = model->stored_quant_nested,
             .products = (enum tt_fp8_products)given->fp8_products,
+            .gate_up = (enum tt_fp8_gate_up)given->fp8_gate_up,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
         };
-        return TT_OK;
+        return check_gate_up(out);
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
     out->products = (enum tt_fp8_products)given->fp8_products;
+    out->gate_up = (enum tt_fp8_gate_up)given->fp8_gate_up;
     if (given->load_in_8bit) out->type = tt_format_of_width(8, 0);
     if (wants_fp8(given)) out->type = TT_QUANT_FP8;
-    if (!given->load_in_4bit) return TT_OK;
+    if (!given->load_in_4bit) return check_gate_up(out);
     out->type = tt_format_of_width(4, given->quant_type);
     out->nested = given->use_double_quant;
-    return TT_OK;
+    return check_gate_up(out);
 }
 
 /* The names as a JSON list. */
@@ -242,6 +256,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     else
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
+    if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));
     const char *source = "";
     if (model->facts.stored_fp8_blocks)
         source = ", quantized anew by rows from the folder's blocks of 128 x 128";

@@ -23,6 +23,7 @@ struct tt_quantization_config {
     bool load_in_4bit, load_in_8bit, load_in_fp8;
     int base_dtype;   /* TT_BASE_AUTO, TT_BASE_FP8 */
     int fp8_products; /* enum tt_fp8_products */
+    int fp8_gate_up;  /* enum tt_fp8_gate_up */
     int quant_type;   /* its place among the formats of 4 bits (tt_format_of_width) */
     bool use_double_quant;
     const char *compute_dtype; /* NULL: the compute type of the run */

@@ -281,7 +281,8 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
                                        .act_MF = swiglu->act_TF,
-                                       .act_rows = swiglu->rows};
+                                       .act_rows = swiglu->rows,
+                                       .kept = swiglu->coded};
     TT_TRY(tt_gemm_swiglu(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -298,7 +299,7 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const stru
                                           .up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn),
                                           .h_TF = swiglu->act_TF};
     if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_forward(call->pass->lent.stream, &args);
-    struct tt_swiglu_rows_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M};
+    struct tt_swiglu_rows_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M, swiglu->coded};
     if (swiglu->only_rows) rows.pass.h_TF = (tt_tensor){0};
     return tt_swiglu_rows(call->pass->lent.stream, &rows);
 }
@@ -379,7 +380,8 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
                                                 .dact_MF = swiglu->act_TF,
                                                 .wants_act = swiglu->keep,
                                                 .gradient_rows = swiglu->rows,
-                                                .only_rows = swiglu->only_rows};
+                                                .only_rows = swiglu->only_rows,
+                                                .coded = swiglu->coded};
     TT_TRY(tt_gemm_swiglu_backward(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -392,17 +394,16 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor
     assert(call->group->count == 1);
     if (!any_dropout(call->group, call->pass)) return backward_with_swiglu(call, dy_TO, dh_TR, swiglu);
     TT_TRY(tt_linear_backward_input(call, dy_TO, dh_TR, swiglu->act_TF));
-    tt_tensor gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
-              up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn);
-    struct tt_swiglu_backward_args args = {.activation = swiglu->activation,
-                                           .dh_TF = swiglu->act_TF,
-                                           .gate_TF = gate_TF,
-                                           .up_TF = up_TF,
-                                           .dgate_TF = gate_TF,
-                                           .dup_TF = up_TF};
+    struct tt_swiglu_backward_args args = {.activation = swiglu->activation, .dh_TF = swiglu->act_TF};
+    if (swiglu->gate_up_TF2.data != NULL) {
+        args.gate_TF = args.dgate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn);
+        args.up_TF = args.dup_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn);
+    }
     if (swiglu->keep) args.h_TF = swiglu->act_TF;
     if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_backward(call->pass->lent.stream, &args);
-    struct tt_swiglu_rows_backward_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M};
+    struct tt_swiglu_rows_backward_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M,
+                                                swiglu->coded};
+    if (tt_swiglu_is_coded(&swiglu->coded)) rows.pass.gate_TF = rows.pass.up_TF = (tt_tensor){0};
     if (swiglu->only_rows) rows.pass.dgate_TF = rows.pass.dup_TF = (tt_tensor){0};
     return tt_swiglu_rows_backward(call->pass->lent.stream, &rows);
 }

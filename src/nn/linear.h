@@ -113,6 +113,9 @@ struct tt_linear_swiglu {
     struct tt_coded_rows rows;
     bool
         only_rows; /* the values are not stored (tt_swiglu_rows_in_one_pass); act_TF of forward has no memory */
+    /* None, or with rows: gate and up in FP8, which forward writes, and backward reads instead of gate_up_TF2; that is
+     * then for the gradients alone, and with only_rows has no memory. */
+    struct tt_swiglu_coded coded;
 };
 /* As tt_linear_forward for a group with the output gate | up, of two linears or one; also computes act. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call,

@@ -4,7 +4,10 @@
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): x_mid D c, gate and up 2F c, rstd 1 f,
  * LoRA h of gate, up and down; with a norm after down its input and rstd, D c and 1 f. n (D c) and act(gate) * up
- * (F c), read by the gradients of LoRA and weights, are kept at TT_KEEP_ALL and recomputed otherwise. */
+ * (F c), read by the gradients of LoRA and weights, are kept at TT_KEEP_ALL and recomputed otherwise.
+ *
+ * With `codes_gate_up` gate and up are kept in FP8 (2F bytes and 2 f), each with a scale a row; forward computes with
+ * gate and up themselves, backward with what the codes stand for. The activation is then recomputed at every level. */
 #ifndef TT_NN_MLP_H
 #define TT_NN_MLP_H
 
@@ -17,12 +20,16 @@ struct tt_mlp {
     struct tt_linear_group down;
     struct tt_norm post_norm; /* of down's output, before the residual; weight NULL: none */
     enum tt_activation activation;
+    bool codes_gate_up;
 };
 
 struct tt_mlp_saved {
     tt_tensor x_mid_TD, gate_up_TF2, h_gate_up_TR, h_down_TR, rstd_T;
-    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
-    tt_tensor n_TD, act_TF;       /* empty: recomputed */
+    struct tt_quant_layout
+        coded_layout;               /* with codes_gate_up: of gate, and of up; gate_up_TF2 is then scratch */
+    tt_tensor coded_gate, coded_up; /* empty: gate_up_TF2 is kept */
+    tt_tensor out_TD, rstd_out_T;   /* with a post norm: its input */
+    tt_tensor n_TD, act_TF;         /* empty: recomputed */
 };
 
 /* Pushes x_mid: the attention half writes its output there, and the MLP completes it. */

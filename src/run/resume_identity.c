@@ -42,8 +42,10 @@ static void add_model(struct builder *to, const struct tt_run *run)
     add(to, "use_peft", tt_json_new_bool(!options->train_base));
     add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
     add(to, "quantized base", tt_json_new_integer(options->quant.type));
-    if (options->quant.type == TT_QUANT_FP8)
+    if (options->quant.type == TT_QUANT_FP8) {
         add(to, "fp8_products", tt_json_new_integer(options->quant.products));
+        add_word(to, "fp8_gate_up", options->quant.gate_up);
+    }
     add(to, "bnb_4bit_use_double_quant", tt_json_new_bool(options->quant.nested));
     add(to, "llm_int8_skip_modules", text_or_null(options->quant.skip_modules));
     if (options->train_base) return;

@@ -76,6 +76,18 @@ awk "BEGIN { exit !($two_ms < 0.75 * $wide_ms && $two <= $wide + 0.1 && $one < 0
     fail "plans of fp8: $wide GiB $wide_ms ms, $two $two_ms, $one $one_ms"
 awk "BEGIN { exit !($single == $one && $single_ms >= $two_ms && $single_ms < $one_ms) }" ||
     fail "a plan of fp8 with one copy: $single GiB $single_ms ms"
+# Gate and up in FP8: half of what a token keeps of them, 32 layers of 2 x 14336 numbers for 8192 tokens.
+kept() {
+    "$trimtab" plan --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 --per_device_train_batch_size 2 \
+        --lora_r 16 --lora_target_modules q_proj,k_proj,v_proj,o_proj --base_dtype fp8 --json "$@" >"$folder/out" 2>&1 || fail "$*"
+    sed -nE 's/.*"activations": ([0-9]+).*/\1/p' "$folder/out"
+}
+wide=$(kept) coded=$(kept --fp8_gate_up e4m3)
+[ $((wide - coded)) -gt $((32 * 8192 * (2 * 14336 - 64))) ] && [ $((wide - coded)) -le $((32 * 8192 * 2 * 14336)) ] ||
+    fail "gate and up in fp8: $wide bytes of activations, $coded"
+"$trimtab" plan --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 --sequence_length 4096 --recompute none \
+    --per_device_train_batch_size 4 --lora_r 16 --device_memory 64GiB >"$folder/out" 2>&1 && fail "gate and up fit"
+grep -q 'what would fit: .*--fp8_gate_up e4m3 (' "$folder/out" || fail "no advice of gate and up in fp8" "$(tail -n 3 "$folder/out")"
 code=0
 # A folder in FP8 needs what base_dtype fp8 needs.
 for config in '"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]' \

@@ -1,10 +1,12 @@
 /* SwiGLU that writes its rows in FP8 too: the values are those of SwiGLU alone, codes and scales those of quantizing
- * them, bit for bit; a device that does not store the values writes the same codes. */
+ * them, bit for bit; a device that does not store the values writes the same codes. Gate and up kept in FP8 are those of
+ * quantizing them, and backward reads what tt_dequantize makes of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/ops/gemm_scaled.h"
+#include "backend/ops/quant.h"
 #include "backend/ops/swiglu.h"
 #include "ops/isa.h"
 #include "tensor/e4m3.h"
@@ -120,9 +122,10 @@ static void run_forward(struct test_device *device, const struct rows_case *row,
                                           .h_TF = t[RESULT_APART].view};
     test_ok(tt_swiglu_forward(device->stream, &pass));
     pass.h_TF = t[RESULT].view;
-    struct tt_swiglu_rows_args rows = {pass, t[CODES].view, t[SCALE].view};
+    struct tt_swiglu_rows_args rows = {.pass = pass, .codes_TF = t[CODES].view, .scale_T = t[SCALE].view};
     test_ok(tt_swiglu_rows(device->stream, &rows));
-    struct tt_swiglu_rows_args only = {pass, t[LONE_CODES].view, t[LONE_SCALE].view};
+    struct tt_swiglu_rows_args only = {
+        .pass = pass, .codes_TF = t[LONE_CODES].view, .scale_T = t[LONE_SCALE].view};
     only.pass.h_TF = (tt_tensor){0};
     if (lone) test_ok(tt_swiglu_rows(device->stream, &only));
 }
@@ -142,9 +145,11 @@ static void run_backward(struct test_device *device, const struct rows_case *row
     pass.dgate_TF = tt_tensor_cols(t[RESULT].view, 0, width);
     pass.dup_TF = tt_tensor_cols(t[RESULT].view, width, width);
     pass.h_TF = t[H].view;
-    struct tt_swiglu_rows_backward_args rows = {pass, t[CODES].view, t[SCALE].view};
+    struct tt_swiglu_rows_backward_args rows = {
+        .pass = pass, .codes_T2F = t[CODES].view, .scale_T = t[SCALE].view};
     test_ok(tt_swiglu_rows_backward(device->stream, &rows));
-    struct tt_swiglu_rows_backward_args only = {pass, t[LONE_CODES].view, t[LONE_SCALE].view};
+    struct tt_swiglu_rows_backward_args only = {
+        .pass = pass, .codes_T2F = t[LONE_CODES].view, .scale_T = t[LONE_SCALE].view};
     only.pass.dgate_TF = only.pass.dup_TF = only.pass.h_TF = (tt_tensor){0};
     if (lone) test_ok(tt_swiglu_rows_backward(device->stream, &only));
 }
@@ -191,6 +196,122 @@ static void rows_are_those_of_two_passes(void **state)
     (void)state;
     TEST_CASES("swiglu_rows", cases, check_case);
     if (test_sizes_wanted()) TEST_CASES("swiglu_rows", gpu_cases, check_case);
+}
+
+/* Gate and up in FP8, of a forward pass; then what they stand for. */
+struct coded_inputs {
+    struct tt_quant_layout layout;
+    struct test_tensor gate, up;
+    struct tt_swiglu_coded coded;
+};
+
+/* The memory of a coded matrix as tensors of codes and scales; on the host. */
+static void expect_coded(const char *what, const struct test_tensor *x, const struct tt_quant_layout *layout,
+                         const struct test_tensor *packed)
+{
+    const struct tt_coded coded = {layout, packed->view};
+    const struct test_tensor codes = {.view = tt_coded_codes(&coded)},
+                             scale = {.view = tt_coded_scales(&coded)};
+    double *values = test_tensor_values(x);
+    expect_rows(what, values, &codes, &scale);
+    free(values);
+}
+
+static void keep_in_forward(struct test_device *device, const struct rows_case *row, struct test_tensor *t,
+                            struct coded_inputs *in, bool lone)
+{
+    struct tt_swiglu_rows_args args = {
+        .pass = {.activation = row->activation,
+                 .gate_TF = t[GATE].view,
+                 .up_TF = t[UP].view,
+                 .h_TF = t[H].view},
+        .codes_TF = tt_tensor_2d(t[CODES].view.data, TT_F8_E4M3, row->rows, row->width),
+        .scale_T = t[SCALE].view};
+    in->coded = (struct tt_swiglu_coded){{&in->layout, in->gate.view}, {&in->layout, in->up.view}};
+    args.kept = in->coded;
+    if (lone) args.pass.h_TF = (tt_tensor){0};
+    test_ok(tt_swiglu_rows(device->stream, &args));
+}
+
+static void decode(struct test_device *device, const struct tt_coded *coded, tt_tensor to)
+{
+    struct tt_dequantize_args args = {.layout = *coded->layout, .packed = coded->packed, .y_NK = to};
+    test_ok(tt_dequantize(device->stream, &args));
+}
+
+/* t[GATE] and t[UP] become what was kept; the gradients from them, then from the codes. */
+static void read_in_backward(struct test_device *device, const struct rows_case *row, struct test_tensor *t,
+                             const struct coded_inputs *in, bool lone)
+{
+    int64_t width = row->width;
+    decode(device, &in->coded.gate_TF, t[GATE].view);
+    decode(device, &in->coded.up_TF, t[UP].view);
+    run_backward(device, row, t, false);
+    struct tt_swiglu_rows_backward_args args = {
+        .pass = {.activation = row->activation,
+                 .dh_TF = t[DH].view,
+                 .dgate_TF = tt_tensor_cols(t[RESULT].view, 0, width),
+                 .dup_TF = tt_tensor_cols(t[RESULT].view, width, width),
+                 .h_TF = t[DH].view}, /* in its place */
+        .codes_T2F = t[LONE_CODES].view,
+        .scale_T = t[LONE_SCALE].view,
+        .coded = in->coded};
+    if (lone) args.pass.dgate_TF = args.pass.dup_TF = (tt_tensor){0};
+    test_ok(tt_swiglu_rows_backward(device->stream, &args));
+}
+
+static void run_coded(struct test_device *device, int threads, void *context)
+{
+    const struct direction *direction = context;
+    const struct rows_case *row = direction->row;
+    bool lone = direction->backward && row->gap % 8 == 0 &&
+                tt_swiglu_rows_in_one_pass(device->device, row->width, row->dtype);
+    struct coded_inputs in;
+    struct test_tensor t[TENSORS];
+    (void)threads;
+    if (row->rows == 0) return;
+    make_tensors(row, 2, t);
+    test_ok(
+        tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), row->rows, row->width, &in.layout));
+    in.gate = test_tensor_make(TT_U8, (int64_t)in.layout.bytes, TEST_UNUSED, TEST_UNUSED, 0);
+    in.up = test_tensor_make(TT_U8, (int64_t)in.layout.bytes, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor gate = test_tensor_copy(&t[GATE]), up = test_tensor_copy(&t[UP]);
+    test_array_to_device(device, t, TENSORS);
+    TEST_TO_DEVICE(device, &in.gate, &in.up);
+    keep_in_forward(device, row, t, &in, lone);
+    read_in_backward(device, row, t, &in, lone);
+    test_array_to_host(device, t, TENSORS);
+    TEST_TO_HOST(device, &in.gate, &in.up);
+    expect_coded("gate", &gate, &in.layout, &in.gate);
+    expect_coded("up", &up, &in.layout, &in.up);
+    if (!lone) expect_equal("values", &t[RESULT], &t[RESULT_APART]);
+    expect_equal("h", &t[DH], &t[H_APART]);
+    double *values = test_tensor_values(&t[RESULT_APART]);
+    expect_rows("gradients of what was kept", values, &t[LONE_CODES], &t[LONE_SCALE]);
+    free(values);
+    test_tensor_check_gaps("gate in fp8", &in.gate);
+    test_tensor_check_gaps("up in fp8", &in.up);
+    for (int i = 0; i < TENSORS; i++) {
+        test_tensor_check_gaps(names[i], &t[i]);
+        test_tensor_free(&t[i]);
+    }
+    test_tensor_free(&in.gate), test_tensor_free(&in.up);
+    test_tensor_free(&gate), test_tensor_free(&up);
+}
+
+static void check_coded_case(const void *row)
+{
+    for (int lone = 0; lone < 2; lone++) {
+        struct direction direction = {row, lone != 0};
+        test_on_each_isa(run_coded, &direction);
+    }
+}
+
+static void gate_and_up_may_be_kept_in_fp8(void **state)
+{
+    (void)state;
+    TEST_CASES("swiglu_rows, gate and up in fp8", cases, check_coded_case);
+    if (test_sizes_wanted()) TEST_CASES("swiglu_rows, gate and up in fp8", gpu_cases, check_coded_case);
 }
 
 /* Gradients in the place of gate and up, h in that of dh, as a backward pass calls it. */
@@ -264,6 +385,14 @@ static void wrong_arguments_are_refused(void **state)
     test_refused(tt_swiglu_rows_backward(device.stream, &backward), TT_ERR_INTERNAL, "halves");
     backward.pass.dgate_TF = backward.pass.dup_TF = (tt_tensor){0};
     test_refused(tt_swiglu_rows_backward(device.stream, &backward), TT_ERR_INTERNAL, "dgate");
+    struct tt_quant_layout layout;
+    unsigned char memory[64] = {0};
+    test_ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), row.rows, 24, &layout));
+    backward.coded.gate_TF = (struct tt_coded){&layout, tt_tensor_1d(memory, TT_U8, (int64_t)layout.bytes)};
+    backward.pass.dgate_TF = tt_tensor_cols(t[RESULT].view, 0, 32);
+    backward.pass.dup_TF = tt_tensor_cols(t[RESULT].view, 32, 32);
+    test_refused(tt_swiglu_rows_backward(device.stream, &backward), TT_ERR_INTERNAL,
+                 "codes of gate are [4, 24]");
     test_device_close(&device);
     for (int i = 0; i < TENSORS; i++) test_tensor_free(&t[i]);
 }
@@ -274,6 +403,7 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_two_passes),
+        cmocka_unit_test(gate_and_up_may_be_kept_in_fp8),
         cmocka_unit_test(gradients_may_replace_their_inputs),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

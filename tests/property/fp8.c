@@ -25,13 +25,24 @@ static void must(tt_status status)
     if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
 }
 
-static struct tt_model_runner *make(enum tt_quant_type type, enum tt_fp8_products products, tt_dtype compute)
+struct kind {
+    const char *what;
+    enum tt_quant_type type;
+    enum tt_fp8_products products;
+    enum tt_fp8_gate_up gate_up;
+    tt_dtype compute;
+    float factor; /* of planted outliers; 1: none */
+    double most;
+};
+
+static struct tt_model_runner *make(const struct kind *kind, enum tt_quant_type type, tt_dtype compute)
 {
     struct tt_model_facts facts;
     struct tt_model_options options = {
         .compute_dtype = compute,
         .lora = {.enabled = true, .r = 8, .alpha = 16, .target_modules = "all-linear"},
-        .quant = {.type = type, .products = products, .trains = true}};
+        .quant = {.type = type, .products = kind->products, .trains = true}};
+    if (type == TT_QUANT_FP8) options.quant.gate_up = kind->gate_up;
     tt_runner_read_config(MODEL, NULL, &facts);
     return tt_runner_create(&facts, &options);
 }
@@ -197,10 +208,11 @@ static double distance(const struct tt_model_runner *runner, const struct tt_mod
 }
 
 /* The gradient's distance from that of fp32, with planted outliers where `factor` is not 1. */
-static double error_of(enum tt_fp8_products products, enum tt_quant_type type, tt_dtype compute, float factor)
+static double error_of(const struct kind *kind)
 {
-    struct tt_model_runner *exact = make(TT_QUANT_NONE, products, TT_F32),
-                           *coded = make(type, products, compute);
+    struct tt_model_runner *exact = make(kind, TT_QUANT_NONE, TT_F32),
+                           *coded = make(kind, kind->type, kind->compute);
+    float factor = kind->factor;
     tt_runner_fill(exact, 5, 0.02); /* B is not zero */
     tt_runner_load(exact, MODEL, NULL);
     plant(exact, factor, false);
@@ -224,29 +236,29 @@ static double error_of(enum tt_fp8_products products, enum tt_quant_type type, t
 static void gradients_stay_within_a_tenth(void **state)
 {
     (void)state;
-    static const struct {
-        const char *what;
-        enum tt_quant_type type;
-        enum tt_fp8_products products;
-        tt_dtype compute;
-        float factor;
-        double most;
-    } cases[] = {
-        {"bf16", TT_QUANT_NONE, TT_FP8_ALL, TT_BF16, 1, 0.02},
-        {"fp8 products", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 1, 0.10},
-        {"fp8 products, outliers x 100", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 100, 0.13},
-        {"fp8 products, outliers x 1000", TT_QUANT_FP8, TT_FP8_ALL, TT_BF16, 1000, 0.13},
-        {"fp8 products, one copy", TT_QUANT_FP8, TT_FP8_SINGLE, TT_BF16, 1, 0.11},
-        {"fp8 products in fp32 runs", TT_QUANT_FP8, TT_FP8_ALL, TT_F32, 1, 0.10},
-        {"fp8 forward", TT_QUANT_FP8, TT_FP8_FORWARD, TT_BF16, 1, 0.10},
-        {"fp8 storage", TT_QUANT_FP8, TT_FP8_NONE, TT_BF16, 1, 0.08},
+    const enum tt_quant_type none = TT_QUANT_NONE, fp8 = TT_QUANT_FP8;
+    const enum tt_fp8_gate_up kept = TT_GATE_UP_COMPUTE, coded = TT_GATE_UP_E4M3;
+    const struct kind kinds[] = {
+        {"bf16", none, TT_FP8_ALL, kept, TT_BF16, 1, 0.02},
+        {"fp8 products", fp8, TT_FP8_ALL, kept, TT_BF16, 1, 0.10},
+        {"fp8 products, outliers x 100", fp8, TT_FP8_ALL, kept, TT_BF16, 100, 0.13},
+        {"fp8 products, outliers x 1000", fp8, TT_FP8_ALL, kept, TT_BF16, 1000, 0.13},
+        {"fp8 products, one copy", fp8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.11},
+        {"fp8 products in fp32 runs", fp8, TT_FP8_ALL, kept, TT_F32, 1, 0.10},
+        {"fp8 forward", fp8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.10},
+        {"fp8 storage", fp8, TT_FP8_NONE, kept, TT_BF16, 1, 0.08},
+        {"gate and up in fp8", fp8, TT_FP8_ALL, coded, TT_BF16, 1, 0.10},
+        {"gate and up in fp8, outliers x 100", fp8, TT_FP8_ALL, coded, TT_BF16, 100, 0.13},
+        {"gate and up in fp8, outliers x 1000", fp8, TT_FP8_ALL, coded, TT_BF16, 1000, 0.13},
+        {"gate and up in fp8, fp32 runs", fp8, TT_FP8_ALL, coded, TT_F32, 1, 0.10},
+        {"gate and up in fp8, fp8 storage", fp8, TT_FP8_NONE, coded, TT_BF16, 1, 0.08},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double error = error_of(cases[i].products, cases[i].type, cases[i].compute, cases[i].factor);
-        print_message("%-32s %.4f\n", cases[i].what, error);
-        if (!(error <= cases[i].most))
-            fail_msg("%s: %.4f, at most %.2f", cases[i].what, error, cases[i].most);
-        if (cases[i].type != TT_QUANT_NONE) assert_true(error > 0.02); /* it is quantized */
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        double error = error_of(&kinds[i]);
+        print_message("%-36s %.4f\n", kinds[i].what, error);
+        if (!(error <= kinds[i].most))
+            fail_msg("%s: %.4f, at most %.2f", kinds[i].what, error, kinds[i].most);
+        if (kinds[i].type != TT_QUANT_NONE) assert_true(error > 0.02); /* it is quantized */
     }
 }
 

@@ -4,9 +4,7 @@
  * banks of shared memory, so look-ups have no bank conflicts. On an H200 such a kernel reached 91 % of a copy's
  * bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64 bytes stored
  * by each thread 50 % (2026-11-21). */
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
+#include "backend/cuda/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 #include "backend/ops/quant.h"
 
@@ -163,12 +161,6 @@ template <typename Y, bool NESTED> struct one_by_one {
         for (int i = 0; i < W; i++) store_one(y.at(row, col + i), in.x[i]);
     }
 };
-
-__device__ __forceinline__ float e4m3_value(uint32_t code)
-{
-    __half_raw half = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)code, __NV_E4M3);
-    return __half2float(__half(half)); /* exact */
-}
 
 /* int8 and fp8: the codes of a piece are 8 bytes, and a row has one absmax, or scale. */
 template <typename Y, bool FP8> struct byte_rows {

@@ -2,6 +2,7 @@
 #ifndef TT_BACKEND_CUDA_ROWS_E4M3_CUH
 #define TT_BACKEND_CUDA_ROWS_E4M3_CUH
 
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
 #include "backend/cuda/device_math.cuh"
@@ -21,6 +22,21 @@ __device__ __forceinline__ uint32_t block_largest(uint32_t value, uint32_t (&par
     __syncthreads();
     value = lane < warps ? partial[lane] : 0;
     return __reduce_max_sync(0xffffffffu, value);
+}
+
+/* The largest of the block's first values, and of its second ones. */
+__device__ __forceinline__ void block_largest(uint32_t (&value)[2], uint32_t (&partial)[2][ROW_WARP])
+{
+    uint32_t lane = threadIdx.x % ROW_WARP, warp = threadIdx.x / ROW_WARP, warps = blockDim.x / ROW_WARP;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        value[i] = __reduce_max_sync(0xffffffffu, value[i]);
+        if (lane == 0) partial[i][warp] = value[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        value[i] = __reduce_max_sync(0xffffffffu, lane < warps ? partial[i][lane] : 0);
 }
 
 __device__ __forceinline__ float row_scale(uint32_t largest)
@@ -44,6 +60,20 @@ template <int W> __device__ __forceinline__ uint32_t largest_of(uint32_t largest
 __device__ __forceinline__ uint8_t code_of(float x, float factor)
 {
     return (uint8_t)__nv_cvt_float_to_fp8(__fmul_rn(x, factor), __NV_SATFINITE, __NV_E4M3);
+}
+
+/* The number that a code stands for, exactly. */
+__device__ __forceinline__ float e4m3_value(uint32_t code)
+{
+    __half_raw half = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)code, __NV_E4M3);
+    return __half2float(__half(half));
+}
+
+/* Those of two codes, the first in the low byte. */
+__device__ __forceinline__ float2 e4m3_values(uint32_t codes)
+{
+    __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)codes, __NV_E4M3);
+    return __half22float2(__half2(halves));
 }
 
 /* W codes, four to a word. */

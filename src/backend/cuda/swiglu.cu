@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "backend/compose.h"
 #include "backend/cuda/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
@@ -135,11 +137,7 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &dh = args->dh_TF;
     struct backward_op<T> op = {
         view_of<const T>(dh), view_of<const T>(gate), view_of<const T>(up), view_of<T>(args->dgate_TF),
-            view_of<T>(args->dup_TF),
-        {
-            nullptr, 0
-        },
-        args->activation
+            view_of<T>(args->dup_TF), {nullptr, 0}, args->activation
     };
     bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(dh, W) &&
                    is_aligned(args->dgate_TF, W) && is_aligned(args->dup_TF, W);
@@ -152,24 +150,98 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
 
 /* SwiGLU with its rows in FP8: a thread block has a row, whose results it holds, rounded to bf16 as they would be
  * stored, until the largest is known. All loads of a row are queued before its first result is computed, and rows of up
- * to four vectors a thread leave room for two blocks on a multiprocessor, so that one loads while the other stores. */
+ * to four vectors a thread leave room for two blocks on a multiprocessor, so that one loads while the other stores.
+ *
+ * Gate and up in FP8: forward stores their codes from the vectors that it holds anyway, before it computes in their
+ * place; backward loads codes instead, half of the bytes. */
 constexpr int ROWS_VECTOR = 8;
 
 /* The most threads of a block with CHUNKS vectors each, and how many such blocks share a multiprocessor. */
 template <int CHUNKS> constexpr int rows_threads = CHUNKS <= 4 ? 448 : 512;
 template <int CHUNKS> constexpr int rows_blocks = CHUNKS <= 4 ? 2 : 1;
 
+/* Contiguous rows in FP8. */
+struct coded_rows {
+    uint8_t *codes;
+    float *scale;
+};
+
 struct rows_pass {
     view<const bf16> dh, gate, up; /* dh: backward alone */
     view<bf16> first, second, act; /* h, or dgate and dup, and act; data NULL: not stored */
-    uint8_t *codes;
-    float *scale;
+    struct coded_rows out;         /* of h, or of dgate | dup */
     int cols;
     enum tt_activation activation;
 };
 
+/* Apart, because with them among the parameters of the other kernels the compiler spills more registers. */
+struct coded_pass : rows_pass {
+    struct coded_rows gate_coded, up_coded;
+};
+template <bool CODED> using pass_type = std::conditional_t<CODED, struct coded_pass, struct rows_pass>;
+
+/* Eight codes, in the first words of the place for what they stand for. */
+__device__ __forceinline__ vec<bf16, ROWS_VECTOR> load_coded(const struct coded_rows &from, int64_t at)
+{
+    uint2 raw = *reinterpret_cast<const uint2 *>(from.codes + at);
+    return {{raw.x, raw.y, 0, 0}};
+}
+
+/* What they stand for, in bf16 as tt_dequantize decodes it. */
+__device__ __forceinline__ void widen_coded(const vec<bf16, ROWS_VECTOR> &held, float scale,
+                                            float (&x)[ROWS_VECTOR])
+{
+    vec<bf16, ROWS_VECTOR> rounded;
+#pragma unroll
+    for (int i = 0; i < ROWS_VECTOR; i += 2) {
+        float2 pair = e4m3_values(held.word[i / 4] >> (8 * (i % 4)) & 0xffffu);
+        x[i] = __fmul_rn(pair.x, scale);
+        x[i + 1] = __fmul_rn(pair.y, scale);
+    }
+    narrow(rounded, x);
+    widen(rounded, x);
+}
+
+/* The codes of gate and up, from the vectors that the threads of a row hold. */
 template <int CHUNKS>
-__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) forward_rows(const struct rows_pass p)
+__device__ __forceinline__ void store_inputs(const struct coded_pass &p, int64_t row,
+                                             const vec<bf16, ROWS_VECTOR> (&gates)[CHUNKS],
+                                             const vec<bf16, ROWS_VECTOR> (&ups)[CHUNKS])
+{
+    constexpr int W = ROWS_VECTOR;
+    __shared__ uint32_t partial[2][ROW_WARP];
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    uint32_t largest[2] = {0, 0};
+    float x[W];
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= p.cols) continue;
+        widen(gates[k], x);
+        largest[0] = largest_of(largest[0], x);
+        widen(ups[k], x);
+        largest[1] = largest_of(largest[1], x);
+    }
+    block_largest(largest, partial);
+    float gate_scale = row_scale(largest[0]), up_scale = row_scale(largest[1]);
+    float gate_factor = __frcp_rn(gate_scale), up_factor = __frcp_rn(up_scale);
+    if (threadIdx.x == 0) {
+        p.gate_coded.scale[row] = gate_scale;
+        p.up_coded.scale[row] = up_scale;
+    }
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        int64_t at = row * p.cols + first + k * step;
+        if (first + k * step >= p.cols) continue;
+        widen(gates[k], x);
+        store_codes(p.gate_coded.codes + at, x, gate_factor);
+        widen(ups[k], x);
+        store_codes(p.up_coded.codes + at, x, up_factor);
+    }
+}
+
+template <int CHUNKS, bool CODED>
+__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
+    forward_rows(const pass_type<CODED> p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
@@ -184,6 +256,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) for
         held[k] = load<bf16, W>(p.gate.at(row, col));
         ups[k] = load<bf16, W>(p.up.at(row, col));
     }
+    if constexpr (CODED) store_inputs<CHUNKS>(p, row, held, ups);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
@@ -199,19 +272,20 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) for
         if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
     }
     float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
-    if (threadIdx.x == 0) p.scale[row] = scale;
+    if (threadIdx.x == 0) p.out.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
         if (col >= p.cols) continue;
         float u[W];
         widen(held[k], u);
-        store_codes(p.codes + row * p.cols + col, u, factor);
+        store_codes(p.out.codes + row * p.cols + col, u, factor);
     }
 }
 
-template <int CHUNKS>
-__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) backward_rows(const struct rows_pass p)
+template <int CHUNKS, bool CODED>
+__global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
+    backward_rows(const pass_type<CODED> p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
@@ -224,8 +298,13 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) bac
         int col = first + k * step;
         if (col >= p.cols) continue;
         dhs[k] = load<bf16, W>(p.dh.at(row, col));
-        gates[k] = load<bf16, W>(p.gate.at(row, col));
-        ups[k] = load<bf16, W>(p.up.at(row, col));
+        if constexpr (CODED) {
+            gates[k] = load_coded(p.gate_coded, row * p.cols + col);
+            ups[k] = load_coded(p.up_coded, row * p.cols + col);
+        } else {
+            gates[k] = load<bf16, W>(p.gate.at(row, col));
+            ups[k] = load<bf16, W>(p.up.at(row, col));
+        }
     }
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
@@ -233,8 +312,13 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) bac
         if (col >= p.cols) continue;
         float d[W], g[W], u[W], dg[W], du[W];
         widen(dhs[k], d);
-        widen(gates[k], g);
-        widen(ups[k], u);
+        if constexpr (CODED) {
+            widen_coded(gates[k], p.gate_coded.scale[row], g);
+            widen_coded(ups[k], p.up_coded.scale[row], u);
+        } else {
+            widen(gates[k], g);
+            widen(ups[k], u);
+        }
 #pragma unroll
         for (int i = 0; i < W; i++) {
             struct activated a = activate(g[i], p.activation, bf16{});
@@ -258,8 +342,8 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>) bac
         store(p.act.at(row, col), out);
     }
     float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
-    if (threadIdx.x == 0) p.scale[row] = scale;
-    uint8_t *codes = p.codes + row * 2 * p.cols;
+    if (threadIdx.x == 0) p.out.scale[row] = scale;
+    uint8_t *codes = p.out.codes + row * 2 * p.cols;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
@@ -283,32 +367,53 @@ bool rows_fit(const tt_tensor &x)
     return tt_tensor_is_empty(x) || is_aligned(x, ROWS_VECTOR);
 }
 
-template <bool BACKWARD, int CHUNKS>
-void queue_rows(cudaStream_t on, const struct rows_pass &p, unsigned rows)
+template <bool BACKWARD, bool CODED, int CHUNKS>
+void queue_rows(cudaStream_t on, const pass_type<CODED> &p, unsigned rows)
 {
     int vectors = p.cols / ROWS_VECTOR, each = (vectors + CHUNKS - 1) / CHUNKS;
     unsigned threads = (unsigned)(each + ROW_WARP - 1) / ROW_WARP * ROW_WARP; /* as few as hold the row */
     if constexpr (BACKWARD)
-        backward_rows<CHUNKS><<<rows, threads, 0, on>>>(p);
+        backward_rows<CHUNKS, CODED><<<rows, threads, 0, on>>>(p);
     else
-        forward_rows<CHUNKS><<<rows, threads, 0, on>>>(p);
+        forward_rows<CHUNKS, CODED><<<rows, threads, 0, on>>>(p);
 }
 
-template <int CHUNKS> constexpr int most_columns = CHUNKS * rows_threads<CHUNKS> * ROWS_VECTOR;
+template <int CHUNKS> constexpr int most_columns = CHUNKS *rows_threads<CHUNKS> *ROWS_VECTOR;
 
 /* The kernel for rows of this width, which tt_swiglu_rows_in_one_pass limits. */
-template <bool BACKWARD>
-tt_status launch_rows(struct tt_stream *stream, const char *op, const struct rows_pass &p, int64_t rows)
+template <bool BACKWARD, bool CODED>
+tt_status launch_rows(struct tt_stream *stream, const char *op, const pass_type<CODED> &p, int64_t rows)
 {
     cudaStream_t on = tt_cuda_handle(stream);
     static_assert(most_columns<8> == 32768, "as in tt_swiglu_rows_fit");
     if (p.cols <= most_columns<2>)
-        queue_rows<BACKWARD, 2>(on, p, (unsigned)rows);
+        queue_rows<BACKWARD, CODED, 2>(on, p, (unsigned)rows);
     else if (p.cols <= most_columns<4>)
-        queue_rows<BACKWARD, 4>(on, p, (unsigned)rows);
+        queue_rows<BACKWARD, CODED, 4>(on, p, (unsigned)rows);
     else
-        queue_rows<BACKWARD, 8>(on, p, (unsigned)rows);
+        queue_rows<BACKWARD, CODED, 8>(on, p, (unsigned)rows);
     return tt_cuda_launched(stream, op, nullptr);
+}
+
+struct coded_rows coded_of(const struct tt_coded &coded)
+{
+    return {static_cast<uint8_t *>(tt_coded_codes(&coded).data),
+            static_cast<float *>(tt_coded_scales(&coded).data)};
+}
+
+/* What both directions have: the activation, codes and scales of the result, and those of gate and up. */
+struct coded_pass pass_of(enum tt_activation activation, const tt_tensor &like, const tt_tensor &codes,
+                          const tt_tensor &scale, const struct tt_swiglu_coded &coded)
+{
+    struct coded_pass p = {};
+    p.out = {static_cast<uint8_t *>(codes.data), static_cast<float *>(scale.data)};
+    p.cols = (int)like.dims[1];
+    p.activation = activation;
+    if (tt_swiglu_is_coded(&coded)) {
+        p.gate_coded = coded_of(coded.gate_TF);
+        p.up_coded = coded_of(coded.up_TF);
+    }
+    return p;
 }
 
 } // namespace
@@ -316,47 +421,36 @@ tt_status launch_rows(struct tt_stream *stream, const char *op, const struct row
 extern "C" tt_status tt_cuda_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
 {
     const struct tt_swiglu_forward_args &pass = args->pass;
-    int64_t cols = pass.gate_TF.dims[1];
-    bool one = tt_swiglu_rows_fit(cols, pass.gate_TF.dtype) && rows_fit(pass.gate_TF) &&
+    bool one = tt_swiglu_rows_fit(pass.gate_TF.dims[1], pass.gate_TF.dtype) && rows_fit(pass.gate_TF) &&
                rows_fit(pass.up_TF) && rows_fit(pass.h_TF);
     if (!one) return tt_compose_swiglu_rows(stream, args);
-    struct rows_pass p = {
-        {nullptr, 0},
-        view_of<const bf16>(pass.gate_TF),
-        view_of<const bf16>(pass.up_TF),
-        view_or_none(pass.h_TF),
-        {nullptr, 0},
-        {nullptr, 0},
-        static_cast<uint8_t *>(args->codes_TF.data),
-        static_cast<float *>(args->scale_T.data),
-        (int)cols,
-        pass.activation
-    };
-    return launch_rows<false>(stream, "swiglu_rows", p, pass.gate_TF.dims[0]);
+    struct coded_pass p = pass_of(pass.activation, pass.gate_TF, args->codes_TF, args->scale_T, args->kept);
+    p.gate = view_of<const bf16>(pass.gate_TF);
+    p.up = view_of<const bf16>(pass.up_TF);
+    p.first = view_or_none(pass.h_TF);
+    int64_t rows = pass.gate_TF.dims[0];
+    if (tt_swiglu_is_coded(&args->kept)) return launch_rows<false, true>(stream, "swiglu_rows", p, rows);
+    return launch_rows<false, false>(stream, "swiglu_rows", p, rows);
 }
 
 extern "C" tt_status tt_cuda_swiglu_rows_backward(struct tt_stream *stream,
                                                   const struct tt_swiglu_rows_backward_args *args)
 {
     const struct tt_swiglu_backward_args &pass = args->pass;
-    int64_t cols = pass.gate_TF.dims[1];
-    bool one = tt_swiglu_rows_fit(cols, pass.gate_TF.dtype) && rows_fit(pass.gate_TF) &&
-               rows_fit(pass.up_TF) && rows_fit(pass.dh_TF) && rows_fit(pass.dgate_TF) && rows_fit(pass.dup_TF) &&
-               rows_fit(pass.h_TF);
+    bool coded = tt_swiglu_is_coded(&args->coded);
+    bool one = tt_swiglu_rows_fit(pass.dh_TF.dims[1], pass.dh_TF.dtype) && rows_fit(pass.gate_TF) &&
+               rows_fit(pass.up_TF) && rows_fit(pass.dh_TF) && rows_fit(pass.dgate_TF) &&
+               rows_fit(pass.dup_TF) && rows_fit(pass.h_TF);
     if (!one) return tt_compose_swiglu_rows_backward(stream, args);
-    struct rows_pass p = {
-        view_of<const bf16>(pass.dh_TF),
-        view_of<const bf16>(pass.gate_TF),
-        view_of<const bf16>(pass.up_TF),
-        view_or_none(pass.dgate_TF),
-        view_or_none(pass.dup_TF),
-        view_or_none(pass.h_TF),
-        static_cast<uint8_t *>(args->codes_T2F.data),
-        static_cast<float *>(args->scale_T.data),
-        (int)cols,
-        pass.activation
-    };
-    return launch_rows<true>(stream, "swiglu_rows_backward", p, pass.gate_TF.dims[0]);
+    struct coded_pass p = pass_of(pass.activation, pass.dh_TF, args->codes_T2F, args->scale_T, args->coded);
+    p.dh = view_of<const bf16>(pass.dh_TF);
+    p.first = view_or_none(pass.dgate_TF);
+    p.second = view_or_none(pass.dup_TF);
+    p.act = view_or_none(pass.h_TF);
+    if (coded) return launch_rows<true, true>(stream, "swiglu_rows_backward", p, pass.dh_TF.dims[0]);
+    p.gate = view_of<const bf16>(pass.gate_TF);
+    p.up = view_of<const bf16>(pass.up_TF);
+    return launch_rows<true, false>(stream, "swiglu_rows_backward", p, pass.dh_TF.dims[0]);
 }
 
 extern "C" tt_status tt_cuda_swiglu_forward(struct tt_stream *stream,

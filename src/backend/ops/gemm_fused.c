@@ -140,6 +140,7 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
                   "w is [%lld, %lld], x has %lld columns", (long long)w.dims[0], (long long)w.dims[1],
                   (long long)x.dims[1]);
     tt_check_that(&check, coded || !makes_rows, "rows of act in FP8 for a dense w");
+    tt_check_that(&check, makes_rows || !tt_swiglu_is_coded(&args->kept), "gate and up in FP8, and not act");
     tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
     tt_check_type(&check, "gate and up", both, x.dtype);
     tt_check_apart(&check, "gate and up", both, "x", x);
@@ -161,15 +162,20 @@ tt_status tt_gemm_swiglu_backward(struct tt_stream *stream, const struct tt_gemm
     tt_tensor w = check_weight(&check, &args->w_KF, false, dy);
     if (check.status != TT_OK) return check.status;
     int64_t m = dy.dims[0], f = w.dims[1];
+    bool makes_rows = !tt_tensor_is_empty(args->gradient_rows.codes_MK),
+         is_coded = tt_swiglu_is_coded(&args->coded), stores = !(is_coded && args->only_rows);
+    tt_check_that(&check, makes_rows || !is_coded, "gate and up in FP8, and not their gradients");
     tt_check_that(&check, w.dims[0] == dy.dims[1], "dy has %lld columns, w is for %lld",
                   (long long)dy.dims[1], (long long)w.dims[0]);
-    tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
     tt_check_shape(&check, "dact", dact, TT_TYPES_REAL, 2, TT_DIMS(m, f));
-    tt_check_type(&check, "gate and up", both, dy.dtype);
     tt_check_type(&check, "dact", dact, dy.dtype);
-    tt_check_apart(&check, "gate and up", both, "dy", dy);
     tt_check_apart(&check, "dact", dact, "dy", dy);
-    tt_check_apart(&check, "dact", dact, "gate and up", both);
+    if (stores) {
+        tt_check_shape(&check, "gate and up", both, TT_TYPES_REAL, 2, TT_DIMS(m, 2 * f));
+        tt_check_type(&check, "gate and up", both, dy.dtype);
+        tt_check_apart(&check, "gate and up", both, "dy", dy);
+        tt_check_apart(&check, "dact", dact, "gate and up", both);
+    }
     check_low_rank(&check, &args->low, dy, false, dact);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || f == 0) return TT_OK;

@@ -61,6 +61,7 @@ struct tt_gemm_swiglu_args {
     /* empty, or with a coded w: receives act's rows in FP8 (swiglu.h); where one pass makes them act_MF may have a
      * shape and no memory */
     struct tt_coded_rows act_rows;
+    struct tt_swiglu_coded kept; /* none, or with act_rows: receives gate and up in FP8 */
 };
 TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
 
@@ -71,13 +72,14 @@ struct tt_gemm_swiglu_backward_args {
     tt_tensor dy_MK;
     struct tt_matrix w_KF;
     struct tt_low_rank low;
-    tt_tensor gate_up_M2F; /* in: gate | up; out: dgate | dup */
+    tt_tensor gate_up_M2F; /* in: gate | up, unless `coded`; out: dgate | dup */
     tt_tensor dact_MF;
     bool wants_act;
     /* empty, or with a coded w: receives the rows of dgate | dup in FP8; with `only_rows`, where one pass makes them,
-     * gate_up_M2F is arbitrary afterwards */
+     * gate_up_M2F is arbitrary afterwards, and with `coded` may have a shape and no memory */
     struct tt_coded_rows gradient_rows;
     bool only_rows;
+    struct tt_swiglu_coded coded; /* none, or with gradient_rows: gate and up in FP8 */
 };
 TT_MUST_USE tt_status tt_gemm_swiglu_backward(struct tt_stream *stream,
                                               const struct tt_gemm_swiglu_backward_args *args);

@@ -25,31 +25,32 @@ tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_for
     return tt_dispatch_swiglu_forward(stream, args);
 }
 
-/* Without dgate and dup where they are empty and `only_rows`. */
-static void check_backward(struct tt_check *check, const struct tt_swiglu_backward_args *args, bool only_rows)
+/* Without dgate and dup where they are empty and `only_rows`; without gate and up where they are `coded`. */
+static void check_backward(struct tt_check *check, const struct tt_swiglu_backward_args *args, bool only_rows,
+                           bool coded)
 {
     enum { INPUTS = 3, MOST = 6 };
-    tt_tensor gate = args->gate_TF;
+    tt_tensor dh = args->dh_TF;
     struct {
         const char *name;
         tt_tensor tensor;
-    } all[MOST] = {{"gate", gate}, {"up", args->up_TF}, {"dh", args->dh_TF}};
-    int count = INPUTS;
+    } all[MOST] = {{"dh", dh}, {"gate", args->gate_TF}, {"up", args->up_TF}};
+    int inputs = coded ? 1 : INPUTS, count = inputs;
     bool gradients = !only_rows || !tt_tensor_is_empty(args->dgate_TF) || !tt_tensor_is_empty(args->dup_TF);
     if (gradients) all[count].name = "dgate", all[count++].tensor = args->dgate_TF;
     if (gradients) all[count].name = "dup", all[count++].tensor = args->dup_TF;
     if (!tt_tensor_is_empty(args->h_TF)) all[count].name = "h", all[count++].tensor = args->h_TF;
-    tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(check, "dh", dh, TT_TYPES_REAL, 2, 2);
     for (int i = 1; i < count; i++) {
-        tt_check_like(check, all[i].name, all[i].tensor, TT_TYPES_REAL, "gate", gate);
-        tt_check_type(check, all[i].name, all[i].tensor, gate.dtype);
+        tt_check_like(check, all[i].name, all[i].tensor, TT_TYPES_REAL, "dh", dh);
+        tt_check_type(check, all[i].name, all[i].tensor, dh.dtype);
     }
     /* Every output may overlap an input exactly, element by element; no two outputs may overlap. */
-    for (int out = INPUTS; out < count; out++) {
-        for (int in = 0; in < INPUTS; in++) {
+    for (int out = inputs; out < count; out++) {
+        for (int in = 0; in < inputs; in++) {
             tt_check_same_or_apart(check, all[out].name, all[out].tensor, all[in].name, all[in].tensor);
         }
-        for (int other = INPUTS; other < out; other++) {
+        for (int other = inputs; other < out; other++) {
             tt_check_apart(check, all[out].name, all[out].tensor, all[other].name, all[other].tensor);
         }
     }
@@ -58,7 +59,7 @@ static void check_backward(struct tt_check *check, const struct tt_swiglu_backwa
 tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
     struct tt_check check = {.op = "swiglu_backward"};
-    check_backward(&check, args, false);
+    check_backward(&check, args, false, false);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_swiglu_backward(stream, args);
 }
@@ -78,6 +79,23 @@ static void check_rows(struct tt_check *check, tt_tensor gate, int64_t columns, 
     tt_check_contiguous(check, "scale", scale);
 }
 
+/* Codes and scales of gate or up. */
+static void check_coded(struct tt_check *check, const char *name, const struct tt_coded *coded,
+                        tt_tensor like)
+{
+    if (check->status != TT_OK) return;
+    const struct tt_quant_layout *layout = coded->layout;
+    tt_check_that(check, layout != NULL && layout->format.type == TT_QUANT_FP8, "%s are not fp8", name);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, layout->rows == like.dims[0] && layout->cols == like.dims[1],
+                  "%s are [%lld, %lld], not [%lld, %lld]", name, (long long)layout->rows,
+                  (long long)layout->cols, (long long)like.dims[0], (long long)like.dims[1]);
+    tt_check_shape(check, name, coded->packed, 1u << TT_U8, 1, TT_DIMS((int64_t)layout->bytes));
+    if (check->status != TT_OK) return;
+    tt_check_that(check, (uintptr_t)coded->packed.data % 16 == 0, "%s are not at a multiple of 16 bytes",
+                  name);
+}
+
 /* In one pass rows are read as vectors of 16 bytes; the sequence of two passes, which takes others, must store. */
 static void check_vectors(struct tt_check *check, const char *name, tt_tensor x)
 {
@@ -93,6 +111,10 @@ tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_a
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
     check_forward(&check, &args->pass, one);
     check_rows(&check, gate, gate.dims[1], args->codes_TF, args->scale_T);
+    if (tt_swiglu_is_coded(&args->kept)) {
+        check_coded(&check, "codes of gate", &args->kept.gate_TF, gate);
+        check_coded(&check, "codes of up", &args->kept.up_TF, gate);
+    }
     if (tt_tensor_is_empty(args->pass.h_TF)) {
         check_vectors(&check, "gate", gate);
         check_vectors(&check, "up", args->pass.up_TF);
@@ -114,17 +136,22 @@ tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swig
 {
     struct tt_check check = {.op = "swiglu_rows_backward"};
     const struct tt_swiglu_backward_args *pass = &args->pass;
-    tt_tensor gate = pass->gate_TF;
-    bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
-    check_backward(&check, pass, one);
-    check_rows(&check, gate, 2 * gate.dims[1], args->codes_T2F, args->scale_T);
+    tt_tensor dh = pass->dh_TF;
+    bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), dh.dims[1], dh.dtype),
+         coded = tt_swiglu_is_coded(&args->coded);
+    check_backward(&check, pass, one, coded);
+    check_rows(&check, dh, 2 * dh.dims[1], args->codes_T2F, args->scale_T);
+    if (coded) {
+        check_coded(&check, "codes of gate", &args->coded.gate_TF, dh);
+        check_coded(&check, "codes of up", &args->coded.up_TF, dh);
+    }
     if (tt_tensor_is_empty(pass->dgate_TF)) {
-        check_vectors(&check, "gate", gate);
-        check_vectors(&check, "up", pass->up_TF);
-        check_vectors(&check, "dh", pass->dh_TF);
+        if (!coded) check_vectors(&check, "gate", pass->gate_TF);
+        if (!coded) check_vectors(&check, "up", pass->up_TF);
+        check_vectors(&check, "dh", dh);
     } else if (check.status == TT_OK) {
         tt_check_that(&check, are_halves(pass), "dgate and dup are not halves of one matrix");
     }
     if (check.status != TT_OK) return check.status;
-    return gate.dims[0] == 0 ? TT_OK : tt_dispatch_swiglu_rows_backward(stream, args);
+    return dh.dims[0] == 0 ? TT_OK : tt_dispatch_swiglu_rows_backward(stream, args);
 }

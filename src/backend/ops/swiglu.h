@@ -7,6 +7,7 @@
 #define TT_BACKEND_OPS_SWIGLU_H
 
 #include "backend/device.h"
+#include "backend/ops/matrix.h"
 #include "tensor/tensor.h"
 
 enum tt_activation { TT_ACTIVATION_SILU, TT_ACTIVATION_GELU, TT_ACTIVATION_GELU_TANH };
@@ -28,19 +29,32 @@ struct tt_swiglu_backward_args {
 TT_MUST_USE tt_status tt_swiglu_backward(struct tt_stream *stream,
                                          const struct tt_swiglu_backward_args *args);
 
+/* Gate and up kept for backward in FP8, each with a scale a row, as by tt_quantize_rows; layout NULL: they are not. */
+struct tt_swiglu_coded {
+    struct tt_coded gate_TF, up_TF;
+};
+
+static inline bool tt_swiglu_is_coded(const struct tt_swiglu_coded *coded)
+{
+    return coded->gate_TF.layout != NULL;
+}
+
 /* The same, and the rows of the result in FP8 as by tt_quantize_rows (gemm_scaled.h): the same codes and scales. A GPU
  * has one kernel for both where tt_swiglu_rows_in_one_pass; it need not store a result that nobody else reads. */
 struct tt_swiglu_rows_args {
     struct tt_swiglu_forward_args pass; /* h_TF: empty only in one pass */
     tt_tensor codes_TF, scale_T;        /* F8_E4M3 contiguous, f32 */
+    struct tt_swiglu_coded kept;        /* none, or outputs: gate and up, of which h is not made */
 };
 TT_MUST_USE tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args);
 
-/* The rows are those of [dgate | dup]. */
+/* The rows are those of [dgate | dup]. From `coded` gate and up are read as tt_dequantize decodes them into dh's type;
+ * gate_TF and up_TF are then empty. */
 struct tt_swiglu_rows_backward_args {
     struct tt_swiglu_backward_args
         pass; /* dgate_TF, dup_TF: halves of one matrix; both empty only in one pass */
     tt_tensor codes_T2F, scale_T;
+    struct tt_swiglu_coded coded; /* none, or inputs */
 };
 TT_MUST_USE tt_status tt_swiglu_rows_backward(struct tt_stream *stream,
                                               const struct tt_swiglu_rows_backward_args *args);

@@ -247,17 +247,20 @@ static tt_status plan_swiglu_rows(struct tt_stream *stream, const struct tt_swig
     const struct tt_swiglu_forward_args *pass = &args->pass;
     if (!tt_swiglu_rows_in_one_pass(stream->device, pass->gate_TF.dims[1], pass->gate_TF.dtype))
         return tt_compose_swiglu_rows(stream, args);
-    return moves(stream, 2.0 * size(pass->gate_TF) + size(pass->h_TF) + size(args->codes_TF));
+    return moves(stream, 2.0 * size(pass->gate_TF) + size(pass->h_TF) + size(args->codes_TF) +
+                             size(args->kept.gate_TF.packed) + size(args->kept.up_TF.packed));
 }
 
 static tt_status plan_swiglu_rows_backward(struct tt_stream *stream,
                                            const struct tt_swiglu_rows_backward_args *args)
 {
     const struct tt_swiglu_backward_args *pass = &args->pass;
-    if (!tt_swiglu_rows_in_one_pass(stream->device, pass->gate_TF.dims[1], pass->gate_TF.dtype))
+    if (!tt_swiglu_rows_in_one_pass(stream->device, pass->dh_TF.dims[1], pass->dh_TF.dtype))
         return tt_compose_swiglu_rows_backward(stream, args);
-    return moves(stream, 3.0 * size(pass->gate_TF) + size(pass->dgate_TF) + size(pass->dup_TF) +
-                             size(pass->h_TF) + size(args->codes_T2F));
+    return moves(stream, size(pass->dh_TF) + size(pass->gate_TF) + size(pass->up_TF) +
+                             size(args->coded.gate_TF.packed) + size(args->coded.up_TF.packed) +
+                             size(pass->dgate_TF) + size(pass->dup_TF) + size(pass->h_TF) +
+                             size(args->codes_T2F));
 }
 
 static tt_status plan_dropout(struct tt_stream *stream, const struct tt_dropout_args *args)

@@ -81,6 +81,29 @@ static void stored_codes_decide(void **state)
     assert_non_null(strstr(tt_error_last()->message, "are nf4 already"));
 }
 
+/* Gate and up are kept in FP8 over a base in FP8, whichever way it became one, and over no other. */
+static void gate_and_up_need_fp8(void **state)
+{
+    (void)state;
+    static struct tt_model_facts facts;
+    struct tt_base_quant quant;
+    struct tt_quantization_config given = {.base_dtype = TT_BASE_FP8, .fp8_gate_up = TT_GATE_UP_E4M3};
+    facts.stored_quant = TT_QUANT_NONE;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_int_equal(quant.gate_up, TT_GATE_UP_E4M3);
+    given.base_dtype = TT_BASE_AUTO;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "fp8_gate_up"));
+    given.load_in_4bit = true;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    given.load_in_4bit = false;
+    facts.stored_quant = TT_QUANT_FP8;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_int_equal(quant.gate_up, TT_GATE_UP_E4M3);
+    facts.stored_quant = TT_QUANT_INT8;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +111,7 @@ int main(void)
         cmocka_unit_test(bits_choose_the_width),
         cmocka_unit_test(fp8_has_two_spellings),
         cmocka_unit_test(stored_codes_decide),
+        cmocka_unit_test(gate_and_up_need_fp8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
