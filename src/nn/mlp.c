@@ -145,7 +145,8 @@ static tt_status finish_with_norm(const struct tt_mlp *mlp, const struct tt_pass
     return tt_add(pass->lent.stream, &add);
 }
 
-/* y = x_mid + down(act), with memory for gate and up. Without y only the inputs of backward are computed: the kept activation, and down's h. */
+/* y = x_mid + down(act), with memory for gate and up. Without y only the inputs of backward are computed: the kept
+ * activation, and down's h. */
 static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                      const struct tt_mlp_saved *saved, tt_tensor y_TD)
 {
