@@ -114,8 +114,8 @@ static void fp8_decoded(void **state)
 static void gate_and_up_in_fp8(void **state)
 {
     (void)state;
-    /* this model is trained already: with 0.005 its loss moves so far that small differences grow tenfold */
-    same_curve(demo, "base_dtype fp8 fp8_gate_up e4m3 learning_rate 0.0005", fp8_rounding);
+    /* a larger rate makes small differences grow: over FP8 curves of this model differ by 0.5 % with 0.0005 */
+    same_curve(demo, "base_dtype fp8 fp8_gate_up e4m3 learning_rate 0.00003", fp8_rounding);
     same_curve("mistral", "base_dtype fp8 fp8_products none fp8_gate_up e4m3", fp8_rounding);
 }
 
