@@ -38,6 +38,8 @@ static void run(const char *family, const char *split, const char *format, const
 /* Sums in another order differ in the last bits; where activations are rounded to fp8 such a bit can move a number to
  * the next code, 6 % away. */
 static const double fp32_rounding = 2e-5, fp8_rounding = 2e-3;
+/* Where all products are in fp8, many numbers move: 0.5 % of a loss that falls by a third, gate and up coded or not. */
+static const double fp8_wide_rounding = 1e-2;
 
 static void same_curve(const char *family, const char *format, double rounding)
 {
@@ -114,8 +116,7 @@ static void fp8_decoded(void **state)
 static void gate_and_up_in_fp8(void **state)
 {
     (void)state;
-    /* a larger rate makes small differences grow: over FP8 curves of this model differ by 0.5 % with 0.0005 */
-    same_curve(demo, "base_dtype fp8 fp8_gate_up e4m3 learning_rate 0.00003", fp8_rounding);
+    same_curve(demo, "base_dtype fp8 fp8_gate_up e4m3 learning_rate 0.0005", fp8_wide_rounding);
     same_curve("mistral", "base_dtype fp8 fp8_products none fp8_gate_up e4m3", fp8_rounding);
 }
 
