@@ -123,6 +123,7 @@ describe() {
     peers+=(--shape "$shape" --bs "$batch" --seq "$seq" --lora-r "$rank" --targets "$names" --ckpt "$ckpt"
         --compile "$compile")
     [ "$dropout" = 0 ] || peers+=(--dropout "$dropout")
+    [ "$beside" != torch-fp8 ] || peers=(--mode own --bs "$batch")
 }
 left() {
     echo $((budget - SECONDS))
@@ -158,7 +159,7 @@ run_side() {
     elif [ "$beside" = bf16 ] || [ "$beside" = fp8 ]; then
         command=("$trimtab" bench train --device cuda "${ours[@]}" "${other_base[@]}" --steps "$steps" --warmup "$warmup")
     elif [ "$beside" = torch-fp8 ]; then
-        command=("$python" "${FP8_PEER:?names no script}" --mode own --bs "$batch")
+        command=("$python" "${FP8_PEER:?names no script}" "${peers[@]}")
     elif [ "$world" -eq 1 ]; then
         command=("$python" "$peer" "${peers[@]}" --steps "$steps" --warmup "$warmup")
     else

@@ -47,6 +47,7 @@ cases=(l8b-e4m3 l8b-fp8-own l8b-e4m3-4)
 env CUDA_DEVICE_ORDER=PCI_BUS_ID TRIMTAB="$bundle/trimtab" PYTHON=python3 OUT="$log/steps" "$root/bench/peers/run_gpu.sh" \
     --budget $((budget - SECONDS)) --limit 90 --steps 8 --warmup 3 "${cases[@]}" 2>&1 | tee "$log/steps.log"
 grep -qE '(trimtab|peer): (failed|not run)' "$log/steps.log" && failed=1
+grep -q '^case ' "$log/steps.log" || failed=1
 
 echo
 echo "== time by op of a step, ms"
