@@ -1,4 +1,4 @@
-#include "engine/rank.h"
+#include "engine/rank_impl.h"
 
 #include <string.h>
 

@@ -156,23 +156,10 @@ TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_bat
                                        const struct tt_objective_counts *counts, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
                                           int64_t count); /* device memory */
-/* rank_units.c, for tt_rank_init: creates shard context and units. For tt_rank_load: fails on every rank when some
- * split the vocabulary and others do not. */
-TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
-TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
 TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
-/* rank_images.c, for tt_rank_init and tt_rank_deinit: the buffers of a detector. */
-TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
-void tt_rank_images_deinit(struct tt_rank *rank);
-/* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
- * needs. For tt_rank_add_loss: calls the objective's function. */
-TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);
-TT_MUST_USE tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
-                                            const struct tt_objective_counts *counts,
-                                            const struct tt_pass *pass);
 /* Waits for the device. */
 TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
 /* Adds the sum of squares of `count` fp32 values to param_squares_buffer[index]. */

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "detect/anchors.h"
-#include "engine/rank.h"
+#include "engine/rank_impl.h"
 
 enum { ALIGNMENT = 256 };
 

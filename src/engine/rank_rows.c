@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "engine/rank.h"
+#include "engine/rank_impl.h"
 
 /* The reference is the model before training, so adapters_off must remove every trained value. */
 static tt_status check_reference(const struct tt_rank *rank)

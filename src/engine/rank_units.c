@@ -5,7 +5,7 @@
  * layers. */
 #include "base/alloc.h"
 #include "base/integer.h"
-#include "engine/rank.h"
+#include "engine/rank_impl.h"
 
 enum { SPLIT_RATIO = 2, PART_ROWS = 16 /* parts begin at aligned columns of the logits */ };
 

@@ -1,0 +1,21 @@
+/* Parts of a rank that have files of their own; for rank.c alone, which calls them. */
+#ifndef TT_ENGINE_RANK_IMPL_H
+#define TT_ENGINE_RANK_IMPL_H
+
+#include "engine/rank.h"
+
+/* rank_units.c, for tt_rank_init: creates shard context and units. For tt_rank_load: fails on every rank when some
+ * split the vocabulary and others do not. */
+TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
+/* rank_images.c, for tt_rank_init and tt_rank_deinit: the buffers of a detector. */
+TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
+void tt_rank_images_deinit(struct tt_rank *rank);
+/* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
+ * needs. For tt_rank_add_loss: calls the objective's function. */
+TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
+                                            const struct tt_objective_counts *counts,
+                                            const struct tt_pass *pass);
+
+#endif
