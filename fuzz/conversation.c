@@ -8,7 +8,7 @@
 
 #include "data/chat_row.h"
 #include "folder.h"
-#include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/unicode.h"
 
 static const char *const templates[] = {

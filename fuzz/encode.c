@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/bpe.h"
+#include "text/byte_level.h"
+#include "text/tokenizer.h"
 #include "text/unicode.h"
 
 #define ADDED                                                                                                \

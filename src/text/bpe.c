@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/str.h"
 #include "text/bpe_impl.h"
+#include "text/byte_level.h"
 #include "text/unicode.h"
 
 enum {
@@ -14,20 +15,6 @@ enum {
     WINDOW = 1 << 16,          /* bytes of a word that are merged at once where that is possible */
     OVERLAP = 1 << 12,
 };
-
-int32_t byte_level_code(unsigned char byte)
-{
-    if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD)) return byte;
-    return byte <= 0x20 ? 0x100 + byte : byte == 0xAD ? 0x143 : 0x121 + byte - 0x7F;
-}
-
-int byte_level_byte(int32_t code)
-{
-    if (code < 0x100) return (code >= 0x21 && code <= 0x7E) || (code >= 0xA1 && code != 0xAD) ? code : -1;
-    if (code <= 0x120) return code - 0x100;
-    if (code <= 0x142) return code - 0x121 + 0x7F;
-    return code == 0x143 ? 0xAD : -1;
-}
 
 static tt_status grow_merges(struct bpe *bpe)
 {

@@ -46,9 +46,4 @@ TT_MUST_USE tt_status bpe_encode(const struct bpe *bpe, struct bpe_scratch *scra
 TT_MUST_USE tt_status bpe_spans(const struct bpe *bpe, struct bpe_scratch *scratch, struct tt_span word,
                                 const struct tt_ids *ids, struct tt_ranges *spans);
 
-/* The alphabet of ByteLevel: printable bytes map to themselves, the others to U+0100 and on in order (GPT-2's
- * bytes_to_unicode). */
-int32_t byte_level_code(unsigned char byte);
-int byte_level_byte(int32_t code); /* -1: not in the alphabet */
-
 #endif

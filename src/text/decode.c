@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
 
 /* Reading. */

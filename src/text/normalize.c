@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
 
 static tt_status add_step(const struct tt_json *json, struct normalizers *out, enum normalizer_kind kind,

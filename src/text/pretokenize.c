@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/pipeline.h"
 
 static bool is_number(int32_t code, int32_t wanted)

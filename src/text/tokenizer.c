@@ -8,23 +8,6 @@
 
 enum { TOKENIZER_BYTES_MAX = 512 << 20, LONG_TEXT_BYTES = 1 << 20 };
 
-void tt_ids_deinit(struct tt_ids *ids)
-{
-    tt_free(ids->data);
-    *ids = (struct tt_ids){0};
-}
-
-tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
-{
-    if (ids->count == ids->capacity &&
-        tt_grow((void **)&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
-        return TT_ERR_MEMORY;
-    }
-    ids->data[ids->count++] = id;
-    tt_ids_clip(ids);
-    return TT_OK;
-}
-
 static tt_status create(const struct tt_json *json, struct tt_tokenizer **out)
 {
     struct tt_tokenizer *tokenizer = tt_calloc(1, sizeof *tokenizer);

@@ -1,0 +1,20 @@
+#include "text/ids.h"
+
+#include "base/alloc.h"
+
+void tt_ids_deinit(struct tt_ids *ids)
+{
+    tt_free(ids->data);
+    *ids = (struct tt_ids){0};
+}
+
+tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
+{
+    if (ids->count == ids->capacity &&
+        tt_grow((void **)&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
+        return TT_ERR_MEMORY;
+    }
+    ids->data[ids->count++] = id;
+    tt_ids_clip(ids);
+    return TT_OK;
+}
