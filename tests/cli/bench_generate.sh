@@ -55,7 +55,7 @@ measure --device_memory "$limit" --per_device_train_batch_size 1 >said 2>&1 || c
 
 # Two processes of a launcher: rank 0 alone prints.
 one=$(measure --per_device_train_batch_size 2)
-export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 12000)) WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
 RANK=1 LOCAL_RANK=1 measure --sharding_strategy FULL_SHARD --per_device_train_batch_size 2 >other 2>err1 &
 second=$!
 several=$(RANK=0 LOCAL_RANK=0 measure --sharding_strategy FULL_SHARD --per_device_train_batch_size 2 2>err) ||

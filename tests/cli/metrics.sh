@@ -85,7 +85,7 @@ expect 2 "is no address to listen at" "${run[@]}" --output_dir other --metrics_p
 expect 2 "metrics_port" "${run[@]}" --output_dir other --metrics_port 70000
 
 # Two processes of one machine: one port each; the totals of the run are those of rank 0.
-base=$((20000 + RANDOM % 20000))
+base=$((20000 + RANDOM % 12000))
 for rank in 0 1; do
     RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((base + 7)) "$trimtab" "${run[@]}" \
         --output_dir two --max_steps 100000 --logging_steps 50 --save_strategy no --metrics_port $base >said$rank 2>&1 &

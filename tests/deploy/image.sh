@@ -146,7 +146,7 @@ grep -q 'hint: .*mount a writable volume' err || fail "no hint about the missing
 
 # Names are resolved and threads end without a library that is opened at run time and not there.
 LIBS=1
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 for rank in 0 1; do
     (in_pod none "${train[@]}" --max_steps 2 --output_dir /run/trimtab/two --device cpu --threads 2 --ranks 1 \
         --num_machines 2 --machine_rank $rank --main_process_ip sft-0.sft --main_process_port $port --rendezvous_timeout 30) >said.$rank 2>err.$rank &

@@ -10,7 +10,7 @@ probe=$("$trimtab" detect --weights-path retinanet_resnet50_fpn_coco.pth --local
     --evaluate false --image-size 64 --max-val 1 2>&1)
 grep -q "this build has no" <<<"$probe" && { echo "skipped: ${probe#error: }"; exit 77; }
 
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 # both LOG words...: the command in two processes, as torchrun starts them.
 both() {
     local log=$1 rank pids=()
