@@ -51,6 +51,22 @@ done
 "$root/deploy/image.sh" cpu "$build" layout >log 2>&1 || { cat log; exit 1; }
 tail -n 1 log
 umoci unpack --image layout:latest unpacked 2>log || { cat log; exit 1; }
+# A runtime that cannot start the plainest container here, as inside of another container, is skipped.
+able=()
+for runtime in "${runtimes[@]}"; do
+    mkdir "plain-$runtime"
+    (cd "plain-$runtime" && "$runtime" spec && python3 - "$folder/unpacked/rootfs" <<'END'
+import json, sys
+spec = json.load(open("config.json"))
+spec["process"].update(terminal=False, args=["/usr/bin/trimtab", "--version"])
+spec["root"] = {"path": sys.argv[1], "readonly": True}
+json.dump(spec, open("config.json", "w"))
+END
+    ) && "$runtime" run --bundle "plain-$runtime" "$name-plain" </dev/null >log 2>&1 && able+=("$runtime") ||
+        echo "skipped: $runtime starts no container here: $(tail -n 1 log)"
+done
+runtimes=("${able[@]}")
+[ ${#runtimes[@]} -gt 0 ] || exit 77
 blob() { grep -o "\"$1\":{[^}]*\"digest\":\"sha256:[0-9a-f]*" "$2" | sed 's/.*sha256:/layout\/blobs\/sha256\//' | head -n 1; }
 manifest=layout/blobs/sha256/$(sed -n 's/.*"digest":"sha256:\([0-9a-f]*\)".*/\1/p' layout/index.json)
 image=$(blob config "$manifest")
