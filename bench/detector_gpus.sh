@@ -7,7 +7,8 @@
 #
 # Default: build/trimtab, 2 GPUs, 800 pixels, 16 images a GPU, 60 steps; the whole RetinaNet with random weights and 91
 # classes, or CLASSES. BACKEND=cpu WIDTH=16 tries the script without GPUs. LIMIT: seconds of a training (240); MORE: more
-# settings of all of them. A line of JSON for each training: medians of the steps behind the first ten, in milliseconds.
+# settings of all of them. PREPARED: a folder that keeps images and weights for the next call. A line of JSON for each training:
+# medians of the steps behind the first ten, in milliseconds.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 trimtab=$(realpath "${1:-$root/build/trimtab}") gpus=${2:-2} pixels=${3:-800} images=${4:-16} steps=${5:-60}
@@ -19,15 +20,17 @@ case ${WIDTH:-64} in
 esac
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+prepared=$(realpath "${PREPARED:-$folder}")
 cd "$folder"
-python3 "$root/examples/detection/make_shapes.py" data --size "$pixels" --train 64 --validation 4 >/dev/null
-python3 "$root/examples/detection/make_weights.py" weights.pth --classes "$classes" "${network[@]}" >/dev/null
+data=$prepared/shapes_$pixels weights=$prepared/weights_${WIDTH:-64}_$classes.pth
+[ -e "$data" ] || python3 "$root/examples/detection/make_shapes.py" "$data" --size "$pixels" --train 64 --validation 4 >/dev/null
+[ -e "$weights" ] || python3 "$root/examples/detection/make_weights.py" "$weights" --classes "$classes" "${network[@]}" >/dev/null
 
 # train NAME [settings]: a training run; its metrics go to NAME/metrics.jsonl, its output to NAME.log.
 train() {
     local name=$1
     shift
-    timeout -k 5 "$limit" "$trimtab" train --task detection --weights-path weights.pth --local-image-dir data/images --cache-dir data \
+    timeout -k 5 "$limit" "$trimtab" train --task detection --weights-path "$weights" --local-image-dir "$data/images" --cache-dir "$data" \
         --image-size "$pixels" --max-image-size "$pixels" --backend "$backend" --batch-size "$images" \
         --trainable_layers 3 --bf16 true --num-workers 6 --epochs 100000 --max_steps "$steps" --logging_steps 1 --lr 1e-5 \
         --eval_strategy no --save_strategy no --report_to none --output_dir "${OUTPUT:-$name}" "${more[@]}" "$@" >"$name.log" 2>&1 ||
