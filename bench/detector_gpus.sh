@@ -23,7 +23,7 @@ trap 'rm -rf "$folder"' EXIT
 prepared=$(realpath "${PREPARED:-$folder}")
 cd "$folder"
 data=$prepared/shapes_$pixels weights=$prepared/weights_${WIDTH:-64}_$classes.pth
-[ -e "$data" ] || python3 "$root/examples/detection/make_shapes.py" "$data" --size "$pixels" --train 64 --validation 4 >/dev/null
+[ -e "$data" ] || python3 "$root/examples/detection/make_shapes.py" "$data" --size "$pixels" --train 128 --validation 4 >/dev/null
 [ -e "$weights" ] || python3 "$root/examples/detection/make_weights.py" "$weights" --classes "$classes" "${network[@]}" >/dev/null
 
 # train NAME [settings]: a training run; its metrics go to NAME/metrics.jsonl, its output to NAME.log.

@@ -13,6 +13,7 @@ The same arguments give the same bytes. Python's standard library is all it need
 (baseline, no subsampling), PNG with zlib.
 """
 import argparse
+import concurrent.futures
 import json
 import math
 import pathlib
@@ -211,17 +212,24 @@ def fraction(value, whole):
     return format(value / whole, ".6f")
 
 
+def write_image(target, split, index, args):
+    """Returns the file's name and what it shows. Images depend on their own seed alone, so processes can share them."""
+    rng = random.Random(f"shapes {args.seed} {split} {index}")
+    name, scene = format(rng.getrandbits(64), "016x"), make_scene(rng, args.size, args.mixed)
+    png = index % 4 == 3
+    file = name + (".png" if png else ".jpg")
+    (target / file).write_bytes((encode_png if png else encode_jpeg)(rng, scene))
+    return name, file, scene
+
+
 def write_split(folder, split, csv_name, count, args):
     rows, images, annotations = [COLUMNS], [], []
     target = folder / "images" / split
     target.mkdir(parents=True, exist_ok=True)
-    for index in range(count):
-        rng = random.Random(f"shapes {args.seed} {split} {index}")
-        name, scene = format(rng.getrandbits(64), "016x"), make_scene(rng, args.size, args.mixed)
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        written = pool.map(write_image, *zip(*((target, split, index, args) for index in range(count))))
+    for index, (name, file, scene) in enumerate(written):
         wide, high, _, shapes = scene
-        png = index % 4 == 3
-        file = name + (".png" if png else ".jpg")
-        (target / file).write_bytes((encode_png if png else encode_jpeg)(rng, scene))
         images.append({"id": index + 1, "file_name": file, "width": wide, "height": high})
         for kind, (x0, y0, x1, y1), _ in shapes:
             rows.append(",".join([name, "xclick", CLASSES[kind][0], "1", fraction(x0, wide), fraction(x1, wide),
