@@ -1,7 +1,7 @@
 #include <stddef.h>
 
 #include "cli/job_call.h"
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 
 #define FIELD(member) .offset = offsetof(struct doctor_command, member)
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "cli/job_call.h"
 #include "cli/plan_table.h"
-#include "run/plan_offline.h"
+#include "planning/offline.h"
 
 struct plan_command {
     struct tt_plan_spec spec; /* must be first: the offsets of its settings apply here */

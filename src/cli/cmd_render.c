@@ -7,7 +7,7 @@
 #include "cli/job_call.h"
 #include "launch/launch.h"
 #include "render/render.h"
-#include "run/plan_offline.h"
+#include "planning/offline.h"
 
 enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, PATHS_MAX = 15 };
 /* Pods start one after another: images are pulled and replacements wait for minutes. */

@@ -1,6 +1,6 @@
 /* The parts that the specification of a job is made of (job/spec.h). Floors above `job` take the parts that they need;
- * none below `run` takes the whole. Names and defaults are those of TRL's SFTConfig / transformers' TrainingArguments /
- * TRL's ModelConfig. Other parts stand with their owners: struct tt_lora_config (model/model.h),
+ * none below `planning` takes the whole. Names and defaults are those of TRL's SFTConfig and ModelConfig, and of
+ * transformers' TrainingArguments. Other parts are declared by their owners: struct tt_lora_config (model/model.h),
  * tt_quantization_config (model/quantization.h), tt_data_config (data/dataset.h), tt_optim_config (optim/config.h). */
 #ifndef TT_JOB_PARTS_H
 #define TT_JOB_PARTS_H
@@ -19,7 +19,7 @@ enum tt_prefetch { TT_PREFETCH_NONE, TT_PREFETCH_PRE, TT_PREFETCH_POST };
 /* How much of the input files is compared between machines and with a checkpoint's (launch/fingerprint.h). */
 enum tt_verify_inputs { TT_VERIFY_QUICK, TT_VERIFY_FULL };
 
-/* Checks of the machines before a training (run/doctor.h). */
+/* Checks of the machines before a training (doctor/doctor.h). */
 enum tt_preflight { TT_PREFLIGHT_OFF, TT_PREFLIGHT_QUICK };
 
 /* The levels that the memory plan may choose for each block (engine/plan.h). */

@@ -15,7 +15,7 @@
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 #include "run/monitoring.h"
 #include "run/open_world.h"
 #include "run/output_dir.h"

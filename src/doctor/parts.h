@@ -1,10 +1,10 @@
 /* Inside trimtab doctor: what a rank measures, and in which file. */
-#ifndef TT_RUN_DOCTOR_PARTS_H
-#define TT_RUN_DOCTOR_PARTS_H
+#ifndef TT_DOCTOR_PARTS_H
+#define TT_DOCTOR_PARTS_H
 
 #include "backend/device.h"
 #include "comm/comm.h"
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 
 /* Of a process. */
 struct tt_doctor {
@@ -28,14 +28,14 @@ struct tt_examination {
 
 enum { TT_DOCTOR_LINK_BYTES = 8 << 20 }; /* of each rank of a pair; exam->recv has room for two */
 
-/* ---- doctor_device.c ---- */
+/* ---- device.c ---- */
 
 /* Fills in what the device's driver says before anything runs on it. */
 void tt_doctor_look_at_device(struct tt_examination *exam);
 /* The speed of products and of copies, with the health of the device under that load. Collective. */
 TT_MUST_USE tt_status tt_doctor_time_device(struct tt_examination *exam);
 
-/* ---- doctor_links.c. Collective. ---- */
+/* ---- links.c. Collective. ---- */
 
 /* Bytes that exam->send needs for the largest sum. */
 size_t tt_doctor_sum_bytes(const struct tt_examination *exam);
@@ -45,12 +45,12 @@ TT_MUST_USE tt_status tt_doctor_time_links(struct tt_examination *exam);
 /* Without a device: known bytes of every rank, over the connections of the ranks' hosts. */
 TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
 
-/* ---- doctor_storage.c ---- */
+/* ---- storage.c ---- */
 
 /* Writes and reads a file in the folder of output_dir. A failure is a finding, not an error. Collective. */
 TT_MUST_USE tt_status tt_doctor_look_at_storage(struct tt_examination *exam);
 
-/* ---- doctor_machine.c, doctor_rdma.c, doctor_gids.c ---- */
+/* ---- machine.c, rdma.c, gids.c ---- */
 
 /* Fills host, limits, the interface towards `host` (of rank 0; empty: none), and RDMA devices. */
 void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found);
@@ -67,19 +67,19 @@ void tt_doctor_find_rdma(const char *devices, const char *gid_index, struct tt_d
 bool tt_doctor_fact(const char *folder, const char *name, char text[64]);
 /* Registers 64 MiB with each RDMA device, by libibverbs where it is installed. */
 void tt_doctor_register_memory(struct tt_doctor_rank *found);
-/* doctor_gids.c: adds the GID of RoCE v2 of an active port on Ethernet. `name`: as NCCL_IB_HCA has it, `port`: its
+/* gids.c: adds the GID of RoCE v2 of an active port on Ethernet. `name`: as NCCL_IB_HCA has it, `port`: its
  * folder, `set`: the variable or "". */
 void tt_doctor_find_gid(const char *name, const char *port, const char *set, struct tt_doctor_rank *found);
 /* A sum of names, sizes, first and last bytes of the file or the files of the folder `path`; 0: it is not there. */
 uint64_t tt_doctor_sum(const char *path);
 
-/* ---- doctor_plan.c ---- */
+/* ---- plan.c ---- */
 
 /* By the plan of the run, where model_name_or_path is a folder here. */
 void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
                     struct tt_doctor_needs *needs);
 
-/* ---- doctor_compare.c, doctor_compare_gpu.c ---- */
+/* ---- compare.c, compare_gpu.c ---- */
 
 TT_MUST_USE tt_status tt_doctor_begin_check(struct tt_doctor_report *report, const char *name,
                                             struct tt_doctor_check **out);
@@ -88,7 +88,7 @@ void tt_doctor_worsen(struct tt_doctor_check *check, enum tt_doctor_verdict verd
 typedef double tt_doctor_value(const struct tt_doctor_rank *rank);
 TT_MUST_USE tt_status tt_doctor_median(const struct tt_doctor_report *report, tt_doctor_value *value,
                                        double *median);
-/* doctor_gids.c: adds to the check of RDMA which GIDs are those of RoCE v2. */
+/* gids.c: adds to the check of RDMA which GIDs are those of RoCE v2. */
 TT_MUST_USE tt_status tt_doctor_check_gids(const struct tt_doctor_report *report,
                                            struct tt_doctor_check *check);
 /* Of GPUs: their health, and copies. */

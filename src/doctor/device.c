@@ -5,7 +5,7 @@
 #include "backend/ops/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 #include "tensor/tensor.h"
 
 enum {

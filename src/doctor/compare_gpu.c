@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 
 enum { NAMED_MAX = 8 };
 /* A rank below these shares of the median, or of the chip's usual rate, is named. */

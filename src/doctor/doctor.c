@@ -1,4 +1,4 @@
-#include "run/doctor.h"
+#include "doctor/doctor.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/hub_cache.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 
 enum { CLOCK_ROUNDS = 5 };
 

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/number.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 
 enum { REGISTERED_BYTES = 64 << 20, LOCAL_WRITE = 1 };
 

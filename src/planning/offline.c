@@ -1,4 +1,4 @@
-#include "run/plan_offline.h"
+#include "planning/offline.h"
 
 #include <string.h>
 

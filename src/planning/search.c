@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "job/detect_inputs.h"
 #include "model/retinanet.h"
-#include "run/plan_offline.h"
+#include "planning/offline.h"
 
 /* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check; sizes of images as their
  * settings are. */

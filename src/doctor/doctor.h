@@ -1,7 +1,7 @@
 /* Checks of the machines of a run before it starts (`trimtab doctor`): every rank of the launch measures its machine,
  * and rank 0 compares. Takes a few seconds; writes one file in the folder of output_dir, and removes it. */
-#ifndef TT_RUN_DOCTOR_H
-#define TT_RUN_DOCTOR_H
+#ifndef TT_DOCTOR_DOCTOR_H
+#define TT_DOCTOR_DOCTOR_H
 
 #include "backend/gpu_health.h"
 #include "base/error.h"

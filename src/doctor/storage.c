@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 
 enum { QUICK_BYTES = 1 << 20, FIRST_BYTES = 16 << 20, FILE_BYTES = 256 << 20, ROOM = 4 };
 /* That a file of FILE_BYTES may take to write, by the time of FIRST_BYTES. */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "run/doctor_parts.h"
-#include "run/plan_offline.h"
+#include "doctor/parts.h"
+#include "planning/offline.h"
 
 /* Masters, optimizer state and the model's own file, which is no larger than the masters. */
 static size_t checkpoint_bytes(const struct tt_plan *plan, enum tt_shard_strategy strategy)

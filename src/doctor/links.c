@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "comm/host_values.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 
 enum {
     SUM_BYTES = 1024,

@@ -1,8 +1,8 @@
 /* A plan without a run: from settings and the config.json of a model, for a device that need not be present. Reads no
  * weights, tokenizer or data: every row counts with the maximal number of tokens, all of them supervised, every image
  * with the largest canvas that it can have. */
-#ifndef TT_RUN_PLAN_OFFLINE_H
-#define TT_RUN_PLAN_OFFLINE_H
+#ifndef TT_PLANNING_OFFLINE_H
+#define TT_PLANNING_OFFLINE_H
 
 #include "engine/plan.h"
 #include "job/spec.h"

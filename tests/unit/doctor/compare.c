@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "run/doctor_parts.h"
+#include "doctor/parts.h"
 #include "support/temporary.h"
 
 enum { RANKS = 4 };
