@@ -1,13 +1,14 @@
-/* All-gather and reduce-scatter between ranks that are processes of this machine.
+/* All-gather, reduce-scatter and, between GPUs, all-reduce among ranks of this machine.
  *
  *   bench_comm tcp RANKS [MB [ROUNDS]]         starts the processes itself
  *   bench_comm threads RANKS [MB [ROUNDS]]     ranks in one process
+ *   bench_comm gpus RANKS [MB [ROUNDS]]        the same, a GPU each
  *   mpirun -np RANKS bench_comm mpi [MB [ROUNDS]]       trimtab over MPI
  *   mpirun -np RANKS bench_comm mpi-own [MB [ROUNDS]]   MPI_Allgather and MPI_Reduce_scatter_block
  *
  * MB: the size gathered, or contributed by each rank, in units of 2^20 bytes (64). Prints a line of JSON for each
  * collective, from the time of the slowest rank in each round; `bytes_per_second` is the total that all ranks
- * receive. */
+ * receive, and of an all-reduce what each sends and receives at once (nccl-tests' bus bandwidth). */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,16 +37,25 @@ struct bench {
 
 struct rank {
     const struct bench *bench;
-    struct tt_comm *comm;
+    struct tt_comm *comm, *control; /* of the data, and of all else: the same, except on GPUs */
     struct tt_stream *stream;
-    float *data; /* [bytes] */
+    float *data, *host; /* [bytes]: on the device, and what it begins with: the same, except on GPUs */
+    struct tt_buffer *buffer;
     struct tt_thread *thread;
 };
 
-static tt_status run_once(const struct rank *rank, bool own, bool gather)
+enum call { GATHER, SCATTER, REDUCE };
+static const char *const call_names[] = {
+    [GATHER] = "all_gather", [SCATTER] = "reduce_scatter", [REDUCE] = "all_reduce"};
+
+static tt_status run_once(const struct rank *rank, bool own, enum call call)
 {
+    bool gather = call == GATHER;
     size_t part = rank->bench->bytes / (size_t)rank->bench->ranks;
     float *mine = rank->data + (size_t)tt_comm_rank(rank->comm) * (part / sizeof(float));
+    if (call == REDUCE)
+        return tt_comm_all_reduce(rank->comm, rank->stream, rank->data, rank->bench->bytes / sizeof(float),
+                                  TT_F32, TT_REDUCE_SUM);
     if (!own && gather) return tt_comm_all_gather(rank->comm, rank->stream, mine, rank->data, part);
     if (!own)
         return tt_comm_reduce_scatter(rank->comm, rank->stream, rank->data, mine, part / sizeof(float),
@@ -61,34 +71,58 @@ static tt_status run_once(const struct rank *rank, bool own, bool gather)
     return tt_fail(TT_ERR_UNSUPPORTED, "MPI's own collectives cannot be called");
 }
 
-static tt_status measure(const struct rank *rank, bool gather)
+/* Small numbers, so that sums stay finite. */
+static tt_status fill(const struct rank *rank)
+{
+    for (size_t i = 0; i < rank->bench->bytes / sizeof(float); i++) rank->host[i] = (float)(i % 7);
+    if (rank->host == rank->data) return TT_OK;
+    TT_TRY(tt_copy_to_device(rank->stream, rank->data, rank->host, rank->bench->bytes));
+    return tt_stream_synchronize(rank->stream);
+}
+
+/* Bytes of one call, as `bytes_per_second` counts them. */
+static double bytes_moved(const struct bench *bench, enum call call)
+{
+    double ranks = bench->ranks, bytes = (double)bench->bytes;
+    return call == REDUCE ? bytes * 2 * (ranks - 1) / ranks
+                          : (double)(bench->bytes / (size_t)bench->ranks) * ranks * (ranks - 1);
+}
+
+static tt_status measure(const struct rank *rank, enum call call)
 {
     const struct bench *bench = rank->bench;
     bool own = strcmp(bench->over, "mpi-own") == 0;
     double times[ROUNDS_MAX], all[RANKS_MAX];
-    size_t part = bench->bytes / (size_t)bench->ranks;
     for (int round = -WARM_UP; round < bench->rounds; round++) {
-        /* Small numbers, so that sums stay finite. */
-        for (size_t i = 0; i < bench->bytes / sizeof(float); i++) rank->data[i] = (float)(i % 7);
-        TT_TRY(tt_comm_barrier(rank->comm));
+        TT_TRY(fill(rank));
+        TT_TRY(tt_comm_barrier(rank->control));
         double begin = tt_clock_seconds();
-        TT_TRY(run_once(rank, own, gather));
+        TT_TRY(run_once(rank, own, call));
+        TT_TRY(tt_stream_synchronize(rank->stream));
         double seconds = tt_clock_seconds() - begin;
-        TT_TRY(tt_comm_host_all_gather(rank->comm, &seconds, all, sizeof seconds));
+        TT_TRY(tt_comm_host_all_gather(rank->control, &seconds, all, sizeof seconds));
         for (int q = 1; q < bench->ranks; q++)
             if (all[q] > all[0]) all[0] = all[q];
         if (round >= 0) times[round] = all[0];
     }
     if (tt_comm_rank(rank->comm) != 0) return TT_OK;
-    double median = tt_median(times, (size_t)bench->rounds),
-           moved = (double)part * bench->ranks * (bench->ranks - 1);
+    double median = tt_median(times, (size_t)bench->rounds);
     printf("{\"over\": \"%s\", \"ranks\": %d, \"call\": \"%s\", \"mb\": %zu, \"rounds\": %d, \"median_ms\": "
-           "%.2f, "
-           "\"best_ms\": %.2f, \"bytes_per_second\": %.4g}\n",
-           bench->over, bench->ranks, gather ? "all_gather" : "reduce_scatter", bench->bytes >> 20,
-           bench->rounds, median * 1e3, times[0] * 1e3, moved / median);
+           "%.4g, "
+           "\"best_ms\": %.4g, \"bytes_per_second\": %.4g}\n",
+           bench->over, bench->ranks, call_names[call], bench->bytes >> 20, bench->rounds, median * 1e3,
+           times[0] * 1e3, bytes_moved(bench, call) / median);
     fflush(stdout);
     return TT_OK;
+}
+
+/* Memory on the GPU, and its communicator. */
+static tt_status open_gpu(struct rank *rank, struct tt_device *device)
+{
+    TT_TRY(tt_buffer_create(device, rank->bench->bytes, TT_PURPOSE_COMM, &rank->buffer));
+    rank->data = tt_buffer_data(rank->buffer);
+    rank->comm = NULL;
+    return tt_comm_create_gpu(rank->control, device, &rank->comm);
 }
 
 static tt_status run_rank(void *argument)
@@ -96,23 +130,30 @@ static tt_status run_rank(void *argument)
     struct rank *rank = argument;
     struct tt_device *device = NULL;
     tt_status status = TT_OK;
-    rank->data = tt_alloc_aligned(rank->bench->bytes);
+    bool gpu = strcmp(rank->bench->over, "gpus") == 0;
+    struct tt_device_config config = {
+        .kind = gpu ? "cuda" : "cpu", .index = gpu ? tt_comm_rank(rank->comm) : 0, .threads = 1};
+    rank->control = rank->comm;
+    rank->host = rank->data = tt_alloc_aligned(rank->bench->bytes);
     if (rank->data == NULL) TT_GO(TT_ERR_MEMORY);
-    struct tt_device_config config = {.kind = "cpu", .threads = 1};
     TT_GO(tt_device_tuning_read(&config.tuning));
     TT_GO(tt_device_open(&config, &device));
     TT_GO(tt_stream_create(device, &rank->stream));
-    TT_GO(measure(rank, true));
-    TT_GO(measure(rank, false));
+    if (gpu) TT_GO(open_gpu(rank, device));
+    TT_GO(measure(rank, GATHER));
+    TT_GO(measure(rank, SCATTER));
+    if (gpu) TT_GO(measure(rank, REDUCE));
 out:
     if (status != TT_OK) {
         fprintf(stderr, "error: %s\n", tt_error_last()->message);
-        tt_comm_abort(rank->comm);
+        tt_comm_abort(rank->control);
     }
+    if (rank->comm != rank->control) tt_comm_destroy(rank->comm);
+    tt_buffer_destroy(rank->buffer);
     if (rank->stream != NULL) tt_stream_destroy(rank->stream);
     tt_device_close(device);
-    tt_free(rank->data);
-    tt_comm_destroy(rank->comm);
+    tt_free(rank->host);
+    tt_comm_destroy(rank->control);
     return status;
 }
 
@@ -196,9 +237,8 @@ int main(int argc, char **argv)
     bench.bytes <<= 20;
     if (argc < (mpi ? 2 : 3) || bench.ranks < 0 || bench.ranks > RANKS_MAX || bench.rounds < 1 ||
         bench.rounds > ROUNDS_MAX) {
-        fprintf(
-            stderr,
-            "usage: bench_comm tcp|threads RANKS [MB [ROUNDS]], or mpi|mpi-own [MB [ROUNDS]] in mpirun\n");
+        fprintf(stderr, "usage: bench_comm tcp|threads|gpus RANKS [MB [ROUNDS]], or mpi|mpi-own [MB "
+                        "[ROUNDS]] in mpirun\n");
         return 2;
     }
     if (mpi) return over_mpi(&bench);

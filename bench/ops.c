@@ -20,6 +20,7 @@
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
+#include "ops_copies.h"
 #include "ops_fp8.h"
 #include "ops_lora.h"
 #include "ops_peak.h"
@@ -456,6 +457,7 @@ static void bench_fp8_products(struct bench *bench)
 static void bench_gpu(struct bench *bench, int count, char **parts)
 {
     measure_ceilings(bench);
+    if (is_wanted("host_copies", count, parts)) bench_host_copies(bench);
     if (is_wanted("fp8", count, parts) && tt_device_multiplies_fp8(bench->device)) bench_fp8_products(bench);
     for (size_t i = 0; i < sizeof gpu_gemm_rows / sizeof gpu_gemm_rows[0]; i++)
         if (is_wanted(gpu_gemm_rows[i].name, count, parts)) bench_gemm(bench, &gpu_gemm_rows[i]);

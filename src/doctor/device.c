@@ -12,9 +12,10 @@ enum {
     SIDE_CPU = 512,
     SIDE_FIRST = 2048, /* of a GPU, by whose rate the side is chosen */
     SIDE_GPU = 8192,
-    BATCH = 4, /* products between two looks at the clock */
-    COPY_BYTES = 64 << 20,
+    BATCH = 4,             /* products between two looks at the clock */
+    COPY_BYTES = 64 << 20, /* to and from the host */
     COPY_ROUNDS = 4,
+    DEVICE_ROUNDS = 16, /* on the device, where a copy is short beside its start */
 };
 static const double product_seconds = 0.2, fast_flops = 2e13;
 
@@ -148,19 +149,22 @@ static tt_status copy(struct tt_examination *exam, enum way way, void *host)
     case ON_DEVICE:
         break;
     }
-    return tt_copy_on_device(exam->stream, device + COPY_BYTES, device, COPY_BYTES);
+    size_t half = tt_buffer_bytes(exam->send) / 2;
+    return tt_copy_on_device(exam->stream, device + half, device, half);
 }
 
 /* Bytes a second of some copies that are queued together. */
 static tt_status time_copies(struct tt_examination *exam, enum way way, void *host, double *rate)
 {
+    int rounds = way == ON_DEVICE ? DEVICE_ROUNDS : COPY_ROUNDS;
+    double bytes = way == ON_DEVICE ? (double)(tt_buffer_bytes(exam->send) / 2) : COPY_BYTES;
     TT_TRY(copy(exam, way, host));
     TT_TRY(tt_stream_synchronize(exam->stream));
     double start = tt_clock_seconds();
-    for (int round = 0; round < COPY_ROUNDS; round++) TT_TRY(copy(exam, way, host));
+    for (int round = 0; round < rounds; round++) TT_TRY(copy(exam, way, host));
     TT_TRY(tt_stream_synchronize(exam->stream));
-    *rate = (double)COPY_BYTES * COPY_ROUNDS / (tt_clock_seconds() - start);
-    for (int round = 0; round < COPY_ROUNDS; round++) TT_TRY(copy(exam, way, host));
+    *rate = bytes * rounds / (tt_clock_seconds() - start);
+    for (int round = 0; round < rounds; round++) TT_TRY(copy(exam, way, host));
     look_under_load(exam);
     return tt_stream_synchronize(exam->stream);
 }

@@ -66,7 +66,7 @@ static tt_status open_examination(struct tt_examination *exam)
     TT_TRY(tt_device_open(&exam->place->device, &exam->device));
     TT_TRY(tt_stream_create(exam->device, &exam->stream));
     TT_TRY(tt_buffer_create(exam->device, tt_doctor_sum_bytes(exam), TT_PURPOSE_COMM, &exam->send));
-    TT_TRY(tt_buffer_create(exam->device, 2 * (size_t)TT_DOCTOR_LINK_BYTES, TT_PURPOSE_COMM, &exam->recv));
+    TT_TRY(tt_buffer_create(exam->device, tt_doctor_link_room(exam), TT_PURPOSE_COMM, &exam->recv));
     exam->comm = control;
     if (tt_comm_world_size(control) == 1 || tt_device_is_host(exam->device)) return TT_OK;
     exam->comm = NULL;

@@ -15,10 +15,13 @@ enum {
     BUS_BYTES = 256 << 20,
     BUS_ROUNDS = 3,
     LINK_ROUNDS = 3,
+    LINK_BYTES = 8 << 20,      /* of each rank of a pair */
+    LINK_BYTES_GPU = 64 << 20, /* where that many take less than link_seconds: a fast link begins slowly */
     MEMORY_SHARE = 16,         /* of the machine's memory, for the values of its ranks */
     EXCHANGE_BYTES = 64 << 10, /* of each rank, in a quick check */
 };
-static const double bus_seconds = 2; /* that all rounds may take */
+static const double bus_seconds = 2;     /* that all rounds may take */
+static const double link_seconds = 0.05; /* that one exchange of a pair may take */
 
 size_t tt_doctor_sum_bytes(const struct tt_examination *exam)
 {
@@ -143,6 +146,40 @@ tt_status tt_doctor_check_exchange(struct tt_examination *exam)
     return status;
 }
 
+size_t tt_doctor_link_room(const struct tt_examination *exam)
+{
+    return 2 * (size_t)(tt_device_is_host(exam->device) ? LINK_BYTES : LINK_BYTES_GPU);
+}
+
+static tt_status exchange_pair(struct tt_examination *exam, struct tt_comm *pair, size_t bytes, double *best)
+{
+    *best = HUGE_VAL;
+    for (int round = 0; round < LINK_ROUNDS; round++) {
+        double start = tt_clock_seconds();
+        TT_TRY(tt_comm_all_gather(pair, exam->stream, tt_buffer_data(exam->send), tt_buffer_data(exam->recv),
+                                  bytes));
+        TT_TRY(tt_stream_synchronize(exam->stream));
+        double seconds = tt_clock_seconds() - start;
+        if (seconds < *best) *best = seconds;
+    }
+    return TT_OK;
+}
+
+/* Bytes a second each way between this rank and the other one of the pair. */
+static tt_status time_pair(struct tt_examination *exam, struct tt_comm *pair, double *rate)
+{
+    size_t bytes = LINK_BYTES, more = tt_doctor_link_room(exam) / 2;
+    double best, both[2];
+    TT_TRY(exchange_pair(exam, pair, bytes, &best));
+    TT_TRY(tt_comm_host_all_gather(pair, &best, both, sizeof best));
+    if (more > bytes && fmax(both[0], both[1]) * ((double)more / LINK_BYTES) < link_seconds) {
+        bytes = more;
+        TT_TRY(exchange_pair(exam, pair, bytes, &best));
+    }
+    *rate = (double)bytes / best;
+    return TT_OK;
+}
+
 /* Each rank exchanges with the next one, while the others wait. */
 tt_status tt_doctor_time_links(struct tt_examination *exam)
 {
@@ -150,21 +187,13 @@ tt_status tt_doctor_time_links(struct tt_examination *exam)
     int size = tt_comm_world_size(world), rank = tt_comm_rank(world), links = size == 2 ? 1 : size;
     for (int first = 0; first < links; first++) {
         struct tt_comm *pair = NULL;
-        int second = (first + 1) % size;
-        bool takes_part = rank == first || rank == second;
-        double best = HUGE_VAL;
+        bool takes_part = rank == first || rank == (first + 1) % size;
+        double rate = 0;
         tt_status status = tt_comm_split(exam->comm, takes_part ? 0 : 1 + rank, &pair);
-        for (int round = 0; round < LINK_ROUNDS && status == TT_OK && takes_part; round++) {
-            double start = tt_clock_seconds();
-            status = tt_comm_all_gather(pair, exam->stream, tt_buffer_data(exam->send),
-                                        tt_buffer_data(exam->recv), TT_DOCTOR_LINK_BYTES);
-            if (status == TT_OK) status = tt_stream_synchronize(exam->stream);
-            double seconds = tt_clock_seconds() - start;
-            if (seconds < best) best = seconds;
-        }
+        if (status == TT_OK && takes_part) status = time_pair(exam, pair, &rate);
         tt_comm_destroy(pair);
         TT_TRY(status);
-        if (rank == first) exam->found.link_bytes = TT_DOCTOR_LINK_BYTES / best;
+        if (rank == first) exam->found.link_bytes = rate;
         TT_TRY(tt_comm_barrier(world));
     }
     return TT_OK;

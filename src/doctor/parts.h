@@ -26,7 +26,6 @@ struct tt_examination {
     struct tt_doctor_rank found;
 };
 
-enum { TT_DOCTOR_LINK_BYTES = 8 << 20 }; /* of each rank of a pair; exam->recv has room for two */
 
 /* ---- device.c ---- */
 
@@ -37,8 +36,9 @@ TT_MUST_USE tt_status tt_doctor_time_device(struct tt_examination *exam);
 
 /* ---- links.c. Collective. ---- */
 
-/* Bytes that exam->send needs for the largest sum. */
+/* Bytes that exam->send needs for the largest sum, and exam->recv for what the ranks of a link exchange. */
 size_t tt_doctor_sum_bytes(const struct tt_examination *exam);
+size_t tt_doctor_link_room(const struct tt_examination *exam);
 /* All-reduces, each link, into the report of rank 0 and into exam->found. */
 TT_MUST_USE tt_status tt_doctor_time_sums(struct tt_examination *exam);
 TT_MUST_USE tt_status tt_doctor_time_links(struct tt_examination *exam);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copies everything that tests and measurements on GPUs need into one folder, for a machine that cannot build:
-# program, plugin, the tests of ops and of communicators, bench_ops and bench_load, stripped, and the libraries that a
-# bare machine lacks. An archive of the folder (tar -cJ) is about a seventh of its size.
+# program, plugin, the tests of ops and of communicators, bench_ops, bench_comm and bench_load, stripped, and the
+# libraries that a bare machine lacks. An archive of the folder (tar -cJ) is about a seventh of its size.
 #
 #     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
 #
@@ -15,7 +15,7 @@ read -ra options <<<"${CMAKE_OPTIONS:-}"
 generator=()
 [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
 
-targets=(trimtab trimtab_cuda bench_ops bench_load test_unit_comm_gpus)
+targets=(trimtab trimtab_cuda bench_ops bench_load bench_comm test_unit_comm_gpus)
 for source in "$root"/tests/ops/*.c; do
     name=$(basename "$source" .c)
     case $name in
