@@ -26,7 +26,6 @@ struct tt_examination {
     struct tt_doctor_rank found;
 };
 
-
 /* ---- device.c ---- */
 
 /* Fills in what the device's driver says before anything runs on it. */
