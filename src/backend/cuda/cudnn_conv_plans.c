@@ -56,17 +56,21 @@ static tt_status build(const struct tt_cudnn *cudnn, const struct tt_cudnn_conv_
     return status;
 }
 
+static bool read_stored(const struct tt_cudnn_conv_plans *plans, const char *name, struct tt_cudnn_plan *plan)
+{
+    bool stored = tt_cudnn_store_read(plans->cudnn, "convolution", name, plan);
+    if (!stored || plan->workspace_bytes <= plans->workspace_limit) return stored;
+    tt_cudnn_plan_deinit(plan);
+    return false;
+}
+
 static tt_status obtain(const struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
                         struct tt_cudnn_plan *plan)
 {
     char name[NAME_BYTES];
     name_plan(plans, shape, name);
     double start = tt_clock_seconds();
-    bool stored = tt_cudnn_store_read(plans->cudnn, "convolution", name, plan);
-    if (stored && plan->workspace_bytes > plans->workspace_limit) {
-        tt_cudnn_plan_deinit(plan);
-        stored = false;
-    }
+    bool stored = read_stored(plans, name, plan);
     if (!stored) {
         TT_TRY(build(plans->cudnn, shape, plans->workspace_limit, plan));
         tt_cudnn_store_write("convolution", name, plan);
@@ -167,7 +171,7 @@ void tt_cudnn_conv_plans_collect(struct tt_cudnn_conv_plans *plans, bool collect
 
 /* A plan that a thread builds. */
 struct work {
-    char *json; /* NULL: the plan is stored already, or could not be written */
+    char *json; /* NULL: another process has stored the plan, or it could not be written */
     size_t bytes;
     bool refused; /* for the reason in `why` */
     char why[WHY_BYTES];
@@ -220,34 +224,61 @@ static tt_status run_thread(void *argument)
     return TT_OK;
 }
 
-/* What a thread has built becomes an entry; a plan that was stored is read at its first use. */
-static void take_over(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
-                      const struct work *work)
+/* What a thread has built becomes an entry. What no thread has built, since another process has stored it meanwhile or a
+ * thread failed, is read or built here. */
+static tt_status take_over(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
+                           const struct work *work)
 {
     struct tt_cudnn_plan plan = {0};
-    if (work->refused)
-        (void)add_refused(plans, shape, work->why);
-    else if (work->json != NULL &&
-             tt_cudnn_plan_read(plans->cudnn, work->json, work->bytes, &plan) == TT_OK &&
-             add(plans, shape, &plan) == NULL)
-        tt_cudnn_plan_deinit(&plan);
-    tt_error_clear();
+    const struct tt_cudnn_conv_entry *entry = NULL;
+    if (work->refused) {
+        entry = add_refused(plans, shape, work->why);
+    } else if (work->json != NULL &&
+               tt_cudnn_plan_read(plans->cudnn, work->json, work->bytes, &plan) == TT_OK) {
+        entry = add(plans, shape, &plan);
+        if (entry == NULL) tt_cudnn_plan_deinit(&plan);
+    } else {
+        tt_error_clear();
+        entry = make(plans, shape);
+    }
+    return entry != NULL ? TT_OK : tt_fail(TT_ERR_MEMORY, "no memory for the plan of a convolution");
+}
+
+/* Plans that are stored become entries; the others stay wanted. */
+static tt_status take_stored(struct tt_cudnn_conv_plans *plans)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < plans->wanted_count; i++) {
+        struct tt_cudnn_plan plan = {0};
+        char name[NAME_BYTES];
+        name_plan(plans, &plans->wanted[i], name);
+        if (!read_stored(plans, name, &plan)) {
+            plans->wanted[left++] = plans->wanted[i];
+        } else if (add(plans, &plans->wanted[i], &plan) == NULL) {
+            tt_cudnn_plan_deinit(&plan);
+            return tt_fail(TT_ERR_MEMORY, "no memory for the plan of a convolution");
+        }
+    }
+    plans->wanted_count = left;
+    return TT_OK;
 }
 
 tt_status tt_cudnn_conv_plans_make(struct tt_cudnn_conv_plans *plans, int threads, size_t *made)
 {
-    struct pool pool = {.plans = plans, .works = tt_calloc(plans->wanted_count + 1, sizeof *pool.works)};
     *made = 0;
+    TT_TRY(take_stored(plans));
+    tt_status status = TT_OK;
+    struct pool pool = {.plans = plans, .works = tt_calloc(plans->wanted_count + 1, sizeof *pool.works)};
     if (pool.works == NULL) return TT_ERR_MEMORY;
     if (plans->wanted_count < (size_t)threads) threads = (int)plans->wanted_count;
     /* A thread that cannot be started leaves its share to the others. */
     if (threads > 0 && tt_threads_run("cudnn plans", threads, run_thread, &pool) != TT_OK) tt_error_clear();
     for (size_t i = 0; i < plans->wanted_count; i++) {
-        take_over(plans, &plans->wanted[i], &pool.works[i]);
+        if (status == TT_OK) status = take_over(plans, &plans->wanted[i], &pool.works[i]);
         *made += pool.works[i].json != NULL;
         tt_free(pool.works[i].json);
     }
     tt_free(pool.works);
     plans->wanted_count = 0;
-    return TT_OK;
+    return status;
 }
