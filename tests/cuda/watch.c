@@ -1,6 +1,7 @@
 /* Who hangs and who waits: backend/cuda/watch.c beside a CUDA runtime of this file, whose streams get on when
  * the test says so. A stream that has not come to its wait for other ranks hangs by itself; one that stands
- * at it may do so for long; and afterwards it has time anew. */
+ * at it may do so for long; and afterwards it has time anew.
+ * also: marks */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/fault.h"
+#include "backend/cuda/marks.h"
 #include "backend/cuda/parts.h"
 
 enum { LONG_SECONDS = 60 };
@@ -95,6 +97,7 @@ static int set_up(void **state)
     for (int i = 0; i < 2; i++) f->of[i].stream = &f->queues[i];
     f->compute = (struct tt_stream){.device = &f->device, .impl = &f->of[0], .kind = TT_STREAM_COMPUTE};
     f->copies = (struct tt_stream){.device = &f->device, .impl = &f->of[1], .kind = TT_STREAM_COPY};
+    assert_int_equal(tt_cuda_marks_create(&f->cuda.marks), cudaSuccess);
     assert_int_equal(tt_cuda_watch_create(0, hang_seconds, &f->cuda.watch), TT_OK);
     *state = f;
     return 0;
@@ -104,6 +107,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     tt_cuda_watch_destroy(f->cuda.watch);
+    tt_cuda_marks_destroy(f->cuda.marks);
     free(f);
     return 0;
 }

@@ -34,7 +34,8 @@ struct tt_cuda_device {
     struct tt_cuda_attention *attention;
     struct tt_cuda_conv *conv;
     struct tt_cuda_staging *staging; /* page-locked ring for uploads from ordinary memory */
-    struct tt_cuda_watch *watch;     /* marks; bounded waits */
+    struct tt_cuda_marks *marks;     /* of queued work (marks.h) */
+    struct tt_cuda_watch *watch;     /* bounded waits */
     struct tt_cuda_spans *spans;     /* profile events */
     struct tt_cuda_stream *streams;  /* list of open streams */
 };
@@ -67,8 +68,8 @@ static inline void *tt_cuda_scratch(const struct tt_stream *stream)
     return tt_cuda_of(stream)->scratch;
 }
 
-/* TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation) with a message such as
- * "rmsnorm_forward: an illegal memory access was encountered (cudaErrorIllegalAddress) on cuda:0, in backward of
+/* check.c. TT_OK for cudaSuccess. Otherwise TT_ERR_DEVICE (TT_ERR_MEMORY for a failed allocation) with a message such
+ * as "rmsnorm_forward: an illegal memory access was encountered (cudaErrorIllegalAddress) on cuda:0, at backward of
  * model.layers.3". `stream` may be NULL. */
 tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what);
 /* Called after a launch; fails if the kernel could not be launched. The message has the shape of `tensor` (may

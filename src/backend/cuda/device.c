@@ -2,37 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/cuda/marks.h"
 #include "backend/cuda/ops_table.h"
 #include "backend/cuda/parts.h"
 #include "base/alloc.h"
 
 enum { ARCHITECTURE_MIN = 80 }; /* bf16 tensor cores */
-
-tt_status tt_cuda_check(cudaError_t error, const struct tt_stream *stream, const char *what)
-{
-    if (error == cudaSuccess) return TT_OK;
-    (void)cudaGetLastError(); /* clears a recoverable error, which a later call would report */
-    bool memory = error == cudaErrorMemoryAllocation;
-    tt_status status = memory ? TT_ERR_MEMORY : TT_ERR_DEVICE;
-    if (stream == NULL)
-        return tt_fail(status, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
-    tt_fail(status, "%s: %s (%s) on %s, at %s", what, cudaGetErrorString(error), cudaGetErrorName(error),
-            stream->device->name, tt_cuda_watch_where(stream->device));
-    if (!memory)
-        tt_hint("kernels run after the call that starts them: CUDA_LAUNCH_BLOCKING=1 shows the failing one, "
-                "compute-sanitizer why");
-    return status;
-}
-
-tt_status tt_cuda_launched(const struct tt_stream *stream, const char *op, const tt_tensor *tensor)
-{
-    cudaError_t error = cudaGetLastError();
-    if (error == cudaSuccess) return TT_OK;
-    char shape[96] = "", what[160];
-    if (tensor != NULL) tt_tensor_format(*tensor, shape, sizeof shape);
-    snprintf(what, sizeof what, "%s%s%s", op, shape[0] != '\0' ? " of " : "", shape);
-    return tt_cuda_check(error, stream, what);
-}
 
 static void count_fixed(struct tt_device *device, enum tt_purpose purpose, size_t bytes)
 {
@@ -61,6 +36,7 @@ static void cuda_close(struct tt_device *device)
         tt_cuda_spans_destroy(cuda->spans);
         tt_cuda_staging_destroy(cuda->staging);
         tt_cuda_watch_destroy(cuda->watch);
+        tt_cuda_marks_destroy(cuda->marks);
     }
     tt_free(cuda);
     device->impl = NULL;
@@ -96,6 +72,7 @@ static tt_status cuda_open(struct tt_device *device, const struct tt_device_conf
     TT_GO(tt_cuda_check(cudaFree(NULL), NULL, "starting the GPU"));
     TT_GO(describe(device, cuda));
     count_fixed(device, TT_PURPOSE_CONTEXT, tt_chip_context_bytes(device->chip));
+    TT_GO(tt_cuda_check(tt_cuda_marks_create(&cuda->marks), NULL, "creating the marks of queued work"));
     TT_GO(tt_cuda_watch_create(cuda->index, device->tuning.hang_seconds, &cuda->watch));
     TT_GO(tt_cuda_staging_create(&cuda->staging));
     TT_GO(tt_cuda_gemm_create(device, &cuda->gemm));

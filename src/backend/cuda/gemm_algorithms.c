@@ -25,69 +25,6 @@ static struct tt_gemm_plan *look_up(struct tt_cuda_gemm *gemm, const struct tt_g
     }
 }
 
-static cudaDataType cuda_type(uint8_t dtype)
-{
-    return dtype == TT_F32 ? CUDA_R_32F : dtype == TT_F8_E4M3 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
-}
-
-static bool is_scaled(const struct tt_gemm_key *key)
-{
-    return key->a_type == TT_F8_E4M3;
-}
-
-/* The scales of a and b, which differ from call to call. */
-static cublasStatus_t set_scales(struct tt_gemm_plan *plan, const struct tt_gemm_operands *operands)
-{
-    cublasStatus_t set = cublasLtMatmulDescSetAttribute(
-        &plan->operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &operands->a_scale, sizeof operands->a_scale);
-    if (set != CUBLAS_STATUS_SUCCESS) return set;
-    return cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
-                                          &operands->b_scale, sizeof operands->b_scale);
-}
-
-/* E4M3: one scale a row of both, and sums of which only every few are kept in fp32 (14 bits between them): on an H200
- * 1,220 instead of 1,110 TFLOP/s, with an error of 2.0e-3 instead of 1.8e-3, most of which is the rounding to bf16. */
-static cublasStatus_t describe_scales(struct tt_gemm_plan *plan, const struct tt_gemm_operands *operands)
-{
-    cublasLtMatmulMatrixScale_t rows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    int8_t fast = 1;
-    cublasStatus_t parts[] = {
-        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &rows,
-                                       sizeof rows),
-        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &rows,
-                                       sizeof rows),
-        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast),
-        set_scales(plan, operands),
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (parts[i] != CUBLAS_STATUS_SUCCESS) return parts[i];
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static cublasStatus_t describe(struct tt_gemm_plan *plan, const struct tt_gemm_operands *operands)
-{
-    const struct tt_gemm_key *key = &plan->key;
-    cublasOperation_t a_op = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t b_op = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int64_t a_rows = key->trans_a ? key->k : key->m, a_columns = key->trans_a ? key->m : key->k;
-    int64_t b_rows = key->trans_b ? key->n : key->k, b_columns = key->trans_b ? key->k : key->n;
-    cublasStatus_t parts[] = {
-        cublasLtMatmulDescInit(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &a_op, sizeof a_op),
-        cublasLtMatmulDescSetAttribute(&plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &b_op, sizeof b_op),
-        cublasLtMatrixLayoutInit(&plan->a, cuda_type(key->a_type), (uint64_t)a_rows, (uint64_t)a_columns,
-                                 key->lda),
-        cublasLtMatrixLayoutInit(&plan->b, cuda_type(key->b_type), (uint64_t)b_rows, (uint64_t)b_columns,
-                                 key->ldb),
-        cublasLtMatrixLayoutInit(&plan->c, cuda_type(key->c_type), (uint64_t)key->m, (uint64_t)key->n,
-                                 key->ldc),
-    };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (parts[i] != CUBLAS_STATUS_SUCCESS) return parts[i];
-    }
-    return is_scaled(key) ? describe_scales(plan, operands) : CUBLAS_STATUS_SUCCESS;
-}
-
 /* The candidates of the heuristics, best guess first; returns their number, 0 when they decline. */
 static int candidates_of(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan,
                          cublasLtMatmulHeuristicResult_t results[TT_GEMM_CANDIDATES])
@@ -162,7 +99,7 @@ static bool ask_for_similar(struct tt_cuda_gemm *gemm, struct tt_gemm_plan *plan
     if (memcmp(&similar.key, &plan->key, sizeof plan->key) == 0) return false;
     struct tt_gemm_plan *known = look_up(gemm, &similar.key);
     if (!known->used) {
-        if (describe(&similar, operands) != CUBLAS_STATUS_SUCCESS) return false;
+        if (tt_gemm_plan_describe(&similar, operands) != CUBLAS_STATUS_SUCCESS) return false;
         ask(gemm, &similar);
         similar.used = true;
         *known = similar;
@@ -186,7 +123,7 @@ static tt_status choose(struct tt_cuda_gemm *gemm, struct tt_stream *stream, str
                         const struct tt_gemm_operands *operands)
 {
     bool worthwhile = tt_gemm_choice_applies(&plan->key);
-    plan->declined = describe(plan, operands) != CUBLAS_STATUS_SUCCESS;
+    plan->declined = tt_gemm_plan_describe(plan, operands) != CUBLAS_STATUS_SUCCESS;
     if (plan->declined) return TT_OK;
     if (worthwhile && take(gemm, plan, tt_gemm_choice_find(gemm, &plan->key))) return TT_OK;
     if (worthwhile && gemm->tunes) return tune(gemm, stream, plan, operands);
@@ -215,7 +152,7 @@ tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                 "%lld%s",
                 (long long)key->m, (long long)key->n, (long long)key->k, (long long)key->lda,
                 (long long)key->ldb, (long long)key->ldc,
-                is_scaled(key) ? " in fp8" : ": the plain kernel runs, slowly");
+                tt_gemm_is_scaled(key) ? " in fp8" : ": the plain kernel runs, slowly");
         fresh.used = true;
         plan = look_up(gemm, key); /* choose() may have used the free entry for another plan */
         *plan = fresh;
@@ -223,16 +160,4 @@ tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
     }
     *out = plan;
     return TT_OK;
-}
-
-cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
-                                struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
-                                const struct tt_gemm_operands *operands)
-{
-    const struct tt_cuda_stream *of = tt_cuda_of(stream);
-    cublasStatus_t set = is_scaled(&plan->key) ? set_scales(plan, operands) : CUBLAS_STATUS_SUCCESS;
-    if (set != CUBLAS_STATUS_SUCCESS) return set;
-    return cublasLtMatmul(gemm->handle, &plan->operation, &operands->alpha, operands->a, &plan->a,
-                          operands->b, &plan->b, &operands->beta, operands->addend, &plan->c, operands->c,
-                          &plan->c, algorithm, of->gemm_workspace, TT_CUDA_GEMM_WORKSPACE_BYTES, of->stream);
 }

@@ -78,6 +78,15 @@ struct tt_cuda_gemm {
 tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                             const struct tt_gemm_key *key, const struct tt_gemm_operands *operands,
                             struct tt_gemm_plan **out);
+
+/* gemm_plan.c. Whether a and b are in E4M3, with a scale a row. */
+static inline bool tt_gemm_is_scaled(const struct tt_gemm_key *key)
+{
+    return key->a_type == TT_F8_E4M3;
+}
+/* Fills the descriptors of plan->key. The scales of `operands` are those of its first call. */
+cublasStatus_t tt_gemm_plan_describe(struct tt_gemm_plan *plan, const struct tt_gemm_operands *operands);
+/* Queues the product; the caller has chosen the algorithm. */
 cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);

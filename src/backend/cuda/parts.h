@@ -11,7 +11,7 @@ void tt_cuda_staging_destroy(struct tt_cuda_staging *staging);
 tt_status tt_cuda_upload(struct tt_stream *stream, void *to, const void *from_host, size_t bytes);
 tt_status tt_cuda_download(struct tt_stream *stream, void *to_host, const void *from, size_t bytes);
 
-/* watch.c: marks of queued work, and the detection of a device that hangs. */
+/* watch.c: waits for queued work, and the detection of a device that hangs. */
 tt_status tt_cuda_watch_create(int device_index, double hang_seconds, struct tt_cuda_watch **out);
 void tt_cuda_watch_destroy(struct tt_cuda_watch *watch);
 void tt_cuda_mark(struct tt_stream *stream, const char *what);
@@ -24,8 +24,6 @@ enum {
 };
 void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max);
 void tt_cuda_wait_queued(struct tt_stream *stream);
-/* What the compute stream was working on, as text for messages; never NULL. */
-const char *tt_cuda_watch_where(const struct tt_device *device);
 /* Whether a kernel hangs, so that destroying anything would block. After a failure of another rank the call
  * first waits for queued work, with a limit. */
 bool tt_cuda_is_stuck(const struct tt_device *device);

@@ -8,14 +8,13 @@
 #include <time.h>
 
 #include "backend/cuda/fault.h"
+#include "backend/cuda/marks.h"
 #include "backend/cuda/parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
 enum {
-    MARKS = 512,
     WAITS = 1024,
-    TEXT_BYTES = 96,
     STREAMS_SEEN = 4 /* no device has more streams that wait */
 };
 
@@ -35,10 +34,6 @@ struct wait {
 };
 
 struct tt_cuda_watch {
-    cudaEvent_t events[MARKS];
-    char texts[MARKS][TEXT_BYTES]; /* copies: an error may be reported after the executor is destroyed */
-    uint64_t queued;               /* marks set so far */
-    uint64_t passed;               /* marks that the stream is known to have passed */
     struct wait waits[WAITS];
     uint64_t waits_queued, waits_over; /* all streams are past the first `waits_over` waits */
     double hang_seconds;
@@ -59,7 +54,6 @@ tt_status tt_cuda_watch_create(int device_index, double hang_seconds, struct tt_
     watch->fault_mark = tt_cuda_fault_mark(device_index);
     watch->hang_seconds = hang_seconds > 0 ? hang_seconds : hang_seconds_default;
     tt_status status = TT_OK;
-    for (int i = 0; i < MARKS && status == TT_OK; i++) status = create_event(&watch->events[i]);
     for (int i = 0; i < WAITS && status == TT_OK; i++) {
         status = create_event(&watch->waits[i].reached);
         if (status == TT_OK) status = create_event(&watch->waits[i].through);
@@ -75,8 +69,6 @@ tt_status tt_cuda_watch_create(int device_index, double hang_seconds, struct tt_
 void tt_cuda_watch_destroy(struct tt_cuda_watch *watch)
 {
     if (watch == NULL) return;
-    for (int i = 0; i < MARKS; i++)
-        if (watch->events[i] != NULL) cudaEventDestroy(watch->events[i]);
     for (int i = 0; i < WAITS; i++) {
         if (watch->waits[i].reached != NULL) cudaEventDestroy(watch->waits[i].reached);
         if (watch->waits[i].through != NULL) cudaEventDestroy(watch->waits[i].through);
@@ -89,16 +81,17 @@ static struct tt_cuda_watch *watch_of(const struct tt_device *device)
     return ((struct tt_cuda_device *)device->impl)->watch;
 }
 
+static struct tt_cuda_marks *marks_of(const struct tt_device *device)
+{
+    return ((struct tt_cuda_device *)device->impl)->marks;
+}
+
 void tt_cuda_mark(struct tt_stream *stream, const char *what)
 {
-    struct tt_cuda_watch *watch = watch_of(stream->device);
-    int index = (int)(watch->queued % MARKS);
+    struct tt_cuda_marks *marks = marks_of(stream->device);
     if (stream->kind != TT_STREAM_COMPUTE || tt_cuda_of(stream)->records) return;
-    snprintf(watch->texts[index], TEXT_BYTES, "%s", what);
-    (void)cudaEventRecord(watch->events[index], tt_cuda_handle(stream));
-    watch->queued++;
-    if (watch->queued == watch->fault_mark) tt_cuda_hang(stream);
-    if (watch->queued - watch->passed > MARKS) watch->passed = watch->queued - MARKS;
+    tt_cuda_marks_add(marks, tt_cuda_handle(stream), what);
+    if (marks->queued == watch_of(stream->device)->fault_mark) tt_cuda_hang(stream);
 }
 
 void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
@@ -117,16 +110,6 @@ void tt_cuda_wait_queued(struct tt_stream *stream)
     struct tt_cuda_watch *watch = watch_of(stream->device);
     struct wait *wait = &watch->waits[(watch->waits_queued - 1) % WAITS];
     wait->queued = cudaEventRecord(wait->through, tt_cuda_handle(stream)) == cudaSuccess;
-}
-
-const char *tt_cuda_watch_where(const struct tt_device *device)
-{
-    const struct tt_cuda_device *cuda = device->impl;
-    const struct tt_cuda_watch *watch = cuda != NULL ? cuda->watch : NULL;
-    if (watch == NULL || watch->queued == 0) return "no marked work";
-    /* The running work is that of the last mark passed. */
-    uint64_t at = watch->passed > 0 ? watch->passed - 1 : 0;
-    return watch->texts[at % MARKS];
 }
 
 /* Waits for queued work with a limit. Work that waits for an event of another GPU also ends soon, unless that GPU has
@@ -172,16 +155,6 @@ bool tt_cuda_has_hung(const struct tt_device *device)
     return cuda != NULL && cuda->watch != NULL && cuda->watch->stuck;
 }
 
-/* Moves `passed` over all marks that are done; returns whether it moved. */
-static bool advance(struct tt_cuda_watch *watch)
-{
-    uint64_t before = watch->passed;
-    while (watch->passed < watch->queued &&
-           cudaEventQuery(watch->events[watch->passed % MARKS]) == cudaSuccess)
-        watch->passed++;
-    return watch->passed != before;
-}
-
 static bool is_over(struct wait *wait)
 {
     if (!wait->over) wait->over = wait->queued && cudaEventQuery(wait->through) == cudaSuccess;
@@ -221,7 +194,7 @@ static tt_status report_hang(struct tt_device *device, double seconds)
     struct tt_cuda_watch *watch = watch_of(device);
     watch->stuck = true;
     tt_fail(TT_ERR_DEVICE, "%s has done nothing for %.0f s; it was at %s", device->name, seconds,
-            tt_cuda_watch_where(device));
+            tt_cuda_marks_where(marks_of(device)));
     tt_hint("a kernel that does not end, or a GPU that has stopped: see dmesg and nvidia-smi; "
             "--hang_seconds changes this limit");
     return TT_ERR_DEVICE;
@@ -232,7 +205,7 @@ static tt_status look(struct tt_device *device, double now, double *moved)
 {
     struct tt_cuda_watch *watch = watch_of(device);
     if (device->check != NULL) TT_TRY(device->check(device->check_context));
-    bool moves = advance(watch);
+    bool moves = tt_cuda_marks_advance(marks_of(device));
     int for_others = waits_for_others(watch, &moves);
     if (moves) *moved = now;
     double limit = for_others > 0 ? for_others : watch->hang_seconds;
@@ -280,7 +253,7 @@ tt_status tt_cuda_wait(struct tt_stream *stream)
     if (watch_of(stream->device)->stuck) return TT_ERR_DEVICE;
     tt_status status =
         wait_for(stream->device, stream_done, tt_cuda_handle(stream), stream, "waiting for the device");
-    if (status == TT_OK) (void)advance(watch_of(stream->device));
+    if (status == TT_OK) (void)tt_cuda_marks_advance(marks_of(stream->device));
     return status;
 }
 

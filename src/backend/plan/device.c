@@ -13,22 +13,6 @@ enum { ALIGNMENT = 256 };
 /* The memory of each compute stream in cuda/cuda.h: GEMM workspace and scratch for partial sums. */
 static const size_t stream_scratch_bytes = (size_t)(32 + 8) << 20;
 
-/* The time of an empty kernel and of an empty collective, and the slowdown of compute beside a transfer, in
- * copies of the transferred bytes (H200: gathers by the copy engine beside GEMMs). */
-static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_bytes = 1.5;
-
-struct plan {
-    uintptr_t next;      /* the next fictitious address */
-    double host_seconds; /* the host's clock, after its waits for streams */
-    double drag_seconds; /* slowdown of compute by transfers that no op has been charged with yet */
-    double network_bytes_per_second;
-    struct tt_conv2d_requests *convolutions; /* NULL: nobody asks */
-};
-
-struct clock {
-    double seconds;
-};
-
 /* No process has memory at this address, so that an access faults at once. */
 static const uintptr_t first_address = (uintptr_t)1 << 53;
 
@@ -41,7 +25,7 @@ static tt_status plan_open(struct tt_device *device, const struct tt_device_conf
         tt_hint("known are %s", tt_chip_names());
         return TT_ERR_USAGE;
     }
-    struct plan *plan = tt_calloc(1, sizeof *plan);
+    struct tt_plan_state *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return TT_ERR_MEMORY;
     plan->next = first_address;
     plan->network_bytes_per_second = config->network_bytes_per_second > 0.0 ? config->network_bytes_per_second
@@ -70,7 +54,7 @@ static void plan_close(struct tt_device *device)
 /* Addresses are never reused, so a view of a destroyed buffer cannot appear to be inside a new one. */
 static tt_status plan_allocate(struct tt_device *device, size_t bytes, void **data)
 {
-    struct plan *plan = device->impl;
+    struct tt_plan_state *plan = device->impl;
     uintptr_t end;
     if (__builtin_add_overflow(plan->next, (uintptr_t)bytes, &end) || end > UINTPTR_MAX - ALIGNMENT) {
         return tt_fail(TT_ERR_MEMORY, "the plan has no addresses left for %zu bytes", bytes);
@@ -88,7 +72,7 @@ static void plan_release(struct tt_device *device, void *data, size_t bytes)
 static tt_status plan_create(struct tt_device *device, void **impl)
 {
     (void)device;
-    *impl = tt_calloc(1, sizeof(struct clock));
+    *impl = tt_calloc(1, sizeof(struct tt_plan_clock));
     return *impl != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
@@ -99,7 +83,7 @@ static void plan_destroy(struct tt_device *device, void *impl)
 }
 
 struct plan_stream {
-    struct clock clock; /* must be first: a stream is used as its clock */
+    struct tt_plan_clock clock; /* must be first: a stream is used as its clock */
     enum tt_stream_kind kind;
 };
 
@@ -127,84 +111,24 @@ static void plan_stream_destroy(struct tt_device *device, void *impl)
     tt_free(impl);
 }
 
-/* Advances a stream by `seconds`. Where the device is the host, the calling thread does the work, so the host's
- * clock advances too. */
-static void pass(struct tt_stream *stream, double seconds)
-{
-    struct tt_device *device = stream->device;
-    struct plan *plan = device->impl;
-    struct clock *clock = stream->impl;
-    if (clock->seconds < plan->host_seconds) clock->seconds = plan->host_seconds;
-    clock->seconds += seconds;
-    if (device->is_host) plan->host_seconds = clock->seconds;
-    if (device->planned_seconds < clock->seconds) device->planned_seconds = clock->seconds;
-}
-
-void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes)
-{
-    struct plan *plan = stream->device->impl;
-    const struct tt_chip *chip = stream->device->chip;
-    double seconds = flops / flops_rate, moving = bytes / chip->memory_bytes_per_second;
-    if (seconds < moving) seconds = moving;
-    if (seconds < launch_seconds && !stream->device->is_host) seconds = launch_seconds;
-    if (stream->kind == TT_STREAM_COMPUTE) {
-        seconds += plan->drag_seconds;
-        plan->drag_seconds = 0.0;
-    }
-    pass(stream, seconds);
-}
-
-static void transfer(struct tt_stream *stream, double bytes, double seconds, double least)
-{
-    struct plan *plan = stream->device->impl;
-    bool is_host = stream->device->is_host;
-    if (!is_host) plan->drag_seconds += drag_bytes * bytes / stream->device->chip->memory_bytes_per_second;
-    pass(stream, seconds + (is_host ? 0.0 : least));
-}
-
-tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes)
-{
-    const struct plan *plan = stream->device->impl;
-    double inside = (double)bytes / stream->device->chip->link_bytes_per_second,
-           outside = (double)network_bytes / plan->network_bytes_per_second;
-    transfer(stream, (double)bytes, inside > outside ? inside : outside, collective_seconds);
-    return TT_OK;
-}
-
-double tt_plan_seconds(const struct tt_device *device)
-{
-    return device->planned_seconds;
-}
-
-void tt_plan_note_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)
-{
-    ((struct plan *)device->impl)->convolutions = requests;
-}
-
-tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request)
-{
-    const struct plan *plan = stream->device->impl;
-    return plan->convolutions != NULL ? tt_conv2d_requests_add(plan->convolutions, request) : TT_OK;
-}
-
 static tt_status plan_synchronize(struct tt_stream *stream)
 {
-    struct plan *plan = stream->device->impl;
-    const struct clock *clock = stream->impl;
+    struct tt_plan_state *plan = stream->device->impl;
+    const struct tt_plan_clock *clock = stream->impl;
     if (plan->host_seconds < clock->seconds) plan->host_seconds = clock->seconds;
     return TT_OK;
 }
 
 static tt_status plan_record(struct tt_event *event, struct tt_stream *stream)
 {
-    *(struct clock *)event->impl = *(const struct clock *)stream->impl;
+    *(struct tt_plan_clock *)event->impl = *(const struct tt_plan_clock *)stream->impl;
     return TT_OK;
 }
 
 static tt_status plan_wait(struct tt_stream *stream, struct tt_event *event)
 {
-    struct clock *clock = stream->impl;
-    const struct clock *until = event->impl;
+    struct tt_plan_clock *clock = stream->impl;
+    const struct tt_plan_clock *until = event->impl;
     if (clock->seconds < until->seconds) clock->seconds = until->seconds;
     return TT_OK;
 }
@@ -212,11 +136,10 @@ static tt_status plan_wait(struct tt_stream *stream, struct tt_event *event)
 static tt_status plan_copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     (void)to, (void)from;
-    const struct tt_chip *chip = stream->device->chip;
     if (direction == TT_COPY_ON_DEVICE)
         tt_plan_spend(stream, 0.0, 1.0, 2.0 * (double)bytes);
     else
-        transfer(stream, (double)bytes, (double)bytes / chip->host_bytes_per_second, launch_seconds);
+        tt_plan_spend_copy(stream, bytes);
     return TT_OK;
 }
 

@@ -6,6 +6,20 @@
 #include "backend/device_impl.h"
 #include "backend/plan/plan.h"
 
+/* The device's state: device->impl. */
+struct tt_plan_state {
+    uintptr_t next;      /* the next fictitious address */
+    double host_seconds; /* the host's clock, after its waits for streams */
+    double drag_seconds; /* slowdown of compute by transfers that no op has been charged with yet */
+    double network_bytes_per_second;
+    struct tt_conv2d_requests *convolutions; /* NULL: nobody asks */
+};
+
+/* The state of a stream or an event: its impl. */
+struct tt_plan_clock {
+    double seconds;
+};
+
 extern const struct tt_op_table tt_plan_op_table;
 
 /* The device table's gemm_coded. */
@@ -14,6 +28,9 @@ tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora
 /* Advances the clock by one piece of work: `flops` at `flops_rate`, or `bytes` through device memory, whichever takes
  * longer, and at least the time of a launch. */
 void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes);
+
+/* Advances the clock by a copy between the host and the device. */
+void tt_plan_spend_copy(struct tt_stream *stream, size_t bytes);
 
 /* A convolution runs. */
 tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request);

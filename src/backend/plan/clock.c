@@ -1,0 +1,72 @@
+/* Time on the plan device: what an op, a copy or a collective adds to the clock of its stream. */
+#include "backend/plan/plan_ops.h"
+
+/* The time of an empty kernel and of an empty collective, and the slowdown of compute beside a transfer, in
+ * copies of the transferred bytes (H200: gathers by the copy engine beside GEMMs). */
+static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_bytes = 1.5;
+
+/* Advances a stream by `seconds`. Where the device is the host, the calling thread does the work, so the host's
+ * clock advances too. */
+static void pass(struct tt_stream *stream, double seconds)
+{
+    struct tt_device *device = stream->device;
+    struct tt_plan_state *plan = device->impl;
+    struct tt_plan_clock *clock = stream->impl;
+    if (clock->seconds < plan->host_seconds) clock->seconds = plan->host_seconds;
+    clock->seconds += seconds;
+    if (device->is_host) plan->host_seconds = clock->seconds;
+    if (device->planned_seconds < clock->seconds) device->planned_seconds = clock->seconds;
+}
+
+void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes)
+{
+    struct tt_plan_state *plan = stream->device->impl;
+    const struct tt_chip *chip = stream->device->chip;
+    double seconds = flops / flops_rate, moving = bytes / chip->memory_bytes_per_second;
+    if (seconds < moving) seconds = moving;
+    if (seconds < launch_seconds && !stream->device->is_host) seconds = launch_seconds;
+    if (stream->kind == TT_STREAM_COMPUTE) {
+        seconds += plan->drag_seconds;
+        plan->drag_seconds = 0.0;
+    }
+    pass(stream, seconds);
+}
+
+static void transfer(struct tt_stream *stream, double bytes, double seconds, double least)
+{
+    struct tt_plan_state *plan = stream->device->impl;
+    bool is_host = stream->device->is_host;
+    if (!is_host) plan->drag_seconds += drag_bytes * bytes / stream->device->chip->memory_bytes_per_second;
+    pass(stream, seconds + (is_host ? 0.0 : least));
+}
+
+void tt_plan_spend_copy(struct tt_stream *stream, size_t bytes)
+{
+    double seconds = (double)bytes / stream->device->chip->host_bytes_per_second;
+    transfer(stream, (double)bytes, seconds, launch_seconds);
+}
+
+tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes)
+{
+    const struct tt_plan_state *plan = stream->device->impl;
+    double inside = (double)bytes / stream->device->chip->link_bytes_per_second,
+           outside = (double)network_bytes / plan->network_bytes_per_second;
+    transfer(stream, (double)bytes, inside > outside ? inside : outside, collective_seconds);
+    return TT_OK;
+}
+
+double tt_plan_seconds(const struct tt_device *device)
+{
+    return device->planned_seconds;
+}
+
+void tt_plan_note_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)
+{
+    ((struct tt_plan_state *)device->impl)->convolutions = requests;
+}
+
+tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request)
+{
+    const struct tt_plan_state *plan = stream->device->impl;
+    return plan->convolutions != NULL ? tt_conv2d_requests_add(plan->convolutions, request) : TT_OK;
+}
