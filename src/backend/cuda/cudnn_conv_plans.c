@@ -45,36 +45,29 @@ static const char *shape_in(const char *name)
     return name + strcspn(name, ",");
 }
 
-static tt_status build(const struct tt_cudnn *cudnn, const struct tt_cudnn_conv_shape *shape,
-                       size_t workspace_limit, struct tt_cudnn_plan *plan)
+static void describe(struct tt_cudnn_graph *graph, const void *shape)
 {
-    struct tt_cudnn_graph graph;
-    tt_cudnn_graph_init(&graph, cudnn);
-    tt_cudnn_conv_graph(&graph, shape);
-    tt_status status = tt_cudnn_plan_build(&graph, workspace_limit, plan);
-    tt_cudnn_graph_deinit(&graph);
-    return status;
+    tt_cudnn_conv_graph(graph, shape);
 }
 
-static bool read_stored(const struct tt_cudnn_conv_plans *plans, const char *name, struct tt_cudnn_plan *plan)
+static struct tt_cudnn_recipe recipe_of(const struct tt_cudnn_conv_plans *plans,
+                                        const struct tt_cudnn_conv_shape *shape)
 {
-    bool stored = tt_cudnn_store_read(plans->cudnn, "convolution", name, plan);
-    if (!stored || plan->workspace_bytes <= plans->workspace_limit) return stored;
-    tt_cudnn_plan_deinit(plan);
-    return false;
+    return (struct tt_cudnn_recipe){.kind = "convolution",
+                                    .describe = describe,
+                                    .shape = shape,
+                                    .workspace_limit = plans->workspace_limit};
 }
 
 static tt_status obtain(const struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
                         struct tt_cudnn_plan *plan)
 {
+    struct tt_cudnn_recipe recipe = recipe_of(plans, shape);
     char name[NAME_BYTES];
+    bool stored;
     name_plan(plans, shape, name);
     double start = tt_clock_seconds();
-    bool stored = read_stored(plans, name, plan);
-    if (!stored) {
-        TT_TRY(build(plans->cudnn, shape, plans->workspace_limit, plan));
-        tt_cudnn_store_write("convolution", name, plan);
-    }
+    TT_TRY(tt_cudnn_store_obtain(&recipe, plans->cudnn, name, plan, &stored));
     tt_debug("convolution: plan%s %s in %.0f ms", shape_in(name), stored ? "read" : "made",
              (tt_clock_seconds() - start) * 1e3);
     return TT_OK;
@@ -186,15 +179,16 @@ struct pool {
 static void build_one(const struct tt_cudnn_conv_plans *plans, const struct tt_cudnn *cudnn,
                       const struct tt_cudnn_conv_shape *shape, struct work *work)
 {
+    struct tt_cudnn_recipe recipe = recipe_of(plans, shape);
     char name[NAME_BYTES];
     struct tt_cudnn_plan plan = {0};
     name_plan(plans, shape, name);
-    if (tt_cudnn_store_has("convolution", name)) return;
+    if (tt_cudnn_store_has(recipe.kind, name)) return;
     double start = tt_clock_seconds();
-    tt_status status = build(cudnn, shape, plans->workspace_limit, &plan);
+    tt_status status = tt_cudnn_recipe_build(&recipe, cudnn, &plan);
     if (status == TT_OK) {
         if (tt_cudnn_plan_write(&plan, &work->json, &work->bytes) == TT_OK)
-            tt_cudnn_store_keep("convolution", name, work->json, work->bytes);
+            tt_cudnn_store_keep(recipe.kind, name, work->json, work->bytes);
         tt_cudnn_plan_deinit(&plan);
         tt_debug("convolution: plan%s made in %.0f ms by a thread", shape_in(name),
                  (tt_clock_seconds() - start) * 1e3);
@@ -224,8 +218,8 @@ static tt_status run_thread(void *argument)
     return TT_OK;
 }
 
-/* What a thread has built becomes an entry. What no thread has built, since another process has stored it meanwhile or a
- * thread failed, is read or built here. */
+/* What a thread has built becomes an entry. What no thread has built, since another process has stored it meanwhile or
+ * a thread failed, is read or built here. */
 static tt_status take_over(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
                            const struct work *work)
 {
@@ -249,10 +243,11 @@ static tt_status take_stored(struct tt_cudnn_conv_plans *plans)
 {
     size_t left = 0;
     for (size_t i = 0; i < plans->wanted_count; i++) {
+        struct tt_cudnn_recipe recipe = recipe_of(plans, &plans->wanted[i]);
         struct tt_cudnn_plan plan = {0};
         char name[NAME_BYTES];
         name_plan(plans, &plans->wanted[i], name);
-        if (!read_stored(plans, name, &plan)) {
+        if (!tt_cudnn_store_read(&recipe, plans->cudnn, name, &plan)) {
             plans->wanted[left++] = plans->wanted[i];
         } else if (add(plans, &plans->wanted[i], &plan) == NULL) {
             tt_cudnn_plan_deinit(&plan);

@@ -28,9 +28,9 @@ const struct tt_cudnn_plan *tt_cudnn_conv_plans_find(struct tt_cudnn_conv_plans 
                                                      const struct tt_cudnn_conv_shape *shape, bool *pending);
 /* Begins and ends the collecting of shapes. */
 void tt_cudnn_conv_plans_collect(struct tt_cudnn_conv_plans *plans, bool collects);
-/* Makes the plans of the shapes that were collected, so that none of them is asked for again. The caller reads those that
- * are stored; `threads` threads, each with a handle of its own, build and store the others, and the caller reads what they
- * built. Fails for want of memory only. Returns in *made how many plans the threads built. */
+/* Makes the plans of the shapes that were collected, so that none of them is asked for again. The caller reads those
+ * that are stored; `threads` threads, each with a handle of its own, build and store the others, and the caller reads
+ * what they built. Fails for want of memory only. Returns in *made how many plans the threads built. */
 TT_MUST_USE tt_status tt_cudnn_conv_plans_make(struct tt_cudnn_conv_plans *plans, int threads, size_t *made);
 void tt_cudnn_conv_plans_deinit(struct tt_cudnn_conv_plans *plans);
 

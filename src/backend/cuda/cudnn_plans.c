@@ -53,26 +53,21 @@ static void name_plan(const struct tt_cudnn_plans *plans, const struct tt_cudnn_
         (long long)s->dense);
 }
 
+static void describe(struct tt_cudnn_graph *graph, const void *shape)
+{
+    tt_cudnn_attention_graph(graph, shape);
+}
+
 static tt_status obtain(const struct tt_cudnn_plans *plans, const struct tt_cudnn_shape *shape,
                         struct tt_cudnn_plan *plan)
 {
+    struct tt_cudnn_recipe recipe = {
+        .kind = "attention", .describe = describe, .shape = shape, .workspace_limit = plans->workspace_limit};
     char name[NAME_BYTES];
+    bool stored;
     name_plan(plans, shape, name);
     double start = tt_clock_seconds();
-    bool stored = tt_cudnn_store_read(plans->cudnn, "attention", name, plan);
-    if (stored && plan->workspace_bytes > plans->workspace_limit) {
-        tt_cudnn_plan_deinit(plan);
-        stored = false;
-    }
-    if (!stored) {
-        struct tt_cudnn_graph graph;
-        tt_cudnn_graph_init(&graph, plans->cudnn);
-        tt_cudnn_attention_graph(&graph, shape);
-        tt_status status = tt_cudnn_plan_build(&graph, plans->workspace_limit, plan);
-        tt_cudnn_graph_deinit(&graph);
-        TT_TRY(status);
-        tt_cudnn_store_write("attention", name, plan);
-    }
+    TT_TRY(tt_cudnn_store_obtain(&recipe, plans->cudnn, name, plan, &stored));
     tt_debug("attention: %s%s plan for %lld x %lld tokens, %lld:%lld heads of %lld, %s in %.0f ms",
              shape->dense ? "dense " : "", shape->backward ? "backward" : "forward",
              (long long)shape->sequences, (long long)shape->tokens, (long long)shape->heads,

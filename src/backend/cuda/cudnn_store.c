@@ -58,16 +58,39 @@ out:
     return json;
 }
 
-bool tt_cudnn_store_read(const struct tt_cudnn *cudnn, const char *kind, const char *name,
+bool tt_cudnn_store_read(const struct tt_cudnn_recipe *recipe, const struct tt_cudnn *cudnn, const char *name,
                          struct tt_cudnn_plan *plan)
 {
     struct tt_str text = {0};
-    const char *json = read_json(kind, name, &text);
+    const char *json = read_json(recipe->kind, name, &text);
     bool loaded = json != NULL &&
                   tt_cudnn_plan_read(cudnn, json, text.bytes - (size_t)(json - text.data), plan) == TT_OK;
     tt_str_deinit(&text);
     tt_error_clear();
-    return loaded;
+    if (!loaded || plan->workspace_bytes <= recipe->workspace_limit) return loaded;
+    tt_cudnn_plan_deinit(plan);
+    return false;
+}
+
+tt_status tt_cudnn_recipe_build(const struct tt_cudnn_recipe *recipe, const struct tt_cudnn *cudnn,
+                                struct tt_cudnn_plan *plan)
+{
+    struct tt_cudnn_graph graph;
+    tt_cudnn_graph_init(&graph, cudnn);
+    recipe->describe(&graph, recipe->shape);
+    tt_status status = tt_cudnn_plan_build(&graph, recipe->workspace_limit, plan);
+    tt_cudnn_graph_deinit(&graph);
+    return status;
+}
+
+tt_status tt_cudnn_store_obtain(const struct tt_cudnn_recipe *recipe, const struct tt_cudnn *cudnn,
+                                const char *name, struct tt_cudnn_plan *plan, bool *stored)
+{
+    *stored = tt_cudnn_store_read(recipe, cudnn, name, plan);
+    if (*stored) return TT_OK;
+    TT_TRY(tt_cudnn_recipe_build(recipe, cudnn, plan));
+    tt_cudnn_store_write(recipe->kind, name, plan);
+    return TT_OK;
 }
 
 bool tt_cudnn_store_has(const char *kind, const char *name)
