@@ -46,8 +46,10 @@ if not rows:
     sys.exit(f"error: training '{sys.argv[1]}' has no step behind the first ten")
 middle = lambda key: statistics.median(row[key] for row in rows)
 out = {"training": sys.argv[1], "images_per_second": round(middle("images_per_second"), 1)}
-for key in ("step", "data", "forward", "backward", "reduce", "rank_wait", "device_wait", "optimizer"):
-    out[key + "_ms"] = round(1000 * middle(key + "_seconds"), 3)
+# On a GPU the work is queued, and then the host waits for it.
+for key in ("step", "data", "queue", "forward", "backward", "reduce", "rank_wait", "device_wait", "optimizer"):
+    if key + "_seconds" in rows[0]:
+        out[key + "_ms"] = round(1000 * middle(key + "_seconds"), 3)
 print(json.dumps(out), flush=True)
 END
 }
