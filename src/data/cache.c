@@ -93,7 +93,14 @@ static tt_status open_rows(struct work *work, struct tt_dataset **out)
     size_t part_count;
     TT_TRY(tt_store_file_open(tt_str_text(&work->path), tt_str_text(&work->key), work->request->vocab_size,
                               tt_dataset_limit(work->request->config), &store, &report, &parts, &part_count));
-    return tt_dataset_adopt(&store, &report, parts, part_count, out);
+    struct tt_dataset *dataset = NULL;
+    TT_TRY(tt_dataset_adopt(&store, &report, parts, part_count, &dataset));
+    tt_status status = work->request->config->preference ? tt_dataset_group(dataset, 2) : TT_OK;
+    if (status == TT_OK)
+        *out = dataset;
+    else
+        tt_dataset_destroy(dataset);
+    return status;
 }
 
 /* *out stays NULL when there is no file, or one that cannot be used, about which `speaks` says whether to log. */

@@ -128,6 +128,39 @@ out:
     return status;
 }
 
+/* The first `count` messages, with the header of an answer if `asks`. */
+static tt_status encode_messages(const struct reading *r, size_t count, bool asks, struct tt_ids *ids)
+{
+    struct tt_chat_text text = {0};
+    struct tt_ranges ranges = {0};
+    tt_status status = tt_chat_render(r->chat, &r->conversation, count, asks, &text);
+    if (status == TT_OK) status = tt_chat_encode(r->chat, r->scratch, &text, ids, &ranges);
+    tt_chat_text_deinit(&text);
+    tt_ranges_deinit(&ranges);
+    return status;
+}
+
+tt_status tt_chat_pair_read(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
+                            const struct tt_json *row, struct tt_ids *prompt, struct tt_ids sides[2],
+                            bool *roles_mapped)
+{
+    struct tt_conversation pair[2] = {{0}, {0}};
+    tt_status status = TT_OK;
+    TT_GO(tt_conversation_read_pair(row, pair));
+    for (size_t side = 0; side < 2; side++) {
+        if (tt_chat_config(chat)->reasoning == TT_REASONING_DROP)
+            TT_GO(tt_conversation_drop_reasoning(&pair[side]));
+        const struct reading r = {.chat = chat, .scratch = scratch, .conversation = pair[side]};
+        if (side == 0) TT_GO(encode_messages(&r, pair[0].prompt_count, true, prompt));
+        TT_GO(encode_messages(&r, tt_json_count(pair[side].messages), false, &sides[side]));
+    }
+    *roles_mapped = pair[0].maps_roles || pair[1].maps_roles;
+out:
+    tt_conversation_deinit(&pair[0]);
+    tt_conversation_deinit(&pair[1]);
+    return status;
+}
+
 tt_status tt_chat_prompt(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
                          const struct tt_json *row, struct tt_str *text, struct tt_ids *ids)
 {

@@ -18,6 +18,12 @@ TT_MUST_USE tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer
                                        const struct tt_json *row, size_t part, struct tt_ids *ids,
                                        struct tt_str *supervised, struct tt_chat_row_report *report);
 
+/* The ids of a row with a preference (tt_conversation_read_pair): of the prompt with the header of the answer, and of
+ * each answer behind the prompt. Replaces all three. */
+TT_MUST_USE tt_status tt_chat_pair_read(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
+                                        const struct tt_json *row, struct tt_ids *prompt,
+                                        struct tt_ids sides[2], bool *roles_mapped);
+
 /* The prompt for an answer to the row's conversation: replaces `text` by the rendering with the header of the answer,
  * and `ids` by its ids. */
 TT_MUST_USE tt_status tt_chat_prompt(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,

@@ -6,13 +6,24 @@
 
 const char *const tt_conversation_members[] = {
     "messages",    "conversations", "prompt", "completion", "tools",   "documents", "chat_template_kwargs",
-    "instruction", "input",         "output", "system",     "history", "chosen",    NULL};
+    "instruction", "input",         "output", "system",     "history", "chosen",    "rejected",
+    NULL};
 
 bool tt_conversation_has_messages(const struct tt_json_value *row)
 {
     if (tt_json_is_list(tt_json_get(row, "messages")) || tt_json_is_list(tt_json_get(row, "conversations")))
         return true;
     return tt_json_is_list(tt_json_get(row, "prompt")) && tt_json_is_list(tt_json_get(row, "completion"));
+}
+
+static bool holds_messages(const struct tt_json_value *value)
+{
+    return tt_json_is_list(value) || tt_json_is_object(value);
+}
+
+bool tt_conversation_is_preference(const struct tt_json_value *row)
+{
+    return holds_messages(tt_json_get(row, "chosen")) && holds_messages(tt_json_get(row, "rejected"));
 }
 
 bool tt_conversation_is_alpaca(const struct tt_json_value *row)
@@ -230,11 +241,11 @@ static tt_status copy_member(const struct tt_json *json, const char *name, bool 
 static tt_status refuse_preference(const struct tt_json *json)
 {
     if (tt_json_get(json->root, "chosen") == NULL) return TT_OK;
-    tt_fail(TT_ERR_UNSUPPORTED,
-            "%s: preference rows ('conversations' with 'chosen' and 'rejected') are not supported",
+    tt_fail(TT_ERR_DATA, "%s: the row has a preference ('conversations' with 'chosen' and 'rejected')",
             json->origin);
-    tt_hint("to train on the chosen answers, append each to its 'conversations' and remove 'chosen'");
-    return TT_ERR_UNSUPPORTED;
+    tt_hint("objective: dpo trains on preferences; to train on the chosen answers alone, append each to its "
+            "'conversations' and remove 'chosen'");
+    return TT_ERR_DATA;
 }
 
 static tt_status read_messages(struct tt_conversation *out, const struct tt_json *json)
@@ -259,19 +270,87 @@ static tt_status read_messages(struct tt_conversation *out, const struct tt_json
     return read_list(out, json, name);
 }
 
+/* What stands beside the messages. */
+static tt_status read_others(struct tt_conversation *out, const struct tt_json *row)
+{
+    TT_TRY(read_tools(out, row));
+    TT_TRY(copy_member(row, "documents", true, &out->documents));
+    return copy_member(row, "chat_template_kwargs", false, &out->kwargs);
+}
+
 tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out)
 {
     struct tt_conversation read = {.messages = tt_json_new_list()};
     tt_status status = read.messages == NULL ? TT_ERR_MEMORY : TT_OK;
     TT_GO(status);
     TT_GO(read_messages(&read, row));
-    TT_GO(read_tools(&read, row));
-    TT_GO(copy_member(row, "documents", true, &read.documents));
-    TT_GO(copy_member(row, "chat_template_kwargs", false, &read.kwargs));
+    TT_GO(read_others(&read, row));
     *out = read;
     return TT_OK;
 out:
     tt_conversation_deinit(&read);
+    return status;
+}
+
+/* The list of messages that both answers continue, or NULL: the answers have it themselves. */
+static const char *prompt_name(const struct tt_json_value *row)
+{
+    static const char *const names[] = {"prompt", "messages", "conversations"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (tt_json_is_list(tt_json_get(row, names[i]))) return names[i];
+    return NULL;
+}
+
+static tt_status read_side(struct tt_conversation *out, const struct tt_json *json, const char *side)
+{
+    const char *prompt = prompt_name(json->root);
+    const struct tt_json_value *answer = tt_json_get(json->root, side);
+    const struct tt_json_value *first = prompt != NULL ? tt_json_get(json->root, prompt) : answer;
+    out->messages = tt_json_new_list();
+    if (out->messages == NULL) return TT_ERR_MEMORY;
+    TT_TRY(read_system(out, json, first));
+    if (prompt != NULL) TT_TRY(read_list(out, json, prompt));
+    out->prompt_count = tt_json_count(out->messages);
+    if (tt_json_is_list(answer)) {
+        TT_TRY(read_list(out, json, side));
+    } else {
+        struct message message = {.json = json, .list = side};
+        TT_TRY(read_message(out, &message, answer));
+    }
+    for (size_t i = out->prompt_count; i < tt_json_count(out->messages); i++)
+        if (out->trains[i] == TT_MESSAGE_SKIPPED)
+            return tt_fail(TT_ERR_DATA, "%s: '%s' has a message that is not to train", json->origin, side);
+    if (tt_json_count(out->messages) == out->prompt_count)
+        return tt_fail(TT_ERR_DATA, "%s: '%s' has no message", json->origin, side);
+    return read_others(out, json);
+}
+
+/* As TRL's extract_prompt: at least one message of each remains. */
+static size_t common_messages(const struct tt_conversation pair[2])
+{
+    size_t a = tt_json_count(pair[0].messages), b = tt_json_count(pair[1].messages), i = 0;
+    size_t most = (a < b ? a : b) - 1;
+    while (i < most && tt_json_equal(tt_json_at(pair[0].messages, i), tt_json_at(pair[1].messages, i))) i++;
+    return i;
+}
+
+tt_status tt_conversation_read_pair(const struct tt_json *row, struct tt_conversation out[2])
+{
+    struct tt_conversation pair[2] = {{0}, {0}};
+    tt_status status = TT_OK;
+    TT_GO(read_side(&pair[0], row, "chosen"));
+    TT_GO(read_side(&pair[1], row, "rejected"));
+    if (prompt_name(row->root) == NULL) pair[0].prompt_count = pair[1].prompt_count = common_messages(pair);
+    if (pair[0].prompt_count == 0) {
+        tt_fail(TT_ERR_DATA, "%s: 'chosen' and 'rejected' have no prompt", row->origin);
+        tt_hint("it is a list of messages in 'prompt', or the first messages of both, which are then equal");
+        TT_GO(TT_ERR_DATA);
+    }
+    memcpy(out, pair, sizeof pair);
+    return TT_OK;
+out:
+    tt_conversation_deinit(&pair[0]);
+    tt_conversation_deinit(&pair[1]);
     return status;
 }
 

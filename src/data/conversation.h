@@ -3,8 +3,8 @@
  * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations` (from and value
  * become role and content, and roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant,
  * function and observation are tool); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
- * before them. Beside them `system` (a text: the first message, unless the list begins with one), `tools` (a list, or a
- * list as JSON text), `documents` and `chat_template_kwargs` (an object).
+ * before them; preferences (tt_conversation_read_pair). Beside them `system` (a text: the first message, unless the
+ * list begins with one), `tools` (a list, or a list as JSON text), `documents` and `chat_template_kwargs` (an object).
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
  * reasoning fill each other's place. `weight` (OpenAI: 0 or 1) and `train` (true or false) of a message say whether it
@@ -30,8 +30,15 @@ extern const char *const tt_conversation_members[];
 /* Whether a row holds messages; whether it is one of Alpaca's. An outline is enough. */
 bool tt_conversation_has_messages(const struct tt_json_value *row);
 bool tt_conversation_is_alpaca(const struct tt_json_value *row);
+/* Whether a row prefers one list of messages to another. */
+bool tt_conversation_is_preference(const struct tt_json_value *row);
 /* TT_ERR_DATA for a row that is none. The row was parsed as a whole. */
 TT_MUST_USE tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out);
+/* The two conversations of a row with a preference: the prompt with `chosen`, and with `rejected`; each is a list of
+ * messages, or one message. The prompt is the list `prompt`, `messages` or `conversations`; without one it is the
+ * messages that both answers begin with (TRL's extract_prompt), and a `prompt` that is a text is not read. TT_ERR_DATA
+ * where an answer or the prompt has no message. */
+TT_MUST_USE tt_status tt_conversation_read_pair(const struct tt_json *row, struct tt_conversation out[2]);
 void tt_conversation_deinit(struct tt_conversation *conversation);
 /* Removes the reasoning of all messages: its members, and of a content that begins with <think> all up to the last
  * </think> and the line breaks behind it. */

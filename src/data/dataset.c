@@ -124,6 +124,11 @@ tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size)
     return TT_OK;
 }
 
+size_t tt_dataset_group_size(const struct tt_dataset *dataset)
+{
+    return tt_store_group_size(&dataset->store);
+}
+
 tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
                                 const float *values)
 {

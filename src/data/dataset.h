@@ -3,10 +3,11 @@
  *
  * Row kinds (Hugging Face TRL, docs "Dataset formats"): `text` (dataset_text_field), `prompt` + `completion` (loss on
  * the completion only, unless completion_only_loss is false), pre-tokenized `input_ids` with `labels` (aligned with
- * input_ids, -100: no loss) or `completion_mask`. Errors name file, line and row. Tokenizing follows TRL: text rows get
- * the tokenizer's special tokens and a final EOS unless they have it; prompt and completion are tokenized as one text,
- * EOS after the completion, and the completion begins at the first id that differs from the ids of the prompt alone
- * (rows where that is before the end of the prompt are counted and reported).
+ * input_ids, -100: no loss) or `completion_mask`. With `preference` a row is a preference instead: a prompt, `chosen`
+ * and `rejected`, texts or messages, and two samples, of which the answers are supervised. Errors name file, line and
+ * row. Tokenizing follows TRL: text rows get the tokenizer's special tokens and a final EOS unless they have it; prompt
+ * and completion are tokenized as one text, EOS after the completion, and the completion begins at the first id that
+ * differs from the ids of the prompt alone (rows where that is before the end of the prompt are counted and reported).
  * Rows without a supervised token after truncation are dropped and counted. A .txt file is one text, cut into
  * consecutive samples of max_length tokens; so are over-long rows when packing as one stream ("wrapped"). Rows are read
  * by one thread per processor; the result does not depend on the number of threads.
@@ -61,6 +62,7 @@ struct tt_data_config {
     const char *prepared_path;                   /* folder of tokenized rows (data/cache.h); NULL: none */
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
+    bool preference; /* rows have a chosen and a rejected answer; by the objective, not a setting */
 };
 
 struct tt_sample {
@@ -123,6 +125,7 @@ const char *tt_dataset_completion(const struct tt_dataset *dataset, size_t index
 void tt_dataset_report(const struct tt_dataset *dataset, struct tt_dataset_report *out);
 /* Makes groups of `size` neighbouring samples, which stay together from here on. TT_ERR_DATA: some are left over. */
 TT_MUST_USE tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size);
+size_t tt_dataset_group_size(const struct tt_dataset *dataset); /* 1: none were made */
 /* Adds a column (data/batch.h) with a copy of `values`: one for each sample or group; for columns per token or row one
  * for each token of all samples in order, and a row has the value of the token that it predicts. After
  * tt_dataset_group. */

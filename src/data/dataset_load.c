@@ -89,31 +89,56 @@ static bool is_cut(const struct load *load)
     return load->rows->plain_text || (config->packing && config->packing_strategy == TT_PACKING_WRAPPED);
 }
 
+/* Of a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
+static tt_status check_length(const struct load *load, size_t index, size_t total)
+{
+    if (load->config->over_length != TT_OVER_LENGTH_ERROR) return TT_OK;
+    tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
+            load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total,
+            sample_limit(load->config));
+    tt_hint("raise max_length, or set over_length to truncate or drop");
+    return TT_ERR_DATA;
+}
+
 static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)
 {
-    const struct tt_data_config *config = load->config;
     struct tt_dataset_report *report = &block->report;
-    size_t limit = sample_limit(config), total = row->total;
+    size_t limit = sample_limit(load->config), total = row->total;
     if ((int64_t)total > report->longest) report->longest = (int64_t)total;
     if (total <= limit) return add_sample(block, row, 0, total, true);
     if (is_cut(load)) {
         report->longest = (int64_t)limit;
         return add_pieces(block, row, limit);
     }
-    switch (config->over_length) {
-    case TT_OVER_LENGTH_DROP:
+    TT_TRY(check_length(load, index, total));
+    if (load->config->over_length == TT_OVER_LENGTH_DROP) {
         report->dropped++;
         return TT_OK;
-    case TT_OVER_LENGTH_ERROR:
-        tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
-                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total, limit);
-        tt_hint("raise max_length, or set over_length to truncate or drop");
-        return TT_ERR_DATA;
-    case TT_OVER_LENGTH_TRUNCATE:
-        break;
     }
     report->truncated++;
     return add_sample(block, row, 0, limit, true);
+}
+
+/* One answer of a preference. Both are added or none: the decision is the same for each, and counted with the first. A
+ * prompt that fills max_length leaves nothing of the answers, and so does an answer without a token. */
+static tt_status add_side(const struct load *load, size_t index, const struct tt_row *row, size_t part,
+                          struct block *block)
+{
+    struct tt_dataset_report *report = &block->report;
+    size_t limit = sample_limit(load->config), prompt = row->border > 0 ? row->border : 1;
+    bool first = part == 0, is_long = row->longest > limit;
+    if ((int64_t)row->longest > report->longest) report->longest = (int64_t)row->longest;
+    if (is_long) TT_TRY(check_length(load, index, row->longest));
+    if (is_long && load->config->over_length == TT_OVER_LENGTH_DROP) {
+        report->dropped += first;
+        return TT_OK;
+    }
+    if (prompt >= limit || prompt >= row->shortest) {
+        report->without_supervision += first;
+        return TT_OK;
+    }
+    report->truncated += first && is_long;
+    return add_sample(block, row, 0, row->total < limit ? row->total : limit, true);
 }
 
 static void count_row(struct tt_dataset_report *report, const struct tt_row *row)
@@ -134,7 +159,8 @@ static tt_status read_block(struct load *load, size_t index, struct tt_row_reade
         for (size_t part = 0; part < row.parts; part++) {
             TT_TRY(tt_row_read(reader, *at, part, &row));
             if (part == 0) count_row(&load->blocks[index].report, &row);
-            TT_TRY(add_row(load, *at, &row, &load->blocks[index]));
+            struct block *block = &load->blocks[index];
+            TT_TRY(row.pair ? add_side(load, *at, &row, part, block) : add_row(load, *at, &row, block));
         }
     }
     return TT_OK;
@@ -281,11 +307,12 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
     tt_status status = TT_OK;
     struct tt_rows rows = {0};
     size_t limit = max_samples > 0 ? (size_t)max_samples : SIZE_MAX;
+    int64_t each = load->config->preference ? 2 : 1; /* samples of a row */
     if (load->config->prompt_template != NULL) TT_GO(tt_prompt_template_check(load->config->prompt_template));
     TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, load->config->max_row_size, &rows));
     load->rows = &rows;
-    load->sample_limit = max_samples > 0 ? max_samples : INT64_MAX;
-    TT_GO(load_rows(&rows, load, limit, dataset));
+    load->sample_limit = max_samples > 0 && max_samples < INT64_MAX / each ? max_samples * each : INT64_MAX;
+    TT_GO(load_rows(&rows, load, (size_t)load->sample_limit, dataset));
     tt_dataset_count_samples(dataset);
     if (load->writer != NULL) {
         dataset->report.samples = load->written.samples;
@@ -306,6 +333,7 @@ tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
     if (dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = load_file(path, &load, max_samples, dataset);
+    if (status == TT_OK && config->preference) status = tt_dataset_group(dataset, 2);
     if (status == TT_OK)
         *out = dataset;
     else
@@ -335,11 +363,12 @@ static tt_status add_one(const struct gathering *gathering, const struct tt_stor
 static tt_status add_samples(const struct gathering *gathering, const struct tt_dataset *from, double weight,
                              struct tt_rng rng)
 {
-    size_t count = from->store.sample_count, whole = (size_t)weight;
-    size_t some = (size_t)((weight - (double)whole) * (double)count + 0.5);
+    size_t each = gathering->request->config->preference ? 2 : 1; /* samples that stay together */
+    size_t count = from->store.sample_count, whole = (size_t)weight, groups = count / each;
+    size_t some = (size_t)((weight - (double)whole) * (double)groups + 0.5);
     for (size_t i = 0; i < whole * count; i++) TT_TRY(add_one(gathering, &from->store, i % count));
     for (size_t i = 0; i < count; i++)
-        if (tt_rng_permute(rng, i, count) < some) TT_TRY(add_one(gathering, &from->store, i));
+        if (tt_rng_permute(rng, i / each, groups) < some) TT_TRY(add_one(gathering, &from->store, i));
     return TT_OK;
 }
 
@@ -413,6 +442,7 @@ tt_status tt_dataset_load_sources(const struct tt_dataset_request *request, stru
     struct gathering gathering = {request, NULL, tt_calloc(1, sizeof(struct tt_dataset))};
     if (gathering.dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = gather(&gathering);
+    if (status == TT_OK && request->config->preference) status = tt_dataset_group(gathering.dataset, 2);
     if (status == TT_OK)
         *out = gathering.dataset;
     else

@@ -25,6 +25,10 @@ struct tt_row {
     bool prompt_mismatch;
     size_t parts;                                     /* samples of the row */
     bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
+    /* Of a preference, whose sample 0 is the chosen answer behind its prompt and 1 the rejected one: */
+    bool pair;
+    size_t border;            /* ids of the prompt */
+    size_t shortest, longest; /* totals of the two */
 };
 
 /* Sample `part` of row `index`; every row has part 0, and out->parts of them. Errors name file, row and line. */

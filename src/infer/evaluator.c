@@ -83,6 +83,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     struct tt_objective_counts counts = {.tokens = result->supervised_tokens, .groups = result->groups};
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];
+    result->samples = tt_objective_samples(&rank->objective, result->samples);
     result->seconds = tt_clock_seconds() - start;
 out:
     if (status != TT_OK) tt_while("evaluating");

@@ -9,7 +9,8 @@
 struct tt_evaluation {
     double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective; NaN when nothing is supervised */
     double loss;                              /* the first of them */
-    int64_t samples, supervised_tokens, groups, steps;
+    int64_t samples;                          /* rows of the data */
+    int64_t supervised_tokens, groups, steps;
     double seconds;
 };
 

@@ -39,6 +39,7 @@ static tt_status write_settings(const struct tt_data_config *data, struct tt_str
 {
     for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
         if (changes_rows(row)) TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
+    if (data->preference) TT_TRY(tt_str_append_text(key, "preferences\n"));
     bool wrapped = data->packing && data->packing_strategy == TT_PACKING_WRAPPED;
     return tt_str_printf(key, "cut: %d\n", (int)wrapped);
 }

@@ -305,7 +305,8 @@ static bool has_copies(const struct tt_sources *sources)
 
 static tt_status hold_out(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
-    double rows = (double)tt_dataset_count(inputs->train), size = config->data->eval_split_size;
+    double size = config->data->eval_split_size;
+    double rows = (double)(tt_dataset_count(inputs->train) / tt_dataset_group_size(inputs->train));
     if (config->data->sample_per_turn) {
         (void)tt_fail(TT_ERR_USAGE,
                       "eval_split_size would hold out samples of conversations whose other turns train "
@@ -426,7 +427,8 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
     struct tt_dataset_report report;
     tt_dataset_report(dataset, &report);
     char samples[48] = "";
-    if (report.samples > report.rows) /* weights of a mixture, turns as samples, a text in pieces */
+    /* weights of a mixture, turns as samples, a text in pieces, the answers of preferences */
+    if (report.samples > report.rows)
         snprintf(samples, sizeof samples, " in %lld samples", (long long)report.samples);
     TT_TRY(tt_str_printf(
         text, "%s: %lld rows%s, %lld tokens, %lld supervised (%.1f %%), longest row %lld", what,

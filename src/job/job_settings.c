@@ -127,6 +127,7 @@ static const struct tt_setting bench_settings[] = {
                      {"Quantized base", tt_known_quantization, 0}
 #define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}, {"Data", tt_known_data, 0}
 #define DETECTION {"Detection", tt_detect_settings, 0}
+#define OBJECTIVE {"Objective", tt_objective_settings, 0}
 #define RUN {"Run", tt_run_settings, 0}, {"Run", tt_known_run, 0}
 #define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}, \
                   {"Optimizer", tt_known_optim, 0}
@@ -139,16 +140,16 @@ static const struct tt_setting bench_settings[] = {
                {"Device", tt_known_device, 0}
 #define SHARDING {"Sharding and launch", tt_sharding_settings, 0}, {"Sharding and launch", tt_known_sharding, 0}
 
-static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, DETECTION, RUN, OPTIMIZER, WATCH,
-                                                  MONITOR, DEVICE_KIND, DEVICE, SHARDING};
+static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, OBJECTIVE, DETECTION, RUN, OPTIMIZER,
+                                                  WATCH, MONITOR, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA,
-                                                     DETECTION, BATCH, DEVICE_KIND, DEVICE, SHARDING};
+                                                     OBJECTIVE, DETECTION, BATCH, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
     {"Completions", tt_completion_settings, offsetof(struct tt_generate_spec, generate)},
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
     DEVICE_KIND, DEVICE, SHARDING};
-static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, DETECTION,
-                                                 RUN, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
+static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, OBJECTIVE,
+                                                 DETECTION, RUN, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};
 

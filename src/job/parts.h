@@ -167,6 +167,14 @@ struct tt_detect_spec {
     double picture_score;  /* of the found boxes in them, at least */
 };
 
+/* What a training of a language model makes smaller; TRL's DPOConfig. */
+enum tt_objective_kind { TT_OBJECTIVE_SFT, TT_OBJECTIVE_DPO };
+struct tt_objective_spec {
+    enum tt_objective_kind objective;
+    double beta, label_smoothing; /* of dpo */
+    const char *loss_type;        /* a word or a list of one as JSON; NULL: the objective's own */
+};
+
 /* Which ranks there are, and how they meet. */
 struct tt_launch_spec {
     int64_t ranks;                      /* ranks of this process; 0: one per device (cpu: 1) */

@@ -276,6 +276,7 @@ static tt_status check_images(const struct tt_job_spec *job, bool trains)
 static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_detection(settings, job));
+    TT_TRY(tt_objective_suggest(settings, job));
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
     TT_TRY(settle_ranks(settings, job));
@@ -283,7 +284,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(settle_prefetch(settings, job));
     TT_TRY(tt_settings_check(settings));
     TT_TRY(check_task(settings, job));
-    TT_TRY(tt_objective_init(job->task == TT_TASK_DETECTION ? "detection" : "sft", &job->objective));
+    TT_TRY(tt_objective_settle(settings, job));
     TT_TRY(settle_metric(&job->objective, &job->watch));
     return check_model(settings, job);
 }

@@ -14,8 +14,9 @@
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
     enum tt_task task;
-    struct tt_objective objective; /* settled by the task: sft, detection */
-    struct tt_detect_spec detect;  /* of a detection */
+    struct tt_objective objective; /* settled by the task and `objectives` (job/objective_settings.c) */
+    struct tt_objective_spec objectives;
+    struct tt_detect_spec detect; /* of a detection */
     struct tt_model_spec model;
     struct tt_lora_config lora;
     struct tt_quantization_config quantization;

@@ -64,6 +64,11 @@ int tt_objective_step_metrics(const struct tt_objective *objective)
     return ops->step_metric_count > 0 ? ops->step_metric_count : ops->metric_count;
 }
 
+int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences)
+{
+    return objective->ops->group_size > 1 ? sequences / objective->ops->group_size : sequences;
+}
+
 const char *tt_objective_unit(const struct tt_objective *objective)
 {
     return objective->ops->unit != NULL ? objective->ops->unit : "tokens";

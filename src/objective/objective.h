@@ -95,6 +95,8 @@ TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
 /* The end of the rows of sequence `s`, which begin at `first`. */
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first);
 
+/* How many rows of the data so many sequences are: a group is one. */
+int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences);
 /* How many of the metrics steps report: the first ones. */
 int tt_objective_step_metrics(const struct tt_objective *objective);
 /* "tokens", or what it counts instead. */

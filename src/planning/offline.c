@@ -151,6 +151,7 @@ static tt_status row_limits(const struct tt_plan_spec *spec, const struct tt_mod
                             struct tt_batch_limits *limits)
 {
     int64_t length, batch = spec->job.run.per_device_train_batch_size;
+    if (spec->job.objective.ops->group_size > 1) batch *= spec->job.objective.ops->group_size;
     TT_TRY(find_length(spec, model, &length));
     TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
     *limits = (struct tt_batch_limits){

@@ -95,7 +95,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->exact_matches = matches;
         run->result->exact_rows = rows;
         run->result->loss = evaluation.loss;
-        run->result->perplexity = exp(evaluation.loss);
+        /* of a loss that is the mean of -log p */
+        run->result->perplexity = rank.objective.ops->rows == NULL ? exp(evaluation.loss) : NAN;
         const struct tt_metric *accuracy = tt_objective_best_metric(&rank.objective, "mean_token_accuracy");
         run->result->token_accuracy =
             accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;

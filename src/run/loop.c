@@ -349,7 +349,8 @@ static void fill_summary(const struct loop *loop, double seconds, bool stopped)
     summary->last_eval_loss = loop->memory.counters.last_eval_loss;
     summary->seconds = seconds;
     summary->tokens_per_second = per_second(loop, (double)loop->memory.counters.tokens);
-    summary->samples_per_second = per_second(loop, (double)loop->memory.counters.samples);
+    summary->samples_per_second =
+        per_second(loop, (double)tt_objective_samples(&loop->rank->objective, loop->memory.counters.samples));
     summary->model_tflops = per_second(loop, flops_so_far(loop)) / 1e12;
     summary->planned_bytes = run->plan.memory.total_peak;
     summary->peak_bytes = memory.total_peak;
@@ -368,7 +369,8 @@ static tt_status finish(struct loop *loop, bool stopped)
     struct tt_log_field fields[] = {
         {"train_runtime", runtime},
         {"train_samples_per_second",
-         (double)(loop->memory.counters.samples - loop->samples_before) / runtime},
+         (double)tt_objective_samples(run->objective, loop->memory.counters.samples - loop->samples_before) /
+             runtime},
         {"train_steps_per_second", (double)steps_now / runtime},
         {"train_loss", loop->memory.counters.loss_sum / counted_steps(loop)},
         {"total_flos", flops_so_far(loop)}, /* only in the log */

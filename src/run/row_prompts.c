@@ -76,7 +76,8 @@ tt_status tt_row_prompts_read(const struct tt_inputs *inputs, const struct tt_da
         TT_GO(TT_ERR_MEMORY);
     if (inputs->tokenizer == NULL) TT_GO(no_prompt(inputs));
     TT_GO(tt_tokenizer_scratch_create(inputs->tokenizer, &scratch));
-    for (size_t i = 0; i < count && prompts->count < room; i++)
+    /* The samples of a group have the same prompt. */
+    for (size_t i = 0; i < count && prompts->count < room; i += tt_dataset_group_size(dataset))
         TT_GO(take_row(inputs, dataset, scratch, i, prompts));
     if (prompts->count == 0) status = no_prompt(inputs);
 out:

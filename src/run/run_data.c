@@ -116,8 +116,9 @@ bool tt_run_evaluates(const struct tt_run *run)
 
 double tt_run_train_samples(const struct tt_run *run)
 {
-    return has_images(run) ? (double)tt_detect_dataset_count(run->inputs.detect.train)
-                           : (double)tt_dataset_count(run->inputs.train);
+    return has_images(run)
+               ? (double)tt_detect_dataset_count(run->inputs.detect.train)
+               : (double)tt_objective_samples(run->objective, (int64_t)tt_dataset_count(run->inputs.train));
 }
 
 /* ---- Reports ---- */

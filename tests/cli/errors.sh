@@ -29,7 +29,7 @@ lora_rank: 8
 cutoff_len: 2048
 learning_rate: 1.0e-4
 END
-expect 2 "there are no settings 'stage' (line 2: remove it), 'lora_rank' (line 3: lora_r), 'cutoff_len' (line 4: max_length)" \
+expect 2 "there are no settings 'stage' (line 2: objective), 'lora_rank' (line 3: lora_r), 'cutoff_len' (line 4: max_length)" \
     train --config factory.yaml
 expect 2 'hint: some are keys of LLaMA-Factory' train --config factory.yaml
 printf 'model_name_or_path: m\nsequence_len: 1\n' >one.yaml

@@ -370,7 +370,7 @@ static void contradictions_are_found(void **state)
         {"packing_strategy: bfd_split\n", TT_ERR_USAGE, "'packing_strategy' takes one of: bfd wrapped"},
         {"group_by_length: true\n", TT_ERR_UNSUPPORTED, "'group_by_length'"},
         {"train_sampling_strategy: group_by_length\n", TT_ERR_USAGE, "one of: random sequential"},
-        {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "'loss_type'"},
+        {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "loss_type 'dft'"},
         {"dtype: float16\n", TT_ERR_UNSUPPORTED, "'dtype'"},
         {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
         {"max_length: null\n", TT_ERR_USAGE, "'max_length' takes a value"},

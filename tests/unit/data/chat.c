@@ -191,7 +191,7 @@ static void beside_messages(void **state)
         &config, CHATML,
         "{'conversations': [{'from': 'human', 'value': 'q'}], 'chosen': {'from': 'gpt', 'value': 'a'}, "
         "'rejected': {'from': 'gpt', 'value': 'b'}}",
-        TT_ERR_UNSUPPORTED, "preference rows");
+        TT_ERR_DATA, "the row has a preference");
 }
 
 static void dialects(void **state)

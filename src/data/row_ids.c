@@ -1,0 +1,91 @@
+/* Rows of input_ids, with labels or masks. */
+#include "data/row_reader_impl.h"
+
+/* A list of integers as long as input_ids, or NULL when the row has none. */
+static tt_status find_list(const struct tt_row_reader *reader, const struct tt_json_value *row,
+                           const char *key, size_t count, const struct tt_json_value **out)
+{
+    const struct tt_json_value *list = tt_json_get(row, key);
+    *out = NULL;
+    if (list == NULL || tt_json_is_null(list)) return TT_OK;
+    if (!tt_json_is_list(list)) return tt_row_fail(reader, TT_ERR_DATA, "'%s' must be a list", key);
+    if (tt_json_count(list) != count) {
+        return tt_row_fail(reader, TT_ERR_DATA, "'%s' has %zu entries, but input_ids has %zu", key,
+                           tt_json_count(list), count);
+    }
+    *out = list;
+    return TT_OK;
+}
+
+static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
+{
+    struct tt_json_walk walk = tt_json_walk(list);
+    enum tt_json_type type;
+    int64_t id;
+    tt_row_clear_ids(&reader->ids, 0);
+    while (tt_json_walk_next(&walk, &type, &id)) {
+        if (type != TT_JSON_INTEGER || id < 0 || id > INT32_MAX) {
+            return tt_row_fail(reader, TT_ERR_DATA, "input_ids[%zu] is not a token id", reader->ids.count);
+        }
+        TT_TRY(tt_ids_append(&reader->ids, (int32_t)id));
+    }
+    return tt_row_check_ids(reader, false);
+}
+
+static tt_status apply_labels(struct tt_row_reader *reader, const struct tt_json_value *labels)
+{
+    struct tt_json_walk walk = tt_json_walk(labels);
+    enum tt_json_type type;
+    int64_t label;
+    for (size_t i = 0; tt_json_walk_next(&walk, &type, &label); i++) {
+        if (type != TT_JSON_INTEGER)
+            return tt_row_fail(reader, TT_ERR_DATA, "labels[%zu] is not an integer", i);
+        if (label != TT_LABEL_NONE && label != reader->ids.data[i]) {
+            return tt_row_fail(reader, TT_ERR_UNSUPPORTED,
+                               "labels[%zu] is %lld: a label must repeat its input id (%d) or be -100", i,
+                               (long long)label, (int)reader->ids.data[i]);
+        }
+        if (label == TT_LABEL_NONE) reader->supervised.data[i] = 0;
+    }
+    return TT_OK;
+}
+
+static tt_status apply_mask(struct tt_row_reader *reader, const char *key, const struct tt_json_value *mask)
+{
+    struct tt_json_walk walk = tt_json_walk(mask);
+    enum tt_json_type type;
+    int64_t value;
+    for (size_t i = 0; tt_json_walk_next(&walk, &type, &value); i++) {
+        bool on = type == TT_JSON_TRUE || (type == TT_JSON_INTEGER && value == 1);
+        bool off = type == TT_JSON_FALSE || (type == TT_JSON_INTEGER && value == 0);
+        if (!on && !off) return tt_row_fail(reader, TT_ERR_DATA, "%s[%zu] must be 0 or 1", key, i);
+        if (off) reader->supervised.data[i] = 0;
+    }
+    return TT_OK;
+}
+
+tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
+{
+    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant;
+    if (!tt_json_is_list(ids))
+        return tt_row_fail(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
+    TT_TRY(read_ids(reader, ids));
+    TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
+    TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
+    TT_TRY(find_list(reader, row, "assistant_masks", reader->ids.count, &assistant));
+    if (reader->config->completion_only_loss == 0) mask = NULL;
+    if (reader->config->assistant_only_loss && assistant == NULL && labels == NULL)
+        return tt_row_fail(reader, TT_ERR_DATA,
+                           "assistant_only_loss is set, but the row has no assistant_masks");
+    if (reader->config->completion_only_loss == 1 && mask == NULL && labels == NULL) {
+        return tt_row_fail(reader, TT_ERR_DATA,
+                           "completion_only_loss is set, but the row has no completion_mask");
+    }
+    TT_TRY(tt_row_set_supervised(reader, 0));
+    if (labels != NULL) TT_TRY(apply_labels(reader, labels));
+    if (mask != NULL) TT_TRY(apply_mask(reader, "completion_mask", mask));
+    if (assistant != NULL) TT_TRY(apply_mask(reader, "assistant_masks", assistant));
+    tt_row_forget_source(reader);
+    *out = (struct tt_row){0};
+    return TT_OK;
+}

@@ -1,0 +1,136 @@
+/* Settings of the objective of a language model, and what follows from it. Names and defaults are those of TRL's
+ * DPOConfig. */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "job/resolve.h"
+
+#define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
+
+static const double default_beta = 0.1;
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+const struct tt_setting tt_objective_settings[] = {
+    {.name = "objective", .type = TT_SETTING_CHOICE, FIELD(objectives.objective), .default_text = "sft",
+     .choices = "sft dpo",
+     .only_reason = "sft: supervised fine-tuning; dpo: direct preference optimization",
+     .help = "sft: supervised fine-tuning; dpo: direct preference optimization, on rows of prompt, chosen and "
+             "rejected, with LoRA. The reference is the model with adapters off. With dpo learning_rate is 1e-6 and "
+             "lora_dropout 0 unless they are given."},
+    {.name = "beta", .type = TT_SETTING_DOUBLE, FIELD(objectives.beta), .default_text = "0.1", .minimum = 1e-6,
+     .maximum = INFINITY, .help = "With dpo: how much a deviation from the reference counts."},
+    {.name = "label_smoothing", .type = TT_SETTING_DOUBLE, FIELD(objectives.label_smoothing), .default_text = "0",
+     .minimum = 0, .maximum = 0.4999,
+     .help = "With dpo and loss_type robust: the probability that a preference is the wrong way round."},
+    {.name = "loss_type", .type = TT_SETTING_JSON, FIELD(objectives.loss_type), .default_text = "nll",
+     .help = "nll or chunked_nll: the loss of sft; sigmoid or robust: that of dpo, for which sigmoid is the default."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+static tt_status usage(const char *message, const char *hint)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
+    tt_hint("%s", hint);
+    return status;
+}
+
+tt_status tt_objective_suggest(struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    static const char origin[] = "objective: dpo";
+    if (job->objectives.objective != TT_OBJECTIVE_DPO) return TT_OK;
+    TT_TRY(tt_settings_suggest(settings, "loss_type", "sigmoid", origin));
+    TT_TRY(tt_settings_suggest(settings, "learning_rate", "1e-6", origin));
+    return tt_settings_suggest(settings, "lora_dropout", "0", origin);
+}
+
+static bool is_one_of(const char *word, const char *first, const char *second)
+{
+    return strcmp(word, first) == 0 || strcmp(word, second) == 0;
+}
+
+/* The loss by its name, or by a list that has one name. */
+static tt_status check_loss(const struct tt_job_spec *job, bool *robust)
+{
+    bool dpo = job->objectives.objective == TT_OBJECTIVE_DPO;
+    const char *given = job->objectives.loss_type, *word = given;
+    struct tt_json json = {0};
+    *robust = false;
+    if (given == NULL) return TT_OK;
+    if (*given == '[') {
+        TT_TRY(tt_json_parse(given, strlen(given), "loss_type", &json));
+        word = tt_json_count(json.root) == 1 ? tt_json_text(tt_json_at(json.root, 0)) : NULL;
+    }
+    bool known =
+        word != NULL && (dpo ? is_one_of(word, "sigmoid", "robust") : is_one_of(word, "nll", "chunked_nll"));
+    *robust = known && strcmp(word, "robust") == 0;
+    tt_json_deinit(&json);
+    if (known) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "loss_type '%.60s' is no loss of the objective %s", given,
+                               dpo ? "dpo" : "sft");
+    tt_hint(dpo ? "the losses of dpo are sigmoid and robust, one at a time"
+                : "the loss of sft is nll; objective: dpo has sigmoid and robust");
+    return status;
+}
+
+/* Settings of dpo alone are at their defaults. */
+static tt_status check_sft(const struct tt_objective_spec *spec)
+{
+    const char *given = spec->beta != default_beta  ? "beta"
+                        : spec->label_smoothing > 0 ? "label_smoothing"
+                                                    : NULL;
+    if (given == NULL) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and the objective is sft", given);
+    tt_hint("set objective: dpo");
+    return status;
+}
+
+static tt_status check_dpo_model(const struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    if (job->task == TT_TASK_DETECTION)
+        return usage("the task is detection, and the objective is dpo", "leave objective out");
+    if (!tt_settings_has(settings, "use_peft")) return TT_OK; /* nothing trains */
+    if (!job->model.use_peft)
+        return usage("objective dpo needs LoRA, and use_peft is off",
+                     "the reference is the model with adapters off: leave use_peft on");
+    if (job->model.adapter_name_or_path != NULL)
+        return usage("objective dpo begins with a new adapter, and adapter_name_or_path is given",
+                     "the reference would be the model without that adapter: merge it first (trimtab merge), "
+                     "and train on the result");
+    return TT_OK;
+}
+
+static tt_status check_dpo_data(const struct tt_job_spec *job)
+{
+    const struct tt_data_config *data = &job->data;
+    if (data->packing || data->eval_packing > 0)
+        return usage("objective dpo compares pairs of samples, which are not packed", "leave packing out");
+    if (data->assistant_only_loss || data->sample_per_turn || data->completion_only_loss == 0)
+        return usage("objective dpo trains on the whole of both answers, and on nothing else",
+                     "leave assistant_only_loss, sample_per_turn and completion_only_loss out");
+    if (job->run.label_smoothing_factor > 0)
+        return usage("label_smoothing_factor is given, and the objective is dpo",
+                     "label_smoothing with loss_type robust is the smoothing of preferences");
+    return TT_OK;
+}
+
+tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_spec *job)
+{
+    const struct tt_objective_spec *spec = &job->objectives;
+    bool dpo = spec->objective == TT_OBJECTIVE_DPO, robust = false;
+    const char *language = dpo ? "dpo" : "sft";
+    TT_TRY(tt_objective_init(job->task == TT_TASK_DETECTION ? "detection" : language, &job->objective));
+    if (!tt_settings_has(settings, "objective")) return TT_OK;
+    TT_TRY(check_loss(job, &robust));
+    if (!dpo) return check_sft(spec);
+    if (spec->label_smoothing > 0 && !robust)
+        return usage("label_smoothing is given, and loss_type is sigmoid",
+                     "TRL's sigmoid ignores it: set loss_type: robust");
+    TT_TRY(check_dpo_model(settings, job));
+    TT_TRY(check_dpo_data(job));
+    job->data.preference = true;
+    TT_TRY(tt_objective_set(&job->objective, "beta", spec->beta));
+    return tt_objective_set(&job->objective, "label_smoothing", spec->label_smoothing);
+}

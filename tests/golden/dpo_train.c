@@ -1,0 +1,238 @@
+/* A training with objective dpo against DPOTrainer of TRL 1.16 (dpo/make_pairs.py): loss, rewards, log p, logits,
+ * accuracy, gradient norm and learning rate of 8 steps and two evaluations in fp32, with the losses sigmoid and robust,
+ * from an adapter whose B is zero, so that the model without it is the reference of both; the same from rows with
+ * another number of pairs in a micro batch, on two ranks; and a run that is stopped and resumed. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "job/resolve.h"
+#include "support/root.h"
+#include "support/train_run.h"
+
+#define GOLDEN TT_TEST_ROOT "/golden"
+
+enum { ROWS = 10 };
+
+/* The model of ../llama2 with a tokenizer; the first 6 rows, to evaluate on. */
+static void make_inputs(void)
+{
+    static const char *const files[][2] = {
+        {"llama2/model/config.json", "model/config.json"},
+        {"llama2/model/model.safetensors", "model/model.safetensors"},
+        {"dpo/tokenizer/tokenizer.json", "model/tokenizer.json"},
+        {"dpo/tokenizer/tokenizer_config.json", "model/tokenizer_config.json"},
+    };
+    struct tt_str text = {0};
+    if (tt_path_exists(test_at("model"))) return;
+    assert_int_equal(tt_dir_create(test_at("model")), TT_OK);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char from[512];
+        snprintf(from, sizeof from, GOLDEN "/%s", files[i][0]);
+        assert_int_equal(tt_file_read(from, 1 << 20, &text), TT_OK);
+        assert_int_equal(tt_file_write_atomic(test_at(files[i][1]), text.data, text.bytes), TT_OK);
+        tt_str_deinit(&text);
+    }
+    assert_int_equal(tt_file_read(GOLDEN "/dpo/train.jsonl", 1 << 20, &text), TT_OK);
+    const char *end = text.data;
+    for (int i = 0; i < 6; i++) end = strchr(end, '\n') + 1;
+    assert_int_equal(tt_file_write_atomic(test_at("eval.jsonl"), text.data, (size_t)(end - text.data)),
+                     TT_OK);
+    tt_str_deinit(&text);
+}
+
+static const char *const common[] = {"objective",
+                                     "dpo",
+                                     "beta",
+                                     "0.3",
+                                     "bf16",
+                                     "false",
+                                     "max_steps",
+                                     "8",
+                                     "weight_decay",
+                                     "0",
+                                     "warmup_steps",
+                                     "2",
+                                     "lr_scheduler_type",
+                                     "linear",
+                                     "learning_rate",
+                                     "0.01",
+                                     "train_sampling_strategy",
+                                     "sequential",
+                                     "logging_steps",
+                                     "1",
+                                     "eval_strategy",
+                                     "steps",
+                                     "eval_steps",
+                                     "4",
+                                     "report_to",
+                                     "none",
+                                     "device",
+                                     "cpu",
+                                     "overwrite_output_dir",
+                                     "true",
+                                     NULL};
+
+/* Resolves the settings, and then names the adapter, which a run of these settings refuses. */
+static tt_status train(const char *const *pairs, const char *output)
+{
+    struct tt_job_spec job = {0};
+    struct tt_settings *settings = NULL;
+    struct tt_train_summary summary;
+    char model[300], rows[300];
+    tt_status status = TT_OK;
+    snprintf(model, sizeof model, "%s", test_at("model"));
+    snprintf(rows, sizeof rows, "%s", test_at("eval.jsonl"));
+    TT_GO(tt_job_settings_create(TT_JOB_TRAIN, &job, sizeof job, &settings));
+    TT_GO(tt_settings_set(settings, "output_dir", test_at(output), "test"));
+    TT_GO(tt_settings_set(settings, "model_name_or_path", model, "test"));
+    TT_GO(tt_settings_set(settings, "dataset_name", GOLDEN "/dpo/train.jsonl", "test"));
+    TT_GO(tt_settings_set(settings, "eval_dataset", rows, "test"));
+    for (const char *const *at = common; *at != NULL; at += 2)
+        TT_GO(tt_settings_set(settings, at[0], at[1], "test"));
+    for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
+    TT_GO(tt_train_resolve(settings, &job));
+    job.model.adapter_name_or_path = GOLDEN "/llama2/adapter_init";
+    TT_GO(tt_trainer_run(&job, settings, NULL, NULL, &summary));
+out:
+    tt_settings_destroy(settings);
+    return status;
+}
+
+static void train_ok(const char *const *pairs, const char *output)
+{
+    if (train(pairs, output) == TT_OK) return;
+    char text[2048];
+    tt_error_format(tt_error_last(), text, sizeof text);
+    fail_msg("%s", text);
+}
+
+static void compare_row(const char *name, int line, const struct tt_json_value *got,
+                        const struct tt_json_value *want)
+{
+    const char *key;
+    const struct tt_json_value *value;
+    assert_true(tt_json_count(want) > 10);
+    for (size_t member = 0; tt_json_next_member(want, &member, &key, &value);) {
+        const struct tt_json_value *ours = tt_json_get(got, key);
+        if (!tt_json_is_number(ours)) fail_msg("%s, row %d: there is no '%s'", name, line, key);
+        double x = tt_json_number(ours), y = tt_json_number(value);
+        /* A reward is a difference of sums as large as 200; the other values have no such cancellation. */
+        double relative = strstr(key, "grad_norm") != NULL ? 1e-3 : 5e-5;
+        double absolute = strstr(key, "rewards/") != NULL ? 1e-4 : 2e-5;
+        if (!(fabs(x - y) <= relative * fabs(y) + absolute))
+            fail_msg("%s, row %d: %s is %.9g, TRL logs %.9g", name, line, key, x, y);
+    }
+}
+
+static void compare_log(const char *name, const char *output)
+{
+    struct tt_json want = {0}, got = {0};
+    char path[400];
+    snprintf(path, sizeof path, "%s/trainer_state.json", test_at(output));
+    assert_int_equal(tt_json_read(GOLDEN "/dpo/train.json", 1 << 20, &want), TT_OK);
+    assert_int_equal(tt_json_read(path, 1 << 20, &got), TT_OK);
+    const struct tt_json_value *rows = tt_json_get(tt_json_get(want.root, "runs"), name),
+                               *log = tt_json_get(got.root, "log_history");
+    assert_int_equal(tt_json_count(rows), ROWS);
+    assert_true(tt_json_count(log) >= ROWS);
+    for (int i = 0; i < ROWS; i++)
+        compare_row(name, i, tt_json_at(log, (size_t)i), tt_json_at(rows, (size_t)i));
+    tt_json_deinit(&want);
+    tt_json_deinit(&got);
+}
+
+static void sigmoid(void **state)
+{
+    static const char *const settings[] = {
+        "per_device_train_batch_size", "4", "per_device_eval_batch_size", "6", "save_strategy", "no", NULL};
+    (void)state;
+    make_inputs();
+    train_ok(settings, "sigmoid");
+    compare_log("sigmoid", "sigmoid");
+}
+
+static void robust(void **state)
+{
+    static const char *const settings[] = {"per_device_train_batch_size",
+                                           "4",
+                                           "per_device_eval_batch_size",
+                                           "6",
+                                           "save_strategy",
+                                           "no",
+                                           "loss_type",
+                                           "[\"robust\"]",
+                                           "label_smoothing",
+                                           "0.1",
+                                           NULL};
+    (void)state;
+    make_inputs();
+    train_ok(settings, "robust");
+    compare_log("robust", "robust");
+}
+
+/* Means are over the step, so another split gives TRL's numbers too. */
+static void split(void **state)
+{
+    static const char *const two_ranks[] = {"per_device_train_batch_size",
+                                            "2",
+                                            "per_device_eval_batch_size",
+                                            "2",
+                                            "save_strategy",
+                                            "no",
+                                            "ranks",
+                                            "2",
+                                            NULL};
+    static const char *const micro_batches[] = {"per_device_train_batch_size",
+                                                "1",
+                                                "gradient_accumulation_steps",
+                                                "4",
+                                                "per_device_eval_batch_size",
+                                                "5",
+                                                "save_strategy",
+                                                "no",
+                                                NULL};
+    (void)state;
+    make_inputs();
+    train_ok(two_ranks, "two_ranks");
+    compare_log("sigmoid", "two_ranks");
+    train_ok(micro_batches, "micro_batches");
+    compare_log("sigmoid", "micro_batches");
+}
+
+/* The result of a run that is resumed from step 4 has the bytes of one that was not stopped. */
+static void resumed(void **state)
+{
+    static const char *const whole[] = {
+        "per_device_train_batch_size", "4", "save_strategy", "steps", "save_steps", "4", NULL};
+    char from[400], a[400], b[400];
+    (void)state;
+    make_inputs();
+    train_ok(whole, "whole");
+    snprintf(from, sizeof from, "%s/checkpoint-4", test_at("whole"));
+    const char *const rest[] = {"per_device_train_batch_size",
+                                "4",
+                                "save_strategy",
+                                "steps",
+                                "save_steps",
+                                "4",
+                                "resume_from_checkpoint",
+                                from,
+                                NULL};
+    train_ok(rest, "rest");
+    snprintf(a, sizeof a, "%s/adapter_model.safetensors", test_at("whole"));
+    snprintf(b, sizeof b, "%s/adapter_model.safetensors", test_at("rest"));
+    test_same_file(a, b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid), cmocka_unit_test(robust),
+                                       cmocka_unit_test(split), cmocka_unit_test(resumed)};
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
+}

@@ -1,0 +1,163 @@
+/* Settings of the objective: the defaults of TRL's DPOConfig are ours and accepted (golden/dpo/defaults.json), what
+ * follows from dpo, and what is refused with which message. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/json.h"
+#include "job/resolve.h"
+
+struct setup {
+    struct tt_job_spec job;
+    struct tt_settings *settings;
+};
+
+static void begin(struct setup *setup)
+{
+    *setup = (struct setup){.settings = NULL};
+    assert_int_equal(tt_job_settings_create(TT_JOB_TRAIN, &setup->job, sizeof setup->job, &setup->settings),
+                     TT_OK);
+    assert_int_equal(tt_settings_set(setup->settings, "model_name_or_path", "model", "test"), TT_OK);
+    assert_int_equal(tt_settings_set(setup->settings, "dataset_name", "rows.jsonl", "test"), TT_OK);
+    assert_int_equal(tt_settings_set(setup->settings, "output_dir", "out", "test"), TT_OK);
+}
+
+/* Pairs of a name and a value, as flags. */
+static tt_status resolve(struct setup *setup, const char *const *pairs)
+{
+    for (; *pairs != NULL; pairs += 2) TT_TRY(tt_settings_set(setup->settings, pairs[0], pairs[1], "test"));
+    return tt_train_resolve(setup->settings, &setup->job);
+}
+
+static void resolve_ok(struct setup *setup, const char *const *pairs)
+{
+    if (resolve(setup, pairs) != TT_OK) fail_msg("%s", tt_error_last()->message);
+}
+
+static const char *value_text(const struct tt_json_value *value, char text[80])
+{
+    if (tt_json_is_null(value)) return "null";
+    if (tt_json_is_string(value)) return tt_json_text(value);
+    if (tt_json_is_bool(value)) return tt_json_is_true(value) ? "true" : "false";
+    if (tt_json_is_list(value))
+        snprintf(text, 80, "[\"%s\"]", tt_json_text(tt_json_at(value, 0)));
+    else
+        snprintf(text, 80, "%.17g", tt_json_number(value));
+    return text;
+}
+
+static void defaults_are_trls(void **state)
+{
+    (void)state;
+    struct tt_json json = {0};
+    const char *key;
+    const struct tt_json_value *value;
+    static const char *const dpo[] = {"objective", "dpo", NULL};
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/dpo/defaults.json", 1 << 20, &json), TT_OK);
+    assert_true(tt_json_count(json.root) >= 16);
+    struct setup all, none;
+    begin(&all);
+    begin(&none);
+    for (size_t member = 0; tt_json_next_member(json.root, &member, &key, &value);) {
+        char text[80];
+        if (tt_settings_set(all.settings, key, value_text(value, text), "TRL's default") != TT_OK)
+            fail_msg("%s: %s", key, tt_error_last()->message);
+    }
+    resolve_ok(&all, dpo);
+    resolve_ok(&none, dpo);
+    assert_true(all.job.optim.learning_rate == none.job.optim.learning_rate);
+    assert_true(none.job.optim.learning_rate == 1e-6 && none.job.lora.dropout == 0);
+    for (int i = 0; i < none.job.objective.ops->option_count; i++)
+        assert_true(all.job.objective.options[i] == none.job.objective.options[i]);
+    tt_settings_destroy(all.settings);
+    tt_settings_destroy(none.settings);
+    tt_json_deinit(&json);
+}
+
+static void what_follows(void **state)
+{
+    (void)state;
+    static const char *const given[] = {
+        "objective", "dpo",           "beta", "0.5",          "loss_type", "robust", "label_smoothing",
+        "0.25",      "learning_rate", "3e-5", "lora_dropout", "0.2",       NULL};
+    static const char *const plain[] = {"loss_type", "chunked_nll", NULL};
+    struct setup setup;
+    begin(&setup);
+    resolve_ok(&setup, given);
+    assert_string_equal(setup.job.objective.ops->name, "dpo");
+    assert_true(setup.job.objective.options[0] == 0.5 && setup.job.objective.options[1] == 0.25);
+    assert_true(setup.job.optim.learning_rate == 3e-5 && setup.job.lora.dropout == 0.2);
+    assert_true(setup.job.data.preference);
+    tt_settings_destroy(setup.settings);
+    begin(&setup);
+    resolve_ok(&setup, plain);
+    assert_string_equal(setup.job.objective.ops->name, "sft");
+    assert_true(setup.job.optim.learning_rate == 2e-5 && !setup.job.data.preference);
+    tt_settings_destroy(setup.settings);
+}
+
+/* The settings that are saved with a run resolve to the same job. */
+static void saved_settings(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"objective", "dpo", "beta", "0.5", NULL};
+    struct setup setup, again = {.settings = NULL};
+    struct tt_str text = {0};
+    begin(&setup);
+    resolve_ok(&setup, given);
+    assert_int_equal(tt_settings_write_yaml(setup.settings, &text), TT_OK);
+    assert_int_equal(tt_job_settings_create(TT_JOB_TRAIN, &again.job, sizeof again.job, &again.settings),
+                     TT_OK);
+    assert_int_equal(tt_settings_parse_yaml(again.settings, text.data, text.bytes, "saved"), TT_OK);
+    if (tt_train_resolve(again.settings, &again.job) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_string_equal(again.job.objective.ops->name, "dpo");
+    assert_true(again.job.objective.options[0] == 0.5 && again.job.optim.learning_rate == 1e-6);
+    tt_str_deinit(&text);
+    tt_settings_destroy(setup.settings);
+    tt_settings_destroy(again.settings);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pairs[7], *message;
+    } cases[] = {
+        {{"beta", "0.2", NULL}, "beta is given, and the objective is sft"},
+        {{"label_smoothing", "0.2", NULL}, "label_smoothing is given, and the objective is sft"},
+        {{"loss_type", "sigmoid", NULL}, "loss_type 'sigmoid' is no loss of the objective sft"},
+        {{"objective", "dpo", "loss_type", "nll", NULL}, "loss_type 'nll' is no loss of the objective dpo"},
+        {{"objective", "dpo", "loss_type", "[\"sigmoid\", \"sft\"]", NULL},
+         "is no loss of the objective dpo"},
+        {{"objective", "dpo", "label_smoothing", "0.1", NULL}, "loss_type is sigmoid"},
+        {{"objective", "dpo", "use_peft", "false", NULL}, "objective dpo needs LoRA"},
+        {{"objective", "dpo", "adapter_name_or_path", "a", NULL}, "begins with a new adapter"},
+        {{"objective", "dpo", "packing", "true", NULL}, "are not packed"},
+        {{"objective", "dpo", "eval_packing", "true", NULL}, "are not packed"},
+        {{"objective", "dpo", "assistant_only_loss", "true", NULL}, "the whole of both answers"},
+        {{"objective", "dpo", "completion_only_loss", "false", NULL}, "the whole of both answers"},
+        {{"objective", "dpo", "label_smoothing_factor", "0.1", NULL}, "label_smoothing_factor is given"},
+        {{"objective", "dpo", "metric_for_best_model", "rewards/chosen", NULL}, "is not a metric"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct setup setup;
+        char text[2048];
+        begin(&setup);
+        if (resolve(&setup, cases[i].pairs) == TT_OK) fail_msg("case %zu is accepted", i);
+        tt_error_format(tt_error_last(), text, sizeof text);
+        if (strstr(text, cases[i].message) == NULL) fail_msg("case %zu: %s", i, text);
+        tt_settings_destroy(setup.settings);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls), cmocka_unit_test(what_follows),
+                                       cmocka_unit_test(saved_settings), cmocka_unit_test(refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
