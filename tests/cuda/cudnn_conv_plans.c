@@ -1,6 +1,6 @@
 /* Plans of convolutions that threads build at once are those that are built one after the other, and so are the stored
  * files. cuDNN builds them for a described H100 (NVIDIA's numbers of it), with a driver that has no GPU.
- * also: cudnn_graph cudnn_conv_graph cudnn_store */
+ * sources: conv/cudnn_plans conv/cudnn_graph cudnn/graph cudnn/store */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "backend/cuda/cudnn_conv_plans.h"
-#include "backend/cuda/cudnn_store.h"
+#include "backend/cuda/conv/cudnn_plans.h"
+#include "backend/cuda/cudnn/store.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/thread.h"

@@ -1,6 +1,7 @@
 /* The end of communicators: backend/cuda/nccl.c beside an NCCL of this file, whose abort waits for the GPU as
  * the real one does. Where that hangs the process must end all the same. And exchanges: one group of calls, which is
- * ended even when one of them fails, since the next collective would else belong to it. */
+ * ended even when one of them fails, since the next collective would else belong to it.
+ * sources: nccl */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,6 @@
 /* Spans of device time: backend/cuda/spans.c beside a CUDA runtime of this file, whose clock is what the test says.
- * Sums by op, and the same spans for a trace, on the host's clock. */
+ * Sums by op, and the same spans for a trace, on the host's clock.
+ * sources: spans */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

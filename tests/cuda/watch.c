@@ -1,7 +1,7 @@
 /* Who hangs and who waits: backend/cuda/watch.c beside a CUDA runtime of this file, whose streams get on when
  * the test says so. A stream that has not come to its wait for other ranks hangs by itself; one that stands
  * at it may do so for long; and afterwards it has time anew.
- * also: marks */
+ * sources: watch marks */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

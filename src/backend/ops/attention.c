@@ -2,8 +2,8 @@
 
 #include "backend/ops/attention.h"
 
-#include "backend/cuda/attention_mma.h"
-#include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/attention/mma.h"
+#include "backend/cuda/attention/cudnn.h"
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 

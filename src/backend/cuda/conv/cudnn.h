@@ -1,9 +1,9 @@
 /* Convolutions in bf16 through cuDNN's graph API: one graph a pass, with what follows the product in it. */
-#ifndef TT_BACKEND_CUDA_CUDNN_CONV_H
-#define TT_BACKEND_CUDA_CUDNN_CONV_H
+#ifndef TT_BACKEND_CUDA_CONV_CUDNN_H
+#define TT_BACKEND_CUDA_CONV_CUDNN_H
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/cudnn_graph.h"
+#include "backend/cuda/cudnn/graph.h"
 #include "backend/ops/conv.h"
 
 /* Everything that a plan depends on. All members are int64_t, so that two shapes can be compared as bytes. */
@@ -26,7 +26,7 @@ enum tt_cudnn_conv_id {
     TT_CONV_ID_RESIDUAL, /* forward: added before the relu; gradient of the input: what is there already */
 };
 
-/* cudnn_conv.c: one pass through cuDNN. `done` is false where cuDNN cannot be used, is older than 9.18.1 or has no plan
+/* cudnn.c: one pass through cuDNN. `done` is false where cuDNN cannot be used, is older than 9.18.1 or has no plan
  * for the shape. Filters are copied into cuDNN's order first; channels of y that are no multiple of 8 are computed in
  * their padding, or padded, image by image, for the backward passes, as those of x are for the gradient of the weight.
  * A convolution with stride 2 of a few channels is computed on 2 x 2 pixels as one. */
@@ -44,7 +44,7 @@ TT_MUST_USE tt_status tt_cudnn_conv_weight(struct tt_stream *stream,
 bool tt_cudnn_conv_collect(struct tt_stream *stream);
 TT_MUST_USE tt_status tt_cudnn_conv_make(struct tt_stream *stream, size_t *asked);
 
-/* cudnn_conv_graph.c: adds the operations of one pass; errors stay in the graph. */
+/* cudnn_graph.c: adds the operations of one pass; errors stay in the graph. */
 void tt_cudnn_conv_graph(struct tt_cudnn_graph *graph, const struct tt_cudnn_conv_shape *shape);
 
 #endif

@@ -1,4 +1,4 @@
-#include "backend/cuda/cudnn_plans.h"
+#include "backend/cuda/attention/cudnn_plans.h"
 
 /* The graphs follow those of the attention nodes of NVIDIA's cudnn-frontend (MIT): cuDNN's engines recognise
  * these patterns and no others.

@@ -1,7 +1,7 @@
 /* Forward: one thread block per (block of query rows, head) visits the keys that its rows see and computes the
  * softmax online (arXiv 2205.14135). A warp owns whole rows, so scores become the left factor of P V in its
  * registers. */
-#include "backend/cuda/attention_mma_tiles.h"
+#include "backend/cuda/attention/mma_tiles.h"
 
 /* Scores are rescaled to a new maximum only when it exceeds the old one by this many powers of two: fp32 sums
  * and bf16 weights are as precise at 2^8, and most tiles then need no rescaling. */

@@ -1,6 +1,6 @@
 /* This library's own attention kernels, the alternative to cuDNN's. bf16 with head dimensions that are multiples
  * of 8 uses tensor cores through mma.sync (compute capability 8.0 and up). Everything else that the op allows
- * uses plain fp32 arithmetic (attention_any.cu).
+ * uses plain fp32 arithmetic (any.cu).
  *
  * Guarantees that cuDNN does not give: repeats are equal bit for bit; the backward pass needs one float per row
  * and head as scratch; head dimensions up to 256 have a backward pass on every chip. lse is [H, T], natural

@@ -1,9 +1,9 @@
-#include "backend/cuda/attention_check.h"
+#include "backend/cuda/attention/check.h"
 
 #include <math.h>
 
-#include "backend/cuda/attention_mma.h"
-#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/attention/mma.h"
+#include "backend/cuda/attention/offsets.h"
 #include "backend/cuda/cuda.h"
 
 struct batch {

@@ -1,8 +1,8 @@
 /* The attention plans of one device: made at first use, kept in memory and on disk. */
-#ifndef TT_BACKEND_CUDA_CUDNN_PLANS_H
-#define TT_BACKEND_CUDA_CUDNN_PLANS_H
+#ifndef TT_BACKEND_CUDA_ATTENTION_CUDNN_PLANS_H
+#define TT_BACKEND_CUDA_ATTENTION_CUDNN_PLANS_H
 
-#include "backend/cuda/cudnn_graph.h"
+#include "backend/cuda/cudnn/graph.h"
 
 /* Everything that a plan depends on. All members are int64_t, so that two shapes can be compared as bytes. */
 struct tt_cudnn_shape {
@@ -46,7 +46,7 @@ enum tt_cudnn_id {
     TT_ID_COUNT
 };
 
-/* cudnn_attention_graph.c: adds the operations of one pass; errors stay in the graph. */
+/* cudnn_graph.c: adds the operations of one pass; errors stay in the graph. */
 void tt_cudnn_attention_graph(struct tt_cudnn_graph *graph, const struct tt_cudnn_shape *shape);
 
 struct tt_cudnn_plans {

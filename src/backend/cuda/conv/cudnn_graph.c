@@ -1,4 +1,4 @@
-#include "backend/cuda/cudnn_conv.h"
+#include "backend/cuda/conv/cudnn.h"
 
 /* Images in channels-last order as {N, C, H, W}. */
 static struct tt_cudnn_tensor image(int64_t images, int64_t channels, int64_t height, int64_t width,

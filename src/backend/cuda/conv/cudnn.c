@@ -1,10 +1,10 @@
-#include "backend/cuda/cudnn_conv.h"
+#include "backend/cuda/conv/cudnn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/conv_plain.h"
-#include "backend/cuda/cudnn_conv_plans.h"
+#include "backend/cuda/conv/plain.h"
+#include "backend/cuda/conv/cudnn_plans.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

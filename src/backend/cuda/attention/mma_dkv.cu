@@ -2,14 +2,14 @@
  * the queries that see its keys. Matrices are transposed: rows are keys. No two blocks write the same row, so
  * repeats are equal bit for bit:
  *     p^T = exp(scale k q^T - lse);   ds^T = p^T (v do^T - delta);   dv = p^T do;   dk = scale ds^T q
- * Of capped scores, cap t, ds has the factor 1 - t^2 (attention_mma_dq.cu).
+ * Of capped scores, cap t, ds has the factor 1 - t^2 (mma_dq.cu).
  *
  * SHARE warps share the same keys: each computes the weights of its part of the queries, and sums its part of
  * the columns of dk and dv. With SHARE 1 a warp keeps the weights in registers as the left factors of the sums.
  * For head dimensions over 128 the registers of one warp cannot hold all columns; there the weights pass through
  * shared memory (H200, 2026-11-21, 4 x 4096 tokens, 16:8 heads of 256: 3.8 ms; with one launch each for dk and
  * dv: 5.2 ms). */
-#include "backend/cuda/attention_mma_tiles.h"
+#include "backend/cuda/attention/mma_tiles.h"
 
 template <int D_, int KEYS_, int QUERIES_, int STAGES_, int M_, int SHARE_, bool CAPPED_ = false>
 struct dkv_tiles {

@@ -9,8 +9,8 @@
  *
  * lse of this variant is [T, H], stored inside the caller's H x T floats: the strides of a plan are fixed and
  * cannot be the batch's T. */
-#ifndef TT_BACKEND_CUDA_CUDNN_ATTENTION_H
-#define TT_BACKEND_CUDA_CUDNN_ATTENTION_H
+#ifndef TT_BACKEND_CUDA_ATTENTION_CUDNN_H
+#define TT_BACKEND_CUDA_ATTENTION_CUDNN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
  * repeats are equal bit for bit:
  *     p = exp(scale q k^T - lse);   ds = p (do v^T - delta);   dq = scale ds k
  * Of capped scores, cap t with t = tanh(scale q k^T / cap), ds has the factor 1 - t^2. */
-#include "backend/cuda/attention_mma_tiles.h"
+#include "backend/cuda/attention/mma_tiles.h"
 
 /* delta[h, t] = sum over e of do o; D / 8 lanes compute a row. It is a kernel of its own: computed by the blocks
  * of dq for their rows it makes short sequences slower (H200, 2026-11-21, 64 x 256: 0.40 ms, not 0.34). */

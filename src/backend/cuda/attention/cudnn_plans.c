@@ -1,9 +1,9 @@
-#include "backend/cuda/cudnn_plans.h"
+#include "backend/cuda/attention/cudnn_plans.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/cudnn_store.h"
+#include "backend/cuda/cudnn/store.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

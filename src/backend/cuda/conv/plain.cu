@@ -1,4 +1,4 @@
-#include "backend/cuda/conv_plain.h"
+#include "backend/cuda/conv/plain.h"
 
 #include "backend/cuda/device_math.cuh"
 

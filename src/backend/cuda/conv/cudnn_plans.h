@@ -1,9 +1,9 @@
 /* The convolution plans of one device: made at first use, or many at once by threads before their first use; kept in
  * memory and on disk. */
-#ifndef TT_BACKEND_CUDA_CUDNN_CONV_PLANS_H
-#define TT_BACKEND_CUDA_CUDNN_CONV_PLANS_H
+#ifndef TT_BACKEND_CUDA_CONV_CUDNN_PLANS_H
+#define TT_BACKEND_CUDA_CONV_CUDNN_PLANS_H
 
-#include "backend/cuda/cudnn_conv.h"
+#include "backend/cuda/conv/cudnn.h"
 
 struct tt_cudnn_conv_entry;
 

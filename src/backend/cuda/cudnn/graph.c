@@ -1,4 +1,4 @@
-#include "backend/cuda/cudnn_graph.h"
+#include "backend/cuda/cudnn/graph.h"
 
 #include <dlfcn.h>
 #include <string.h>

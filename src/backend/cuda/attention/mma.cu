@@ -1,10 +1,10 @@
 /* The choice between our own attention kernels: tensor cores where their layout fits, else plain fp32
  * arithmetic. */
-#include "backend/cuda/attention_mma.h"
+#include "backend/cuda/attention/mma.h"
 
 #include <stdio.h>
 
-#include "backend/cuda/attention_mma_tiles.h"
+#include "backend/cuda/attention/mma_tiles.h"
 #include "backend/cuda/cuda.h"
 
 static struct tt_attention_view view_of(const tt_tensor *x_THE)

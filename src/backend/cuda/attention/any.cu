@@ -3,7 +3,7 @@
  * visits the rows on the other side 32 at a time: first each lane computes the score of one of them, then each
  * lane adds up the columns lane, lane + 32, ... of the weighted sum. These kernels are general rather than fast.
  * Sums have one order, so repeats are equal bit for bit. */
-#include "backend/cuda/attention_mma_tiles.h"
+#include "backend/cuda/attention/mma_tiles.h"
 
 enum { WARPS = 4, COLUMNS = 8 }; /* columns per lane: head dimensions up to 256 */
 

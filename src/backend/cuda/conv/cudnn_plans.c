@@ -1,10 +1,10 @@
-#include "backend/cuda/cudnn_conv_plans.h"
+#include "backend/cuda/conv/cudnn_plans.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/cudnn_store.h"
+#include "backend/cuda/cudnn/store.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,8 +1,8 @@
-#include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/attention/cudnn.h"
 
-#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/attention/offsets.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/cudnn_plans.h"
+#include "backend/cuda/attention/cudnn_plans.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef TT_BACKEND_CUDA_ATTENTION_CHECK_H
 #define TT_BACKEND_CUDA_ATTENTION_CHECK_H
 
-#include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/attention/cudnn.h"
 
 struct tt_cuda_attention_errors {
     bool compared;        /* false: our own kernels do not support the arguments, or memory was short */

@@ -1,4 +1,4 @@
-#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/attention/offsets.h"
 
 #include <cuda_bf16.h>
 

@@ -23,7 +23,7 @@ tt_status tt_cuda_conv_filters(struct tt_stream *stream, void *to, int64_t rows,
 /* to [O, C, taps] (f32) += from [rows, taps, in] (f32), the first O filters and C channels. */
 tt_status tt_cuda_conv_add_filters(struct tt_stream *stream, tt_tensor to_OK, const float *from, int64_t in,
                                    int64_t taps);
-/* Pixels in pairs of rows and columns (forward_of_pairs in cudnn_conv.c).
+/* Pixels in pairs of rows and columns (forward_of_pairs in cudnn.c).
  * to [images, H / 2, W / 2, (2 rows, 2 columns, 4 channels)] (bf16) = from [images * H * W, C], C <= 4, 0 beyond C. */
 tt_status tt_cuda_conv_pair_pixels(struct tt_stream *stream, void *to, tt_tensor from_PC, int64_t width);
 /* to [O, size, size, (2 rows, 2 columns, 4 channels)] (bf16) = from [O, C, kernel, kernel], behind one row and column

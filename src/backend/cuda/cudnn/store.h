@@ -3,7 +3,7 @@
 #ifndef TT_BACKEND_CUDA_CUDNN_STORE_H
 #define TT_BACKEND_CUDA_CUDNN_STORE_H
 
-#include "backend/cuda/cudnn_graph.h"
+#include "backend/cuda/cudnn/graph.h"
 
 /* How a plan is made. */
 struct tt_cudnn_recipe {

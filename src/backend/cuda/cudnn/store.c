@@ -1,4 +1,4 @@
-#include "backend/cuda/cudnn_store.h"
+#include "backend/cuda/cudnn/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

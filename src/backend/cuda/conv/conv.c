@@ -1,6 +1,6 @@
-/* Convolutions on cuda: bf16 through cuDNN where it has an engine, the rest by our own kernels (conv_plain.h). */
-#include "backend/cuda/conv_plain.h"
-#include "backend/cuda/cudnn_conv.h"
+/* Convolutions on cuda: bf16 through cuDNN where it has an engine, the rest by our own kernels (plain.h). */
+#include "backend/cuda/conv/plain.h"
+#include "backend/cuda/conv/cudnn.h"
 
 tt_status tt_cuda_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args)
 {

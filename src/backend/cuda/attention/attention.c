@@ -1,8 +1,8 @@
 /* Attention on cuda: the choice of a variant, best first.
  *
- * 1. cuDNN (cudnn_attention.h): bf16, queries and keys of equal length, no soft cap, Hopper and newer. Sequences that
+ * 1. cuDNN (cudnn.h): bf16, queries and keys of equal length, no soft cap, Hopper and newer. Sequences that
  *    all have the same length use a plan for exactly that batch, others a plan for packed sequences.
- * 2. This library's own kernels (attention_mma.h): everything else, or everything on request. They also compute
+ * 2. This library's own kernels (mma.h): everything else, or everything on request. They also compute
  *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *
  * `attention` own never uses cuDNN; cudnn fails when cuDNN cannot be used at all; auto is the default.
@@ -14,11 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/cuda/attention_check.h"
-#include "backend/cuda/attention_mma.h"
-#include "backend/cuda/attention_offsets.h"
+#include "backend/cuda/attention/check.h"
+#include "backend/cuda/attention/mma.h"
+#include "backend/cuda/attention/offsets.h"
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/attention/cudnn.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
