@@ -15,10 +15,10 @@ enum {
     BUS_BYTES = 256 << 20,
     BUS_ROUNDS = 3,
     LINK_ROUNDS = 3,
-    LINK_BYTES = 8 << 20,      /* of each rank of a pair */
-    LINK_BYTES_GPU = 64 << 20, /* where that many take less than link_seconds: a fast link begins slowly */
-    MEMORY_SHARE = 16,         /* of the machine's memory, for the values of its ranks */
-    EXCHANGE_BYTES = 64 << 10, /* of each rank, in a quick check */
+    LINK_BYTES = 8 << 20,       /* of each rank of a pair */
+    LINK_BYTES_GPU = 256 << 20, /* where that many take less than link_seconds: a fast link begins slowly */
+    MEMORY_SHARE = 16,          /* of the machine's memory, for the values of its ranks */
+    EXCHANGE_BYTES = 64 << 10,  /* of each rank, in a quick check */
 };
 static const double bus_seconds = 2;     /* that all rounds may take */
 static const double link_seconds = 0.05; /* that one exchange of a pair may take */
@@ -151,16 +151,20 @@ size_t tt_doctor_link_room(const struct tt_examination *exam)
     return 2 * (size_t)(tt_device_is_host(exam->device) ? LINK_BYTES : LINK_BYTES_GPU);
 }
 
+/* Returns in *best the seconds of the fastest round; the slower side of a round counts. */
 static tt_status exchange_pair(struct tt_examination *exam, struct tt_comm *pair, size_t bytes, double *best)
 {
     *best = HUGE_VAL;
     for (int round = 0; round < LINK_ROUNDS; round++) {
+        double both[2];
+        TT_TRY(tt_comm_barrier(pair));
         double start = tt_clock_seconds();
         TT_TRY(tt_comm_all_gather(pair, exam->stream, tt_buffer_data(exam->send), tt_buffer_data(exam->recv),
                                   bytes));
         TT_TRY(tt_stream_synchronize(exam->stream));
         double seconds = tt_clock_seconds() - start;
-        if (seconds < *best) *best = seconds;
+        TT_TRY(tt_comm_host_all_gather(pair, &seconds, both, sizeof seconds));
+        *best = fmin(*best, fmax(both[0], both[1]));
     }
     return TT_OK;
 }
@@ -168,11 +172,11 @@ static tt_status exchange_pair(struct tt_examination *exam, struct tt_comm *pair
 /* Bytes a second each way between this rank and the other one of the pair. */
 static tt_status time_pair(struct tt_examination *exam, struct tt_comm *pair, double *rate)
 {
-    size_t bytes = LINK_BYTES, more = tt_doctor_link_room(exam) / 2;
-    double best, both[2];
+    size_t bytes = LINK_BYTES, more = tt_doctor_link_room(exam) / 2, held = tt_doctor_sum_bytes(exam);
+    double best;
+    if (more > held) more = held;
     TT_TRY(exchange_pair(exam, pair, bytes, &best));
-    TT_TRY(tt_comm_host_all_gather(pair, &best, both, sizeof best));
-    if (more > bytes && fmax(both[0], both[1]) * ((double)more / LINK_BYTES) < link_seconds) {
+    if (more > bytes && best * ((double)more / LINK_BYTES) < link_seconds) {
         bytes = more;
         TT_TRY(exchange_pair(exam, pair, bytes, &best));
     }
