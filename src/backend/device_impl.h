@@ -144,7 +144,7 @@ static inline void tt_device_count_scratch(struct tt_device *device, size_t byte
 #include "backend/ops.def"
 #undef OP
 
-/* Of tt_kept_bytes, for this machine's processor (cpu/gemm.c). */
+/* Of tt_kept_bytes, for this machine's processor (cpu/gemm/gemm.c). */
 size_t tt_cpu_kept_bytes(const struct tt_device_tuning *tuning, int64_t rows, int64_t n, int64_t k,
                          tt_dtype dtype, tt_dtype input);
 

@@ -5,7 +5,7 @@
 
 #include "backend/cpu/parallel.h"
 
-struct tt_gemm_state; /* cpu/gemm.h */
+struct tt_gemm_state; /* gemm/variants.h */
 
 struct tt_cpu {
     enum tt_cpu_isa isa;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu_device.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 #include "backend/cpu/sensors.h"
 #include "backend/cpu/wait_policy.h"
 #include "base/alloc.h"

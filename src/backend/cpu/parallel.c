@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "backend/cpu/cpu_device.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 
 static const char *const isa_names[] = {[TT_CPU_PORTABLE] = "portable",
                                         [TT_CPU_AVX2] = "avx2",

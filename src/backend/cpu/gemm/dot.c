@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 
 enum {
     SMALL_MAX = 32,    /* rows or columns of c; for more, packed panels are faster (Zen 3, 2026-11) */

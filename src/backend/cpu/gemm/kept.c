@@ -1,4 +1,4 @@
-#include "backend/cpu/gemm_kept.h"
+#include "backend/cpu/gemm/kept.h"
 
 #include <stdlib.h>
 #include <string.h>

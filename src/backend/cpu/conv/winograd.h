@@ -7,10 +7,10 @@
  * and -2 it would be four times. Fewer channels are left to the direct product, whose sums are then so short that it
  * has less. A tile's sums depend on the channels alone: an image has the same bits in any batch, on any number of
  * threads. */
-#ifndef TT_BACKEND_CPU_WINOGRAD_H
-#define TT_BACKEND_CPU_WINOGRAD_H
+#ifndef TT_BACKEND_CPU_CONV_WINOGRAD_H
+#define TT_BACKEND_CPU_CONV_WINOGRAD_H
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 #include "backend/ops/conv.h"
 
 struct tt_winograd {

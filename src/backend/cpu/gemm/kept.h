@@ -2,7 +2,7 @@
 #ifndef TT_BACKEND_CPU_GEMM_KEPT_H
 #define TT_BACKEND_CPU_GEMM_KEPT_H
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 #include "backend/kept.h"
 
 struct tt_gemm_kept;

@@ -1,8 +1,8 @@
 /* The division of attention into blocks on the cpu. A block is a run of query rows of one sequence and one
  * key/value head. Row r is token r / group of query head kv_head * group + r % group. All borders depend on the
  * shapes alone. */
-#ifndef TT_BACKEND_CPU_ATTENTION_H
-#define TT_BACKEND_CPU_ATTENTION_H
+#ifndef TT_BACKEND_CPU_ATTENTION_ATTENTION_H
+#define TT_BACKEND_CPU_ATTENTION_ATTENTION_H
 
 #include "backend/ops/attention.h"
 

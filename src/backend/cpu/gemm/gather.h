@@ -9,7 +9,7 @@
 #ifndef TT_BACKEND_CPU_GEMM_GATHER_H
 #define TT_BACKEND_CPU_GEMM_GATHER_H
 
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 
 struct tt_gemm_gather {
     bool is_image;

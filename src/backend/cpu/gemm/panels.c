@@ -18,9 +18,9 @@
 #include <omp.h>
 #include <stddef.h>
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/gemm_gather.h"
-#include "backend/cpu/gemm_kept.h"
+#include "backend/cpu/gemm/variants.h"
+#include "backend/cpu/gemm/gather.h"
+#include "backend/cpu/gemm/kept.h"
 #include "base/integer.h"
 
 enum {

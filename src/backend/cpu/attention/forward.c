@@ -4,7 +4,7 @@
 #include <math.h>
 #include <omp.h>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/attention/attention.h"
 
 int64_t tt_attention_slots(const struct tt_attention_forward_args *args)
 {
@@ -41,7 +41,7 @@ struct attention_block tt_attention_block_at(const struct tt_attention_forward_a
     return block;
 }
 
-#define TT_VECTOR_SOURCE "backend/cpu/attention_forward.c"
+#define TT_VECTOR_SOURCE "backend/cpu/attention/forward.c"
 #include "backend/cpu/vector_math_passes.h"
 
 /* One task per (block, key/value head). The last blocks run first: under a causal mask they are the largest. */
@@ -63,7 +63,7 @@ tt_status tt_cpu_attention_forward(struct tt_stream *stream, const struct tt_att
 
 #else
 
-#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/attention/kernels.h"
 
 /* The maximum before the first key. It is finite, so that a difference of two is not NaN. */
 #define LOWEST (-3.0e38f)

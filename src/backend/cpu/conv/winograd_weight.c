@@ -7,8 +7,8 @@
 #include <omp.h>
 #include <stddef.h>
 
-#include "backend/cpu/winograd.h"
-#include "backend/cpu/winograd_tiles.h"
+#include "backend/cpu/conv/winograd.h"
+#include "backend/cpu/conv/winograd_tiles.h"
 #include "base/integer.h"
 
 enum {
@@ -39,7 +39,7 @@ struct block {
     int64_t out, out_count, in, in_count;
 };
 
-#define TT_VECTOR_SOURCE "backend/cpu/winograd_weight.c"
+#define TT_VECTOR_SOURCE "backend/cpu/conv/winograd_weight.c"
 #include "backend/cpu/vector_math_passes.h"
 
 static int64_t round_up(int64_t a, int64_t b)
@@ -179,7 +179,7 @@ void tt_winograd_run_weight(struct tt_stream *stream, const struct tt_conv2d_bac
 
 #else
 
-#include "backend/cpu/winograd_passes.h"
+#include "backend/cpu/conv/winograd_passes.h"
 
 /* Row `row` of the panels of x: one tile. */
 static void TT_PASS(transform_x)(const struct work *work, const struct block *block, int64_t tile,

@@ -3,4 +3,4 @@
 #define MR 4
 #define NV 2
 #define PAIRS 0
-#include "backend/cpu/gemm_kernel.inc"
+#include "backend/cpu/gemm/kernel.inc"

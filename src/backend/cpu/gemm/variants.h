@@ -11,11 +11,11 @@
  *
  * cpu_gemm (dot, panels, pairs) forces one variant (a decline is then TT_ERR_UNSUPPORTED), for tests and
  * measurements. pairs means panels that use VDPBF16PS for bf16 even where that is slower. */
-#ifndef TT_BACKEND_CPU_GEMM_H
-#define TT_BACKEND_CPU_GEMM_H
+#ifndef TT_BACKEND_CPU_GEMM_VARIANTS_H
+#define TT_BACKEND_CPU_GEMM_VARIANTS_H
 
 #include "backend/cpu/cpu_device.h"
-#include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/gemm/kernel.h"
 
 enum {
     TT_GEMM_SHARED_FLOATS = 1 << 22, /* 16 MiB: packed panels of b, or the small operand of dot products */
@@ -64,9 +64,9 @@ struct tt_gemm_variant {
     tt_status (*run)(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
 };
 
-/* Dot products against few rows, without packing: adapters' narrow sides, decoding (cpu/gemm_dot.c). */
+/* Dot products against few rows, without packing: adapters' narrow sides, decoding (dot.c). */
 tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *problem, const char **declined);
-/* Packed panels: any problem (cpu/gemm_panels.c). */
+/* Packed panels: any problem (panels.c). */
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined);
 
@@ -84,7 +84,7 @@ TT_MUST_USE tt_status tt_gemm_run(struct tt_stream *stream, const struct tt_gemm
 struct tt_gemm_source tt_gemm_source_of(tt_tensor matrix, bool k_contiguous);
 
 TT_MUST_USE tt_status tt_gemm_state_create(struct tt_device *device, struct tt_gemm_state **out);
-/* Keeps panels (cpu/gemm_kept.h) from now on; `memory` NULL: no more. */
+/* Keeps panels (kept.h) from now on; `memory` NULL: no more. */
 struct tt_kept_range;
 TT_MUST_USE tt_status tt_gemm_state_keep(struct tt_gemm_state *state, void *memory, size_t bytes,
                                          const struct tt_kept_range *ranges, size_t count);

@@ -2,7 +2,7 @@
  * SwiGLU is a separate pass. */
 #include "backend/compose.h"
 #include "backend/cpu/cpu_ops.h"
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 
 static void add_low(const struct tt_gemm_lora_args *args, int i, struct tt_gemm_low *low)
 {

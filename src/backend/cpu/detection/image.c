@@ -12,7 +12,7 @@ static inline void *pixel_of(const tt_tensor *x, int64_t row)
     return (char *)x->data + row * x->strides[0] * (int64_t)tt_dtype_bytes(x->dtype);
 }
 
-#define TT_VECTOR_SOURCE "backend/cpu/image.c"
+#define TT_VECTOR_SOURCE "backend/cpu/detection/image.c"
 #include "backend/cpu/vector_math_passes.h"
 
 tt_status tt_cpu_conv2d_backward_output(struct tt_stream *stream,

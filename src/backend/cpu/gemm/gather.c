@@ -1,4 +1,4 @@
-#include "backend/cpu/gemm_gather.h"
+#include "backend/cpu/gemm/gather.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@ enum {
     SUMS_MAX = TT_CPU_SCRATCH_BYTES / (int)sizeof(double) / 2, /* partial sums kept at once */
 };
 
-#define TT_VECTOR_SOURCE "backend/cpu/detection.c"
+#define TT_VECTOR_SOURCE "backend/cpu/detection/detection.c"
 #include "backend/cpu/vector_math_passes.h"
 
 /* The order of operations of torchvision.ops.boxes.box_iou. */

@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/gemm/kernel.h"
 #include "backend/cpu/simd.h"
 
 enum { TT_WORDS = 16 };

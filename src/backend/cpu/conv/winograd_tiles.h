@@ -1,7 +1,7 @@
 /* Internal to cpu/winograd*.c: the tiles of F(4 x 4, 3 x 3). A tile makes 4 x 4 places of y from 6 x 6 of x, with
  * padding 1; between them are the values at 36 points. */
-#ifndef TT_BACKEND_CPU_WINOGRAD_TILES_H
-#define TT_BACKEND_CPU_WINOGRAD_TILES_H
+#ifndef TT_BACKEND_CPU_CONV_WINOGRAD_TILES_H
+#define TT_BACKEND_CPU_CONV_WINOGRAD_TILES_H
 
 #include "tensor/tensor.h"
 

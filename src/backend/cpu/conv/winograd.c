@@ -3,13 +3,13 @@
 /* A task has a few panels of tiles and a chunk of the output's channels. For each piece of 64 channels of the input it
  * transforms its tiles (a strip, packed into 36 panels), multiplies them by the transformed weights, which all threads
  * have packed before, and adds to its 36 matrices of sums; at the end it transforms these to places of y. */
-#include "backend/cpu/winograd.h"
+#include "backend/cpu/conv/winograd.h"
 
 #include <assert.h>
 #include <omp.h>
 #include <stddef.h>
 
-#include "backend/cpu/winograd_tiles.h"
+#include "backend/cpu/conv/winograd_tiles.h"
 #include "base/integer.h"
 
 enum {
@@ -33,7 +33,7 @@ struct work {
     float *weights;      /* [pieces][TT_TILE_POINTS][panels of the chunk][PIECE][nr] */
 };
 
-#define TT_VECTOR_SOURCE "backend/cpu/winograd.c"
+#define TT_VECTOR_SOURCE "backend/cpu/conv/winograd.c"
 #include "backend/cpu/vector_math_passes.h"
 
 bool tt_winograd_takes(const struct tt_stream *stream, const struct tt_conv_geometry *geometry,
@@ -187,7 +187,7 @@ void tt_winograd_run(struct tt_stream *stream, const struct tt_winograd *problem
 
 #else
 
-#include "backend/cpu/winograd_passes.h"
+#include "backend/cpu/conv/winograd_passes.h"
 
 /* One panel: `count` channels of x from k on, the outputs from `column` on; zeros beyond the last output. */
 static void TT_PASS(transform_weights)(const struct work *work, int64_t column, int64_t k, int64_t count,

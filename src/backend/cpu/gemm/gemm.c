@@ -1,8 +1,8 @@
-#include "backend/cpu/gemm.h"
+#include "backend/cpu/gemm/variants.h"
 
 #include <string.h>
 
-#include "backend/cpu/gemm_kept.h"
+#include "backend/cpu/gemm/kept.h"
 #include "base/alloc.h"
 #include "base/log.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <omp.h>
 
-#include "backend/cpu/attention.h"
+#include "backend/cpu/attention/attention.h"
 #include "base/alloc.h"
 
 enum { SUMS_FLOATS = 2 * 512 * 128 }; /* maximum size of the sums of dk and dv in a thread's scratch */
@@ -15,7 +15,7 @@ struct key_sums {
     int64_t begin, end;
 };
 
-#define TT_VECTOR_SOURCE "backend/cpu/attention_backward.c"
+#define TT_VECTOR_SOURCE "backend/cpu/attention/backward.c"
 #include "backend/cpu/vector_math_passes.h"
 
 typedef void backward_rows_kernel(const struct tt_attention_backward_args *, const struct attention_block *,
@@ -174,7 +174,7 @@ tt_status tt_cpu_attention_backward(struct tt_stream *stream, const struct tt_at
 
 #else
 
-#include "backend/cpu/attention_kernels.h"
+#include "backend/cpu/attention/kernels.h"
 
 struct TT_PASS(backward_scratch) {
     float keys[ATTENTION_KEYS_FLOATS], values[ATTENTION_KEYS_FLOATS];

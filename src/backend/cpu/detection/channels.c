@@ -14,7 +14,7 @@ static inline void *pixel_of(const tt_tensor *x, int64_t row)
     return (char *)x->data + row * x->strides[0] * (int64_t)tt_dtype_bytes(x->dtype);
 }
 
-#define TT_VECTOR_SOURCE "backend/cpu/channels.c"
+#define TT_VECTOR_SOURCE "backend/cpu/detection/channels.c"
 #include "backend/cpu/vector_math_passes.h"
 
 /* Groups of rows have lines of their own, which are added in order: as many at a time as scratch holds. */

@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "backend/cpu/gemm_kernel.h"
-#include "backend/cpu/gemm_words.h"
+#include "backend/cpu/gemm/kernel.h"
+#include "backend/cpu/gemm/words.h"
 
 enum { SIDE = 32, HALF = TT_WORDS, TILE_BYTES = 1024, ROW_BYTES = 64, BLOCK_K = 1024 };
 

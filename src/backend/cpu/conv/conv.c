@@ -1,4 +1,4 @@
-/* Convolutions as products of packed panels (gemm_gather.h):
+/* Convolutions as products of packed panels (gemm/gather.h):
  *   forward          rows: places of y; k: taps and channels of x
  *   gradient of x    rows: places of x, one product for each of stride x stride phases, whose taps of the kernel are
  *                    every stride-th; k: taps and channels of dz
@@ -6,9 +6,9 @@
 #include <omp.h>
 #include <string.h>
 
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/gemm_gather.h"
-#include "backend/cpu/winograd.h"
+#include "backend/cpu/gemm/variants.h"
+#include "backend/cpu/gemm/gather.h"
+#include "backend/cpu/conv/winograd.h"
 
 /* The variant with panels, whatever the shape: how sums are split must not depend on the number of images. */
 static tt_status multiply(struct tt_stream *stream, const struct tt_gemm_problem *problem)

@@ -1,5 +1,5 @@
 /* The innermost functions of the matrix product, one set per instruction set. Their one source is
- * gemm_kernel.inc; the files gemm_<isa>.c compile it with their register tile and their compiler options
+ * kernel.inc; the files <isa>.c compile it with their register tile and their compiler options
  * (cmake/backends.cmake). */
 #ifndef TT_BACKEND_CPU_GEMM_KERNEL_H
 #define TT_BACKEND_CPU_GEMM_KERNEL_H
@@ -18,7 +18,7 @@ struct tt_gemm_source {
     int64_t stride;                      /* elements between stored rows */
     bool k_contiguous;                   /* stored rows run along k; else across the panel */
     int64_t across;                      /* elements across, of all panels together */
-    const struct tt_gemm_gather *gather; /* NULL: a stored matrix; else cpu/gemm_gather.h, for panels only */
+    const struct tt_gemm_gather *gather; /* NULL: a stored matrix; else gather.h, for panels only */
 };
 
 /* One output block: rows of f32 or bf16. */
