@@ -7,10 +7,15 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "data/chat_parts.h"
+
+/* Whether a template reads contents that are lists of parts. */
+enum part_reading { PARTS_UNKNOWN, PARTS_READ, PARTS_JOINED };
 
 struct parsed {
     const struct tt_chat_template *source;
     struct tt_jinja *jinja;
+    enum part_reading parts;
 };
 
 struct tt_chat {
@@ -178,14 +183,77 @@ static tt_status list_variables(struct tt_chat *chat, const struct tt_conversati
     return TT_OK;
 }
 
+static bool has_text_parts(const struct tt_json_value *messages, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (tt_chat_parts_are_text(tt_json_get(tt_json_at(messages, i), "content"))) return true;
+    return false;
+}
+
+static tt_status join_content(struct tt_json_value *message)
+{
+    struct tt_json_value *joined = NULL;
+    const struct tt_json_value *content = tt_json_get(message, "content");
+    if (!tt_chat_parts_are_text(content)) return TT_OK;
+    TT_TRY(tt_chat_parts_join(content, &joined));
+    return tt_json_set(message, "content", joined) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
 /* A list of the first messages. */
-static tt_status copy_messages(const struct tt_conversation *conversation, size_t count,
+static tt_status copy_messages(const struct tt_conversation *conversation, size_t count, bool joins,
                                struct tt_json_value **out)
 {
     *out = tt_json_new_list();
     if (*out == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++)
-        if (tt_json_append_copy(*out, tt_json_at(conversation->messages, i)) != 0) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        struct tt_json_value *copy = tt_json_copy(tt_json_at(conversation->messages, i));
+        tt_status status = copy == NULL ? TT_ERR_MEMORY : TT_OK;
+        if (status == TT_OK && joins) status = join_content(copy);
+        if (status != TT_OK) tt_json_release(copy);
+        TT_TRY(status);
+        if (tt_json_append(*out, copy) != 0) return TT_ERR_MEMORY;
+    }
+    return TT_OK;
+}
+
+/* Renders one message of one part. A template that is made for texts fails, leaves the text out, or writes the list
+ * itself, with its quotes. */
+static tt_status probe_parts(struct tt_chat *chat, const struct tt_jinja *jinja, enum part_reading *out)
+{
+    static const char text[] = "one part";
+    struct tt_jinja_output output = {0};
+    struct tt_json_value *messages =
+        tt_json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", text);
+    const struct tt_conversation conversation = {.messages = messages};
+    tt_status status = messages == NULL ? TT_ERR_MEMORY : TT_OK;
+    *out = PARTS_JOINED;
+    if (status == TT_OK) status = list_variables(chat, &conversation, messages, false);
+    const struct tt_jinja_input input = {chat->variables, chat->variable_count, chat->date};
+    if (status == TT_OK) status = tt_jinja_render(jinja, &input, &output);
+    if (status == TT_OK) {
+        const char *found = memmem(output.text, output.bytes, text, sizeof text - 1);
+        bool quoted = memmem(output.text, output.bytes, "'text'", 6) != NULL ||
+                      memmem(output.text, output.bytes, "\"text\"", 6) != NULL;
+        if (found != NULL && !quoted) *out = PARTS_READ;
+    }
+    if (status == TT_ERR_DATA) {
+        tt_error_clear();
+        status = TT_OK;
+    }
+    tt_jinja_output_deinit(&output);
+    tt_json_release(messages);
+    return status;
+}
+
+/* Whether the template gets the contents of these messages as texts. */
+static tt_status check_parts(struct tt_chat *chat, const struct tt_conversation *conversation, size_t count,
+                             bool *joins)
+{
+    struct parsed *parsed = &chat->parsed[conversation->tools != NULL];
+    *joins = false;
+    if (!has_text_parts(conversation->messages, count)) return TT_OK;
+    if (parsed->parts == PARTS_UNKNOWN) TT_TRY(probe_parts(chat, parsed->jinja, &parsed->parts));
+    *joins = parsed->parts == PARTS_JOINED;
     return TT_OK;
 }
 
@@ -217,8 +285,10 @@ tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *con
     tt_status status = TT_OK;
     TT_GO(tt_chat_template(chat, conversation->tools != NULL, &source, &jinja));
     const struct tt_json_value *messages = conversation->messages;
-    if (count < tt_json_count(messages)) {
-        TT_GO(copy_messages(conversation, count, &text.messages));
+    bool joins = false;
+    TT_GO(check_parts(chat, conversation, count, &joins));
+    if (joins || count < tt_json_count(messages)) {
+        TT_GO(copy_messages(conversation, count, joins, &text.messages));
         messages = text.messages;
     }
     TT_GO(list_variables(chat, conversation, messages, asks));

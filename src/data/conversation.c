@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
+#include "data/chat_parts.h"
 
 const char *const tt_conversation_members[] = {
     "messages",    "conversations", "prompt", "completion", "tools",   "documents", "chat_template_kwargs",
@@ -72,8 +74,14 @@ static tt_status add_member(struct message *m, const char *key, const struct tt_
     if (m->sharegpt && strcmp(key, "from") == 0) key = "role";
     if (m->sharegpt && strcmp(key, "value") == 0) key = "content";
     const char *role = strcmp(key, "role") == 0 ? tt_json_text(value) : NULL;
-    struct tt_json_value *copy =
-        role != NULL && m->sharegpt ? tt_json_new_string(usual_role(role)) : tt_json_copy(value);
+    struct tt_json_value *copy = NULL;
+    if (strcmp(key, "content") == 0 && tt_json_is_list(value)) {
+        char where[300];
+        (void)tt_snprintf(where, sizeof where, "%s: %s[%zu]", m->json->origin, m->list, m->index);
+        TT_TRY(tt_chat_parts_copy(value, where, &copy));
+    } else {
+        copy = role != NULL && m->sharegpt ? tt_json_new_string(usual_role(role)) : tt_json_copy(value);
+    }
     return tt_json_set(m->out, key, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 

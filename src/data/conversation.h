@@ -7,8 +7,8 @@
  * list begins with one), `tools` (a list, or a list as JSON text), `documents` and `chat_template_kwargs` (an object).
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
- * reasoning fill each other's place. `weight` (OpenAI: 0 or 1) and `train` (true or false) of a message say whether it
- * trains; templates do not see them. */
+ * reasoning fill each other's place. A content may be a list of parts (data/chat_parts.h). `weight` (OpenAI: 0, 1) and
+ * `train` (true or false) of a message say whether it trains; templates do not see them. */
 #ifndef TT_DATA_CONVERSATION_H
 #define TT_DATA_CONVERSATION_H
 

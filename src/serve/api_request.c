@@ -178,46 +178,6 @@ static tt_status read_common(struct parse *p)
     return read_stops(p);
 }
 
-/* A content of text parts only, as one text; NULL with status TT_OK: it is something else. */
-static tt_status join_parts(const struct tt_json_value *content, struct tt_json_value **joined)
-{
-    struct tt_str text = {0};
-    tt_status status = TT_OK;
-    *joined = NULL;
-    if (!tt_json_is_list(content) || tt_json_count(content) == 0) return TT_OK;
-    for (size_t i = 0; i < tt_json_count(content); i++) {
-        const struct tt_json_value *part = tt_json_at(content, i);
-        const char *piece = tt_json_text(tt_json_get(part, "text"));
-        if (!is_text(tt_json_get(part, "type"), "text") || piece == NULL)
-            TT_GO(tt_fail(TT_ERR_USAGE, "a content has a part that is not text"));
-        TT_GO(tt_str_append_text(&text, piece));
-    }
-    *joined = tt_json_new_string(tt_str_text(&text));
-    if (*joined == NULL) status = TT_ERR_MEMORY;
-out:
-    tt_str_deinit(&text);
-    return status;
-}
-
-static tt_status add_message(struct tt_json_value *list, const struct tt_json_value *message)
-{
-    struct tt_json_value *joined = NULL;
-    if (tt_json_text(tt_json_get(message, "role")) == NULL)
-        return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
-    TT_TRY(join_parts(tt_json_get(message, "content"), &joined));
-    struct tt_json_value *copy = tt_json_copy(message);
-    bool made = copy != NULL;
-    if (made && joined != NULL)
-        made = tt_json_set(copy, "content", joined) == 0;
-    else
-        tt_json_release(joined);
-    if (!made) {
-        tt_json_release(copy);
-        return TT_ERR_MEMORY;
-    }
-    return tt_json_append(list, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
-}
-
 static tt_status read_messages(struct parse *p)
 {
     static const char *const others[] = {"tools", "documents", "chat_template_kwargs"};
@@ -226,16 +186,12 @@ static tt_status read_messages(struct parse *p)
     p->param = "messages";
     if (!tt_json_is_list(messages) || count == 0 || count > MESSAGES_MAX)
         return tt_fail(TT_ERR_USAGE, "'messages' must be a list of 1 to %d messages", MESSAGES_MAX);
-    struct tt_json_value *list = tt_json_new_list();
-    if (list == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        tt_status status = add_message(list, tt_json_at(messages, i));
-        if (status == TT_OK) continue;
-        tt_json_release(list);
-        return status;
-    }
-    p->request->row = tt_json_pack("{s:o}", "messages", list);
-    if (p->request->row == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        if (tt_json_text(tt_json_get(tt_json_at(messages, i), "role")) == NULL)
+            return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
+    p->request->row = tt_json_new_object();
+    if (p->request->row == NULL || tt_json_set_copy(p->request->row, "messages", messages) != 0)
+        return TT_ERR_MEMORY;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const struct tt_json_value *value = tt_json_get(p->root, others[i]);
         if (value == NULL || tt_json_is_null(value)) continue;

@@ -22,8 +22,8 @@ struct tt_api_request {
     bool has_seed;
     struct tt_span stops[TT_API_STOPS_MAX];
     size_t stop_count;
-    /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs, in which
-     * contents of text parts are one text. Owned. */
+    /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs.
+     * Owned. */
     struct tt_json_value *row;
     struct tt_span prompt;                  /* /v1/completions: a text, or */
     const struct tt_json_value *prompt_ids; /* a list of integers */

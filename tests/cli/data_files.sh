@@ -88,9 +88,18 @@ expect 3 'hint: each line is one row: jq -c' "${data[@]}" --dataset_name lines.j
 printf '{"messages": "[]"}\n' >text.jsonl
 expect 3 "'messages' is a text; a list of messages is expected" "${data[@]}" --dataset_name text.jsonl
 printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n' >pairs.jsonl
-expect 2 'hint: to train on the chosen answers' "${data[@]}" --dataset_name pairs.jsonl
+expect 3 'hint: objective: dpo trains on preferences; to train on the chosen answers' "${data[@]}" --dataset_name pairs.jsonl
 printf '{%% for m in messages %%}{{ m.role + m.content }}{%% endfor %%}' >plain.jinja
-printf '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]}\n' >parts.jsonl
+
+# A content of parts: as one text for a template of texts, as it is for one that reads parts; images are refused.
+printf '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "image": null}, {"type": "text", "text": "b"}]}]}\n' >parts.jsonl
+printf '{%% for m in messages %%}{{ m.role }}{%% for p in m.content %%}<{{ p.text }}{{ p.image is defined }}>{%% endfor %%}{%% endfor %%}' >list.jinja
+expect 0 '[[userab]]' "${data[@]}" --rows 1 --dataset_name parts.jsonl --chat_template_path plain.jinja
+expect 0 '[[user<aFalse><bFalse>]]' "${data[@]}" --rows 1 --dataset_name parts.jsonl --chat_template_path list.jinja
+printf '{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}]}\n' >images.jsonl
+expect 2 "'images.jsonl', row 1: messages[0]: part 2 of the content is 'image', and only text is supported" \
+    "${data[@]}" --dataset_name images.jsonl --chat_template_path plain.jinja
+printf '{"messages": [{"role": "user", "content": [{"type": "json", "json": 1}]}]}\n' >parts.jsonl
 expect 3 "hint: message 1 ('user') has a list of parts as its content" "${data[@]}" --dataset_name parts.jsonl \
     --chat_template_path plain.jinja
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": null, "tool_calls": []}]}\n' >calls.jsonl
