@@ -35,10 +35,14 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient between attention and MLP", pass->in.compute_dtype,
                            dy_TD.dims[0], dy_TD.dims[1], &dmid_TD));
-    TT_TRY(tt_mlp_backward(&layer->mlp, pass, &saved->mlp, dy_TD, dmid_TD));
-    if (!tt_tensor_is_empty(dx_TD) || tt_self_attention_trains(&layer->attention)) {
-        TT_TRY(tt_self_attention_backward(&layer->attention, pass, x_TD, &saved->attention, dmid_TD, dx_TD));
-    }
+    const struct tt_linear_group *reader = tt_self_attention_gradient_reader(&layer->attention);
+    bool goes_on = !tt_tensor_is_empty(dx_TD) || tt_self_attention_trains(&layer->attention);
+    struct tt_coded_rows rows = {.made = false};
+    TT_TRY(tt_mlp_backward(&layer->mlp, pass, &saved->mlp, dy_TD, dmid_TD, reader,
+                           goes_on && reader != NULL ? &rows : NULL));
+    if (goes_on)
+        TT_TRY(tt_self_attention_backward(&layer->attention, pass, x_TD, &saved->attention, dmid_TD, &rows,
+                                          dx_TD));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

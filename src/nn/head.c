@@ -130,7 +130,7 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(gather(pass, x_TD, &n_ND));
     TT_TRY(gather_keys(head, pass, &keys_N));
     TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
-    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}));
+    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}, NULL));
     struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR, NULL};
     if (in_parts(pass))
         TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, pass->out->logits_NV));
@@ -173,7 +173,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     if (rows == 0) return in_parts(pass) ? run_chunks(head, pass, (tt_tensor){0}, done, drows_ND) : TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(gather(pass, x_TD, &n_ND));
-    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, rstd_N));
+    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, rstd_N, NULL));
     TT_TRY(run_chunks(head, pass, n_ND, done, drows_ND));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -198,12 +198,13 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
         size_t inner = tt_workspace_mark(pass->lent.workspace);
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed rows", x_ND.dtype, x_ND.dims[0], x_ND.dims[1],
                                &n_ND));
-        TT_TRY(tt_norm_forward(&head->norm, pass, x_ND, n_ND, (tt_tensor){0}));
+        TT_TRY(tt_norm_forward(&head->norm, pass, x_ND, n_ND, (tt_tensor){0}, NULL));
         TT_TRY(run_chunks(head, pass, n_ND, true, saved->drows_ND));
         tt_workspace_release(pass->lent.workspace, inner);
     }
     if (want_dx || head->norm.weight->trainable) {
-        TT_TRY(tt_norm_backward(&head->norm, pass, x_ND, saved->rstd_N, (tt_tensor){0}, saved->drows_ND));
+        TT_TRY(
+            tt_norm_backward(&head->norm, pass, x_ND, saved->rstd_N, (tt_tensor){0}, saved->drows_ND, NULL));
     }
     if (want_dx) {
         struct tt_scatter_rows_args args = {

@@ -64,6 +64,11 @@ bool tt_linear_group_needs_x(const struct tt_linear_group *group)
     return false;
 }
 
+bool tt_linear_reads_values(const struct tt_linear_group *group)
+{
+    return tt_linear_group_r(group) > 0 || tt_linear_group_trains(group);
+}
+
 tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_pass *pass, int64_t rows,
                            tt_tensor *h_TR)
 {

@@ -87,6 +87,14 @@ bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_wa
     return group->count <= TT_MATRIX_PARTS;
 }
 
+tt_status tt_linear_push_rows_for(const struct tt_linear_group *reader, enum tt_linear_way way,
+                                  const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                  struct tt_coded_rows *out)
+{
+    *out = (struct tt_coded_rows){.made = false};
+    return tt_linear_takes_rows(reader, way) ? tt_linear_push_rows(pass, rows, cols, out) : TT_OK;
+}
+
 /* Memory for the other operand, `cols` wide, in FP8. */
 static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
                            const struct tt_coded_rows *made, struct tt_matrix *matrix)
@@ -94,11 +102,12 @@ static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t col
     struct tt_workspace *workspace = pass->lent.workspace;
     struct tt_coded_rows *coded_rows = &matrix->rows;
     size_t most = 0;
-    if (made != NULL)
+    bool is_made = made != NULL && !tt_tensor_is_empty(made->codes_MK);
+    if (is_made)
         *coded_rows = *made;
     else
         TT_TRY(tt_linear_push_rows(pass, rows, cols, coded_rows));
-    coded_rows->made = made != NULL;
+    coded_rows->made = is_made;
     for (int i = 0; i < matrix->count; i++) {
         const struct tt_quant_layout *layout = matrix->parts[i].layout;
         size_t bytes =

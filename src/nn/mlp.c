@@ -92,8 +92,7 @@ static bool makes_rows(const struct tt_mlp *mlp, enum tt_linear_way way)
 static bool makes_only_rows(const struct tt_pass *pass, const struct tt_linear_group *reader, int64_t ffn)
 {
     const struct tt_device *device = tt_stream_device(pass->lent.stream);
-    return tt_swiglu_rows_in_one_pass(device, ffn, pass->in.compute_dtype) &&
-           tt_linear_group_r(reader) == 0 && !tt_linear_group_trains(reader);
+    return tt_swiglu_rows_in_one_pass(device, ffn, pass->in.compute_dtype) && !tt_linear_reads_values(reader);
 }
 
 /* gate and up of norm(x_mid + x), also in FP8 where backward reads them so, and with `act_TF` the activation. */
@@ -105,11 +104,11 @@ static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pas
     bool encodes = tt_swiglu_is_coded(&coded), at_once = encodes && !tt_tensor_is_empty(rows->codes_MK);
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor n_TD = saved->n_TD;
-    if (tt_tensor_is_empty(n_TD))
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed input of the MLP", pass->in.compute_dtype,
-                               x_TD.dims[0], x_TD.dims[1], &n_TD));
-    TT_TRY(tt_norm_forward_add(&mlp->norm, pass, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T));
+    struct tt_coded_rows n_rows;
+    TT_TRY(tt_norm_push_result(&mlp->gate_up, pass, "normed input of the MLP", x_TD, &n_TD, &n_rows));
+    TT_TRY(tt_norm_forward_add(&mlp->norm, pass, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T, &n_rows));
     struct tt_linear_call call = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
+    call.rows = &n_rows;
     struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
                                       .gate_up_TF2 = saved->gate_up_TF2,
                                       .act_TF = act_TF,
@@ -139,7 +138,7 @@ static tt_status finish_with_norm(const struct tt_mlp *mlp, const struct tt_pass
     if (tt_tensor_is_empty(y_TD))
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed output of down", saved->out_TD.dtype,
                                saved->out_TD.dims[0], saved->out_TD.dims[1], &normed_TD));
-    TT_TRY(tt_norm_forward(&mlp->post_norm, pass, saved->out_TD, normed_TD, saved->rstd_out_T));
+    TT_TRY(tt_norm_forward(&mlp->post_norm, pass, saved->out_TD, normed_TD, saved->rstd_out_T, NULL));
     if (tt_tensor_is_empty(y_TD)) return TT_OK;
     struct tt_add_args add = {.a = saved->x_mid_TD, .b = y_TD, .y = y_TD};
     return tt_add(pass->lent.stream, &add);
@@ -221,8 +220,26 @@ static tt_status push_gradients(const struct tt_mlp *mlp, const struct tt_pass *
     return decode(pass, &coded.up_TF, tt_tensor_cols(*gate_up_TF2, ffn2 / 2, ffn2 / 2));
 }
 
+/* The gradient of down's output: that of y, or behind the post norm scratch, with its rows in FP8 where down takes
+ * them. */
+static tt_status gradient_of_down(const struct tt_mlp *mlp, const struct tt_pass *pass,
+                                  const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor *dout_TD,
+                                  struct tt_coded_rows *rows)
+{
+    int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1];
+    *dout_TD = dy_TD;
+    *rows = (struct tt_coded_rows){.made = false};
+    if (!has_post_norm(mlp)) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of down", pass->in.compute_dtype, tokens, dim,
+                           dout_TD));
+    TT_TRY(tt_linear_push_rows_for(&mlp->down, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
+    return tt_norm_backward_to(&mlp->post_norm, pass, saved->out_TD, saved->rstd_out_T, dy_TD, *dout_TD,
+                               rows);
+}
+
 tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
-                          const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD)
+                          const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD,
+                          const struct tt_linear_group *reader, struct tt_coded_rows *dmid_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1], ffn = tt_linear_group_out(&mlp->gate_up) / 2;
@@ -235,11 +252,9 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     TT_TRY(push_gradients(mlp, pass, saved, codes, only_rows, &gate_up_TF2));
     size_t mark = tt_workspace_mark(workspace);
 
-    tt_tensor dout_TD = dy_TD;
-    if (has_post_norm(mlp)) {
-        TT_TRY(tt_workspace_2d(workspace, "gradient of down", pass->in.compute_dtype, tokens, dim, &dout_TD));
-        TT_TRY(tt_norm_backward_to(&mlp->post_norm, pass, saved->out_TD, saved->rstd_out_T, dy_TD, dout_TD));
-    }
+    tt_tensor dout_TD;
+    struct tt_coded_rows dout_rows;
+    TT_TRY(gradient_of_down(mlp, pass, saved, dy_TD, &dout_TD, &dout_rows));
     /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself, unless it was
      * kept, in place of d(act). */
     TT_TRY(tt_workspace_2d(workspace, "gradient of the MLP activation", pass->in.compute_dtype, tokens, ffn,
@@ -249,6 +264,7 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     bool again = tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down);
     if (again) act_TF = dact_TF;
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
+    down.rows = &dout_rows;
     struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
                                       .gate_up_TF2 = gate_up_TF2,
                                       .act_TF = dact_TF,
@@ -267,11 +283,12 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&mlp->gate_up)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", pass->in.compute_dtype, tokens, dim,
                                &n_TD));
-        TT_TRY(tt_norm_forward(&mlp->norm, pass, saved->x_mid_TD, n_TD, (tt_tensor){0}));
+        TT_TRY(tt_norm_forward(&mlp->norm, pass, saved->x_mid_TD, n_TD, (tt_tensor){0}, NULL));
     }
     gate_up.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&gate_up, gate_up_TF2, dh_TR));
-    TT_TRY(tt_norm_backward(&mlp->norm, pass, saved->x_mid_TD, saved->rstd_T, dy_TD, dmid_TD));
     tt_workspace_release(workspace, start);
-    return TT_OK;
+    if (dmid_rows != NULL)
+        TT_TRY(tt_linear_push_rows_for(reader, TT_LINEAR_BACKWARD, pass, tokens, dim, dmid_rows));
+    return tt_norm_backward(&mlp->norm, pass, saved->x_mid_TD, saved->rstd_T, dy_TD, dmid_TD, dmid_rows);
 }

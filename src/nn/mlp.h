@@ -38,8 +38,10 @@ TT_MUST_USE tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, s
  * empty (recomputation for backward): of down only its LoRA h is computed. */
 TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD,
                                      bool keep, struct tt_mlp_saved *saved, tt_tensor y_TD);
-/* dy_TD -> dmid_TD, the gradient of x_mid. The saved gate and up are overwritten by their gradients. */
+/* dy_TD -> dmid_TD, the gradient of x_mid. The saved gate and up are overwritten by their gradients. Unless dmid_rows
+ * is NULL it pushes dmid's rows in FP8 and leaves them, none where `reader`, which multiplies dmid next, takes none. */
 TT_MUST_USE tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
-                                      const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD);
+                                      const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD,
+                                      const struct tt_linear_group *reader, struct tt_coded_rows *dmid_rows);
 
 #endif

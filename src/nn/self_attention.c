@@ -74,15 +74,21 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
 }
 
 /* Turns the first columns of each head, as many as the table has angles for. */
+static struct tt_rope_args rotation_of(const struct tt_pass *pass, const struct tt_rope_table *table,
+                                       tt_tensor x_THE, bool inverse)
+{
+    x_THE.dims[2] = 2 * table->cos_PE.dims[1];
+    return (struct tt_rope_args){.x_THE = x_THE,
+                                 .positions_T = pass->in.batch->positions_T,
+                                 .cos_PE = table->cos_PE,
+                                 .sin_PE = table->sin_PE,
+                                 .inverse = inverse};
+}
+
 static tt_status rotate(const struct tt_pass *pass, const struct tt_rope_table *table, tt_tensor x_THE,
                         bool inverse)
 {
-    x_THE.dims[2] = 2 * table->cos_PE.dims[1];
-    struct tt_rope_args args = {.x_THE = x_THE,
-                                .positions_T = pass->in.batch->positions_T,
-                                .cos_PE = table->cos_PE,
-                                .sin_PE = table->sin_PE,
-                                .inverse = inverse};
+    struct tt_rope_args args = rotation_of(pass, table, x_THE, inverse);
     return tt_rope(pass->lent.stream, &args);
 }
 
@@ -116,9 +122,11 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
 
 /* x -> q, k and v: the outputs of the linears, rotated already where there are no q/k norms. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                         tt_tensor n_TD, const struct tt_self_attention_saved *saved)
+                         tt_tensor n_TD, const struct tt_coded_rows *rows,
+                         const struct tt_self_attention_saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
+    call.rows = rows;
     if (has_qk_norm(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     if (2 * table->cos_PE.dims[1] < attention->head_dim) {
@@ -150,8 +158,8 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
                                    (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
         *ready = with_ready(attention, raw, qk_TC);
     }
-    TT_TRY(tt_norm_forward(&attention->q_norm, pass, raw.q_THE, ready->q_THE, saved->rstd_q_N));
-    TT_TRY(tt_norm_forward(&attention->k_norm, pass, raw.k_TKE, ready->k_TKE, saved->rstd_k_N));
+    TT_TRY(tt_norm_forward(&attention->q_norm, pass, raw.q_THE, ready->q_THE, saved->rstd_q_N, NULL));
+    TT_TRY(tt_norm_forward(&attention->k_norm, pass, raw.k_TKE, ready->k_TKE, saved->rstd_k_N, NULL));
     return rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
@@ -214,17 +222,15 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
                                     tt_tensor out_TD)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t tokens = x_TD.dims[0];
     size_t start = tt_workspace_mark(workspace);
     TT_TRY(push_kept(attention, pass, x_TD, keep, saved));
 
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
-    if (tt_tensor_is_empty(n_TD))
-        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens,
-                               x_TD.dims[1], &n_TD));
-    TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, saved->rstd_T));
-    TT_TRY(project(attention, pass, n_TD, saved));
+    struct tt_coded_rows rows;
+    TT_TRY(tt_norm_push_result(&attention->qkv, pass, "normed input of attention", x_TD, &n_TD, &rows));
+    TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, saved->rstd_T, &rows));
+    TT_TRY(project(attention, pass, n_TD, &rows, saved));
     tt_workspace_release(workspace, mark);
 
     struct qkv ready;
@@ -245,7 +251,7 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     if (has_post_norm(attention)) {
         TT_TRY(tt_linear_forward(&o, saved->out_TD));
-        TT_TRY(tt_norm_forward(&attention->post_norm, pass, saved->out_TD, out_TD, saved->rstd_out_T));
+        TT_TRY(tt_norm_forward(&attention->post_norm, pass, saved->out_TD, out_TD, saved->rstd_out_T, NULL));
     } else {
         TT_TRY(tt_linear_forward(&o, out_TD));
     }
@@ -260,34 +266,65 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
-/* The gradient of o's output: that of x + out, or scratch behind the post norm. */
-static tt_status backward_of_post_norm(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                       const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                       tt_tensor *dout_TD)
+const struct tt_linear_group *tt_self_attention_gradient_reader(const struct tt_self_attention *attention)
 {
-    *dout_TD = dmid_TD;
-    if (!has_post_norm(attention)) return TT_OK;
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of o", dmid_TD.dtype, dmid_TD.dims[0],
-                           dmid_TD.dims[1], dout_TD));
-    return tt_norm_backward_to(&attention->post_norm, pass, saved->out_TD, saved->rstd_out_T, dmid_TD,
-                               *dout_TD);
+    return has_post_norm(attention) ? NULL : &attention->o;
 }
 
-/* d(x + out) -> gradients of the linears' q, k, v; adds to the gradients of o_proj and of the norms behind and before
- * it. */
+/* The gradient of o's output, with its rows in FP8 where o takes them: that of x + out, or scratch behind the post
+ * norm. */
+static tt_status backward_of_post_norm(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                       const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
+                                       tt_tensor *dout_TD, struct tt_coded_rows *rows)
+{
+    int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
+    *dout_TD = dmid_TD;
+    if (!has_post_norm(attention)) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of o", dmid_TD.dtype, tokens, dim, dout_TD));
+    TT_TRY(tt_linear_push_rows_for(&attention->o, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
+    return tt_norm_backward_to(&attention->post_norm, pass, saved->out_TD, saved->rstd_out_T, dmid_TD,
+                               *dout_TD, rows);
+}
+
+/* The gradients of q and k before the rotation, in place. Where the linears take rows in FP8 and nothing else changes
+ * dqkv, those of all of it too, pushed here. */
+static tt_status rotate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                             tt_tensor dqkv_TC, struct tt_coded_rows *rows)
+{
+    struct qkv grad = split(attention, dqkv_TC);
+    *rows = (struct tt_coded_rows){.made = false};
+    if (attention->rope < 0) return TT_OK;
+    const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
+    bool whole = 2 * table->cos_PE.dims[1] == attention->head_dim && !has_qk_norm(attention);
+    if (!whole || !tt_linear_takes_rows(&attention->qkv, TT_LINEAR_BACKWARD))
+        return rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true);
+    TT_TRY(tt_linear_push_rows(pass, dqkv_TC.dims[0], dqkv_TC.dims[1], rows));
+    grad.q_THE.dims[1] += grad.k_TKE.dims[1];
+    struct tt_rope_args args = rotation_of(pass, table, grad.q_THE, true);
+    args.rows_TC = dqkv_TC;
+    args.codes_TC = rows->codes_MK;
+    args.scale_T = rows->scale_M;
+    return tt_rope(pass->lent.stream, &args);
+}
+
+/* d(x + out) -> gradients of the linears' q, k, v, with the rows of rotate_back; adds to the gradients of o_proj and of
+ * the norms behind and before it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                  const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                 tt_tensor dqkv_TC)
+                                 const struct tt_coded_rows *dmid_rows, tt_tensor dqkv_TC,
+                                 struct tt_coded_rows *dqkv_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0];
     tt_tensor do_TC, dh_TR, dout_TD;
     size_t mark = tt_workspace_mark(workspace);
-    TT_TRY(backward_of_post_norm(attention, pass, saved, dmid_TD, &dout_TD));
+    struct tt_coded_rows dout_rows = *dmid_rows;
+    TT_TRY(backward_of_post_norm(attention, pass, saved, dmid_TD, &dout_TD, &dout_rows));
     TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
                            attention->heads * attention->head_dim, &do_TC));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
+    o.rows = &dout_rows;
     TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
     TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
@@ -305,16 +342,18 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
-    TT_TRY(rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true));
+    TT_TRY(rotate_back(attention, pass, dqkv_TC, dqkv_rows));
     if (!has_qk_norm(attention)) return TT_OK;
-    TT_TRY(
-        tt_norm_backward(&attention->q_norm, pass, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE));
-    return tt_norm_backward(&attention->k_norm, pass, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE);
+    TT_TRY(tt_norm_backward(&attention->q_norm, pass, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE,
+                            NULL));
+    return tt_norm_backward(&attention->k_norm, pass, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE,
+                            NULL);
 }
 
 tt_status tt_self_attention_backward(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                      tt_tensor x_TD, const struct tt_self_attention_saved *saved,
-                                     tt_tensor dmid_TD, tt_tensor dx_TD)
+                                     tt_tensor dmid_TD, const struct tt_coded_rows *dmid_rows,
+                                     tt_tensor dx_TD)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
@@ -322,7 +361,8 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
-    TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dqkv_TC));
+    struct tt_coded_rows dqkv_rows;
+    TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dmid_rows, dqkv_TC, &dqkv_rows));
 
     /* Without a trainable block below, the gradient of the normed input is only needed for the norm's own weight. */
     tt_tensor dn_TD = dx_TD;
@@ -332,16 +372,17 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     }
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
+    qkv.rows = &dqkv_rows;
     TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens, dim,
                                &n_TD));
-        TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, (tt_tensor){0}));
+        TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, (tt_tensor){0}, NULL));
     }
     qkv.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
     if (!tt_tensor_is_empty(dn_TD)) {
-        TT_TRY(tt_norm_backward(&attention->norm, pass, x_TD, saved->rstd_T, dmid_TD, dn_TD));
+        TT_TRY(tt_norm_backward(&attention->norm, pass, x_TD, saved->rstd_T, dmid_TD, dn_TD, NULL));
     }
     tt_workspace_release(workspace, mark);
     return TT_OK;

@@ -41,11 +41,15 @@ struct tt_self_attention_saved {
 TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention,
                                                 const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                                                 struct tt_self_attention_saved *saved, tt_tensor out_TD);
-/* dmid_TD is the gradient of x + out; dx_TD (may be empty) becomes the whole gradient of x. */
+/* The linear that multiplies dmid itself; NULL behind a post norm. */
+const struct tt_linear_group *tt_self_attention_gradient_reader(const struct tt_self_attention *attention);
+/* dmid_TD is the gradient of x + out, dmid_rows its rows in FP8 (without codes: none); dx_TD (may be empty) becomes the
+ * whole gradient of x. */
 TT_MUST_USE tt_status tt_self_attention_backward(const struct tt_self_attention *attention,
                                                  const struct tt_pass *pass, tt_tensor x_TD,
                                                  const struct tt_self_attention_saved *saved,
-                                                 tt_tensor dmid_TD, tt_tensor dx_TD);
+                                                 tt_tensor dmid_TD, const struct tt_coded_rows *dmid_rows,
+                                                 tt_tensor dx_TD);
 bool tt_self_attention_trains(const struct tt_self_attention *attention);
 
 #endif

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/cpu_ops.h"
 #include "backend/cpu/parallel.h"
+#include "backend/ops/gemm_scaled.h"
 
 enum {
     GROUPS_MAX = 32, /* groups of rows, for the weight's gradient */
@@ -28,6 +30,13 @@ static inline int64_t row_count(const tt_tensor *x)
 #define TT_VECTOR_SOURCE "backend/cpu/rmsnorm.c"
 #include "backend/cpu/vector_math_passes.h"
 
+/* The result's rows in FP8, where they are wanted. */
+static tt_status quantize(struct tt_stream *stream, tt_tensor x_ND, tt_tensor codes_ND, tt_tensor scale_N)
+{
+    struct tt_quantize_rows_args args = {x_ND, codes_ND, scale_N};
+    return tt_tensor_is_empty(codes_ND) ? TT_OK : tt_cpu_quantize_rows(stream, &args);
+}
+
 tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
     int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];
@@ -35,7 +44,7 @@ tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsno
     int threads = tt_cpu_threads(stream, rows * width);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t n = 0; n < rows; n++) forward(args, n);
-    return TT_OK;
+    return quantize(stream, args->y_ND, args->codes_ND, args->scale_N);
 }
 
 /* For a weight gradient the rows are divided into groups by their number alone. Each group sums its rows in
@@ -49,7 +58,7 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
     if (tt_tensor_is_empty(args->dweight_D)) {
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t n = 0; n < rows; n++) backward(args, n, n + 1, NULL);
-        return TT_OK;
+        return quantize(stream, args->dx_ND, args->codes_ND, args->scale_N);
     }
     if (width > WIDTH_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "rmsnorm_backward: rows of %lld, the cpu's limit is %d",
@@ -68,7 +77,7 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
         for (int64_t g = 0; g < groups; g++) sum += (double)lines[g * width + d];
         dweight[d] += (float)sum;
     }
-    return TT_OK;
+    return quantize(stream, args->dx_ND, args->codes_ND, args->scale_N);
 }
 
 #else

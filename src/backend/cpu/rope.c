@@ -1,6 +1,8 @@
 #ifndef TT_VECTOR_LANES
 
+#include "backend/cpu/cpu_ops.h"
 #include "backend/ops/attention.h"
+#include "backend/ops/gemm_scaled.h"
 
 #define TT_VECTOR_SOURCE "backend/cpu/rope.c"
 #include "backend/cpu/vector_math_passes.h"
@@ -18,7 +20,8 @@ tt_status tt_cpu_rope(struct tt_stream *stream, const struct tt_rope_args *args)
     int threads = tt_cpu_threads(stream, tokens * args->x_THE.dims[1] * args->x_THE.dims[2]);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < tokens; t++) rotate_token(args, t);
-    return TT_OK;
+    struct tt_quantize_rows_args rows = {args->rows_TC, args->codes_TC, args->scale_T};
+    return tt_tensor_is_empty(args->codes_TC) ? TT_OK : tt_cpu_quantize_rows(stream, &rows);
 }
 
 #else

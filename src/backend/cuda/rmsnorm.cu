@@ -1,9 +1,12 @@
-#include "backend/cuda/device_math.cuh"
+#include "backend/cuda/rows_e4m3.cuh"
 
 /* Two kernels per direction. The first holds rows in registers: `lanes` threads share a row, each with CHUNKS
  * vectors of 16 bytes; a short row uses a part of a warp, with several rows in a thread block, a long row a
  * whole thread block. The second supports rows of any width and alignment: a thread block per row, which it
  * reads twice.
+ *
+ * With CODED also the result's rows in FP8: the first kind of kernel has the row in registers when its largest size is
+ * known; the second reads it again. A short row then has a warp of its own.
  *
  * For a weight gradient the rows are divided into groups whose borders depend on the shape alone. A thread block
  * sums its group into a line of the scratch, and the lines are added in order. */
@@ -48,9 +51,10 @@ int64_t row_count(const tt_tensor &x)
 }
 
 struct forward {
-    struct rows x, residual, sum, y;
+    struct rows x, residual, sum, y; /* y: may be missing with coded */
     const void *weight;
     float *rstd;
+    struct coded_rows coded;
     int64_t count, inner, width;
     float eps, offset;
     bool weight_bf16;
@@ -58,6 +62,7 @@ struct forward {
 
 struct backward {
     struct rows dy, x, dres, dx;
+    struct coded_rows coded;
     const void *weight;
     const float *rstd;
     float *lines; /* a line of the scratch per group; NULL: no weight gradient */
@@ -72,11 +77,33 @@ template <typename P> __device__ __forceinline__ float scale_at(const P &p, int6
     return p.offset + load_either(p.weight, d, p.weight_bf16);
 }
 
-template <typename P, int W> __device__ __forceinline__ void scales_at(const P &p, int64_t d, float (&scale)[W])
+template <typename P, int W>
+__device__ __forceinline__ void scales_at(const P &p, int64_t d, float (&scale)[W])
 {
     load_either(p.weight, d, p.weight_bf16, scale);
 #pragma unroll
     for (int i = 0; i < W; i++) scale[i] += p.offset;
+}
+
+/* The same operations in every kernel, so that each gives the same bits. */
+__device__ __forceinline__ float normed(float x, float rstd, float weight)
+{
+    return __fmul_rn(__fmul_rn(x, rstd), weight);
+}
+
+/* r + (dy weight - xhat mean) rstd */
+__device__ __forceinline__ float gradient(float dy, float weight, float xhat, float mean, float rstd, float r)
+{
+    return __fmaf_rn(__fmaf_rn(-xhat, mean, __fmul_rn(dy, weight)), rstd, r);
+}
+
+template <typename T> __device__ __forceinline__ float rounded_to(float x)
+{
+    vec<T, 1> held;
+    float one[1] = {x};
+    narrow(held, one);
+    widen(held, one);
+    return one[0];
 }
 
 /* One over the root of the mean of squares. */
@@ -85,7 +112,7 @@ __device__ __forceinline__ float rstd_of(float squares, const struct forward &f)
     return 1.0f / sqrtf(squares / (float)f.width + f.eps);
 }
 
-template <typename T, int CHUNKS>
+template <typename T, int CHUNKS, bool CODED>
 __global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forward f)
 {
     constexpr int W = wide<T>();
@@ -130,16 +157,22 @@ __global__ void __launch_bounds__(BLOCK_THREADS) forward_held(const struct forwa
     float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
     T *y = f.y.at<T>(place);
+    uint32_t largest = 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         if (first + k * step >= width) break;
         float p[W];
         widen(held[k], p);
 #pragma unroll
-        for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[k][i];
+        for (int i = 0; i < W; i++) p[i] = normed(p[i], rstd, weight[k][i]);
         narrow(held[k], p);
-        store(y + first + k * step, held[k]);
+        if (!CODED || f.y.data != nullptr) store(y + first + k * step, held[k]);
+        if constexpr (CODED) {
+            widen(held[k], p);
+            largest = largest_of(largest, p);
+        }
     }
+    if constexpr (CODED) store_held_codes(f.coded, n, width, held, largest);
 }
 
 /* A thread has the same vector of ROWS rows, blockDim.y rows apart. */
@@ -185,7 +218,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) forward_short(const struct forw
         if (!stores) continue;
         if (d == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
 #pragma unroll
-        for (int i = 0; i < W; i++) p[i] = p[i] * rstd * weight[i];
+        for (int i = 0; i < W; i++) p[i] = normed(p[i], rstd, weight[i]);
         narrow(held[k], p);
         store(f.y.at<T>(place) + d, held[k]);
     }
@@ -213,13 +246,27 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
     float rstd = rstd_of(block_sum(squares, partial), f);
     if (threadIdx.x == 0 && f.rstd != nullptr) f.rstd[n] = rstd;
     if (f.residual.data != nullptr) x = f.sum.at<const T>(place);
-    for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
-        store_one(f.y.at<T>(place) + d, load_one(x + d) * rstd * scale_at(f, d));
+    if (f.y.data != nullptr)
+        for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
+            store_one(f.y.at<T>(place) + d, normed(load_one(x + d), rstd, scale_at(f, d)));
+    if (f.coded.codes == nullptr) return;
+    /* Without a residual y may be x: each thread reads back what it has stored. */
+    const T *y = f.y.data != nullptr ? f.y.at<const T>(place) : nullptr;
+    auto value = [&](int64_t d) {
+        return y != nullptr ? load_one(y + d) : rounded_to<T>(normed(load_one(x + d), rstd, scale_at(f, d)));
+    };
+    store_codes_any(f.coded, n, f.width, value);
 }
 
+/* The most threads of a block, and how many blocks share a multiprocessor at least: with two chunks a row of 4,096 has
+ * 256 threads (shape_of), and codes would take registers that leave room for two blocks instead of four. */
+template <int CHUNKS, bool WEIGHT> constexpr int most_threads = CHUNKS == 2 && !WEIGHT ? 256 : BLOCK_THREADS;
+template <int CHUNKS, bool WEIGHT> constexpr int least_blocks = CHUNKS == 2 && !WEIGHT ? 4 : 0;
+
 /* A thread block processes the rows from blockIdx.x * group_rows on. */
-template <typename T, int CHUNKS, bool WEIGHT>
-__global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct backward b)
+template <typename T, int CHUNKS, bool WEIGHT, bool CODED>
+__global__ void __launch_bounds__(most_threads<CHUNKS, WEIGHT>, least_blocks<CHUNKS, WEIGHT>)
+    backward_held(const struct backward b)
 {
     constexpr int W = wide<T>();
     __shared__ float partial[2][32];
@@ -260,6 +307,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
         turn ^= 1;
         float mean = sum * rstd / (float)b.width; /* mean of g * xhat */
         T *dx = b.dx.at<T>(place);
+        uint32_t largest = 0;
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) {
             if (first + k * step >= width) break;
@@ -271,11 +319,16 @@ __global__ void __launch_bounds__(BLOCK_THREADS) backward_held(const struct back
             for (int i = 0; i < W; i++) {
                 float xhat = q[i] * rstd;
                 if (WEIGHT) line[k][i] += p[i] * xhat;
-                r[i] += (p[i] * weight[k][i] - xhat * mean) * rstd;
+                r[i] = gradient(p[i], weight[k][i], xhat, mean, rstd, r[i]);
             }
             narrow(dy_held[k], r);
             store(dx + first + k * step, dy_held[k]);
+            if constexpr (CODED) {
+                widen(dy_held[k], r);
+                largest = largest_of(largest, r);
+            }
         }
+        if constexpr (CODED) store_held_codes(b.coded, n, width, dy_held, largest);
     }
     if constexpr (WEIGHT) {
 #pragma unroll
@@ -328,7 +381,7 @@ __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct bac
             for (int i = 0; i < W; i++) {
                 float xhat = q[i] * rstd[k];
                 if (WEIGHT) line[i] += p[i] * xhat;
-                r[i] += (p[i] * weight[i] - xhat * mean) * rstd[k];
+                r[i] = gradient(p[i], weight[i], xhat, mean, rstd[k], r[i]);
             }
             narrow(dy_held[k], r);
             if (inside && n < end) store(b.dx.at<T>(places[k]) + d, dy_held[k]);
@@ -361,12 +414,15 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) backwar
             sum += load_one(dy + d) * scale_at(b, d) * load_one(x + d);
         float mean = block_sum(sum, partial[(n - begin) % 2]) * rstd / (float)b.width;
         for (int64_t d = threadIdx.x; d < b.width; d += GENERAL_THREADS) {
-            float gradient = load_one(dy + d), xhat = load_one(x + d) * rstd;
-            float out = (gradient * scale_at(b, d) - xhat * mean) * rstd;
-            if (b.dres.data != nullptr) out += load_one(b.dres.at<const T>(place) + d);
-            if (line != nullptr) line[d] = (n > begin ? line[d] : 0.0f) + gradient * xhat;
+            float grad = load_one(dy + d), xhat = load_one(x + d) * rstd;
+            float out = b.dres.data != nullptr ? load_one(b.dres.at<const T>(place) + d) : 0.0f;
+            out = gradient(grad, scale_at(b, d), xhat, mean, rstd, out);
+            if (line != nullptr) line[d] = (n > begin ? line[d] : 0.0f) + grad * xhat;
             store_one(b.dx.at<T>(place) + d, out);
         }
+        if (b.coded.codes == nullptr) continue;
+        const T *dx = b.dx.at<const T>(place); /* each thread reads back what it has stored */
+        store_codes_any(b.coded, n, b.width, [&](int64_t d) { return load_one(dx + d); });
     }
 }
 
@@ -400,6 +456,21 @@ int64_t groups_max(const struct shape &s)
     return 128 * (on_processor < 8 ? on_processor : 8);
 }
 
+template <typename T, bool CODED>
+void launch_forward(cudaStream_t handle, const struct forward &f, const struct shape &s, unsigned blocks)
+{
+    if (s.chunks == 0)
+        forward_any<T><<<(unsigned)f.count, GENERAL_THREADS, 0, handle>>>(f);
+    else if (s.is_short)
+        forward_short<T, SHORT_ROWS><<<blocks, s.threads, 0, handle>>>(f);
+    else if (s.chunks == 1)
+        forward_held<T, 1, CODED><<<blocks, s.threads, 0, handle>>>(f);
+    else if (s.chunks == 2)
+        forward_held<T, 2, CODED><<<blocks, s.threads, 0, handle>>>(f);
+    else
+        forward_held<T, 4, CODED><<<blocks, s.threads, 0, handle>>>(f);
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
@@ -409,31 +480,29 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forwar
     f.sum = rows_of(args->sum_ND), f.y = rows_of(args->y_ND);
     f.weight = args->weight_D.data, f.weight_bf16 = args->weight_D.dtype == TT_BF16;
     f.rstd = static_cast<float *>(tt_tensor_is_empty(args->rstd_N) ? nullptr : args->rstd_N.data);
+    f.coded = coded_of(args->codes_ND, args->scale_N);
     f.count = row_count(args->x_ND), f.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
     f.width = args->weight_D.dims[0], f.eps = (float)args->eps, f.offset = args->offset;
     if (f.count == 0) return TT_OK;
-    bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) && is_aligned(args->y_ND, W) &&
-                (uintptr_t)f.weight % 16 == 0;
+    bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) &&
+                (f.y.data == nullptr || is_aligned(args->y_ND, W)) && (uintptr_t)f.weight % 16 == 0 &&
+                (uintptr_t)f.coded.codes % 8 == 0;
     if (f.residual.data != nullptr)
         held = held && is_aligned(args->residual_ND, W) && is_aligned(args->sum_ND, W);
     struct shape s = shape_of(f.width / W, false);
+    bool coded = f.coded.codes != nullptr;
+    if (!held) s = {0, false, dim3(GENERAL_THREADS)};
+    if (coded && s.is_short) s = {1, false, dim3(ROW_WARP)}; /* the same sums */
     int64_t block_rows = SHORT_ROWS * (int64_t)s.threads.y;
     unsigned blocks = (unsigned)(s.is_short ? (f.count + block_rows - 1) / block_rows : f.count);
-    cudaStream_t handle = tt_cuda_handle(stream);
-    if (!held || s.chunks == 0)
-        forward_any<T><<<(unsigned)f.count, GENERAL_THREADS, 0, handle>>>(f);
-    else if (s.is_short)
-        forward_short<T, SHORT_ROWS><<<blocks, s.threads, 0, handle>>>(f);
-    else if (s.chunks == 1)
-        forward_held<T, 1><<<blocks, s.threads, 0, handle>>>(f);
-    else if (s.chunks == 2)
-        forward_held<T, 2><<<blocks, s.threads, 0, handle>>>(f);
+    if (coded)
+        launch_forward<T, true>(tt_cuda_handle(stream), f, s, blocks);
     else
-        forward_held<T, 4><<<blocks, s.threads, 0, handle>>>(f);
+        launch_forward<T, false>(tt_cuda_handle(stream), f, s, blocks);
     return tt_cuda_launched(stream, "rmsnorm_forward", &args->x_ND);
 }
 
-template <typename T, bool WEIGHT>
+template <typename T, bool WEIGHT, bool CODED>
 void launch_backward(cudaStream_t handle, const struct backward &b, const struct shape &s, unsigned blocks)
 {
     if (s.chunks == 0)
@@ -441,11 +510,11 @@ void launch_backward(cudaStream_t handle, const struct backward &b, const struct
     else if (s.is_short)
         backward_short<T, SHORT_ROWS, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 1)
-        backward_held<T, 1, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 1, WEIGHT, CODED><<<blocks, s.threads, 0, handle>>>(b);
     else if (s.chunks == 2)
-        backward_held<T, 2, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 2, WEIGHT, CODED><<<blocks, s.threads, 0, handle>>>(b);
     else
-        backward_held<T, 4, WEIGHT><<<blocks, s.threads, 0, handle>>>(b);
+        backward_held<T, 4, WEIGHT, CODED><<<blocks, s.threads, 0, handle>>>(b);
 }
 
 template <typename T>
@@ -457,19 +526,25 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     b.dres = rows_of(args->dres_ND), b.dx = rows_of(args->dx_ND);
     b.weight = args->weight_D.data, b.weight_bf16 = args->weight_D.dtype == TT_BF16;
     b.offset = args->offset;
+    b.coded = coded_of(args->codes_ND, args->scale_N);
     b.rstd = static_cast<const float *>(args->rstd_N.data);
     b.count = row_count(args->x_ND), b.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
     b.width = args->weight_D.dims[0];
     if (b.count == 0 || b.width == 0) return TT_OK;
     bool held = b.width % W == 0 && is_aligned(args->dy_ND, W) && is_aligned(args->x_ND, W) &&
                 is_aligned(args->dx_ND, W) && (b.dres.data == nullptr || is_aligned(args->dres_ND, W)) &&
-                (uintptr_t)b.weight % 16 == 0;
+                (uintptr_t)b.weight % 16 == 0 && (uintptr_t)b.coded.codes % 8 == 0;
+    bool coded = b.coded.codes != nullptr;
     struct shape s = shape_of(b.width / W, !tt_tensor_is_empty(args->dweight_D));
     if (!held) s = {0, false, dim3(GENERAL_THREADS)};
+    if (coded && s.is_short) s = {1, false, dim3(ROW_WARP)}; /* the same sums */
     if (tt_tensor_is_empty(args->dweight_D)) {
         b.group_rows = s.is_short ? (int64_t)s.threads.y * SHORT_ROWS : 1;
-        launch_backward<T, false>(tt_cuda_handle(stream), b, s,
-                                  (unsigned)((b.count + b.group_rows - 1) / b.group_rows));
+        unsigned blocks = (unsigned)((b.count + b.group_rows - 1) / b.group_rows);
+        if (coded)
+            launch_backward<T, false, true>(tt_cuda_handle(stream), b, s, blocks);
+        else
+            launch_backward<T, false, false>(tt_cuda_handle(stream), b, s, blocks);
         return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
     }
     int64_t fits = TT_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float);
@@ -482,7 +557,10 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     b.group_rows = (b.count + groups - 1) / groups;
     groups = (b.count + b.group_rows - 1) / b.group_rows;
     b.lines = static_cast<float *>(tt_cuda_scratch(stream));
-    launch_backward<T, true>(tt_cuda_handle(stream), b, s, (unsigned)groups);
+    if (coded)
+        launch_backward<T, true, true>(tt_cuda_handle(stream), b, s, (unsigned)groups);
+    else
+        launch_backward<T, true, false>(tt_cuda_handle(stream), b, s, (unsigned)groups);
     launch_add_lines(stream, static_cast<float *>(args->dweight_D.data), b.lines, (int)groups, b.width);
     return tt_cuda_launched(stream, "rmsnorm_backward", &args->x_ND);
 }

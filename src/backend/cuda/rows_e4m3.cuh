@@ -13,6 +13,18 @@ namespace
 
 constexpr int ROW_WARP = 32;
 
+/* Contiguous rows in FP8. */
+struct coded_rows {
+    uint8_t *codes; /* NULL: not wanted */
+    float *scale;
+};
+
+inline struct coded_rows coded_of(const tt_tensor &codes, const tt_tensor &scale)
+{
+    if (tt_tensor_is_empty(codes)) return {nullptr, nullptr};
+    return {static_cast<uint8_t *>(codes.data), static_cast<float *>(scale.data)};
+}
+
 /* The largest of the block's values, in every thread; sizes of floats as bits, so NaN is above infinity. */
 __device__ __forceinline__ uint32_t block_largest(uint32_t value, uint32_t (&partial)[ROW_WARP])
 {
@@ -91,6 +103,39 @@ template <int W> __device__ __forceinline__ void store_codes(uint8_t *to, const 
         *reinterpret_cast<uint2 *>(to) = make_uint2(word[0], word[1]);
     else
         *reinterpret_cast<uint32_t *>(to) = word[0];
+}
+
+/* The codes of row n from the vectors that a block holds, when `largest` is that of the thread's values. */
+template <typename T, int W, int CHUNKS>
+__device__ __forceinline__ void store_held_codes(const struct coded_rows &to, int64_t n, int width,
+                                                 const vec<T, W> (&held)[CHUNKS], uint32_t largest)
+{
+    __shared__ uint32_t sizes[ROW_WARP];
+    int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
+    float scale = row_scale(block_largest(largest, sizes)), factor = __frcp_rn(scale);
+    uint8_t *codes = to.codes + n * width;
+    if (threadIdx.x == 0) to.scale[n] = scale;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        if (first + k * step >= width) break;
+        float p[W];
+        widen(held[k], p);
+        store_codes(codes + first + k * step, p, factor);
+    }
+}
+
+/* The codes of row n, whose elements `value` gives as often as asked; a thread block has the row. */
+template <typename V>
+__device__ __forceinline__ void store_codes_any(const struct coded_rows &to, int64_t n, int64_t width,
+                                                V value)
+{
+    __shared__ uint32_t sizes[ROW_WARP];
+    uint32_t largest = 0;
+    for (int64_t d = threadIdx.x; d < width; d += blockDim.x) largest = max(largest, size_of(value(d)));
+    float scale = row_scale(block_largest(largest, sizes)), factor = __frcp_rn(scale);
+    if (threadIdx.x == 0) to.scale[n] = scale;
+    for (int64_t d = threadIdx.x; d < width; d += blockDim.x)
+        to.codes[n * width + d] = code_of(value(d), factor);
 }
 
 } // namespace

@@ -160,12 +160,6 @@ constexpr int ROWS_VECTOR = 8;
 template <int CHUNKS> constexpr int rows_threads = CHUNKS <= 4 ? 448 : 512;
 template <int CHUNKS> constexpr int rows_blocks = CHUNKS <= 4 ? 2 : 1;
 
-/* Contiguous rows in FP8. */
-struct coded_rows {
-    uint8_t *codes;
-    float *scale;
-};
-
 struct rows_pass {
     view<const bf16> dh, gate, up; /* dh: backward alone */
     view<bf16> first, second, act; /* h, or dgate and dup, and act; data NULL: not stored */
@@ -406,7 +400,7 @@ struct coded_pass pass_of(enum tt_activation activation, const tt_tensor &like, 
                           const tt_tensor &scale, const struct tt_swiglu_coded &coded)
 {
     struct coded_pass p = {};
-    p.out = {static_cast<uint8_t *>(codes.data), static_cast<float *>(scale.data)};
+    p.out = coded_of(codes, scale);
     p.cols = (int)like.dims[1];
     p.activation = activation;
     if (tt_swiglu_is_coded(&coded)) {

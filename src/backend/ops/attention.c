@@ -201,6 +201,23 @@ tt_status tt_attention_decode(struct tt_stream *stream, const struct tt_attentio
     return tt_dispatch_attention_decode(stream, args);
 }
 
+/* Rows in FP8 of a matrix that begins with x. */
+static void check_rotated_rows(struct tt_check *check, const struct tt_rope_args *args)
+{
+    tt_tensor x = args->x_THE, rows = args->rows_TC;
+    if (tt_tensor_is_empty(args->codes_TC)) return;
+    tt_check_tensor(check, "rows", rows, 1u << x.dtype, 2, 2);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, rows.data == x.data && rows.dims[0] == x.dims[0], "the rows do not begin with x");
+    tt_check_that(check, x.dims[0] <= 1 || rows.strides[0] == x.strides[0], "rows of x lie apart otherwise");
+    tt_check_that(check, x.dims[1] <= 1 || x.strides[1] == x.dims[2],
+                  "heads of x have other columns between");
+    tt_check_that(check, x.dims[1] * x.dims[2] <= rows.dims[1], "x has more columns than the rows");
+    tt_check_coded_rows(check, rows.dims[0], rows.dims[1], args->codes_TC, args->scale_T);
+    tt_check_apart(check, "codes", args->codes_TC, "rows", rows);
+    tt_check_apart(check, "scale", args->scale_T, "rows", rows);
+}
+
 tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)
 {
     struct tt_check check = {.op = "rope"};
@@ -216,6 +233,7 @@ tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args)
     tt_check_like(&check, "sin", args->sin_PE, TT_TYPES_F32, "cos", args->cos_PE);
     tt_check_apart(&check, "x", x, "cos", args->cos_PE);
     tt_check_apart(&check, "x", x, "sin", args->sin_PE);
+    check_rotated_rows(&check, args);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_rope(stream, args);
 }

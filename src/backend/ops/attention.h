@@ -84,6 +84,9 @@ struct tt_rope_args {
     tt_tensor positions_T;    /* i32 */
     tt_tensor cos_PE, sin_PE; /* f32 [positions, E/2] */
     bool inverse;
+    /* Empty, or of rows [T, C] whose first columns are x, with heads one beside the other: their rows in FP8 after the
+     * rotation, as by tt_quantize_rows (gemm_scaled.h). */
+    tt_tensor rows_TC, codes_TC, scale_T; /* x's type; F8_E4M3 contiguous; f32 */
 };
 TT_MUST_USE tt_status tt_rope(struct tt_stream *stream, const struct tt_rope_args *args);
 

@@ -182,6 +182,15 @@ void tt_check_same_or_apart(struct tt_check *check, const char *a_name, tt_tenso
     if (!same) fail_pair(check, a_name, a, b_name, b);
 }
 
+void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes, tt_tensor scale)
+{
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "codes", codes, 1u << TT_F8_E4M3, 2, TT_DIMS(rows, cols));
+    tt_check_contiguous(check, "codes", codes);
+    tt_check_shape(check, "scale", scale, TT_TYPES_F32, 1, TT_DIMS(rows));
+    tt_check_contiguous(check, "scale", scale);
+}
+
 void tt_check_that(struct tt_check *check, bool holds, const char *format, ...)
 {
     if (check->status != TT_OK || holds) return;

@@ -40,6 +40,9 @@ void tt_check_apart(struct tt_check *check, const char *a_name, tt_tensor a, con
 /* Checks for the same view, or no byte in common. */
 void tt_check_same_or_apart(struct tt_check *check, const char *a_name, tt_tensor a, const char *b_name,
                             tt_tensor b);
+/* Checks rows in FP8 with a scale each, as tt_quantize_rows writes them. */
+void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes,
+                         tt_tensor scale);
 /* Checks any other condition; `format` describes the fault. */
 void tt_check_that(struct tt_check *check, bool holds, const char *format, ...) TT_PRINTF(3, 4);
 

@@ -15,6 +15,41 @@ static void check_rstd(struct tt_check *check, tt_tensor rstd, tt_tensor x)
     tt_check_contiguous(check, "rstd", rstd);
 }
 
+bool tt_rmsnorm_may_store_rows_alone(const struct tt_device *device)
+{
+    return !tt_device_is_host(device);
+}
+
+/* Rows of the result in FP8, which must not lie in the place of an input. */
+static void check_codes(struct tt_check *check, tt_tensor codes, tt_tensor scale, tt_tensor x,
+                        tt_tensor other)
+{
+    if (tt_tensor_is_empty(codes)) return;
+    tt_check_that(check, x.rank == 2, "rows in FP8 of x with rank %d", x.rank);
+    tt_check_coded_rows(check, x.dims[0], x.dims[1], codes, scale);
+    tt_check_apart(check, "codes", codes, "x", x);
+    tt_check_apart(check, "scale", scale, "x", x);
+    tt_check_apart(check, "codes", codes, "another tensor", other);
+    tt_check_apart(check, "scale", scale, "another tensor", other);
+}
+
+/* The result where it is stored. */
+static void check_y(struct tt_check *check, const struct tt_rmsnorm_forward_args *args)
+{
+    tt_tensor x = args->x_ND, y = args->y_ND;
+    tt_check_like(check, "y", y, TT_TYPES_REAL, "x", x);
+    tt_check_type(check, "y", y, x.dtype);
+    if (tt_tensor_is_empty(args->residual_ND)) {
+        tt_check_same_or_apart(check, "y", y, "x", x);
+    } else {
+        tt_check_apart(check, "y", y, "sum", args->sum_ND);
+        tt_check_apart(check, "y", y, "x", x);
+        tt_check_apart(check, "y", y, "residual", args->residual_ND);
+    }
+    tt_check_apart(check, "y", y, "weight", args->weight_D);
+    tt_check_apart(check, "y", y, "rstd", args->rstd_N);
+}
+
 tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
     struct tt_check check = {.op = "rmsnorm_forward"};
@@ -22,8 +57,6 @@ tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_f
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 3);
     if (check.status != TT_OK) return check.status;
     tt_check_shape(&check, "weight", args->weight_D, TT_TYPES_REAL, 1, TT_DIMS(x.dims[x.rank - 1]));
-    tt_check_like(&check, "y", args->y_ND, TT_TYPES_REAL, "x", x);
-    tt_check_type(&check, "y", args->y_ND, x.dtype);
     if (!tt_tensor_is_empty(args->rstd_N)) check_rstd(&check, args->rstd_N, x);
     if (!tt_tensor_is_empty(args->residual_ND)) {
         tt_check_like(&check, "residual", args->residual_ND, TT_TYPES_REAL, "x", x);
@@ -32,15 +65,13 @@ tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_f
         tt_check_type(&check, "sum", args->sum_ND, x.dtype);
         tt_check_same_or_apart(&check, "sum", args->sum_ND, "x", x);
         tt_check_same_or_apart(&check, "sum", args->sum_ND, "residual", args->residual_ND);
-        tt_check_apart(&check, "y", args->y_ND, "sum", args->sum_ND);
-        tt_check_apart(&check, "y", args->y_ND, "x", x);
-        tt_check_apart(&check, "y", args->y_ND, "residual", args->residual_ND);
     } else {
         tt_check_that(&check, tt_tensor_is_empty(args->sum_ND), "sum is given without residual");
-        tt_check_same_or_apart(&check, "y", args->y_ND, "x", x);
     }
-    tt_check_apart(&check, "y", args->y_ND, "weight", args->weight_D);
-    tt_check_apart(&check, "y", args->y_ND, "rstd", args->rstd_N);
+    bool alone = !tt_tensor_is_empty(args->codes_ND) && tt_tensor_is_empty(args->y_ND) &&
+                 tt_rmsnorm_may_store_rows_alone(tt_stream_device(stream));
+    if (!alone) check_y(&check, args);
+    check_codes(&check, args->codes_ND, args->scale_N, x, args->y_ND);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_rmsnorm_forward(stream, args);
 }
@@ -72,6 +103,7 @@ tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_
     tt_check_apart(&check, "dx", args->dx_ND, "x", x);
     tt_check_apart(&check, "dx", args->dx_ND, "rstd", args->rstd_N);
     tt_check_apart(&check, "dx", args->dx_ND, "weight", args->weight_D);
+    check_codes(&check, args->codes_ND, args->scale_N, x, args->dx_ND);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_rmsnorm_backward(stream, args);
 }

@@ -6,6 +6,9 @@
  *
  * With `residual`: x := x + residual is computed first (rounded to x's type), stored in `sum` and normalised.
  *
+ * Both directions can also make the rows of their result in FP8, as tt_quantize_rows (gemm_scaled.h) makes them: of the
+ * result as it is rounded to its type, whether it is stored or not.
+ *
  * Backward: dx[n,d] = rstd * (g - xhat * mean_d(g * xhat)) (+ dres[n,d] when given), g = dy * (offset + weight),
  * xhat = x * rstd; dweight[d] += sum_n dy * xhat (rows added in order of n, in fixed groups). */
 #ifndef TT_BACKEND_OPS_RMSNORM_H
@@ -21,8 +24,10 @@ struct tt_rmsnorm_forward_args {
     float offset;
     double eps;
     tt_tensor sum_ND; /* with residual: x + residual; may alias x or residual */
-    tt_tensor y_ND;   /* x's type; may alias x when there is no residual */
-    tt_tensor rstd_N; /* f32; empty when no backward follows */
+    /* x's type; may alias x when there is no residual; with codes, empty where tt_rmsnorm_may_store_rows_alone */
+    tt_tensor y_ND;
+    tt_tensor rstd_N;            /* f32; empty when no backward follows */
+    tt_tensor codes_ND, scale_N; /* empty, or x of rank 2: F8_E4M3 contiguous, f32 */
 };
 TT_MUST_USE tt_status tt_rmsnorm_forward(struct tt_stream *stream,
                                          const struct tt_rmsnorm_forward_args *args);
@@ -33,11 +38,15 @@ struct tt_rmsnorm_backward_args {
     tt_tensor weight_D;
     float offset;
     tt_tensor rstd_N;
-    tt_tensor dres_ND;   /* empty, or a gradient added to dx; may alias dx */
-    tt_tensor dx_ND;     /* may alias dy */
-    tt_tensor dweight_D; /* f32, accumulated into; empty when the weight is frozen */
+    tt_tensor dres_ND;           /* empty, or a gradient added to dx; may alias dx */
+    tt_tensor dx_ND;             /* may alias dy */
+    tt_tensor dweight_D;         /* f32, accumulated into; empty when the weight is frozen */
+    tt_tensor codes_ND, scale_N; /* empty, or x of rank 2: dx in F8_E4M3 contiguous, f32 */
 };
 TT_MUST_USE tt_status tt_rmsnorm_backward(struct tt_stream *stream,
                                           const struct tt_rmsnorm_backward_args *args);
+
+/* Whether this device makes the rows in FP8 without storing the result in its own type. */
+bool tt_rmsnorm_may_store_rows_alone(const struct tt_device *device);
 
 #endif

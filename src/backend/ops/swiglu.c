@@ -69,16 +69,6 @@ bool tt_swiglu_rows_in_one_pass(const struct tt_device *device, int64_t width, t
     return !tt_device_is_host(device) && tt_swiglu_rows_fit(width, dtype);
 }
 
-static void check_rows(struct tt_check *check, tt_tensor gate, int64_t columns, tt_tensor codes,
-                       tt_tensor scale)
-{
-    if (check->status != TT_OK) return;
-    tt_check_shape(check, "codes", codes, 1u << TT_F8_E4M3, 2, TT_DIMS(gate.dims[0], columns));
-    tt_check_contiguous(check, "codes", codes);
-    tt_check_shape(check, "scale", scale, TT_TYPES_F32, 1, TT_DIMS(gate.dims[0]));
-    tt_check_contiguous(check, "scale", scale);
-}
-
 /* Codes and scales of gate or up. */
 static void check_coded(struct tt_check *check, const char *name, const struct tt_coded *coded,
                         tt_tensor like)
@@ -110,7 +100,7 @@ tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_a
     tt_tensor gate = args->pass.gate_TF;
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
     check_forward(&check, &args->pass, one);
-    check_rows(&check, gate, gate.dims[1], args->codes_TF, args->scale_T);
+    tt_check_coded_rows(&check, gate.dims[0], gate.dims[1], args->codes_TF, args->scale_T);
     if (tt_swiglu_is_coded(&args->kept)) {
         check_coded(&check, "codes of gate", &args->kept.gate_TF, gate);
         check_coded(&check, "codes of up", &args->kept.up_TF, gate);
@@ -140,7 +130,7 @@ tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swig
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), dh.dims[1], dh.dtype),
          coded = tt_swiglu_is_coded(&args->coded);
     check_backward(&check, pass, one, coded);
-    check_rows(&check, dh, 2 * dh.dims[1], args->codes_T2F, args->scale_T);
+    tt_check_coded_rows(&check, dh.dims[0], 2 * dh.dims[1], args->codes_T2F, args->scale_T);
     if (coded) {
         check_coded(&check, "codes of gate", &args->coded.gate_TF, dh);
         check_coded(&check, "codes of up", &args->coded.up_TF, dh);

@@ -180,14 +180,25 @@ static tt_status plan_embedding_backward(struct tt_stream *stream,
     return moves(stream, 5.0 * size(args->dy_TD));
 }
 
+/* Bytes of rows in FP8 that an operation makes of its result; a host reads the result again. */
+static double rounding(const struct tt_stream *stream, tt_tensor result, tt_tensor codes)
+{
+    if (tt_tensor_is_empty(codes)) return 0.0;
+    return size(codes) + (stream->device->is_host ? size(result) : 0.0);
+}
+
 static tt_status plan_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
-    return moves(stream, size(args->x_ND) + size(args->residual_ND) + size(args->sum_ND) + size(args->y_ND));
+    double codes = rounding(stream, args->y_ND, args->codes_ND);
+    return moves(stream,
+                 size(args->x_ND) + size(args->residual_ND) + size(args->sum_ND) + size(args->y_ND) + codes);
 }
 
 static tt_status plan_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
 {
-    return moves(stream, size(args->dy_ND) + size(args->x_ND) + size(args->dres_ND) + size(args->dx_ND));
+    double codes = rounding(stream, args->dx_ND, args->codes_ND);
+    return moves(stream,
+                 size(args->dy_ND) + size(args->x_ND) + size(args->dres_ND) + size(args->dx_ND) + codes);
 }
 
 static tt_status plan_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args)
@@ -229,7 +240,9 @@ static tt_status plan_bias_backward(struct tt_stream *stream, const struct tt_bi
 
 static tt_status plan_rope(struct tt_stream *stream, const struct tt_rope_args *args)
 {
-    return moves(stream, 2.0 * size(args->x_THE));
+    double codes = rounding(stream, args->rows_TC, args->codes_TC);
+    if (codes > 0.0 && !stream->device->is_host) codes += size(args->rows_TC) - size(args->x_THE); /* read */
+    return moves(stream, 2.0 * size(args->x_THE) + codes);
 }
 
 static tt_status plan_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
