@@ -23,7 +23,7 @@
  * only (8.9, 12.0). */
 #include <string.h>
 
-#include "backend/device.h"
+#include "backend/chips.h"
 #include "base/ascii.h"
 #include "base/str.h"
 

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "backend/chips.h"
 #include "backend/device_impl.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"

@@ -17,6 +17,7 @@
 #include "backend/tuning.h"
 #include "base/error.h"
 
+struct tt_chip;
 struct tt_device;
 struct tt_stream;
 struct tt_event;
@@ -55,32 +56,6 @@ struct tt_device_config {
     struct tt_device_tuning tuning;
 };
 
-/* Properties of a chip, for plans (sizes, rates) and messages. Rates are those that programs reach. */
-struct tt_chip {
-    const char *name;         /* "h200" */
-    const char *kind;         /* device kind: "cpu" or "cuda" */
-    size_t memory_bytes;      /* cudaMemGetInfo's total */
-    size_t context_bytes;     /* TT_PURPOSE_CONTEXT of one rank */
-    size_t collectives_bytes; /* added to it by NCCL where ranks are processes */
-    double gemm_flops;        /* bf16, sustained */
-    double attention_forward_flops, attention_backward_flops; /* causal, head dim 128, long sequences */
-    double memory_bytes_per_second;                           /* read plus written */
-    double link_bytes_per_second; /* received from the other GPUs of the machine */
-    /* received from other machines: one network adapter a GPU, as in usual servers */
-    double network_bytes_per_second;
-    double host_bytes_per_second; /* one way, page-locked */
-    bool fuses;                   /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
-    double peak_flops;            /* the datasheet's dense bf16, of which MFU is the share; 0: unknown */
-    double fp8_flops; /* E4M3 with a scale a row (ops/gemm_scaled.h), sustained; 0: a GPU has none */
-};
-/* "h200", "h100", "a100-80gb", "rtx4090", ...; NULL: unknown */
-const struct tt_chip *tt_chip_find(const char *name);
-/* for an unknown chip (NULL): a cautious estimate */
-size_t tt_chip_context_bytes(const struct tt_chip *chip);
-const char *tt_chip_names(void); /* "h200, h100, ..." for messages */
-/* "NVIDIA H200" -> h200; NULL: unknown */
-const struct tt_chip *tt_chip_of_device_name(const char *device_name);
-
 /* Number of GPUs visible to this process; when it is 0, `reason` (may be NULL) gets the reason: no plugin, no driver,
  * ... */
 int tt_cuda_device_count(char *reason, size_t reason_bytes);
@@ -93,7 +68,7 @@ const char *tt_device_name(const struct tt_device *device); /* "AMD EPYC, 2 thre
 bool tt_device_is_plan(const struct tt_device *device);     /* computes nothing, buffers have no memory */
 int tt_device_threads(const struct tt_device *device);
 
-/* the chip of the device, or of the plan; NULL: unknown */
+/* the chip of the device, or of the plan (chips.h); NULL: unknown */
 const struct tt_chip *tt_device_chip(const struct tt_device *device);
 /* Products of ops/gemm_scaled.h: not on GPUs without FP8. */
 bool tt_device_multiplies_fp8(const struct tt_device *device);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/chips.h"
 #include "backend/ops/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/chips.h"
 #include "backend/plan/plan.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+#include "backend/chips.h"
 #include "engine/rank_impl.h"
 
 #include <string.h>

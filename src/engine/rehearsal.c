@@ -1,5 +1,6 @@
 #include "engine/rehearsal.h"
 
+#include "backend/chips.h"
 #include "backend/plan/plan.h"
 #include "base/alloc.h"
 

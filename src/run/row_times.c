@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/chips.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "backend/chips.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"
 #include "comm/comm_impl.h"

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "backend/chips.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"
 #include "base/clock.h"

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/chips.h"
 #include "backend/cuda/marks.h"
 #include "backend/cuda/ops_table.h"
 #include "backend/cuda/parts.h"

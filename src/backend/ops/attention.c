@@ -2,8 +2,9 @@
 
 #include "backend/ops/attention.h"
 
-#include "backend/cuda/attention/mma.h"
+#include "backend/chips.h"
 #include "backend/cuda/attention/cudnn.h"
+#include "backend/cuda/attention/mma.h"
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 

@@ -3,6 +3,7 @@
 #ifndef TT_BACKEND_PLAN_PLAN_OPS_H
 #define TT_BACKEND_PLAN_PLAN_OPS_H
 
+#include "backend/chips.h"
 #include "backend/device_impl.h"
 #include "backend/plan/plan.h"
 

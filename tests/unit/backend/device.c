@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/chips.h"
 #include "backend/device.h"
 #include "backend/ops/elementwise.h"
 #include "base/alloc.h"

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/chips.h"
 #include "base/clock.h"
 #include "engine/plan.h"
 #include "support/model_facts.h"
