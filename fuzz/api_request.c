@@ -20,8 +20,13 @@ static void check(const struct tt_api_request *request, bool chat)
     must(request->stop_count <= TT_API_STOPS_MAX);
     for (size_t i = 0; i < request->stop_count; i++)
         must(request->stops[i].bytes > 0 && request->stops[i].bytes <= TT_API_STOP_BYTES_MAX);
+    must(request->n >= 1 && request->prompt_count >= 1);
+    must(request->n * (int64_t)request->prompt_count <= TT_API_CHOICES_MAX);
+    must(request->top_logprobs >= 0 && request->top_logprobs <= TT_API_TOP_LOGPROBS_MAX);
+    must(request->wants_logprobs || request->top_logprobs == 0);
     if (!chat) {
-        must((request->prompt.bytes > 0) != (tt_json_count(request->prompt_ids) > 0));
+        for (size_t i = 0; i < request->prompt_count; i++)
+            must((request->prompts[i].text.bytes > 0) != (tt_json_count(request->prompts[i].ids) > 0));
         return;
     }
     const struct tt_json_value *messages = tt_json_get(request->row, "messages");
@@ -29,8 +34,6 @@ static void check(const struct tt_api_request *request, bool chat)
     for (size_t i = 0; i < tt_json_count(messages); i++) {
         const struct tt_json_value *message = tt_json_at(messages, i);
         must(tt_json_text(tt_json_get(message, "role")) != NULL);
-        must(!tt_json_is_list(tt_json_get(message, "content")) ||
-             tt_json_count(tt_json_get(message, "content")) == 0);
     }
 }
 

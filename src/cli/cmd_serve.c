@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "cli/commands.h"
+#include "cli/signals.h"
 #include "cli/talk_call.h"
 #include "serve/server.h"
 
@@ -86,6 +87,7 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
     snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
              config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, v6 ? "[" : "",
              command->host, v6 ? "]" : "", tt_serve_port(server));
+    tt_signals_announce("stopping: requests that run end now");
     tt_report_line(cli->report, line);
     while (atomic_load(&cli->cancel->requests) == 0 && !tt_serve_has_failed(server)) nanosleep(&pause, NULL);
     return tt_serve_close(server);

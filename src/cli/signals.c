@@ -15,6 +15,7 @@ static struct {
     _Atomic int64_t first_ms;      /* 0: no request yet */
     atomic_bool lingers;
     atomic_int code; /* exit code while `lingers` is set */
+    _Atomic(const char *) announcement;
 } handler;
 
 static void write_message(const char *text)
@@ -40,12 +41,20 @@ static void on_signal(int number)
     if (atomic_load(&handler.lingers)) _exit(atomic_load(&handler.code));
     if (atomic_compare_exchange_strong(&handler.first_ms, &first, now)) {
         atomic_fetch_add(&handler.cancel->requests, 1);
-        write_message("\nstopping after this step; a second signal stops at once\n");
+        const char *announcement = atomic_load(&handler.announcement);
+        write_message("\n");
+        write_message(announcement != NULL ? announcement : "stopping after this step");
+        write_message("; a second signal stops at once\n");
         return;
     }
     if (now - first < 500) return;
     write_message("\nstopped at once\n");
     _exit(TT_EXIT_STOPPED);
+}
+
+void tt_signals_announce(const char *text)
+{
+    atomic_store(&handler.announcement, text);
 }
 
 void tt_signals_count_interrupts(void)

@@ -9,6 +9,8 @@
 
 /* `cancel` must live until the process ends. Called once, before any thread. */
 void tt_signals_install(struct tt_cancel *cancel);
+/* What the first signal writes in place of "stopping after this step"; a text that lives until the process ends. */
+void tt_signals_announce(const char *text);
 /* From now on SIGINT only adds 1 to `interrupts` of the cancel; the other signals request a stop as before. */
 void tt_signals_count_interrupts(void);
 /* Delays the end of a process for `seconds`; a signal during that time ends the process silently with `code`. */

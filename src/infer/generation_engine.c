@@ -25,6 +25,9 @@ struct request {
     struct tt_ids stops;
     bool ignore_end;
     int adapter; /* -1: the base alone */
+    bool wants_logprobs;
+    int top_logprobs;
+    struct tt_logprob_list logprobs; /* of the answer */
     enum tt_generation_state state;
     int32_t end_id;
 };
@@ -43,6 +46,7 @@ struct pass_arrays {
     int32_t *ids, *positions, *labels, *borders, *rows;
     int64_t *row_keys;
     int *slot_of_row;
+    bool *wanted;                 /* rows with logprobs */
     struct tt_sample_rule *rules; /* of the rows */
 };
 
@@ -97,13 +101,14 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .borders = tt_calloc(slots + 1, sizeof(int32_t)),
         .rows = tt_calloc(slots, sizeof(int32_t)),
         .slot_of_row = tt_calloc(slots, sizeof(int)),
+        .wanted = tt_calloc(slots, sizeof(bool)),
         .rules = tt_calloc(slots, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
     if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || arrays->ids == NULL ||
         arrays->positions == NULL || arrays->row_keys == NULL || arrays->labels == NULL ||
         arrays->borders == NULL || arrays->rows == NULL || arrays->slot_of_row == NULL ||
-        arrays->rules == NULL)
+        arrays->wanted == NULL || arrays->rules == NULL)
         return TT_ERR_MEMORY;
     for (size_t s = 0; s < slots; s++) engine->slots[s].ids = engine->slot_ids + s * length;
     return TT_OK;
@@ -155,6 +160,7 @@ static void request_destroy(struct request *request)
     if (request == NULL) return;
     tt_ids_deinit(&request->ids);
     tt_ids_deinit(&request->stops);
+    tt_logprob_list_deinit(&request->logprobs);
     tt_free(request);
 }
 
@@ -176,6 +182,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->arrays.borders);
     tt_free(engine->arrays.rows);
     tt_free(engine->arrays.slot_of_row);
+    tt_free(engine->arrays.wanted);
     tt_free(engine->arrays.rules);
     tt_free(engine);
 }
@@ -225,6 +232,9 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
                            (int)request->prompt[t], (long long)vocab);
     if (request->adapter < 0 || (size_t)request->adapter >= count_adapters(engine))
         return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter, count_adapters(engine));
+    if (request->top_logprobs < 0 || request->top_logprobs > TT_TOP_LOGPROBS_MAX)
+        return tt_fail(TT_ERR_USAGE, "%d likeliest tokens, at most %d", request->top_logprobs,
+                       TT_TOP_LOGPROBS_MAX);
     return tt_sampling_check(&request->sampling);
 }
 
@@ -254,6 +264,8 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .rng = tt_rng_derive(tt_rng_make(ask->seed), "generate"),
         .ignore_end = ask->ignore_end,
         .adapter = ask->adapter_off && tt_generation_has_adapter(engine) ? -1 : ask->adapter,
+        .wants_logprobs = ask->wants_logprobs,
+        .top_logprobs = ask->top_logprobs,
         .end_id = -1,
     };
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
@@ -296,6 +308,7 @@ tt_status tt_generation_poll(const struct tt_generation_engine *engine, int64_t 
         .state = request->state,
         .tokens = request->ids.data + request->prompt_count,
         .count = request->ids.count - request->prompt_count,
+        .logprobs = request->logprobs.data,
         .end_id = request->end_id,
         .prompt_done = request->done < request->prompt_count ? request->done : request->prompt_count,
         .prompt_reused = request->reused,
@@ -476,6 +489,8 @@ static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, i
 static struct tt_batch make_batch(struct tt_generation_engine *engine)
 {
     const struct pass_arrays *arrays = &engine->arrays;
+    engine->rank.wanted = arrays->wanted;
+    engine->rank.wanted_count = 0;
     struct tt_batch batch = {
         .sequence_count = engine->limits.slots,
         .ids = arrays->ids,
@@ -499,14 +514,19 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
         size_t made = slot->request->ids.count - slot->request->prompt_count;
         arrays->rules[batch.row_count] =
             tt_sampling_rule(&slot->request->sampling, tt_rng_uniform(slot->request->rng, made), (int32_t)s);
+        arrays->wanted[batch.row_count] = slot->request->wants_logprobs;
+        engine->rank.wanted_count += slot->request->wants_logprobs;
         arrays->slot_of_row[batch.row_count] = (int)s;
         arrays->rows[batch.row_count++] = (int32_t)(batch.token_count - 1);
     }
     return batch;
 }
 
-static tt_status add_token(struct tt_generation_engine *engine, struct request *request, int32_t token)
+/* `logits`: of the row, where they are wanted. */
+static tt_status add_token(struct tt_generation_engine *engine, struct request *request, int32_t token,
+                           const float *logits)
 {
+    struct tt_token_logprobs logprobs;
     size_t made = request->ids.count - request->prompt_count;
     bool ends = !request->ignore_end && tt_end_ids_contain(&engine->end_ids, token);
     engine->load.generated++;
@@ -516,6 +536,11 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
         return TT_OK;
     }
     TT_TRY(tt_ids_append(&request->ids, token));
+    if (request->wants_logprobs) {
+        tt_token_logprobs_make(logits, engine->inputs->model_facts.vocab_size, token, request->top_logprobs,
+                               &logprobs);
+        TT_TRY(tt_logprob_list_append(&request->logprobs, &logprobs));
+    }
     if (made + 1 == (size_t)request->max_new_tokens) finish(engine, request, TT_GENERATION_LENGTH);
     return TT_OK;
 }
@@ -536,9 +561,11 @@ static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int 
         slot->last_used = engine->load.passes;
         slot->request->done = (size_t)held(engine, s);
     }
+    const float *logits = engine->rank.logits;
     for (int64_t n = 0; n < batch.row_count; n++) {
         struct request *request = engine->slots[engine->arrays.slot_of_row[n]].request;
-        TT_GO(add_token(engine, request, tokens[n]));
+        TT_GO(add_token(engine, request, tokens[n], logits));
+        if (engine->arrays.wanted[n]) logits += engine->inputs->model_facts.vocab_size;
     }
 out:
     tt_generation_rank_end(&engine->rank);

@@ -20,6 +20,7 @@
 #ifndef TT_INFER_GENERATION_ENGINE_H
 #define TT_INFER_GENERATION_ENGINE_H
 
+#include "infer/logprobs.h"
 #include "infer/sampling.h"
 #include "job/parts.h"
 #include "text/tokenizer.h"
@@ -51,6 +52,8 @@ struct tt_generation_request {
     bool ignore_end;  /* the model's end tokens do not end the answer */
     bool adapter_off; /* the base alone */
     int adapter;      /* number of the adapter among those of the inputs */
+    bool wants_logprobs;
+    int top_logprobs; /* of the likeliest tokens, 0 .. TT_TOP_LOGPROBS_MAX */
 };
 
 enum tt_generation_state {
@@ -66,9 +69,10 @@ struct tt_generation_progress {
     enum tt_generation_state state;
     const int32_t *tokens; /* all new ids so far */
     size_t count;
-    int32_t end_id;       /* the id that ended it; -1: none */
-    size_t prompt_done;   /* tokens of the prompt that are in the cache */
-    size_t prompt_reused; /* of these, computed for an earlier request */
+    const struct tt_token_logprobs *logprobs; /* [count] where they are wanted */
+    int32_t end_id;                           /* the id that ended it; -1: none */
+    size_t prompt_done;                       /* tokens of the prompt that are in the cache */
+    size_t prompt_reused;                     /* of these, computed for an earlier request */
 };
 static inline bool tt_generation_is_finished(enum tt_generation_state state)
 {

@@ -347,6 +347,7 @@ void tt_generation_rank_deinit(struct tt_generation_rank *rank)
     tt_buffer_destroy(rank->choice);
     tt_buffer_destroy(rank->tokens);
     tt_free(rank->seen);
+    tt_free(rank->logits);
     tt_rank_deinit(&rank->own);
     tt_comm_destroy(rank->comm);
     *rank = (struct tt_generation_rank){0};
@@ -364,7 +365,28 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
                              rank->seen, bytes);
 }
 
-/* Chooses the tokens of all rows on the device; only their ids come to the host. */
+/* Before the choice, which changes logits with a penalty. */
+static tt_status copy_logits(struct tt_generation_rank *rank)
+{
+    const tt_tensor *logits = &rank->rank->results.logits_NV;
+    size_t vocab = (size_t)rank->rank->model->facts.vocab_size;
+    if (rank->wanted_count == 0 || tt_device_is_plan(rank->rank->device)) return TT_OK;
+    if (rank->logits_rows < rank->wanted_count) {
+        float *grown = tt_realloc(rank->logits, (size_t)rank->wanted_count, vocab * sizeof *grown);
+        if (grown == NULL) return TT_ERR_MEMORY;
+        rank->logits = grown;
+        rank->logits_rows = rank->wanted_count;
+    }
+    for (int64_t n = 0, copied = 0; copied < rank->wanted_count; n++) {
+        if (!rank->wanted[n]) continue;
+        TT_TRY(tt_copy_to_host(rank->rank->stream, rank->logits + (size_t)copied++ * vocab,
+                               (const char *)logits->data + (size_t)n * vocab * sizeof(float),
+                               vocab * sizeof(float)));
+    }
+    return TT_OK;
+}
+
+/* Chooses the tokens of all rows on the device; only their ids come to the host, and the logits that are wanted. */
 static tt_status choose(struct tt_generation_rank *rank)
 {
     struct tt_stream *stream = rank->rank->stream;
@@ -378,6 +400,7 @@ static tt_status choose(struct tt_generation_rank *rank)
         .seen_SW = tt_tensor_2d(choice + layout.seen, TT_I32, rank->slots, layout.words),
         .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),
     };
+    TT_TRY(copy_logits(rank));
     TT_TRY(tt_sample(stream, &args));
     if (tt_device_is_plan(rank->rank->device)) return TT_OK;
     return tt_copy_to_host(stream, tt_buffer_data(rank->tokens), args.ids_N.data,

@@ -18,6 +18,11 @@ struct tt_generation_rank {
     uint32_t *seen;            /* host memory: the bits of one slot */
     struct tt_buffer *panels;  /* of packed weights; NULL: none */
     int64_t slots;
+    /* Set before each pass: rows whose logits come to the host, and how many of them there are. */
+    const bool *wanted; /* lent */
+    int64_t wanted_count;
+    float *logits; /* host memory: of these rows, one after the other */
+    int64_t logits_rows;
     struct tt_generation_single *single; /* passes of single tokens; NULL where the device is the host */
 };
 

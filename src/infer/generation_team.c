@@ -26,8 +26,9 @@ struct message {
 /* What a step has done to a request. */
 struct event {
     int64_t id;                             /* 0: none */
-    struct tt_generation_progress progress; /* without its pointer */
+    struct tt_generation_progress progress; /* without its pointers */
     int32_t token;                          /* the new one; -1: none */
+    bool has_logprobs;                      /* of the new one */
 };
 
 /* The leader's view of a request. */
@@ -36,7 +37,8 @@ struct entry {
     int64_t rank;          /* that has it; -1: none yet */
     struct tt_str message; /* until it is sent */
     struct tt_ids tokens;
-    struct tt_generation_progress progress; /* but for the tokens */
+    struct tt_logprob_list logprobs;
+    struct tt_generation_progress progress; /* but for the lists */
 };
 
 /* A request that the engine of this rank runs. */
@@ -54,7 +56,9 @@ struct tt_generation_team {
     struct running *running; /* [slots] */
     struct event *own;       /* [slots] */
     int64_t running_count;
-    struct event *all;    /* [ranks * slots] */
+    struct event *all; /* [ranks * slots] */
+    /* of the events, gathered where one has them */
+    struct tt_token_logprobs *own_logprobs, *all_logprobs;
     struct round *rounds; /* [ranks] */
     /* the leader's */
     int64_t *load;         /* [ranks], requests that a rank has */
@@ -80,10 +84,12 @@ tt_status tt_generation_team_create(struct tt_generation_engine *engine, struct 
     team->running = tt_calloc((size_t)team->slots, sizeof *team->running);
     team->own = tt_calloc((size_t)team->slots, sizeof *team->own);
     team->all = tt_calloc((size_t)(team->ranks * team->slots), sizeof *team->all);
+    team->own_logprobs = tt_calloc((size_t)team->slots, sizeof *team->own_logprobs);
+    team->all_logprobs = tt_calloc((size_t)(team->ranks * team->slots), sizeof *team->all_logprobs);
     team->load = tt_calloc((size_t)team->ranks, sizeof *team->load);
     team->rounds = tt_calloc((size_t)team->ranks, sizeof *team->rounds);
     if (team->running != NULL && team->own != NULL && team->all != NULL && team->load != NULL &&
-        team->rounds != NULL)
+        team->rounds != NULL && team->own_logprobs != NULL && team->all_logprobs != NULL)
         return TT_OK;
     tt_generation_team_destroy(team);
     *out = NULL;
@@ -103,6 +109,7 @@ static void entry_deinit(struct entry *entry)
 {
     tt_str_deinit(&entry->message);
     tt_ids_deinit(&entry->tokens);
+    tt_logprob_list_deinit(&entry->logprobs);
 }
 
 void tt_generation_team_destroy(struct tt_generation_team *team)
@@ -114,6 +121,8 @@ void tt_generation_team_destroy(struct tt_generation_team *team)
     tt_free(team->running);
     tt_free(team->own);
     tt_free(team->all);
+    tt_free(team->own_logprobs);
+    tt_free(team->all_logprobs);
     tt_free(team->load);
     tt_free(team->rounds);
     tt_generation_destroy(team->engine);
@@ -191,6 +200,7 @@ tt_status tt_generation_team_poll(const struct tt_generation_team *team, int64_t
     if (entry == NULL) return tt_fail(TT_ERR_USAGE, "there is no request %lld", (long long)id);
     *progress = entry->progress;
     progress->tokens = entry->tokens.data;
+    progress->logprobs = entry->logprobs.data;
     progress->count = entry->tokens.count;
     return TT_OK;
 }
@@ -305,9 +315,14 @@ static tt_status list_events(struct tt_generation_team *team)
         TT_TRY(tt_generation_poll(team->engine, running->engine_id, &event->progress));
         event->id = running->id;
         event->token = -1;
-        if (event->progress.count > running->reported)
+        if (event->progress.count > running->reported) {
+            event->has_logprobs = event->progress.logprobs != NULL;
+            if (event->has_logprobs)
+                team->own_logprobs[count - 1] = event->progress.logprobs[running->reported];
             event->token = event->progress.tokens[running->reported++];
+        }
         event->progress.tokens = NULL;
+        event->progress.logprobs = NULL;
         if (tt_generation_is_finished(event->progress.state)) forget(team, i--);
     }
     return TT_OK;
@@ -321,6 +336,7 @@ static tt_status take_events(struct tt_generation_team *team)
         if (entry == NULL || tt_generation_is_finished(entry->progress.state)) continue;
         entry->progress = event->progress;
         if (event->token >= 0) TT_TRY(tt_ids_append(&entry->tokens, event->token));
+        if (event->has_logprobs) TT_TRY(tt_logprob_list_append(&entry->logprobs, &team->all_logprobs[i]));
         if (tt_generation_is_finished(event->progress.state)) team->load[entry->rank]--;
     }
     return TT_OK;
@@ -345,8 +361,13 @@ static tt_status run_round(struct tt_generation_team *team, struct tt_str *messa
     }
     TT_TRY(tt_generation_step(team->engine, &busy));
     TT_TRY(list_events(team));
-    return tt_comm_host_all_gather(team->world, team->own, team->all,
-                                   (size_t)team->slots * sizeof *team->own);
+    TT_TRY(
+        tt_comm_host_all_gather(team->world, team->own, team->all, (size_t)team->slots * sizeof *team->own));
+    bool any = false;
+    for (int64_t i = 0; i < team->ranks * team->slots; i++) any = any || team->all[i].has_logprobs;
+    if (!any) return TT_OK;
+    return tt_comm_host_all_gather(team->world, team->own_logprobs, team->all_logprobs,
+                                   (size_t)team->slots * sizeof *team->own_logprobs);
 }
 
 static bool is_busy(const struct tt_generation_team *team)

@@ -46,24 +46,43 @@ static struct tt_json_value *list_of(struct tt_json_value *choice)
 }
 
 /* `name`: "message", "delta" or "text", whose value is taken over. */
-static struct tt_json_value *choice_of(const struct tt_api_answer *answer, const char *name,
+static struct tt_json_value *choice_of(const struct tt_api_choice *choice, const char *name,
                                        struct tt_json_value *value)
 {
-    return list_of(tt_json_pack("{s:i, s:o, s:n, s:o}", "index", 0, name, value, "logprobs", "finish_reason",
-                                text_or_null(answer->finish)));
+    struct tt_json_value *logprobs = choice->logprobs != NULL ? choice->logprobs : tt_json_new_null();
+    return tt_json_pack("{s:i, s:o, s:o, s:o}", "index", (int)choice->index, name, value, "logprobs",
+                        logprobs, "finish_reason", text_or_null(choice->finish));
 }
 
 /* Contents hold no U+0000: a text that has one is cut there. */
-tt_status tt_api_write_answer(const struct tt_api_answer *answer, struct tt_span content, struct tt_str *text)
+static struct tt_json_value *whole_choice(const struct tt_api_answer *answer,
+                                          const struct tt_api_choice *choice)
 {
-    const char *shown = content.bytes > 0 ? content.data : "";
+    const char *shown = choice->content.bytes > 0 ? choice->content.data : "";
     struct tt_json_value *value = answer->chat
                                       ? tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown)
                                       : tt_json_new_string(shown);
-    struct tt_json_value *choices = choice_of(answer, answer->chat ? "message" : "text", value);
+    return choice_of(choice, answer->chat ? "message" : "text", value);
+}
+
+tt_status tt_api_write_answer(const struct tt_api_answer *answer, const struct tt_api_choice *choices,
+                              size_t count, struct tt_str *text)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    bool made = list != NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct tt_json_value *choice = whole_choice(answer, &choices[i]);
+        if (made)
+            made = tt_json_append(list, choice) == 0;
+        else
+            tt_json_release(choice);
+    }
+    if (!made) {
+        tt_json_release(list);
+        return TT_ERR_MEMORY;
+    }
     return write(
-        envelope(answer, answer->chat ? "chat.completion" : "text_completion", choices, usage_of(answer)),
-        text);
+        envelope(answer, answer->chat ? "chat.completion" : "text_completion", list, usage_of(answer)), text);
 }
 
 static const char *chunk_object(const struct tt_api_answer *answer)
@@ -71,9 +90,10 @@ static const char *chunk_object(const struct tt_api_answer *answer)
     return answer->chat ? "chat.completion.chunk" : "text_completion";
 }
 
-tt_status tt_api_write_chunk(const struct tt_api_answer *answer, struct tt_span content, bool first,
-                             struct tt_str *text)
+tt_status tt_api_write_chunk(const struct tt_api_answer *answer, const struct tt_api_choice *choice,
+                             bool first, struct tt_str *text)
 {
+    struct tt_span content = choice->content;
     struct tt_str copy = {0};
     struct tt_json_value *value = NULL;
     tt_status status = TT_OK;
@@ -86,7 +106,7 @@ tt_status tt_api_write_chunk(const struct tt_api_answer *answer, struct tt_span 
     else
         value = content.bytes > 0 ? tt_json_pack("{s:s}", "content", shown) : tt_json_new_object();
     TT_GO(tt_str_append_text(text, "data: "));
-    struct tt_json_value *choices = choice_of(answer, answer->chat ? "delta" : "text", value);
+    struct tt_json_value *choices = list_of(choice_of(choice, answer->chat ? "delta" : "text", value));
     value = NULL;
     TT_GO(write(envelope(answer, chunk_object(answer), choices, NULL), text));
     TT_GO(tt_str_append_text(text, "\n\n"));

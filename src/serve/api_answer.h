@@ -9,16 +9,24 @@ struct tt_api_answer {
     const char *id;    /* "chatcmpl-1" */
     const char *model; /* as it was asked for */
     int64_t created;
-    const char *finish; /* "stop", "length"; NULL: not finished */
     size_t prompt_tokens, new_tokens;
 };
 
-/* The whole answer; a 0 byte follows the content. */
-TT_MUST_USE tt_status tt_api_write_answer(const struct tt_api_answer *answer, struct tt_span content,
+/* One of the answers to a request. */
+struct tt_api_choice {
+    size_t index;
+    struct tt_span content;
+    const char *finish;             /* "stop", "length"; NULL: not finished */
+    struct tt_json_value *logprobs; /* taken over; NULL: null */
+};
+
+/* The whole answer; a 0 byte follows each content. */
+TT_MUST_USE tt_status tt_api_write_answer(const struct tt_api_answer *answer,
+                                          const struct tt_api_choice *choices, size_t count,
                                           struct tt_str *text);
-/* An event of a stream: `content` may be empty; `first` adds the role. */
-TT_MUST_USE tt_status tt_api_write_chunk(const struct tt_api_answer *answer, struct tt_span content,
-                                         bool first, struct tt_str *text);
+/* An event of a stream: the content may be empty; `first` adds the role. */
+TT_MUST_USE tt_status tt_api_write_chunk(const struct tt_api_answer *answer,
+                                         const struct tt_api_choice *choice, bool first, struct tt_str *text);
 /* The last event but [DONE], for streams that ask for it. */
 TT_MUST_USE tt_status tt_api_write_usage(const struct tt_api_answer *answer, struct tt_str *text);
 /* {"error": {"message", "type", "param", "code"}}; param and code may be NULL. */

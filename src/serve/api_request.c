@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
 enum { MESSAGES_MAX = 10000 };
 
@@ -15,18 +17,14 @@ struct parse {
 /* Members that are supported only at values without effect. */
 static const struct neutral {
     const char *name;
-    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, TEXT_FORMAT, FREE_CHOICE } only;
+    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, FREE_CHOICE } only;
 } neutrals[] = {
-    {"n", ONE},
     {"best_of", ONE},
-    {"logprobs", FALSE},
-    {"top_logprobs", ZERO},
     {"echo", FALSE},
     {"suffix", EMPTY},
     {"presence_penalty", ZERO},
     {"frequency_penalty", ZERO},
     {"logit_bias", EMPTY},
-    {"response_format", TEXT_FORMAT},
     {"tool_choice", FREE_CHOICE},
     {"functions", EMPTY},
     {"continue_final_message", FALSE}, /* of other servers */
@@ -54,8 +52,6 @@ static bool is_neutral(const struct neutral *row, const struct tt_json_value *va
         return tt_json_is_true(value);
     case EMPTY:
         return tt_json_count(value) == 0 && tt_json_span(value).bytes == 0 && !tt_json_is_number(value);
-    case TEXT_FORMAT:
-        return is_text(tt_json_get(value, "type"), "text");
     case FREE_CHOICE:
         return is_text(value, "auto") || is_text(value, "none");
     default:
@@ -74,6 +70,20 @@ static tt_status check_neutrals(struct parse *p)
     return TT_OK;
 }
 
+/* Answers are text: no grammar restricts them. */
+static tt_status check_format(struct parse *p)
+{
+    static const char member[] = "response_format";
+    const struct tt_json_value *value = tt_json_get(p->root, member), *type = tt_json_get(value, "type");
+    struct tt_span given = tt_json_span(type);
+    if (value == NULL || tt_json_is_null(value) || is_text(type, "text")) return TT_OK;
+    p->param = member;
+    if (given.data == NULL) return tt_fail(TT_ERR_USAGE, "'response_format' must be {\"type\": \"text\"}");
+    return tt_fail(TT_ERR_USAGE,
+                   "the response_format '%.40s' is not supported: {\"type\": \"text\"} is, or none",
+                   given.data);
+}
+
 /* A number of the request; false: not given. */
 static tt_status read_number(struct parse *p, const char *name, double least, double most, double *out)
 {
@@ -88,14 +98,14 @@ static tt_status read_number(struct parse *p, const char *name, double least, do
     return TT_OK;
 }
 
-static tt_status read_tokens(struct parse *p, const char *name)
+/* An integer of the request; *out stays where it is not given. */
+static tt_status read_integer(struct parse *p, const char *name, double least, double most, int64_t *out)
 {
-    double number = 0;
-    TT_TRY(read_number(p, name, 1, 1 << 20, &number));
-    if (number == 0) return TT_OK;
+    double number = (double)*out;
+    TT_TRY(read_number(p, name, least, most, &number));
     p->param = name;
     if (number != floor(number)) return tt_fail(TT_ERR_USAGE, "'%s' must be an integer", name);
-    p->request->max_tokens = (int64_t)number;
+    *out = (int64_t)number;
     p->param = NULL;
     return TT_OK;
 }
@@ -103,13 +113,9 @@ static tt_status read_tokens(struct parse *p, const char *name)
 /* Members that OpenAI's API does not have, under the names of other servers. */
 static tt_status read_more_sampling(struct parse *p)
 {
-    double count = -2; /* -1, as 0, is all tokens elsewhere */
-    TT_TRY(read_number(p, "top_k", -1, 1 << 20, &count));
-    if (count != floor(count)) {
-        p->param = "top_k";
-        return tt_fail(TT_ERR_USAGE, "'top_k' must be an integer");
-    }
-    if (count > -2) p->request->top_k = count > 0 ? (int64_t)count : 0;
+    int64_t count = -2; /* -1, as 0, is all tokens elsewhere */
+    TT_TRY(read_integer(p, "top_k", -1, 1 << 20, &count));
+    if (count > -2) p->request->top_k = count > 0 ? count : 0;
     TT_TRY(read_number(p, "min_p", 0, 1, &p->request->min_p));
     return read_number(p, "repetition_penalty", 1e-3, 1e3, &p->request->repetition_penalty);
 }
@@ -159,11 +165,14 @@ static tt_status read_common(struct parse *p)
         if (request->model == NULL) return tt_fail(TT_ERR_USAGE, "'model' must be a text");
         p->param = NULL;
     }
+    request->n = 1;
     TT_TRY(check_neutrals(p));
+    TT_TRY(check_format(p));
+    TT_TRY(read_integer(p, "n", 1, TT_API_CHOICES_MAX, &request->n));
     TT_TRY(read_flag(p, p->root, "stream", &request->stream));
     TT_TRY(read_flag(p, tt_json_get(p->root, "stream_options"), "include_usage", &request->wants_usage));
-    TT_TRY(read_tokens(p, "max_tokens"));
-    TT_TRY(read_tokens(p, "max_completion_tokens"));
+    TT_TRY(read_integer(p, "max_tokens", 1, 1 << 20, &request->max_tokens));
+    TT_TRY(read_integer(p, "max_completion_tokens", 1, 1 << 20, &request->max_tokens));
     TT_TRY(read_number(p, "temperature", 0, 2, &request->temperature));
     TT_TRY(read_number(p, "top_p", 1e-6, 1, &request->top_p));
     TT_TRY(read_more_sampling(p));
@@ -201,22 +210,58 @@ static tt_status read_messages(struct parse *p)
     return TT_OK;
 }
 
-/* A text, a list of ids, or a list with one of these. */
-static tt_status read_prompt(struct parse *p)
+/* Of a conversation: logprobs is a flag, top_logprobs a number beside it. */
+static tt_status read_chat_logprobs(struct parse *p)
 {
-    const struct tt_json_value *prompt = tt_json_get(p->root, "prompt");
-    p->param = "prompt";
-    if (tt_json_is_list(prompt) && tt_json_count(prompt) == 1 && !tt_json_is_number(tt_json_at(prompt, 0)))
-        prompt = tt_json_at(prompt, 0);
-    p->request->prompt = tt_json_span(prompt);
-    if (p->request->prompt.bytes == 0 && (!tt_json_is_list(prompt) || tt_json_count(prompt) == 0))
-        return tt_fail(TT_ERR_USAGE, "'prompt' must be one text or one list of token ids");
-    for (size_t i = 0; i < tt_json_count(prompt); i++) {
-        const struct tt_json_value *id = tt_json_at(prompt, i);
+    struct tt_api_request *request = p->request;
+    TT_TRY(read_flag(p, p->root, "logprobs", &request->wants_logprobs));
+    TT_TRY(read_integer(p, "top_logprobs", 0, TT_API_TOP_LOGPROBS_MAX, &request->top_logprobs));
+    if (request->wants_logprobs || request->top_logprobs == 0) return TT_OK;
+    p->param = "top_logprobs";
+    return tt_fail(TT_ERR_USAGE, "'top_logprobs' needs 'logprobs': true");
+}
+
+/* Of a prompt: logprobs is the number. */
+static tt_status read_logprobs(struct parse *p)
+{
+    int64_t count = -1;
+    const struct tt_json_value *value = tt_json_get(p->root, "logprobs");
+    if (tt_json_is_false(value)) return TT_OK;
+    TT_TRY(read_integer(p, "logprobs", 0, TT_API_TOP_LOGPROBS_MAX, &count));
+    p->request->wants_logprobs = count >= 0;
+    p->request->top_logprobs = count > 0 ? count : 0;
+    return TT_OK;
+}
+
+static tt_status add_prompt(struct parse *p, const struct tt_json_value *value)
+{
+    static const char message[] = "'prompt' must be a text, a list of token ids, or a list of such prompts";
+    struct tt_api_prompt prompt = {.text = tt_json_span(value)};
+    if (prompt.text.bytes == 0 && (!tt_json_is_list(value) || tt_json_count(value) == 0))
+        return tt_fail(TT_ERR_USAGE, "%s", message);
+    for (size_t i = 0; i < tt_json_count(value); i++) {
+        const struct tt_json_value *id = tt_json_at(value, i);
         if (!tt_json_is_integer(id) || tt_json_integer(id) < 0 || tt_json_integer(id) > INT32_MAX)
-            return tt_fail(TT_ERR_USAGE, "'prompt' must be one text or one list of token ids");
+            return tt_fail(TT_ERR_USAGE, "%s", message);
     }
-    if (tt_json_is_list(prompt)) p->request->prompt_ids = prompt;
+    if (tt_json_is_list(value)) prompt.ids = value;
+    p->request->prompts[p->request->prompt_count++] = prompt;
+    return TT_OK;
+}
+
+static tt_status read_prompts(struct parse *p)
+{
+    const struct tt_json_value *value = tt_json_get(p->root, "prompt");
+    bool several =
+        tt_json_is_list(value) && tt_json_count(value) > 0 && !tt_json_is_number(tt_json_at(value, 0));
+    size_t count = several ? tt_json_count(value) : 1;
+    p->param = "prompt";
+    if (count > TT_API_CHOICES_MAX || (int64_t)count * p->request->n > TT_API_CHOICES_MAX)
+        return tt_fail(TT_ERR_USAGE, "%zu prompts with %lld answers each are more than %d answers", count,
+                       (long long)p->request->n, TT_API_CHOICES_MAX);
+    p->request->prompts = tt_calloc(count, sizeof *p->request->prompts);
+    if (p->request->prompts == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) TT_TRY(add_prompt(p, several ? tt_json_at(value, i) : value));
     p->param = NULL;
     return TT_OK;
 }
@@ -230,7 +275,9 @@ tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_req
     p.root = request->json.root;
     if (!tt_json_is_object(p.root)) return tt_fail(TT_ERR_USAGE, "the request must be a JSON object");
     tt_status status = read_common(&p);
-    if (status == TT_OK) status = chat ? read_messages(&p) : read_prompt(&p);
+    if (status == TT_OK) status = chat ? read_chat_logprobs(&p) : read_logprobs(&p);
+    if (status == TT_OK) status = chat ? read_messages(&p) : read_prompts(&p);
+    if (chat) request->prompt_count = 1;
     *param = p.param;
     return status;
 }
@@ -238,6 +285,7 @@ tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_req
 void tt_api_request_deinit(struct tt_api_request *request)
 {
     tt_json_release(request->row);
+    tt_free(request->prompts);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};
 }

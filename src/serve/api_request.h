@@ -5,7 +5,18 @@
 
 #include "base/json.h"
 
-enum { TT_API_STOPS_MAX = 4, TT_API_STOP_BYTES_MAX = 256 };
+enum {
+    TT_API_STOPS_MAX = 4,
+    TT_API_STOP_BYTES_MAX = 256,
+    TT_API_CHOICES_MAX = 128, /* answers of a request: n for each prompt */
+    TT_API_TOP_LOGPROBS_MAX = 20
+};
+
+/* A prompt of /v1/completions: a text, or a list of integers. */
+struct tt_api_prompt {
+    struct tt_span text;
+    const struct tt_json_value *ids; /* NULL: the text */
+};
 
 /* A zeroed struct is empty. Texts and values are of `json`. */
 struct tt_api_request {
@@ -25,8 +36,11 @@ struct tt_api_request {
     /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs.
      * Owned. */
     struct tt_json_value *row;
-    struct tt_span prompt;                  /* /v1/completions: a text, or */
-    const struct tt_json_value *prompt_ids; /* a list of integers */
+    struct tt_api_prompt *prompts; /* of /v1/completions, owned */
+    size_t prompt_count;           /* 1 for a conversation */
+    int64_t n;                     /* answers to each prompt */
+    bool wants_logprobs;
+    int64_t top_logprobs; /* likeliest tokens beside each token */
 };
 
 /* `chat`: a body for /v1/chat/completions, else for /v1/completions. Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is

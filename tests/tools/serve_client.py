@@ -1,6 +1,7 @@
 """Clients of `trimtab serve`, good and bad: serve_client.py TRIMTAB MODEL ADAPTER. Prints what fails; exit code 1."""
 import http.client
 import json
+import math
 import os
 import re
 import signal
@@ -22,18 +23,18 @@ def check(holds, *what):
 
 
 class Server:
-    def __init__(self, *flags):
-        self.log = open("serve.log", "w+")
+    def __init__(self, *flags, log="serve.log"):
+        self.log = open(log, "w+")
         self.process = subprocess.Popen(
             [trimtab, "serve", "--model_name_or_path", model, "--adapter_name_or_path", adapter, "--port", "0", *flags],
             stderr=self.log)
         for _ in range(1200):
-            found = re.search(r"http://127.0.0.1:(\d+)/v1", open("serve.log").read())
+            found = re.search(r"http://127.0.0.1:(\d+)/v1", open(log).read())
             if found or self.process.poll() is not None:
                 break
             time.sleep(0.05)
         if not found:
-            sys.exit("the server does not start: " + open("serve.log").read())
+            sys.exit("the server does not start: " + open(log).read())
         self.port = int(found[1])
 
     def ask(self, path, body=None, method=None, headers=JSON, timeout=200):
@@ -163,12 +164,85 @@ def test_sampling(server):
           generated("--adapter_name_or_path", adapter), "repetition_penalty")
 
 
+def test_choices(server):
+    """Several answers, several prompts, streams of them."""
+    draw = {"max_tokens": 8, "temperature": 1.3, "seed": 5}
+    one = [content_of(server.ask(TEXT, {"prompt": prompt, **draw})) for prompt in ("abc", "xyz")]
+    status, text = server.ask(TEXT, {"prompt": ["abc", "xyz"], "n": 3, **draw})
+    answer = json.loads(text)
+    choices = answer["choices"]
+    check(status == 200 and [choice["index"] for choice in choices] == list(range(6)), "choices", text)
+    check([(choices[i]["text"], choices[i]["finish_reason"]) for i in (0, 3)] == one, "the first answer to each prompt")
+    check(len({choice["text"] for choice in choices}) > 2, "all answers are the same:", text)
+    single = [json.loads(server.ask(TEXT, {"prompt": prompt, **draw})[1])["usage"] for prompt in ("abc", "xyz")]
+    check(answer["usage"]["prompt_tokens"] == sum(usage["prompt_tokens"] for usage in single), "prompt tokens", answer["usage"])
+    check(answer["usage"]["completion_tokens"] == 48, "completion tokens", answer["usage"])
+    events = events_of(server.ask(TEXT, {"prompt": ["abc", "xyz"], "n": 3, "stream": True, **draw})[1])
+    streamed = [""] * 6
+    for event in events:
+        streamed[event["choices"][0]["index"]] += event["choices"][0]["text"]
+    check(streamed == [choice["text"] for choice in choices], "streamed choices", streamed)
+    check(sum(event["choices"][0]["finish_reason"] is not None for event in events) == 6, "ends of streamed choices")
+    many = json.loads(server.ask(CHAT, chat(n=5, **draw))[1])["choices"]
+    check([choice["index"] for choice in many] == list(range(5)) and all(choice["message"]["role"] == "assistant" for choice in many), many)
+    # A stop text ends one choice; the others go on.
+    stop = choices[1]["text"][2:4]
+    stopped = json.loads(server.ask(TEXT, {"prompt": ["abc"], "n": 3, "stop": stop, **draw})[1])["choices"]
+    check([choice["text"] for choice in stopped] == [choice["text"].split(stop)[0] for choice in choices[:3]], "stops", stop, stopped)
+
+
+def test_logprobs(server):
+    """The tokens of an answer, the likeliest at each place, and the same from the prompt with the tokens before."""
+    body = {"prompt": "abc", "max_tokens": 6, "logprobs": 3}
+    whole = json.loads(server.ask(TEXT, body)[1])["choices"][0]
+    logprobs = whole["logprobs"]
+    check("".join(logprobs["tokens"]) == whole["text"] and len(logprobs["tokens"]) == 6, "tokens", whole)
+    check(logprobs["text_offset"] == [len("".join(logprobs["tokens"][:i])) for i in range(6)], "text_offset", logprobs)
+    for token, logprob, top in zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"]):
+        check(logprob == max(top.values()) == top[token] and sum(map(math.exp, top.values())) <= 1.0001, token, logprob, top)
+        check(2 <= len(top) <= 4, "top", top)
+    first = json.loads(server.ask(TEXT, {**body, "max_tokens": 1, "temperature": 2, "repetition_penalty": 3, "seed": 1, "logprobs": 20})[1])
+    first = first["choices"][0]["logprobs"]["top_logprobs"][0]
+    check(all(abs(first[token] - value) < 1e-5 for token, value in logprobs["top_logprobs"][0].items() if token != "\ufffd"),
+          "temperature or penalty change log p:", first, logprobs["top_logprobs"][0])
+    events = events_of(server.ask(TEXT, {**body, "stream": True})[1])
+    parts = [event["choices"][0]["logprobs"] for event in events if event["choices"][0]["logprobs"]]
+    check({key: sum((part[key] for part in parts), []) for key in logprobs} == logprobs, "streamed log p", parts)
+    talk = json.loads(server.ask(CHAT, chat(logprobs=True, top_logprobs=2))[1])["choices"][0]
+    content = talk["logprobs"]["content"]
+    check(len(content) == 12 and "".join(token["token"] for token in content) == talk["message"]["content"], "chat", talk)
+    for token in content:
+        top = token["top_logprobs"]
+        check(len(top) == 2 and top[0]["logprob"] >= top[1]["logprob"] and top[0]["logprob"] == token["logprob"], token)
+        check(token["bytes"] is None or bytes(token["bytes"]).decode() == token["token"], "bytes", token)
+    events = events_of(server.ask(CHAT, chat(logprobs=True, top_logprobs=2, stream=True))[1])
+    parts = [event["choices"][0]["logprobs"]["content"] for event in events if event["choices"][0]["logprobs"]]
+    check(sum(parts, []) == content, "streamed log p of a conversation", parts)
+    plain = json.loads(server.ask(CHAT, chat(logprobs=True))[1])["choices"][0]["logprobs"]["content"]
+    check([token["logprob"] for token in plain] == [token["logprob"] for token in content] and plain[0]["top_logprobs"] == [], plain)
+    check(json.loads(server.ask(CHAT, chat())[1])["choices"][0]["logprobs"] is None, "log p that nobody asked for")
+
+
+def test_ranks(server):
+    """Two ranks say the same as one."""
+    bodies = [(TEXT, {"prompt": ["abc", "xyz"], "n": 2, "max_tokens": 6, "temperature": 1, "seed": 3, "logprobs": 4}),
+              (CHAT, chat(logprobs=True, top_logprobs=3))]
+    wanted = [json.loads(server.ask(*body)[1])["choices"] for body in bodies]
+    two = Server("--max_running", "4", "--context_length", "4000", "--ignore_eos", "--ranks", "2", log="ranks.log")
+    for body, choices in zip(bodies, wanted):
+        check(json.loads(two.ask(*body)[1])["choices"] == choices, "another answer of two ranks to", body)
+    two.stop()
+    log = open("ranks.log").read()
+    check("stopping: requests that run end now" in log and "this step" not in log, "the log of SIGTERM:", log)
+
+
 BROKEN = [
     b"", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b"\xff\xfe", b'{"messages": 1}', b'{"messages": []}',
     b'{"messages": [1]}', b'{"messages": [{"content": "no role"}]}', b'{"messages": [{"role": 1, "content": "x"}]}',
     b"[" * 100000, b'{"a": 1, "a": 2, "messages": [{"role": "user", "content": "x"}]}',
 ]
-WRONG = [{"n": 2}, {"logprobs": True}, {"temperature": -1}, {"temperature": "hot"}, {"top_p": 0}, {"max_tokens": 0},
+WRONG = [{"n": 0}, {"n": 1.5}, {"n": 129}, {"logprobs": 3}, {"top_logprobs": 3}, {"top_logprobs": 21, "logprobs": True},
+         {"best_of": 2}, {"temperature": -1}, {"temperature": "hot"}, {"top_p": 0}, {"max_tokens": 0},
          {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 5}, {"stop": ""}, {"stop": "a" * 300},
          {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
          {"logit_bias": {"5": 1}}, {"tool_choice": "required"}, {"top_k": 1.5}, {"top_k": -2}, {"top_k": "x"}, {"min_p": 1.1},
@@ -184,7 +258,18 @@ def test_errors(server):
         check(status == 400 and json.loads(text)["error"]["param"] == list(wrong)[0], wrong, status, text)
     image = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
     check(server.ask(CHAT, image)[0] == 400, "an image")
-    for prompt in ("", [], ["a", "b"], [1.5], [-1], [10**6], {"a": 1}, 5, "a" * 20000):
+    status, text = server.ask(CHAT, chat(response_format={"type": "json_schema", "json_schema": {"name": "x"}}))
+    check(status == 400 and "'json_schema' is not supported: {\"type\": \"text\"}" in json.loads(text)["error"]["message"], text)
+    check(server.ask(CHAT, chat(response_format={"type": "text"}))[0] == 200, "the format text")
+    for wrong in ({"prompt": ["a"] * 65, "n": 2}, {"prompt": ["a"] * 129}, {"prompt": ["a", [1]]}, {"prompt": [[1], [1.5]]},
+                  {"prompt": ["a", ""]}, {"prompt": [1, "a"]}):
+        status, text = server.ask(TEXT, wrong)
+        expected = 200 if wrong["prompt"] == ["a", [1]] else 400
+        check(status == expected, str(wrong)[:60], status, text[:200])
+    for wrong in ({"logprobs": 21}, {"logprobs": -1}, {"logprobs": "x"}):
+        status, text = server.ask(TEXT, {"prompt": "a", **wrong})
+        check(status == 400 and json.loads(text)["error"]["param"] == "logprobs", wrong, status, text)
+    for prompt in ("", [], [1.5], [-1], [10**6], {"a": 1}, 5, "a" * 20000):
         status, text = server.ask(TEXT, {"prompt": prompt})
         check(status == 400 and json.loads(text)["error"]["param"] == "prompt", str(prompt)[:40], status, text)
     for name in ("nobody", "ü" * 100, "\n" * 100):
@@ -324,7 +409,11 @@ def test_openai(server):
     check(events[-1].usage == whole.usage and whole.usage.completion_tokens == 12, "openai usage", events[-1])
     plain = client.completions.create(model=name, prompt="abc", max_tokens=5, temperature=0.7, seed=3, stop=["zzz"])
     check(len(plain.choices) == 1, plain)
-    for call, wanted in ((lambda: client.chat.completions.create(model=name, messages=messages, n=2), openai.BadRequestError),
+    several = client.chat.completions.create(model=name, messages=messages, n=3, max_tokens=4, logprobs=True, top_logprobs=2)
+    check(len(several.choices) == 3 and len(several.choices[2].logprobs.content[3].top_logprobs) == 2, several)
+    prompts = client.completions.create(model=name, prompt=["abc", "xyz"], max_tokens=4, logprobs=2)
+    check(len(prompts.choices) == 2 and len(prompts.choices[1].logprobs.tokens) == 4, prompts)
+    for call, wanted in ((lambda: client.chat.completions.create(model=name, messages=messages, n=0), openai.BadRequestError),
                          (lambda: client.chat.completions.create(model="nobody", messages=messages), openai.NotFoundError)):
         try:
             call()
@@ -336,7 +425,7 @@ def test_openai(server):
 
 server = Server("--max_running", "4", "--context_length", "4000", "--max_waiting", "400", "--request_timeout", "2",
                 "--ignore_eos")
-for test in test_answers, test_stops, test_sampling, test_errors, test_slow, test_crowd, test_openai:
+for test in test_answers, test_stops, test_choices, test_logprobs, test_ranks, test_sampling, test_errors, test_slow, test_crowd, test_openai:
     began = time.monotonic()
     test(server)
     print(f"{test.__name__}: {time.monotonic() - began:.1f} s")

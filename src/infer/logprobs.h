@@ -1,0 +1,34 @@
+/* Log p of generated tokens, and of the likeliest ones beside them, by the model's own distribution: softmax of its
+ * logits, before temperature, penalties and the rules of a draw. */
+#ifndef TT_INFER_LOGPROBS_H
+#define TT_INFER_LOGPROBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum { TT_TOP_LOGPROBS_MAX = 20 };
+
+/* Of one generated token. */
+struct tt_token_logprobs {
+    float logprob;
+    int32_t count; /* of the likeliest tokens, by descending logprob, of equal ones the lower id first */
+    int32_t ids[TT_TOP_LOGPROBS_MAX];
+    float logprobs[TT_TOP_LOGPROBS_MAX];
+};
+
+/* `logits`: [vocab]; `top` of the likeliest are listed, at most TT_TOP_LOGPROBS_MAX. */
+void tt_token_logprobs_make(const float *logits, int64_t vocab, int32_t token, int top,
+                            struct tt_token_logprobs *out);
+
+/* A zeroed struct is empty. */
+struct tt_logprob_list {
+    struct tt_token_logprobs *data;
+    size_t count, capacity;
+};
+TT_MUST_USE tt_status tt_logprob_list_append(struct tt_logprob_list *list,
+                                             const struct tt_token_logprobs *value);
+void tt_logprob_list_deinit(struct tt_logprob_list *list);
+
+#endif

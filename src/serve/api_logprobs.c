@@ -1,0 +1,160 @@
+#include "serve/api_logprobs.h"
+
+#include <string.h>
+
+#include "base/str.h"
+
+struct writing {
+    const struct tt_api_tokens *tokens;
+    struct tt_str text, context;
+};
+
+/* The text of `id` behind the token before number `index`. A tokenizer may drop the blank that a text begins with, so
+ * the token is decoded behind another one. */
+static tt_status decode(struct writing *w, size_t index, int32_t id, const char **text)
+{
+    const struct tt_api_tokens *tokens = w->tokens;
+    int32_t before = index > 0 ? tokens->ids[index - 1] : tokens->before, pair[2] = {before, id};
+    *text = NULL;
+    if (before >= 0) {
+        TT_TRY(tt_tokenizer_decode(tokens->tokenizer, pair, 1, false, &w->context));
+        TT_TRY(tt_tokenizer_decode(tokens->tokenizer, pair, 2, false, &w->text));
+        bool follows = w->text.bytes >= w->context.bytes &&
+                       strncmp(tt_str_text(&w->text), tt_str_text(&w->context), w->context.bytes) == 0;
+        if (follows) *text = tt_str_text(&w->text) + w->context.bytes;
+    }
+    if (*text != NULL) return TT_OK;
+    TT_TRY(tt_tokenizer_decode(tokens->tokenizer, &id, 1, false, &w->text));
+    *text = tt_str_text(&w->text);
+    return TT_OK;
+}
+
+/* -9999 stands for log 0, as elsewhere: JSON has no infinity. */
+static double as_number(float logprob)
+{
+    return logprob > -9999.0f ? (double)logprob : -9999.0;
+}
+
+static struct tt_json_value *bytes_of(const char *text)
+{
+    if (strstr(text, "\xEF\xBF\xBD") != NULL) return tt_json_new_null();
+    struct tt_json_value *list = tt_json_new_list();
+    for (; list != NULL && *text != '\0'; text++)
+        if (tt_json_append(list, tt_json_new_integer((unsigned char)*text)) != 0) {
+            tt_json_release(list);
+            return NULL;
+        }
+    return list;
+}
+
+/* {token, logprob, bytes} */
+static tt_status describe(struct writing *w, size_t index, int32_t id, float logprob,
+                          struct tt_json_value **out)
+{
+    const char *text;
+    TT_TRY(decode(w, index, id, &text));
+    *out = tt_json_pack("{s:s, s:f, s:o}", "token", text, "logprob", as_number(logprob), "bytes",
+                        bytes_of(text));
+    return *out != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status add_chat_token(struct writing *w, size_t index, struct tt_json_value *list)
+{
+    const struct tt_token_logprobs *logprobs = &w->tokens->logprobs[index];
+    struct tt_json_value *token = NULL, *top = tt_json_new_list();
+    tt_status status = top != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (int32_t i = 0; i < logprobs->count && status == TT_OK; i++) {
+        struct tt_json_value *one = NULL;
+        status = describe(w, index, logprobs->ids[i], logprobs->logprobs[i], &one);
+        if (status == TT_OK && tt_json_append(top, one) != 0) status = TT_ERR_MEMORY;
+    }
+    if (status == TT_OK) status = describe(w, index, w->tokens->ids[index], logprobs->logprob, &token);
+    if (status != TT_OK || tt_json_set(token, "top_logprobs", top) != 0) {
+        if (status != TT_OK) tt_json_release(top);
+        tt_json_release(token);
+        return status != TT_OK ? status : TT_ERR_MEMORY;
+    }
+    return tt_json_append(list, token) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status write_chat(struct writing *w, struct tt_json_value **out)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    tt_status status = list != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (size_t i = w->tokens->first; i < w->tokens->end && status == TT_OK; i++)
+        status = add_chat_token(w, i, list);
+    if (status != TT_OK) {
+        tt_json_release(list);
+        return status;
+    }
+    *out = tt_json_pack("{s:o, s:n}", "content", list, "refusal");
+    return *out != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* The likeliest tokens and the chosen one. Of tokens with the same text the first counts. */
+static tt_status list_top(struct writing *w, size_t index, struct tt_json_value *list)
+{
+    const struct tt_token_logprobs *logprobs = &w->tokens->logprobs[index];
+    struct tt_json_value *top = tt_json_new_object();
+    tt_status status = top != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (int32_t i = -1; i < logprobs->count && status == TT_OK; i++) {
+        const char *text;
+        int32_t id = i < 0 ? w->tokens->ids[index] : logprobs->ids[i];
+        float logprob = i < 0 ? logprobs->logprob : logprobs->logprobs[i];
+        status = decode(w, index, id, &text);
+        if (status == TT_OK && tt_json_get(top, text) == NULL &&
+            tt_json_set(top, text, tt_json_new_real(as_number(logprob))) != 0)
+            status = TT_ERR_MEMORY;
+    }
+    if (status == TT_OK) return tt_json_append(list, top) == 0 ? TT_OK : TT_ERR_MEMORY;
+    tt_json_release(top);
+    return status;
+}
+
+static int64_t count_characters(const char *text)
+{
+    int64_t count = 0;
+    for (; *text != '\0'; text++) count += ((unsigned char)*text & 0xC0) != 0x80;
+    return count;
+}
+
+/* lists: tokens, token_logprobs, top_logprobs, text_offset */
+static tt_status add_text_token(struct writing *w, size_t index, int64_t *offset,
+                                struct tt_json_value *lists[4])
+{
+    const char *text;
+    TT_TRY(list_top(w, index, lists[2]));
+    TT_TRY(decode(w, index, w->tokens->ids[index], &text));
+    bool ok = tt_json_append(lists[0], tt_json_new_string(text)) == 0;
+    ok = ok && tt_json_append(lists[1], tt_json_new_real(as_number(w->tokens->logprobs[index].logprob))) == 0;
+    ok = ok && tt_json_append(lists[3], tt_json_new_integer(*offset)) == 0;
+    *offset += count_characters(text);
+    return ok ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status write_text(struct writing *w, int64_t *offset, struct tt_json_value **out)
+{
+    struct tt_json_value *lists[4];
+    bool made = true;
+    for (size_t i = 0; i < 4; i++) made = (lists[i] = tt_json_new_list()) != NULL && made;
+    tt_status status = made ? TT_OK : TT_ERR_MEMORY;
+    for (size_t i = w->tokens->first; i < w->tokens->end && status == TT_OK; i++)
+        status = add_text_token(w, i, offset, lists);
+    if (status != TT_OK) {
+        for (size_t i = 0; i < 4; i++) tt_json_release(lists[i]);
+        return status;
+    }
+    *out = tt_json_pack("{s:o, s:o, s:o, s:o}", "tokens", lists[0], "token_logprobs", lists[1],
+                        "top_logprobs", lists[2], "text_offset", lists[3]);
+    return *out != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+tt_status tt_api_write_logprobs(const struct tt_api_tokens *tokens, bool chat, int64_t *offset,
+                                struct tt_json_value **out)
+{
+    struct writing w = {.tokens = tokens};
+    tt_status status = chat ? write_chat(&w, out) : write_text(&w, offset, out);
+    tt_str_deinit(&w.text);
+    tt_str_deinit(&w.context);
+    return status;
+}

@@ -1,0 +1,300 @@
+#include "serve/serve_job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "serve/api_answer.h"
+#include "serve/api_logprobs.h"
+#include "serve/refuse.h"
+
+void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    if (job == NULL) return;
+    for (size_t i = 0; i < job->choice_count; i++) {
+        tt_talk_answer_deinit(config->talk, &job->choices[i].answer);
+        tt_str_deinit(&job->choices[i].text);
+    }
+    tt_free(job->choices);
+    tt_api_request_deinit(&job->request);
+    tt_http_release(job->exchange);
+    tt_free(job);
+}
+
+/* ---- The begin ---- */
+
+static tt_status make_prompt(struct tt_talk *talk, const struct tt_serve_job *job, size_t index,
+                             struct tt_ids *ids)
+{
+    ids->count = ids->beyond = 0;
+    if (job->chat) return tt_talk_prompt(talk, job->request.row, "the request", ids);
+    const struct tt_api_prompt *prompt = &job->request.prompts[index];
+    if (prompt->ids == NULL)
+        return tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, prompt->text.data,
+                                   prompt->text.bytes, true, ids);
+    for (size_t i = 0; i < tt_json_count(prompt->ids); i++)
+        TT_TRY(tt_ids_append(ids, (int32_t)tt_json_integer(tt_json_at(prompt->ids, i))));
+    return TT_OK;
+}
+
+static struct tt_sampling_options make_sampling(const struct tt_serve_config *config,
+                                                const struct tt_api_request *request)
+{
+    struct tt_sampling_options sampling = config->sampling;
+    if (request->temperature >= 0) {
+        sampling.sample = request->temperature > 0;
+        sampling.temperature = request->temperature;
+    }
+    if (request->top_p > 0) {
+        sampling.top_p = request->top_p;
+        if (request->temperature < 0) sampling.sample = true;
+    }
+    if (request->top_k >= 0) sampling.top_k = request->top_k;
+    if (request->min_p >= 0) sampling.min_p = request->min_p;
+    if (request->repetition_penalty > 0) sampling.repetition_penalty = request->repetition_penalty;
+    return sampling;
+}
+
+/* Of answer `sample` to a prompt: with a seed, prompts in one request have the answers that each has alone. */
+static uint64_t make_seed(const struct tt_serve_config *config, const struct tt_serve_job *job, size_t choice)
+{
+    const struct tt_api_request *request = &job->request;
+    uint64_t sample = choice % (uint64_t)request->n;
+    return request->has_seed ? tt_generation_seed((uint64_t)request->seed, sample)
+                             : tt_generation_seed(config->seed, job->number + choice);
+}
+
+/* The answers to prompt `index`. */
+static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
+                               struct tt_ids *ids)
+{
+    const struct tt_api_request *request = &job->request;
+    int64_t wanted = request->max_tokens > 0 ? request->max_tokens : config->max_new_tokens;
+    TT_TRY(make_prompt(config->talk, job, index, ids));
+    job->prompt_tokens += ids->count;
+    struct tt_generation_request ask = {
+        .prompt = ids->data,
+        .prompt_count = ids->count,
+        .max_new_tokens = tt_talk_room(config->talk, ids->count, wanted),
+        .sampling = make_sampling(config, request),
+        .ignore_end = config->ignore_end,
+        .adapter_off = job->adapter_off,
+        .adapter = job->adapter,
+        .wants_logprobs = request->wants_logprobs,
+        .top_logprobs = (int)request->top_logprobs,
+    };
+    if (ask.max_new_tokens < 1)
+        return tt_fail(TT_ERR_USAGE, "the prompt has %zu tokens, which leaves no room for an answer in %lld",
+                       ids->count, (long long)tt_talk_length(config->talk));
+    for (size_t i = index * (size_t)request->n; i < (index + 1) * (size_t)request->n; i++) {
+        ask.seed = make_seed(config, job, i);
+        job->choices[i].before = ids->count > 0 ? ids->data[ids->count - 1] : -1;
+        TT_TRY(tt_talk_ask(config->talk, &ask, &job->choices[i].answer));
+    }
+    return TT_OK;
+}
+
+bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    struct tt_ids ids = {0};
+    tt_status status = TT_OK;
+    snprintf(job->id, sizeof job->id, "%s-%llx-%llu", job->chat ? "chatcmpl" : "cmpl",
+             (unsigned long long)job->created, (unsigned long long)job->number);
+    for (size_t i = 0; i < job->request.prompt_count && status == TT_OK; i++)
+        status = submit_prompt(config, job, i, &ids);
+    tt_ids_deinit(&ids);
+    if (status != TT_OK) {
+        tt_serve_fail(job->exchange, status, job->chat ? "messages" : "prompt");
+        return false;
+    }
+    if (job->request.stream) tt_http_begin(job->exchange, 200, "text/event-stream");
+    return true;
+}
+
+/* ---- The text ---- */
+
+/* Cuts the text at the first stop text behind `from`. */
+static void find_stop(const struct tt_api_request *request, struct tt_serve_choice *choice, size_t from)
+{
+    const char *first = NULL;
+    for (size_t i = 0; i < request->stop_count; i++) {
+        struct tt_span stop = request->stops[i];
+        size_t begin = from > stop.bytes ? from - stop.bytes : 0;
+        if (choice->text.bytes == 0) return;
+        const char *found =
+            memmem(choice->text.data + begin, choice->text.bytes - begin, stop.data, stop.bytes);
+        if (found != NULL && (first == NULL || found < first)) first = found;
+    }
+    if (first == NULL) return;
+    choice->text.bytes = (size_t)(first - choice->text.data);
+    choice->text.data[choice->text.bytes] = 0;
+    choice->stopped = true;
+}
+
+static bool is_finished(const struct tt_serve_choice *choice)
+{
+    return choice->stopped || tt_generation_is_finished(choice->answer.state);
+}
+
+/* Bytes that can be sent: an end that may become a stop text, or is part of a character, waits. */
+static size_t count_visible(const struct tt_api_request *request, const struct tt_serve_choice *choice)
+{
+    size_t held = 0, bytes = choice->text.bytes;
+    for (size_t i = 0; i < request->stop_count; i++)
+        if (request->stops[i].bytes > held) held = request->stops[i].bytes;
+    if (is_finished(choice) || held == 0) return bytes;
+    size_t visible = bytes > held - 1 ? bytes - (held - 1) : 0;
+    while (visible > 0 && visible < bytes && ((unsigned char)choice->text.data[visible] & 0xC0) == 0x80)
+        visible--;
+    return visible;
+}
+
+/* ---- Answers ---- */
+
+static struct tt_api_answer describe(const struct tt_serve_job *job)
+{
+    struct tt_api_answer answer = {.chat = job->chat,
+                                   .id = job->id,
+                                   .model = job->model,
+                                   .created = job->created,
+                                   .prompt_tokens = job->prompt_tokens};
+    for (size_t i = 0; i < job->choice_count; i++) answer.new_tokens += job->choices[i].answer.tokens;
+    return answer;
+}
+
+/* Of the tokens that were not told yet; *out stays NULL where none are wanted. */
+static tt_status tell_logprobs(const struct tt_serve_config *config, const struct tt_serve_job *job,
+                               struct tt_serve_choice *choice, struct tt_json_value **out)
+{
+    struct tt_generation_progress progress;
+    *out = NULL;
+    if (!job->request.wants_logprobs) return TT_OK;
+    if (job->request.stream && choice->told == choice->answer.tokens) return TT_OK;
+    TT_TRY(tt_generation_team_poll(config->talk->team, choice->answer.id, &progress));
+    const struct tt_api_tokens tokens = {.tokenizer = config->talk->inputs->tokenizer,
+                                         .ids = progress.tokens,
+                                         .logprobs = progress.logprobs,
+                                         .first = choice->told,
+                                         .end = choice->answer.tokens,
+                                         .before = choice->before};
+    TT_TRY(tt_api_write_logprobs(&tokens, job->chat, &choice->characters, out));
+    choice->told = choice->answer.tokens;
+    return TT_OK;
+}
+
+static const char *finish_of(const struct tt_serve_choice *choice)
+{
+    if (choice->stopped || choice->answer.state == TT_GENERATION_ENDED) return "stop";
+    return choice->answer.state == TT_GENERATION_LENGTH ? "length" : NULL;
+}
+
+/* A piece of a choice; `length` bytes that were not sent. */
+static tt_status write_piece(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
+                             size_t length, struct tt_str *out)
+{
+    struct tt_serve_choice *choice = &job->choices[index];
+    const struct tt_api_answer answer = describe(job);
+    struct tt_api_choice piece = {.index = index};
+    TT_TRY(tell_logprobs(config, job, choice, &piece.logprobs));
+    if (length > 0) piece.content = (struct tt_span){choice->text.data + choice->sent, length};
+    choice->sent += length;
+    return tt_api_write_chunk(&answer, &piece, false, out);
+}
+
+static tt_status write_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
+                              struct tt_str *out)
+{
+    struct tt_serve_choice *choice = &job->choices[index];
+    const struct tt_api_answer answer = describe(job);
+    struct tt_api_choice piece = {.index = index};
+    size_t visible = count_visible(&job->request, choice);
+    bool finished = is_finished(choice);
+    if (!choice->begun && job->chat) TT_TRY(tt_api_write_chunk(&answer, &piece, true, out));
+    choice->begun = true;
+    bool untold = finished && job->request.wants_logprobs && choice->told < choice->answer.tokens;
+    if (visible > choice->sent || untold)
+        TT_TRY(write_piece(config, job, index, visible - choice->sent, out));
+    if (!finished) return TT_OK;
+    choice->over = true;
+    piece.finish = finish_of(choice);
+    return tt_api_write_chunk(&answer, &piece, false, out);
+}
+
+static tt_status write_events(const struct tt_serve_config *config, struct tt_serve_job *job, bool finished,
+                              struct tt_str *out)
+{
+    for (size_t i = 0; i < job->choice_count; i++)
+        if (!job->choices[i].over) TT_TRY(write_choice(config, job, i, out));
+    if (!finished) return TT_OK;
+    const struct tt_api_answer answer = describe(job);
+    if (job->request.wants_usage) TT_TRY(tt_api_write_usage(&answer, out));
+    return tt_str_append_text(out, "data: [DONE]\n\n");
+}
+
+static tt_status write_whole(const struct tt_serve_config *config, struct tt_serve_job *job,
+                             struct tt_str *out)
+{
+    const struct tt_api_answer answer = describe(job);
+    struct tt_api_choice *choices = tt_calloc(job->choice_count, sizeof *choices);
+    tt_status status = choices != NULL ? TT_OK : TT_ERR_MEMORY;
+    size_t made = 0;
+    for (; made < job->choice_count && status == TT_OK; made++) {
+        struct tt_serve_choice *choice = &job->choices[made];
+        choices[made] = (struct tt_api_choice){
+            .index = made, .content = {choice->text.data, choice->text.bytes}, .finish = finish_of(choice)};
+        status = tell_logprobs(config, job, choice, &choices[made].logprobs);
+    }
+    if (status == TT_OK)
+        status = tt_api_write_answer(&answer, choices, made, out);
+    else
+        for (size_t i = 0; i < made; i++) tt_json_release(choices[i].logprobs);
+    tt_free(choices);
+    return status;
+}
+
+/* Sends what there is. A client that has not taken the last events gets the text in fewer, larger ones. */
+static tt_status deliver(const struct tt_serve_config *config, struct tt_serve_job *job, bool finished)
+{
+    struct tt_str out = {0};
+    tt_status status = TT_OK;
+    if (!job->request.stream) {
+        if (!finished) return TT_OK;
+        TT_GO(write_whole(config, job, &out));
+        tt_http_answer(job->exchange, 200, "application/json", out.data, out.bytes);
+    } else if (finished || tt_http_pending(job->exchange) == 0) {
+        TT_GO(write_events(config, job, finished, &out));
+        tt_http_write(job->exchange, tt_str_text(&out), out.bytes);
+        if (finished) tt_http_end(job->exchange);
+    }
+out:
+    tt_str_deinit(&out);
+    return status;
+}
+
+/* Brings an answer up to the engine's state; *news: there is something to send. A generation that a stop text ends is
+ * cancelled; what it has generated stays. */
+static tt_status advance_choice(const struct tt_serve_config *config, const struct tt_serve_job *job,
+                                struct tt_serve_choice *choice, bool *news)
+{
+    size_t before = choice->text.bytes;
+    if (!is_finished(choice)) TT_TRY(tt_talk_advance(config->talk, &choice->answer, &choice->text));
+    if (choice->text.bytes > before) find_stop(&job->request, choice, before);
+    if (choice->stopped) tt_generation_team_cancel(config->talk->team, choice->answer.id);
+    *news = *news || choice->text.bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
+    return TT_OK;
+}
+
+bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    tt_status status = TT_OK;
+    bool news = false, finished = true;
+    if (tt_http_is_gone(job->exchange)) return true;
+    for (size_t i = 0; i < job->choice_count && status == TT_OK; i++) {
+        status = advance_choice(config, job, &job->choices[i], &news);
+        finished = finished && is_finished(&job->choices[i]);
+    }
+    if (status == TT_OK && news) status = deliver(config, job, finished);
+    if (status != TT_OK && !job->request.stream) tt_serve_fail(job->exchange, status, NULL);
+    if (status != TT_OK) tt_http_end(job->exchange);
+    return finished || status != TT_OK;
+}

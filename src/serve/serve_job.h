@@ -1,0 +1,42 @@
+/* One request of a server, from its parsing to the end of its answers: n to each prompt, each a generation of its own.
+ * All but the parsing belongs to the thread of the engine. */
+#ifndef TT_SERVE_SERVE_JOB_H
+#define TT_SERVE_SERVE_JOB_H
+
+#include "serve/api_request.h"
+#include "serve/server.h"
+
+struct tt_serve_choice {
+    struct tt_talk_answer answer;
+    struct tt_str text; /* of the answer so far */
+    size_t sent;        /* of it, as events */
+    size_t told;        /* tokens whose log p was sent */
+    int64_t characters; /* of these tokens */
+    int32_t before;     /* the last id of the prompt */
+    bool begun;         /* the first event of a stream was written */
+    bool stopped;       /* by a stop text */
+    bool over;          /* the last event of a stream was written */
+};
+
+struct tt_serve_job {
+    struct tt_serve_job *next;
+    struct tt_http_exchange *exchange; /* owned reference */
+    struct tt_api_request request;
+    bool chat, adapter_off;
+    int adapter;
+    const char *model; /* the name in answers */
+    char id[48];
+    int64_t created;
+    uint64_t number; /* of the first answer */
+    size_t prompt_tokens;
+    struct tt_serve_choice *choices; /* the answers to the first prompt, to the second ... */
+    size_t choice_count;
+};
+
+void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job);
+/* Submits its generations. False: it has been answered with an error. */
+bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job);
+/* Brings a job up to the engine's state. True: it is over. */
+bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_job *job);
+
+#endif
