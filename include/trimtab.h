@@ -169,6 +169,8 @@ struct tt_train_summary {
     size_t planned_bytes, peak_bytes; /* device buffers of rank 0: planned, measured */
     char output[1024];                /* folder of the result */
     bool stopped;                     /* on request, before the last step */
+    bool
+        was_complete; /* the run had ended before: nothing was done, and of the numbers only steps is known */
     /* the longest save; the longest time that training waited for a save */
     double save_seconds, save_stall_seconds;
     const char *unit; /* what tokens_per_second counts, as in tt_progress; NULL: "tokens" */

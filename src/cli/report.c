@@ -293,6 +293,10 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
     (void)tt_utf8_printable(summary->output, strlen(summary->output), "", output, sizeof output);
     tt_report_bar_end(report);
     FILE *err = report->err;
+    if (summary->was_complete) {
+        fprintf(err, "  result: %s\n", output);
+        return;
+    }
     fprintf(err, "%s: %lld step%s, %.2f epochs in %s\n", summary->stopped ? "stopped" : "done",
             (long long)summary->steps, summary->steps == 1 ? "" : "s", summary->epochs,
             tt_format_duration(summary->seconds, number, sizeof number));

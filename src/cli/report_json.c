@@ -95,7 +95,8 @@ void tt_report_json_summary(struct tt_report *report, const struct tt_train_summ
     if (object != NULL) {
         (void)tt_json_set(object, "stopped", tt_json_new_bool(summary->stopped));
         (void)tt_json_set(object, "steps", tt_json_new_integer(summary->steps));
-        for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (summary->was_complete) (void)tt_json_set(object, "was_complete", tt_json_new_bool(true));
+        for (size_t i = 0; i < sizeof reals / sizeof *reals && !summary->was_complete; i++)
             if (!isnan(reals[i].value))
                 (void)tt_json_set(object, reals[i].name, tt_json_new_real(reals[i].value));
         (void)tt_json_set(object, "planned_bytes", tt_json_new_integer((int64_t)summary->planned_bytes));

@@ -235,6 +235,7 @@ tt_status tt_world_open(const struct tt_world_config *config, struct tt_world *w
         snprintf(world->host, sizeof world->host, "%s", launch.host);
     world->local = launch.local;
     world->bind = tcp.bind;
+    memcpy(world->run, launch.run, sizeof world->run);
     world->restarts = launch.run[0] != '\0' || launch.attempt >= 0;
     if (world->first_rank == 0) TT_GO(log_unused(kind));
 out:

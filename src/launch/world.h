@@ -38,6 +38,7 @@ struct tt_world {
     bool local;
     const char *bind;
     bool restarts;          /* by its variables, a cluster starts the run again when it fails */
+    char run[80];           /* RUN_UID, the cluster's name of the run, or empty */
     struct tt_str settings; /* owned: command, device and settings, the same in all processes */
 };
 

@@ -23,7 +23,7 @@ bool tt_resume_is_requested(const char *setting)
     return setting != NULL;
 }
 
-static bool means_newest(const char *setting)
+bool tt_resume_means_newest(const char *setting)
 {
     static const char *const yes[] = {"true", "True", "yes", "last", "latest"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
@@ -56,7 +56,7 @@ static tt_status find(struct tt_run *run)
 {
     const char *setting = run->spec->resume_from_checkpoint, *output = run->spec->output_dir;
     size_t skipped_count = 0;
-    if (!means_newest(setting)) {
+    if (!tt_resume_means_newest(setting)) {
         run->resume.folder = tt_strdup(setting);
         if (run->resume.folder == NULL) return TT_ERR_MEMORY;
         return verify_named(run, setting);

@@ -34,6 +34,8 @@ struct tt_resume {
 
 /* True unless resume_from_checkpoint is off. */
 bool tt_resume_is_requested(const char *setting);
+/* True for the words that select the newest checkpoint; otherwise the setting is a folder. */
+bool tt_resume_means_newest(const char *setting);
 /* Collective over processes. The process of rank 0 finds the checkpoint, verifies every byte, and sends its name to the
  * others. `true` selects the newest complete checkpoint in output_dir and logs the skipped ones; without any checkpoint
  * the run starts from the beginning. */

@@ -29,6 +29,8 @@ struct tt_run {
     struct tt_cancel *cancel;
     /* what chat templates print: of the settings, the checkpoint or the start */
     char date[TT_CHAT_DATE_BYTES];
+    char name[80];          /* of the cluster for the run (RUN_UID), or empty */
+    struct tt_str compared; /* owned: the settings by which a complete run is recognised (run/completion.h) */
     struct tt_inputs inputs;
     struct tt_sampler *train_sampler, *eval_sampler;       /* of rows; eval: NULL without evaluation */
     struct tt_detect_order_config train_order, eval_order; /* of images */
@@ -59,6 +61,12 @@ struct tt_run {
 void tt_run_report(const struct tt_run *run, const char *text);
 /* The same for one line: line breaks, from names, are escaped too. */
 void tt_run_report_line(const struct tt_run *run, const char *line);
+
+/* Opens the inputs with run->date, and computes their fingerprint. */
+TT_MUST_USE tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job,
+                                         const struct tt_world *world);
+/* Closes them and what tt_run_data_prepare made. Takes a zeroed struct. */
+void tt_run_close_inputs(struct tt_run *run);
 
 /* The weights that the run began with, as they were given; NULL: random ones of a detector. */
 const char *tt_run_model_name(const struct tt_run *run);

@@ -15,6 +15,7 @@
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
+#include "run/completion.h"
 #include "doctor/doctor.h"
 #include "run/monitoring.h"
 #include "run/open_world.h"
@@ -192,13 +193,8 @@ static tt_status resolve_date(struct tt_run *run)
     return TT_OK;
 }
 
-static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
+tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
 {
-    TT_TRY(tt_schedule_check(run->optim));
-    TT_TRY(tt_resume_open(run));
-    if (world->first_rank == 0)
-        TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
-    TT_TRY(resolve_date(run));
     struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
     struct tt_data_config data = *inputs.data;
     data.date = run->date;
@@ -206,6 +202,24 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
                                   run->resume.folder, run->cancel, &run->fingerprint);
+}
+
+void tt_run_close_inputs(struct tt_run *run)
+{
+    tt_sampler_destroy(run->train_sampler);
+    tt_sampler_destroy(run->eval_sampler);
+    tt_inputs_close(&run->inputs);
+    tt_fingerprint_deinit(&run->fingerprint);
+}
+
+static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
+{
+    TT_TRY(tt_schedule_check(run->optim));
+    TT_TRY(tt_resume_open(run));
+    if (world->first_rank == 0)
+        TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
+    TT_TRY(resolve_date(run));
+    return tt_run_open_inputs(run, job, world);
 }
 
 static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
@@ -228,6 +242,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     }
     TT_TRY(check_before_start(run, world));
     if (world->first_rank > 0) return TT_OK;
+    TT_TRY(tt_completion_remove(run));
     TT_TRY(open_journal(run));
     TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
     TT_TRY(tt_shown_pictures_open(run));
@@ -253,6 +268,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     struct tt_world world = {0};
     struct tt_rank0_files files = {0};
     struct tt_monitoring monitoring = {0};
+    bool complete = false; /* before it began */
     struct tt_run run = {
         .objective = &job->objective,
         .model = &job->model,
@@ -269,7 +285,11 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     };
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
     TT_GO(tt_monitoring_open(job, &monitoring));
-    TT_GO(tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world));
+    TT_GO(tt_completion_prepare(&run, job));
+    status = tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world);
+    if (tt_completion_explains(&run, job, status)) status = TT_OK, complete = true;
+    if (status != TT_OK || complete) goto out;
+    memcpy(run.name, world.run, sizeof run.name);
     run.observer = world.first_rank == 0 ? observer : NULL;
     TT_GO(tt_world_agree(&world, tt_monitoring_attach(&monitoring, &run, &world)));
     if (job->launch.preflight == TT_PREFLIGHT_QUICK) TT_GO(tt_doctor_preflight(job, &world));
@@ -277,6 +297,8 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, world.restarts, &run.output);
     TT_GO(tt_world_agree(&world, status));
     TT_GO(tt_rank0_files_open(job, &world, &files));
+    TT_GO(tt_completion_find(&run, job, &world, &complete));
+    if (complete) goto ended;
     TT_GO(tt_resume_find(&run, &world));
     TT_GO(agree_on_date(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
@@ -284,6 +306,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
     status = tt_world_run(&world, rank_main, &run);
     if (status != TT_OK) tt_rank0_files_detach(&files);
+ended:
     report_end(&run, &world, status);
 out:
     if (status != TT_OK) tt_rank0_files_detach(&files);
@@ -291,12 +314,10 @@ out:
     tt_journal_close(run.journal);
     tt_output_dir_release(&run.output, status != TT_OK);
     tt_resume_close(&run.resume);
-    tt_sampler_destroy(run.train_sampler);
-    tt_sampler_destroy(run.eval_sampler);
     tt_shown_rows_deinit(&run.shown);
     tt_shown_pictures_deinit(&run.pictures);
-    tt_inputs_close(&run.inputs);
-    tt_fingerprint_deinit(&run.fingerprint);
+    tt_run_close_inputs(&run);
+    tt_str_deinit(&run.compared);
     tt_rank0_files_close(&files);
     tt_monitoring_close(&monitoring);
     tt_world_close(&world);

@@ -8,7 +8,7 @@
  *
  * Files in output_dir: the adapter (PEFT folder) or model folder, tokenizer files, checkpoint-N/, metrics.jsonl,
  * trainer_state.json, train_results.json, eval_results.json, all_results.json, trimtab_config.yaml (the resolved
- * configuration), run.json (run_record.h), ranks/ (row_times.h), runs/ (TensorBoard).
+ * configuration), run.json (run_record.h), completion.json (completion.h), ranks/ (row_times.h), runs/ (TensorBoard).
  */
 #ifndef TT_RUN_TRAINER_H
 #define TT_RUN_TRAINER_H

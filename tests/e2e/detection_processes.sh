@@ -33,7 +33,7 @@ grep -qE "^step 1/2 +loss [0-9.]+.* num_images 16 " log0 || fail "no row of step
 grep -q "rank 1 of 2: training is complete, 2 steps" log1 || fail "the other process: $(cat log1)"
 grep -q "^step" log1 && fail "both processes print rows"
 cp -r trainer_output whole
-rm -r trainer_output/checkpoint-2
+rm -r trainer_output/checkpoint-2 trainer_output/completion.json # as if it had been killed
 both again "${command[@]}" --threads 1 --resume_from_checkpoint true --overwrite_output_dir
 grep -q "step 1 of 2 is done" again0 || fail "not resumed: $(cat again0)"
 cmp whole/model.pth trainer_output/model.pth || fail "a resumed run has other weights"

@@ -1,0 +1,243 @@
+#include "run/completion.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "comm/host_values.h"
+#include "engine/mesh.h"
+#include "job/compared.h"
+#include "launch/launch.h"
+#include "run/run_data.h"
+
+enum { BYTES_MAX = 64 << 20, VERSION = 1 };
+
+/* ---- The settings that are compared ---- */
+
+/* These say what to do with what lies in output_dir, or where that is. */
+static bool is_compared(const char *line)
+{
+    static const char *const names[] = {
+        "output_dir: ", "overwrite_output_dir: ", "resume_from_checkpoint: ", "resume_changed: "};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(line, names[i], strlen(names[i])) == 0) return false;
+    return true;
+}
+
+tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *job)
+{
+    struct tt_str all = {0};
+    const char *resume = run->spec->resume_from_checkpoint;
+    tt_status status = tt_job_compared(TT_JOB_TRAIN, job, &all);
+    for (const char *line = tt_str_text(&all); status == TT_OK && *line != '\0';) {
+        size_t bytes = strcspn(line, "\n");
+        if (line[bytes] == '\n') bytes++;
+        if (is_compared(line)) status = tt_str_append(&run->compared, line, bytes);
+        line += bytes;
+    }
+    /* A given checkpoint is where the run begins. */
+    if (status == TT_OK && tt_resume_is_requested(resume) && !tt_resume_means_newest(resume))
+        status = tt_str_printf(&run->compared, "resume_from_checkpoint: %s\n", resume);
+    tt_str_deinit(&all);
+    return status;
+}
+
+/* ---- Reading ---- */
+
+static tt_status check_weights(void *context, const char *name)
+{
+    bool *found = context;
+    *found |= tt_ends_with(name, ".safetensors");
+    return TT_OK;
+}
+
+/* The strict reader accepts the weights, all of them: truncated ones are no result. */
+static tt_status open_result(const char *folder)
+{
+    struct tt_safetensors *adapter = NULL;
+    struct tt_model_folder *model = NULL;
+    struct tt_path path;
+    bool found = false;
+    TT_TRY(tt_dir_list(folder, check_weights, &found));
+    if (!found) return tt_fail(TT_ERR_DATA, "'%s' has no weights", folder);
+    TT_TRY(tt_path_set(&path, folder, "adapter_model.safetensors"));
+    bool adapts = tt_path_exists(path.text);
+    tt_status status =
+        adapts ? tt_safetensors_open(path.text, &adapter) : tt_model_folder_open(folder, true, &model);
+    tt_safetensors_close(adapter);
+    tt_model_folder_close(model);
+    return status;
+}
+
+/* Fails unless the folder has a complete run of these settings. */
+static tt_status read_completion(const struct tt_run *run, struct tt_json *json)
+{
+    const char *folder = run->spec->output_dir, *settings;
+    int64_t version, steps;
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, TT_COMPLETION_NAME));
+    TT_TRY(tt_json_read(path.text, BYTES_MAX, json));
+    TT_TRY(tt_json_int(json, json->root, "version", &version));
+    TT_TRY(tt_json_int(json, json->root, "steps", &steps));
+    TT_TRY(tt_json_string(json, json->root, "settings", &settings));
+    if (version != VERSION || strcmp(settings, tt_str_text(&run->compared)) != 0)
+        return tt_fail(TT_ERR_DATA, "'%s' is of another run", path.text);
+    return open_result(folder);
+}
+
+static bool is_there(const struct tt_run *run)
+{
+    struct tt_path path;
+    bool overwrites =
+        run->spec->overwrite_output_dir && !tt_resume_is_requested(run->spec->resume_from_checkpoint);
+    return !overwrites && tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME) == TT_OK &&
+           tt_path_exists(path.text);
+}
+
+/* ---- Comparing ---- */
+
+/* Opens the inputs as the run would, from its beginning. */
+static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, const struct tt_world *world,
+                         const struct tt_json *json)
+{
+    const char *date;
+    const struct tt_json_value *identity, *inputs;
+    struct tt_str broken = {0}, changed = {0};
+    struct tt_json_value *now = NULL;
+    tt_status status = TT_OK;
+    TT_GO(tt_json_string(json, json->root, "date", &date));
+    TT_GO(tt_json_object(json, json->root, "identity", &identity));
+    TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
+    tt_snprintf(probe->date, sizeof probe->date, "%s", date);
+    TT_GO(tt_run_open_inputs(probe, job, world));
+    TT_GO(tt_run_data_prepare(probe, tt_mesh_data_size(&probe->rank_config.mesh, world->world_size)));
+    now = tt_resume_identity(probe, world->world_size);
+    if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
+    TT_GO(tt_fingerprint_changes(&probe->fingerprint, inputs, &broken, &changed));
+    if (!tt_json_equal(identity, now) || broken.bytes > 0 || changed.bytes > 0)
+        status = tt_fail(TT_ERR_DATA, "the inputs are not those of the complete run");
+out:
+    tt_json_release(now);
+    tt_str_deinit(&broken);
+    tt_str_deinit(&changed);
+    return status;
+}
+
+/* In the process of rank 0. */
+static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *job,
+                          const struct tt_world *world)
+{
+    struct tt_json json = {0};
+    struct tt_run probe = {.objective = run->objective,
+                           .model = run->model,
+                           .data = run->data,
+                           .optim = run->optim,
+                           .spec = run->spec,
+                           .watch = run->watch,
+                           .tuning = run->tuning,
+                           .cancel = run->cancel};
+    int64_t steps = 0;
+    if (!is_there(run)) return 0;
+    tt_status status = read_completion(run, &json);
+    if (status == TT_OK) status = compare(&probe, job, world, &json);
+    if (status == TT_OK) status = tt_json_int(&json, json.root, "steps", &steps);
+    tt_run_close_inputs(&probe);
+    tt_json_deinit(&json);
+    tt_error_clear();
+    return status == TT_OK ? steps : 0;
+}
+
+struct sharing {
+    int64_t steps;
+    int first_rank;
+};
+
+static tt_status share(void *context, const struct tt_world_rank *rank)
+{
+    struct sharing *sharing = context;
+    int64_t steps = sharing->steps;
+    TT_TRY(tt_comm_host_share(rank->comm, &steps, sizeof steps));
+    if (tt_comm_rank(rank->comm) == sharing->first_rank) sharing->steps = steps;
+    return TT_OK;
+}
+
+tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job, struct tt_world *world,
+                             bool *complete)
+{
+    struct sharing sharing = {.first_rank = world->first_rank};
+    if (world->first_rank == 0) sharing.steps = find_steps(run, job, world);
+    if (world->local_count < world->world_size) TT_TRY(tt_world_run(world, share, &sharing));
+    *complete = sharing.steps > 0;
+    run->total_steps = sharing.steps;
+    if (!*complete || world->first_rank > 0) return TT_OK;
+    struct tt_str line = {0};
+    tt_status status =
+        tt_str_printf(&line,
+                      "'%s' holds the result of this run, which is complete: %lld step%s. There is "
+                      "nothing to do",
+                      run->spec->output_dir, (long long)sharing.steps, sharing.steps == 1 ? "" : "s");
+    if (status == TT_OK) tt_run_report_line(run, tt_str_text(&line));
+    tt_str_deinit(&line);
+    if (run->summary == NULL) return status;
+    *run->summary =
+        (struct tt_train_summary){.steps = sharing.steps, .was_complete = true, .last_eval_loss = NAN};
+    snprintf(run->summary->output, sizeof run->summary->output, "%s", run->spec->output_dir);
+    return status;
+}
+
+bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status)
+{
+    struct tt_launch launch;
+    struct tt_json json = {0};
+    struct tt_error error;
+    const char *name = NULL;
+    if (status != TT_ERR_COMM) return false;
+    tt_error_copy(&error);
+    bool same = tt_launch_detect(&job->launch, &launch) == TT_OK && launch.run[0] != '\0' && is_there(run) &&
+                read_completion(run, &json) == TT_OK &&
+                tt_json_opt_string(&json, json.root, "run", &name) == TT_OK && name != NULL &&
+                strcmp(name, launch.run) == 0;
+    tt_json_deinit(&json);
+    if (!same) {
+        (void)!tt_error_restore(&error);
+        return false;
+    }
+    tt_error_clear();
+    tt_notice("the other processes did not come (%s), but '%s' holds the result of this run, which is "
+              "complete: there "
+              "is nothing to do",
+              error.message, run->spec->output_dir);
+    return true;
+}
+
+/* ---- Writing ---- */
+
+tt_status tt_completion_remove(const struct tt_run *run)
+{
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME));
+    if (remove(path.text) == 0 || errno == ENOENT) return TT_OK;
+    return tt_fail_errno(errno, "cannot remove '%s'", path.text);
+}
+
+tt_status tt_completion_text(const struct tt_run *run, int world_size, int64_t steps, struct tt_str *text)
+{
+    struct tt_json_value *root =
+        tt_json_pack("{s:s, s:i, s:I, s:s, s:s}", "format", "trimtab-completion", "version", VERSION, "steps",
+                     steps, "date", run->date, "settings", tt_str_text(&run->compared));
+    bool ok = root != NULL;
+    if (ok) {
+        ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
+        ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
+        if (run->name[0] != '\0') ok &= tt_json_set(root, "run", tt_json_new_string(run->name)) == 0;
+    }
+    tt_status status = ok ? tt_json_write(root, 2, true, text)
+                          : tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_COMPLETION_NAME);
+    if (status == TT_OK) status = tt_str_append_char(text, '\n');
+    tt_json_release(root);
+    return status;
+}

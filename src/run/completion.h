@@ -1,0 +1,30 @@
+/* completion.json in output_dir: the run whose result lies there, written after the result. A run that is started again
+ * when it is complete, as by a cluster whose pod was evicted after the end, has nothing to do.
+ *
+ * It is the same run if the settings (without those of a machine), input files, identity (run/resume.h) and the files of
+ * the result are. */
+#ifndef TT_RUN_COMPLETION_H
+#define TT_RUN_COMPLETION_H
+
+#include "job/spec.h"
+#include "launch/world.h"
+#include "run/run.h"
+
+#define TT_COMPLETION_NAME "completion.json"
+
+/* Fills run->compared. Call it in every process, before the others. */
+TT_MUST_USE tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *job);
+/* Collective over the processes, when rank 0 has claimed output_dir: whether it holds the result of this run. Fills
+ * run->summary and reports it. Inputs that cannot be read count as another run, whose start gives the reason. */
+TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job,
+                                         struct tt_world *world, bool *complete);
+/* After a start that ended with the error record of `status` because the others did not come: whether output_dir, as this
+ * process sees it, has the result of this run by its RUN_UID. Then the others have ended as well, and it is reported. */
+bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status);
+/* Rank 0, before a run writes into the folder. */
+TT_MUST_USE tt_status tt_completion_remove(const struct tt_run *run);
+/* Appends the text of the file. Rank 0, at the end. */
+TT_MUST_USE tt_status tt_completion_text(const struct tt_run *run, int world_size, int64_t steps,
+                                         struct tt_str *text);
+
+#endif
