@@ -63,7 +63,11 @@ double tt_cgroup_least(const char *cgroup_file, const char *mounts, const char *
         if (controllers[0] != '\0' && !names_controller(controllers, controller)) continue;
         /* Version 2 has no controllers in its line; version 1 mounts each set of them in a folder of its
          * name. */
-        snprintf(mount, sizeof mount, "%s%s%s", mounts, controllers[0] != '\0' ? "/" : "", controllers);
+        bool second = controllers[0] == '\0';
+        snprintf(mount, sizeof mount, "%s%s%s", mounts, second ? "" : "/", controllers);
+        least = fmin(least, least_below(mount, group, limit_of));
+        if (!second) continue;
+        snprintf(mount, sizeof mount, "%s/unified", mounts);
         least = fmin(least, least_below(mount, group, limit_of));
     }
     fclose(file);
@@ -71,15 +75,39 @@ double tt_cgroup_least(const char *cgroup_file, const char *mounts, const char *
 }
 
 /* Version 2 has "max" for none, version 1 a number near 2^63. */
-static double memory_of(const char *folder)
+static double bytes_of(const char *text)
+{
+    unsigned long long bytes = 0;
+    if (sscanf(text, "%llu", &bytes) != 1 || bytes == 0 || bytes >= 1ULL << 62) return HUGE_VAL;
+    return (double)bytes;
+}
+
+static double bytes_of_file(const char *folder, const char *name)
 {
     char line[128];
-    unsigned long long bytes = 0;
-    if (!tt_cgroup_read_line(folder, "memory.max", line, sizeof line) &&
-        !tt_cgroup_read_line(folder, "memory.limit_in_bytes", line, sizeof line))
-        return HUGE_VAL;
-    if (sscanf(line, "%llu", &bytes) != 1 || bytes == 0 || bytes >= 1ULL << 62) return HUGE_VAL;
-    return (double)bytes;
+    return tt_cgroup_read_line(folder, name, line, sizeof line) ? bytes_of(line) : HUGE_VAL;
+}
+
+/* Version 1: with the limits of all groups above, also those that are not mounted here. */
+static double hierarchical_limit(const char *folder)
+{
+    static const char key[] = "hierarchical_memory_limit ";
+    char path[PATH_BYTES + 64], line[256];
+    double limit = HUGE_VAL;
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return HUGE_VAL;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, sizeof key - 1) == 0) limit = bytes_of(line + sizeof key - 1);
+    fclose(file);
+    return limit;
+}
+
+static double memory_of(const char *folder)
+{
+    double least = fmin(bytes_of_file(folder, "memory.max"), bytes_of_file(folder, "memory.high"));
+    least = fmin(least, bytes_of_file(folder, "memory.limit_in_bytes"));
+    return fmin(least, hierarchical_limit(folder));
 }
 
 uint64_t tt_memory_limit(const char *cgroup_file, const char *mounts)

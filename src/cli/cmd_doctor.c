@@ -91,6 +91,10 @@ static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
                      "free_bytes", (int64_t)rank->free_bytes, "sees_output_of_rank_0", (int)rank->sees_rank0);
     if (object != NULL && measured != NULL) (void)tt_json_update(object, measured);
     tt_json_release(measured);
+    if (object != NULL && rank->peer[0] != '\0')
+        (void)tt_json_set(object, "looked_up",
+                          tt_json_pack("{s:s,s:i,s:s,s:b}", "name", rank->peer, "rank", (int)rank->peer_rank,
+                                       "address", rank->peer_address, "right", (int)rank->peer_is_right));
     if (object != NULL && rank->rdma_devices >= 0)
         (void)tt_json_set(object, "rdma_registered", tt_json_new_integer(rank->rdma_registered));
     if (object != NULL && rank->roce_ports > 0) {

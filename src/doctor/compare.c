@@ -129,6 +129,28 @@ static tt_status check_limits(struct tt_doctor_report *report)
     return TT_OK;
 }
 
+/* The names that lead to another machine. */
+static tt_status check_names(const struct tt_doctor_report *report, struct tt_doctor_check *check)
+{
+    int found = 0, right = 0, named = 0;
+    for (int r = 0; r < report->rank_count; r++) {
+        found += report->ranks[r].peer_address[0] != '\0';
+        right += report->ranks[r].peer_is_right;
+    }
+    if (found == 0) return TT_OK;
+    TT_TRY(tt_str_printf(&check->text, "; %d of %d names of machines lead to them", right, found));
+    for (int r = 0; r < report->rank_count; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        if (rank->peer_address[0] == '\0' || rank->peer_is_right || named++ >= NAMED_MAX) continue;
+        tt_doctor_worsen(check, TT_DOCTOR_WARNS);
+        TT_TRY(tt_str_printf(
+            &check->text,
+            "; rank %d on %s: '%s', the name of rank %d's machine, is %s, which that machine does not have",
+            r, rank->host, rank->peer, (int)rank->peer_rank, rank->peer_address));
+    }
+    return TT_OK;
+}
+
 /* The interfaces towards rank 0. Packets larger than the smallest MTU between two machines may be lost on the way. */
 static tt_status check_network(struct tt_doctor_report *report)
 {
@@ -153,6 +175,7 @@ static tt_status check_network(struct tt_doctor_report *report)
         }
     }
     if (first == NULL) TT_TRY(tt_str_append_text(&check->text, "the ranks need none"));
+    TT_TRY(check_names(report, check));
     if (ports == 0) return tt_str_append_text(&check->text, "; no RDMA");
     TT_TRY(tt_str_printf(&check->text, "; RDMA: %d of %d ports active", active, ports));
     for (int r = 0; r < report->rank_count && active < ports; r++) {

@@ -95,6 +95,7 @@ static tt_status examine(struct tt_examination *exam)
     exam->found.model_sum = tt_doctor_sum(doctor->job->model.model_name_or_path);
     exam->found.data_sum = tt_doctor_sum(doctor->job->data.dataset_name);
     TT_TRY(compare_clocks(exam));
+    if (world > 1 && !report->quick) TT_TRY(tt_doctor_look_up_names(exam));
     if (!report->quick) TT_TRY(tt_doctor_time_device(exam));
     if (world > 1 && report->quick) TT_TRY(tt_doctor_check_exchange(exam));
     if (world > 1 && !report->quick) {

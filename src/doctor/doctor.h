@@ -25,7 +25,11 @@ struct tt_doctor_rank {
     uint64_t locked_limit;  /* bytes of locked memory, which RDMA registers; UINT64_MAX: no limit */
     uint64_t process_limit; /* of the control group; 0: none */
     char interface[16];     /* by which it reaches rank 0; empty: it needs none */
-    char rdma[160];         /* its ports: device, state, rate, link layer */
+    /* The machine whose name was looked up here, by its first rank; empty: none. The address found; empty: the name is
+     * unknown here. Whether that machine has this address. */
+    char peer[80], peer_address[64];
+    int32_t peer_rank, peer_is_right;
+    char rdma[160]; /* its ports: device, state, rate, link layer */
     int32_t rdma_ports, rdma_active;
     int32_t rdma_devices;    /* that libibverbs opens; -1: there is no libibverbs */
     int32_t rdma_registered; /* of them, with 64 MiB of registered memory */

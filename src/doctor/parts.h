@@ -51,6 +51,8 @@ TT_MUST_USE tt_status tt_doctor_look_at_storage(struct tt_examination *exam);
 
 /* ---- machine.c, rdma.c, gids.c ---- */
 
+/* doctor/names.c: the first rank of each machine looks up the name of the next machine. Collective. */
+TT_MUST_USE tt_status tt_doctor_look_up_names(struct tt_examination *exam);
 /* Fills host, limits, the interface towards `host` (of rank 0; empty: none), and RDMA devices. */
 void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found);
 enum { TT_DOCTOR_NAMES_MAX = 512 };

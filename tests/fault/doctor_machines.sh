@@ -53,6 +53,26 @@ found good 0 '^links +ok'
 found good 0 '^plan +ok .*of memory a rank, a checkpoint at most'
 found good 0 ' 0 failed, '
 
+# Names: each machine finds the other by its name; then one leads to an address that the other does not have. A name that is
+# unknown is no fault.
+hosts() { # MACHINE TEXT
+    printf '127.0.0.1 localhost\n%s\n' "$2" >"$folder/hosts.$1" && in_machine "$1" mount --bind "$folder/hosts.$1" /etc/hosts
+}
+if hosts "$a" $'10.79.2.1 alpha.site alpha\n10.79.2.2 beta.site beta' && hosts "$b" $'10.79.2.2 beta.site beta\n10.79.2.1 alpha.site alpha'; then
+    examine names "${shared[@]}"
+    found names 0 '^network +ok +to rank 0 by cable \(MTU 1500\); 2 of 2 names of machines lead to them'
+    hosts "$b" $'127.0.1.1 beta.site beta\n10.79.2.9 alpha.site alpha'
+    examine names "${shared[@]}"
+    found names 0 "^network +warning .*; 1 of 2 names of machines lead to them; rank 1 on beta: 'alpha.site', the name of rank 0's machine, is 10.79.2.9, which that machine does not have"
+    hosts "$a" $'10.79.2.1 alpha.site alpha' && hosts "$b" $'10.79.2.2 beta.site beta'
+    examine names "${shared[@]}"
+    found names 0 '^network +ok +to rank 0 by cable \(MTU 1500\); no RDMA'
+    examine names "${shared[@]}" --json
+    grep -q '"name": "beta.site"' "$folder/names.0" || fail "names: not in JSON: $(cat "$folder/names.0")"
+else
+    echo "names are skipped: no file can be mounted over /etc/hosts"
+fi
+
 host=no-such-host examine name --rendezvous_timeout 2 "${shared[@]}"
 [ "${codes[1]}" -eq 10 ] && grep -q "cannot be reached at no-such-host port" "$folder/name.1" || fail "a wrong name: ${codes[1]}, $(head -1 "$folder/name.1")"
 found name 10 'rank 1 of 2 did not connect to port'

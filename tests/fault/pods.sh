@@ -3,6 +3,7 @@
 # /dev/shm; it trains, and names a folder that it cannot write. SIGTERM to one process of two, while they meet, load,
 # train, evaluate and save: all end with 11 and the same checkpoint; a second signal ends at once. A storage that hangs
 # for half a minute is no hang of the run.
+[[ ${TMPDIR-} != /dev/shm/* ]] || export TMPDIR=/tmp # the pod has a /dev/shm of its own
 source "$(dirname "$0")/../tools/machines.sh" "$1"
 head -c 32 /dev/urandom | base64 >"$folder/secret"
 export TRIMTAB_JOB_SECRET_FILE=$folder/secret

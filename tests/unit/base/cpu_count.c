@@ -121,8 +121,36 @@ static void memory_limits(void **state)
     assert_int_equal(tt_memory_limit(file, root), 0);
     write_file("memory/old/memory.limit_in_bytes", "2147483648\n");
     assert_int_equal(tt_memory_limit(file, root), 2147483648);
+    /* What its groups may use together, of which a container sees only the innermost. */
+    write_file("memory/old/memory.stat",
+               "cache 4096\nhierarchical_memory_limit 1610612736\nhierarchical_memsw_limit 1\n");
+    assert_int_equal(tt_memory_limit(file, root), 1610612736);
     bool grouped;
     assert_true(tt_memory_bytes(&grouped) > 0);
+}
+
+/* A group is also stopped beyond memory.high; the smallest of all groups counts, wherever it is. */
+static void memory_of_version_2(void **state)
+{
+    (void)state;
+    char file[512];
+    snprintf(file, sizeof file, "%s/cgroup", root);
+    write_file("cgroup", "0::/kubepods/pod/container\n");
+    write_file("kubepods/memory.max", "max\n");
+    write_file("kubepods/pod/memory.max", "3221225472\n");
+    write_file("kubepods/pod/container/memory.max", "4294967296\n");
+    write_file("kubepods/pod/container/memory.high", "max\n");
+    assert_int_equal(tt_memory_limit(file, root), 3221225472);
+    write_file("kubepods/pod/container/memory.high", "2147483648\n");
+    assert_int_equal(tt_memory_limit(file, root), 2147483648);
+    write_file("kubepods/pod/memory.high", "1073741824\n");
+    assert_int_equal(tt_memory_limit(file, root), 1073741824);
+    write_file("kubepods/memory.max", "536870912\n");
+    assert_int_equal(tt_memory_limit(file, root), 536870912);
+    /* Version 2 for memory beside version 1 for processors. */
+    write_file("cgroup", "2:cpu:/job\n0::/job\n");
+    write_file("unified/job/memory.max", "268435456\n");
+    assert_int_equal(tt_memory_limit(file, root), 268435456);
 }
 
 static void a_wait_ends_at_its_deadline(void **state)
@@ -141,11 +169,9 @@ static void a_wait_ends_at_its_deadline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_2),
-        cmocka_unit_test(version_1),
-        cmocka_unit_test(nothing_there),
-        cmocka_unit_test(memory_limits),
-        cmocka_unit_test(a_wait_ends_at_its_deadline),
+        cmocka_unit_test(version_2),           cmocka_unit_test(version_1),
+        cmocka_unit_test(nothing_there),       cmocka_unit_test(memory_limits),
+        cmocka_unit_test(memory_of_version_2), cmocka_unit_test(a_wait_ends_at_its_deadline),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }
