@@ -1,5 +1,5 @@
-/* The names of machines: each looks up the name of the next one. A run needs the name of rank 0 only, so that one that is
- * unknown is no fault; one that leads elsewhere misleads people and other programs. */
+/* The names of machines: each looks up the name of the next one. A run needs the name of rank 0 only, so that one that
+ * is unknown is no fault; one that leads elsewhere misleads people and other programs. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netdb.h>

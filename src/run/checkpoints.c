@@ -168,30 +168,14 @@ static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const 
     return TT_OK;
 }
 
-/* Finishes the save in progress, if any. `must`: a failure ends the run in any case. */
-static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *run, bool must)
-{
-    struct tt_save_report report;
-    bool reported = false;
-    tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
-    if (reported) report_save(checkpoints, run, &report);
-    if (status == TT_OK || must || reported) return status;
-    return handle_failure(checkpoints, run, status);
-}
-
-tt_status tt_checkpoints_before_update(void *context)
-{
-    struct tt_checkpoints *checkpoints = context;
-    return tt_saver_wait_copies(checkpoints->saver);
-}
-
 /* Reports once the numbers that a grace period depends on. */
-static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run, double step_seconds)
+static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run)
 {
     char line[300], takes[32], stall[32], step[32], stop[32];
+    double step_seconds = checkpoints->step_seconds;
     double save = checkpoints->save_seconds, needed = 2.0 * save + step_seconds;
     double grace = (double)run->watch->grace_seconds;
-    if (checkpoints->grace_reported) return;
+    if (checkpoints->grace_reported || step_seconds <= 0) return;
     checkpoints->grace_reported = true;
     snprintf(
         line, sizeof line,
@@ -208,14 +192,33 @@ static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run
                 stop, (long long)run->watch->grace_seconds);
 }
 
+/* Finishes the save in progress, if any. `must`: a failure ends the run in any case. */
+static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *run, bool must)
+{
+    struct tt_save_report report;
+    bool reported = false;
+    tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
+    if (reported) report_save(checkpoints, run, &report);
+    if (reported && !must) report_grace(checkpoints, run); /* slow ones end here */
+    if (status == TT_OK || must || reported) return status;
+    return handle_failure(checkpoints, run, status);
+}
+
+tt_status tt_checkpoints_before_update(void *context)
+{
+    struct tt_checkpoints *checkpoints = context;
+    return tt_saver_wait_copies(checkpoints->saver);
+}
+
 tt_status tt_checkpoints_poll(struct tt_checkpoints *checkpoints, struct tt_run *run, bool failed,
                               double step_seconds)
 {
     struct tt_save_report report;
+    checkpoints->step_seconds = step_seconds;
     if (failed) return finish_save(checkpoints, run, false);
     if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
     report_save(checkpoints, run, &report);
-    report_grace(checkpoints, run, step_seconds);
+    report_grace(checkpoints, run);
     return TT_OK;
 }
 

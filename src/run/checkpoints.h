@@ -21,6 +21,7 @@ struct tt_checkpoints {
     } keep;
     struct tt_save_template detector_files[2]; /* stored with the weights of a detector */
     double save_seconds, stall_seconds;        /* of the longest save */
+    double step_seconds;                       /* of the last step; 0: none yet */
     /* On rank 0, of the save in progress. */
     struct {
         int64_t step;

@@ -1,8 +1,8 @@
 /* completion.json in output_dir: the run whose result lies there, written after the result. A run that is started again
  * when it is complete, as by a cluster whose pod was evicted after the end, has nothing to do.
  *
- * It is the same run if the settings (without those of a machine), input files, identity (run/resume.h) and the files of
- * the result are. */
+ * It is the same run if the settings (without those of a machine), input files, identity (run/resume.h) and the files
+ * of the result are. */
 #ifndef TT_RUN_COMPLETION_H
 #define TT_RUN_COMPLETION_H
 
@@ -18,8 +18,9 @@ TT_MUST_USE tt_status tt_completion_prepare(struct tt_run *run, const struct tt_
  * run->summary and reports it. Inputs that cannot be read count as another run, whose start gives the reason. */
 TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job,
                                          struct tt_world *world, bool *complete);
-/* After a start that ended with the error record of `status` because the others did not come: whether output_dir, as this
- * process sees it, has the result of this run by its RUN_UID. Then the others have ended as well, and it is reported. */
+/* After a start that ended with the error record of `status` because the others did not come: whether output_dir, as
+ * this process sees it, has the result of this run by its RUN_UID. Then the others have ended as well, and it is
+ * reported. */
 bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status);
 /* Rank 0, before a run writes into the folder. */
 TT_MUST_USE tt_status tt_completion_remove(const struct tt_run *run);
