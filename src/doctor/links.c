@@ -46,6 +46,19 @@ static tt_status fill_send(struct tt_examination *exam, size_t bytes, float valu
     return status;
 }
 
+/* The largest value of all ranks. */
+static tt_status largest_of(struct tt_comm *comm, double own, double *largest)
+{
+    int world = tt_comm_world_size(comm);
+    double *all = tt_calloc((size_t)world, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, &own, all, sizeof own);
+    *largest = own;
+    for (int r = 0; r < world && status == TT_OK; r++) *largest = fmax(*largest, all[r]);
+    tt_free(all);
+    return status;
+}
+
 static tt_status sum_once(struct tt_examination *exam, size_t bytes, double *seconds)
 {
     TT_TRY(tt_comm_barrier(exam->place->comm));
@@ -106,7 +119,8 @@ tt_status tt_doctor_time_sums(struct tt_examination *exam)
     if (bytes > FIRST_BYTES) TT_TRY(check_sum(exam, bytes, &right));
     for (int round = 0; round < BUS_ROUNDS; round++) {
         TT_TRY(sum_once(exam, bytes, &once));
-        if (once < best) best = once;
+        TT_TRY(largest_of(comm, once, &once));
+        best = fmin(best, once);
     }
     for (int round = 0; round < LATENCY_ROUNDS; round++) TT_TRY(sum_once(exam, SUM_BYTES, &seconds[round]));
     double wrong = !right;
@@ -156,15 +170,14 @@ static tt_status exchange_pair(struct tt_examination *exam, struct tt_comm *pair
 {
     *best = HUGE_VAL;
     for (int round = 0; round < LINK_ROUNDS; round++) {
-        double both[2];
         TT_TRY(tt_comm_barrier(pair));
         double start = tt_clock_seconds();
         TT_TRY(tt_comm_all_gather(pair, exam->stream, tt_buffer_data(exam->send), tt_buffer_data(exam->recv),
                                   bytes));
         TT_TRY(tt_stream_synchronize(exam->stream));
         double seconds = tt_clock_seconds() - start;
-        TT_TRY(tt_comm_host_all_gather(pair, &seconds, both, sizeof seconds));
-        *best = fmin(*best, fmax(both[0], both[1]));
+        TT_TRY(largest_of(pair, seconds, &seconds));
+        *best = fmin(*best, seconds);
     }
     return TT_OK;
 }

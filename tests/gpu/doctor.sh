@@ -65,6 +65,7 @@ for path in sorted(glob.glob(f"{folder}/doctor.*.json")):
     if text.strip():
         doctors.append(json.loads(text))
 table = []
+# Of collectives both report the fastest round, and of a round the slowest rank.
 for gpu in (0, 1):
     ranks = [doctor["ranks"][gpu] for doctor in doctors]
     table.append((f"products in bf16, GPU {gpu}", "TFLOP/s", [rank["flops"] / 1e12 for rank in ranks],
@@ -77,8 +78,8 @@ for gpu in (0, 1):
                       bench(f"ops{gpu}", "op", op, "gbytes_per_s")))
 table.append(("all-reduce of 256 MiB (bus)", "GB/s",
               [doctor["all_reduce_bytes_per_second"] / 1e9 for doctor in doctors],
-              [value / 1e9 for value in bench("sums", "call", "all_reduce", "bytes_per_second")]))
-# Both ranks receive at once, half of the bytes each; the doctor's figure is that of its fastest round.
+              [(256 << 20) / 1e6 / value for value in bench("sums", "call", "all_reduce", "best_ms")]))
+# Both ranks receive at once, half of the bytes each.
 table.append(("link, each way", "GB/s", [doctor["ranks"][0]["link_bytes_per_second"] / 1e9 for doctor in doctors],
               [(512 << 20) / 2 / 1e6 / value for value in bench("links", "call", "all_gather", "best_ms")]))
 failed = 0
