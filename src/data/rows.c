@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/ascii.h"
 #include "base/utf8.h"
+#include "data/csv_rows.h"
 #include "data/unpack.h"
 
 static bool is_space(char c)
@@ -33,7 +34,7 @@ static bool has_ending(const char *path, const char *ending)
 bool tt_rows_is_name(const char *path)
 {
     return has_ending(path, ".jsonl") || has_ending(path, ".json") || has_ending(path, ".ndjson") ||
-           has_ending(path, ".txt") || tt_unpack_is_table(path);
+           has_ending(path, ".txt") || has_ending(path, ".csv") || tt_unpack_is_table(path);
 }
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
@@ -148,14 +149,15 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
 
 static tt_status refuse_kind(const char *path)
 {
-    tt_fail(TT_ERR_UNSUPPORTED,
-            "'%s' is not supported: data files are .jsonl, .json or .txt, also with .gz or .zst behind, "
-            ".arrow and "
-            ".parquet",
+    tt_fail(
+        TT_ERR_UNSUPPORTED,
+        "'%s' is not supported: data files are .jsonl, .json, .csv or .txt, also with .gz or .zst behind, "
+        ".arrow and .parquet",
+        path);
+    if (has_ending(path, ".tsv"))
+        tt_hint(
+            "convert it once, in Python: pandas.read_csv('%s', sep='\\t').to_csv('train.csv', index=False)",
             path);
-    if (has_ending(path, ".csv") || has_ending(path, ".tsv")) {
-        tt_hint("convert it once, in Python: datasets.Dataset.from_csv('%s').to_json('train.jsonl')", path);
-    }
     return TT_ERR_UNSUPPORTED;
 }
 
@@ -171,6 +173,23 @@ static tt_status find_rows(struct tt_rows *rows, size_t max_rows)
     return find_lines(rows, at, end, max_rows);
 }
 
+/* Replaces the map of a CSV file by that of its rows, with the lines that they have in the file. */
+static tt_status find_csv_rows(struct tt_rows *rows, size_t max_rows)
+{
+    const struct tt_csv_rows_limits limits = {max_rows == SIZE_MAX ? 0 : max_rows, rows->max_row_size};
+    struct tt_file_map map;
+    uint64_t *lines = NULL;
+    size_t count;
+    TT_TRY(tt_csv_rows_map(rows->path, &rows->map, &limits, &map, &lines, &count));
+    tt_file_map_close(&rows->map);
+    rows->map = map;
+    rows->max_row_size = SIZE_MAX; /* of the file, which was checked */
+    tt_status status = find_rows(rows, max_rows);
+    for (size_t i = 0; i < rows->count && i < count; i++) rows->spans[i].line = lines[i];
+    tt_free(lines);
+    return status;
+}
+
 tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, struct tt_rows *rows)
 {
     struct tt_rows opened = {.path = path, .max_row_size = max_row_size > 0 ? max_row_size : SIZE_MAX};
@@ -181,9 +200,10 @@ tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, s
     tt_status status = tt_unpack_map(path, &limits, &opened.map, &packed);
     if (status == TT_OK && !packed) status = tt_file_map_open(path, &opened.map);
     if (status != TT_OK && !tt_path_exists(path))
-        tt_hint("rows are read from a local .jsonl, .json, .txt or .parquet file");
+        tt_hint("rows are read from a local .jsonl, .json, .csv, .txt or .parquet file");
     TT_GO(status);
-    TT_GO(find_rows(&opened, max_rows > 0 ? max_rows : SIZE_MAX));
+    size_t most = max_rows > 0 ? max_rows : SIZE_MAX;
+    TT_GO(has_ending(path, ".csv") ? find_csv_rows(&opened, most) : find_rows(&opened, most));
     if (opened.count == 0) TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no rows", path));
     *rows = opened;
     return TT_OK;

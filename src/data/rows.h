@@ -1,6 +1,6 @@
 /* A data file as a list of rows with offset, length and line. JSON Lines, a JSON array, or plain text (one row: the
- * whole file), compressed or not, Parquet or Arrow (data/unpack.h). This file finds the rows; data/row_reader.h parses
- * them, in any thread. */
+ * whole file), compressed or not, Parquet or Arrow (data/unpack.h), CSV (data/csv_rows.h). This file finds the rows;
+ * data/row_reader.h parses them, in any thread. */
 #ifndef TT_DATA_ROWS_H
 #define TT_DATA_ROWS_H
 
@@ -24,7 +24,7 @@ struct tt_rows {
     size_t count, capacity;
 };
 
-/* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .txt, and .gz or .zst (.zstd) behind it;
+/* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .csv, .txt, and .gz or .zst (.zstd) behind it;
  * .parquet, .arrow. */
 bool tt_rows_is_name(const char *path);
 /* Finds at most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more

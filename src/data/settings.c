@@ -13,9 +13,9 @@
 /* Keys and defaults: TRL's SFTConfig and ScriptArguments, transformers' TrainingArguments. */
 const struct tt_setting tt_data_settings[] = {
     {.name = "dataset_name", .aliases = "dataset", .type = TT_SETTING_STRING, FIELD(dataset_name),
-     .help = "A .jsonl, .json, .parquet, .arrow or .txt file, also .gz or .zst; a folder with such files per split "
-             "(train.jsonl, test.jsonl, train-00000-of-00002.jsonl.gz ...); or a pattern (\"rows/*.jsonl\"). Of a "
-             "detection: .parquet or .arrow with images and boxes."},
+     .help = "A .jsonl, .json, .csv, .parquet, .arrow or .txt file, also .gz or .zst; a folder with such files per "
+             "split (train.jsonl, test.jsonl, train-00000-of-00002.jsonl.gz ...); or a pattern (\"rows/*.jsonl\"). Of "
+             "a detection: .parquet or .arrow with images and boxes."},
     {.name = "datasets", .type = TT_SETTING_JSON, FIELD(datasets),
      .help = "A mixture in place of dataset_name: a list of {path, split, data_files, weight}. weight: how often the "
              "rows of the source are used in an epoch."},

@@ -30,7 +30,7 @@ static tt_status add_file(struct tt_sources *sources, char *path)
 /* SPLIT.jsonl and the like: at most one. */
 static tt_status add_single(struct tt_sources *sources, const char *folder, const char *split)
 {
-    static const char *const endings[] = {".jsonl", ".json", ".ndjson", ".txt", ".parquet", ".arrow"};
+    static const char *const endings[] = {".jsonl", ".json", ".ndjson", ".csv", ".txt", ".parquet", ".arrow"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         for (int p = -1; p < 0 || tt_unpack_endings[p] != NULL; p++) {
             char name[300];

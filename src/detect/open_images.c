@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "detect/annotations.h"
-#include "detect/csv.h"
+#include "base/csv.h"
 
 enum { ID_BYTES = 160 };
 

@@ -192,11 +192,12 @@ static tt_status hint_at_export(tt_status status, const char *name, const char *
                 "dataset_train_split and dataset_test_split",
                 name);
     else if (tt_hub_is_name(name) && !tt_data_files_has_ending(name))
-        tt_hint("rows are read from local .jsonl, .json, .txt or .parquet files; a data set of the hub is "
-                "exported with: "
-                "python -c \"from datasets import load_dataset; load_dataset('%s', "
-                "split='%.40s').to_json('%.40s.jsonl')\"",
-                name, split, split);
+        tt_hint(
+            "rows are read from local .jsonl, .json, .csv, .txt or .parquet files; a data set of the hub is "
+            "exported with: "
+            "python -c \"from datasets import load_dataset; load_dataset('%s', "
+            "split='%.40s').to_json('%.40s.jsonl')\"",
+            name, split, split);
     return status;
 }
 
@@ -285,7 +286,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
     else
         TT_TRY(add_source(&inputs->train_files, data->dataset_name, data->dataset_train_split, 1));
     if (inputs->train_files.file_count == 0)
-        return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .txt or .parquet",
+        return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .csv, .txt or .parquet",
                                       data->dataset_name, data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
     tt_status status = load_dataset(inputs, data, &inputs->train_files, data->max_train_samples,

@@ -19,6 +19,36 @@ expect 0 '20 rows' "${train[@]}" --dataset_name 'shards/data/*' --output_dir mat
 cmp plain/adapter_model.safetensors matched/adapter_model.safetensors || fail "a pattern trains other weights"
 expect 0 '20 rows' eval --model_name_or_path model --eval_dataset 'shards/data/*'
 
+# CSV: quoted and plain, compressed, in a folder; what Python's csv writes is what its samples say.
+{ echo 'id,prompt,"completion"'; for i in $(seq 20); do echo "$i,\"$i + 1 =\", $((i + 1))"; done; } >all.csv
+expect 0 '20 rows' "${train[@]}" --dataset_name all.csv --output_dir commas
+cmp plain/adapter_model.safetensors commas/adapter_model.safetensors || fail "a CSV file trains other weights"
+mkdir csvs && gzip -c all.csv >csvs/train.csv.gz
+expect 0 '20 rows' "${train[@]}" --dataset_name csvs --output_dir commas2
+cmp plain/adapter_model.safetensors commas2/adapter_model.safetensors || fail "a compressed CSV file trains other weights"
+expect 0 'rows              7' data --model_name_or_path model --rows 0 --dataset_name all.csv --max_train_samples 7
+expect 3 "'long.csv', row 2: a row of more than 100 bytes" data --model_name_or_path model --dataset_name long.csv \
+    --max_row_size 100 < <(printf 'text\n%0200d\n' 0 >long.csv)
+if command -v python3 >/dev/null; then
+    python3 - <<'END'
+import csv, json, random
+random.seed(3)
+pieces = ["a", ",", '"', "\n", "\r\n", " ", "é", "日", "\\", "{", "\t", "'", "x;y", '""']
+rows = [["".join(random.choices(pieces, k=random.randint(1, 8))) for _ in range(3)] for _ in range(500)]
+with open("python.csv", "w", newline="", encoding="utf-8-sig") as file:
+    csv.writer(file).writerows([["prompt", 'other, "x"', "completion"], *rows])
+with open("python.jsonl", "w") as file:
+    for row in rows:
+        file.write(json.dumps({"prompt": row[0], "completion": row[2]}) + "\n")
+END
+    for kind in csv jsonl; do
+        "$trimtab" data --model_name_or_path model --dataset_name python.$kind --rows 500 --json 2>log |
+            sed 's/"seconds": [^,}]*//; s/"source": [^,}]*//' >python.$kind.out
+    done
+    grep -q '"rows": 500' python.csv.out || fail "rows of python.csv: $(cat log)"
+    cmp python.csv.out python.jsonl.out || fail "a CSV file of Python's has other samples than its rows"
+fi
+
 # Parquet, as a file and as the shards of a folder.
 golden=$root/tests/golden/parquet
 cmp all.jsonl "$golden/sums.jsonl" || fail "the rows of the golden Parquet file are others"

@@ -330,14 +330,31 @@ static void file_kinds(void **state)
     tt_dataset_destroy(d);
 }
 
+struct refusal {
+    const char *name, *text;
+    tt_status status;
+    const char *part;
+};
+
+static void check_refusals(const struct refusal *cases, size_t count, const struct tt_data_config *config)
+{
+    uint64_t live = tt_alloc_live();
+    for (size_t i = 0; i < count; i++) {
+        struct tt_dataset *d = NULL;
+        test_put(cases[i].name, cases[i].text);
+        tt_status status = tt_dataset_load(test_at(cases[i].name), config, tokenizer, VOCAB, 0, &d);
+        const char *message = tt_error_last()->message;
+        if (status != cases[i].status || strstr(message, cases[i].part) == NULL)
+            fail_msg("case %zu: %s", i, message);
+        assert_null(d);
+        assert_int_equal(tt_alloc_live(), live);
+    }
+}
+
 static void refusals(void **state)
 {
     (void)state;
-    static const struct {
-        const char *name, *text;
-        tt_status status;
-        const char *part;
-    } cases[] = {
+    static const struct refusal cases[] = {
         {"r.jsonl", "", TT_ERR_DATA, "no rows"},
         {"r.json", "[]", TT_ERR_DATA, "no rows"},
         {"r.txt", "", TT_ERR_DATA, "no rows"},
@@ -381,21 +398,11 @@ static void refusals(void **state)
          "completion_mask[1]"},
         {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "no row that can be used"},
         {"r.jsonl", "{\"text\": \"<s>hi\"}", TT_ERR_DATA, "begins with '<s>', which the tokenizer adds"},
-        {"r.csv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json or .txt"},
+        {"r.tsv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json, .csv or .txt"},
         {"r.parquet", "{\"text\": \"a\"}", TT_ERR_DATA, "is not a Parquet file: it does not begin with"},
     };
     struct tt_data_config config = defaults();
-    uint64_t live = tt_alloc_live();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct tt_dataset *d = NULL;
-        test_put(cases[i].name, cases[i].text);
-        tt_status status = tt_dataset_load(test_at(cases[i].name), &config, tokenizer, VOCAB, 0, &d);
-        const char *message = tt_error_last()->message;
-        if (status != cases[i].status || strstr(message, cases[i].part) == NULL)
-            fail_msg("case %zu: %s", i, message);
-        assert_null(d);
-        assert_int_equal(tt_alloc_live(), live);
-    }
+    check_refusals(cases, sizeof cases / sizeof cases[0], &config);
     struct tt_dataset *d = NULL;
     assert_int_equal(tt_dataset_load(test_at("absent.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
     assert_int_equal(tt_dataset_load(test_root(), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);

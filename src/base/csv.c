@@ -1,20 +1,28 @@
-#include "detect/csv.h"
+#include "base/csv.h"
 
 #include <string.h>
 
 #include "base/number.h"
 
+void tt_csv_over(const char *path, const struct tt_file_map *map, struct tt_csv *csv)
+{
+    *csv = (struct tt_csv){.path = path, .map = *map, .borrows = true, .row_bytes_max = 1 << 20};
+    if (map->bytes >= 3 && memcmp(map->data, "\xef\xbb\xbf", 3) == 0) csv->at = 3;
+}
+
 tt_status tt_csv_open(const char *path, struct tt_csv *csv)
 {
+    struct tt_file_map map;
     *csv = (struct tt_csv){.path = path};
-    TT_TRY(tt_file_map_open(path, &csv->map));
-    if (csv->map.bytes >= 3 && memcmp(csv->map.data, "\xef\xbb\xbf", 3) == 0) csv->at = 3;
+    TT_TRY(tt_file_map_open(path, &map));
+    tt_csv_over(path, &map, csv);
+    csv->borrows = false;
     return TT_OK;
 }
 
 void tt_csv_close(struct tt_csv *csv)
 {
-    tt_file_map_close(&csv->map);
+    if (!csv->borrows) tt_file_map_close(&csv->map);
     tt_str_deinit(&csv->unquoted);
     *csv = (struct tt_csv){0};
 }
@@ -25,17 +33,22 @@ static tt_status fail_at(const struct tt_csv *csv, const char *what)
 }
 
 /* The bytes of the row at csv->at, without its end; *next: where the following one begins. */
-static tt_status find_row(const struct tt_csv *csv, struct tt_span *row, uint64_t *next)
+static tt_status find_row(struct tt_csv *csv, struct tt_span *row, uint64_t *next)
 {
     const char *start = (const char *)csv->map.data + csv->at;
     uint64_t left = csv->map.bytes - csv->at, bytes = 0;
     bool quoted = false;
+    csv->line = csv->lines + 1;
     while (bytes < left && (quoted || start[bytes] != '\n')) {
         if (start[bytes] == '"') quoted = !quoted;
-        if (++bytes > TT_CSV_ROW_BYTES_MAX)
-            return fail_at(csv, "a row of more than 1 MiB; a quote may be missing its end");
+        csv->lines += start[bytes] == '\n';
+        if (++bytes > csv->row_bytes_max)
+            return tt_fail(TT_ERR_DATA,
+                           "'%s', row %lld: a row of more than %llu bytes; a quote may be missing its end",
+                           csv->path, (long long)csv->row, (unsigned long long)csv->row_bytes_max);
     }
     if (quoted) return fail_at(csv, "the file ends within quotes");
+    csv->lines += bytes < left;
     *next = csv->at + bytes + (bytes < left);
     if (bytes > 0 && start[bytes - 1] == '\r') bytes--;
     *row = (struct tt_span){start, (size_t)bytes};
