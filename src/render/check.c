@@ -29,6 +29,9 @@ static const char *field_of(const char *setting)
         {"storage_class", "PersistentVolumeClaim.spec.storageClassName"},
         {"priority_class", "priorityClassName"},
         {"secret", "volumes[secret].secret.secretName"},
+        {"image_pull_secret", "imagePullSecrets"},
+        {"node_selector", "nodeSelector"},
+        {"pod_env", "containers[0].env"},
         {"runtime", "TrainJob.spec.runtimeRef.name"},
         {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
         {"monitoring_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
@@ -146,6 +149,60 @@ static tt_status check_runtime(enum tt_render_kind kind, const struct tt_render_
     return status;
 }
 
+/* Variables by which launchers say who a process is, and those that the pods have already. */
+static bool is_reserved(const char *name)
+{
+    static const char *const starts[] = {"PET_", "TRIMTAB_", "OMPI_", "PMIX_",
+                                         "PMI_", "LWS_",     "VC_",   "JOB_COMPLETION"};
+    static const char *const names[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK",   "LOCAL_WORLD_SIZE",
+                                        "GROUP_RANK",  "MASTER_ADDR", "MASTER_PORT",  "RUN_UID",
+                                        "RUN_ATTEMPT", "NODE_NAME",   "VK_TASK_INDEX"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(name, starts[i], strlen(starts[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static tt_status check_env(const char *text)
+{
+    static const char *const secrets[] = {"TOKEN", "SECRET", "PASSWORD", "API_KEY"};
+    struct tt_render_pairs env;
+    TT_TRY(tt_render_read_pairs("pod_env", text, &env));
+    for (int i = 0; i < env.count; i++) {
+        const char *name = env.items[i].name;
+        if (!consists_of(name, strlen(name), any, "_"))
+            return refuse("pod_env", name, "a variable has letters, digits and '_'");
+        if (name[0] >= '0' && name[0] <= '9')
+            return refuse("pod_env", name, "a variable begins with a letter");
+        if (is_reserved(name))
+            return refuse("pod_env", name, "the pods, or the controller that makes them, set this variable");
+        for (size_t k = 0; k < sizeof secrets / sizeof *secrets; k++)
+            if (strstr(name, secrets[k]) != NULL)
+                return refuse("pod_env", name,
+                              "everyone who may see a pod sees its variables: mount a Secret instead");
+    }
+    return TT_OK;
+}
+
+/* A label is [DOMAIN/]NAME. */
+static tt_status check_selector(const char *text)
+{
+    struct tt_render_pairs labels;
+    TT_TRY(tt_render_read_pairs("node_selector", text, &labels));
+    for (int i = 0; i < labels.count; i++) {
+        const char *name = labels.items[i].name, *value = labels.items[i].value, *slash = strchr(name, '/');
+        const char *last = slash != NULL ? slash + 1 : name;
+        if ((slash != NULL && !consists_of(name, (size_t)(slash - name), lower, "-.")) || strlen(last) > 63 ||
+            !consists_of(last, strlen(last), any, "-._"))
+            return refuse("node_selector", name,
+                          "a label is [DOMAIN/]NAME, the name of at most 63 characters");
+        if (strlen(value) > 63 || (value[0] != '\0' && !consists_of(value, strlen(value), any, "-._")))
+            return refuse("node_selector", value, "at most 63 letters, digits, '-', '.' and '_'");
+    }
+    return TT_OK;
+}
+
 tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
 {
     TT_TRY(check_name(kind, spec));
@@ -161,6 +218,9 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(check_object_name("storage_class", spec->storage_class));
     TT_TRY(check_object_name("priority_class", spec->priority_class));
     TT_TRY(check_object_name("secret", spec->secret));
+    TT_TRY(check_object_name("image_pull_secret", spec->image_pull_secret));
+    TT_TRY(check_env(spec->pod_env));
+    TT_TRY(check_selector(spec->node_selector));
     TT_TRY(check_object_name("runtime", spec->runtime));
     TT_TRY(check_object_name("queue", spec->queue));
     TT_TRY(check_object_name("monitoring_namespace", spec->monitoring_namespace));

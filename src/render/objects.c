@@ -196,6 +196,8 @@ tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text)
     struct tt_render_work work = {.run = run};
     bool grouped = run->spec->gang && (run->kind == TT_RENDER_JOB || run->kind == TT_RENDER_JOBSET);
     TT_TRY(tt_render_volumes(run->spec->volumes, work.volumes, &work.volume_count));
+    TT_TRY(tt_render_read_pairs("pod_env", run->spec->pod_env, &work.env));
+    TT_TRY(tt_render_read_pairs("node_selector", run->spec->node_selector, &work.labels));
     TT_TRY(tt_render_check_paths(run, &work.claims));
     TT_TRY(write_head(&work, text));
     TT_TRY(write_config(run, text));

@@ -14,7 +14,8 @@ struct tt_render_work {
     const struct tt_render_run *run;
     struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX];
     int volume_count;
-    bool claims; /* output_dir gets a claim of its own */
+    struct tt_render_pairs env, labels; /* variables of the pods; labels that their nodes have */
+    bool claims;                        /* output_dir gets a claim of its own */
 };
 
 /* Appends the spaces of a line `deeper` levels below the sheet's. */

@@ -1,7 +1,5 @@
 /* The pod, which is the same in all kinds of workloads but for the names that their controllers require. Every text
  * that is inserted was checked (check.c) or is a number. */
-#include <stdio.h>
-
 #include "render/parts.h"
 
 /* Of images of mpi-operator: sshd runs as this user, with a configuration in its home. */
@@ -39,13 +37,17 @@ static tt_status write_field(const struct tt_render_sheet *pod, const char *name
     return LINE(pod, 1, "- {name: %s, valueFrom: {fieldRef: {fieldPath: %s}}}", name, field);
 }
 
-/* Names of the attempt, by which an earlier one is refused, and of the node, for messages. */
-tt_status tt_render_write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+/* The user's come last; none of them is one of these (check.c). */
+static tt_status write_user_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    enum tt_render_kind kind = work->run->kind;
-    TT_TRY(LINE(pod, 1, "env:"));
-    TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
-    TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
+    for (int i = 0; i < work->env.count; i++)
+        TT_TRY(
+            LINE(pod, 1, "- {name: %s, value: \"%s\"}", work->env.items[i].name, work->env.items[i].value));
+    return TT_OK;
+}
+
+static tt_status write_attempt(enum tt_render_kind kind, const struct tt_render_sheet *pod)
+{
     if (kind == TT_RENDER_JOB)
         return write_field(pod, "RUN_UID", "\"metadata.labels['batch.kubernetes.io/controller-uid']\"");
     if (kind == TT_RENDER_VOLCANO)
@@ -53,6 +55,16 @@ tt_status tt_render_write_environment(const struct tt_render_work *work, const s
     if (kind != TT_RENDER_JOBSET && kind != TT_RENDER_TRAINJOB) return TT_OK;
     TT_TRY(write_field(pod, "RUN_UID", "\"metadata.labels['jobset.sigs.k8s.io/jobset-uid']\""));
     return write_field(pod, "RUN_ATTEMPT", "\"metadata.labels['jobset.sigs.k8s.io/restart-attempt']\"");
+}
+
+/* Names of the attempt, by which an earlier one is refused, and of the node, for messages. */
+tt_status tt_render_write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    TT_TRY(LINE(pod, 1, "env:"));
+    TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
+    TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
+    TT_TRY(write_attempt(work->run->kind, pod));
+    return write_user_environment(work, pod);
 }
 
 /* sshd and mpirun write where their images let them; all others have a read-only root. */
@@ -151,6 +163,17 @@ static tt_status write_tolerations(const struct tt_render_work *work, const stru
                 work->run->spec->gpu_resource);
 }
 
+/* What the nodes must have, and who may fetch the image. */
+static tt_status write_selection(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    if (work->run->spec->image_pull_secret != NULL)
+        TT_TRY(LINE(pod, 0, "imagePullSecrets: [{name: \"%s\"}]", work->run->spec->image_pull_secret));
+    if (work->labels.count > 0) TT_TRY(LINE(pod, 0, "nodeSelector:"));
+    for (int i = 0; i < work->labels.count; i++)
+        TT_TRY(LINE(pod, 1, "%s: \"%s\"", work->labels.items[i].name, work->labels.items[i].value));
+    return write_tolerations(work, pod);
+}
+
 static tt_status write_placement(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     const struct tt_render_spec *spec = work->run->spec;
@@ -162,7 +185,7 @@ static tt_status write_placement(const struct tt_render_work *work, const struct
     TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", spec->name));
     if (spec->gang && (kind == TT_RENDER_JOB || kind == TT_RENDER_JOBSET))
         TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", spec->name));
-    return write_tolerations(work, pod);
+    return write_selection(work, pod);
 }
 
 /* Controllers of PyTorchJob and MPIJob set restartPolicy themselves. */
@@ -217,7 +240,7 @@ tt_status tt_render_write_patch(const struct tt_render_work *work, const struct 
     TT_TRY(LINE(sheet, 0, "spec:"));
     TT_TRY(LINE(&pod, 0, "terminationGracePeriodSeconds: %lld", (long long)work->run->sizes.grace));
     TT_TRY(write_user(work, &pod));
-    TT_TRY(write_tolerations(work, &pod));
+    TT_TRY(write_selection(work, &pod));
     TT_TRY(LINE(&pod, 0, "containers:"));
     TT_TRY(LINE(&pod, 0, "- name: %s", tt_render_kind_facts(work->run->kind)->container));
     TT_TRY(write_security(work, &pod));
@@ -233,13 +256,19 @@ tt_status tt_render_write_template(const struct tt_render_work *work, const stru
 tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool launcher,
                                        const struct tt_render_sheet *sheet)
 {
-    char command[256];
+    struct tt_str command = {0};
+    tt_status status;
     if (launcher)
-        snprintf(command, sizeof command,
-                 "command: [mpirun, -n, \"%d\", --bind-to, none, trimtab, train, --config, "
-                 "/etc/trimtab/config.yaml]",
-                 work->run->plan->ranks.count);
+        status = tt_str_printf(&command, "command: [mpirun, -n, \"%d\", --bind-to, none, ",
+                               work->run->plan->ranks.count);
     else
-        snprintf(command, sizeof command, "command: [/usr/sbin/sshd, -De, -f, %s/.sshd_config]", mpi_home);
-    return write_template(work, command, sheet);
+        status = tt_str_printf(&command, "command: [/usr/sbin/sshd, -De, -f, %s/.sshd_config]", mpi_home);
+    /* sshd gives its own variables to nobody. */
+    for (int i = 0; launcher && status == TT_OK && i < work->env.count; i++)
+        status = tt_str_printf(&command, "-x, %s, ", work->env.items[i].name);
+    if (status == TT_OK && launcher)
+        status = tt_str_append_text(&command, "trimtab, train, --config, /etc/trimtab/config.yaml]");
+    if (status == TT_OK) status = write_template(work, tt_str_text(&command), sheet);
+    tt_str_deinit(&command);
+    return status;
 }

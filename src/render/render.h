@@ -31,7 +31,8 @@ const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind
 /* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
 struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
-        *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime;
+        *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime,
+        *image_pull_secret, *pod_env, *node_selector;
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
     size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
@@ -50,6 +51,19 @@ struct tt_render_path {
     const char *setting, *path; /* path NULL: not given */
     bool written;
 };
+
+/* A setting that is an object of texts. */
+struct tt_render_pair {
+    char name[128], value[256];
+};
+enum { TT_RENDER_PAIRS_MAX = 32 };
+struct tt_render_pairs {
+    struct tt_render_pair items[TT_RENDER_PAIRS_MAX];
+    int count;
+};
+/* Reads {"NAME": "value"} in its order; NULL: none. TT_ERR_USAGE for texts that cannot stand between quotes. */
+TT_MUST_USE tt_status tt_render_read_pairs(const char *setting, const char *text,
+                                           struct tt_render_pairs *pairs);
 
 /* What follows from the plan. */
 struct tt_render_sizes {

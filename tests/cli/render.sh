@@ -45,6 +45,27 @@ objects pytorchjob pytorchjob "${gpus[@]}" --queue team-a --gang true
 objects mpijob mpijob "${gpus[@]}"
 objects volcano volcano "${gpus[@]}" --queue team-a --priority_class training --monitoring_namespace monitoring
 objects quiet job "${gpus[@]}" --metrics_port -1
+# What a site's pods need: variables, labels of nodes, the registry's secret; mpirun passes the variables on.
+site=(--image_pull_secret registry --node_selector '{"nvidia.com/gpu.product": "NVIDIA-H200", "pool": "2"}'
+    --pod_env '{"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "mlx5_0,mlx5_1"}')
+objects site mpijob "${gpus[@]}" "${site[@]}"
+objects patched-site trainjob "${gpus[@]}" "${site[@]}" --runtime torch-distributed
+for kind in jobset job trainjob pytorchjob volcano; do
+    "$trimtab" render $kind "${gpus[@]}" "${site[@]}" >site.$kind 2>err || fail "$kind with a site's settings: $(cat err)"
+    code=0
+    python3 "$root/tests/tools/check_objects.py" "$golden" site.$kind --rules >out 2>&1 || code=$?
+    [ $code -eq 0 ] || [ $code -eq 77 ] || fail "$kind with a site's settings: $(cat out)"
+    for line in 'imagePullSecrets: [{name: "registry"}]' 'nvidia.com/gpu.product: "NVIDIA-H200"' 'pool: "2"' \
+        '- {name: NCCL_IB_HCA, value: "mlx5_0,mlx5_1"}'; do
+        grep -qF -- "$line" site.$kind || fail "$kind: no $line"
+    done
+done
+for words in 'pod_env {"RANK":"0"}=the pods, or the controller' 'pod_env {"PET_NNODES":"2"}=the pods, or the controller' \
+    'pod_env {"HF_TOKEN":"x"}=mount a Secret' 'pod_env {"1A":"x"}=begins with a letter' 'pod_env {"A-B":"x"}=letters, digits' \
+    'pod_env {"A":1}=numbers need quotes' 'pod_env {"A":"\""}=without quotes' 'pod_env ["A"]=it is no object' \
+    'node_selector {"a b":"c"}=[DOMAIN/]NAME' 'node_selector {"a":"c d"}=at most 63 letters' 'image_pull_secret Reg=imagePullSecrets'; do
+    expect 2 "${words#*=}" render job "${gpus[@]}" --"${words%% *}" "$(sed 's/^[^ ]* //; s/=.*//' <<<"$words")"
+done
 "$trimtab" render "${gpus[@]}" | cmp -s - jobset.yaml || fail "a JobSet is not the default"
 
 # Rules of alerts are those that Prometheus reads; pods without a port for metrics have no probes.
