@@ -46,8 +46,13 @@ static tt_status write_user_environment(const struct tt_render_work *work, const
     return TT_OK;
 }
 
-static tt_status write_attempt(enum tt_render_kind kind, const struct tt_render_sheet *pod)
+/* Pods of the operators without a label that is unique to the run have its name: it is enough to know a run that is
+ * complete. */
+static tt_status write_attempt(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
+    enum tt_render_kind kind = work->run->kind;
+    if (kind == TT_RENDER_PYTORCHJOB || kind == TT_RENDER_VOLCANO)
+        TT_TRY(LINE(pod, 1, "- {name: RUN_UID, value: \"%s\"}", work->run->spec->name));
     if (kind == TT_RENDER_JOB)
         return write_field(pod, "RUN_UID", "\"metadata.labels['batch.kubernetes.io/controller-uid']\"");
     if (kind == TT_RENDER_VOLCANO)
@@ -63,7 +68,7 @@ tt_status tt_render_write_environment(const struct tt_render_work *work, const s
     TT_TRY(LINE(pod, 1, "env:"));
     TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
     TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
-    TT_TRY(write_attempt(work->run->kind, pod));
+    TT_TRY(write_attempt(work, pod));
     return write_user_environment(work, pod);
 }
 
