@@ -2,16 +2,6 @@
 
 #include "engine/rank.h"
 
-static int at_least_one(int count)
-{
-    return count > 1 ? count : 1;
-}
-
-int tt_mesh_data_size(const struct tt_mesh_shape *shape, int world_size)
-{
-    return world_size / at_least_one(shape->context);
-}
-
 static void own(struct tt_mesh *mesh, struct tt_comm *comm)
 {
     mesh->owned[mesh->owned_count++] = comm;
@@ -22,17 +12,6 @@ static tt_status split(struct tt_mesh *mesh, int color, struct tt_comm **part)
     TT_TRY(tt_comm_split(mesh->world, color, part));
     own(mesh, *part);
     return TT_OK;
-}
-
-/* Groups of `size` neighbouring ranks. */
-static tt_status split_neighbours(struct tt_mesh *mesh, const char *what, int size, struct tt_comm **part)
-{
-    int world_size = tt_comm_world_size(mesh->world);
-    if (size <= 1) return TT_OK;
-    if (world_size % size != 0)
-        return tt_fail(TT_ERR_USAGE, "%d ranks cannot be split into groups of %d for %s", world_size, size,
-                       what);
-    return split(mesh, tt_comm_rank(mesh->world) / size, part);
 }
 
 static tt_status make_groups(const struct tt_rank_config *config, struct tt_device *device,
@@ -48,8 +27,7 @@ static tt_status make_groups(const struct tt_rank_config *config, struct tt_devi
         TT_TRY(split(mesh, config->machine, &mesh->shard));
         TT_TRY(split(mesh, config->local_rank, &mesh->replicate));
     }
-    TT_TRY(split_neighbours(mesh, "experts", config->mesh.expert, &mesh->expert));
-    return split_neighbours(mesh, "contexts", config->mesh.context, &mesh->context);
+    return TT_OK;
 }
 
 /* Gradients are summed over these groups only. */
@@ -67,8 +45,7 @@ static void assign(const struct tt_rank_config *config, struct tt_mesh *mesh)
     int rank = tt_comm_rank(mesh->world), world_size = tt_comm_world_size(mesh->world);
     int shards = tt_comm_world_size(mesh->shard);
     bool sharded = config->strategy != TT_NO_SHARD && shards > 1;
-    mesh->data_rank = rank / at_least_one(config->mesh.context);
-    mesh->data_size = tt_mesh_data_size(&config->mesh, world_size);
+    mesh->data_rank = rank;
     mesh->part = sharded ? tt_comm_rank(mesh->shard) : 0;
     mesh->part_count = sharded ? shards : 1;
     mesh->copies = world_size / mesh->part_count;

@@ -24,7 +24,6 @@ struct tt_rank_config {
     struct tt_comm *comm;
     struct tt_comm *replicate_comm; /* lent with `comm`; NULL unless HYBRID_SHARD */
     int machine, local_rank;        /* launch/world.h; HYBRID_SHARD splits the world by them */
-    struct tt_mesh_shape mesh;
     enum tt_shard_strategy strategy;
     const struct tt_model_facts *model_facts;
     struct tt_model_options model_options;

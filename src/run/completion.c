@@ -114,7 +114,7 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
     TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
     tt_snprintf(probe->date, sizeof probe->date, "%s", date);
     TT_GO(tt_run_open_inputs(probe, job, world));
-    TT_GO(tt_run_data_prepare(probe, tt_mesh_data_size(&probe->rank_config.mesh, world->world_size)));
+    TT_GO(tt_run_data_prepare(probe, world->world_size));
     now = tt_resume_identity(probe, world->world_size);
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
     TT_GO(tt_fingerprint_changes(&probe->fingerprint, inputs, &broken, &changed));

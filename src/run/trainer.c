@@ -224,7 +224,7 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
 
 static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
 {
-    TT_TRY(tt_run_data_prepare(run, tt_mesh_data_size(&run->rank_config.mesh, world->world_size)));
+    TT_TRY(tt_run_data_prepare(run, world->world_size));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     struct tt_rank_layout layout = tt_rank_layout_of(world);

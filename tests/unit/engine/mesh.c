@@ -14,29 +14,23 @@ enum { WORLD = 4 };
 
 struct wanted {
     enum tt_shard_strategy strategy;
-    struct tt_mesh_shape shape;
-    int data_size, part_count, copies;
-    int data_rank[WORLD], part[WORLD];
+    int part_count, copies;
+    int part[WORLD];
     bool first_copy[WORLD];
-    int shard, replicate, expert, context; /* sizes; 0: none */
+    int shard, replicate; /* sizes; 0: none */
 };
 
 static const struct wanted cases[] = {
-    {TT_FULL_SHARD, {0, 0}, 4, 4, 1, {0, 1, 2, 3}, {0, 1, 2, 3}, {true, true, true, true}, 4, 0, 0, 0},
-    {TT_NO_SHARD, {1, 1}, 4, 1, 4, {0, 1, 2, 3}, {0, 0, 0, 0}, {true, false, false, false}, 4, 0, 0, 0},
-    {TT_HYBRID_SHARD, {0, 0}, 4, 2, 2, {0, 1, 2, 3}, {0, 1, 0, 1}, {true, true, false, false}, 2, 2, 0, 0},
-    {TT_FULL_SHARD, {0, 2}, 2, 4, 1, {0, 0, 1, 1}, {0, 1, 2, 3}, {true, true, true, true}, 4, 0, 0, 2},
-    {TT_FULL_SHARD, {2, 4}, 1, 4, 1, {0, 0, 0, 0}, {0, 1, 2, 3}, {true, true, true, true}, 4, 0, 2, 4},
+    {TT_FULL_SHARD, 4, 1, {0, 1, 2, 3}, {true, true, true, true}, 4, 0},
+    {TT_NO_SHARD, 1, 4, {0, 0, 0, 0}, {true, false, false, false}, 4, 0},
+    {TT_HYBRID_SHARD, 2, 2, {0, 1, 0, 1}, {true, true, false, false}, 2, 2},
 };
 
 static struct tt_rank_config config_of(struct tt_comm *comm, const struct wanted *wanted)
 {
     int rank = tt_comm_rank(comm);
-    return (struct tt_rank_config){.world = comm,
-                                   .machine = rank / 2,
-                                   .local_rank = rank % 2,
-                                   .mesh = wanted->shape,
-                                   .strategy = wanted->strategy};
+    return (struct tt_rank_config){
+        .world = comm, .machine = rank / 2, .local_rank = rank % 2, .strategy = wanted->strategy};
 }
 
 /* A group of `size` in which this rank and those beside it, `stride` apart, stand in order. */
@@ -54,15 +48,12 @@ static tt_status check_group(struct tt_comm *group, int size, int stride, int ra
 
 static tt_status check_mesh(const struct tt_mesh *mesh, const struct wanted *wanted, int rank)
 {
-    TEST_RANK_CHECK(mesh->data_size == wanted->data_size && mesh->data_rank == wanted->data_rank[rank]);
-    TEST_RANK_CHECK(tt_mesh_data_size(&wanted->shape, WORLD) == wanted->data_size);
+    TEST_RANK_CHECK(mesh->data_rank == rank);
     TEST_RANK_CHECK(mesh->part_count == wanted->part_count && mesh->part == wanted->part[rank]);
     TEST_RANK_CHECK(mesh->copies == wanted->copies && mesh->first_copy == wanted->first_copy[rank]);
     TT_TRY(check_group(mesh->world, WORLD, 1, rank));
     TT_TRY(check_group(mesh->shard, wanted->shard, 1, rank));
-    TT_TRY(check_group(mesh->replicate, wanted->replicate, 2, rank));
-    TT_TRY(check_group(mesh->expert, wanted->expert, 1, rank));
-    return check_group(mesh->context, wanted->context, 1, rank);
+    return check_group(mesh->replicate, wanted->replicate, 2, rank);
 }
 
 static tt_status mesh_rank(struct tt_comm *comm, void *argument)
@@ -90,34 +81,10 @@ static void every_split(void **state)
     assert_true(tt_alloc_live() == live);
 }
 
-static tt_status impossible_rank(struct tt_comm *comm, void *argument)
-{
-    const struct wanted wanted = {.strategy = TT_FULL_SHARD, .shape = {.expert = 2, .context = 3}};
-    struct tt_device *device = NULL;
-    struct tt_mesh mesh = {0};
-    struct tt_rank_config config = config_of(comm, &wanted);
-    (void)argument;
-    TT_TRY(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
-    tt_status status = tt_mesh_init(&config, device, &mesh);
-    tt_device_close(device);
-    TEST_RANK_CHECK(test_failed_with(status, TT_ERR_USAGE, "cannot be split into groups of 3 for contexts"));
-    TEST_RANK_CHECK(mesh.world == NULL && mesh.owned_count == 0);
-    return TT_OK;
-}
-
-static void groups_that_cannot_be(void **state)
-{
-    (void)state;
-    uint64_t live = tt_alloc_live();
-    test_ranks(WORLD, impossible_rank, NULL);
-    assert_true(tt_alloc_live() == live);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split),
-        cmocka_unit_test(groups_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
