@@ -77,7 +77,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         const tt_param *param = model->params[i];
         struct origin origin;
         int64_t before = complaint->missing + complaint->misshapen;
-        if (param->turned_of != NULL) continue;
+        if (param->transposed_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
@@ -247,7 +247,8 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
 {
     struct origin origin;
     if (piece->count == 0) return TT_OK;
-    const tt_param *original = piece->param->turned_of != NULL ? piece->param->turned_of : piece->param;
+    const tt_param *original =
+        piece->param->transposed_of != NULL ? piece->param->transposed_of : piece->param;
     TT_TRY(find_origin(loading->model, loading->source, original, &origin));
     bool quantized = tt_param_is_quantized(piece->param);
     if (origin.entry == NULL && quantized && piece->param->init != TT_INIT_FILE) {

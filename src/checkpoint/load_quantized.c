@@ -9,8 +9,8 @@
 enum {
     WEIGHTS_BYTES = 1 << 20,    /* read by a thread at a time */
     TURN_BYTES = 4 * (1 << 20), /* the same, where they are transposed */
-    TURN_RANGES = 4,            /* of the rows of one tensor, for as many threads */
-    TURNED_SHARE = 4,           /* of a batch: bytes of transposed weights as one byte of the limit */
+    TRANSPOSE_RANGES = 4,       /* of the rows of one tensor, for as many threads */
+    TRANSPOSED_SHARE = 4,       /* of a batch: bytes of transposed weights as one byte of the limit */
 };
 #define BATCH_BYTES_MAX ((size_t)256 << 20)
 
@@ -23,9 +23,9 @@ struct job {
     float offset;
     tt_dtype dtype; /* of the weights as read */
     struct tt_random_codes random;
-    /* Of a transposed copy: its rows turned_first .. turned_end - 1, as read. */
-    void *turned;
-    int64_t turned_first, turned_end;
+    /* Of a transposed copy: its rows transposed_first .. transposed_end - 1, as read. */
+    void *transposed;
+    int64_t transposed_first, transposed_end;
 };
 
 /* Weights of the tensor in the folder. */
@@ -41,9 +41,9 @@ static tt_status read_weights(void *context, int64_t first, int64_t count, void 
 {
     const struct job *job = context;
     size_t element = tt_dtype_bytes(job->dtype);
-    if (job->turned != NULL) {
-        int64_t at = first - job->turned_first * job->layout->cols;
-        memcpy(to, (const char *)job->turned + (size_t)at * element, (size_t)count * element);
+    if (job->transposed != NULL) {
+        int64_t at = first - job->transposed_first * job->layout->cols;
+        memcpy(to, (const char *)job->transposed + (size_t)at * element, (size_t)count * element);
         return TT_OK;
     }
     return read_source(job, first, count, to);
@@ -109,23 +109,23 @@ static tt_status make_rest(void *context, int64_t first, int64_t count, void *to
 
 /* ---- Transposing ---- */
 
-/* Columns turned_first .. turned_end - 1 of `rows` rows, from row `first` on, become rows. */
+/* Columns transposed_first .. transposed_end - 1 of `rows` rows, from row `first` on, become rows. */
 static void turn_block(const struct job *job, const void *weights, int64_t first, int64_t rows)
 {
     int64_t from_cols = job->layout->rows, to_cols = job->layout->cols;
-    for (int64_t c = job->turned_first; c < job->turned_end; c++) {
-        int64_t at = (c - job->turned_first) * to_cols + first;
+    for (int64_t c = job->transposed_first; c < job->transposed_end; c++) {
+        int64_t at = (c - job->transposed_first) * to_cols + first;
         if (job->dtype == TT_F32)
             for (int64_t r = 0; r < rows; r++)
-                ((uint32_t *)job->turned)[at + r] = ((const uint32_t *)weights)[r * from_cols + c];
+                ((uint32_t *)job->transposed)[at + r] = ((const uint32_t *)weights)[r * from_cols + c];
         else
             for (int64_t r = 0; r < rows; r++)
-                ((uint16_t *)job->turned)[at + r] = ((const uint16_t *)weights)[r * from_cols + c];
+                ((uint16_t *)job->transposed)[at + r] = ((const uint16_t *)weights)[r * from_cols + c];
     }
 }
 
 /* Rows first .. first + count - 1 of the original. */
-static tt_status turn(void *context, int64_t first, int64_t count, void *to)
+static tt_status transpose(void *context, int64_t first, int64_t count, void *to)
 {
     const struct job *job = context;
     int64_t cols = job->layout->rows, step = TURN_BYTES / (int64_t)tt_dtype_bytes(job->dtype) / cols;
@@ -200,7 +200,7 @@ struct batch {
     struct tt_read_range *ranges;
     size_t range_count;
 };
-enum { RANGES_A_JOB = TURN_RANGES };
+enum { RANGES_A_JOB = TRANSPOSE_RANGES };
 
 static void add_range(struct batch *batch, struct job *job, tt_read_make *make, int64_t first, int64_t end,
                       void *to)
@@ -239,8 +239,9 @@ static struct span find_rows(const struct job *job)
 static void add_turns(struct batch *batch, struct job *job)
 {
     int64_t rows = job->layout->cols; /* of the original */
-    for (int i = 0; i < TURN_RANGES && job->turned != NULL; i++)
-        add_range(batch, job, turn, rows * i / TURN_RANGES, rows * (i + 1) / TURN_RANGES, NULL);
+    for (int i = 0; i < TRANSPOSE_RANGES && job->transposed != NULL; i++)
+        add_range(batch, job, transpose, rows * i / TRANSPOSE_RANGES, rows * (i + 1) / TRANSPOSE_RANGES,
+                  NULL);
 }
 
 static void add_blocks(struct batch *batch, struct job *job)
@@ -280,9 +281,10 @@ static tt_status add_rest(struct batch *batch, struct job *job)
 
 /* ---- Batches ---- */
 
-static size_t turned_bytes(const struct job *job)
+static size_t transposed_bytes(const struct job *job)
 {
-    return (size_t)((job->turned_end - job->turned_first) * job->layout->cols) * tt_dtype_bytes(job->dtype);
+    return (size_t)((job->transposed_end - job->transposed_first) * job->layout->cols) *
+           tt_dtype_bytes(job->dtype);
 }
 
 static tt_status job_init(struct job *job, const struct tt_quant_item *item, uint64_t seed)
@@ -297,20 +299,20 @@ static tt_status job_init(struct job *job, const struct tt_quant_item *item, uin
         return TT_OK;
     }
     if (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16) job->dtype = item->entry->dtype;
-    if (param->turned_of == NULL) return TT_OK;
+    if (param->transposed_of == NULL) return TT_OK;
     struct span rows = find_rows(job);
-    job->turned_first = rows.first;
-    job->turned_end = rows.end;
-    job->turned = tt_alloc_aligned(turned_bytes(job));
-    return job->turned != NULL ? TT_OK : TT_ERR_MEMORY;
+    job->transposed_first = rows.first;
+    job->transposed_end = rows.end;
+    job->transposed = tt_alloc_aligned(transposed_bytes(job));
+    return job->transposed != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 static void job_deinit(struct job *job)
 {
     tt_free(job->absmax);
-    tt_free(job->turned);
+    tt_free(job->transposed);
     job->absmax = NULL;
-    job->turned = NULL;
+    job->transposed = NULL;
 }
 
 static tt_status run_batch(struct tt_stream *stream, struct batch *batch,
@@ -342,7 +344,7 @@ tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item
             struct job *job = &batch.jobs[batch.job_count++];
             TT_GO(job_init(job, &items[i], seed));
             bytes += (size_t)job->layout->blocks * sizeof(float);
-            if (job->turned != NULL) bytes += turned_bytes(job) / TURNED_SHARE;
+            if (job->transposed != NULL) bytes += transposed_bytes(job) / TRANSPOSED_SHARE;
         }
         TT_GO(run_batch(stream, &batch, config));
         for (size_t j = 0; j < batch.job_count; j++) job_deinit(&batch.jobs[j]);

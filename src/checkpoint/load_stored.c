@@ -54,7 +54,7 @@ tt_status tt_stored_quant_find(const struct tt_model_folder *folder, const tt_pa
 
 bool tt_stored_quant_keeps(const struct tt_stored_quant *stored, const tt_param *param)
 {
-    return param->turned_of == NULL && stored->tensor.scales != TT_FP8_BLOCK_SCALES;
+    return param->transposed_of == NULL && stored->tensor.scales != TT_FP8_BLOCK_SCALES;
 }
 
 /* Bytes of the segment that are not bytes of a file: an offset, the scales of FP8. */

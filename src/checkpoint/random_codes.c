@@ -23,10 +23,10 @@ static double quantile(double p)
 
 float tt_random_codes_init(struct tt_random_codes *codes, const tt_param *param, uint64_t seed)
 {
-    const tt_param *original = param->turned_of != NULL ? param->turned_of : param;
+    const tt_param *original = param->transposed_of != NULL ? param->transposed_of : param;
     *codes = (struct tt_random_codes){.rows = param->quant.rows, .cols = param->quant.cols};
     codes->rng = tt_rng_derive(tt_rng_derive(tt_rng_make(seed), "init"), original->name);
-    codes->turned = param->turned_of != NULL;
+    codes->transposed = param->transposed_of != NULL;
     codes->has_table = param->quant.format.type == TT_QUANT_FP8;
     if (!codes->has_table) return (float)(2.0 * param->init_scale);
     const float deviation = TT_E4M3_MOST / 3;
@@ -49,7 +49,7 @@ static void fill_straight(const struct tt_random_codes *codes, int64_t first, in
 
 /* A block of the original is 16 places of one of its rows (its columns are a multiple of 16): 16 rows of one column
  * here. */
-static void fill_turned(const struct tt_random_codes *codes, int64_t first, int64_t count, uint8_t *to)
+static void fill_transposed(const struct tt_random_codes *codes, int64_t first, int64_t count, uint8_t *to)
 {
     int64_t cols = codes->cols, end = first + count;
     for (int64_t group = first / cols / BLOCK * BLOCK; group * cols < end; group += BLOCK) {
@@ -68,8 +68,8 @@ static void fill_turned(const struct tt_random_codes *codes, int64_t first, int6
 
 void tt_random_codes_fill(const struct tt_random_codes *codes, int64_t first, int64_t count, uint8_t *to)
 {
-    if (codes->turned)
-        fill_turned(codes, first, count, to);
+    if (codes->transposed)
+        fill_transposed(codes, first, count, to);
     else
         fill_straight(codes, first, count, to);
     for (int64_t i = 0; i < count && codes->has_table; i++) to[i] = codes->table[to[i]];

@@ -10,7 +10,7 @@
 
 struct tt_random_codes {
     struct tt_rng rng;
-    bool has_table, turned;
+    bool has_table, transposed;
     int64_t rows, cols; /* of the matrix as it is stored, transposed or not */
     uint8_t table[256]; /* codes whose values are distributed normally */
 };

@@ -165,23 +165,23 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     linear->multiplies_coded = true;
     if (!quant->trains || quant->products == TT_FP8_FORWARD || builder->status != TT_OK) return;
     if (quant->products == TT_FP8_SINGLE) {
-        linear->turns = true;
+        linear->transposes = true;
         builder->status = tt_quant_layout_make(weight->quant.format, weight->dims[1], weight->dims[0],
-                                               &linear->turned_layout);
+                                               &linear->transposed_layout);
         return;
     }
-    tt_param *turned =
-        new_param(builder, module, "weight.turned", 2, (int64_t[]){weight->dims[1], weight->dims[0]});
-    if (turned == NULL) return;
-    turned->stored_dtype = TT_U8;
-    turned->init = weight->init;
-    turned->init_scale = weight->init_scale;
-    turned->turned_of = weight;
-    turned->use = TT_USE_BACKWARD;
+    tt_param *transposed =
+        new_param(builder, module, "weight.transposed", 2, (int64_t[]){weight->dims[1], weight->dims[0]});
+    if (transposed == NULL) return;
+    transposed->stored_dtype = TT_U8;
+    transposed->init = weight->init;
+    transposed->init_scale = weight->init_scale;
+    transposed->transposed_of = weight;
+    transposed->use = TT_USE_BACKWARD;
     weight->use = TT_USE_FORWARD;
-    builder->status =
-        tt_quant_layout_make(weight->quant.format, turned->dims[0], turned->dims[1], &turned->quant);
-    linear->turned = turned;
+    builder->status = tt_quant_layout_make(weight->quant.format, transposed->dims[0], transposed->dims[1],
+                                           &transposed->quant);
+    linear->transposed = transposed;
 }
 
 struct members {

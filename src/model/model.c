@@ -35,7 +35,7 @@ const char *tt_model_source_name(const struct tt_model *model, const tt_param *p
 {
     if (tt_ends_with(param->name, ".lora_A.weight") || tt_ends_with(param->name, ".lora_B.weight"))
         return NULL;
-    if (param->turned_of != NULL) return NULL;
+    if (param->transposed_of != NULL) return NULL;
     bool head = model->head_name != NULL && strcmp(param->name, model->head_name) == 0;
     return head && model->facts.tie_word_embeddings ? model->embedding_name : param->name;
 }

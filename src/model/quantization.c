@@ -245,7 +245,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     if (quant->type == TT_QUANT_NONE) return TT_OK;
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
-        if (!tt_param_is_quantized(param) || param->turned_of != NULL) continue;
+        if (!tt_param_is_quantized(param) || param->transposed_of != NULL) continue;
         matrices++;
         weights += (double)tt_param_count(param);
         bytes += (double)param->quant.bytes;

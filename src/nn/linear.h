@@ -20,15 +20,15 @@
 /* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A weight that is coded in a
  * format is decoded for each product (ops/matrix.h): in a forward pass, in a recomputation, and for the gradient of
  * the input. FP8 is multiplied as it is, with x and dy quantized by rows: forward with the weight, for the gradient of
- * the input with `turned`. Keeping the decoded weights of a recomputation for backward would save 1 % of a step and
+ * the input with `transposed`. Keeping the decoded weights of a recomputation for backward would save 1 % of a step and
  * take the memory of the block in bf16 (docs/qlora.md). */
 struct tt_linear {
     tt_param *weight;
     /* the weight transposed and coded by its own rows; NULL: the gradient of the input decodes the weight, or with
-     * `turns` transposes its codes into scratch of this layout */
-    tt_param *turned;
-    bool multiplies_coded, turns;
-    struct tt_quant_layout turned_layout;
+     * `transposes` transposes its codes into scratch of this layout */
+    tt_param *transposed;
+    bool multiplies_coded, transposes;
+    struct tt_quant_layout transposed_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
     int64_t in, out, r;

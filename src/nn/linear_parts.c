@@ -43,12 +43,12 @@ bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_lin
 static bool is_coded(const struct tt_linear *linear, enum tt_linear_way way)
 {
     if (!linear->multiplies_coded) return false;
-    return way == TT_LINEAR_FORWARD || linear->turned != NULL || linear->turns;
+    return way == TT_LINEAR_FORWARD || linear->transposed != NULL || linear->transposes;
 }
 
-static bool turns_now(const struct tt_linear *linear, enum tt_linear_way way)
+static bool transposes_now(const struct tt_linear *linear, enum tt_linear_way way)
 {
-    return way == TT_LINEAR_BACKWARD && linear->turned == NULL;
+    return way == TT_LINEAR_BACKWARD && linear->transposed == NULL;
 }
 
 /* The number of weights from `first` on that one product takes: one that is dense, all that are multiplied coded, or as
@@ -119,26 +119,26 @@ static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t col
 }
 
 /* The transposed weight in scratch. */
-static tt_status turn(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
+static tt_status transpose(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
 {
-    const struct tt_quant_layout *layout = &linear->turned_layout;
+    const struct tt_quant_layout *layout = &linear->transposed_layout;
     struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
     out->layout = layout;
     TT_TRY(
         tt_workspace_1d(pass->lent.workspace, "transposed fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
-    struct tt_turn_codes_args args = {.codes_NK = tt_coded_codes(&weight),
-                                      .scale_N = tt_coded_scales(&weight),
-                                      .turned_KN = tt_coded_codes(out),
-                                      .turned_scale_K = tt_coded_scales(out)};
-    return tt_turn_codes(pass->lent.stream, &args);
+    struct tt_transpose_codes_args args = {.codes_NK = tt_coded_codes(&weight),
+                                           .scale_N = tt_coded_scales(&weight),
+                                           .transposed_KN = tt_coded_codes(out),
+                                           .transposed_scale_K = tt_coded_scales(out)};
+    return tt_transpose_codes(pass->lent.stream, &args);
 }
 
 static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass *pass,
                             enum tt_linear_way way, struct tt_coded *out)
 {
     bool codes = is_coded(linear, way);
-    if (codes && turns_now(linear, way)) return turn(linear, pass, out);
-    const tt_param *param = codes && way == TT_LINEAR_BACKWARD ? linear->turned : linear->weight;
+    if (codes && transposes_now(linear, way)) return transpose(linear, pass, out);
+    const tt_param *param = codes && way == TT_LINEAR_BACKWARD ? linear->transposed : linear->weight;
     *out = (struct tt_coded){&param->quant, param->value};
     return TT_OK;
 }

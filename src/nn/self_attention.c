@@ -73,7 +73,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                            (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
 }
 
-/* Turns the first columns of each head, as many as the table has angles for. */
+/* Rotates the first columns of each head, as many as the table has angles for. */
 static struct tt_rope_args rotation_of(const struct tt_pass *pass, const struct tt_rope_table *table,
                                        tt_tensor x_THE, bool inverse)
 {

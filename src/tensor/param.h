@@ -54,7 +54,7 @@ typedef struct tt_param {
     bool adapter; /* belongs to the adapter, not to the base model */
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
-    const struct tt_param *turned_of;
+    const struct tt_param *transposed_of;
     enum tt_param_reach reach;
     enum tt_init_kind init;
     double init_scale;

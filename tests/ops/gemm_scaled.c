@@ -337,7 +337,7 @@ static double *quantized(const struct test_tensor *x)
     return values;
 }
 
-enum { X, HIDDEN, B, Y, TURNED, ADDEND, CODES, SCALE, W0, W1, POSITIONS, COS, SIN, TENSORS };
+enum { X, HIDDEN, B, Y, ROTATED, ADDEND, CODES, SCALE, W0, W1, POSITIONS, COS, SIN, TENSORS };
 
 struct linear {
     struct linear_case is;
@@ -360,7 +360,7 @@ static struct linear make_linear(const struct test_device *device, const struct 
     made.t[HIDDEN] = test_tensor_random(TT_BF16, m, r, TEST_UNUSED, 0, 8, 1);
     made.t[B] = test_tensor_random(TT_BF16, trans ? outer : r, trans ? r : outer, TEST_UNUSED, 0, 9, 0.3);
     made.t[Y] = test_tensor_make(TT_BF16, m, outer, TEST_UNUSED, 16);
-    made.t[TURNED] = test_tensor_make(TT_BF16, m, outer, TEST_UNUSED, 16);
+    made.t[ROTATED] = test_tensor_make(TT_BF16, m, outer, TEST_UNUSED, 16);
     made.t[ADDEND] = test_tensor_random(TT_BF16, m, outer, TEST_UNUSED, 16, 10, 2);
     made.t[CODES] = test_tensor_make(TT_F8_E4M3, m, inner, TEST_UNUSED, 0);
     made.t[SCALE] = test_tensor_make(TT_F32, m, TEST_UNUSED, TEST_UNUSED, 0);
@@ -372,7 +372,7 @@ static struct linear make_linear(const struct test_device *device, const struct 
     made.t[SIN] = test_tensor_random(TT_F32, PLACES, HEAD / 2, TEST_UNUSED, 0, 13, 1);
     made.scratch = push_scratch(device, m, outer, inner);
     test_tensor_poison(&made.t[Y]);
-    test_tensor_poison(&made.t[TURNED]);
+    test_tensor_poison(&made.t[ROTATED]);
     return made;
 }
 
@@ -380,7 +380,7 @@ static void multiply_linear(const struct test_device *device, const struct linea
 {
     const struct test_tensor *t = linear->t;
     struct tt_gemm_lora_args args = {
-        .x_MK = t[X].view, .trans_w = linear->is.trans, .y_MN = t[rotates ? TURNED : Y].view};
+        .x_MK = t[X].view, .trans_w = linear->is.trans, .y_MN = t[rotates ? ROTATED : Y].view};
     args.w.count = 2;
     args.w.parts[0] = part_of(&linear->parts[0], &t[W0]);
     args.w.parts[1] = part_of(&linear->parts[1], &t[W1]);
@@ -430,10 +430,10 @@ static double *other_terms(const struct linear *linear)
 }
 
 /* The rotated result is the rotation of the other one, within its rounding. */
-static void check_turned(const struct linear *linear)
+static void check_rotated(const struct linear *linear)
 {
     int64_t m = linear->is.m, n = linear->outer, half = HEAD / 2;
-    double *y = test_tensor_values(&linear->t[Y]), *turned = test_tensor_values(&linear->t[TURNED]),
+    double *y = test_tensor_values(&linear->t[Y]), *rotated = test_tensor_values(&linear->t[ROTATED]),
            *at = test_tensor_values(&linear->t[POSITIONS]), *cos_PE = test_tensor_values(&linear->t[COS]),
            *sin_PE = test_tensor_values(&linear->t[SIN]), error = 0, size = 0;
     for (int64_t row = 0; row < m; row++)
@@ -442,13 +442,13 @@ static void check_turned(const struct linear *linear)
             double expected = y[row * n + j], sign = j % HEAD < half ? -1 : 1;
             if (j < linear->is.rotated)
                 expected = expected * cos_PE[place] + sign * y[row * n + other] * sin_PE[place];
-            double difference = turned[row * n + j] - expected;
+            double difference = rotated[row * n + j] - expected;
             error += difference * difference;
             size += expected * expected;
         }
     if (!(sqrt(error / size) <= error_most)) fail_msg("the rotation is off by %.2e", sqrt(error / size));
-    test_tensor_check_gaps("turned", &linear->t[TURNED]);
-    free(y), free(turned), free(at), free(cos_PE), free(sin_PE);
+    test_tensor_check_gaps("rotated", &linear->t[ROTATED]);
+    free(y), free(rotated), free(at), free(cos_PE), free(sin_PE);
 }
 
 /* One kernel takes large cases, whose borders of parts are borders of tiles, on a GPU that has it. */
@@ -474,7 +474,7 @@ static void check_linear(const void *row)
                   error_most * (composes(&linear) ? 2
                                 : linear.is.adds  ? 1.6
                                                   : 1));
-    if (linear.is.rotated > 0) check_turned(&linear);
+    if (linear.is.rotated > 0) check_rotated(&linear);
     test_tensor_check_gaps("y", &linear.t[Y]);
     free(x), free(w), free(others);
     for (int i = 0; i < 2; i++) free(linear.parts[i].values);

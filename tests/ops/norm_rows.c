@@ -265,7 +265,7 @@ static void run_rope(struct test_device *device, int threads, void *context)
 {
     const struct rope_case *row = context;
     enum { ROWS, APART, ROPE_CODES, ROPE_SCALE, CODES_APART, SCALE_APART, POSITION, COS, SIN, ROPE_TENSORS };
-    int64_t turned = row->heads * row->head_dim, cols = turned + row->extra;
+    int64_t rotated = row->heads * row->head_dim, cols = rotated + row->extra;
     struct test_tensor t[ROPE_TENSORS];
     (void)threads;
     t[ROWS] = test_tensor_random(row->dtype, row->tokens, cols, TEST_UNUSED, row->gap, 1, 1);
@@ -283,7 +283,7 @@ static void run_rope(struct test_device *device, int threads, void *context)
     t[SIN] = test_tensor_random(TT_F32, POSITIONS, row->head_dim / 2, TEST_UNUSED, 4, 4, 1);
     test_array_to_device(device, t, ROPE_TENSORS);
     struct tt_rope_args args = {.x_THE =
-                                    tt_tensor_heads(tt_tensor_cols(t[APART].view, 0, turned), row->heads),
+                                    tt_tensor_heads(tt_tensor_cols(t[APART].view, 0, rotated), row->heads),
                                 .positions_T = t[POSITION].view,
                                 .cos_PE = t[COS].view,
                                 .sin_PE = t[SIN].view,
@@ -291,7 +291,7 @@ static void run_rope(struct test_device *device, int threads, void *context)
     struct tt_quantize_rows_args quantize = {t[APART].view, t[CODES_APART].view, t[SCALE_APART].view};
     test_ok(tt_rope(device->stream, &args));
     test_ok(tt_quantize_rows(device->stream, &quantize));
-    args.x_THE = tt_tensor_heads(tt_tensor_cols(t[ROWS].view, 0, turned), row->heads);
+    args.x_THE = tt_tensor_heads(tt_tensor_cols(t[ROWS].view, 0, rotated), row->heads);
     args.rows_TC = t[ROWS].view, args.codes_TC = t[ROPE_CODES].view, args.scale_T = t[ROPE_SCALE].view;
     test_ok(tt_rope(device->stream, &args));
     test_array_to_host(device, t, ROPE_TENSORS);

@@ -32,11 +32,11 @@ static void fill(const struct test_tensor *codes, const struct test_tensor *scal
 }
 
 static void expect(const struct test_tensor *codes, const struct test_tensor *scale,
-                   const struct test_tensor *turned, const struct test_tensor *turned_scale)
+                   const struct test_tensor *transposed, const struct test_tensor *transposed_scale)
 {
     int64_t rows = codes->view.dims[0], cols = codes->view.dims[1];
-    const uint8_t *from = codes->view.data, *to = turned->view.data;
-    const float *row_scale = scale->view.data, *col_scale = turned_scale->view.data;
+    const uint8_t *from = codes->view.data, *to = transposed->view.data;
+    const float *row_scale = scale->view.data, *col_scale = transposed_scale->view.data;
     for (int64_t c = 0; c < cols; c++) {
         float largest = 0;
         for (int64_t r = 0; r < rows; r++)
@@ -60,26 +60,26 @@ static void run(struct test_device *device, int threads, void *context)
     const struct turn_case *row = context;
     struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
     struct test_tensor scale = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
-    struct test_tensor turned = test_tensor_make(TT_F8_E4M3, row->cols, row->rows, TEST_UNUSED, 0);
-    struct test_tensor turned_scale = test_tensor_make(TT_F32, row->cols, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor transposed = test_tensor_make(TT_F8_E4M3, row->cols, row->rows, TEST_UNUSED, 0);
+    struct test_tensor transposed_scale = test_tensor_make(TT_F32, row->cols, TEST_UNUSED, TEST_UNUSED, 0);
     (void)threads;
     fill(&codes, &scale);
-    test_tensor_poison(&turned);
-    test_tensor_poison(&turned_scale);
-    TEST_TO_DEVICE(device, &codes, &scale, &turned, &turned_scale);
-    struct tt_turn_codes_args args = {.codes_NK = codes.view,
-                                      .scale_N = scale.view,
-                                      .turned_KN = turned.view,
-                                      .turned_scale_K = turned_scale.view};
-    test_ok(tt_turn_codes(device->stream, &args));
-    TEST_TO_HOST(device, &codes, &scale, &turned, &turned_scale);
-    expect(&codes, &scale, &turned, &turned_scale);
-    test_tensor_check_gaps("turned", &turned);
-    test_tensor_check_gaps("scale", &turned_scale);
+    test_tensor_poison(&transposed);
+    test_tensor_poison(&transposed_scale);
+    TEST_TO_DEVICE(device, &codes, &scale, &transposed, &transposed_scale);
+    struct tt_transpose_codes_args args = {.codes_NK = codes.view,
+                                           .scale_N = scale.view,
+                                           .transposed_KN = transposed.view,
+                                           .transposed_scale_K = transposed_scale.view};
+    test_ok(tt_transpose_codes(device->stream, &args));
+    TEST_TO_HOST(device, &codes, &scale, &transposed, &transposed_scale);
+    expect(&codes, &scale, &transposed, &transposed_scale);
+    test_tensor_check_gaps("transposed", &transposed);
+    test_tensor_check_gaps("scale", &transposed_scale);
     test_tensor_free(&codes);
     test_tensor_free(&scale);
-    test_tensor_free(&turned);
-    test_tensor_free(&turned_scale);
+    test_tensor_free(&transposed);
+    test_tensor_free(&transposed_scale);
 }
 
 static void check_case(const void *row)
@@ -91,14 +91,14 @@ static void check_case(const void *row)
 static void codes_are_those_of_plain_code(void **state)
 {
     (void)state;
-    TEST_CASES("turn_codes", cases, check_case);
-    if (test_sizes_wanted()) TEST_CASES("turn_codes", gpu_cases, check_case);
+    TEST_CASES("transpose_codes", cases, check_case);
+    if (test_sizes_wanted()) TEST_CASES("transpose_codes", gpu_cases, check_case);
 }
 
 static void wrong_arguments_are_refused(void **state)
 {
     struct test_tensor codes = test_tensor_make(TT_F8_E4M3, 32, 48, TEST_UNUSED, 0),
-                       turned = test_tensor_make(TT_F8_E4M3, 48, 32, TEST_UNUSED, 0),
+                       transposed = test_tensor_make(TT_F8_E4M3, 48, 32, TEST_UNUSED, 0),
                        scale = test_tensor_make(TT_F32, 48, TEST_UNUSED, TEST_UNUSED, 0),
                        other = test_tensor_make(TT_F32, 48, TEST_UNUSED, TEST_UNUSED, 0);
     struct test_device device;
@@ -106,23 +106,23 @@ static void wrong_arguments_are_refused(void **state)
     TEST_CPU_ONLY();
     test_device_open(&device, "cpu", 1);
     tt_tensor narrow = tt_tensor_1d(other.view.data, TT_F32, 32);
-    const struct tt_turn_codes_args good = {codes.view, narrow, turned.view, scale.view};
-    test_ok(tt_turn_codes(device.stream, &good));
-    struct tt_turn_codes_args args = good;
+    const struct tt_transpose_codes_args good = {codes.view, narrow, transposed.view, scale.view};
+    test_ok(tt_transpose_codes(device.stream, &good));
+    struct tt_transpose_codes_args args = good;
     args.scale_N = scale.view;
-    test_refused(tt_turn_codes(device.stream, &args), TT_ERR_INTERNAL, "its scale");
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "its scale");
     args = good;
-    args.turned_KN = tt_tensor_2d(turned.view.data, TT_F8_E4M3, 48, 16);
-    test_refused(tt_turn_codes(device.stream, &args), TT_ERR_INTERNAL, "turned is [48, 16]");
+    args.transposed_KN = tt_tensor_2d(transposed.view.data, TT_F8_E4M3, 48, 16);
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "transposed is [48, 16]");
     args = good;
     args.codes_NK = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 32, 40);
-    test_refused(tt_turn_codes(device.stream, &args), TT_ERR_INTERNAL, "not multiples of 16");
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "not multiples of 16");
     args = good;
-    args.turned_KN = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 48, 32);
-    test_refused(tt_turn_codes(device.stream, &args), TT_ERR_INTERNAL, "turned");
+    args.transposed_KN = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 48, 32);
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "transposed");
     test_device_close(&device);
     test_tensor_free(&codes);
-    test_tensor_free(&turned);
+    test_tensor_free(&transposed);
     test_tensor_free(&scale);
     test_tensor_free(&other);
 }

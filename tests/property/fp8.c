@@ -117,7 +117,7 @@ static void encode(const tt_param *param, const tt_param *from)
     float *scales = tt_calloc((size_t)layout->blocks, sizeof *scales);
     for (int64_t r = 0; r < from->dims[0]; r++)
         for (int64_t c = 0; c < from->dims[1]; c++)
-            weights[param->turned_of != NULL ? c * from->dims[0] + r : r * from->dims[1] + c] =
+            weights[param->transposed_of != NULL ? c * from->dims[0] + r : r * from->dims[1] + c] =
                 values[r * from->dims[1] + c];
     tt_quant_absmax(layout, 0, layout->blocks, weights, TT_F32, scales);
     struct tt_quant_source source = {.absmax = scales, .dtype = TT_F32, .read = give, .context = weights};
@@ -131,8 +131,8 @@ static void copy_params(const struct tt_model_runner *to, const struct tt_model_
 {
     for (size_t i = 0; i < to->model->param_count; i++) {
         const tt_param *param = to->model->params[i];
-        const tt_param *same =
-            tt_model_find_param(from->model, param->turned_of != NULL ? param->turned_of->name : param->name);
+        const tt_param *same = tt_model_find_param(
+            from->model, param->transposed_of != NULL ? param->transposed_of->name : param->name);
         assert_non_null(same);
         if (tt_param_is_quantized(param))
             encode(param, same);

@@ -16,7 +16,7 @@
 #include "backend/cpu/simd.h"
 #include "tensor/e4m3.h"
 
-enum { CODES = 256, TURNED = 64 };
+enum { CODES = 256, TRANSPOSED = 64 };
 
 /* |x| as bits: a larger size is a larger integer, and NaN is above infinity. */
 TT_SIMD_BODY void quantize_row(const void *x, int64_t count, const bool bf16, uint8_t *codes, float *scale)
@@ -68,15 +68,15 @@ tt_status tt_cpu_quantize_rows(struct tt_stream *stream, const struct tt_quantiz
 }
 
 /* Columns first .. first + count - 1 of the codes become rows. Reads along rows of codes. */
-static void turn_columns(const struct tt_turn_codes_args *args, const float values[CODES], int64_t first,
-                         int64_t count)
+static void transpose_columns(const struct tt_transpose_codes_args *args, const float values[CODES],
+                              int64_t first, int64_t count)
 {
     int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
     const uint8_t *codes = args->codes_NK.data;
     const float *scale = args->scale_N.data;
-    uint8_t *turned = args->turned_KN.data;
-    float *turned_scale = args->turned_scale_K.data, factor[TURNED];
-    uint32_t largest[TURNED] = {0};
+    uint8_t *transposed = args->transposed_KN.data;
+    float *transposed_scale = args->transposed_scale_K.data, factor[TRANSPOSED];
+    uint32_t largest[TRANSPOSED] = {0};
     for (int64_t row = 0; row < rows; row++)
         for (int64_t c = 0; c < count; c++) {
             float value = values[codes[row * cols + first + c]] * scale[row];
@@ -88,25 +88,25 @@ static void turn_columns(const struct tt_turn_codes_args *args, const float valu
     for (int64_t c = 0; c < count; c++) {
         float size;
         memcpy(&size, &largest[c], sizeof size);
-        turned_scale[first + c] = tt_e4m3_scale(size);
-        factor[c] = 1.0f / turned_scale[first + c];
+        transposed_scale[first + c] = tt_e4m3_scale(size);
+        factor[c] = 1.0f / transposed_scale[first + c];
     }
     for (int64_t row = 0; row < rows; row++)
         for (int64_t c = 0; c < count; c++) {
             float value = values[codes[row * cols + first + c]] * scale[row];
-            turned[(first + c) * rows + row] = tt_e4m3_from_f32(value * factor[c]);
+            transposed[(first + c) * rows + row] = tt_e4m3_from_f32(value * factor[c]);
         }
 }
 
-tt_status tt_cpu_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
     int threads = tt_cpu_threads(stream, rows * cols);
     float values[CODES];
     for (int code = 0; code < CODES; code++) values[code] = tt_e4m3_to_f32((uint8_t)code);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < cols; first += TURNED)
-        turn_columns(args, values, first, cols - first < TURNED ? cols - first : TURNED);
+    for (int64_t first = 0; first < cols; first += TRANSPOSED)
+        transpose_columns(args, values, first, cols - first < TRANSPOSED ? cols - first : TRANSPOSED);
     return TT_OK;
 }
 

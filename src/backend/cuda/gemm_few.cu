@@ -110,9 +110,9 @@ static __device__ __forceinline__ void finish(const few_problem &p, int row, int
     }
     if (KIND == FEW_ROTATED && first < p.paired) {
         int64_t at = (int64_t)p.positions[row] * p.half + first % (2 * p.half);
-        float c = p.cos[at], s = p.sin[at], turned = a * c - b * s;
+        float c = p.cos[at], s = p.sin[at], rotated = a * c - b * s;
         b = b * c + a * s;
-        a = turned;
+        a = rotated;
     }
     put<T>(p, row, first, a);
     put<T>(p, row, second, b);

@@ -32,14 +32,14 @@ template <int W> __device__ __forceinline__ void load_table(const float *from, f
 
 /* W pairs; the same operations in both kernels, so that they give the same bits. */
 template <int W>
-__device__ __forceinline__ void turn(float (&a)[W], float (&b)[W], const float (&c)[W], const float (&s)[W],
+__device__ __forceinline__ void rotate(float (&a)[W], float (&b)[W], const float (&c)[W], const float (&s)[W],
                                      float direction)
 {
 #pragma unroll
     for (int j = 0; j < W; j++) {
-        float sine = __fmul_rn(s[j], direction), turned = __fmaf_rn(a[j], c[j], -__fmul_rn(b[j], sine));
+        float sine = __fmul_rn(s[j], direction), rotated = __fmaf_rn(a[j], c[j], -__fmul_rn(b[j], sine));
         b[j] = __fmaf_rn(b[j], c[j], __fmul_rn(a[j], sine));
-        a[j] = turned;
+        a[j] = rotated;
     }
 }
 
@@ -68,7 +68,7 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) rotate(T
             float a[W], b[W];
             widen(low[i], a);
             widen(high[i], b);
-            turn(a, b, c, s, r.direction);
+            rotate(a, b, c, s, r.direction);
             narrow(low[i], a);
             narrow(high[i], b);
             store(token + i * r.head_stride + e, low[i]);
@@ -86,8 +86,8 @@ template <typename T, int W> void launch(struct tt_stream *stream, T *x, const s
     rotate<T, W><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(x, r);
 }
 
-/* A thread block has a row: its first columns, whole heads, are turned; then the row is in registers, rounded as it is
- * stored, when its largest size is known. A thread has CHUNKS pairs of vectors: those that turn together, or two
+/* A thread block has a row: its first columns, whole heads, are rotated; then the row is in registers, rounded as it is
+ * stored, when its largest size is known. A thread has CHUNKS pairs of vectors: those that rotate together, or two
  * neighbours of the columns behind. */
 constexpr int ROW_VECTOR = 8, ROW_THREADS = 512;
 
@@ -98,7 +98,7 @@ struct row_rotation {
     const int32_t *positions;
     const float *cos, *sin;
     float direction;
-    int cols, turned_cols, half;
+    int cols, rotated_cols, half;
 };
 
 template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows(const struct row_rotation r)
@@ -107,7 +107,7 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows
     __shared__ uint32_t sizes[ROW_WARP];
     int64_t t = blockIdx.x;
     bf16 *row = r.rows + t * r.row_stride;
-    int pairs = r.cols / (2 * W), turned_pairs = r.turned_cols / (2 * W), in_head = r.half / W;
+    int pairs = r.cols / (2 * W), rotated_pairs = r.rotated_cols / (2 * W), in_head = r.half / W;
     int low_at[CHUNKS], high_at[CHUNKS];
     vec<bf16, W> low[CHUNKS], high[CHUNKS];
     uint32_t largest = 0;
@@ -115,9 +115,9 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows
     for (int k = 0; k < CHUNKS; k++) {
         int pair = (int)threadIdx.x + k * (int)blockDim.x;
         if (pair >= pairs) break;
-        bool turns = pair < turned_pairs;
-        low_at[k] = turns ? pair / in_head * 2 * r.half + pair % in_head * W : pair * 2 * W;
-        high_at[k] = low_at[k] + (turns ? r.half : W);
+        bool rotates = pair < rotated_pairs;
+        low_at[k] = rotates ? pair / in_head * 2 * r.half + pair % in_head * W : pair * 2 * W;
+        high_at[k] = low_at[k] + (rotates ? r.half : W);
         low[k] = load<bf16, W>(row + low_at[k]);
         high[k] = load<bf16, W>(row + high_at[k]);
     }
@@ -129,11 +129,11 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows
         float a[W], b[W];
         widen(low[k], a);
         widen(high[k], b);
-        if (pair < turned_pairs) {
+        if (pair < rotated_pairs) {
             float c[W], s[W];
             load_table(r.cos + table_at + pair % in_head * W, c);
             load_table(r.sin + table_at + pair % in_head * W, s);
-            turn(a, b, c, s, r.direction);
+            rotate(a, b, c, s, r.direction);
             narrow(low[k], a);
             narrow(high[k], b);
             store(row + low_at[k], low[k]);

@@ -1,6 +1,6 @@
 /* The transposed matrix of E4M3 codes, quantized by its own rows (ops/gemm_scaled.h), bound by memory: the largest size
- * of each column, its scale, then tiles that are turned in shared memory. Sizes are compared as integers, whose largest
- * does not depend on the order. */
+ * of each column, its scale, then tiles that are transposed in shared memory. Sizes are compared as integers, whose
+ * largest does not depend on the order. */
 #include "backend/cuda/rows_e4m3.cuh"
 
 namespace
@@ -13,8 +13,8 @@ constexpr int SIZED_ROWS = 512; /* of a block that looks for the largest */
 struct turning {
     const uint8_t *codes;
     const float *scale;
-    uint8_t *turned;
-    float *turned_scale; /* in between: the largest sizes, as bits */
+    uint8_t *transposed;
+    float *transposed_scale; /* in between: the largest sizes, as bits */
     int64_t rows, cols;
 };
 
@@ -47,13 +47,13 @@ __global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
     __syncthreads();
     int64_t own = (int64_t)blockIdx.x * TILE + threadIdx.x;
     if (threadIdx.x < TILE && own < t.cols)
-        atomicMax(reinterpret_cast<uint32_t *>(t.turned_scale) + own, shared[threadIdx.x]);
+        atomicMax(reinterpret_cast<uint32_t *>(t.transposed_scale) + own, shared[threadIdx.x]);
 }
 
 __global__ void __launch_bounds__(THREADS) make_scales(const struct turning t)
 {
     int64_t col = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (col < t.cols) t.turned_scale[col] = row_scale(__float_as_uint(t.turned_scale[col]));
+    if (col < t.cols) t.transposed_scale[col] = row_scale(__float_as_uint(t.transposed_scale[col]));
 }
 
 __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
     if (col < t.cols) {
         float factor[WORD];
 #pragma unroll
-        for (int i = 0; i < WORD; i++) factor[i] = __frcp_rn(t.turned_scale[col + i]);
+        for (int i = 0; i < WORD; i++) factor[i] = __frcp_rn(t.transposed_scale[col + i]);
         for (int r = step; r < TILE && first_row + r < t.rows; r += ROWS_A_STEP) {
             uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + (first_row + r) * t.cols + col);
             float scale = t.scale[first_row + r];
@@ -78,29 +78,29 @@ __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
     int64_t row = first_row + word * WORD;
     if (row >= t.rows) return;
     for (int c = step; c < TILE && first_col + c < t.cols; c += ROWS_A_STEP)
-        *reinterpret_cast<uint32_t *>(t.turned + (first_col + c) * t.rows + row) =
+        *reinterpret_cast<uint32_t *>(t.transposed + (first_col + c) * t.rows + row) =
             *reinterpret_cast<const uint32_t *>(&tile[c][word * WORD]);
 }
 
 } // namespace
 
-extern "C" tt_status tt_cuda_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+extern "C" tt_status tt_cuda_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     const tt_tensor &codes = args->codes_NK;
     struct turning t = {static_cast<const uint8_t *>(codes.data),
                         static_cast<const float *>(args->scale_N.data),
-                        static_cast<uint8_t *>(args->turned_KN.data),
-                        static_cast<float *>(args->turned_scale_K.data),
+                        static_cast<uint8_t *>(args->transposed_KN.data),
+                        static_cast<float *>(args->transposed_scale_K.data),
                         codes.dims[0],
                         codes.dims[1]};
     cudaStream_t on = tt_cuda_handle(stream);
     unsigned columns = (unsigned)((t.cols + TILE - 1) / TILE);
     dim3 sized(columns, (unsigned)((t.rows + SIZED_ROWS - 1) / SIZED_ROWS)),
         tiles(columns, (unsigned)((t.rows + TILE - 1) / TILE));
-    TT_TRY(tt_cuda_check(cudaMemsetAsync(t.turned_scale, 0, (size_t)t.cols * sizeof(float), on), stream,
+    TT_TRY(tt_cuda_check(cudaMemsetAsync(t.transposed_scale, 0, (size_t)t.cols * sizeof(float), on), stream,
                          "the largest sizes of columns"));
     find_largest<<<sized, THREADS, 0, on>>>(t);
     make_scales<<<(unsigned)((t.cols + THREADS - 1) / THREADS), THREADS, 0, on>>>(t);
     turn_tiles<<<tiles, THREADS, 0, on>>>(t);
-    return tt_cuda_launched(stream, "turn_codes", &codes);
+    return tt_cuda_launched(stream, "transpose_codes", &codes);
 }

@@ -31,22 +31,22 @@ static void check_operand(struct tt_check *check, const char *name, tt_tensor co
     tt_check_contiguous(check, "its scale", scale);
 }
 
-tt_status tt_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+tt_status tt_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
-    struct tt_check check = {.op = "turn_codes"};
-    tt_tensor codes = args->codes_NK, turned = args->turned_KN;
+    struct tt_check check = {.op = "transpose_codes"};
+    tt_tensor codes = args->codes_NK, transposed = args->transposed_KN;
     check_operand(&check, "codes", codes, args->scale_N);
     tt_check_contiguous(&check, "codes", codes);
-    check_operand(&check, "turned", turned, args->turned_scale_K);
-    tt_check_contiguous(&check, "turned", turned);
+    check_operand(&check, "transposed", transposed, args->transposed_scale_K);
+    tt_check_contiguous(&check, "transposed", transposed);
     if (check.status != TT_OK) return check.status;
     tt_check_that(&check, tt_gemm_scaled_takes(codes.dims[0], codes.dims[1]),
                   "%lld x %lld: not multiples of 16", (long long)codes.dims[0], (long long)codes.dims[1]);
-    tt_check_that(&check, turned.dims[0] == codes.dims[1] && turned.dims[1] == codes.dims[0],
-                  "turned is [%lld, %lld]", (long long)turned.dims[0], (long long)turned.dims[1]);
-    tt_check_apart(&check, "turned", turned, "codes", codes);
-    tt_check_apart(&check, "its scale", args->turned_scale_K, "scale", args->scale_N);
-    return check.status != TT_OK ? check.status : tt_dispatch_turn_codes(stream, args);
+    tt_check_that(&check, transposed.dims[0] == codes.dims[1] && transposed.dims[1] == codes.dims[0],
+                  "transposed is [%lld, %lld]", (long long)transposed.dims[0], (long long)transposed.dims[1]);
+    tt_check_apart(&check, "transposed", transposed, "codes", codes);
+    tt_check_apart(&check, "its scale", args->transposed_scale_K, "scale", args->scale_N);
+    return check.status != TT_OK ? check.status : tt_dispatch_transpose_codes(stream, args);
 }
 
 size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k)

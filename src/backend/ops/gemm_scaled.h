@@ -19,11 +19,12 @@ TT_MUST_USE tt_status tt_quantize_rows(struct tt_stream *stream, const struct tt
 
 /* The transposed matrix, quantized by its own rows: those of code * scale in fp32, as by tt_quantize_rows; the same
  * bits on every device. A second rounding, unless the scales are all the same. */
-struct tt_turn_codes_args {
+struct tt_transpose_codes_args {
     tt_tensor codes_NK, scale_N; /* F8_E4M3, contiguous; f32 */
-    tt_tensor turned_KN, turned_scale_K;
+    tt_tensor transposed_KN, transposed_scale_K;
 };
-TT_MUST_USE tt_status tt_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args);
+TT_MUST_USE tt_status tt_transpose_codes(struct tt_stream *stream,
+                                         const struct tt_transpose_codes_args *args);
 
 /* y[m,n] = a_scale[m] * b_scale[n] * sum_k a[m,k] * b[n,k] (+ addend[m,n]), summed in fp32. The result is rounded to
  * y's type; a GPU may round the product before it adds. */

@@ -213,7 +213,7 @@ static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_qu
 }
 
 /* Codes are read for the scales, and again. */
-static tt_status plan_turn_codes(struct tt_stream *stream, const struct tt_turn_codes_args *args)
+static tt_status plan_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     return moves(stream, 3.0 * size(args->codes_NK));
 }

@@ -19,9 +19,9 @@
 struct how {
     const char *family;
     struct tt_base_quant quant;
-    bool late, random, stored; /* stored: the folder is quantized already */
-    struct tt_str *made;       /* random: segments of one rank, to compare with */
-    size_t turned, skipped;    /* of a layer of a stored folder */
+    bool late, random, stored;  /* stored: the folder is quantized already */
+    struct tt_str *made;        /* random: segments of one rank, to compare with */
+    size_t transposed, skipped; /* of a layer of a stored folder */
 };
 
 static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
@@ -40,7 +40,7 @@ static tt_status give(void *context, int64_t first, int64_t count, void *to)
 
 static const tt_param *original_of(const tt_param *param)
 {
-    return param->turned_of != NULL ? param->turned_of : param;
+    return param->transposed_of != NULL ? param->transposed_of : param;
 }
 
 /* The numbers of a tensor; of one in FP8, code * scale. */
@@ -61,7 +61,7 @@ static tt_status read_weights(const tt_param *param, const struct tt_model_folde
 {
     const tt_param *original = original_of(param);
     int64_t rows = original->dims[0], cols = original->dims[1];
-    if (param->turned_of == NULL) return read_numbers(original->name, folder, rows * cols, weights);
+    if (param->transposed_of == NULL) return read_numbers(original->name, folder, rows * cols, weights);
     float *straight = tt_calloc((size_t)(rows * cols), sizeof *straight);
     tt_status status = read_numbers(original->name, folder, rows * cols, straight);
     for (int64_t i = 0; i < rows * cols; i++) weights[i % cols * rows + i / cols] = straight[i];
@@ -77,7 +77,7 @@ static tt_status make_segment(const tt_param *param, const struct tt_model_folde
     if (stored) {
         struct tt_quantized tensor;
         TT_TRY(tt_quantized_find(folder, original_of(param)->name, &tensor));
-        if (param->turned_of == NULL && tensor.scales != TT_FP8_BLOCK_SCALES)
+        if (param->transposed_of == NULL && tensor.scales != TT_FP8_BLOCK_SCALES)
             return tt_quantized_read(folder, &tensor, 0, layout->bytes, segment);
     }
     float *weights = tt_calloc((size_t)layout->count, sizeof *weights);
@@ -117,23 +117,23 @@ static tt_status check_piece(const struct how *how, const struct tt_piece *piece
 static tt_status check_pieces(const struct load_world *world, const struct how *how, int ranks,
                               const struct tt_model_folder *folder)
 {
-    size_t at = 0, quantized = 0, turned = 0;
+    size_t at = 0, quantized = 0, transposed = 0;
     for (int u = 0; u < world->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(world->units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(world->units[u], p);
             if (!tt_param_is_quantized(piece.param)) continue;
-            quantized += piece.param->turned_of == NULL;
-            turned += piece.param->turned_of != NULL;
+            quantized += piece.param->transposed_of == NULL;
+            transposed += piece.param->transposed_of != NULL;
             if (how->random && ranks == 1)
                 TT_TRY(tt_str_append(how->made, piece.data, (size_t)piece.count));
             else
                 TT_TRY(check_piece(how, &piece, folder, &at));
         }
     }
-    bool turns =
+    bool transposes =
         how->quant.trains && strncmp(how->family, "mistral", 7) == 0; /* q, k, v, o: the rest is odd */
     size_t layers = (size_t)world->model->facts.num_hidden_layers;
-    TEST_RANK_CHECK(turned == (how->stored ? how->turned : turns ? 4 : 0) * layers);
+    TEST_RANK_CHECK(transposed == (how->stored ? how->transposed : transposes ? 4 : 0) * layers);
     TEST_RANK_CHECK(quantized == (7 - how->skipped) * layers);
     return TT_OK;
 }
@@ -218,7 +218,7 @@ static void test_stored_fp8(void **state)
                               .late = bits % 2 != 0,
                               .stored = true,
                               .skipped = skipped,
-                              .turned = bits >= 2 ? 7 - skipped : 0};
+                              .transposed = bits >= 2 ? 7 - skipped : 0};
             for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
         }
     }

@@ -37,14 +37,14 @@ static void load_small_row(const struct plan *plan, int64_t row)
 {
     const struct tt_gemm_source *small = &plan->small;
     float *to = plan->small_floats + row * plan->small_stride;
-    bool turned = plan->streamed.dtype == TT_BF16;
+    bool even_first = plan->streamed.dtype == TT_BF16;
     int64_t along = small->k_contiguous ? 1 : small->stride, across = small->k_contiguous ? small->stride : 1;
     const uint16_t *halves = (const uint16_t *)small->data + row * across;
     const float *floats = (const float *)small->data + row * across;
     memset(to + plan->small_stride - 2 * 16, 0, 2 * 16 * sizeof *to);
     for (int64_t k = 0; k < plan->problem->k; k++) {
         float value = small->dtype == TT_BF16 ? tt_bf16_to_f32(halves[k * along]) : floats[k * along];
-        to[turned ? tt_gemm_even_first(k) : k] = value;
+        to[even_first ? tt_gemm_even_first(k) : k] = value;
     }
 }
 

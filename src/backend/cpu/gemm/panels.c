@@ -28,7 +28,7 @@ enum {
     SHARED_COLUMNS_MAX =
         1024, /* a task's block of c in scratch has at most BLOCK_ROWS rows and this many columns */
     OWN_COLUMNS_MAX = 256,
-    TURNED_MAX = 48,
+    TRANSPOSED_MAX = 48,
     FEW_K = 64,
     LINE_FLOATS = 16,
     LOW_K_MAX = 64, /* of a narrow product computed here; its b is packed LOW_COLUMNS at a time */
@@ -42,7 +42,7 @@ enum {
 struct plan {
     const struct tt_gemm_kernel *kernel;
     const struct tt_gemm_problem *problem;
-    bool turned;               /* c is computed transposed */
+    bool transposed;           /* c is computed transposed */
     bool waits;                /* sums stay in scratch until the last block of k */
     int64_t k_blocks, block_k; /* block_k but for the last block */
     int64_t row_blocks;
@@ -53,7 +53,7 @@ struct plan {
     int64_t low_a_panel, low_b_panel; /* the same for narrow products */
     float *shared;                    /* NULL: each task packs b */
     float *sums;                      /* of a slab, when k has several runs and sums wait */
-    /* panels of all of a (turned) or of b, block of k by block of k; NULL: tasks pack them */
+    /* panels of all of a (transposed) or of b, block of k by block of k; NULL: tasks pack them */
     const float *kept;
     int64_t kept_panels; /* of one block of k */
 };
@@ -187,7 +187,7 @@ static void multiply_block(const struct plan *plan, const struct block *block, c
     }
 }
 
-static void finish_turned(const struct plan *plan, const struct block *block)
+static void finish_transposed(const struct plan *plan, const struct block *block)
 {
     const struct tt_gemm_problem *problem = plan->problem;
     int64_t nr = plan->kernel->nr;
@@ -223,8 +223,8 @@ static void finish_block(const struct plan *plan, const struct block *block)
 {
     const struct tt_gemm_problem *problem = plan->problem;
     int64_t nr = plan->kernel->nr;
-    if (plan->turned) {
-        finish_turned(plan, block);
+    if (plan->transposed) {
+        finish_transposed(plan, block);
         return;
     }
     if (problem->epilogue != NULL)
@@ -294,12 +294,12 @@ static void pack_block(const struct plan *plan, const struct task *task, const s
     const float *kept = plan->kept;
     block->a = scratch->a;
     block->b = task->b != NULL ? task->b + (block->k_block - task->k_begin) * task->b_step : scratch->b;
-    if (kept != NULL && plan->turned)
+    if (kept != NULL && plan->transposed)
         block->a = kept + (block->k_block * plan->kept_panels + task->row / kernel->mr) * plan->a_panel;
     else
         pack_panels(plan, kernel->pack_a, kernel->mr, scratch->a, plan->a_panel, &problem->a, task->row,
                     task->row_end, k_first, block->k);
-    if (kept != NULL && !plan->turned)
+    if (kept != NULL && !plan->transposed)
         block->b = kept + (block->k_block * plan->kept_panels + task->column / kernel->nr) * plan->b_panel;
     else if (task->b == NULL)
         pack_panels(plan, kernel->pack_b, kernel->nr, scratch->b, plan->b_panel, &problem->b, task->column,
@@ -412,23 +412,23 @@ static void run_shared_panels(struct tt_stream *stream, const struct plan *plan,
 }
 
 /* A panel of b is packed fastest from rows across k; on the tile unit a panel of a from rows along k. */
-static bool is_better_turned(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
+static bool is_better_transposed(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
     if (problem->low_count > 0 || problem->epilogue != NULL || problem->c.run > 0) return false;
-    if (problem->n <= TURNED_MAX && problem->m > problem->n && !problem->a.k_contiguous) return true;
-    return kernel->panel_dtype == TT_BF16 && problem->m <= TURNED_MAX && problem->n > problem->m &&
+    if (problem->n <= TRANSPOSED_MAX && problem->m > problem->n && !problem->a.k_contiguous) return true;
+    return kernel->panel_dtype == TT_BF16 && problem->m <= TRANSPOSED_MAX && problem->n > problem->m &&
            problem->b.k_contiguous;
 }
 
-static void turn(struct plan *plan, struct tt_gemm_problem *turned)
+static void transpose(struct plan *plan, struct tt_gemm_problem *transposed)
 {
-    *turned = *plan->problem;
-    turned->m = plan->problem->n;
-    turned->n = plan->problem->m;
-    turned->a = plan->problem->b;
-    turned->b = plan->problem->a;
-    plan->problem = turned;
-    plan->turned = true;
+    *transposed = *plan->problem;
+    transposed->m = plan->problem->n;
+    transposed->n = plan->problem->m;
+    transposed->a = plan->problem->b;
+    transposed->b = plan->problem->a;
+    plan->problem = transposed;
+    plan->transposed = true;
 }
 
 bool tt_gemm_takes_low(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem)
@@ -489,23 +489,23 @@ static void lay_k(struct plan *plan)
     plan->b_panel = plan->block_k * kernel->nr / per_float + TT_GEMM_PANEL_SLACK;
 }
 
-/* Panels of the large operand are worth keeping where few rows are multiplied: those of bf16 as `a` of the turned
+/* Panels of the large operand are worth keeping where few rows are multiplied: those of bf16 as `a` of the transposed
  * product, others as `b` of one that each task packs itself. */
 static bool can_keep(const struct plan *plan)
 {
-    if (plan->turned) return plan->kernel->panel_dtype == TT_BF16;
+    if (plan->transposed) return plan->kernel->panel_dtype == TT_BF16;
     return plan->kernel->panel_dtype == TT_F32 && plan->row_blocks == 1;
 }
 
 int64_t tt_gemm_kept_floats(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem)
 {
     struct plan plan = {.kernel = kernel, .problem = problem, .row_blocks = 1};
-    struct tt_gemm_problem turned;
-    if (is_better_turned(kernel, problem)) turn(&plan, &turned);
+    struct tt_gemm_problem transposed;
+    if (is_better_transposed(kernel, problem)) transpose(&plan, &transposed);
     lay_k(&plan);
     if (!can_keep(&plan)) return 0;
-    int64_t panels = ceil_divide(problem->n, plan.turned ? kernel->mr : kernel->nr),
-            floats = plan.k_blocks * panels * (plan.turned ? plan.a_panel : plan.b_panel);
+    int64_t panels = ceil_divide(problem->n, plan.transposed ? kernel->mr : kernel->nr),
+            floats = plan.k_blocks * panels * (plan.transposed ? plan.a_panel : plan.b_panel);
     return round_up(floats, LINE_FLOATS);
 }
 
@@ -513,13 +513,13 @@ int64_t tt_gemm_kept_floats(const struct tt_gemm_kernel *kernel, const struct tt
 static void find_kept(struct tt_gemm_kept *kept, struct plan *plan, int threads)
 {
     const struct tt_gemm_kernel *kernel = plan->kernel;
-    const struct tt_gemm_source *matrix = plan->turned ? &plan->problem->a : &plan->problem->b;
-    int64_t k = plan->problem->k, width = plan->turned ? kernel->mr : kernel->nr,
-            step = plan->turned ? plan->a_panel : plan->b_panel, panels = ceil_divide(matrix->across, width),
-            groups = ceil_divide(panels, PACK_PANELS);
+    const struct tt_gemm_source *matrix = plan->transposed ? &plan->problem->a : &plan->problem->b;
+    int64_t k = plan->problem->k, width = plan->transposed ? kernel->mr : kernel->nr,
+            step = plan->transposed ? plan->a_panel : plan->b_panel,
+            panels = ceil_divide(matrix->across, width), groups = ceil_divide(panels, PACK_PANELS);
     bool fresh;
     if (!can_keep(plan)) return;
-    float *to = tt_gemm_kept_find(kept, matrix, k, plan->turned, plan->k_blocks * panels * step, &fresh);
+    float *to = tt_gemm_kept_find(kept, matrix, k, plan->transposed, plan->k_blocks * panels * step, &fresh);
     plan->kept = to;
     plan->kept_panels = panels;
     if (!fresh) return;
@@ -527,7 +527,7 @@ static void find_kept(struct tt_gemm_kept *kept, struct plan *plan, int threads)
     for (int64_t item = 0; item < groups * plan->k_blocks; item++) {
         int64_t k_block = item / groups, panel = item % groups * PACK_PANELS, first = panel * width,
                 k_first = k_block * plan->block_k;
-        pack_panels(plan, plan->turned ? kernel->pack_a : kernel->pack_b, (int)width,
+        pack_panels(plan, plan->transposed ? kernel->pack_a : kernel->pack_b, (int)width,
                     to + (k_block * panels + panel) * step, step, matrix, first,
                     tt_smaller(matrix->across, first + PACK_PANELS * width), k_first,
                     tt_smaller(plan->block_k, k - k_first));
@@ -542,11 +542,11 @@ tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem 
     const struct tt_gemm_kernel *kernel = tt_gemm_kernel_for(state, problem);
     int threads = tt_gemm_threads(stream, problem);
     struct plan plan = {.kernel = kernel, .problem = problem};
-    struct tt_gemm_problem turned;
-    if (is_better_turned(kernel, problem)) turn(&plan, &turned);
+    struct tt_gemm_problem transposed;
+    if (is_better_transposed(kernel, problem)) transpose(&plan, &transposed);
     int64_t m = plan.problem->m, n = plan.problem->n;
     lay_k(&plan);
-    plan.waits = plan.turned || problem->c.addend != NULL || problem->epilogue != NULL ||
+    plan.waits = plan.transposed || problem->c.addend != NULL || problem->epilogue != NULL ||
                  problem->c.run > 0 ||
                  (problem->c.dtype == TT_BF16 && (plan.k_blocks > 1 || problem->low_count > 0));
     int64_t per_float = (int64_t)(sizeof(float) / tt_dtype_bytes(kernel->panel_dtype));

@@ -226,17 +226,17 @@ static tt_status own_after_cudnn(struct tt_stream *stream, const struct tt_atten
     int64_t tokens = args->forward.q_THE.dims[0], heads = args->forward.q_THE.dims[1];
     size_t own = tt_mma_attention_backward_scratch(tokens, heads, args->forward.k_TKE.dims[1],
                                                    args->forward.q_THE.dims[2]);
-    struct tt_attention_backward_args turned = *args;
+    struct tt_attention_backward_args transposed = *args;
     size_t needed = own + (size_t)(tokens * heads) * sizeof(float);
     if (tt_tensor_is_empty(args->scratch) || tt_tensor_bytes(args->scratch) < needed) {
         return tt_fail(TT_ERR_INTERNAL, "attention_backward: %zu bytes of scratch are needed", needed);
     }
-    turned.forward.lse_HT = tt_tensor_2d((char *)args->scratch.data + own, TT_F32, heads, tokens);
-    turned.scratch = tt_tensor_1d(args->scratch.data, TT_U8, (int64_t)own);
+    transposed.forward.lse_HT = tt_tensor_2d((char *)args->scratch.data + own, TT_F32, heads, tokens);
+    transposed.scratch = tt_tensor_1d(args->scratch.data, TT_U8, (int64_t)own);
     TT_TRY(tt_cuda_check(tt_cuda_attention_transpose(tt_cuda_handle(stream), args->forward.lse_HT.data,
-                                                     turned.forward.lse_HT.data, tokens, heads),
+                                                     transposed.forward.lse_HT.data, tokens, heads),
                          stream, "attention_backward"));
-    return tt_cuda_mma_attention_backward(stream, &turned);
+    return tt_cuda_mma_attention_backward(stream, &transposed);
 }
 
 /* Whether the sequences are short. Work grows with the square of a length, so lengths are averaged over tokens. */
