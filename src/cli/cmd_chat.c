@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/line_reader.h"
+#include "cli/paste.h"
 #include "cli/signals.h"
 #include "cli/talk_call.h"
 
@@ -262,12 +263,12 @@ static tt_status obey(struct conversation *c, const char *line, bool *quit)
 }
 
 /* An error of a turn ends a conversation that is read from a file or pipe, but not one with a person. */
-static tt_status answer_line(struct conversation *c, const char *line, bool *quit)
+static tt_status answer_line(struct conversation *c, const char *line, bool pasted, bool *quit)
 {
-    bool broken = false;
-    if (line[strspn(line, " \t")] == 0) return TT_OK;
-    if (line[0] == '/' && line[1] != '/') return obey(c, line, quit);
-    tt_status status = take_turn(c, line[0] == '/' ? line + 1 : line, &broken);
+    bool broken = false, slash = line[0] == '/' && !pasted; /* a pasted path is no command */
+    if (line[strspn(line, " \t\n")] == 0) return TT_OK;
+    if (slash && line[1] != '/') return obey(c, line, quit);
+    tt_status status = take_turn(c, slash ? line + 1 : line, &broken);
     if (status == TT_OK || broken || !c->terminal || status == TT_ERR_MEMORY) return status;
     tt_report_error(c->cli->report);
     tt_error_clear();
@@ -288,35 +289,71 @@ static bool is_cut(const struct conversation *c, const struct tt_str *line)
     return c->terminal && line->bytes >= TERMINAL_LINE_BYTES;
 }
 
+/* What was read at the prompt. */
+struct message {
+    struct tt_str line, text;
+    enum tt_line_end end;
+    bool cut, pasted;
+};
+
+/* A line, or in a terminal all lines of a pasted text. */
+static tt_status read_lines(struct conversation *c, int interrupts, struct message *message)
+{
+    struct tt_paste paste = {0};
+    do {
+        TT_TRY(tt_line_read(&c->reader, interrupts, &message->line, &message->end));
+        if (message->end != TT_LINE_READ) return TT_OK;
+        message->cut = message->cut || is_cut(c, &message->line);
+        if (c->terminal)
+            TT_TRY(tt_paste_add(&paste, &message->line, &message->text));
+        else
+            TT_TRY(tt_str_append(&message->text, tt_str_text(&message->line), message->line.bytes));
+    } while (paste.open);
+    message->pasted = paste.first;
+    return TT_OK;
+}
+
+static tt_status read_message(struct conversation *c, struct message *message)
+{
+    struct tt_paste_terminal terminal;
+    int interrupts =
+        atomic_load(&c->cli->cancel->interrupts); /* from the prompt on, Ctrl-C ends the message */
+    bool marks = c->terminal && c->cli->report->terminal;
+    tt_str_clear(&message->text);
+    message->cut = message->pasted = false;
+    if (marks) tt_paste_terminal_begin(c->reader.file, c->cli->report->err, &terminal);
+    print_prompt(c);
+    tt_status status = read_lines(c, interrupts, message);
+    if (marks) tt_paste_terminal_end(c->cli->report->err, &terminal);
+    return status;
+}
+
 static tt_status converse(struct conversation *c)
 {
-    struct tt_str line = {0};
+    struct message message = {.end = TT_LINE_READ};
     tt_status status = TT_OK;
-    enum tt_line_end end = TT_LINE_READ;
     for (bool quit = false; !quit;) {
-        int interrupts =
-            atomic_load(&c->cli->cancel->interrupts); /* from the prompt on, Ctrl-C ends the line */
-        print_prompt(c);
-        TT_GO(tt_line_read(&c->reader, interrupts, &line, &end));
-        if (end == TT_LINE_END_OF_INPUT || end == TT_LINE_STOPPED) break;
-        if (end == TT_LINE_INTERRUPTED) {
+        TT_GO(read_message(c, &message));
+        if (message.end == TT_LINE_END_OF_INPUT || message.end == TT_LINE_STOPPED) break;
+        if (message.end == TT_LINE_INTERRUPTED) {
             report(c, "\n(/quit or Ctrl-D ends)");
             continue;
         }
-        if (is_cut(c, &line)) {
-            report(c, "(the terminal cuts lines after 4095 bytes, so the end of this one is lost and it was "
-                      "not sent:"
-                      " pipe long messages into trimtab chat, one a line)");
+        if (message.cut) {
+            report(c,
+                   "(the terminal cuts lines after 4095 bytes, so the end of one is lost and the message was "
+                   "not sent: pipe long messages into trimtab chat, one a line)");
             continue;
         }
-        if (line.bytes > 0 && memchr(line.data, 0, line.bytes) != NULL)
+        if (message.text.bytes > 0 && memchr(message.text.data, 0, message.text.bytes) != NULL)
             TT_GO(tt_fail(TT_ERR_DATA, "a line of standard input holds a 0 byte"));
-        TT_GO(answer_line(c, tt_str_text(&line), &quit));
+        TT_GO(answer_line(c, tt_str_text(&message.text), message.pasted, &quit));
     }
-    if (end == TT_LINE_END_OF_INPUT && c->terminal) report(c, "");
+    if (message.end == TT_LINE_END_OF_INPUT && c->terminal) report(c, "");
     if (atomic_load(&c->cli->cancel->requests) > 0) status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
 out:
-    tt_str_deinit(&line);
+    tt_str_deinit(&message.line);
+    tt_str_deinit(&message.text);
     return status;
 }
 

@@ -201,8 +201,10 @@ const struct tt_setting tt_device_settings[] = {
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = 4096,
      .local = true, .help = "CPU threads of a rank; 0: processors / ranks."},
     {.name = "bf16", .type = TT_SETTING_BOOL, FIELD(device.bf16), .default_text = "true",
-     .help = "Compute in bfloat16, with masters, sums and losses in float32; false: all in float32."},
-    {.name = "fp16", .type = TT_SETTING_BOOL, FIELD(device.fp16), .default_text = "false", .only = "false",
+     .synonyms = "auto=true full=true",
+     .help = "Compute in bfloat16, with masters, sums and losses in float32; false: all in float32. axolotl's words "
+             "auto and full are true."},
+    {.name = "fp16", .type = TT_SETTING_BOOL, FIELD(device.fp16), .default_text = "false", .only = "false null",
      .only_reason = "float16 needs loss scaling and is not supported: use bf16",
      .help = "Not supported; must be off."},
     {.name = "device_memory", .type = TT_SETTING_BYTES, FIELD(device.device_memory), .default_text = "0",

@@ -105,6 +105,8 @@ if ! command -v python3 >/dev/null; then
     finish
 fi
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200000/' model/config.json
+sed -i "1s/^/{% for m in messages if 'refuse this' in m.content %}{{ raise_exception('REFUSED[' + m.content + ']') }}{% endfor %}/" \
+    model/chat_template.jinja
 cat >terminal.py <<'END'
 import os, pty, select, sys, time
 child, master = pty.fork()
@@ -145,6 +147,15 @@ wait(b"> ", len(seen) - 2)
 at = len(seen)
 os.write(master, b"x" * 5000 + b"\n") # more than a line of a terminal holds: not sent in part
 wait(b"the terminal cuts lines after 4095 bytes", at)
+wait(b"> ", len(seen) - 2)
+# A pasted text of several lines is one message: the template that refuses it shows it, and what is typed behind the paste.
+at = len(seen)
+os.write(master, b"\x1b[200~/first \x1b[31m line\nrefuse this\n\x1b[201~ end\n")
+wait(b"REFUSED[/first ", at)
+wait(b"refuse this", at)
+check = wait(b" end]", at)
+if seen[at:].count(b"REFUSED[") != 1: sys.exit(f"a paste is several messages: {seen[at:]!r}")
+if b"^[[200~" in seen[at:]: sys.exit("the marks are shown")
 wait(b"> ", len(seen) - 2)
 os.write(master, b"\x04")
 end = time.monotonic() + 60

@@ -53,6 +53,8 @@ expect 3 "No such file" train --config nowhere.yaml
 expect 2 "'learning_rate' takes a number, not 'fast'" train --learning_rate fast
 expect 2 "'max_steps' takes a whole number" train --max_steps 1.5
 expect 2 "'bf16' takes true or false" train --bf16 perhaps
+printf 'model_name_or_path: m\ndataset_name: d\nbf16: auto\nfp16:\n' >auto.yaml
+expect 0 "bf16: true  # auto.yaml line 3" train --config auto.yaml --print_config
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
 expect 2 "write --resume_from_checkpoint VALUE" train --resume_from_checkpoint
