@@ -19,7 +19,7 @@ struct tt_chip {
     /* received from other machines: one network adapter a GPU, as in usual servers */
     double network_bytes_per_second;
     double host_bytes_per_second; /* one way, page-locked */
-    bool fuses;                   /* products with LoRA and SwiGLU in one kernel (cuda/gemm_fused.h) */
+    bool fuses;                   /* products with LoRA and SwiGLU in one kernel (cuda/gemm/fused.h) */
     double peak_flops;            /* the datasheet's dense bf16, of which MFU is the share; 0: unknown */
     double fp8_flops; /* E4M3 with a scale a row (ops/gemm_scaled.h), sustained; 0: a GPU has none */
 };

@@ -28,7 +28,7 @@ tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
 tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
                                         const struct tt_gemm_dropout_input_args *args);
 
-/* True for the cases with kernels in cuda/gemm_dropout.cu, also for plans: bf16, columns a multiple of 32, one rank for
+/* True for the cases with kernels in cuda/gemm/dropout.cu, also for plans: bf16, columns a multiple of 32, one rank for
  * all parts, a multiple of 8 up to 64. */
 bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights);
 /* Number of adapters of rank r in one pass, whose sums must fit into registers. */

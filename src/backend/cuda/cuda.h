@@ -1,8 +1,8 @@
 /* Internal header of the plugin: the members of a cuda device and a cuda stream, and helpers that all files of
  * cuda/ use.
  *
- * C files own resources (device.c, gemm.c, cudnn/graph.c, nccl.c, ...); .cu files hold kernels, launchers and tables
- * of variants only. Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args
+ * C files own resources (device.c, gemm/gemm.c, cudnn/graph.c, nccl.c, ...); .cu files hold kernels, launchers and
+ * tables of variants only. Each op is `tt_status tt_cuda_<op>(struct tt_stream *stream, const struct tt_<op>_args
  * *args)` in extern "C"; backend/ops/ has checked its arguments. An op queues work on the stream and returns; it
  * never allocates and never waits. Small scratch of a fixed size comes from the stream (tt_cuda_scratch): the
  * next op on the stream may reuse it. */
@@ -22,7 +22,7 @@ enum {
     TT_CUDA_GEMM_WORKSPACE_BYTES = 32 << 20, /* per compute stream; NVIDIA's recommendation for Hopper */
 };
 
-struct tt_cuda_gemm;      /* gemm.c: cuBLASLt handle, chosen algorithms */
+struct tt_cuda_gemm;      /* gemm/gemm.c: cuBLASLt handle, chosen algorithms */
 struct tt_cuda_attention; /* attention/attention.c: cuDNN handle, plans, the variant of each configuration */
 struct tt_cuda_conv;      /* conv/cudnn.c: cuDNN handle, plans */
 
@@ -88,7 +88,7 @@ tt_status tt_cuda_wait(struct tt_stream *stream);
 /* conv/conv.c: the device table's */
 tt_status tt_cuda_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests);
 
-/* gemm.c, attention/attention.c, conv/cudnn.c: device.c calls create when the device opens and destroy before it
+/* gemm/gemm.c, attention/attention.c, conv/cudnn.c: device.c calls create when the device opens and destroy before it
  * closes. create may allocate device memory (the caller counts it as TT_PURPOSE_CONTEXT). */
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out);
 void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm);

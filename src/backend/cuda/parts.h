@@ -40,7 +40,7 @@ void tt_cuda_graph_destroy(struct tt_device *device, void *impl);
 
 /* facts.c */
 void tt_cuda_sensors(struct tt_device *device, struct tt_device_sensors *out);
-/* gemm_fused.c: the device table's gemm_coded */
+/* gemm/fused.c: the device table's gemm_coded */
 tt_status tt_cuda_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 /* spans.c */
 void tt_cuda_span_begin(struct tt_stream *stream, int span);

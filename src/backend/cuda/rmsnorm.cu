@@ -1,4 +1,4 @@
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 /* Two kernels per direction. The first holds rows in registers: `lanes` threads share a row, each with CHUNKS
  * vectors of 16 bytes; a short row uses a part of a warp, with several rows in a thread block, a long row a

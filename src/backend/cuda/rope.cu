@@ -1,4 +1,4 @@
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 namespace
 {

@@ -1,7 +1,7 @@
 #include <type_traits>
 
 #include "backend/compose.h"
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 
 namespace

@@ -1,6 +1,6 @@
 #include "backend/ops/gemm_scaled.h"
 
-#include "backend/cpu/gemm_scaled.h"
+#include "backend/cpu/gemm/scaled.h"
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 

@@ -45,7 +45,7 @@ static tt_status product(struct tt_stream *stream, tt_tensor x, tt_tensor w, con
     return TT_OK;
 }
 
-/* The products in FP8 that a fused kernel computes (cuda/gemm_fused.c). Plain ones take the same time in cuBLASLt. */
+/* The products in FP8 that a fused kernel computes (cuda/gemm/fused.c). Plain ones take the same time in cuBLASLt. */
 tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     const struct tt_chip *chip = stream->device->chip;

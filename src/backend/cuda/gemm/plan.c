@@ -1,5 +1,5 @@
 /* The descriptors of a product for cuBLASLt, and its call. */
-#include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm/algorithms.h"
 
 static cudaDataType cuda_type(uint8_t dtype)
 {

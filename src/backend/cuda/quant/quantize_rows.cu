@@ -1,6 +1,6 @@
 /* Rows to E4M3 with a scale each (tensor/e4m3.h), bound by memory. A thread block has a row: it holds the row in
  * registers between the search for the largest size and the conversion, so that the row is read once. */
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 namespace
 {

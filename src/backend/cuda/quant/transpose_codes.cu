@@ -1,7 +1,7 @@
 /* The transposed matrix of E4M3 codes, quantized by its own rows (ops/gemm_scaled.h), bound by memory: the largest size
  * of each column, its scale, then tiles that are transposed in shared memory. Sizes are compared as integers, whose
  * largest does not depend on the order. */
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 namespace
 {

@@ -1,4 +1,4 @@
-#include "backend/cuda/gemm_plain.h"
+#include "backend/cuda/gemm/plain.h"
 
 #include <cuda_bf16.h>
 

@@ -4,7 +4,7 @@
  * banks of shared memory, so look-ups have no bank conflicts. On an H200 such a kernel reached 91 % of a copy's
  * bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64 bytes stored
  * by each thread 50 % (2026-11-21). */
-#include "backend/cuda/rows_e4m3.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 #include "backend/ops/quant.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm/algorithms.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"

@@ -1,4 +1,4 @@
-#include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm/algorithms.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "backend/compose.h"
-#include "backend/cpu/gemm_scaled.h"
+#include "backend/cpu/gemm/scaled.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
 #include "tensor/e4m3.h"

@@ -1,13 +1,13 @@
-/* What the kernels of gemm_fused.h share: tiles and their order, the ring of stages, and the warps that write tiles of
+/* What the kernels of fused.h share: tiles and their order, the ring of stages, and the warps that write tiles of
  * sums from shared memory to the results. */
 #ifndef TT_BACKEND_CUDA_GEMM_TILES_CUH
 #define TT_BACKEND_CUDA_GEMM_TILES_CUH
 
-#include "backend/cuda/gemm_fused.h"
+#include "backend/cuda/gemm/fused.h"
 
 #include <cuda_bf16.h>
 
-#include "backend/cuda/hopper.cuh"
+#include "backend/cuda/gemm/hopper.cuh"
 
 namespace
 {

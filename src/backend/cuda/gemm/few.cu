@@ -12,7 +12,7 @@
  * few loads under way. With 16 rows 5.93, cuBLASLt 5.14. */
 #include <cuda_bf16.h>
 
-#include "backend/cuda/gemm_few.h"
+#include "backend/cuda/gemm/few.h"
 #include "backend/cuda/mma.cuh"
 
 enum {

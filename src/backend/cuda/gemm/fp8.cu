@@ -1,11 +1,11 @@
-/* The kernel of gemm_fused.h for products in E4M3 with a scale a row of both.
+/* The kernel of fused.h for products in E4M3 with a scale a row of both.
  *
  * Tensor cores keep some 14 bits of a sum of such products, so the error grows with the length of a chain of them.
  * After `chain` steps the sums are rounded to bf16 and kept in shared memory, in the tile's place; what the rounding
  * left out stays in the registers as the beginning of the next chain. The two together are the sum with all its bits.
  *
  * Sums are scaled in registers before LoRA's steps, which are those of bf16 and add to them. */
-#include "backend/cuda/gemm_tiles.cuh"
+#include "backend/cuda/gemm/tiles.cuh"
 
 namespace
 {

@@ -1,8 +1,8 @@
-/* Products in E4M3 with a scale a row: the kernel of gemm_fp8.cu where it is better (gemm_fused.c), else cuBLASLt in
+/* Products in E4M3 with a scale a row: the kernel of fp8.cu where it is better (fused.c), else cuBLASLt in
  * the form "TN" with outer vectors of scales, which compute capability 9.0 has. What cuBLASLt declines is an error,
  * because a rank refuses devices without FP8 (tt_device_multiplies_fp8) and models decode matrices whose sides are not
  * multiples of 16. */
-#include "backend/cuda/gemm_algorithms.h"
+#include "backend/cuda/gemm/algorithms.h"
 
 static uint8_t alignment_of(const void *data)
 {

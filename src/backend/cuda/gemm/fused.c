@@ -1,9 +1,9 @@
 /* The choice of products for the fused kernel, and the tensor maps of their operands. */
-#include "backend/cuda/gemm_fused.h"
+#include "backend/cuda/gemm/fused.h"
 
 #include "backend/compose.h"
-#include "backend/cuda/gemm_algorithms.h"
-#include "backend/cuda/gemm_few.h"
+#include "backend/cuda/gemm/algorithms.h"
+#include "backend/cuda/gemm/few.h"
 #include "backend/cuda/parts.h"
 
 /* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
@@ -20,7 +20,7 @@ static const int64_t least_depth = 1024;
  * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
-/* Of products in E4M3, in steps of 128 along k (gemm_fp8.cu); on an H100 at its 700 W, 16384 x 4096 x 14336, with the
+/* Of products in E4M3, in steps of 128 along k (fp8.cu); on an H100 at its 700 W, 16384 x 4096 x 14336, with the
  * error beside: no chains 1294 TFLOP/s and 3.3e-3, 32 steps 1245 and 2.1e-3, 16 steps 1209 and 1.9e-3. */
 static const int chain_steps = 32;
 

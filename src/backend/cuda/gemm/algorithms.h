@@ -47,7 +47,7 @@ struct tt_gemm_operands {
     const float *a_scale, *b_scale; /* E4M3 alone: one for each row of a and of b as they are stored */
 };
 
-/* A choice made by timing; dimensions are rounded (gemm_tune.c). */
+/* A choice made by timing; dimensions are rounded (tune.c). */
 struct tt_gemm_choice {
     struct tt_gemm_key key;
     cublasLtMatmulAlgo_t algorithm;
@@ -79,7 +79,7 @@ tt_status tt_gemm_plan_find(struct tt_cuda_gemm *gemm, struct tt_stream *stream,
                             const struct tt_gemm_key *key, const struct tt_gemm_operands *operands,
                             struct tt_gemm_plan **out);
 
-/* gemm_plan.c. Whether a and b are in E4M3, with a scale a row. */
+/* plan.c. Whether a and b are in E4M3, with a scale a row. */
 static inline bool tt_gemm_is_scaled(const struct tt_gemm_key *key)
 {
     return key->a_type == TT_F8_E4M3;
@@ -91,12 +91,12 @@ cublasStatus_t tt_gemm_plan_run(struct tt_cuda_gemm *gemm, struct tt_stream *str
                                 struct tt_gemm_plan *plan, const cublasLtMatmulAlgo_t *algorithm,
                                 const struct tt_gemm_operands *operands);
 
-/* gemm_fused.c: sets `encode` when this device and this build have the fused kernel. gemm_fused off turns
+/* fused.c: sets `encode` when this device and this build have the fused kernel. gemm_fused off turns
  * it off; with `require` a product that it does not support is an error. */
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* gemm_scaled by the fused kernel; TT_ERR_UNSUPPORTED without a record when it is not for it. */
 tt_status tt_cuda_gemm_scaled_fused(struct tt_stream *stream, const struct tt_gemm_scaled_args *args);
-/* gemm_tune.c. Reads the choices on disk. A missing or unreadable file counts as empty. */
+/* tune.c. Reads the choices on disk. A missing or unreadable file counts as empty. */
 void tt_gemm_choices_load(struct tt_cuda_gemm *gemm, const struct tt_device *device);
 /* Rounds up to a number of four significant bits: 14336 stays, 15001 becomes 15360. So shapes that are nearly
  * equal share an algorithm. */

@@ -1,4 +1,4 @@
-#include "backend/cuda/gemm_tiles.cuh"
+#include "backend/cuda/gemm/tiles.cuh"
 
 namespace
 {

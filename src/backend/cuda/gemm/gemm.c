@@ -12,9 +12,9 @@
  * before it adds beta * c, and then rounds the sum (seen on an H200 with 13.1: a + b and b + a give the same
  * bits whichever of the two is in c). Where c is fp32, as gradients are, nothing is rounded. */
 
-#include "backend/cuda/gemm_algorithms.h"
-#include "backend/cuda/gemm_few.h"
-#include "backend/cuda/gemm_plain.h"
+#include "backend/cuda/gemm/algorithms.h"
+#include "backend/cuda/gemm/few.h"
+#include "backend/cuda/gemm/plain.h"
 #include "base/alloc.h"
 
 tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **out)

@@ -4,8 +4,8 @@
  * Waits and arrivals at barriers have PTX's default scope (the CTA), also at the barriers of the other CTA of a
  * cluster: only the copy engine and the tensor cores write and read the guarded data. A cluster-wide acquire or
  * release would add a fence of the whole GPU to each step (a quarter of the speed, seen on an H200). */
-#ifndef TT_BACKEND_CUDA_HOPPER_CUH
-#define TT_BACKEND_CUDA_HOPPER_CUH
+#ifndef TT_BACKEND_CUDA_GEMM_HOPPER_CUH
+#define TT_BACKEND_CUDA_GEMM_HOPPER_CUH
 
 #include <cuda.h>
 #include <cuda_bf16.h>

@@ -1,6 +1,6 @@
 /* Device code for rows in E4M3 (tensor/e4m3.h): the largest size of a row by a thread block, its scale, and codes. */
-#ifndef TT_BACKEND_CUDA_ROWS_E4M3_CUH
-#define TT_BACKEND_CUDA_ROWS_E4M3_CUH
+#ifndef TT_BACKEND_CUDA_QUANT_ROWS_E4M3_CUH
+#define TT_BACKEND_CUDA_QUANT_ROWS_E4M3_CUH
 
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
