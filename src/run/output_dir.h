@@ -19,7 +19,7 @@ struct tt_output_dir {
 TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
                                           bool restarts, struct tt_output_dir *out);
 /* Refuses to overwrite an earlier result unless requested; removes unfinished files of killed runs. `resumes`: the run
- * resumes from a checkpoint. */
+ * resumes from a checkpoint, or begins again after it was killed. */
 TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run,
                                           bool resumes);
 /* Call before a save. Creates and locks a removed folder again; fails as tt_output_dir_claim when another process has

@@ -1,5 +1,7 @@
 #include "run/run_record.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -79,6 +81,22 @@ static int64_t count_restarts(const struct tt_run *run)
     }
     tt_error_clear();
     return restarts;
+}
+
+bool tt_run_record_interrupted(const struct tt_run *run)
+{
+    struct tt_path path;
+    struct tt_json earlier = {0};
+    const char *state = NULL;
+    tt_status status = tt_path_set(&path, run->spec->output_dir, file_name);
+    if (status == TT_OK && !tt_path_exists(path.text)) return false;
+    if (status == TT_OK) status = tt_json_read(path.text, EARLIER_BYTES_MAX, &earlier);
+    if (status == TT_OK) status = tt_json_opt_string(&earlier, earlier.root, "state", &state);
+    bool interrupted =
+        status == TT_OK && state != NULL && (strcmp(state, "running") == 0 || strcmp(state, "failed") == 0);
+    tt_json_deinit(&earlier);
+    tt_error_clear();
+    return interrupted;
 }
 
 /* `built`: the record holds all that it should; otherwise the error record says why not. */

@@ -216,8 +216,10 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
 {
     TT_TRY(tt_schedule_check(run->optim));
     TT_TRY(tt_resume_open(run));
-    if (world->first_rank == 0)
-        TT_TRY(tt_output_dir_check(&run->output, run->spec, run->resume.folder != NULL));
+    /* A run that was killed amid its end, without a checkpoint, begins again over a part of its result. */
+    bool goes_on = run->resume.folder != NULL || (tt_resume_is_requested(run->spec->resume_from_checkpoint) &&
+                                                  tt_run_record_interrupted(run));
+    if (world->first_rank == 0) TT_TRY(tt_output_dir_check(&run->output, run->spec, goes_on));
     TT_TRY(resolve_date(run));
     return tt_run_open_inputs(run, job, world);
 }

@@ -88,6 +88,17 @@ wait $pid || code=$?
 [ -e stopped/adapter_model.safetensors ] || fail "stopped: no result of the step"
 [ ! -e stopped/completion.json ] || fail "stopped, and complete"
 
+# Killed amid its end, before completion.json was written, and without a checkpoint: it begins again where it is asked to
+# resume, and is refused otherwise, as a result of a run that has ended.
+again killed --save_strategy no --resume_from_checkpoint true
+rm killed/completion.json
+run ended 2 "$trimtab" "${common[@]}" --output_dir killed --save_strategy no --resume_from_checkpoint true
+sed -i 's/"state": "ended"/"state": "running"/' killed/run.json
+run ended 2 "$trimtab" "${common[@]}" --output_dir killed --save_strategy no
+run begun 0 "$trimtab" "${common[@]}" --output_dir killed --save_strategy no --resume_from_checkpoint true
+grep -q "^done: 4 steps" begun || fail "killed amid its end: $(cat begun)"
+[ -e killed/completion.json ] || fail "killed amid its end: not complete"
+
 # Processes: torchrun's variables; an Indexed Job whose pods share a disk, or none.
 port=$((20000 + $$ % 9000))
 # both LOG VARIABLE=VALUE... -- FOLDER0 FOLDER1 OPTIONS...: each process in its folder
