@@ -13,7 +13,6 @@
 #include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
-#include "run/completion.h"
 
 enum { PATH_BYTES = 4096 };
 /* Wait for the parts of other ranks when the run has failed. */
@@ -429,10 +428,6 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
     if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);
     if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);
-    if (status == TT_OK && first && !stopped) {
-        job.texts[2].name = TT_COMPLETION_NAME; /* after all others */
-        status = tt_completion_text(run, tt_comm_world_size(rank->world), step, &job.texts[2].text);
-    }
     if (status == TT_OK)
         status = tt_saver_begin(checkpoints->saver, &job);
     else

@@ -174,6 +174,7 @@ tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job, 
     *complete = sharing.steps > 0;
     run->total_steps = sharing.steps;
     if (!*complete || world->first_rank > 0) return TT_OK;
+    TT_TRY(tt_output_dir_clear(&run->output)); /* it may have been killed amid its last record */
     struct tt_str line = {0};
     tt_status status =
         tt_str_printf(&line,
@@ -224,7 +225,7 @@ tt_status tt_completion_remove(const struct tt_run *run)
     return tt_fail_errno(errno, "cannot remove '%s'", path.text);
 }
 
-tt_status tt_completion_text(const struct tt_run *run, int world_size, int64_t steps, struct tt_str *text)
+static tt_status make_text(const struct tt_run *run, int world_size, int64_t steps, struct tt_str *text)
 {
     struct tt_json_value *root =
         tt_json_pack("{s:s, s:i, s:I, s:s, s:s}", "format", "trimtab-completion", "version", VERSION, "steps",
@@ -240,4 +241,18 @@ tt_status tt_completion_text(const struct tt_run *run, int world_size, int64_t s
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
     tt_json_release(root);
     return status;
+}
+
+void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps)
+{
+    struct tt_path path;
+    struct tt_str text = {0};
+    tt_status status = make_text(run, world_size, steps, &text);
+    if (status == TT_OK) status = tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME);
+    if (status == TT_OK) status = tt_file_write_atomic(path.text, tt_str_text(&text), text.bytes);
+    tt_str_deinit(&text);
+    if (status == TT_OK) return;
+    tt_warn("%s; the result in '%s' is complete without %s", tt_error_last()->message, run->spec->output_dir,
+            TT_COMPLETION_NAME);
+    tt_error_clear();
 }

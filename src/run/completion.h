@@ -24,8 +24,7 @@ TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, const struct tt_job
 bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status);
 /* Rank 0, before a run writes into the folder. */
 TT_MUST_USE tt_status tt_completion_remove(const struct tt_run *run);
-/* Appends the text of the file. Rank 0, at the end. */
-TT_MUST_USE tt_status tt_completion_text(const struct tt_run *run, int world_size, int64_t steps,
-                                         struct tt_str *text);
+/* Rank 0, after the result and the records. A failure is a warning: the result is complete without the file. */
+void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file_remote.h"
 #include "run/checkpoints.h"
+#include "run/completion.h"
 #include "run/monitoring.h"
 #include "run/row_times.h"
 #include "run/run_data.h"
@@ -389,6 +390,8 @@ static tt_status finish(struct loop *loop, bool stopped)
                                  epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
         struct tt_log_field samples = {"train_samples", tt_run_train_samples(run)};
         tt_journal_write_results(run->journal, "train", &row, &samples);
+        if (!stopped)
+            tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
     }
     if (!loop->first || run->summary == NULL) return TT_OK;
     fill_summary(loop, runtime, stopped);

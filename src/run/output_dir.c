@@ -131,6 +131,11 @@ tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_
         return TT_ERR_USAGE;
     }
     output->checked = true;
+    return tt_output_dir_clear(output);
+}
+
+tt_status tt_output_dir_clear(struct tt_output_dir *output)
+{
     return tt_dir_list(output->path, remove_unfinished, (void *)(uintptr_t)output->path);
 }
 

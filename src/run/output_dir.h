@@ -22,6 +22,8 @@ TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_run_spec *run, const s
  * resumes from a checkpoint, or begins again after it was killed. */
 TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run,
                                           bool resumes);
+/* Removes unfinished files of killed runs. */
+TT_MUST_USE tt_status tt_output_dir_clear(struct tt_output_dir *output);
 /* Call before a save. Creates and locks a removed folder again; fails as tt_output_dir_claim when another process has
  * taken it. */
 TT_MUST_USE tt_status tt_output_dir_hold(struct tt_output_dir *output);
