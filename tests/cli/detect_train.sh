@@ -24,7 +24,7 @@ grep -q "^/m/shape01,Circle" out/classes.csv || fail "other classes: $(cat out/c
 
 # A run that ends after one epoch and goes on has the bits of one that never stopped.
 expect 0 "" "${command[@]}" --epochs 2 --output_dir half
-rm -r half/checkpoint-6
+rm -r half/checkpoint-6 half/completion.json # as if it had been killed
 expect 0 "resuming from half/checkpoint-3: step 3 of 6" "${command[@]}" --epochs 2 --output_dir half \
     --resume_from_checkpoint true --overwrite_output_dir --num-workers 5
 cmp out/model.safetensors half/model.safetensors || fail "resumed weights differ"
@@ -143,7 +143,7 @@ grep -qF '"backbone_width": 4' scratch/config.json || fail "another network: $(c
 norm=(train --config scratch.yaml --norm batch --bf16 false --threads 1 --num_train_epochs 2 --overwrite_output_dir)
 expect 0 "weights: random" "${norm[@]}" --output_dir norm
 expect 0 "" "${norm[@]}" --output_dir norm_half
-rm -r norm_half/checkpoint-6
+rm -r norm_half/checkpoint-6 norm_half/completion.json # as if it had been killed
 expect 0 "step 3 of 6" "${norm[@]}" --output_dir norm_half --resume_from_checkpoint true
 cmp norm/model.safetensors norm_half/model.safetensors || fail "resumed weights with batch norm differ"
 cmp -s norm/model.safetensors norm/checkpoint-3/model.safetensors && fail "a step with batch norm changes nothing"
@@ -157,7 +157,7 @@ second=(train --config scratch.yaml --architecture retinanet_resnet50_fpn_v2 --p
 expect 0 "weights: random" "${second[@]}" --output_dir second
 grep -qF '"architecture": "retinanet_resnet50_fpn_v2"' second/config.json || fail "another network: $(cat second/config.json)"
 expect 0 "" "${second[@]}" --output_dir second_half
-rm -r second_half/checkpoint-6
+rm -r second_half/checkpoint-6 second_half/completion.json # as if it had been killed
 expect 0 "step 3 of 6" "${second[@]}" --output_dir second_half --resume_from_checkpoint true
 cmp second/model.safetensors second_half/model.safetensors || fail "resumed weights of the second version differ"
 expect 0 '"map_50"' eval --task detection --weights-path second/model.pth --local-image-dir flat \
@@ -168,7 +168,7 @@ expect 0 "images, " detect --weights-path second/model.safetensors --local-image
 stages=("${second[@]}" --weights-path second/model.pth --trainable_layers 3)
 expect 0 "weights: 'second/model.pth'" "${stages[@]}" --output_dir stages
 expect 0 "" "${stages[@]}" --output_dir stages_half
-rm -r stages_half/checkpoint-6
+rm -r stages_half/checkpoint-6 stages_half/completion.json # as if it had been killed
 expect 0 "step 3 of 6" "${stages[@]}" --output_dir stages_half --resume_from_checkpoint true
 cmp stages/model.safetensors stages_half/model.safetensors || fail "resumed weights of frozen stages differ"
 python3 - second/model.safetensors stages/model.safetensors <<'END' || fail "what changes in frozen stages"

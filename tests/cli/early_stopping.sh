@@ -14,6 +14,7 @@ for ranks in 1 2; do
     [ -e "out$ranks/checkpoint-3" ] && [ ! -e "out$ranks/checkpoint-4" ] || fail "$ranks ranks: $(ls "out$ranks")"
     grep -q '"best_global_step": 3' "out$ranks/trainer_state.json" || fail "the best step is another"
 done
+rm out1/completion.json # as if it had been killed before its result was complete
 expect 0 'early stopping after step 3 of 10' "${run[@]}" "${patient[@]}" --output_dir out1 --load_best_model_at_end true \
     --resume_from_checkpoint true
 [ ! -e out1/checkpoint-4 ] || fail "a resume goes on"

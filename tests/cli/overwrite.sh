@@ -19,6 +19,7 @@ expect 3 '' "${run[@]}" --dataset_name nowhere.jsonl --output_dir kept --overwri
 cp -r first shorter
 expect 0 '' "${run[@]}" --max_steps 3 --save_steps 1 --learning_rate 1e-3 --output_dir shorter --overwrite_output_dir
 [ "$(saved shorter)" = checkpoint-1,checkpoint-2,checkpoint-3 ] || fail "the second run left $(saved shorter)"
+rm shorter/completion.json # as if it had been killed
 expect 0 'resuming from shorter/checkpoint-3' "${run[@]}" --max_steps 3 --save_steps 1 --learning_rate 1e-3 --output_dir shorter \
     --resume_from_checkpoint true
 
