@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/executor_offload.h"
+#include "engine/places.h"
 
 /* One block's place in the pass. */
 struct slot {
@@ -25,10 +26,9 @@ struct tt_executor {
     char *saved_block; /* memory of all `saved` records */
     struct tt_offload *offload;
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
-    int first_trainable;      /* lowest block with a trainable parameter; block_count without one */
+    struct tt_places places;  /* of outputs and gradients */
     size_t begin_mark;
     bool open;                   /* between forward and end */
-    tt_tensor gradients[2];      /* of the inputs of blocks, in turn; the same memory where all are alike */
     bool head_held;              /* the head's unit is still gathered, for the backward pass */
     struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
@@ -128,7 +128,8 @@ static tt_status create_slots(struct tt_executor *executor)
         bool is_layer = i > 0 && i < model->block_count - 1;
         /* A second forward pass would change running statistics again, and wait for the sums of other ranks. */
         bool again = !exchanges(&model->blocks[i]);
-        bool free_choice = config->levels != NULL && is_layer && i >= executor->first_trainable && again;
+        bool free_choice =
+            config->levels != NULL && is_layer && i >= executor->places.first_trainable && again;
         slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
         bool alike = model->blocks[i].ops->output == NULL;
         if (!alike && levels[i] > TT_RECOMPUTE_BLOCK) slot->level = levels[i] = TT_RECOMPUTE_BLOCK;
@@ -149,11 +150,12 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     struct tt_executor *executor = tt_calloc(1, sizeof *executor);
     if (executor == NULL) return TT_ERR_MEMORY;
     executor->config = *config;
-    executor->first_trainable = model->block_count;
+    executor->places = (struct tt_places){
+        .model = model, .workspace = config->workspace, .first_trainable = model->block_count};
     size_t bytes = 0;
     for (int i = model->block_count - 1; i >= 0; i--) {
         bytes += saved_stride(&model->blocks[i]);
-        if (model->blocks[i].trains) executor->first_trainable = i;
+        if (model->blocks[i].trains) executor->places.first_trainable = i;
     }
     executor->slots = tt_calloc((size_t)model->block_count, sizeof *executor->slots);
     executor->saved_block = tt_calloc(1, bytes + 1);
@@ -189,89 +191,12 @@ static tt_status check_cancel(const struct tt_executor *executor)
     return TT_OK;
 }
 
-/* Rows and columns of the output of `block`. */
-static void output_dims(const struct tt_executor *executor, const struct tt_pass *pass, int block,
-                        int64_t dims[2])
-{
-    const struct tt_model *model = executor->config.model;
-    dims[0] = pass->in.batch->token_count;
-    dims[1] = model->facts.hidden_size;
-    if (model->blocks[block].ops->output != NULL)
-        model->blocks[block].ops->output(&model->blocks[block], pass, dims);
-}
-
-static bool extends(const struct tt_executor *executor, int block)
-{
-    const struct tt_block *own = &executor->config.model->blocks[block];
-    return own->ops->extends != NULL && own->ops->extends(own);
-}
-
-/* Which of the two tensors has the gradient of the input of `block`: that of its output's where it extends its input,
- * else the other one. */
-static int place_of_gradient(const struct tt_executor *executor, int block)
-{
-    int place = 0;
-    for (int i = block; i < executor->config.model->block_count; i++) place ^= !extends(executor, i);
-    return place;
-}
-
-/* One tensor where all blocks have outputs alike: a block then computes the gradient of its input in place. */
-static tt_status push_gradients(struct tt_executor *executor, const struct tt_pass *pass)
-{
-    const struct tt_executor_config *config = &executor->config;
-    bool alike = config->model->blocks[0].ops->output == NULL;
-    executor->gradients[0] = executor->gradients[1] = (tt_tensor){0};
-    for (int odd = 0; odd < 2; odd++) {
-        int64_t largest[2] = {0, 0}, dims[2];
-        for (int i = executor->first_trainable + 1; i < config->model->block_count; i++) {
-            if (!alike && place_of_gradient(executor, i) != odd) continue;
-            output_dims(executor, pass, i - 1, dims);
-            if (dims[0] * dims[1] > largest[0] * largest[1]) memcpy(largest, dims, sizeof largest);
-        }
-        if (alike) output_dims(executor, pass, 0, largest);
-        TT_TRY(tt_workspace_2d(config->workspace, "gradient of hidden states", pass->in.compute_dtype,
-                               largest[0], largest[1], &executor->gradients[odd]));
-        if (!alike) continue;
-        executor->gradients[1] = executor->gradients[0];
-        return TT_OK;
-    }
-    return TT_OK;
-}
-
-/* The gradient of the input of `block`; empty where nothing below trains. */
-static tt_tensor gradient_of(const struct tt_executor *executor, const struct tt_pass *pass, int block)
-{
-    tt_tensor all = executor->gradients[place_of_gradient(executor, block)];
-    int64_t dims[2];
-    if (block <= executor->first_trainable || block == executor->config.model->block_count)
-        return (tt_tensor){0};
-    output_dims(executor, pass, block - 1, dims);
-    return tt_tensor_2d(all.data, all.dtype, dims[0], dims[1]);
-}
-
-/* The output of `block`, with room for those of the blocks that extend it; or behind the input that it extends. */
-static tt_status push_features(struct tt_executor *executor, const struct tt_pass *pass, int block,
-                               tt_tensor x_TD, tt_tensor *y_TD)
-{
-    int64_t dims[2], room[2];
-    int last = block;
-    output_dims(executor, pass, block, dims);
-    while (last + 1 < executor->config.model->block_count && extends(executor, last + 1)) last++;
-    output_dims(executor, pass, last, room);
-    *y_TD = x_TD;
-    if (!extends(executor, block) || tt_tensor_is_empty(x_TD))
-        TT_TRY(tt_workspace_2d(executor->config.workspace, "hidden states", pass->in.compute_dtype, room[0],
-                               room[1], y_TD));
-    *y_TD = tt_tensor_2d(y_TD->data, y_TD->dtype, dims[0], dims[1]);
-    return TT_OK;
-}
-
 /* Memory for the output of `block`. Inputs that a backward pass reads stay in the workspace or move to the host; all
  * others alternate between the two tensors of `pair`. */
 static tt_status push_output(struct tt_executor *executor, const struct tt_pass *pass, int block,
                              tt_tensor pair[2], tt_tensor x_TD, tt_tensor *y_TD)
 {
-    bool wanted = pass->in.gradient && block + 1 >= executor->first_trainable;
+    bool wanted = pass->in.gradient && block + 1 >= executor->places.first_trainable;
     *y_TD = (tt_tensor){0};
     if (block == executor->config.model->block_count - 1) return TT_OK;
     if (wanted) TT_TRY(tt_offload_take(executor->offload, pass, block + 1, y_TD));
@@ -282,7 +207,7 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
         *y_TD = *turn;
         return TT_OK;
     }
-    TT_TRY(push_features(executor, pass, block, x_TD, y_TD));
+    TT_TRY(tt_places_push_output(&executor->places, pass, block, x_TD, y_TD));
     if (!wanted) *turn = *y_TD;
     return TT_OK;
 }
@@ -338,7 +263,8 @@ static tt_status run_forward(struct tt_executor *executor, const struct tt_pass 
                              tt_tensor pair[2], tt_tensor *x_TD)
 {
     struct slot *slot = &executor->slots[index];
-    slot->kept = pass->in.gradient && index >= executor->first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
+    slot->kept =
+        pass->in.gradient && index >= executor->places.first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
     lend_parts(executor, unit_of(executor, index));
     if (!tt_device_batch_is_empty(pass->in.batch))
         TT_TRY(forward_block(executor, pass, index, pair, x_TD));
@@ -395,7 +321,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     executor->begin_mark = tt_workspace_mark(config->workspace);
     executor->open = true;
-    if (compute && pass->in.gradient) TT_TRY(push_gradients(executor, pass));
+    if (compute && pass->in.gradient) TT_TRY(tt_places_push_gradients(&executor->places, pass));
     if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
     executor->stream = pass->lent.stream;
     for (int i = 0; i < count; i++) {
@@ -430,7 +356,7 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
     TT_TRY(tt_offload_get(executor->offload, pass, index));
     if (block->ops->output != NULL) {
         int64_t dims[2];
-        output_dims(executor, pass, index, dims);
+        tt_places_output_dims(&executor->places, pass, index, dims);
         TT_TRY(tt_workspace_2d(executor->config.workspace, "the output again", pass->in.compute_dtype,
                                dims[0], dims[1], &y_TD));
     }
@@ -446,7 +372,8 @@ static tt_status backward_block(struct tt_executor *executor, const struct tt_pa
     tt_status status = TT_OK;
     tt_stream_mark(pass->lent.stream, slot->backward_mark);
     if (!slot->kept) TT_GO(recompute_block(executor, pass, index));
-    tt_tensor dy_TD = gradient_of(executor, pass, index + 1), dx_TD = gradient_of(executor, pass, index);
+    tt_tensor dy_TD = tt_places_gradient(&executor->places, pass, index + 1),
+              dx_TD = tt_places_gradient(&executor->places, pass, index);
     TT_GO(block->ops->backward(block, pass, slot->x_TD, slot->saved, dy_TD, dx_TD));
     TT_GO(tt_offload_done(executor->offload, pass, index));
     tt_workspace_release(executor->config.workspace, slot->mark);
@@ -461,9 +388,9 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
     const struct tt_executor_config *config = &executor->config;
     int last = config->model->block_count - 1;
     bool compute = !tt_device_batch_is_empty(pass->in.batch);
-    for (int i = last; i >= executor->first_trainable; i--) {
+    for (int i = last; i >= executor->places.first_trainable; i--) {
         struct tt_unit *unit = unit_of(executor, i);
-        bool more = i > executor->first_trainable;
+        bool more = i > executor->places.first_trainable;
         tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
         TT_TRY(check_cancel(executor));
         tt_phases_end(executor->phases, TT_PHASE_BACKWARD);
