@@ -20,10 +20,12 @@ mkdir rows && printf '{"prompt": "1 +", "completion": " 1"}\n' | tee rows/test.j
 put models--some--base base
 put models--some--adapter "$root/tests/golden/qwen2/adapter_random"
 put datasets--some--rows rows
-mkdir table && touch table/train-00000.csv
+mkdir table && touch table/train-00000.tsv
 put datasets--some--table table
 mkdir columns && cp "$root/tests/golden/parquet/sums-snappy.parquet" columns/train-00000-of-00001.parquet
 put datasets--some--columns columns
+mkdir commas && printf 'prompt,completion\n1 + 1 =, 2\n' >commas/train-00000-of-00001.csv
+put datasets--some--commas commas
 export HF_HUB_CACHE=$folder/hub
 
 train=(train --max_steps 1 --threads 1 --device cpu --model_name_or_path)
@@ -51,6 +53,7 @@ expect 3 "hf download some/other" "${train[@]}" some/other --dataset_name rows -
 expect 3 "hf download some/other" "${train[@]}" base --dataset_name rows --output_dir x --adapter_name_or_path some/other
 expect 3 "load_dataset('some/other', split='train').to_json('train.jsonl')" "${train[@]}" base --dataset_name some/other \
     --output_dir x
+expect 0 'training data: 1 rows' "${train[@]}" base --dataset_name some/commas --output_dir commas_out
 expect 2 "load_dataset('some/table', split='train')" "${train[@]}" base --dataset_name some/table --output_dir x
 for command in "eval --eval_dataset rows/test.jsonl" "generate --prompt x" "plan --device h200" "quantize --output_dir x" \
     "merge --adapter some/adapter --output_dir x" "export gguf --output_file x.gguf"; do
