@@ -22,6 +22,16 @@ static inline float tt_e4m3_scale(float largest)
     return (largest < TT_E4M3_LEAST_ROW ? TT_E4M3_LEAST_ROW : largest) / TT_E4M3_MOST;
 }
 
+/* The scale rounded up to a power of two, as F8_E8M0 has them; infinity and NaN stay. */
+static inline float tt_e4m3_power(float scale)
+{
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    if (bits < 0x7f800000u && (bits & 0x7fffffu) != 0) bits = (bits & 0x7f800000u) + 0x800000u;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
+}
+
 /* Written without branches, so that a loop over it becomes vector code. */
 static inline uint8_t tt_e4m3_from_f32(float value)
 {

@@ -32,6 +32,7 @@ struct tt_weight_format {
     int load_bits;    /* 4: load_in_4bit requests it, with its name; 8: load_in_8bit; 0: neither */
     int byte_weights; /* codes a byte: 2, the first in the high nibble, or 1 */
     bool row_blocks;  /* a row is a block; otherwise blocks of 32 .. 4096 weights, which may be nested */
+    int square;       /* 0, or with row_blocks the block size that stands for squares with this side */
     bool has_state;   /* its sign in files is JSON text: shape, blocks and type of the original weights */
     bool through_f16; /* weights are rounded to fp16 before they are measured and encoded */
     struct tt_format_files files;

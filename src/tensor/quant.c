@@ -87,7 +87,8 @@ static tt_status check_format(const struct tt_quant_format *format)
                        tt_format_names(0, names, sizeof names));
     }
     if (kind->row_blocks) {
-        if (format->nested || format->block != 0 || format->nested_block != 0)
+        bool square = kind->square != 0 && format->block == kind->square;
+        if (format->nested || (format->block != 0 && !square) || format->nested_block != 0)
             return tt_fail(TT_ERR_DATA, "%s has one scale a row: block sizes and nested scales do not apply",
                            kind->name);
         return TT_OK;
@@ -124,6 +125,11 @@ tt_status tt_quant_layout_make(struct tt_quant_format format, int64_t rows, int6
     layout.block_weights = kind->row_blocks ? cols : format.block;
     layout.byte_weights = kind->byte_weights;
     layout.blocks = (layout.count + layout.block_weights - 1) / layout.block_weights;
+    if (kind->row_blocks && format.block > 0) {
+        layout.block_weights = 0;
+        layout.row_squares = (cols + format.block - 1) / format.block;
+        layout.blocks = (rows + format.block - 1) / format.block * layout.row_squares;
+    }
     if (format.nested) layout.nested_blocks = (layout.blocks + format.nested_block - 1) / format.nested_block;
     add_section(&layout, &layout.codes, (layout.count + kind->byte_weights - 1) / kind->byte_weights);
     add_section(&layout, &layout.absmax, layout.blocks * (format.nested ? 1 : (int64_t)sizeof(float)));

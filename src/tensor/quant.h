@@ -6,18 +6,19 @@
  *
  *     codes          4 bits: two weights a byte, the first in the high nibble; int8, fp8: one weight a byte
  *     absmax         one number per block: f32[blocks], or u8[blocks] when nested; int8: f32[rows]; fp8: the scales,
- *                    f32[rows]
+ *                    f32[rows], or f32[ceil(rows / 128), ceil(cols / 128)] of squares
  *     nested absmax  when nested, one number per nested_block absmax: f32[nested_blocks]
  *     map            4 bits: the value of each code, f32[16]
  *     nested map     when nested: the value of each absmax code, f32[256]
  *     offset         when nested: the mean of all absmax, f32[1]
  *
- * Weights are counted in row-major order and blocks continue from row to row; int8, fp8: a row is a block. A segment
- * holds its own tables, because the tables of a folder are used as stored.
+ * Weights are counted in row-major order and blocks continue from row to row; int8, fp8: a row is a block. With a block
+ * size of 128 fp8 has squares of 128 x 128 weights, the last ones cut, as folders hold them (io/quantized.h): these are
+ * decoded, not made. A segment holds its own tables, because the tables of a folder are used as stored.
  *
  *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
  *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left;
- *             fp8: E4M3 code * scale[row] (tensor/e4m3.h)
+ *             fp8: E4M3 code * scale[row], or of its square (tensor/e4m3.h)
  *
  * all in fp32, each operation rounded separately. Numbers are little-endian, as in files. How the formats differ is in
  * tensor/format.h: each is one file.
@@ -44,12 +45,13 @@ enum {
     TT_QUANT_MAP = 16,
     TT_QUANT_NESTED_MAP = 256,
     TT_QUANT_ALIGN = 64,
+    TT_FP8_BLOCK = 128, /* side of a square */
 };
 
 struct tt_quant_format {
     enum tt_quant_type type;
     bool nested;          /* "double quantization": 4 bits only */
-    int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 and fp8 */
+    int64_t block;        /* 32 .. 4096, a power of two; 0 for int8 and fp8; TT_FP8_BLOCK: fp8 in squares */
     int64_t nested_block; /* a power of two, 16 .. 4096; 0 unless nested */
 };
 
@@ -61,7 +63,8 @@ struct tt_quant_layout {
     struct tt_quant_format format;
     int64_t rows, cols, count;     /* of the matrix */
     int64_t blocks, nested_blocks; /* numbers of absmax and of nested absmax */
-    int64_t block_weights;         /* weights of a block: format.block, or those of a row */
+    int64_t block_weights;         /* weights of a block: format.block, or those of a row; 0: squares */
+    int64_t row_squares;           /* squares beside each other; 0: none */
     int byte_weights;              /* weights of a byte of codes */
     struct tt_quant_section codes, absmax, nested_absmax, map, nested_map, offset;
     size_t bytes; /* of the segment, a multiple of TT_QUANT_ALIGN */
@@ -87,7 +90,14 @@ const float *tt_quant_nested_map(void);             /* [256], ascending */
  *   2. tt_quant_encode for any range of bytes of the segment; it reads only the weights of its codes.
  * The codes depend on the exact absmax, not on its nested form. */
 
-/* First weight of block `index` (int8, fp8: of a row); the count of weights for index == blocks. */
+/* The block of weight `index`. */
+static inline int64_t tt_quant_block_of(const struct tt_quant_layout *layout, int64_t index)
+{
+    if (layout->row_squares == 0) return index / layout->block_weights;
+    int64_t row = index / layout->cols, col = index % layout->cols;
+    return row / layout->format.block * layout->row_squares + col / layout->format.block;
+}
+/* First weight of block `index` (int8, fp8: of a row); the count of weights for index == blocks. Not of squares. */
 int64_t tt_quant_block_first(const struct tt_quant_layout *layout, int64_t index);
 /* absmax[0 .. count - 1] (fp8: the scales) of blocks first .. first + count - 1, whose weights are in `weights`: F32,
  * BF16 or F16. NaN and infinity are passed on: see tt_quant_check. */

@@ -37,7 +37,7 @@ void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, 
         for (int64_t i = 0; i < some; i++) {
             int64_t index = first + at + i;
             x[i] = format->decode(layout, segment, index,
-                                  absmax_at(layout, segment, index / layout->block_weights));
+                                  absmax_at(layout, segment, tt_quant_block_of(layout, index)));
         }
         (void)tt_dtype_convert((char *)to + at * (int64_t)tt_dtype_bytes(dtype), dtype, x, TT_F32,
                                (size_t)some);

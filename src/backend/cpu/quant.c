@@ -212,11 +212,6 @@ TT_SIMD_BODY void int8_body(const struct packed *packed, int64_t first, int64_t 
     }
 }
 
-typedef void span_function(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
-                           bool bf16);
-typedef void row_function(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
-                          float absmax, bool bf16);
-
 static void fp8_row(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                     float scale, bool bf16)
 {
@@ -228,6 +223,23 @@ static void fp8_row(const struct packed *packed, int64_t first, int64_t count, v
             ((float *)y)[at + i] = x;
     }
 }
+
+/* fp8 in squares: weights of one row, from column `col` on. */
+static void fp8_squares(const struct packed *packed, int64_t row, int64_t col, int64_t count, int64_t cols,
+                        int64_t row_squares, void *y, int64_t at, bool bf16)
+{
+    const float *scales = (const float *)(const void *)packed->absmax + row / TT_FP8_BLOCK * row_squares;
+    for (int64_t here, end = col + count; col < end; col += here, at += here) {
+        here = TT_FP8_BLOCK - col % TT_FP8_BLOCK;
+        if (here > end - col) here = end - col;
+        fp8_row(packed, row * cols + col, here, y, at, scales[col / TT_FP8_BLOCK], bf16);
+    }
+}
+
+typedef void span_function(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
+                           bool bf16);
+typedef void row_function(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
+                          float absmax, bool bf16);
 
 TT_SIMD_AVX2 static void four_avx2(const struct packed *packed, int64_t first, int64_t count, void *y,
                                    int64_t at, bool bf16)
@@ -264,11 +276,12 @@ tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize
     struct packed packed = packed_of(args);
     bool avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2, bf16 = args->y_NK.dtype == TT_BF16;
     bool fp8 = args->layout.format.type == TT_QUANT_FP8, by_rows = args->layout.format.block == 0;
+    int64_t squares = args->layout.row_squares;
     int64_t rows = args->y_NK.dims[0], cols = args->layout.cols, first = args->first_row * cols;
     int64_t stride = args->y_NK.strides[0];
     void *y = args->y_NK.data;
     int threads = tt_cpu_threads(stream, rows * cols);
-    if (!by_rows && tt_tensor_is_contiguous(args->y_NK)) cols *= rows, rows = 1;
+    if (!by_rows && squares == 0 && tt_tensor_is_contiguous(args->y_NK)) cols *= rows, rows = 1;
     int64_t pieces = (cols + PIECE - 1) / PIECE;
     span_function *four = avx2 ? four_avx2 : four_portable;
     row_function *row_of = fp8 ? fp8_row : avx2 ? int8_avx2 : int8_portable;
@@ -276,7 +289,10 @@ tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize
     for (int64_t task = 0; task < rows * pieces; task++) {
         int64_t row = task / pieces, col = task % pieces * PIECE;
         int64_t count = cols - col < PIECE ? cols - col : PIECE, from = first + row * cols + col;
-        if (by_rows)
+        if (squares > 0)
+            fp8_squares(&packed, args->first_row + row, col, count, cols, squares, y, row * stride + col,
+                        bf16);
+        else if (by_rows)
             row_of(&packed, from, count, y, row * stride + col, absmax_at(&packed, args->first_row + row),
                    bf16);
         else

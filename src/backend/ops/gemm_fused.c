@@ -41,8 +41,10 @@ static void check_coded(struct tt_check *check, const struct tt_matrix *w, bool 
     tt_check_that(check, w->count <= TT_MATRIX_PARTS, "%d parts", w->count);
     for (int i = 0; i < w->count && check->status == TT_OK; i++) {
         const struct tt_quant_layout *layout = w->parts[i].layout, *first = w->parts[0].layout;
-        tt_check_that(check, layout->format.type == TT_QUANT_FP8, "w is %s, only fp8 is multiplied coded",
-                      tt_quant_type_name(layout->format.type));
+        bool squares = layout->row_squares > 0;
+        tt_check_that(check, layout->format.type == TT_QUANT_FP8 && !squares,
+                      "w is %s%s, only fp8 by rows is multiplied coded",
+                      tt_quant_type_name(layout->format.type), squares ? " in squares" : "");
         tt_check_shape(check, "a part of w", w->parts[i].packed, 1u << TT_U8, 1,
                        TT_DIMS((int64_t)layout->bytes));
         tt_check_that(check, trans ? layout->cols == first->cols : layout->rows == first->rows,

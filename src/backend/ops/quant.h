@@ -1,6 +1,6 @@
 /* Decoding of quantized matrices: y = rows first_row .. first_row + N - 1 of the matrix with the segment `packed`
  * (layout and formulas: tensor/quant.h). Computed in fp32, rounded once to y's type; the same bits on every device.
- * nf4, fp4 (nested or not, any block size) and int8 by rows.
+ * nf4, fp4 (nested or not, any block size), int8 by rows, fp8 by rows or squares.
  *
  * A product with a quantized matrix is dequantize into scratch [N, ld], then gemm: on a GPU 1.5 % of a forward product
  * of 16384 tokens (H200). Rows of y may be strided, so that a matrix can be placed beside the columns of an adapter

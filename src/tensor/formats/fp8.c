@@ -1,5 +1,5 @@
 /* FP8: codes in E4M3 with a scale a row (tensor/e4m3.h), the channel form of compressed-tensors, which vLLM, SGLang and
- * transformers read. The section `absmax` holds the scales themselves, because products take them as they are. */
+ * transformers read; or with scales of squares, as DeepSeek-V3 has them. The section `absmax` holds the scales themselves, because products take them as they are. */
 #include "tensor/e4m3.h"
 
 #include <stddef.h>
@@ -48,6 +48,7 @@ const struct tt_weight_format tt_format_fp8 = {
     .name = "fp8",
     .byte_weights = 1,
     .row_blocks = true,
+    .square = TT_FP8_BLOCK,
     .files = {.sign = ".weight_scale",
               .sign_too = ".weight_scale_inv",
               .unread = unread,

@@ -162,12 +162,15 @@ template <typename Y, bool NESTED> struct one_by_one {
     }
 };
 
-/* int8 and fp8: the codes of a piece are 8 bytes, and a row has one absmax, or scale. */
-template <typename Y, bool FP8> struct byte_rows {
+/* int8 and fp8: the codes of a piece are 8 bytes. A row has one absmax, or scale; fp8 may have scales of squares, whose
+ * columns begin at multiples of a piece. */
+enum byte_format { INT8_ROWS, FP8_ROWS, FP8_SQUARES };
+template <typename Y, enum byte_format F> struct byte_rows {
     const uint8_t *codes;
     const float *absmax;
     view<Y> y;
     int64_t cols; /* codes have no gaps */
+    int64_t first_row, row_squares;
 
     template <int W> struct loaded {
         uint32_t word[(W + 3) / 4];
@@ -183,7 +186,10 @@ template <typename Y, bool FP8> struct byte_rows {
         } else {
             in.word[0] = *from;
         }
-        in.absmax = absmax[row];
+        if constexpr (F == FP8_SQUARES)
+            in.absmax = absmax[(first_row + row) / TT_FP8_BLOCK * row_squares + col / TT_FP8_BLOCK];
+        else
+            in.absmax = absmax[first_row + row];
     }
 
     template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
@@ -192,7 +198,7 @@ template <typename Y, bool FP8> struct byte_rows {
 #pragma unroll
         for (int i = 0; i < W; i++) {
             uint32_t code = in.word[i / 4] >> (8 * (i % 4)) & 255u;
-            if constexpr (FP8)
+            if constexpr (F != INT8_ROWS)
                 x[i] = __fmul_rn(e4m3_value(code), in.absmax);
             else
                 x[i] = __fmul_rn(__fmul_rn((float)(int8_t)code, in.absmax), 1.0f / 127.0f);
@@ -233,14 +239,14 @@ tt_status four_bits(struct tt_stream *stream, const struct tt_dequantize_args *a
     return tt_cuda_launched(stream, "dequantize", &y);
 }
 
-template <typename Y, bool FP8>
+template <typename Y, enum byte_format F>
 tt_status eight_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
     const tt_tensor &y = args->y_NK;
     struct packed p = packed_of(args);
-    struct byte_rows<Y, FP8> op = {
-        p.codes + p.first,
-            static_cast<const float *>(p.absmax) + args->first_row, view_of<Y>(y), args->layout.cols
+    struct byte_rows<Y, F> op = {
+        p.codes + p.first,  static_cast<const float *>(p.absmax), view_of<Y>(y), args->layout.cols,
+        args->first_row, args->layout.row_squares
     };
     bool pieces = is_aligned_16(y) && args->layout.cols % PIECE == 0;
     return apply<PIECE, ITEMS>(stream, "dequantize", op, y.dims[0], args->layout.cols, pieces, &y);
@@ -252,8 +258,9 @@ extern "C" tt_status tt_cuda_dequantize(struct tt_stream *stream, const struct t
 {
     return with_type(args->y_NK.dtype, [&](auto y) {
         using Y = decltype(y);
-        if (args->layout.format.type == TT_QUANT_INT8) return eight_bits<Y, false>(stream, args);
-        if (args->layout.format.type == TT_QUANT_FP8) return eight_bits<Y, true>(stream, args);
+        if (args->layout.format.type == TT_QUANT_INT8) return eight_bits<Y, INT8_ROWS>(stream, args);
+        if (args->layout.row_squares > 0) return eight_bits<Y, FP8_SQUARES>(stream, args);
+        if (args->layout.format.type == TT_QUANT_FP8) return eight_bits<Y, FP8_ROWS>(stream, args);
         return args->layout.format.nested ? four_bits<Y, true>(stream, args)
                                           : four_bits<Y, false>(stream, args);
     });
