@@ -19,6 +19,7 @@
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
+#include "backend/ops/round_groups.h"
 #include "backend/ops/sample.h"
 #include "backend/ops/swiglu.h"
 #include "backend/profile.h"

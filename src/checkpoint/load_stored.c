@@ -13,12 +13,29 @@ bool tt_stored_quant_owns(const struct tt_model *model, const char *name)
     return param != NULL && tt_param_is_quantized(param);
 }
 
+static bool has_codes_alone(const struct tt_model_folder *folder, const char *name)
+{
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, name);
+    return entry != NULL && entry->dtype == TT_F8_E4M3;
+}
+
+static tt_status in_blocks(struct tt_quantized *stored)
+{
+    tt_status status = tt_quantized_in_blocks(stored);
+    if (status == TT_ERR_UNSUPPORTED) tt_hint("--fp8_blocks rows quantizes all of them by rows");
+    return status;
+}
+
 static tt_status find(const struct tt_model_folder *folder, const tt_param *param,
                       struct tt_quantized *stored)
 {
     const struct tt_quant_layout *layout = &stored->layout;
     const struct tt_quant_format *format = &layout->format, *wanted = &param->quant.format;
+    bool fp8 = wanted->type == TT_QUANT_FP8;
     TT_TRY(tt_quantized_find(folder, param->name, stored));
+    if (format->type == TT_QUANT_NONE && has_codes_alone(folder, param->name))
+        return tt_fail(TT_ERR_DATA, "'%s' is F8_E4M3, but has no scales: neither '_scale' nor '_scale_inv'",
+                       param->name);
     if (format->type == TT_QUANT_NONE)
         return tt_fail(TT_ERR_DATA, "'%s' is not quantized, but config.json says so", param->name);
     if (format->type != wanted->type || format->nested != wanted->nested)
@@ -30,7 +47,8 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
                        "'%s' is [%" PRId64 ", %" PRId64 "], though config.json makes it [%" PRId64
                        ", %" PRId64 "]",
                        param->name, layout->rows, layout->cols, param->dims[0], param->dims[1]);
-    if (format->block != wanted->block || format->nested_block != wanted->nested_block)
+    if (fp8 && wanted->block > 0) return in_blocks(stored);
+    if (!fp8 && (format->block != wanted->block || format->nested_block != wanted->nested_block))
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "'%s' is in blocks of %" PRId64 " (nested: %" PRId64 "); only %" PRId64
                        " (nested: %" PRId64 ") are supported",
@@ -54,7 +72,7 @@ tt_status tt_stored_quant_find(const struct tt_model_folder *folder, const tt_pa
 
 bool tt_stored_quant_keeps(const struct tt_stored_quant *stored, const tt_param *param)
 {
-    return param->transposed_of == NULL && stored->tensor.scales != TT_FP8_BLOCK_SCALES;
+    return param->transposed_of == NULL && stored->tensor.layout.format.block == param->quant.format.block;
 }
 
 /* Bytes of the segment that are not bytes of a file: an offset, the scales of FP8. */

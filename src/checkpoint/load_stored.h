@@ -1,5 +1,6 @@
 /* Weights that a folder holds quantized (io/quantized.h): the shards hold them as stored, with their tables and scales.
- * FP8 in blocks, and the transposed copies of FP8, are quantized anew instead (load_quantized.h). */
+ * FP8 in blocks for a parameter with scales of rows, and the transposed copies of FP8, are quantized anew instead
+ * (load_quantized.h). */
 #ifndef TT_CHECKPOINT_LOAD_STORED_H
 #define TT_CHECKPOINT_LOAD_STORED_H
 

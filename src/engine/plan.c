@@ -358,7 +358,7 @@ static tt_status advise_together(const struct attempt *tight, struct tt_plan *pl
 static bool has_two_copies(const struct tt_rank_config *rank)
 {
     const struct tt_base_quant *quant = &rank->model_options.quant;
-    return quant->type == TT_QUANT_FP8 && quant->products == TT_FP8_ALL && quant->trains;
+    return quant->type == TT_QUANT_FP8 && quant->products == TT_FP8_ALL && quant->trains && !quant->blocks;
 }
 
 /* Whether training over FP8 keeps gate and up as they are. */

@@ -18,9 +18,9 @@
  * Source: compressed_tensors/quantization/quant_scheme.py and lifecycle/forward.py (0.20),
  * transformers/integrations/finegrained_fp8.py (5.24: DeepSeek-V3, Qwen3; Mistral with one scale).
  *
- * Each weight becomes a segment (tensor/quant.h), with tables and scales as stored. A segment in FP8 has scales of
- * rows: one scale of a matrix is repeated, and blocks have no segment that equals them, so they are read as numbers
- * and quantized by rows anew. Inconsistent parts are TT_ERR_DATA, with the name of the tensor. */
+ * Each weight becomes a segment (tensor/quant.h), with tables and scales as stored. A segment in FP8 has scales of rows,
+ * and one scale of a matrix is repeated; or it has those of blocks. Inconsistent parts are TT_ERR_DATA, with the name of
+ * the tensor. */
 #ifndef TT_IO_QUANTIZED_H
 #define TT_IO_QUANTIZED_H
 
@@ -35,6 +35,7 @@ enum { TT_QUANTIZED_SKIP_MAX = 64 };
 struct tt_quantized_config {
     enum tt_quant_type type; /* NONE: not quantized */
     bool fp8_blocks;         /* scales of 128 x 128 weights */
+    bool fp8_powers;         /* scale_fmt ue8m0: scales, also those of activations, are powers of two */
     bool nested;
     tt_dtype compute_dtype, storage_dtype;   /* of 4 bits */
     const char *skip[TT_QUANTIZED_SKIP_MAX]; /* to write; with FP8: names of modules or "re:EXPRESSION" */
@@ -58,7 +59,6 @@ enum { TT_QUANTIZED_PARTS = TT_FORMAT_TENSORS };
 
 /* The scales of a weight in FP8. */
 enum tt_fp8_scales { TT_FP8_ROW_SCALES, TT_FP8_ONE_SCALE, TT_FP8_BLOCK_SCALES };
-enum { TT_FP8_BLOCK = 128 };
 
 struct tt_quantized {
     struct tt_quant_layout layout;
@@ -73,7 +73,9 @@ struct tt_quantized {
  * weight that is not quantized has layout.format.type NONE. */
 TT_MUST_USE tt_status tt_quantized_find(const struct tt_model_folder *folder, const char *name,
                                         struct tt_quantized *out);
-/* Reads bytes [first, first + bytes) of its segment; gaps are zeros. TT_ERR_INTERNAL for FP8 in blocks. */
+/* FP8: the segment gets scales of blocks. TT_ERR_UNSUPPORTED for scales of rows. */
+TT_MUST_USE tt_status tt_quantized_in_blocks(struct tt_quantized *tensor);
+/* Reads bytes [first, first + bytes) of its segment; gaps are zeros. */
 TT_MUST_USE tt_status tt_quantized_read(const struct tt_model_folder *folder,
                                         const struct tt_quantized *tensor, size_t first, size_t bytes,
                                         void *to);

@@ -71,10 +71,12 @@ static tt_status read_block(const struct tt_json *json, const struct tt_json_val
 static tt_status read_fp8(const struct tt_json *json, const struct tt_json_value *object,
                           struct tt_quantized_config *out)
 {
-    const char *format = "e4m3";
+    const char *format = "e4m3", *scales = NULL;
     TT_TRY(tt_json_opt_string(json, object, "fmt", &format));
     if (strcmp(format, "e4m3") != 0) return fail_fp8(json, "fmt is not e4m3");
     TT_TRY(read_block(json, object, "weight_block_size", &out->fp8_blocks));
+    TT_TRY(tt_json_opt_string(json, object, "scale_fmt", &scales));
+    out->fp8_powers = scales != NULL && strcmp(scales, "ue8m0") == 0;
     TT_TRY(read_skip(json, object, "ignored_layers", out));
     return read_skip(json, object, "modules_to_not_convert", out);
 }

@@ -41,6 +41,17 @@ static tt_status find_kind(const struct tt_safetensors_entry *codes,
     return TT_OK;
 }
 
+static tt_status make_layout(struct tt_quantized *tensor, bool blocks)
+{
+    struct tt_quant_format format = tt_quant_format_make(TT_QUANT_FP8, false);
+    const int64_t *dims = tensor->parts[0].entry->dims;
+    if (blocks) format.block = TT_FP8_BLOCK;
+    TT_TRY(tt_quant_layout_make(format, dims[0], dims[1], &tensor->layout));
+    tensor->parts[0].section = tensor->layout.codes;
+    tensor->parts[1].section = tensor->layout.absmax;
+    return TT_OK;
+}
+
 tt_status tt_fp8_find(const struct tt_safetensors_entry *codes, const struct tt_safetensors_entry *scales,
                       struct tt_quantized *out)
 {
@@ -55,14 +66,19 @@ tt_status tt_fp8_find(const struct tt_safetensors_entry *codes, const struct tt_
         scales->dtype != TT_F8_E8M0)
         return tt_fail(TT_ERR_DATA, "'%s' is %s, but must be F32, BF16, F16 or F8_E8M0", scales->name,
                        scales->dtype_name);
-    TT_TRY(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), codes->dims[0], codes->dims[1],
-                                &out->layout));
     TT_TRY(find_kind(codes, scales, &out->scales));
     out->dtype = tt_weight_format(TT_QUANT_FP8)->files.original;
-    out->parts[0] = (struct tt_quantized_part){codes, out->layout.codes};
-    out->parts[1] = (struct tt_quantized_part){scales, out->layout.absmax};
+    out->parts[0].entry = codes;
+    out->parts[1].entry = scales;
     out->part_count = 2;
-    return TT_OK;
+    return make_layout(out, out->scales == TT_FP8_BLOCK_SCALES);
+}
+
+tt_status tt_quantized_in_blocks(struct tt_quantized *tensor)
+{
+    if (tensor->scales != TT_FP8_ROW_SCALES) return make_layout(tensor, true);
+    return tt_fail(TT_ERR_UNSUPPORTED, "'%s' has scales of rows ('%s'), though config.json has blocks",
+                   tensor->parts[0].entry->name, tensor->parts[1].entry->name);
 }
 
 /* ---- Scales ---- */
@@ -120,14 +136,11 @@ tt_status tt_fp8_read_scales(const struct tt_model_folder *folder, const struct 
 {
     struct window window = {.count = 0};
     float scale;
-    if (tensor->scales == TT_FP8_BLOCK_SCALES)
-        return tt_fail(TT_ERR_INTERNAL, "'%s' has scales of blocks, not of rows",
-                       tensor->parts[0].entry->name);
     for (size_t at = 0, here; at < bytes; at += here) {
-        size_t row = (first + at) / sizeof scale, skip = (first + at) % sizeof scale;
+        size_t index = (first + at) / sizeof scale, skip = (first + at) % sizeof scale;
         here = sizeof scale - skip < bytes - at ? sizeof scale - skip : bytes - at;
-        TT_TRY(
-            scale_at(folder, tensor, &window, tensor->scales == TT_FP8_ONE_SCALE ? 0 : (int64_t)row, &scale));
+        bool one = tensor->scales == TT_FP8_ONE_SCALE;
+        TT_TRY(scale_at(folder, tensor, &window, one ? 0 : (int64_t)index, &scale));
         memcpy(to + at, (const char *)&scale + skip, here);
     }
     return TT_OK;

@@ -150,17 +150,23 @@ static void quantize(struct tt_builder *builder, const struct tt_module *module,
     const struct tt_base_quant *quant = &builder->model->options.quant;
     if (weight == NULL || !module->quantized || weight->trainable) return;
     weight->stored_dtype = TT_U8;
-    builder->status = tt_quant_layout_make(tt_quant_format_make(quant->type, quant->nested), weight->dims[0],
-                                           weight->dims[1], &weight->quant);
+    struct tt_quant_format format = tt_quant_format_make(quant->type, quant->nested);
+    if (quant->blocks) format.block = TT_FP8_BLOCK;
+    builder->status = tt_quant_layout_make(format, weight->dims[0], weight->dims[1], &weight->quant);
 }
 
-/* FP8 that is multiplied as it is: training adds the transposed copy. */
+/* FP8 that is multiplied as it is: training adds the transposed copy. Blocks are decoded, and read a rounded x. */
 static void multiply_coded(struct tt_builder *builder, const struct tt_module *module,
                            struct tt_linear *linear)
 {
     const struct tt_base_quant *quant = &builder->model->options.quant;
     tt_param *weight = linear->weight;
     if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
+    if (quant->blocks) {
+        linear->rounds_x = true;
+        linear->by_powers = quant->powers;
+        return;
+    }
     if (!tt_gemm_scaled_takes(weight->dims[0], weight->dims[1])) return;
     linear->multiplies_coded = true;
     if (!quant->trains || quant->products == TT_FP8_FORWARD || builder->status != TT_OK) return;

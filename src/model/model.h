@@ -58,6 +58,7 @@ struct tt_model_facts {
     enum tt_quant_type stored_quant;
     bool stored_quant_nested;
     bool stored_fp8_blocks;                      /* its scales are of 128 x 128 weights, not of rows */
+    bool stored_fp8_powers;                      /* and powers of two, as those of activations */
     char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
     int64_t bos_token_id;                        /* -1: none */
     int64_t eos_token_ids[8];
@@ -100,6 +101,7 @@ struct tt_base_quant {
     bool nested;                   /* double quantization */
     enum tt_fp8_products products; /* fp8 alone */
     enum tt_fp8_gate_up gate_up;   /* fp8 alone */
+    bool blocks, powers;           /* fp8 alone: scales of the folder's blocks; powers of two */
     bool trains;                   /* backward passes follow: made by those who create ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
 };

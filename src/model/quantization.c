@@ -43,6 +43,11 @@ const struct tt_setting tt_quantization_settings[] = {
      .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
              "inputs; single has one copy and transposes its codes for these, in half of the memory; forward decodes "
              "it for these; none decodes for all, on any device."},
+    {.name = "fp8_blocks", .type = TT_SETTING_CHOICE, FIELD(fp8_blocks), .default_text = "keep",
+     .choices = "keep rows",
+     .help = "A folder in FP8 with scales of 128 x 128 weights: keep has them as stored, multiplied in the compute type "
+             "with activations rounded as a server does (fp8_products none: not rounded); rows quantizes anew, with a "
+             "scale a row, for products in FP8."},
     {.name = "fp8_gate_up", .type = TT_SETTING_CHOICE, FIELD(fp8_gate_up), .default_text = "bf16",
      .choices = "bf16 e4m3",
      .help = "What a training over an fp8 base keeps of gate and up for backward: bf16 as computed; e4m3 in FP8 with a "
@@ -125,6 +130,8 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .nested = model->stored_quant_nested,
             .products = (enum tt_fp8_products)given->fp8_products,
             .gate_up = (enum tt_fp8_gate_up)given->fp8_gate_up,
+            .blocks = model->stored_fp8_blocks && given->fp8_blocks == TT_FP8_BLOCKS_KEEP,
+            .powers = model->stored_fp8_powers,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
         };
         return check_gate_up(out);
@@ -164,6 +171,7 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts
     config->stored_quant = stored.type;
     config->stored_quant_nested = stored.nested;
     config->stored_fp8_blocks = stored.fp8_blocks;
+    config->stored_fp8_powers = stored.fp8_powers;
     return keep_skip(json, &stored, config);
 }
 
@@ -253,12 +261,18 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     if (is_4bit(quant->type))
         TT_TRY(tt_str_printf(text, "4-bit base: %s in blocks of %d, %s", tt_quant_type_name(quant->type),
                              TT_QUANT_BLOCK, quant->nested ? "double quantization" : "scales in float32"));
+    else if (quant->blocks)
+        TT_TRY(tt_str_printf(
+            text, "8-bit base: %s with a scale for 128 x 128 weights%s", tt_quant_type_name(quant->type),
+            quant->products == TT_FP8_NONE ? ""
+            : quant->powers                ? ", activations rounded to fp8 in groups of 128 by powers of two"
+                                           : ", activations rounded to fp8 in groups of 128"));
     else
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
     if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));
     const char *source = "";
-    if (model->facts.stored_fp8_blocks)
+    if (model->facts.stored_fp8_blocks && !quant->blocks)
         source = ", quantized anew by rows from the folder's blocks of 128 x 128";
     else if (model->facts.stored_quant != TT_QUANT_NONE)
         source = ", as the folder has them";

@@ -17,6 +17,7 @@
 #define TT_FORMAT_4BIT_DEFAULT "nf4"
 
 enum { TT_BASE_AUTO, TT_BASE_FP8 };
+enum { TT_FP8_BLOCKS_KEEP, TT_FP8_BLOCKS_ROWS };
 
 /* The settings as given; table rows: tt_quantization_settings. */
 struct tt_quantization_config {
@@ -24,6 +25,7 @@ struct tt_quantization_config {
     int base_dtype;   /* TT_BASE_AUTO, TT_BASE_FP8 */
     int fp8_products; /* enum tt_fp8_products */
     int fp8_gate_up;  /* enum tt_fp8_gate_up */
+    int fp8_blocks;   /* TT_FP8_BLOCKS_KEEP, TT_FP8_BLOCKS_ROWS */
     int quant_type;   /* its place among the formats of 4 bits (tt_format_of_width) */
     bool use_double_quant;
     const char *compute_dtype; /* NULL: the compute type of the run */

@@ -229,13 +229,16 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part, *before = NULL;
+    tt_tensor rounded_TI;
     bool rotates_along = rotation != NULL && is_one_product(group, pass);
+    size_t start = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_linear_round_x(call, &rounded_TI));
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
         TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, before,
                                    &part));
         struct tt_gemm_lora_args args = {
-            .x_MK = call->x_TI,
+            .x_MK = group->linears[part.first].rounds_x ? rounded_TI : call->x_TI,
             .w = part.w_OI,
             .trans_w = true,
             .low = tt_linear_low_up(call, &part),
@@ -247,6 +250,7 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
         tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
     }
+    tt_workspace_release(pass->lent.workspace, start);
     TT_TRY(add_biases(group, pass, y_TO));
     return rotation == NULL || rotates_along ? TT_OK : rotate(pass, rotation, y_TO);
 }
@@ -277,10 +281,12 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
+    tt_tensor rounded_TI;
+    TT_TRY(tt_linear_round_x(call, &rounded_TI));
     TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, NULL,
                                &part));
     struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
-                                       .x_MK = call->x_TI,
+                                       .x_MK = rounded_TI,
                                        .w_2FK = part.w_OI,
                                        .low = tt_linear_low_up(call, &part),
                                        .gate_up_M2F = swiglu->gate_up_TF2,

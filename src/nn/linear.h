@@ -28,6 +28,9 @@ struct tt_linear {
      * `transposes` transposes its codes into scratch of this layout */
     tt_param *transposed;
     bool multiplies_coded, transposes;
+    /* forward products over the weight read x rounded to E4M3 in groups of columns (ops/round_groups.h), with scales
+     * that are powers of two; adapters and gradients read x itself */
+    bool rounds_x, by_powers;
     struct tt_quant_layout transposed_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;

@@ -1,6 +1,7 @@
 #include "nn/linear_parts.h"
 
 #include "backend/ops/gemm_scaled.h"
+#include "backend/ops/round_groups.h"
 
 static const tt_param *param_of(const struct tt_linear *linear, enum tt_linear_role role)
 {
@@ -178,6 +179,21 @@ bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_
     tt_tensor w_all;
     return tt_linear_stack(group, pass, TT_ROLE_WEIGHT, false, &w_all) ||
            weight_count(group, pass, way, 0) == group->count;
+}
+
+tt_status tt_linear_round_x(const struct tt_linear_call *call, tt_tensor *rounded_TI)
+{
+    const struct tt_linear *linear = NULL;
+    const struct tt_pass *pass = call->pass;
+    tt_tensor x = call->x_TI;
+    *rounded_TI = x;
+    for (int i = 0; i < call->group->count; i++)
+        if (call->group->linears[i].rounds_x) linear = &call->group->linears[i];
+    if (linear == NULL) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "input rounded to fp8", x.dtype, x.dims[0], x.dims[1],
+                           rounded_TI));
+    struct tt_round_groups_args args = {.x_MK = x, .by_powers = linear->by_powers, .y_MK = *rounded_TI};
+    return tt_round_groups(pass->lent.stream, &args);
 }
 
 struct tt_low_rank tt_linear_low_up(const struct tt_linear_call *call, const struct tt_linear_part *part)

@@ -45,6 +45,8 @@ static void add_model(struct builder *to, const struct tt_run *run)
     if (options->quant.type == TT_QUANT_FP8) {
         add(to, "fp8_products", tt_json_new_integer(options->quant.products));
         add_word(to, "fp8_gate_up", options->quant.gate_up);
+        if (run->inputs.model_facts.stored_fp8_blocks)
+            add_word(to, "fp8_blocks", options->quant.blocks ? TT_FP8_BLOCKS_KEEP : TT_FP8_BLOCKS_ROWS);
     }
     add(to, "bnb_4bit_use_double_quant", tt_json_new_bool(options->quant.nested));
     add(to, "llm_int8_skip_modules", text_or_null(options->quant.skip_modules));

@@ -26,4 +26,19 @@ cp -r model pointers && printf "$pointer" >pointers/tokenizer.json
 expect 3 "hint: it looks like a Git LFS pointer" "${ask[@]}" --model_name_or_path pointers
 cp -r model bare && rm bare/tokenizer.json
 expect 3 "save_pretrained(FOLDER)" "${ask[@]}" --model_name_or_path bare
+# Folders in FP8 with scales of blocks: one scale under another name, scales of another shape, and those of rows.
+fp8() { # NAME EDIT: a copy whose file has other words of the same length
+    rm -rf "$1" && cp -r "$golden/fp8/blocks" "$1" && chmod -R u+w "$1" && LC_ALL=C sed -i "$2" "$1/model.safetensors"
+}
+read_fp8=(eval --eval_dataset "$golden/fp8/train.jsonl")
+fp8 renamed 's/up_proj.weight_scale_inv/up_proj.weight_scale_xyz/'
+expect 3 "'model.layers.0.mlp.up_proj.weight' is F8_E4M3, but has no scales" "${read_fp8[@]}" --model_name_or_path renamed
+fp8 shape 's/\[2,2\],"data_offsets":\[16,32\]/[4,1],"data_offsets":[16,32]/'
+expect 3 "the scales 'model.layers.0.mlp.gate_proj.weight_scale_inv' do not fit" "${read_fp8[@]}" --model_name_or_path shape
+expect 3 "[2, 2] for blocks of 128 x 128" "${read_fp8[@]}" --model_name_or_path shape
+cp -r "$golden/fp8/channel" rows && chmod -R u+w rows && sed -i 's/"strategy": "channel"/"strategy": "block"/
+    s/"block_structure": null/"block_structure": [128, 128]/' rows/config.json
+expect 2 "has scales of rows" "${read_fp8[@]}" --model_name_or_path rows
+expect 2 "hint: --fp8_blocks rows" "${read_fp8[@]}" --model_name_or_path rows
+expect 0 '' "${read_fp8[@]}" --model_name_or_path rows --fp8_blocks rows
 finish

@@ -1,6 +1,7 @@
 /* Folders in FP8 (fp8/make_fp8.py): decoded, the loss of their numbers is that of the libraries, whatever the scales
- * are of, on any number of ranks. Blocks are quantized anew by rows, which the reference does too. With products in FP8
- * the loss stays near, and an adapter trains. */
+ * are of, on any number of ranks; blocks quantized anew by rows too. With products in FP8 the loss stays near, and an
+ * adapter trains. Over blocks that are kept, an adapter trains as with PEFT over linears that round their inputs as
+ * servers do (fp8/make_blocks.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,6 +36,20 @@ static void train(const char *name, const char *more, double *losses, int steps)
     test_folder_remove(output);
 }
 
+/* One loss for all rows at once, and on three ranks. */
+static void expect_loss(const char *name, const char *more, double want)
+{
+    static const char *const splits[] = {"per_device_train_batch_size 3",
+                                         "per_device_train_batch_size 1 ranks 3"};
+    for (int i = 0; i < 2; i++) {
+        double loss;
+        char words[256];
+        (void)snprintf(words, sizeof words, "bf16 false max_steps 1 %s %s", splits[i], more);
+        train(name, words, &loss, 1);
+        if (fabs(loss - want) > 2e-6 * want) fail_msg("%s, %s: %.8f, not %.8f", name, words, loss, want);
+    }
+}
+
 static double reference(const char *name, const char *of)
 {
     struct tt_json json = {0};
@@ -49,12 +64,9 @@ static void decoded_numbers_are_those_of_the_folder(void **state)
 {
     (void)state;
     for (int i = 0; i < NAMES; i++) {
-        double loss, want = reference(names[i], i < FIRST_BLOCKS ? "stored" : "rows");
-        train(names[i], "fp8_products none bf16 false max_steps 1 per_device_train_batch_size 3", &loss, 1);
-        if (fabs(loss - want) > 2e-6 * want) fail_msg("%s: %.8f, not %.8f", names[i], loss, want);
-        train(names[i], "fp8_products none bf16 false max_steps 1 per_device_train_batch_size 1 ranks 3",
-              &loss, 1);
-        if (fabs(loss - want) > 2e-6 * want) fail_msg("%s on ranks: %.8f, not %.8f", names[i], loss, want);
+        expect_loss(names[i], "fp8_products none", reference(names[i], "stored"));
+        if (i >= FIRST_BLOCKS)
+            expect_loss(names[i], "fp8_products none fp8_blocks rows", reference(names[i], "rows"));
     }
 }
 
@@ -63,7 +75,7 @@ static void products_in_fp8_train(void **state)
     (void)state;
     for (int i = 0; i < NAMES; i++) {
         double losses[8], stored = reference(names[i], "stored");
-        train(names[i], "max_steps 8 per_device_train_batch_size 3", losses, 8);
+        train(names[i], "max_steps 8 per_device_train_batch_size 3 fp8_blocks rows", losses, 8);
         print_message("%s: %.4f, stored %.4f, after 8 steps %.4f\n", names[i], losses[0], stored, losses[7]);
         if (!(fabs(losses[0] - stored) < 0.03 * stored && losses[0] != stored))
             fail_msg("%s: %g, not near %g", names[i], losses[0], stored);
@@ -78,7 +90,7 @@ static void one_copy_trains_as_two(void **state)
     (void)state;
     for (int i = 0; i < NAMES; i++) {
         double two[8], one[8];
-        const char *more = "max_steps 8 per_device_train_batch_size 1 ranks 2";
+        const char *more = "max_steps 8 per_device_train_batch_size 1 ranks 2 fp8_blocks rows";
         char single[128];
         (void)snprintf(single, sizeof single, "%s fp8_products single", more);
         train(names[i], more, two, 8);
@@ -89,12 +101,117 @@ static void one_copy_trains_as_two(void **state)
     }
 }
 
+enum { STEPS = 8 };
+
+static tt_status blocks_json(struct tt_json *json)
+{
+    return tt_json_read(FOLDER "blocks.json", 1 << 16, json);
+}
+
+static void compare_steps(const char *name, const char *kind, const char *output)
+{
+    struct tt_json json = {0};
+    double loss[STEPS], norm[STEPS];
+    assert_int_equal(blocks_json(&json), TT_OK);
+    const struct tt_json_value *steps = tt_json_get(tt_json_get(json.root, name), kind);
+    assert_int_equal(test_read_log(output, "loss", loss, STEPS), STEPS);
+    assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS), STEPS);
+    for (int i = 0; i < STEPS; i++) {
+        const struct tt_json_value *step = tt_json_at(steps, (size_t)i);
+        double want_loss = tt_json_number(tt_json_get(step, "loss")),
+               want_norm = tt_json_number(tt_json_get(step, "grad_norm"));
+        print_message("%s %s step %d: loss %.7f (%.1e), norm %.7f (%.1e)\n", name, kind, i + 1, loss[i],
+                      loss[i] / want_loss - 1, norm[i], norm[i] / want_norm - 1);
+        if (fabs(loss[i] - want_loss) > 1e-4 * want_loss || fabs(norm[i] - want_norm) > 1e-3 * want_norm)
+            fail_msg("%s %s step %d: loss %.7f and norm %.7f, wanted %.7f and %.7f", name, kind, i + 1,
+                     loss[i], norm[i], want_loss, want_norm);
+    }
+    tt_json_deinit(&json);
+}
+
+static void copy_rows(const char *path, int copies)
+{
+    static char text[1 << 12];
+    FILE *from = fopen(FOLDER "train.jsonl", "r"), *to = fopen(path, "w");
+    assert_true(from != NULL && to != NULL);
+    size_t bytes = fread(text, 1, sizeof text, from);
+    assert_true(bytes > 0 && bytes < sizeof text);
+    for (int i = 0; i < copies; i++) assert_int_equal(fwrite(text, 1, bytes, to), bytes);
+    fclose(from);
+    assert_int_equal(fclose(to), 0);
+}
+
+/* Steps of an adapter over the folder: other splits over ranks and micro batches, other levels of memory. */
+static void blocks_train_as_servers_multiply(void **state)
+{
+    static const struct {
+        const char *name, *kind, *more;
+        int copies; /* of the rows: the mean stays */
+    } runs[] = {
+        {"blocks", "rounded", "per_device_train_batch_size 3", 1},
+        {"blocks", "rounded", "per_device_train_batch_size 3 ranks 2", 2},
+        {"blocks", "rounded", "per_device_train_batch_size 1 ranks 3 recompute block", 1},
+        {"blocks", "rounded", "per_device_train_batch_size 1 gradient_accumulation_steps 3", 1},
+        {"blocks", "rounded", "per_device_train_batch_size 3 fp8_products single recompute cheap", 1},
+        {"blocks", "plain", "per_device_train_batch_size 3 fp8_products none", 1},
+        {"powers", "rounded", "per_device_train_batch_size 3", 1},
+        {"powers", "rounded", "per_device_train_batch_size 3 ranks 2", 2},
+        {"powers", "plain", "per_device_train_batch_size 3 fp8_products none", 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char model[512], rows[512];
+        struct test_words words = {0};
+        struct tt_train_summary summary;
+        char *output = test_folder_create();
+        (void)snprintf(model, sizeof model, FOLDER "%s", runs[i].name);
+        (void)snprintf(rows, sizeof rows, "%s/rows.jsonl", output);
+        copy_rows(rows, runs[i].copies);
+        test_words_pair(&words, "model_name_or_path", model);
+        test_words_pair(&words, "dataset_name", rows);
+        test_words_pair(&words, "adapter_name_or_path", FOLDER "adapter");
+        test_words_add(&words, "bf16 false max_steps 8 learning_rate 0.02 lr_scheduler_type constant "
+                               "logging_steps 1 save_strategy no");
+        test_words_add(&words, runs[i].more);
+        test_train_ok(words.list, output, &summary);
+        compare_steps(runs[i].name, runs[i].kind, output);
+        test_folder_remove(output);
+    }
+}
+
+/* eval computes as training does; in bfloat16 within its rounding. */
+static void blocks_evaluate_as_servers_multiply(void **state)
+{
+    static const char *const kinds[] = {"blocks", "powers"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char model[512];
+        struct tt_json json = {0};
+        struct test_words words = {0};
+        struct tt_eval_result result;
+        double limit = i < 2 ? 2e-6 : 0.05;
+        assert_int_equal(blocks_json(&json), TT_OK);
+        double want = tt_json_number(tt_json_get(tt_json_get(json.root, kinds[i % 2]), "inputs"));
+        tt_json_deinit(&json);
+        (void)snprintf(model, sizeof model, FOLDER "%s", kinds[i % 2]);
+        test_words_pair(&words, "model_name_or_path", model);
+        test_words_pair(&words, "eval_dataset", FOLDER "train.jsonl");
+        test_words_pair(&words, "bf16", i < 2 ? "false" : "true");
+        test_evaluate_ok(words.list, false, &result);
+        print_message("%s: %.7f, %.1e\n", kinds[i % 2], result.loss, result.loss / want - 1);
+        if (!(fabs(result.loss - want) < limit * want))
+            fail_msg("%s: %.8f, not %.8f", kinds[i % 2], result.loss, want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decoded_numbers_are_those_of_the_folder),
         cmocka_unit_test(products_in_fp8_train),
         cmocka_unit_test(one_copy_trains_as_two),
+        cmocka_unit_test(blocks_train_as_servers_multiply),
+        cmocka_unit_test(blocks_evaluate_as_servers_multiply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,12 @@ static const struct quant_case cases[] = {
     {TT_QUANT_FP8, 0, 0, 64, 128, TT_BF16, 0, 0, 0},
     {TT_QUANT_FP8, 0, 0, 33, 77, TT_F32, 2, 3, 20},
     {TT_QUANT_FP8, 0, 0, 9, 256, TT_BF16, 8, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 256, 384, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 130, 257, TT_F32, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 300, 144, TT_BF16, 8, 100, 160},
+    {TT_QUANT_FP8, 128, 0, 300, 131, TT_BF16, 3, 127, 2},
+    {TT_QUANT_FP8, 128, 0, 3, 16500, TT_F32, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 5, 7, TT_BF16, 0, 0, 0},
 };
 
 static const struct quant_case gpu_cases[] = {
@@ -51,6 +57,8 @@ static const struct quant_case gpu_cases[] = {
     {TT_QUANT_NF4, 64, 256, 999, 1001, TT_BF16, 0, 0, 0},
     {TT_QUANT_INT8, 0, 0, 1024, 4096, TT_BF16, 64, 0, 0},
     {TT_QUANT_FP8, 0, 0, 1024, 4096, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 1024, 4096, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 1000, 1536, TT_F32, 0, 5, 900},
 };
 
 /* Any bytes are codes; scales are of the size of real ones. */

@@ -212,6 +212,11 @@ static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_qu
     return moves(stream, size(args->x_MK) + size(args->codes_MK) + size(args->scale_M));
 }
 
+static tt_status plan_round_groups(struct tt_stream *stream, const struct tt_round_groups_args *args)
+{
+    return moves(stream, size(args->x_MK) + size(args->y_MK));
+}
+
 /* Codes are read for the scales, and again. */
 static tt_status plan_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {

@@ -77,7 +77,8 @@ static tt_status make_segment(const tt_param *param, const struct tt_model_folde
     if (stored) {
         struct tt_quantized tensor;
         TT_TRY(tt_quantized_find(folder, original_of(param)->name, &tensor));
-        if (param->transposed_of == NULL && tensor.scales != TT_FP8_BLOCK_SCALES)
+        if (param->transposed_of == NULL && layout->row_squares > 0) TT_TRY(tt_quantized_in_blocks(&tensor));
+        if (param->transposed_of == NULL && tensor.layout.row_squares == layout->row_squares)
             return tt_quantized_read(folder, &tensor, 0, layout->bytes, segment);
     }
     float *weights = tt_calloc((size_t)layout->count, sizeof *weights);
@@ -203,7 +204,7 @@ static void test_stored(void **state)
     }
 }
 
-/* FP8: scales of rows and of the matrix as stored, blocks and transposed copies quantized anew. */
+/* FP8: scales of rows, of the matrix and of blocks as stored, blocks for rows and transposed copies quantized anew. */
 static void test_stored_fp8(void **state)
 {
     static const char *const families[] = {"fp8/channel", "fp8/tensor", "fp8/mistral", "fp8/blocks",
@@ -219,6 +220,10 @@ static void test_stored_fp8(void **state)
                               .stored = true,
                               .skipped = skipped,
                               .transposed = bits >= 2 ? 7 - skipped : 0};
+            for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
+            if (f == 0) continue; /* no segment in blocks has scales of rows */
+            how.quant.blocks = true;
+            how.transposed = 0;
             for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
         }
     }
@@ -258,13 +263,35 @@ static void test_stored_otherwise(void **state)
     }
 }
 
+static void test_blocks_of_rows(void **state)
+{
+    struct tt_model_folder *folder = NULL;
+    struct tt_model_facts config;
+    struct tt_model *model = NULL;
+    struct tt_model_options options = {
+        .compute_dtype = TT_BF16,
+        .quant = {.type = TT_QUANT_FP8, .blocks = true, .skip_modules = "[\"k_proj\"]"}};
+    (void)state;
+    assert_int_equal(tt_model_folder_open(FOLDERS "/fp8/channel", true, &folder), TT_OK);
+    assert_int_equal(tt_model_facts_parse(tt_model_folder_config(folder), &config), TT_OK);
+    assert_int_equal(tt_model_create(&config, &options, &model), TT_OK);
+    struct tt_load_source source = {.folder = folder};
+    assert_true(test_failed_with(tt_load_check(model, &source), TT_ERR_UNSUPPORTED, "has scales of rows"));
+    assert_non_null(strstr(tt_error_last()->hint, "--fp8_blocks rows"));
+    tt_model_destroy(model);
+    tt_model_folder_close(folder);
+}
+
 static void test_made_up(void **state)
 {
+    static const struct tt_base_quant blocks = {.type = TT_QUANT_FP8, .blocks = true};
+    const size_t count = sizeof formats / sizeof *formats;
     (void)state;
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+    for (size_t f = 0; f <= count; f++) {
         struct tt_str made = {0};
-        struct how how = {.family = formats[f].trains ? "mistral/model" : "llama_sharded/model",
-                          .quant = formats[f],
+        const struct tt_base_quant *quant = f < count ? &formats[f] : &blocks;
+        struct how how = {.family = quant->trains ? "mistral/model" : "llama_sharded/model",
+                          .quant = *quant,
                           .random = true,
                           .made = &made};
         test_ranks(1, run_rank, &how);
@@ -304,9 +331,10 @@ static void test_skipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments),   cmocka_unit_test(test_stored),
-        cmocka_unit_test(test_stored_fp8), cmocka_unit_test(test_stored_otherwise),
-        cmocka_unit_test(test_made_up),    cmocka_unit_test(test_skipped),
+        cmocka_unit_test(test_segments),       cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_stored_fp8),     cmocka_unit_test(test_stored_otherwise),
+        cmocka_unit_test(test_blocks_of_rows), cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Weights of folders in FP8 (io/quantized.h): scales of every kind give code * scale, scales of rows and of a matrix
- * also a segment; whatever is inconsistent is refused with its name. */
+/* Weights of folders in FP8 (io/quantized.h): scales of every kind give code * scale, also as a segment, and all but
+ * those of rows as one in blocks; whatever is inconsistent is refused with its name. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -109,7 +109,13 @@ static void scales_of_every_kind(void **state)
         assert_int_equal(tensor.layout.format.type, TT_QUANT_FP8);
         assert_int_equal(tensor.scales, rows[r].kind);
         check_values(folder, &tensor, scales);
-        if (rows[r].kind != TT_FP8_BLOCK_SCALES) check_segment(folder, &tensor);
+        bool blocks = rows[r].kind == TT_FP8_BLOCK_SCALES;
+        assert_int_equal(tensor.layout.row_squares, blocks ? BLOCK_COLS : 0);
+        check_segment(folder, &tensor);
+        bool by_rows = rows[r].kind == TT_FP8_ROW_SCALES;
+        assert_int_equal(tt_quantized_in_blocks(&tensor), by_rows ? TT_ERR_UNSUPPORTED : TT_OK);
+        if (!by_rows) assert_int_equal(tensor.layout.blocks, BLOCK_ROWS * BLOCK_COLS);
+        check_segment(folder, &tensor);
         for (int p = 1; p < 3; p++)
             assert_true(tt_quantized_is_part(parts[p].entry.name, &module) && module == 1);
         tt_model_folder_close(folder);
@@ -211,20 +217,23 @@ static void configurations(void **state)
     static const struct {
         const char *text, *told; /* told NULL: good */
         tt_status status;
-        bool blocks;
+        int blocks; /* 2: whose scales are powers of two */
     } rows[] = {
-        {"{\"quant_method\": \"fp8\"}", NULL, TT_OK, false},
-        {"{\"quant_method\": \"fp8\", \"weight_block_size\": null}", NULL, TT_OK, false},
-        {"{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"weight_block_size\": [128, 128]}", NULL, TT_OK,
-         true},
+        {"{\"quant_method\": \"fp8\"}", NULL, TT_OK, 0},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": null}", NULL, TT_OK, 0},
+        {"{\"quant_method\": \"fp8\", \"fmt\": \"e4m3\", \"weight_block_size\": [128, 128]}", NULL, TT_OK, 1},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], \"scale_fmt\": \"ue8m0\"}", NULL,
+         TT_OK, 2},
+        {"{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], \"scale_fmt\": \"float\"}", NULL,
+         TT_OK, 1},
         {"{\"quant_method\": \"fp8\", \"weight_block_size\": [64, 128]}", "not 128 x 128", TT_ERR_UNSUPPORTED,
          0},
         {"{\"quant_method\": \"fp8\", \"weight_block_size\": 128}", "not 128 x 128", TT_ERR_UNSUPPORTED, 0},
         {"{\"quant_method\": \"fp8\", \"fmt\": \"e5m2\"}", "fmt is not e4m3", TT_ERR_UNSUPPORTED, 0},
         {"{\"quant_method\": \"fp8\", \"modules_to_not_convert\": 4}", "not a list", TT_ERR_DATA, 0},
-        {COMPRESSED(GROUP(FLOAT8 ", \"strategy\": \"channel\"")), NULL, TT_OK, false},
+        {COMPRESSED(GROUP(FLOAT8 ", \"strategy\": \"channel\"")), NULL, TT_OK, 0},
         {COMPRESSED(GROUP(FLOAT8 ", \"strategy\": \"block\", \"block_structure\": [128, 128]")), NULL, TT_OK,
-         true},
+         1},
         {COMPRESSED(GROUP("\"num_bits\": 8, \"type\": \"int\"")), "not floats of 8 bits", TT_ERR_UNSUPPORTED,
          0},
         {COMPRESSED(GROUP("\"num_bits\": 4, \"type\": \"float\"")), "not floats of 8 bits",
@@ -235,7 +244,7 @@ static void configurations(void **state)
         {COMPRESSED(GROUP(FLOAT8) ", \"transform_config\": {\"a\": 1}"), "transforms", TT_ERR_UNSUPPORTED, 0},
         {COMPRESSED(GROUP(FLOAT8) ", \"sparsity_config\": {\"format\": \"sparse-24-bitmask\"}"), "sparse",
          TT_ERR_UNSUPPORTED, 0},
-        {COMPRESSED(GROUP(FLOAT8) ", \"transform_config\": {}, \"sparsity_config\": {}"), NULL, TT_OK, false},
+        {COMPRESSED(GROUP(FLOAT8) ", \"transform_config\": {}, \"sparsity_config\": {}"), NULL, TT_OK, 0},
         {"{\"quant_method\": \"compressed-tensors\", \"format\": \"pack-quantized\"}", "not float-quantized",
          TT_ERR_UNSUPPORTED, 0},
     };
@@ -246,7 +255,8 @@ static void configurations(void **state)
         if (status != rows[r].status) fail_msg("%s: status %d", rows[r].text, status);
         if (rows[r].told == NULL) {
             assert_int_equal(config.type, TT_QUANT_FP8);
-            assert_int_equal(config.fp8_blocks, rows[r].blocks);
+            assert_int_equal(config.fp8_blocks, rows[r].blocks > 0);
+            assert_int_equal(config.fp8_powers, rows[r].blocks == 2);
         } else if (strstr(tt_error_last()->message, rows[r].told) == NULL) {
             fail_msg("'%s' not in '%s'", rows[r].told, tt_error_last()->message);
         }

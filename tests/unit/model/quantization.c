@@ -71,6 +71,14 @@ static void stored_codes_decide(void **state)
     assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
     assert_int_equal(quant.type, TT_QUANT_FP8);
     assert_int_equal(quant.products, TT_FP8_FORWARD);
+    assert_false(quant.blocks);
+    facts.stored_fp8_blocks = facts.stored_fp8_powers = true;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_true(quant.blocks && quant.powers);
+    given.fp8_blocks = TT_FP8_BLOCKS_ROWS;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_false(quant.blocks);
+    facts.stored_fp8_blocks = facts.stored_fp8_powers = false;
     given.load_in_4bit = true;
     given.base_dtype = TT_BASE_AUTO;
     assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
