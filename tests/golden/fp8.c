@@ -10,6 +10,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "model/quantization.h"
+#include "nn/kv_cache.h"
+#include "support/model_runner.h"
 #include "support/train_run.h"
 
 #define FOLDER TT_TEST_ROOT "/golden/fp8/"
@@ -204,6 +207,67 @@ static void blocks_evaluate_as_servers_multiply(void **state)
     }
 }
 
+static void must(tt_status status)
+{
+    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
+}
+
+/* Tokens one by one with a cache: a token's activations are rounded alone, so that each is that of a whole pass. */
+static void check_greedy(const char *name, const struct tt_json_value *ids)
+{
+    enum { PROMPT = 3, ALL = 15, VOCAB = 64 };
+    static float logits[ALL * VOCAB];
+    struct tt_model_facts facts;
+    struct tt_model_options options = {.compute_dtype = TT_F32};
+    struct tt_quantization_config given = {.load_in_4bit = false};
+    struct tt_kv_cache *cache = NULL;
+    char folder[512];
+    int32_t tokens[PROMPT];
+    int64_t length = PROMPT;
+    (void)snprintf(folder, sizeof folder, FOLDER "%s", name);
+    tt_runner_read_config(folder, NULL, &facts);
+    must(tt_quantization_resolve(&given, &facts, TT_F32, &options.quant));
+    assert_true(options.quant.blocks && facts.vocab_size == VOCAB);
+    struct tt_model_runner *runner = tt_runner_create(&facts, &options);
+    tt_runner_load(runner, folder, NULL);
+    must(tt_kv_cache_create(runner->device,
+                            &(struct tt_kv_cache_config){.layer_count = facts.num_hidden_layers,
+                                                         .sequence_count = 1,
+                                                         .max_length = ALL,
+                                                         .kv_heads = facts.layers[0].kv_heads,
+                                                         .head_dim = facts.layers[0].head_dim,
+                                                         .dtype = TT_F32},
+                            &cache));
+    runner->pass.lent.cache = cache;
+    assert_int_equal(tt_json_count(ids), ALL);
+    for (int i = 0; i < PROMPT; i++) tokens[i] = (int32_t)tt_json_integer(tt_json_at(ids, (size_t)i));
+    for (size_t i = PROMPT; i < ALL; i++, length = 1) {
+        tt_runner_set_batch(runner, tokens, &length, 1, NULL);
+        must(tt_kv_cache_begin(cache, runner->stream, runner->batch.host_cu_seqlens));
+        tt_runner_logits(runner, logits);
+        tt_kv_cache_end(cache);
+        const float *row = logits + (length - 1) * VOCAB;
+        tokens[0] = 0;
+        for (int32_t v = 1; v < VOCAB; v++)
+            if (row[v] > row[tokens[0]]) tokens[0] = v;
+        if (tokens[0] != tt_json_integer(tt_json_at(ids, i))) fail_msg("%s: token %zu differs", name, i);
+    }
+    tt_kv_cache_destroy(cache);
+    tt_runner_destroy(runner);
+}
+
+static void blocks_generate_as_servers_multiply(void **state)
+{
+    static const char *const kinds[] = {"blocks", "powers"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct tt_json json = {0};
+        must(blocks_json(&json));
+        check_greedy(kinds[i], tt_json_get(tt_json_get(json.root, kinds[i]), "greedy"));
+        tt_json_deinit(&json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +276,7 @@ int main(void)
         cmocka_unit_test(one_copy_trains_as_two),
         cmocka_unit_test(blocks_train_as_servers_multiply),
         cmocka_unit_test(blocks_evaluate_as_servers_multiply),
+        cmocka_unit_test(blocks_generate_as_servers_multiply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ export TT_TEST_DEVICE=cuda TT_REQUIRE=gpu OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 : >"$log/summary.txt"
 
 # The oracles need processors, so the tests run side by side.
-ops=(norm_rows rmsnorm rope swiglu_rows swiglu gemm_scaled gemm_fused quant)
+ops=(norm_rows rmsnorm rope swiglu_rows swiglu gemm_scaled gemm_fused quant round_groups)
 for test in "${ops[@]}"; do
     (
         code=0

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/model_folder.h"
+#include "io/quantized.h"
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
 #include "support/tuning.h"
@@ -149,6 +150,16 @@ static void load_adapter_param(const struct tt_safetensors *adapter, const tt_pa
         tt_safetensors_read(adapter, entry, 0, tt_param_count(param), param->value.data, param->value.dtype));
 }
 
+/* A matrix that the folder holds quantized, as stored. */
+static void load_stored(const struct tt_model_folder *files, const tt_param *param, const char *source)
+{
+    struct tt_quantized stored;
+    check(tt_quantized_find(files, source, &stored));
+    if (param->quant.row_squares > 0) check(tt_quantized_in_blocks(&stored));
+    assert_int_equal(stored.layout.bytes, param->quant.bytes);
+    check(tt_quantized_read(files, &stored, 0, param->quant.bytes, param->value.data));
+}
+
 void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter)
 {
     struct tt_model_folder *files = NULL;
@@ -166,6 +177,8 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
         if (param->adapter && adapter_file != NULL) {
             load_adapter_param(adapter_file, param);
             adapter_count++;
+        } else if (source != NULL && tt_param_is_quantized(param)) {
+            load_stored(files, param, source);
         } else if (source != NULL) {
             const struct tt_safetensors_entry *entry = tt_model_folder_find(files, source);
             if (entry == NULL) fail_msg("the model folder has no '%s'", source);
