@@ -18,8 +18,8 @@
  * Source: compressed_tensors/quantization/quant_scheme.py and lifecycle/forward.py (0.20),
  * transformers/integrations/finegrained_fp8.py (5.24: DeepSeek-V3, Qwen3; Mistral with one scale).
  *
- * Each weight becomes a segment (tensor/quant.h), with tables and scales as stored. A segment in FP8 has scales of rows,
- * and one scale of a matrix is repeated; or it has those of blocks. Inconsistent parts are TT_ERR_DATA, with the name of
+ * Each weight becomes a segment (tensor/quant.h), with tables and scales as stored. A segment in FP8 has scales of
+ * rows or of blocks, for which one scale of a matrix is repeated. Inconsistent parts are TT_ERR_DATA, with the name of
  * the tensor. */
 #ifndef TT_IO_QUANTIZED_H
 #define TT_IO_QUANTIZED_H

@@ -45,9 +45,9 @@ const struct tt_setting tt_quantization_settings[] = {
              "it for these; none decodes for all, on any device."},
     {.name = "fp8_blocks", .type = TT_SETTING_CHOICE, FIELD(fp8_blocks), .default_text = "keep",
      .choices = "keep rows",
-     .help = "A folder in FP8 with scales of 128 x 128 weights: keep has them as stored, multiplied in the compute type "
-             "with activations rounded as a server does (fp8_products none: not rounded); rows quantizes anew, with a "
-             "scale a row, for products in FP8."},
+     .help = "A folder in FP8 with scales of 128 x 128 weights: keep has them as stored, multiplied in the compute "
+             "type with activations rounded as a server does (fp8_products none: not rounded); rows quantizes anew, "
+             "with a scale a row, for products in FP8."},
     {.name = "fp8_gate_up", .type = TT_SETTING_CHOICE, FIELD(fp8_gate_up), .default_text = "bf16",
      .choices = "bf16 e4m3",
      .help = "What a training over an fp8 base keeps of gate and up for backward: bf16 as computed; e4m3 in FP8 with a "

@@ -89,16 +89,24 @@ wide=$(kept) coded=$(kept --fp8_gate_up e4m3)
     --per_device_train_batch_size 4 --lora_r 16 --device_memory 64GiB >"$folder/out" 2>&1 && fail "gate and up fit"
 grep -q 'what would fit: .*--fp8_gate_up e4m3 (' "$folder/out" || fail "no advice of gate and up in fp8" "$(tail -n 3 "$folder/out")"
 code=0
-# A folder in FP8 needs what base_dtype fp8 needs.
+# A folder in FP8 needs what base_dtype fp8 needs; with scales of blocks where they are quantized by rows.
 for config in '"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]' \
     '"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": {"weights": {"type": "float"}}}'; do
     sed "0,/{/s//{\"quantization_config\": {$config},/" "$shapes/l8b.json" >"$folder/fp8.json"
-    [ "$("$trimtab" plan --device h200 --config_json "$folder/fp8.json" | grep -v fp8)" = \
+    [ "$("$trimtab" plan --device h200 --config_json "$folder/fp8.json" --fp8_blocks rows | grep -v fp8)" = \
         "$("$trimtab" plan --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 | grep -v fp8)" ] ||
         fail "the plan of a folder in fp8: $config"
-    "$trimtab" plan --device a100-80gb --config_json "$folder/fp8.json" >"$folder/out" 2>&1 && fail "fp8 without such products"
+    "$trimtab" plan --device a100-80gb --config_json "$folder/fp8.json" --fp8_blocks rows >"$folder/out" 2>&1 &&
+        fail "fp8 without such products"
     grep -q 'a100-80gb has no products in FP8 with a scale a row' "$folder/out" || fail "$config" "$(cat "$folder/out")"
 done
+# Blocks that are kept have one copy, and are decoded on any chip.
+sed '0,/{/s//{"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},/' "$shapes/l8b.json" \
+    >"$folder/blocks.json"
+weights() { "$trimtab" plan "$@" | sed -nE 's/^ +weights shard +([0-9.]+ GiB)$/\1/p'; }
+kept=$(weights --device a100-80gb --config_json "$folder/blocks.json")
+[ -n "$kept" ] && [ "$kept" = "$(weights --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 --fp8_products none)" ] ||
+    fail "blocks that are kept: '$kept'"
 "$trimtab" plan --device a100-80gb --config_json "$shapes/l8b.json" --base_dtype fp8 >"$folder/out" 2>&1 || code=$?
 [ $code -ne 0 ] && grep -q 'a100-80gb has no products in FP8 with a scale a row' "$folder/out" &&
     grep -q -- '--fp8_products none' "$folder/out" || fail "a chip without fp8" "$(cat "$folder/out")"

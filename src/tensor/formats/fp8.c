@@ -1,5 +1,6 @@
 /* FP8: codes in E4M3 with a scale a row (tensor/e4m3.h), the channel form of compressed-tensors, which vLLM, SGLang and
- * transformers read; or with scales of squares, as DeepSeek-V3 has them. The section `absmax` holds the scales themselves, because products take them as they are. */
+ * transformers read; or with scales of squares, as DeepSeek-V3 has them. The section `absmax` holds the scales
+ * themselves, because products take them as they are. */
 #include "tensor/e4m3.h"
 
 #include <stddef.h>

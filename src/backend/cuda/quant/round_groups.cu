@@ -1,5 +1,5 @@
-/* Rows rounded to E4M3 and back, in groups of columns, bound by memory. Of vectors of 16 bytes a group of bf16 has half a
- * warp and one of fp32 a warp, so that its largest size needs shuffles alone. */
+/* Rows rounded to E4M3 and back, in groups of columns, bound by memory. With 16 bytes a thread half a warp has a group
+ * of bf16 and a warp one of fp32, so that the largest size needs shuffles alone. */
 #include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/ops/round_groups.h"
 #include "tensor/quant.h"
