@@ -74,10 +74,12 @@ static int64_t greatest_divisor(int64_t a, int64_t b)
     return b == 0 ? a : greatest_divisor(b, a % b);
 }
 
-/* Number of rows whose multiples are whole blocks of a quantized matrix, nested blocks included. */
+/* Number of rows whose multiples are whole blocks of a quantized matrix, nested blocks included; 1 for squares,
+ * which are read at any row. */
 static int64_t rows_per_block(const struct tt_quant_layout *layout)
 {
     int64_t block = layout->block_weights;
+    if (block == 0) return 1;
     if (layout->format.nested) block *= layout->format.nested_block;
     return block / greatest_divisor(block, layout->cols);
 }
