@@ -125,10 +125,15 @@ static tt_status assign_units(struct tt_builder *builder)
 static tt_status keep_strings(struct tt_model *model)
 {
     struct tt_lora_config *lora = &model->options.lora;
-    const char **texts[] = {&lora->target_modules,  &lora->exclude_modules,
-                            &lora->modules_to_save, &lora->layers_to_transform,
-                            &lora->layers_pattern,  &lora->rank_pattern,
-                            &lora->alpha_pattern,   &model->options.quant.skip_modules};
+    const char **texts[] = {&lora->target_modules,
+                            &lora->exclude_modules,
+                            &lora->modules_to_save,
+                            &lora->layers_to_transform,
+                            &lora->layers_pattern,
+                            &lora->rank_pattern,
+                            &lora->alpha_pattern,
+                            &model->options.quant.skip_modules,
+                            &model->options.quant.plain_modules};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (*texts[i] == NULL) continue;
         *texts[i] = tt_arena_strdup(&model->arena, *texts[i]);
@@ -146,6 +151,7 @@ tt_status tt_model_create(const struct tt_model_facts *facts, const struct tt_mo
     const struct tt_model_family *family = tt_model_family_find(facts->model_type);
     if (model == NULL) return TT_ERR_MEMORY;
     model->facts = *facts;
+    model->facts.stored_plain = NULL; /* lent: the options have it */
     model->options = *options;
     if (family == NULL) TT_GO(tt_fail(TT_ERR_INTERNAL, "no family '%s'", facts->model_type));
     TT_GO(keep_strings(model));

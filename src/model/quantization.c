@@ -10,7 +10,7 @@
 #include "model/pattern.h"
 #include "tensor/format.h"
 
-static const char stored_regex[] = "re:";
+static const char stored_regex[] = "re:", weight_end[] = ".weight";
 
 #define FIELD(member) .offset = offsetof(struct tt_quantization_config, member)
 
@@ -133,6 +133,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .blocks = model->stored_fp8_blocks && given->fp8_blocks == TT_FP8_BLOCKS_KEEP,
             .powers = model->stored_fp8_powers,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
+            .plain_modules = model->stored_plain,
         };
         return check_gate_up(out);
     }
@@ -175,46 +176,73 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts
     return keep_skip(json, &stored, config);
 }
 
-static bool begins_or_ends(const char *path, const char *name)
+tt_status tt_quantization_look(const struct tt_model_folder *folder, struct tt_arena *arena,
+                               struct tt_model_facts *facts)
 {
-    return *name != '\0' && (tt_starts_with(path, name) || tt_ends_with(path, name));
+    struct tt_str plain = {0};
+    tt_status status = TT_OK;
+    if (facts->stored_quant != TT_QUANT_FP8 || !tt_model_folder_has_weights(folder)) return TT_OK;
+    for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
+        const char *name = tt_model_folder_tensor_name(folder, i);
+        struct tt_quantized tensor;
+        if (!tt_ends_with(name, weight_end)) continue;
+        TT_GO(tt_quantized_find(folder, name, &tensor));
+        bool coded = tensor.layout.format.type != TT_QUANT_NONE;
+        if (coded && tensor.scales == TT_FP8_BLOCK_SCALES) facts->stored_fp8_blocks = true;
+        if (!coded && tt_model_folder_tensor(folder, i)->dtype != TT_F8_E4M3)
+            TT_GO(tt_str_printf(&plain, "%.*s\n", (int)(strlen(name) - strlen(weight_end)), name));
+    }
+    facts->stored_plain = tt_arena_strdup(arena, tt_str_text(&plain));
+    if (facts->stored_plain == NULL) status = TT_ERR_MEMORY;
+out:
+    tt_str_deinit(&plain);
+    return status;
 }
 
-/* "re:EXPRESSION" of compressed-tensors matches the beginning of a path, as Python's re.match. */
-static tt_status match_start(const char *entry, struct tt_module_list *modules)
+/* An entry of the list as an expression for whole paths. As should_convert_module of transformers
+ * (quantizers/quantizers_utils.py, 5.24) reads it, it matches from the beginning up to the border of a name; one of
+ * compressed-tensors, "re:EXPRESSION", matches any beginning, as Python's re.match. */
+static tt_status compile_entry(const char *entry, bool stored, struct tt_regex **out)
 {
+    bool any_beginning = stored && tt_starts_with(entry, stored_regex);
     struct tt_str whole = {0};
+    tt_status status = tt_str_printf(&whole, "(?:%s)%s.*", entry + (any_beginning ? strlen(stored_regex) : 0),
+                                     any_beginning ? "" : "(?:(?<=\\.)|(?=\\.|$))");
+    if (status == TT_OK) status = tt_regex_compile(tt_str_text(&whole), out);
+    tt_str_deinit(&whole);
+    return status;
+}
+
+/* Clears `quantized` of the modules that the entry names; it also names those whose paths end with it. */
+static tt_status skip_entry(const char *entry, bool stored, struct tt_module_list *modules, bool *used)
+{
     struct tt_regex *regex = NULL;
     tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&whole, "(?:%s).*", entry + strlen(stored_regex)));
-    TT_GO(tt_regex_compile(tt_str_text(&whole), &regex));
+    if (*entry == '\0') return TT_OK;
+    TT_GO(compile_entry(entry, stored, &regex));
     for (size_t i = 0; i < modules->count; i++) {
-        bool matched = false;
-        TT_GO(tt_regex_fullmatch(regex, modules->items[i].path, &matched));
-        if (matched) modules->items[i].quantized = false;
+        struct tt_module *module = &modules->items[i];
+        bool named = tt_ends_with(module->path, entry);
+        if (!named) TT_GO(tt_regex_fullmatch(regex, module->path, &named));
+        if (!named) continue;
+        *used = true;
+        module->quantized = false;
     }
 out:
-    if (status != TT_OK) tt_while("reading the modules that the folder's config.json does not quantize");
+    if (status != TT_OK)
+        tt_while("reading %s", stored ? "the modules that the folder's config.json does not quantize"
+                                      : "llm_int8_skip_modules");
     tt_regex_destroy(regex);
-    tt_str_deinit(&whole);
     return status;
 }
 
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
 {
     if (skip->regex != NULL) return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of names");
-    for (size_t i = 0; i < modules->count; i++) {
-        struct tt_module *module = &modules->items[i];
-        module->quantized = module->kind == TT_MODULE_LINEAR;
-        for (size_t e = 0; e < skip->count; e++) {
-            if (!begins_or_ends(module->path, tt_name_pattern_entry(skip, e))) continue;
-            skip->used[e] = true;
-            module->quantized = false;
-        }
-    }
-    for (size_t e = 0; e < skip->count && stored; e++)
-        if (tt_starts_with(tt_name_pattern_entry(skip, e), stored_regex))
-            TT_TRY(match_start(tt_name_pattern_entry(skip, e), modules));
+    for (size_t i = 0; i < modules->count; i++)
+        modules->items[i].quantized = modules->items[i].kind == TT_MODULE_LINEAR;
+    for (size_t e = 0; e < skip->count; e++)
+        TT_TRY(skip_entry(tt_name_pattern_entry(skip, e), stored, modules, &skip->used[e]));
     for (size_t e = 0; e < skip->count && !stored; e++) {
         if (skip->used[e]) continue;
         tt_status status =
@@ -226,6 +254,15 @@ static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_modul
     return TT_OK;
 }
 
+/* Whether `path` is a line of `names`. */
+static bool has_line(const char *names, const char *path)
+{
+    size_t bytes = strlen(path);
+    for (const char *at = names; (at = strstr(at, path)) != NULL; at++)
+        if ((at == names || at[-1] == '\n') && at[bytes] == '\n') return true;
+    return false;
+}
+
 tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,
                                 struct tt_module_list *modules)
 {
@@ -235,6 +272,14 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
         tt_status status = tt_fail(TT_ERR_USAGE, "a quantized base cannot train");
         tt_hint("train an adapter over it: use_peft true");
         return status;
+    }
+    if (options->quant.plain_modules != NULL) {
+        for (size_t i = 0; i < modules->count; i++) {
+            struct tt_module *module = &modules->items[i];
+            module->quantized =
+                module->kind == TT_MODULE_LINEAR && !has_line(options->quant.plain_modules, module->path);
+        }
+        return TT_OK;
     }
     tt_status status =
         tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, true);

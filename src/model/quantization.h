@@ -3,13 +3,15 @@
  * transformers' BitsAndBytesConfig and TRL's ModelConfig; the defaults are TRL's, because those of BitsAndBytesConfig
  * (fp4, computing in float32) are not QLoRA.
  *
- * Every linear of the layers is quantized, unless it is trainable or llm_int8_skip_modules names it: a name matches at
- * the beginning or the end of a module's path, as in transformers. lm_head and the embeddings are not quantized. */
+ * Every linear of the layers is quantized, unless it is trainable or llm_int8_skip_modules names it: a name matches the
+ * end of a module's path, or as an expression its beginning up to the border of a name, as in transformers. Of a folder in
+ * FP8 those are quantized whose weights have scales. lm_head and the embeddings are not quantized. */
 #ifndef TT_MODEL_QUANTIZATION_H
 #define TT_MODEL_QUANTIZATION_H
 
 #include "base/json.h"
 #include "config/settings.h"
+#include "io/model_folder.h"
 #include "model/module.h"
 
 /* bnb_4bit_quant_type: the formats of 4 bits in the order of tensor/formats.def, and the default, which is TRL's. */
@@ -42,6 +44,11 @@ TT_MUST_USE tt_status tt_quantization_resolve(const struct tt_quantization_confi
                                               struct tt_base_quant *out);
 /* Parses quantization_config of a config.json (io/quantized.h). */
 TT_MUST_USE tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts *config);
+/* What the weights of a folder in FP8 say and its config.json may not: which have no scales (transformers leaves those as
+ * they are that its blocks do not divide; config_groups may name targets), and whether scales are of blocks. The modules
+ * without scales, a line each, lie in `arena`. Nothing for other folders, and for one without weights. */
+TT_MUST_USE tt_status tt_quantization_look(const struct tt_model_folder *folder, struct tt_arena *arena,
+                                           struct tt_model_facts *facts);
 /* Sets `quantized` of the modules. `stored`: the names are from the folder, so a name may match nothing. */
 TT_MUST_USE tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,
                                             struct tt_module_list *modules);

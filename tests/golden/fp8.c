@@ -17,7 +17,7 @@
 
 #define FOLDER TT_TEST_ROOT "/golden/fp8/"
 
-static const char *const names[] = {"channel", "tensor", "mistral", "blocks", "powers"};
+static const char *const names[] = {"channel", "tensor", "mistral", "blocks", "powers", "divided"};
 enum { NAMES = sizeof names / sizeof *names, FIRST_BLOCKS = 3 };
 
 /* The losses of `steps` steps over all rows, with an adapter that begins with zeros. */

@@ -5,6 +5,8 @@ tensor/   compressed-tensors, one F32 scale a matrix, static activations (input_
 mistral/  quant_method fp8, static: one BF16 weight_scale_inv without dimensions, activation_scale
 blocks/   quant_method fp8, as DeepSeek-V3 and Qwen3: F32 scales of 128 x 128 weights, the last blocks cut
 powers/   the same with F8_E8M0 scales: powers of two
+divided/  the same as transformers writes it (Fp8Quantize): weights that the blocks do not divide stay in BF16, though
+    config.json does not name them
 train.jsonl  three rows of tokens.
 losses.json  the mean loss of their tokens in float32 (transformers, LlamaForCausalLM): `stored` with the folder's numbers,
     code * scale; `rows` after another quantization, by rows (largest size / 448).
@@ -23,7 +25,8 @@ from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
+from transformers.utils.quantization_config import FineGrainedFP8Config
 
 HERE = pathlib.Path(__file__).parent
 BLOCK, MOST = 128, 448.0
@@ -37,7 +40,7 @@ def make_model(hidden, intermediate, seed):
         hidden_size=hidden,
         intermediate_size=intermediate,
         num_hidden_layers=1,
-        num_attention_heads=3,
+        num_attention_heads=3 if hidden % 3 == 0 else 2,
         num_key_value_heads=1,
         head_dim=16,
         max_position_embeddings=64,
@@ -104,6 +107,19 @@ def compare_library(codes, scale, numbers, kind):
     assert torch.equal(theirs.float(), numbers), kind
 
 
+class Quantizer:
+    quantization_config = FineGrainedFP8Config()
+
+
+def quantize_as_library(weight, name):
+    """Codes, scales and numbers as of `quantize`; None for a weight that stays as it is."""
+    made = Fp8Quantize(Quantizer())._quantize_one(name + ".weight", weight)
+    if len(made) == 1:
+        return None
+    codes, scale = made[name + ".weight"], made[name + ".weight_scale_inv"]
+    return codes, scale, codes.float() * spread(scale, weight.shape)
+
+
 def stored(scale, kind):
     """The tensors beside the weight."""
     if kind == "channel":
@@ -141,10 +157,11 @@ def config_of(kind):
         return {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None,
                 "modules_to_not_convert": ["lm_head"]}
     config = {"quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3", "weight_block_size": [BLOCK, BLOCK],
-              "modules_to_not_convert": ["lm_head", "model.layers.0.self_attn.v_proj"]}
+              "modules_to_not_convert": ["lm_head"] + ([] if kind == "divided" else ["model.layers.0.self_attn.v_proj"])}
     return config | ({"scale_fmt": "ue8m0"} if kind == "powers" else {})
 
 
+SIDES = {"blocks": (144, 160), "powers": (144, 160), "divided": (128, 256)}
 SKIPPED = {"channel": "k_proj", "blocks": "v_proj", "powers": "v_proj"}
 
 
@@ -163,16 +180,19 @@ def main():
     generator = torch.Generator().manual_seed(5)
     rows = [torch.randint(0, 64, (length,), generator=generator).tolist() for length in (9, 3, 14)]
     (HERE / "train.jsonl").write_text("".join(json.dumps({"input_ids": ids, "labels": ids}) + "\n" for ids in rows))
-    for seed, kind in enumerate(["channel", "tensor", "mistral", "blocks", "powers"]):
-        wide = kind in ("blocks", "powers")
-        model = make_model(144 if wide else 48, 160 if wide else 80, seed)
+    for seed, kind in enumerate(["channel", "tensor", "mistral", "blocks", "powers", "divided"]):
+        model = make_model(*SIDES.get(kind, (48, 80)), seed)
         generator = torch.Generator().manual_seed(seed)
         tensors = {name: value.detach().bfloat16() for name, value in model.state_dict().items()}
         again = {}
         for name, module in model.named_modules():
             if not isinstance(module, torch.nn.Linear) or name == "lm_head" or name.endswith(SKIPPED.get(kind, " ")):
                 continue
-            codes, scale, numbers = quantize(tensors[name + ".weight"], kind, generator)
+            weight = tensors[name + ".weight"]
+            made = quantize_as_library(weight, name) if kind == "divided" else quantize(weight, kind, generator)
+            if made is None:
+                continue
+            codes, scale, numbers = made
             compare_library(codes, scale, numbers, kind)
             tensors[name + ".weight"] = codes
             tensors |= {f"{name}.{ending}": value for ending, value in stored(scale, kind).items()}

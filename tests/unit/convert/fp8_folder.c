@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "io/quantized.h"
+#include "model/quantization.h"
 #include "support/made_folder.h"
 #include "tensor/e4m3.h"
 
@@ -263,6 +264,40 @@ static void configurations(void **state)
     }
 }
 
+/* Weights without scales are plain ones, and shapes of scales say what they are of, whatever config.json has. */
+static void weights_say_what_config_does_not(void **state)
+{
+    static const struct {
+        int64_t first, second;
+        bool blocks;
+    } rows[] = {{ROWS, 1, false}, {BLOCK_ROWS, BLOCK_COLS, true}};
+    (void)state;
+    fill();
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        struct made parts[] = {codes_made(),
+                               scales_made("a.weight_scale", 2, rows[r].first, rows[r].second),
+                               scales_made("b.weight", 2, ROWS, 2),
+                               scales_made("b.bias", 1, ROWS, 0),
+                               codes_made(),
+                               scales_made("layers.1.norm.weight", 1, COLS, 0)};
+        struct tt_model_folder *folder = NULL;
+        struct tt_arena arena = {0};
+        static struct tt_model_facts facts;
+        parts[4].entry.name = "c.weight"; /* codes alone are refused where they are loaded */
+        put_folder("said", "{}", parts, sizeof parts / sizeof *parts);
+        ok(tt_model_folder_open(test_at("said"), true, &folder));
+        facts = (struct tt_model_facts){.stored_quant = TT_QUANT_INT8};
+        ok(tt_quantization_look(folder, &arena, &facts));
+        assert_null(facts.stored_plain);
+        facts.stored_quant = TT_QUANT_FP8;
+        ok(tt_quantization_look(folder, &arena, &facts));
+        assert_string_equal(facts.stored_plain, "b\nlayers.1.norm\n");
+        assert_int_equal(facts.stored_fp8_blocks, rows[r].blocks);
+        tt_arena_deinit(&arena);
+        tt_model_folder_close(folder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +305,7 @@ int main(void)
         cmocka_unit_test(scales_of_every_type),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(configurations),
+        cmocka_unit_test(weights_say_what_config_does_not),
     };
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

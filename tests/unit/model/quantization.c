@@ -112,6 +112,56 @@ static void gate_and_up_need_fp8(void **state)
     assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
 }
 
+/* The modules that are quantized, an x each; - for the others. */
+static void expect_quantized(bool stored, const char *skip, const char *plain, const char *expected)
+{
+    struct tt_module modules[] = {
+        {.path = "model.layers.1.mlp.gate_proj", .kind = TT_MODULE_LINEAR},
+        {.path = "model.layers.10.mlp.gate_proj", .kind = TT_MODULE_LINEAR},
+        {.path = "model.layers.10.self_attn.q_proj", .kind = TT_MODULE_LINEAR},
+        {.path = "lm_head", .kind = TT_MODULE_HEAD},
+    };
+    enum { COUNT = sizeof modules / sizeof *modules };
+    struct tt_module_list list = {.items = modules, .count = COUNT};
+    struct tt_model_options options = {
+        .quant = {.type = TT_QUANT_FP8, .skip_modules = skip, .plain_modules = plain}};
+    char found[COUNT + 1] = {0};
+    if (tt_quantization_apply(&options, stored, &list) != TT_OK)
+        fail_msg("%s: %s", skip, tt_error_last()->message);
+    for (int i = 0; i < COUNT; i++) found[i] = modules[i].quantized ? 'x' : '-';
+    if (strcmp(found, expected) != 0)
+        fail_msg("%s: %s, not %s", skip != NULL ? skip : plain, found, expected);
+}
+
+/* As should_convert_module of transformers 5.24 reads them. */
+static void skipped_names_end_where_a_name_ends(void **state)
+{
+    (void)state;
+    for (int stored = 0; stored < 2; stored++) {
+        expect_quantized(stored, "[\"model.layers.1\"]", NULL, "-xx-");
+        expect_quantized(stored, "[\"model.layers.10\"]", NULL, "x---");
+        expect_quantized(stored, "[\"gate_proj\"]", NULL, "--x-");
+        expect_quantized(stored, "[\"model.layers.\\\\d+.mlp\"]", NULL, "--x-");
+        expect_quantized(stored, "[\"model.layers.10.\"]", NULL, "x---");
+    }
+    expect_quantized(true, "[\"model.layers.10.mlp.gate\", \"lm_head\"]", NULL, "xxx-");
+    expect_quantized(true, "[\"re:.*q_pro\"]", NULL, "xx--");
+    struct tt_module module = {.path = "model.layers.1.mlp.gate_proj", .kind = TT_MODULE_LINEAR};
+    struct tt_module_list list = {.items = &module, .count = 1};
+    struct tt_model_options options = {.quant = {.type = TT_QUANT_INT8, .skip_modules = "[\"(\"]"}};
+    assert_int_equal(tt_quantization_apply(&options, false, &list), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->context[0], "llm_int8_skip_modules"));
+}
+
+/* What the weights of a folder say replaces the list of its config.json. */
+static void plain_weights_of_a_folder_are_not_quantized(void **state)
+{
+    (void)state;
+    expect_quantized(true, "[\"gate_proj\"]", "", "xxx-");
+    expect_quantized(true, NULL, "lm_head\nmodel.layers.10.mlp.gate_proj\n", "x-x-");
+    expect_quantized(true, NULL, "odel.layers.1.mlp.gate_proj\nmodel.layers.10.self_attn.q_pro\n", "xxx-");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +170,8 @@ int main(void)
         cmocka_unit_test(fp8_has_two_spellings),
         cmocka_unit_test(stored_codes_decide),
         cmocka_unit_test(gate_and_up_need_fp8),
+        cmocka_unit_test(skipped_names_end_where_a_name_ends),
+        cmocka_unit_test(plain_weights_of_a_folder_are_not_quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
