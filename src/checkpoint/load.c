@@ -70,6 +70,28 @@ static bool is_stored_quantized(const struct tt_model *model, const tt_param *pa
     return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param);
 }
 
+/* A weight that the model holds in numbers must not be in FP8 with scales. */
+static tt_status refuse_coded(const struct tt_model *model, const struct tt_model_folder *folder,
+                              const tt_param *param)
+{
+    struct tt_quantized tensor;
+    const char *name = tt_model_source_name(model, param);
+    if (model->facts.stored_quant != TT_QUANT_FP8 || folder == NULL || name == NULL) return TT_OK;
+    TT_TRY(tt_quantized_find(folder, name, &tensor));
+    if (tensor.layout.format.type == TT_QUANT_NONE) return TT_OK;
+    if (param->adapter) {
+        tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
+                                   "modules_to_save has '%s', whose weight in the folder is in FP8", name);
+        tt_hint("adapt it with LoRA instead, or use the folder of the model in bfloat16");
+        return status;
+    }
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "'%s' is in FP8, which only the linears of layers can be", name);
+    tt_hint("quantize the model without it, as most folders in FP8 are, or use the folder of the model in "
+            "bfloat16");
+    return status;
+}
+
 static tt_status check_params(const struct tt_model *model, const struct tt_load_source *source,
                               struct complaint *complaint)
 {
@@ -79,6 +101,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         int64_t before = complaint->missing + complaint->misshapen;
         if (param->transposed_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
+        if (!tt_param_is_quantized(param)) TT_TRY(refuse_coded(model, source->folder, param));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
         if (origin.entry == NULL) {
@@ -97,9 +120,16 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     return TT_OK;
 }
 
+/* Scales of a cache in FP8 (kv_cache_scheme of compressed-tensors), which servers read. */
+static bool is_cache_scale(const char *name)
+{
+    return tt_ends_with(name, ".k_scale") || tt_ends_with(name, ".v_scale");
+}
+
 static bool carries_nothing(const struct tt_model *model, const char *name)
 {
     if (tt_module_is_buffer(name)) return true;
+    if (model->facts.stored_quant == TT_QUANT_FP8 && is_cache_scale(name)) return true;
     return model->facts.tie_word_embeddings && model->head_name != NULL &&
            strcmp(name, model->head_name) == 0;
 }

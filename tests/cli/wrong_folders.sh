@@ -41,4 +41,45 @@ cp -r "$golden/fp8/channel" rows && chmod -R u+w rows && sed -i 's/"strategy": "
 expect 2 "has scales of rows" "${read_fp8[@]}" --model_name_or_path rows
 expect 2 "hint: --fp8_blocks rows" "${read_fp8[@]}" --model_name_or_path rows
 expect 0 '' "${read_fp8[@]}" --model_name_or_path rows --fp8_blocks rows
+
+# Weights in FP8 where only numbers train or are read; scales of a cache, which servers read, are not in the way.
+expect 2 "modules_to_save has 'model.layers.0.mlp.down_proj.weight', whose weight in the folder is in FP8" train \
+    --model_name_or_path "$golden/fp8/blocks" --dataset_name "$golden/fp8/train.jsonl" --output_dir out --max_steps 1 \
+    --lora_target_modules q_proj --modules_to_save down_proj
+if command -v python3 >/dev/null; then
+    cat >edit.py <<'END'
+import json, struct, sys
+path, more = sys.argv[1], [json.loads(word) for word in sys.argv[2:]]
+raw = open(path, "rb").read()
+end = 8 + struct.unpack("<Q", raw[:8])[0]
+header, data = json.loads(raw[8:end]), raw[end:]
+for name, dtype, shape, code in more:
+    bytes_ = bytes(code)
+    for side in shape:
+        bytes_ *= side
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(bytes_)]}
+    data += bytes_
+# without gaps: a tensor that was replaced leaves its bytes
+parts, place = [], 0
+for entry in (entry for name, entry in header.items() if name != "__metadata__"):
+    part = data[slice(*entry["data_offsets"])]
+    entry["data_offsets"] = [place, place + len(part)]
+    parts.append(part)
+    place += len(part)
+text = json.dumps(header).encode()
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(parts))
+END
+    cp -r "$golden/fp8/tensor" head && chmod -R u+w head
+    python3 edit.py head/model.safetensors '["lm_head.weight", "F8_E4M3", [64, 48], [56]]' \
+        '["lm_head.weight_scale", "F32", [1], [0, 0, 128, 63]]'
+    expect 2 "'lm_head.weight' is in FP8, which only the linears of layers can be" "${read_fp8[@]}" \
+        --model_name_or_path head
+    cp -r "$golden/fp8/tensor" cache && chmod -R u+w cache
+    python3 edit.py cache/model.safetensors '["model.layers.0.self_attn.k_scale", "BF16", [1], [128, 63]]' \
+        '["model.layers.0.self_attn.v_scale", "BF16", [1], [128, 63]]' \
+        '["model.layers.0.self_attn.q_proj.output_scale", "BF16", [1], [128, 63]]'
+    expect 0 '' "${read_fp8[@]}" --model_name_or_path cache
+else
+    echo "skipped: weights of other tools: no python3"
+fi
 finish

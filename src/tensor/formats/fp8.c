@@ -43,7 +43,7 @@ static const struct tt_format_tensor tensors[] = {
     {".weight_scale", offsetof(struct tt_quant_layout, absmax), TT_F32, TT_F32},
 };
 
-static const char *const unread[] = {".input_scale", ".activation_scale", NULL};
+static const char *const unread[] = {".input_scale", ".output_scale", ".activation_scale", NULL};
 
 const struct tt_weight_format tt_format_fp8 = {
     .name = "fp8",
