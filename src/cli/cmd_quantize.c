@@ -202,9 +202,14 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(command->model, true, folder));
     TT_GO(tt_model_facts_parse(tt_model_folder_config(*folder), config));
-    if (config->stored_quant != TT_QUANT_NONE)
-        TT_GO(tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,
-                      tt_quant_type_name(config->stored_quant)));
+    if (config->stored_quant != TT_QUANT_NONE) {
+        status = tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,
+                         tt_quant_type_name(config->stored_quant));
+        tt_hint(
+            "it is trained, evaluated and served as it is; to quantize it otherwise, use the folder of the "
+            "original weights");
+        goto out;
+    }
     TT_GO(tt_model_create(config, &options, model));
     TT_GO(tt_load_check(*model, &(struct tt_load_source){.folder = *folder}));
 out:

@@ -4,8 +4,8 @@
  * (fp4, computing in float32) are not QLoRA.
  *
  * Every linear of the layers is quantized, unless it is trainable or llm_int8_skip_modules names it: a name matches the
- * end of a module's path, or as an expression its beginning up to the border of a name, as in transformers. Of a folder in
- * FP8 those are quantized whose weights have scales. lm_head and the embeddings are not quantized. */
+ * end of a module's path, or as an expression its beginning up to the border of a name, as in transformers. Of a
+ * folder in FP8 those are quantized whose weights have scales. lm_head and the embeddings are not quantized. */
 #ifndef TT_MODEL_QUANTIZATION_H
 #define TT_MODEL_QUANTIZATION_H
 
@@ -44,9 +44,9 @@ TT_MUST_USE tt_status tt_quantization_resolve(const struct tt_quantization_confi
                                               struct tt_base_quant *out);
 /* Parses quantization_config of a config.json (io/quantized.h). */
 TT_MUST_USE tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts *config);
-/* What the weights of a folder in FP8 say and its config.json may not: which have no scales (transformers leaves those as
- * they are that its blocks do not divide; config_groups may name targets), and whether scales are of blocks. The modules
- * without scales, a line each, lie in `arena`. Nothing for other folders, and for one without weights. */
+/* What the weights of a folder in FP8 say and its config.json may not: which have no scales (transformers leaves those
+ * as they are that its blocks do not divide; config_groups may name targets), and whether scales are of blocks. The
+ * modules without scales, a line each, lie in `arena`. Nothing for other folders, and for one without weights. */
 TT_MUST_USE tt_status tt_quantization_look(const struct tt_model_folder *folder, struct tt_arena *arena,
                                            struct tt_model_facts *facts);
 /* Sets `quantized` of the modules. `stored`: the names are from the folder, so a name may match nothing. */

@@ -165,45 +165,50 @@ template <typename Y, bool NESTED> struct one_by_one {
 /* int8 and fp8: the codes of a piece are 8 bytes. A row has one absmax, or scale; fp8 may have scales of squares, whose
  * columns begin at multiples of a piece. */
 enum byte_format { INT8_ROWS, FP8_ROWS, FP8_SQUARES };
-template <typename Y, enum byte_format F>
-struct byte_rows {
-    const uint8_t *codes; const float * absmax; view<Y> y; int64_t cols; /* codes have no gaps */
+template <typename Y, byte_format F> struct byte_rows {
+    const uint8_t *codes;
+    const float *absmax;
+    view<Y> y;
+    int64_t cols;                   /* codes have no gaps */
     int64_t first_row, row_squares; /* of squares; others' absmax begins at the first row */
 
-    template <int W> struct loaded{uint32_t word[(W + 3) / 4]; float absmax;};
+    template <int W> struct loaded {
+        uint32_t word[(W + 3) / 4];
+        float absmax;
+    };
 
-template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
-{
-    const uint8_t *from = codes + row * cols + col;
-    if constexpr (W == PIECE) {
-        uint2 raw = *reinterpret_cast<const uint2 *>(from);
-        in.word[0] = raw.x, in.word[1] = raw.y;
-    } else {
-        in.word[0] = *from;
-    }
-    if constexpr (F == FP8_SQUARES)
-        in.absmax = absmax[(first_row + row) / TT_FP8_BLOCK * row_squares + col / TT_FP8_BLOCK];
-    else
-        in.absmax = absmax[row];
-}
-
-template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
-{
-    float x[W];
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        uint32_t code = in.word[i / 4] >> (8 * (i % 4)) & 255u;
-        if constexpr (F != INT8_ROWS)
-            x[i] = __fmul_rn(e4m3_value(code), in.absmax);
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        const uint8_t *from = codes + row * cols + col;
+        if constexpr (W == PIECE) {
+            uint2 raw = *reinterpret_cast<const uint2 *>(from);
+            in.word[0] = raw.x, in.word[1] = raw.y;
+        } else {
+            in.word[0] = *from;
+        }
+        if constexpr (F == FP8_SQUARES)
+            in.absmax = absmax[(first_row + row) / TT_FP8_BLOCK * row_squares + col / TT_FP8_BLOCK];
         else
-            x[i] = __fmul_rn(__fmul_rn((float)(int8_t)code, in.absmax), 1.0f / 127.0f);
+            in.absmax = absmax[row];
     }
-    if constexpr (W == PIECE)
-        store_piece(y.at(row, col), x);
-    else
-        store_one(y.at(row, col), x[0]);
-}
-}; // namespace
+
+    template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
+    {
+        float x[W];
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            uint32_t code = in.word[i / 4] >> (8 * (i % 4)) & 255u;
+            if constexpr (F != INT8_ROWS)
+                x[i] = __fmul_rn(e4m3_value(code), in.absmax);
+            else
+                x[i] = __fmul_rn(__fmul_rn((float)(int8_t)code, in.absmax), 1.0f / 127.0f);
+        }
+        if constexpr (W == PIECE)
+            store_piece(y.at(row, col), x);
+        else
+            store_one(y.at(row, col), x[0]);
+    }
+};
 
 /* Whether every piece can be stored with 16 bytes. */
 bool is_aligned_16(const tt_tensor &y)
@@ -234,7 +239,7 @@ tt_status four_bits(struct tt_stream *stream, const struct tt_dequantize_args *a
     return tt_cuda_launched(stream, "dequantize", &y);
 }
 
-template <typename Y, enum byte_format F>
+template <typename Y, byte_format F>
 tt_status eight_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
     const tt_tensor &y = args->y_NK;
