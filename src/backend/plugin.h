@@ -50,7 +50,6 @@ struct tt_collectives_table {
     /* reduce: 0 sum, 1 max, 2 min (enum tt_reduce of comm/comm.h) */
     tt_status (*all_reduce)(void *handle, struct tt_stream *stream, void *data, size_t count, tt_dtype dtype,
                             int reduce);
-    tt_status (*broadcast)(void *handle, struct tt_stream *stream, void *data, size_t bytes, int root);
     /* parts[world_size]; that of the rank itself is not looked at */
     tt_status (*exchange)(void *handle, struct tt_stream *stream, const struct tt_collective_part *parts);
 };
@@ -72,9 +71,10 @@ typedef const struct tt_plugin *tt_plugin_entry(const struct tt_host *host);
 
 static inline void tt_plugin_abi(char text[96])
 {
-    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu %zu", sizeof(struct tt_device_config),
+    snprintf(text, 96, "trimtab " TT_VERSION " %zu %zu %zu %zu %zu %zu %zu", sizeof(struct tt_device_config),
              sizeof(struct tt_device_table), sizeof(struct tt_op_table), sizeof(struct tt_device),
-             sizeof(struct tt_attention_backward_args));
+             sizeof(struct tt_attention_backward_args), sizeof(struct tt_collectives_table),
+             sizeof(struct tt_plugin));
 }
 
 /* The program's side (plugin.c). Loads the plugin at the first call, from any thread; NULL when there is none, with the

@@ -120,13 +120,6 @@ static tt_status all_reduce(struct tt_comm *comm, struct tt_stream *stream, void
     return tt_exchange_all_reduce(comm, stream_of(comm, stream), data, count, dtype, reduce);
 }
 
-static tt_status broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes, int root)
-{
-    if (is_alone(comm)) return tt_comm_poll(comm);
-    if (comm->table->broadcast != NULL) return comm->table->broadcast(comm, stream, data, bytes, root);
-    return tt_exchange_broadcast(comm, data, bytes, root);
-}
-
 tt_status tt_comm_all_gather(struct tt_comm *comm, struct tt_stream *stream, const void *send, void *recv,
                              size_t bytes_per_rank)
 {
@@ -166,26 +159,15 @@ tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, voi
     return all_reduce(comm, stream, data, count, dtype, reduce);
 }
 
-static tt_status check_root(const struct tt_comm *comm, int root)
-{
-    if (root >= 0 && root < comm->world_size) return TT_OK;
-    return tt_fail(TT_ERR_INTERNAL, "broadcast from rank %d of %d", root, comm->world_size);
-}
-
-tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
-                            int root)
-{
-    TT_TRY(check_root(comm, root));
-    TT_TRY(check_total(comm, bytes, 1));
-    if (bytes == 0 || is_plan(stream)) return TT_OK;
-    TT_TRY(check_memory(comm, stream));
-    return broadcast(comm, stream, data, bytes, root);
-}
-
 tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root)
 {
-    TT_TRY(check_root(comm, root));
-    return bytes > 0 ? broadcast(host_of(comm), NULL, data, bytes, root) : TT_OK;
+    struct tt_comm *host = host_of(comm);
+    if (root < 0 || root >= comm->world_size)
+        return tt_fail(TT_ERR_INTERNAL, "broadcast from rank %d of %d", root, comm->world_size);
+    if (bytes == 0) return TT_OK;
+    if (is_alone(host)) return tt_comm_poll(host);
+    if (host->table->broadcast != NULL) return host->table->broadcast(host, data, bytes, root);
+    return tt_exchange_broadcast(host, data, bytes, root);
 }
 
 tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv, size_t bytes_per_rank)

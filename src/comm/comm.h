@@ -41,8 +41,6 @@ TT_MUST_USE tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_str
 /* data[count], in place: f32, f64, bf16, i64. */
 TT_MUST_USE tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data,
                                          size_t count, tt_dtype dtype, enum tt_reduce reduce);
-TT_MUST_USE tt_status tt_comm_broadcast(struct tt_comm *comm, struct tt_stream *stream, void *data,
-                                        size_t bytes, int root);
 
 /* For ranks on GPUs, which otherwise add in an order of their own: from now on the two sums above have the bits that
  * they have over the other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do

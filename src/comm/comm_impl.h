@@ -76,8 +76,7 @@ struct tt_comm_table {
                                 size_t count, tt_dtype dtype);
     tt_status (*all_reduce)(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t count,
                             tt_dtype dtype, enum tt_reduce reduce);
-    tt_status (*broadcast)(struct tt_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
-                           int root);
+    tt_status (*broadcast)(struct tt_comm *comm, void *data, size_t bytes, int root); /* host memory */
     tt_status (*barrier)(struct tt_comm *comm);
 };
 
@@ -119,7 +118,7 @@ TT_MUST_USE tt_status tt_exchange_barrier(struct tt_comm *comm);
 
 void tt_comm_rows_destroy(struct tt_comm_rows *rows); /* takes NULL */
 
-/* tt_comm_broadcast of host memory, over `control` if there is one. */
+/* data[bytes] of every rank = that of rank `root`: host memory, over the control connections. For small amounts. */
 TT_MUST_USE tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root);
 
 /* Sets the record of a rank that must stop because `rank` (of the whole group) failed: TT_ERR_PEER with that rank's

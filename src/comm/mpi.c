@@ -285,10 +285,8 @@ static tt_status mpi_exchange(struct tt_comm *base, const struct tt_comm_exchang
     }
 }
 
-static tt_status mpi_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
-                               int root)
+static tt_status mpi_broadcast(struct tt_comm *base, void *data, size_t bytes, int root)
 {
-    (void)stream;
     struct mpi_comm *comm = mpi_of(base);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Datatype type = MPI_DATATYPE_NULL;

@@ -95,13 +95,6 @@ static tt_status nccl_all_reduce(struct tt_comm *base, struct tt_stream *stream,
                   comm->family->calls->all_reduce(comm->handle, stream, data, count, dtype, (int)reduce));
 }
 
-static tt_status nccl_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
-                                int root)
-{
-    struct nccl_comm *comm = nccl_of(base);
-    return settle(comm, stream, comm->family->calls->broadcast(comm->handle, stream, data, bytes, root));
-}
-
 static tt_status nccl_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
 {
     struct nccl_comm *comm = nccl_of(base);
@@ -167,7 +160,6 @@ static const struct tt_comm_table nccl_table = {
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_reduce = nccl_all_reduce,
-    .broadcast = nccl_broadcast,
     .split = nccl_split,
     .abort = nccl_abort,
     .destroy = nccl_destroy,

@@ -179,22 +179,6 @@ static tt_status peers_all_reduce(struct tt_comm *base, struct tt_stream *stream
     return leave(comm, sum_all(comm, stream, data, count, dtype));
 }
 
-static tt_status copy_from(struct peers_comm *comm, struct tt_stream *stream, void *data, size_t bytes,
-                           int root)
-{
-    TT_TRY(begin(comm, stream, data));
-    if (comm->base.rank != root)
-        TT_TRY(tt_copy_on_device(stream, data, comm->group->states[root].data, bytes));
-    return end(comm, stream);
-}
-
-static tt_status peers_broadcast(struct tt_comm *base, struct tt_stream *stream, void *data, size_t bytes,
-                                 int root)
-{
-    struct peers_comm *comm = peers_of(base);
-    return leave(comm, copy_from(comm, stream, data, bytes, root));
-}
-
 /* The published data is a copy of the rank's parts in host memory: it outlives a call that fails while other ranks read
  * it. */
 static tt_status copy_parts(struct peers_comm *comm, const struct tt_comm_exchange *exchange)
@@ -268,7 +252,6 @@ static const struct tt_comm_table peers_table = {
     .all_gather = peers_all_gather,
     .reduce_scatter = peers_reduce_scatter,
     .all_reduce = peers_all_reduce,
-    .broadcast = peers_broadcast,
     .split = peers_split,
     .abort = peers_abort,
     .destroy = peers_destroy,

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
+#include "comm/comm_impl.h"
 #include "support/ranks.h"
 
 enum { GUARD_BYTES = 64, GUARD = 0xa5 };
@@ -165,7 +166,7 @@ static tt_status check_broadcast(struct desk *desk, size_t bytes, int root)
 {
     TT_TRY(lay(desk, TT_U8, bytes, 0, bytes));
     memcpy(desk->wanted, desk->sent[root], bytes);
-    TT_TRY(tt_comm_broadcast(desk->comm, desk->stream, desk->memory, bytes, root));
+    TT_TRY(tt_comm_host_broadcast(desk->comm, desk->memory, bytes, root));
     return compare(desk, desk->memory, bytes, bytes, "broadcast", bytes, TT_U8);
 }
 
@@ -310,7 +311,7 @@ static tt_status call_differently(struct tt_comm *comm, struct tt_stream *stream
     case 2:
         return tt_comm_reduce_scatter(comm, stream, data, data, 1, other ? TT_BF16 : TT_F32);
     default:
-        return tt_comm_broadcast(comm, stream, data, sizeof *data, other);
+        return tt_comm_host_broadcast(comm, data, sizeof *data, other);
     }
 }
 

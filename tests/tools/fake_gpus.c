@@ -203,15 +203,6 @@ static tt_status all_reduce(void *context, struct tt_stream *stream, void *data,
     return sum(context, data, data, 0, count, dtype, reduce);
 }
 
-static tt_status broadcast(void *context, struct tt_stream *stream, void *data, size_t bytes, int root)
-{
-    struct handle *handle = context;
-    (void)stream;
-    TT_TRY(enter(handle, data));
-    if (handle->rank != root) memcpy(data, handle->meeting->data[root], bytes);
-    return meet(handle);
-}
-
 static tt_status exchange(void *context, struct tt_stream *stream, const struct tt_collective_part *parts)
 {
     struct handle *handle = context;
@@ -234,7 +225,6 @@ static const struct tt_collectives_table collectives = {
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
-    .broadcast = broadcast,
     .exchange = exchange,
 };
 

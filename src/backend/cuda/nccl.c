@@ -48,7 +48,6 @@ enum {
     CALL(ncclAllGather)                                                                                      \
     CALL(ncclReduceScatter)                                                                                  \
     CALL(ncclAllReduce)                                                                                      \
-    CALL(ncclBroadcast)                                                                                      \
     CALL(ncclGroupStart)                                                                                     \
     CALL(ncclGroupEnd)                                                                                       \
     CALL(ncclSend)                                                                                           \
@@ -384,15 +383,6 @@ static tt_status all_reduce(void *context, struct tt_stream *stream, void *data,
     return settle_on(handle, stream, result, "ncclAllReduce");
 }
 
-static tt_status broadcast(void *context, struct tt_stream *stream, void *data, size_t bytes, int root)
-{
-    struct handle *handle = context;
-    TT_TRY(begin_on(handle, stream, "ncclBroadcast"));
-    ncclResult_t result =
-        nccl.ncclBroadcast(data, data, bytes, ncclUint8, root, handle->comm, tt_cuda_handle(stream));
-    return settle_on(handle, stream, result, "ncclBroadcast");
-}
-
 /* ncclInProgress: the call has its place in the group; what becomes of it shows after the group's end. */
 static bool is_in_group(ncclResult_t result)
 {
@@ -435,6 +425,5 @@ const struct tt_collectives_table tt_cuda_collectives = {
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,
     .all_reduce = all_reduce,
-    .broadcast = broadcast,
     .exchange = exchange,
 };

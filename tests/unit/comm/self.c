@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "comm/comm_impl.h"
 #include "support/comm_calls.h"
 #include "support/ranks.h"
 
@@ -69,11 +70,11 @@ static void bad_arguments(void **state)
     assert_int_equal(tt_comm_all_reduce(comm, stream, x, 4, TT_F16, TT_REDUCE_SUM), TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_all_reduce(comm, stream, x, SIZE_MAX / 4, TT_I64, TT_REDUCE_SUM),
                      TT_ERR_INTERNAL);
-    assert_int_equal(tt_comm_broadcast(comm, stream, x, 4, 1), TT_ERR_INTERNAL);
-    assert_int_equal(tt_comm_broadcast(comm, stream, x, 4, -1), TT_ERR_INTERNAL);
+    assert_int_equal(tt_comm_host_broadcast(comm, x, 4, 1), TT_ERR_INTERNAL);
+    assert_int_equal(tt_comm_host_broadcast(comm, x, 4, -1), TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_split(comm, -1, &(struct tt_comm *){NULL}), TT_ERR_INTERNAL);
     assert_int_equal(tt_comm_all_gather(comm, stream, NULL, NULL, 0), TT_OK);
-    assert_int_equal(tt_comm_broadcast(comm, stream, NULL, 0, 0), TT_OK);
+    assert_int_equal(tt_comm_host_broadcast(comm, NULL, 0, 0), TT_OK);
     assert_int_equal(tt_comm_all_reduce(comm, stream, NULL, 0, TT_F32, TT_REDUCE_MAX), TT_OK);
     tt_stream_destroy(stream);
     tt_device_close(device);

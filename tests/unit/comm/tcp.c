@@ -77,7 +77,7 @@ static tt_status large_rank(struct tt_comm *comm, void *argument)
     for (int i = 0; i < COUNT && status == TT_OK; i++)
         if (data[rank * COUNT + i] != 2.0f * (float)(i % 1000 + rank))
             status = tt_fail(TT_ERR_INTERNAL, "scattered %d", i);
-    if (status == TT_OK) status = tt_comm_broadcast(comm, stream, data, COUNT * sizeof *data, 1);
+    if (status == TT_OK) status = tt_comm_host_broadcast(comm, data, COUNT * sizeof *data, 1);
 out:
     if (stream != NULL) tt_stream_destroy(stream);
     tt_device_close(device);
