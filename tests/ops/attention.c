@@ -93,7 +93,7 @@ static void check_case(const char *isa, int threads, const void *row)
         free(exact[i]);
         free(simple[i]);
     }
-    for (int i = 0; i < TENSORS; i++) test_tensor_check_gaps(names[i], &p.tensors[i]);
+    test_array_check_gaps(names, p.tensors, TENSORS);
     for (int i = 0; i < 4; i++) free(in[i]);
     free_problem(&p);
     test_device_close(&device);

@@ -65,8 +65,8 @@ static inline void make_problem(struct problem *p, const struct attention_case *
 
 static inline void free_problem(struct problem *p)
 {
-    for (int i = 0; i < TENSORS; i++) test_tensor_free(&p->tensors[i]);
-    for (int i = 0; i < 2; i++) test_tensor_free(&p->device_cu[i]);
+    test_array_free(p->tensors, TENSORS);
+    test_array_free(p->device_cu, 2);
 }
 
 static inline struct tt_attention_forward_args forward_args(const struct problem *p)

@@ -1,4 +1,5 @@
-/* For tests of operations that make rows in FP8 with a scale each (backend/ops/gemm_scaled.h). */
+/* For tests of operations that make rows in FP8 with a scale each (backend/ops/gemm_scaled.h): rows of every kind, and
+ * plain code that quantizes. */
 #ifndef TT_TEST_OPS_CODED_ROWS_H
 #define TT_TEST_OPS_CODED_ROWS_H
 
@@ -8,6 +9,42 @@
 
 #include "ops/harness.h"
 #include "tensor/e4m3.h"
+
+/* The rows of random `x` become of size_count + 3 kinds in turn: multiplied by one of `sizes`; with `outlier` in the
+ * middle; with minus infinity; with NaN. */
+static inline void fill_rows(const struct test_tensor *x, const double *sizes, int size_count, double outlier)
+{
+    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
+    double *values = test_tensor_values(x);
+    for (int64_t r = 0; r < rows; r++) {
+        double *row = values + r * cols;
+        int kind = (int)(r % (size_count + 3));
+        for (int64_t c = 0; c < cols && kind < size_count; c++) row[c] *= sizes[kind];
+        if (kind == size_count) row[cols / 2] = outlier;
+        if (kind == size_count + 1) row[cols / 3] = (double)-INFINITY;
+        if (kind == size_count + 2) row[cols - 1] = (double)NAN;
+    }
+    test_tensor_set(x, values);
+    free(values);
+}
+
+/* Rows that an operation computes with: their squares stay finite and normal. */
+static inline void fill_operand_rows(const struct test_tensor *x)
+{
+    static const double sizes[] = {1, 1e-3, 3000, 1e-20, 0};
+    fill_rows(x, sizes, sizeof sizes / sizeof *sizes, 1000);
+}
+
+/* The scale of the `count` numbers of a row. */
+static inline float row_scale(const double *row, int64_t count)
+{
+    float largest = 0;
+    for (int64_t c = 0; c < count && !isnan(largest); c++) {
+        float size = fabsf((float)row[c]);
+        if (isnan(size) || size > largest) largest = size;
+    }
+    return tt_e4m3_scale(largest);
+}
 
 /* The same bits; any NaN is as good as another. */
 static inline void expect_equal(const char *what, const struct test_tensor *got,
@@ -26,12 +63,7 @@ static inline void expect_rows(const char *what, const double *x, const struct t
 {
     int64_t rows = codes->view.dims[0], cols = codes->view.dims[1];
     for (int64_t r = 0; r < rows; r++) {
-        float largest = 0, got = ((const float *)scale->view.data)[r];
-        for (int64_t c = 0; c < cols && !isnan(largest); c++) {
-            float size = fabsf((float)x[r * cols + c]);
-            if (isnan(size) || size > largest) largest = size;
-        }
-        float expected = tt_e4m3_scale(largest);
+        float expected = row_scale(x + r * cols, cols), got = ((const float *)scale->view.data)[r];
         if (memcmp(&expected, &got, sizeof got) != 0 && !(isnan(expected) && isnan(got)))
             fail_msg("%s: the scale of row %lld is %g, not %g", what, (long long)r, (double)got,
                      (double)expected);

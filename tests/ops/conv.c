@@ -325,7 +325,7 @@ static void check_padded(struct test_device *device, int threads, void *context)
         if (i != Y) free(got);
     }
     free(all), free(used);
-    for (int i = 0; i < LINES; i++) test_tensor_free(&t[i]);
+    test_array_free(t, LINES);
 }
 
 static void padded_channels(void **state)

@@ -347,9 +347,9 @@ static void check_row_scales(struct test_device *device, const struct problem *p
                                 width);
         }
         for (int i = LABELS; i < LINES; i++) test_tensor_equal(names[i], &scaled[i], &tensors[i]);
-        for (int i = 0; i < LINES; i++) test_tensor_free(&tensors[i]);
+        test_array_free(tensors, LINES);
     }
-    for (int i = 0; i < LINES; i++) test_tensor_free(&scaled[i]);
+    test_array_free(scaled, LINES);
     test_array_to_host(device, &scales, 1);
     test_tensor_free(&scales);
 }

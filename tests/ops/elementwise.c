@@ -95,15 +95,10 @@ static void check_run(struct test_device *device, int threads, void *context)
     test_tensor_free(&y);
 }
 
-static void check_case(const void *row)
-{
-    test_on_each_isa(check_run, (void *)row);
-}
-
 static void rounded_once(void **state)
 {
     (void)state;
-    TEST_CASES("elementwise", cases, check_case);
+    TEST_ISA_CASES("elementwise", cases, check_run);
 }
 
 /* Rows of magnitudes far apart, so that another order of additions shows. */
@@ -154,22 +149,17 @@ static void check_rows(struct test_device *device, int threads, void *context)
     test_tensor_free(&y);
 }
 
-static void check_rows_case(const void *row)
-{
-    test_on_each_isa(check_rows, (void *)row);
-}
-
 static void rows_added_in_their_order(void **state)
 {
     (void)state;
-    TEST_CASES("sum_rows", rows_cases, check_rows_case);
+    TEST_ISA_CASES("sum_rows", rows_cases, check_rows);
 }
 
 static void rows_of_real_sizes(void **state)
 {
     (void)state;
     TEST_SIZES_ONLY();
-    TEST_CASES("sum_rows", gpu_rows_cases, check_rows_case);
+    TEST_ISA_CASES("sum_rows", gpu_rows_cases, check_rows);
 }
 
 static void cast_one(const struct test_device *device, struct test_tensor *x, struct test_tensor *y)
@@ -184,7 +174,7 @@ static void sizes_of_real_models(void **state)
 {
     (void)state;
     TEST_SIZES_ONLY();
-    TEST_CASES("elementwise", gpu_cases, check_case);
+    TEST_ISA_CASES("elementwise", gpu_cases, check_run);
 }
 
 /* A GPU makes a NaN of every NaN, but not with the same bits. */
@@ -262,15 +252,10 @@ static void check_cap(struct test_device *device, int threads, void *context)
     test_tensor_free(&x);
 }
 
-static void check_cap_case(const void *row)
-{
-    test_on_each_isa(check_cap, (void *)row);
-}
-
 static void capped_numbers(void **state)
 {
     (void)state;
-    TEST_CASES("soft_cap", cap_cases, check_cap_case);
+    TEST_ISA_CASES("soft_cap", cap_cases, check_cap);
 }
 
 static void check_half(struct test_device *device, int threads, void *context)

@@ -238,15 +238,10 @@ static void check_rows(struct test_device *device, int threads, void *context)
     test_tensor_free(&rows);
 }
 
-static void check_rows_case(const void *row)
-{
-    test_on_each_isa(check_rows, (void *)row);
-}
-
 static void rows_are_moved(void **state)
 {
     (void)state;
-    TEST_CASES("rows", row_cases, check_rows_case);
+    TEST_ISA_CASES("rows", row_cases, check_rows);
 }
 
 int main(void)

@@ -101,7 +101,7 @@ static struct problem make_problem(int64_t m, int64_t n, int64_t k, tt_dtype dty
 
 static void free_problem(struct problem *p)
 {
-    for (int i = 0; i < TENSORS; i++) test_tensor_free(&p->t[i]);
+    test_array_free(p->t, TENSORS);
 }
 
 static struct tt_low_rank low_rank_of(const struct problem *p)

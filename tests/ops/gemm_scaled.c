@@ -6,8 +6,8 @@
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/gemm_scaled.h"
 #include "base/alloc.h"
+#include "ops/coded_rows.h"
 #include "ops/isa.h"
-#include "tensor/e4m3.h"
 
 /* The error of a product of coded numbers, rounded to bf16 or not, relative to the size of the result: rounding to bf16
  * alone makes 1.7e-3. */
@@ -32,65 +32,24 @@ static const struct rows_case rows_gpu_cases[] = {
     {257, 6144, TT_F32, 0},
 };
 
-/* Every kind of row: normal numbers of very different size, zeros, tiny numbers, one large outlier, infinity, NaN. */
-static void fill_rows(const struct test_tensor *x)
-{
-    static const double sizes[] = {1, 1e-3, 30000, 1e-30, 0, 1e-37, 1, 1, 1};
-    enum { KINDS = sizeof sizes / sizeof *sizes };
-    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
-    double *values = test_tensor_values(x);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) {
-            double *value = &values[r * cols + c];
-            *value *= sizes[r % KINDS];
-            if (r % KINDS == 6 && c == cols / 2) *value = 5e4;
-            if (r % KINDS == 7 && c == cols / 3) *value = (double)-INFINITY;
-            if (r % KINDS == 8 && c == cols - 1) *value = (double)NAN;
-        }
-    test_tensor_set(x, values);
-    free(values);
-}
-
-static void expect_rows(const struct test_tensor *x, const struct test_tensor *codes,
-                        const struct test_tensor *scale)
-{
-    double *values = test_tensor_values(x);
-    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
-    for (int64_t r = 0; r < rows; r++) {
-        float largest = 0;
-        for (int64_t c = 0; c < cols; c++) {
-            float size = fabsf((float)values[r * cols + c]);
-            if (isnan(size) || size > largest) largest = size;
-            if (isnan(largest)) break;
-        }
-        float expected = tt_e4m3_scale(largest), got = ((const float *)scale->view.data)[r];
-        assert_true(memcmp(&expected, &got, sizeof got) == 0 || (isnan(expected) && isnan(got)));
-        for (int64_t c = 0; c < cols; c++) {
-            uint8_t code = tt_e4m3_from_f32((float)values[r * cols + c] * (1.0f / expected));
-            uint8_t stored = ((const uint8_t *)codes->view.data)[r * cols + c];
-            if (stored != code)
-                fail_msg("row %lld, column %lld: %g with scale %g is %02x, not %02x", (long long)r,
-                         (long long)c, values[r * cols + c], (double)expected, stored, code);
-        }
-    }
-    free(values);
-}
-
 static void run_rows(struct test_device *device, int threads, void *context)
 {
+    static const double sizes[] = {1, 1e-3, 30000, 1e-30, 0, 1e-37};
     const struct rows_case *row = context;
     struct test_tensor x = test_tensor_random(row->dtype, row->rows, row->cols, TEST_UNUSED, row->gap, 3, 1);
     struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
     struct test_tensor scale = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
     (void)threads;
-    fill_rows(&x);
+    fill_rows(&x, sizes, sizeof sizes / sizeof *sizes, 5e4);
     test_tensor_poison(&codes);
     test_tensor_poison(&scale);
     TEST_TO_DEVICE(device, &x, &codes, &scale);
     struct tt_quantize_rows_args args = {.x_MK = x.view, .codes_MK = codes.view, .scale_M = scale.view};
     test_ok(tt_quantize_rows(device->stream, &args));
     TEST_TO_HOST(device, &x, &codes, &scale);
-    expect_rows(&x, &codes, &scale);
+    double *values = test_tensor_values(&x);
+    expect_rows("rows", values, &codes, &scale);
+    free(values);
     test_tensor_check_gaps("codes", &codes);
     test_tensor_check_gaps("scale", &scale);
     test_tensor_free(&x);
@@ -98,17 +57,11 @@ static void run_rows(struct test_device *device, int threads, void *context)
     test_tensor_free(&scale);
 }
 
-static void check_rows(const void *row)
-{
-    struct rows_case copy = *(const struct rows_case *)row;
-    test_on_each_isa(run_rows, &copy);
-}
-
 static void rows_have_the_bits_of_plain_code(void **state)
 {
     (void)state;
-    TEST_CASES("quantize_rows", rows_cases, check_rows);
-    if (test_sizes_wanted()) TEST_CASES("quantize_rows", rows_gpu_cases, check_rows);
+    TEST_ISA_CASES("quantize_rows", rows_cases, run_rows);
+    if (test_sizes_wanted()) TEST_ISA_CASES("quantize_rows", rows_gpu_cases, run_rows);
 }
 
 /* ---- Products ---- */
@@ -247,17 +200,11 @@ static void run_product(struct test_device *device, int threads, void *context)
     if (!tt_tensor_is_empty(scratch.view)) test_tensor_free(&scratch);
 }
 
-static void check_product_case(const void *row)
-{
-    struct product_case copy = *(const struct product_case *)row;
-    test_on_each_isa(run_product, &copy);
-}
-
 static void products_are_those_of_the_coded_numbers(void **state)
 {
     (void)state;
-    TEST_CASES("gemm_scaled", product_cases, check_product_case);
-    if (test_sizes_wanted()) TEST_CASES("gemm_scaled", product_gpu_cases, check_product_case);
+    TEST_ISA_CASES("gemm_scaled", product_cases, run_product);
+    if (test_sizes_wanted()) TEST_ISA_CASES("gemm_scaled", product_gpu_cases, run_product);
 }
 
 /* ---- A linear in FP8: quantized rows, two parts, low rank, an addend, a rotation ---- */
@@ -326,9 +273,7 @@ static double *quantized(const struct test_tensor *x)
     int64_t rows = x->view.dims[0], cols = x->view.dims[1];
     double *values = test_tensor_values(x);
     for (int64_t r = 0; r < rows; r++) {
-        float largest = 0;
-        for (int64_t c = 0; c < cols; c++) largest = fmaxf(largest, fabsf((float)values[r * cols + c]));
-        float scale = tt_e4m3_scale(largest);
+        float scale = row_scale(values + r * cols, cols);
         for (int64_t c = 0; c < cols; c++)
             values[r * cols + c] =
                 (double)tt_e4m3_to_f32(tt_e4m3_from_f32((float)values[r * cols + c] * (1.0f / scale))) *
@@ -478,7 +423,7 @@ static void check_linear(const void *row)
     test_tensor_check_gaps("y", &linear.t[Y]);
     free(x), free(w), free(others);
     for (int i = 0; i < 2; i++) free(linear.parts[i].values);
-    for (int i = 0; i < TENSORS; i++) test_tensor_free(&linear.t[i]);
+    test_array_free(linear.t, TENSORS);
     if (!tt_tensor_is_empty(linear.scratch.view)) test_tensor_free(&linear.scratch);
 }
 

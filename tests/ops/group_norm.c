@@ -215,7 +215,7 @@ static void gradients_in_place(void **state)
     struct problem p = {.row = &cases[0]};
     make(&p);
     test_on_each_isa(in_place, &p);
-    for (int i = 0; i < LINES; i++) test_tensor_free(&p.t[i]);
+    test_array_free(p.t, LINES);
 }
 
 static void refuses(void **state)
@@ -238,7 +238,7 @@ static void refuses(void **state)
     args.images = 7;
     test_refused(tt_group_norm(device.stream, &args), TT_ERR_INTERNAL, "60 pixels of 7 images");
     test_device_close(&device);
-    for (int i = 0; i < LINES; i++) test_tensor_free(&p.t[i]);
+    test_array_free(p.t, LINES);
 }
 
 int main(void)

@@ -266,6 +266,11 @@ void test_tensor_free(struct test_tensor *tensor)
     *tensor = (struct test_tensor){0};
 }
 
+void test_array_free(struct test_tensor *tensors, int count)
+{
+    for (int i = 0; i < count; i++) test_tensor_free(&tensors[i]);
+}
+
 struct test_tensor test_tensor_copy(const struct test_tensor *tensor)
 {
     assert_null(tensor->buffer);
@@ -304,6 +309,15 @@ void test_tensor_check_gaps(const char *what, const struct test_tensor *tensor)
     if (!untouched) {
         fail_msg("%s: byte %zd was written, which is outside the tensor%s", what,
                  (ssize_t)at - (ssize_t)guard_bytes(), where());
+    }
+}
+
+void test_array_check_gaps(const char *const *names, const struct test_tensor *tensors, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char number[24];
+        snprintf(number, sizeof number, "tensor %d", i);
+        test_tensor_check_gaps(names != NULL ? names[i] : number, &tensors[i]);
     }
 }
 
@@ -400,12 +414,17 @@ void test_gradient(const char *what, test_function *f, void *context, double *x,
     }
 }
 
+void test_case_set(const char *what, size_t row)
+{
+    case_table_name = what;
+    case_row = row;
+}
+
 void test_case_table(const char *what, const void *rows, size_t row_bytes, size_t count, test_case_body *body)
 {
     for (size_t row = 0; row < count; row++) {
-        case_table_name = what;
-        case_row = row;
+        test_case_set(what, row);
         body((const char *)rows + row * row_bytes);
-        case_table_name = NULL;
     }
+    test_case_set(NULL, 0);
 }

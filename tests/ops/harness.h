@@ -89,6 +89,9 @@ void test_to_host(const struct test_device *device, struct test_tensor *const *t
 /* The same for the `count` tensors of an array. */
 void test_array_to_device(const struct test_device *device, struct test_tensor *tensors, int count);
 void test_array_to_host(const struct test_device *device, struct test_tensor *tensors, int count);
+/* names: NULL, or of each tensor. */
+void test_array_check_gaps(const char *const *names, const struct test_tensor *tensors, int count);
+void test_array_free(struct test_tensor *tensors, int count);
 
 void test_tensor_check_gaps(const char *what, const struct test_tensor *tensor);
 /* The same elements, bit for bit. */
@@ -118,6 +121,9 @@ void test_close_allowing(const char *what, const double *got, const double *orac
 typedef double test_function(void *context);
 void test_gradient(const char *what, test_function *f, void *context, double *x, const double *gradient,
                    int64_t count);
+
+/* The case that failures are reported with; NULL: none. */
+void test_case_set(const char *what, size_t row);
 
 /* The driver of a case table: runs `body` for each of `count` rows of `row_bytes` bytes, with the row's number as
  * context of a failure. */

@@ -71,22 +71,15 @@ static void check_pool(struct test_device *device, int threads, void *context)
             sum[at * C + c] += dy[q * C + c];
         }
     for (int64_t i = 0; i < in * C; i++) assert_true(dx[i] == sum[i]); /* small integers: exact in bf16 too */
-    for (int i = 0; i < POOL_LINES; i++) {
-        test_tensor_check_gaps("pool", &t[i]);
-        test_tensor_free(&t[i]);
-    }
+    test_array_check_gaps(NULL, t, POOL_LINES);
+    test_array_free(t, POOL_LINES);
     free(x), free(dy), free(y), free(which), free(dx), free(sum);
-}
-
-static void run_pool_case(const void *row)
-{
-    test_on_each_isa(check_pool, (void *)row);
 }
 
 static void pools(void **state)
 {
     (void)state;
-    TEST_CASES("pool", pool_cases, run_pool_case);
+    TEST_ISA_CASES("pool", pool_cases, check_pool);
 }
 
 struct up_case {
@@ -139,15 +132,10 @@ static void check_upsample(struct test_device *device, int threads, void *contex
     free(small), free(large), free(got), free(dx);
 }
 
-static void run_up_case(const void *row)
-{
-    test_on_each_isa(check_upsample, (void *)row);
-}
-
 static void upsamples(void **state)
 {
     (void)state;
-    TEST_CASES("upsample", up_cases, run_up_case);
+    TEST_ISA_CASES("upsample", up_cases, check_upsample);
 }
 
 struct channel_case {
@@ -248,7 +236,7 @@ static void run_channel_case(const void *row)
 {
     struct channel_problem p = {.row = row};
     test_on_each_isa(check_channels, &p);
-    for (int i = 0; i < CHANNEL_LINES; i++) test_tensor_free(&p.first[i]);
+    test_array_free(p.first, CHANNEL_LINES);
 }
 
 static void channels(void **state)
@@ -279,7 +267,7 @@ static void folds(void **state)
         assert_true(fabs(scale[i] - exact) <= 3e-7 * fabs(exact));
         assert_true(fabs(shift[i] - (b[i] - m[i] * exact)) <= 3e-7 * (fabs(b[i]) + fabs(m[i] * exact)));
     }
-    for (int i = 0; i < 6; i++) test_tensor_free(&t[i]);
+    test_array_free(t, 6);
     free(w), free(b), free(m), free(v), free(scale), free(shift);
     test_device_close(&device);
 }

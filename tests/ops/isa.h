@@ -56,4 +56,17 @@ static inline void test_on_each_isa(test_isa_body *body, void *context)
     unsetenv("TRIMTAB_CPU_ISA");
 }
 
+/* A case table whose rows are the context of `body`, which does not change them. */
+static inline void test_isa_table(const char *what, const void *rows, size_t row_bytes, size_t count,
+                                  test_isa_body *body)
+{
+    for (size_t row = 0; row < count; row++) {
+        test_case_set(what, row);
+        test_on_each_isa(body, (void *)((uintptr_t)rows + row * row_bytes));
+    }
+    test_case_set(NULL, 0);
+}
+#define TEST_ISA_CASES(what, rows, body)                                                                     \
+    test_isa_table(what, rows, sizeof(rows)[0], sizeof(rows) / sizeof(rows)[0], body)
+
 #endif

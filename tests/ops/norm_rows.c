@@ -70,25 +70,6 @@ enum {
     TENSORS
 };
 
-/* Rows of normal numbers of different size, of zeros, of tiny numbers, with an outlier, infinity and NaN. */
-static void fill(const struct test_tensor *x)
-{
-    static const double sizes[] = {1, 1e-3, 3000, 1e-20, 0, 1, 1, 1};
-    enum { KINDS = sizeof sizes / sizeof *sizes };
-    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
-    double *values = test_tensor_values(x);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) {
-            double *value = &values[r * cols + c];
-            *value *= sizes[r % KINDS];
-            if (r % KINDS == 5 && c == cols / 2) *value = 1000;
-            if (r % KINDS == 6 && c == cols / 3) *value = (double)-INFINITY;
-            if (r % KINDS == 7 && c == cols - 1) *value = (double)NAN;
-        }
-    test_tensor_set(x, values);
-    free(values);
-}
-
 static struct test_tensor make_norm_tensor(const struct norm_case *row, int i)
 {
     bool vector = i == WEIGHT || i == DWEIGHT || i == DWEIGHT_APART;
@@ -106,7 +87,7 @@ static void make_norm_tensors(const struct norm_case *row, struct test_tensor *t
 {
     for (int i = 0; i < TENSORS; i++) {
         t[i] = make_norm_tensor(row, i);
-        if (i == X || i == DY) fill(&t[i]);
+        if (i == X || i == DY) fill_operand_rows(&t[i]);
         if (i > DRES && i != DWEIGHT && i != DWEIGHT_APART) test_tensor_poison(&t[i]);
     }
 }
@@ -180,22 +161,15 @@ static void run_norm(struct test_device *device, int threads, void *context)
         expect_rows("y not stored", y, &t[LONE_CODES], &t[LONE_SCALE]);
     expect_rows("dx", dx, &t[DX_CODES], &t[DX_SCALE]);
     free(y), free(dx);
-    for (int i = 0; i < TENSORS; i++) {
-        test_tensor_check_gaps("a tensor", &t[i]);
-        test_tensor_free(&t[i]);
-    }
-}
-
-static void check_norm(const void *row)
-{
-    test_on_each_isa(run_norm, (void *)(uintptr_t)row);
+    test_array_check_gaps(NULL, t, TENSORS);
+    test_array_free(t, TENSORS);
 }
 
 static void norms_make_the_rows_of_quantizing(void **state)
 {
     (void)state;
-    TEST_CASES("rmsnorm, rows in fp8", norm_cases, check_norm);
-    if (test_sizes_wanted()) TEST_CASES("rmsnorm, rows in fp8", norm_gpu_cases, check_norm);
+    TEST_ISA_CASES("rmsnorm, rows in fp8", norm_cases, run_norm);
+    if (test_sizes_wanted()) TEST_ISA_CASES("rmsnorm, rows in fp8", norm_gpu_cases, run_norm);
 }
 
 /* y in place of x, dx in place of dy, as passes call them. */
@@ -232,7 +206,7 @@ static void norms_in_place(void **state)
         expect_rows("dx on dy", dx, &t[DX_CODES], &t[DX_SCALE]);
         free(y), free(dx);
         test_device_close(&device);
-        for (int i = 0; i < TENSORS; i++) test_tensor_free(&t[i]);
+        test_array_free(t, TENSORS);
     }
 }
 
@@ -269,7 +243,7 @@ static void run_rope(struct test_device *device, int threads, void *context)
     struct test_tensor t[ROPE_TENSORS];
     (void)threads;
     t[ROWS] = test_tensor_random(row->dtype, row->tokens, cols, TEST_UNUSED, row->gap, 1, 1);
-    fill(&t[ROWS]);
+    fill_operand_rows(&t[ROWS]);
     t[APART] = test_tensor_copy(&t[ROWS]);
     for (int i = ROPE_CODES; i <= SCALE_APART; i++) {
         bool codes = i == ROPE_CODES || i == CODES_APART;
@@ -301,22 +275,15 @@ static void run_rope(struct test_device *device, int threads, void *context)
     expect_rows("rows", values, &t[ROPE_CODES], &t[ROPE_SCALE]);
     expect_rows("rows, quantized apart", values, &t[CODES_APART], &t[SCALE_APART]);
     free(values);
-    for (int i = 0; i < ROPE_TENSORS; i++) {
-        test_tensor_check_gaps("a tensor", &t[i]);
-        test_tensor_free(&t[i]);
-    }
-}
-
-static void check_rope(const void *row)
-{
-    test_on_each_isa(run_rope, (void *)(uintptr_t)row);
+    test_array_check_gaps(NULL, t, ROPE_TENSORS);
+    test_array_free(t, ROPE_TENSORS);
 }
 
 static void rotations_make_the_rows_of_quantizing(void **state)
 {
     (void)state;
-    TEST_CASES("rope, rows in fp8", rope_cases, check_rope);
-    if (test_sizes_wanted()) TEST_CASES("rope, rows in fp8", rope_gpu_cases, check_rope);
+    TEST_ISA_CASES("rope, rows in fp8", rope_cases, run_rope);
+    if (test_sizes_wanted()) TEST_ISA_CASES("rope, rows in fp8", rope_gpu_cases, run_rope);
 }
 
 static void rows_that_do_not_begin_with_x_are_refused(void **state)

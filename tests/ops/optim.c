@@ -216,7 +216,7 @@ static void momentum_needs_its_value(struct test_device *device, int threads, vo
                                test_tensor_make(TT_F32, 8, TEST_UNUSED, TEST_UNUSED, 0)};
     struct tt_sgd_args args = {.param = t[0].view, .grad = t[1].view, .lr = 0.1, .momentum = 0.9};
     assert_int_equal(tt_sgd(device->stream, &args), TT_ERR_INTERNAL);
-    for (int i = 0; i < 2; i++) test_tensor_free(&t[i]);
+    test_array_free(t, 2);
 }
 
 static void sgd_checks_its_arguments(void **state)

@@ -134,23 +134,17 @@ static void check_run(struct test_device *device, int threads, void *context)
     run_on(device, context);
 }
 
-static void check_case(const void *row)
-{
-    struct quant_case copy = *(const struct quant_case *)row;
-    test_on_each_isa(check_run, &copy);
-}
-
 static void the_bits_of_the_host(void **state)
 {
     (void)state;
-    TEST_CASES("dequantize", cases, check_case);
+    TEST_ISA_CASES("dequantize", cases, check_run);
 }
 
 static void sizes_of_real_models(void **state)
 {
     (void)state;
     TEST_SIZES_ONLY();
-    TEST_CASES("dequantize", gpu_cases, check_case);
+    TEST_ISA_CASES("dequantize", gpu_cases, check_run);
 }
 
 static void wrong_arguments_are_refused(void **state)

@@ -102,17 +102,11 @@ static void run(struct test_device *device, int threads, void *context)
     test_tensor_free(&y);
 }
 
-static void check_case(const void *row)
-{
-    struct round_case copy = *(const struct round_case *)row;
-    test_on_each_isa(run, &copy);
-}
-
 static void the_bits_of_plain_code(void **state)
 {
     (void)state;
-    TEST_CASES("round_groups", cases, check_case);
-    if (test_sizes_wanted()) TEST_CASES("round_groups", gpu_cases, check_case);
+    TEST_ISA_CASES("round_groups", cases, run);
+    if (test_sizes_wanted()) TEST_ISA_CASES("round_groups", gpu_cases, run);
 }
 
 /* One infinity or NaN makes its group NaN, and no other. */

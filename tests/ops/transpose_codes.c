@@ -82,17 +82,11 @@ static void run(struct test_device *device, int threads, void *context)
     test_tensor_free(&transposed_scale);
 }
 
-static void check_case(const void *row)
-{
-    struct turn_case copy = *(const struct turn_case *)row;
-    test_on_each_isa(run, &copy);
-}
-
 static void codes_are_those_of_plain_code(void **state)
 {
     (void)state;
-    TEST_CASES("transpose_codes", cases, check_case);
-    if (test_sizes_wanted()) TEST_CASES("transpose_codes", gpu_cases, check_case);
+    TEST_ISA_CASES("transpose_codes", cases, run);
+    if (test_sizes_wanted()) TEST_ISA_CASES("transpose_codes", gpu_cases, run);
 }
 
 static void wrong_arguments_are_refused(void **state)
