@@ -138,12 +138,10 @@ static void make_problem(struct problem *p, const struct entropy_case *row)
 
 static void free_problem(struct problem *p)
 {
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_free(&p->tensors[i]);
-        test_tensor_free(&p->first[i]);
-        free(p->exact[i]);
-        free(p->simple[i]);
-    }
+    test_array_free(p->tensors, LINES);
+    test_array_free(p->first, LINES);
+    test_free_values(p->exact, LINES);
+    test_free_values(p->simple, LINES);
 }
 
 static tt_status run_scaled(struct test_device *device, const struct entropy_case *row,

@@ -63,6 +63,11 @@ double *test_doubles(int64_t count)
     return values;
 }
 
+void test_free_values(double *const *values, int count)
+{
+    for (int i = 0; i < count; i++) free(values[i]);
+}
+
 /* Calls `visit` with the address of each row's first element; rows are the last dimension. */
 typedef void row_visitor(void *context, unsigned char *row, int64_t first, int64_t count, tt_dtype dtype);
 

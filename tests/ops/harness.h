@@ -102,6 +102,7 @@ double *test_view_values(tt_tensor view);
 double *test_tensor_values(const struct test_tensor *tensor);
 /* `count` zeros; released with free(). */
 double *test_doubles(int64_t count);
+void test_free_values(double *const *values, int count);
 /* What `value` becomes when stored as `dtype`: for plain implementations. */
 float test_round(float value, tt_dtype dtype);
 

@@ -56,6 +56,33 @@ static inline void test_on_each_isa(test_isa_body *body, void *context)
     unsetenv("TRIMTAB_CPU_ISA");
 }
 
+/* A result of a body: its gaps, and its values, with one thread against the oracle (test_close), with more against
+ * `first`, the result before. Then `got` is moved to *first. */
+static inline void test_check_result(const char *what, struct test_tensor got, int threads,
+                                     const double *oracle, const double *plain, double factor,
+                                     struct test_tensor *first)
+{
+    test_tensor_check_gaps(what, &got);
+    if (threads == 1) {
+        double *values = test_tensor_values(&got);
+        test_close(what, values, oracle, plain, tt_tensor_count(got.view), got.view.dtype, factor);
+        free(values);
+    } else {
+        test_tensor_equal(what, &got, first);
+    }
+    test_tensor_free(first);
+    *first = got;
+}
+
+/* A tensor that the op must leave as it was in `before`. Frees it. */
+static inline void test_check_untouched(const char *what, struct test_tensor *tensor,
+                                        const struct test_tensor *before)
+{
+    test_tensor_check_gaps(what, tensor);
+    test_tensor_equal(what, tensor, before);
+    test_tensor_free(tensor);
+}
+
 /* A case table whose rows are the context of `body`, which does not change them. */
 static inline void test_isa_table(const char *what, const void *rows, size_t row_bytes, size_t count,
                                   test_isa_body *body)

@@ -74,18 +74,8 @@ static void check_run(struct test_device *device, int threads, void *context)
         test_ok(tt_adamw(device->stream, &args));
     }
     test_array_to_host(device, t, LINES);
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_check_gaps(names[i], &t[i]);
-        if (threads == 1) {
-            double *got = test_tensor_values(&t[i]);
-            test_close(names[i], got, p->exact[i], p->simple[i], p->row->count, TT_F32, 2);
-            free(got);
-        } else {
-            test_tensor_equal(names[i], &t[i], &p->first[i]);
-        }
-        test_tensor_free(&p->first[i]);
-        p->first[i] = t[i];
-    }
+    for (int i = 0; i < LINES; i++)
+        test_check_result(names[i], t[i], threads, p->exact[i], p->simple[i], 2, &p->first[i]);
 }
 
 static void check_case(const void *row)
@@ -103,12 +93,10 @@ static void check_case(const void *row)
         plain(p.row, step, p.simple);
     }
     test_on_each_isa(check_run, &p);
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_free(&p.tensors[i]);
-        test_tensor_free(&p.first[i]);
-        free(p.exact[i]);
-        free(p.simple[i]);
-    }
+    test_array_free(p.tensors, LINES);
+    test_array_free(p.first, LINES);
+    test_free_values(p.exact, LINES);
+    test_free_values(p.simple, LINES);
 }
 
 struct sgd_case {
@@ -166,18 +154,8 @@ static void check_sgd_run(struct test_device *device, int threads, void *context
         test_ok(tt_sgd(device->stream, &args));
     }
     test_array_to_host(device, t, LINES);
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_check_gaps(names[i], &t[i]);
-        if (threads == 1) {
-            double *got = test_tensor_values(&t[i]);
-            test_close(names[i], got, p->exact[i], p->simple[i], p->row->count, TT_F32, 2);
-            free(got);
-        } else {
-            test_tensor_equal(names[i], &t[i], &p->first[i]);
-        }
-        test_tensor_free(&p->first[i]);
-        p->first[i] = t[i];
-    }
+    for (int i = 0; i < LINES; i++)
+        test_check_result(names[i], t[i], threads, p->exact[i], p->simple[i], 2, &p->first[i]);
 }
 
 static void check_sgd_case(const void *row)
@@ -195,12 +173,10 @@ static void check_sgd_case(const void *row)
         sgd_plain(p.row, p.simple);
     }
     test_on_each_isa(check_sgd_run, &p);
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_free(&p.tensors[i]);
-        test_tensor_free(&p.first[i]);
-        free(p.exact[i]);
-        free(p.simple[i]);
-    }
+    test_array_free(p.tensors, LINES);
+    test_array_free(p.first, LINES);
+    test_free_values(p.exact, LINES);
+    test_free_values(p.simple, LINES);
 }
 
 static void sgd_follows_the_formula(void **state)

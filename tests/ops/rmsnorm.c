@@ -140,12 +140,10 @@ static void make_problem(struct problem *p, const struct rmsnorm_case *row)
 
 static void free_problem(struct problem *p)
 {
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_free(&p->tensors[i]);
-        test_tensor_free(&p->first[i]);
-        free(p->exact[i]);
-        free(p->simple[i]);
-    }
+    test_array_free(p->tensors, LINES);
+    test_array_free(p->first, LINES);
+    test_free_values(p->exact, LINES);
+    test_free_values(p->simple, LINES);
 }
 
 static void run_op(struct test_device *device, const struct rmsnorm_case *row, struct test_tensor *const t)
@@ -180,19 +178,12 @@ static void check_run(struct test_device *device, int threads, void *context)
     run_op(device, p->row, tensors);
     test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
-        test_tensor_check_gaps(names[i], &tensors[i]);
-        if ((i == SUM && !p->row->residual) || (i == DWEIGHT && !p->row->dweight) || i < SUM) {
-            test_tensor_equal(names[i], &tensors[i], &p->tensors[i]); /* not touched */
-        } else if (threads == 1) {
-            double *got = test_tensor_values(&tensors[i]);
-            test_close(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
-                       tensors[i].view.dtype, i >= DX ? 3 : 2);
-            free(got);
-        } else {
-            test_tensor_equal(names[i], &tensors[i], &p->first[i]);
-        }
-        test_tensor_free(&p->first[i]);
-        p->first[i] = tensors[i];
+        bool touched = i >= SUM && (i != SUM || p->row->residual) && (i != DWEIGHT || p->row->dweight);
+        if (touched)
+            test_check_result(names[i], tensors[i], threads, p->exact[i], p->simple[i], i >= DX ? 3 : 2,
+                              &p->first[i]);
+        else
+            test_check_untouched(names[i], &tensors[i], &p->tensors[i]);
     }
 }
 

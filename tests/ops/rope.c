@@ -45,16 +45,7 @@ static void check_run(struct test_device *device, int threads, void *context)
                                 .inverse = p->row->inverse};
     test_ok(tt_rope(device->stream, &args));
     TEST_TO_HOST(device, &x, &p->positions, &p->cos, &p->sin);
-    test_tensor_check_gaps("x", &x);
-    if (threads == 1) {
-        double *got = test_tensor_values(&x);
-        test_close("x", got, p->exact, p->simple, tt_tensor_count(x.view), p->row->dtype, 2);
-        free(got);
-    } else {
-        test_tensor_equal("x", &x, &p->first);
-    }
-    test_tensor_free(&p->first);
-    p->first = x;
+    test_check_result("x", x, threads, p->exact, p->simple, 2, &p->first);
 }
 
 static void check_case(const void *row_pointer)

@@ -99,12 +99,10 @@ static void make_problem(struct problem *p, const struct swiglu_case *row)
 
 static void free_problem(struct problem *p)
 {
-    for (int i = 0; i < LINES; i++) {
-        test_tensor_free(&p->tensors[i]);
-        test_tensor_free(&p->first[i]);
-        free(p->exact[i]);
-        free(p->simple[i]);
-    }
+    test_array_free(p->tensors, LINES);
+    test_array_free(p->first, LINES);
+    test_free_values(p->exact, LINES);
+    test_free_values(p->simple, LINES);
 }
 
 static void run_op(struct test_device *device, const struct swiglu_case *row, const struct test_tensor *t)
@@ -133,19 +131,11 @@ static void check_run(struct test_device *device, int threads, void *context)
     run_op(device, p->row, tensors);
     test_array_to_host(device, tensors, LINES);
     for (int i = 0; i < LINES; i++) {
-        test_tensor_check_gaps(names[i], &tensors[i]);
-        if (i < FORWARD_H || (i == H && !p->row->wants_h)) {
-            test_tensor_equal(names[i], &tensors[i], &p->tensors[i]);
-        } else if (threads == 1) {
-            double *got = test_tensor_values(&tensors[i]);
-            test_close(names[i], got, p->exact[i], p->simple[i], tt_tensor_count(tensors[i].view),
-                       p->row->dtype, i == DGATE || i == DUP ? 3 : 2);
-            free(got);
-        } else {
-            test_tensor_equal(names[i], &tensors[i], &p->first[i]);
-        }
-        test_tensor_free(&p->first[i]);
-        p->first[i] = tensors[i];
+        if (i >= FORWARD_H && (i != H || p->row->wants_h))
+            test_check_result(names[i], tensors[i], threads, p->exact[i], p->simple[i],
+                              i == DGATE || i == DUP ? 3 : 2, &p->first[i]);
+        else
+            test_check_untouched(names[i], &tensors[i], &p->tensors[i]);
     }
     if (p->row->wants_h) test_tensor_equal("h of both directions", &p->first[H], &p->first[FORWARD_H]);
 }
