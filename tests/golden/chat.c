@@ -9,14 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "data/chat_parts.h"
 #include "data/chat_row.h"
+#include "support/golden.h"
 #include "support/root.h"
 
 #define FOLDER TT_TEST_ROOT "/golden/chat"
@@ -32,22 +31,6 @@ static const struct {
     {"instruction", "llama2"}, {"one_line", "llama2"},
 };
 enum { TEMPLATES = sizeof templates / sizeof templates[0] };
-
-/* A folder with a tokenizer of ../tokenizer and its special tokens. */
-static struct tt_tokenizer *load_tokenizer(const char *name)
-{
-    struct tt_tokenizer *tokenizer = NULL;
-    char from[1024], to[1024];
-    mkdir(test_at(name), 0777);
-    snprintf(from, sizeof from, TT_TEST_ROOT "/golden/tokenizer/%s/tokenizer.json", name);
-    snprintf(to, sizeof to, "%s/tokenizer.json", test_at(name));
-    if (!tt_path_exists(to)) assert_int_equal(symlink(from, to), 0);
-    snprintf(from, sizeof from, FOLDER "/tokenizers/%s/tokenizer_config.json", name);
-    snprintf(to, sizeof to, "%s/tokenizer_config.json", test_at(name));
-    if (!tt_path_exists(to)) assert_int_equal(symlink(from, to), 0);
-    if (tt_tokenizer_load(test_at(name), &tokenizer) != TT_OK) fail_msg("%s", tt_error_last()->message);
-    return tokenizer;
-}
 
 /* Appends the template with its tags made conditions, which leave the same white space. */
 static void remove_tags(const char *text, struct tt_str *out)
@@ -222,7 +205,7 @@ static void check_template(size_t index, enum kind kind, size_t *rows, size_t *r
     char path[1024];
     struct tt_data_config config = {
         .assistant_only_loss = kind != COMPLETIONS, .completion_only_loss = -1, .chat_template_path = path};
-    struct tt_tokenizer *tokenizer = load_tokenizer(templates[index].tokenizer);
+    struct tt_tokenizer *tokenizer = test_golden_tokenizer(templates[index].tokenizer);
     struct subject subject = {.name = templates[index].name, .tokenizer = tokenizer, .labels = true};
     snprintf(path, sizeof path, FOLDER "/templates/%s.jinja", subject.name);
     if (kind == UNTAGGED) {

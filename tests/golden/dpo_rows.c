@@ -6,34 +6,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "data/dataset.h"
+#include "support/golden.h"
 #include "support/root.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden"
 
 enum { ROWS = 22, PARTS_ROW = 20, VOCAB = 60000, MAX_LENGTH = 96 };
-
-/* A folder with a tokenizer of ../tokenizer and its special tokens. */
-static struct tt_tokenizer *load_tokenizer(const char *name)
-{
-    struct tt_tokenizer *tokenizer = NULL;
-    char from[1024], to[1024];
-    mkdir(test_at(name), 0777);
-    snprintf(from, sizeof from, GOLDEN "/tokenizer/%s/tokenizer.json", name);
-    snprintf(to, sizeof to, "%s/tokenizer.json", test_at(name));
-    if (!tt_path_exists(to)) assert_int_equal(symlink(from, to), 0);
-    snprintf(from, sizeof from, GOLDEN "/chat/tokenizers/%s/tokenizer_config.json", name);
-    snprintf(to, sizeof to, "%s/tokenizer_config.json", test_at(name));
-    if (!tt_path_exists(to)) assert_int_equal(symlink(from, to), 0);
-    if (tt_tokenizer_load(test_at(name), &tokenizer) != TT_OK) fail_msg("%s", tt_error_last()->message);
-    return tokenizer;
-}
 
 static void check_side(const char *name, size_t row, const struct tt_sample *sample,
                        const struct tt_json_value *ids, int64_t prompt)
@@ -85,7 +68,7 @@ static void check_template(const char *name, const char *tokenizer_name)
 {
     char template[512], golden[512];
     struct tt_str rows = {0}, expected = {0};
-    struct tt_tokenizer *tokenizer = load_tokenizer(tokenizer_name);
+    struct tt_tokenizer *tokenizer = test_golden_tokenizer(tokenizer_name);
     snprintf(template, sizeof template, GOLDEN "/chat/templates/%s.jinja", name);
     snprintf(golden, sizeof golden, GOLDEN "/dpo/ids_%s.jsonl", name);
     const struct tt_data_config config = {.dataset_text_field = "text",

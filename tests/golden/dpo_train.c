@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "job/resolve.h"
+#include "support/golden.h"
 #include "support/root.h"
 #include "support/train_run.h"
 
@@ -38,50 +39,20 @@ static void make_inputs(void)
         assert_int_equal(tt_file_write_atomic(test_at(files[i][1]), text.data, text.bytes), TT_OK);
         tt_str_deinit(&text);
     }
-    assert_int_equal(tt_file_read(GOLDEN "/dpo/train.jsonl", 1 << 20, &text), TT_OK);
-    const char *end = text.data;
-    for (int i = 0; i < 6; i++) end = strchr(end, '\n') + 1;
-    assert_int_equal(tt_file_write_atomic(test_at("eval.jsonl"), text.data, (size_t)(end - text.data)),
-                     TT_OK);
-    tt_str_deinit(&text);
+    test_copy_lines(GOLDEN "/dpo/train.jsonl", 6, test_at("eval.jsonl"));
 }
 
-static const char *const common[] = {"objective",
-                                     "dpo",
-                                     "beta",
-                                     "0.3",
-                                     "bf16",
-                                     "false",
-                                     "max_steps",
-                                     "8",
-                                     "weight_decay",
-                                     "0",
-                                     "warmup_steps",
-                                     "2",
-                                     "lr_scheduler_type",
-                                     "linear",
-                                     "learning_rate",
-                                     "0.01",
-                                     "train_sampling_strategy",
-                                     "sequential",
-                                     "logging_steps",
-                                     "1",
-                                     "eval_strategy",
-                                     "steps",
-                                     "eval_steps",
-                                     "4",
-                                     "report_to",
-                                     "none",
-                                     "device",
-                                     "cpu",
-                                     "overwrite_output_dir",
-                                     "true",
-                                     NULL};
+/* The settings of all runs. */
+static const char common[] =
+    "objective dpo beta 0.3 bf16 false max_steps 8 weight_decay 0 warmup_steps 2 lr_scheduler_type linear "
+    "learning_rate 0.01 train_sampling_strategy sequential logging_steps 1 eval_strategy steps eval_steps 4 "
+    "report_to none device cpu overwrite_output_dir true";
 
 /* Resolves the settings, and then names the adapter, which a run of these settings refuses. */
 static tt_status train(const char *const *pairs, const char *output)
 {
     struct tt_job_spec job = {0};
+    struct test_words words = {0};
     struct tt_settings *settings = NULL;
     struct tt_train_summary summary;
     char model[300], rows[300];
@@ -93,7 +64,8 @@ static tt_status train(const char *const *pairs, const char *output)
     TT_GO(tt_settings_set(settings, "model_name_or_path", model, "test"));
     TT_GO(tt_settings_set(settings, "dataset_name", GOLDEN "/dpo/train.jsonl", "test"));
     TT_GO(tt_settings_set(settings, "eval_dataset", rows, "test"));
-    for (const char *const *at = common; *at != NULL; at += 2)
+    test_words_add(&words, common);
+    for (const char *const *at = words.list; *at != NULL; at += 2)
         TT_GO(tt_settings_set(settings, at[0], at[1], "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
     TT_GO(tt_train_resolve(settings, &job));

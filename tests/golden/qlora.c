@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "support/golden.h"
 #include "support/train_run.h"
 
 enum { STEPS = 20 };
@@ -46,10 +47,7 @@ static void check(const char *name, const char *family, const char *folder, cons
     test_words_pair(&words, "model_name_or_path", model);
     test_words_pair(&words, "dataset_name", data);
     test_words_pair(&words, "adapter_name_or_path", adapter);
-    test_words_add(&words,
-                   "bf16 false max_steps 20 weight_decay 0.01 warmup_steps 2 lr_scheduler_type linear "
-                   "per_device_train_batch_size 2 gradient_accumulation_steps 2 logging_steps 1 "
-                   "train_sampling_strategy sequential learning_rate 0.01 save_strategy no");
+    test_words_add(&words, TEST_GOLDEN_STEPS " learning_rate 0.01 save_strategy no");
     test_words_add(&words, more);
     test_train_ok(words.list, output, &summary);
     compare(name, output);

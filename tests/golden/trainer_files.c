@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/golden.h"
 #include "support/train_run.h"
 
 static const char *const additional[] = {"entropy",      "mean_token_accuracy",
@@ -220,17 +221,6 @@ static void compare_metrics_lines(const char *folder, size_t rows)
     tt_json_deinit(&state);
 }
 
-/* The first rows of the training data, as make_trainer.py evaluates on. */
-static void write_eval_rows(const char *data, const char *path, int rows)
-{
-    struct tt_str text = {0};
-    assert_int_equal(tt_file_read(data, 1 << 24, &text), TT_OK);
-    const char *end = text.data;
-    for (int i = 0; i < rows; i++) end = strchr(end, '\n') + 1;
-    assert_int_equal(tt_file_write_atomic(path, text.data, (size_t)(end - text.data)), TT_OK);
-    tt_str_deinit(&text);
-}
-
 /* Ours is the mean over tokens, so that it depends on the data alone and not on how it is cut into batches.
  */
 static void compare_eval_loss(const char *output)
@@ -249,54 +239,18 @@ static void compare_eval_loss(const char *output)
 static void records_of_a_run(void **state)
 {
     (void)state;
-    char model[512], data[512], adapter[512], eval[512], checkpoint[512];
+    char eval[512], checkpoint[512];
+    struct test_words settings = {0};
     char *output = test_folder_create();
-    snprintf(model, sizeof model, "%s/golden/llama2/model", TT_TEST_ROOT);
-    snprintf(data, sizeof data, "%s/golden/llama2/train.jsonl", TT_TEST_ROOT);
-    snprintf(adapter, sizeof adapter, "%s/golden/llama2/adapter_init", TT_TEST_ROOT);
     snprintf(eval, sizeof eval, "%s/eval.jsonl", output);
-    write_eval_rows(data, eval, 6);
-    const char *pairs[] = {"model_name_or_path",
-                           model,
-                           "dataset_name",
-                           data,
-                           "eval_dataset",
-                           eval,
-                           "adapter_name_or_path",
-                           adapter,
-                           "bf16",
-                           "false",
-                           "max_steps",
-                           "20",
-                           "weight_decay",
-                           "0.01",
-                           "warmup_steps",
-                           "2",
-                           "lr_scheduler_type",
-                           "linear",
-                           "per_device_train_batch_size",
-                           "2",
-                           "per_device_eval_batch_size",
-                           "4",
-                           "gradient_accumulation_steps",
-                           "2",
-                           "train_sampling_strategy",
-                           "sequential",
-                           "logging_steps",
-                           "1",
-                           "eval_strategy",
-                           "steps",
-                           "eval_steps",
-                           "10",
-                           "save_steps",
-                           "10",
-                           "learning_rate",
-                           "0.01",
-                           "threads",
-                           "1",
-                           NULL};
+    test_copy_lines(TT_TEST_ROOT "/golden/llama2/train.jsonl", 6, eval); /* as make_trainer.py */
+    test_golden_inputs(&settings, "llama2", true);
+    test_words_pair(&settings, "eval_dataset", eval);
+    test_words_add(&settings,
+                   TEST_GOLDEN_STEPS " per_device_eval_batch_size 4 eval_strategy steps eval_steps 10 "
+                                     "save_steps 10 learning_rate 0.01 threads 1");
     struct tt_train_summary summary;
-    test_train_ok(pairs, output, &summary);
+    test_train_ok(settings.list, output, &summary);
     snprintf(checkpoint, sizeof checkpoint, "%s/checkpoint-20", output);
     compare_state(checkpoint, "trainer_state.json", 22);
     compare_state(output, "final_trainer_state.json", 23);

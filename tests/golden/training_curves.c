@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "support/golden.h"
 #include "support/train_run.h"
 
 enum { STEPS = 20 };
@@ -49,44 +50,14 @@ static void compare_weights(const char *family, const char *got, const char *wan
 
 static void check_family(const char *family, bool lora)
 {
-    char model[512], data[512], adapter[512], weights[512];
+    char weights[512];
+    struct test_words settings = {0};
     char *output = test_folder_create();
-    snprintf(model, sizeof model, "%s/golden/%s/model", TT_TEST_ROOT, family);
-    snprintf(data, sizeof data, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, family);
-    snprintf(adapter, sizeof adapter, "%s/golden/%s/adapter_init", TT_TEST_ROOT, family);
-    const char *common[] = {
-        "model_name_or_path",
-        model,
-        "dataset_name",
-        data,
-        "bf16",
-        "false",
-        "max_steps",
-        "20",
-        "weight_decay",
-        "0.01",
-        "warmup_steps",
-        "2",
-        "lr_scheduler_type",
-        "linear",
-        "per_device_train_batch_size",
-        "2",
-        "gradient_accumulation_steps",
-        "2",
-        "train_sampling_strategy",
-        "sequential",
-        "logging_steps",
-        "1",
-        "learning_rate",
-        lora ? "0.01" : "0.001",
-        "save_strategy",
-        "no",
-        lora ? "adapter_name_or_path" : "use_peft",
-        lora ? adapter : "false",
-        NULL,
-    };
+    test_golden_inputs(&settings, family, lora);
+    test_words_add(&settings, TEST_GOLDEN_STEPS " save_strategy no");
+    test_words_pair(&settings, "learning_rate", lora ? "0.01" : "0.001");
     struct tt_train_summary summary;
-    test_train_ok(common, output, &summary);
+    test_train_ok(settings.list, output, &summary);
     compare_steps(family, lora ? "train_reference.json" : "full_reference.json", output);
     snprintf(weights, sizeof weights, "%s/%s", output,
              lora ? "adapter_model.safetensors" : "model.safetensors");

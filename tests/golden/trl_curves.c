@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/golden.h"
 #include "support/train_run.h"
 
 enum { ROWS = 14 };
@@ -53,67 +54,22 @@ static void compare_log(const char *name, const char *output)
     tt_json_deinit(&got);
 }
 
-/* The first 6 rows of `data`, to evaluate on. */
-static void write_eval_rows(const char *data, const char *path)
-{
-    struct tt_str text = {0};
-    assert_int_equal(tt_file_read(data, 1 << 20, &text), TT_OK);
-    const char *end = text.data;
-    for (int i = 0; i < 6; i++) end = strchr(end, '\n') + 1;
-    assert_int_equal(tt_file_write_atomic(path, text.data, (size_t)(end - text.data)), TT_OK);
-    tt_str_deinit(&text);
-}
-
 static void check(const char *name, bool lora)
 {
-    char model[512], data[512], adapter[512], rows[512];
+    char rows[512];
+    struct test_words settings = {0};
     char *output = test_folder_create(), *work = test_folder_create();
-    snprintf(model, sizeof model, "%s/golden/llama2/model", TT_TEST_ROOT);
-    snprintf(data, sizeof data, "%s/golden/llama2/train.jsonl", TT_TEST_ROOT);
-    snprintf(adapter, sizeof adapter, "%s/golden/llama2/adapter_init", TT_TEST_ROOT);
     snprintf(rows, sizeof rows, "%s/eval.jsonl", work);
-    write_eval_rows(data, rows);
-    const char *settings[] = {
-        "model_name_or_path",
-        model,
-        "dataset_name",
-        data,
-        "eval_dataset",
-        rows,
-        "bf16",
-        "false",
-        "max_steps",
-        "12",
-        "weight_decay",
-        "1.0",
-        "warmup_steps",
-        "2",
-        "lr_scheduler_type",
-        "linear",
-        "learning_rate",
-        "0.01",
-        "per_device_train_batch_size",
-        "4",
-        "gradient_accumulation_steps",
-        "1",
-        "per_device_eval_batch_size",
-        "6",
-        "train_sampling_strategy",
-        "sequential",
-        "logging_steps",
-        "1",
-        "eval_strategy",
-        "steps",
-        "eval_steps",
-        "6",
-        "save_strategy",
-        "no",
-        lora ? "adapter_name_or_path" : "use_peft",
-        lora ? adapter : "false",
-        NULL,
-    };
+    test_copy_lines(TT_TEST_ROOT "/golden/llama2/train.jsonl", 6, rows);
+    test_golden_inputs(&settings, "llama2", lora);
+    test_words_pair(&settings, "eval_dataset", rows);
+    test_words_add(&settings,
+                   "bf16 false max_steps 12 weight_decay 1.0 warmup_steps 2 lr_scheduler_type linear "
+                   "learning_rate 0.01 per_device_train_batch_size 4 gradient_accumulation_steps 1 "
+                   "per_device_eval_batch_size 6 train_sampling_strategy sequential logging_steps 1 "
+                   "eval_strategy steps eval_steps 6 save_strategy no");
     struct tt_train_summary summary;
-    test_train_ok(settings, output, &summary);
+    test_train_ok(settings.list, output, &summary);
     compare_log(name, output);
     test_folder_remove(output);
     test_folder_remove(work);
