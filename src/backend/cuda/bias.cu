@@ -39,7 +39,6 @@ template <typename T, int W>
 __global__ void __launch_bounds__(32 * SLOTS)
     sum_group(float *lines, view<const T> dy, int64_t rows, int64_t cols, int64_t group_rows)
 {
-    __shared__ float sums[SLOTS][32 * W];
     int64_t col = ((int64_t)blockIdx.x * 32 + threadIdx.x) * W;
     int64_t first = blockIdx.y * group_rows, end = first + group_rows < rows ? first + group_rows : rows;
     float sum[W] = {};
@@ -52,16 +51,7 @@ __global__ void __launch_bounds__(32 * SLOTS)
             for (int i = 0; i < W; i++) sum[i] += part[i];
         }
     }
-#pragma unroll
-    for (int i = 0; i < W; i++) sums[threadIdx.y][i * 32 + threadIdx.x] = sum[i];
-    __syncthreads();
-    if (threadIdx.y > 0 || col >= cols) return;
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        if (col + i >= cols) return;
-        for (int slot = 1; slot < SLOTS; slot++) sum[i] += sums[slot][i * 32 + threadIdx.x];
-        lines[(int64_t)blockIdx.y * cols + col + i] = sum[i];
-    }
+    store_line<W, SLOTS>(lines + blockIdx.y * cols, sum, col, cols);
 }
 
 template <typename T>

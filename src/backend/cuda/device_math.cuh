@@ -210,6 +210,24 @@ __device__ __forceinline__ void random_block(const struct round_keys &keys, uint
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
+/* Ends the sums of a block of 32 x SLOTS threads in 32 W columns: those of threads with the same columns are added in
+ * order of y and stored in line[cols]; `col`: the thread's first column. The lines are those of add_lines below. */
+template <int W, int SLOTS>
+__device__ __forceinline__ void store_line(float *line, float (&sum)[W], int64_t col, int64_t cols)
+{
+    __shared__ float sums[SLOTS][32 * W];
+#pragma unroll
+    for (int i = 0; i < W; i++) sums[threadIdx.y][i * 32 + threadIdx.x] = sum[i];
+    __syncthreads();
+    if (threadIdx.y > 0 || col >= cols) return;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        if (col + i >= cols) return;
+        for (int slot = 1; slot < SLOTS; slot++) sum[i] += sums[slot][i * 32 + threadIdx.x];
+        line[col + i] = sum[i];
+    }
+}
+
 /* target[d] += sum over `count` lines of `width` partial sums, in fp64 and in an order that depends on count
  * alone: eight strands of lines, then strand after strand. */
 enum { STRANDS = 8 };

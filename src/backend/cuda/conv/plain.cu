@@ -1,11 +1,10 @@
 #include "backend/cuda/conv/plain.h"
 
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/plain_tile.cuh"
 
 namespace
 {
-
-enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4, PADDED = TILE + 4 };
 
 struct image {
     const void *data;
@@ -121,9 +120,9 @@ template <typename T> struct weight_pass {
 
 template <typename Pass> __global__ void __launch_bounds__(THREADS) conv_plain(const problem p)
 {
-    __shared__ float left[DEPTH][PADDED], right[DEPTH][PADDED];
+    __shared__ panel left, right;
     int64_t m0 = blockIdx.x / p.tiles_n * TILE, n0 = blockIdx.x % p.tiles_n * TILE;
-    int row = (int)threadIdx.x / (TILE / EACH) * EACH, column = (int)threadIdx.x % (TILE / EACH) * EACH;
+    int row = tile_row(), column = tile_column();
     float sum[EACH][EACH] = {};
     for (int64_t k0 = 0; k0 < p.k; k0 += DEPTH) {
         for (int e = (int)threadIdx.x; e < TILE * DEPTH; e += THREADS) {
@@ -133,17 +132,7 @@ template <typename Pass> __global__ void __launch_bounds__(THREADS) conv_plain(c
             right[depth][outer] = k < p.k && n < p.n ? Pass::right(p, (int)n, (int)k) : 0.0f;
         }
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            float4 a = *reinterpret_cast<const float4 *>(&left[k][row]);
-            float4 b = *reinterpret_cast<const float4 *>(&right[k][column]);
-            float as[EACH] = {a.x, a.y, a.z, a.w}, bs[EACH] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-#pragma unroll
-                for (int j = 0; j < EACH; j++) sum[i][j] = fmaf(as[i], bs[j], sum[i][j]);
-            }
-        }
+        multiply_panels(left, right, sum);
         __syncthreads();
     }
     for (int i = 0; i < EACH; i++)

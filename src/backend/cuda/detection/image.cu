@@ -61,7 +61,6 @@ __global__ void __launch_bounds__(32 * SLOTS)
     backward_output_sums(float *lines, const backward_output_op<T> op, int64_t rows, int64_t cols,
                          int64_t group_rows)
 {
-    __shared__ float sums[SLOTS][32 * W];
     int64_t col = ((int64_t)blockIdx.x * 32 + threadIdx.x) * W;
     int64_t first = blockIdx.y * group_rows, end = first + group_rows < rows ? first + group_rows : rows;
     float sum[W] = {};
@@ -80,15 +79,7 @@ __global__ void __launch_bounds__(32 * SLOTS)
             for (int i = 0; i < W; i++) sum[i] += g[i];
         }
     }
-#pragma unroll
-    for (int i = 0; i < W; i++) sums[threadIdx.y][i * 32 + threadIdx.x] = sum[i];
-    __syncthreads();
-    if (threadIdx.y > 0 || col >= cols) return;
-#pragma unroll
-    for (int i = 0; i < W; i++) {
-        for (int slot = 1; slot < SLOTS; slot++) sum[i] += sums[slot][i * 32 + threadIdx.x];
-        lines[(int64_t)blockIdx.y * cols + col + i] = sum[i];
-    }
+    store_line<W, SLOTS>(lines + blockIdx.y * cols, sum, col, cols);
 }
 
 /* y = relu(x * scale + shift + residual) */

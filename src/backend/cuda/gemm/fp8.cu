@@ -289,7 +289,7 @@ template <int KIND> TT_DEVICE void copy_tiles_out(const tt_fused_params &p, shar
     }
 }
 
-template <int KIND> TT_DEVICE void write_results(const tt_fused_params &p, shared &s)
+template <int KIND> TT_DEVICE void write_or_copy_results(const tt_fused_params &p, shared &s)
 {
     if constexpr (KIND == TT_FUSED_LORA || KIND == TT_FUSED_LORA_NN) {
         if (p.scaled.copies_out) {
@@ -297,10 +297,7 @@ template <int KIND> TT_DEVICE void write_results(const tt_fused_params &p, share
             return;
         }
     }
-    if constexpr (KIND == TT_FUSED_ROTATED)
-        write_rotated_tiles(p, s);
-    else
-        write_tiles<KIND>(p, s);
+    write_results<KIND>(p, s);
 }
 
 #endif
@@ -311,18 +308,9 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_fp8(const __grid_constant__ t
 #if defined(TT_HOPPER)
     extern __shared__ __align__(1024) unsigned char bytes[];
     scaled_shared &s = *reinterpret_cast<scaled_shared *>(bytes);
-    if (threadIdx.x == 0) init_barriers(s, p.scaled.copies_out ? 1 : WRITERS);
-    cluster_sync();
-    if (threadIdx.x < GROUP) {
-        give_registers<LOADER_REGISTERS>();
-        if (threadIdx.x == 0) load_tiles<KIND>(p, s);
-        if (threadIdx.x >= 32) write_results<KIND>(p, s);
-    } else {
-        take_registers<PRODUCT_REGISTERS>();
-        multiply_tiles<KIND>(p, s, (int)threadIdx.x / GROUP - 1);
-    }
-    __syncwarp();
-    cluster_sync(); /* the other CTA may still write to this one */
+    run_roles(
+        s, p.scaled.copies_out ? 1 : WRITERS, [&] { load_tiles<KIND>(p, s); },
+        [&] { write_or_copy_results<KIND>(p, s); }, [&](int group) { multiply_tiles<KIND>(p, s, group); });
 #endif
 }
 

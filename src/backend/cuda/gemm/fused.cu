@@ -83,23 +83,9 @@ __global__ void __launch_bounds__(THREADS, 1) gemm_fused(const __grid_constant__
 #if defined(TT_HOPPER)
     extern __shared__ __align__(1024) unsigned char bytes[];
     shared &s = *reinterpret_cast<shared *>(bytes);
-    if (threadIdx.x == 0) init_barriers(s, WRITERS);
-    cluster_sync();
-    if (threadIdx.x < GROUP) {
-        give_registers<LOADER_REGISTERS>();
-        if (threadIdx.x == 0) load_tiles<KIND>(p, s);
-        if (threadIdx.x >= 32) {
-            if constexpr (KIND == TT_FUSED_ROTATED)
-                write_rotated_tiles(p, s);
-            else
-                write_tiles<KIND>(p, s);
-        }
-    } else {
-        take_registers<PRODUCT_REGISTERS>();
-        multiply_tiles<KIND>(p, s, (int)threadIdx.x / GROUP - 1);
-    }
-    __syncwarp();
-    cluster_sync(); /* the other CTA may still write to this one */
+    run_roles(
+        s, WRITERS, [&] { load_tiles<KIND>(p, s); }, [&] { write_results<KIND>(p, s); },
+        [&](int group) { multiply_tiles<KIND>(p, s, group); });
 #endif
 }
 

@@ -1,11 +1,10 @@
 #include "backend/cuda/gemm/plain.h"
 
-#include <cuda_bf16.h>
+#include "backend/cuda/device_math.cuh"
+#include "backend/cuda/plain_tile.cuh"
 
 namespace
 {
-
-enum { TILE = 64, DEPTH = 16, THREADS = 256, EACH = 4, PADDED = TILE + 4 };
 
 struct operand {
     const void *data;
@@ -21,63 +20,33 @@ struct problem {
     float alpha, beta;
 };
 
-__device__ inline float widen(float value)
-{
-    return value;
-}
-
-__device__ inline float widen(__nv_bfloat16 value)
-{
-    return __bfloat162float(value);
-}
-
-__device__ inline void store(float *to, float value)
-{
-    *to = value;
-}
-
-__device__ inline void store(__nv_bfloat16 *to, float value)
-{
-    *to = __float2bfloat16_rn(value);
-}
-
-/* Copies TILE x DEPTH elements into panel[k][outer], zeros outside. Neighbouring threads read neighbouring
+/* Copies TILE x DEPTH elements to to[k][outer], zeros outside. Neighbouring threads read neighbouring
  * elements. */
 template <typename T>
-__device__ inline void load(const struct operand &from, int64_t first, int64_t count, int64_t k0,
-                            int64_t k_count, float panel[DEPTH][PADDED])
+__device__ inline void load_panel(const struct operand &from, int64_t first, int64_t count, int64_t k0,
+                                  int64_t k_count, panel &to)
 {
     const T *data = static_cast<const T *>(from.data);
     for (int e = (int)threadIdx.x; e < TILE * DEPTH; e += THREADS) {
         int outer = from.inner == 1 ? e / DEPTH : e % TILE;
         int k = from.inner == 1 ? e % DEPTH : e / TILE;
         bool inside = first + outer < count && k0 + k < k_count;
-        panel[k][outer] = inside ? widen(data[(first + outer) * from.outer + (k0 + k) * from.inner]) : 0.0f;
+        to[k][outer] = inside ? load_one(data + (first + outer) * from.outer + (k0 + k) * from.inner) : 0.0f;
     }
 }
 
 template <typename A, typename B, typename C>
 __global__ __launch_bounds__(THREADS) void gemm_plain(struct problem p)
 {
-    __shared__ float a_panel[DEPTH][PADDED], b_panel[DEPTH][PADDED];
+    __shared__ panel a_panel, b_panel;
     int64_t m0 = blockIdx.x / p.tiles_n * TILE, n0 = blockIdx.x % p.tiles_n * TILE;
-    int row = (int)threadIdx.x / (TILE / EACH) * EACH, column = (int)threadIdx.x % (TILE / EACH) * EACH;
+    int row = tile_row(), column = tile_column();
     float sum[EACH][EACH] = {};
     for (int64_t k0 = 0; k0 < p.k; k0 += DEPTH) {
-        load<A>(p.a, m0, p.m, k0, p.k, a_panel);
-        load<B>(p.b, n0, p.n, k0, p.k, b_panel);
+        load_panel<A>(p.a, m0, p.m, k0, p.k, a_panel);
+        load_panel<B>(p.b, n0, p.n, k0, p.k, b_panel);
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            float4 a = *reinterpret_cast<const float4 *>(&a_panel[k][row]);
-            float4 b = *reinterpret_cast<const float4 *>(&b_panel[k][column]);
-            float left[EACH] = {a.x, a.y, a.z, a.w}, right[EACH] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-#pragma unroll
-                for (int j = 0; j < EACH; j++) sum[i][j] = fmaf(left[i], right[j], sum[i][j]);
-            }
-        }
+        multiply_panels(a_panel, b_panel, sum);
         __syncthreads();
     }
 #pragma unroll
@@ -87,7 +56,7 @@ __global__ __launch_bounds__(THREADS) void gemm_plain(struct problem p)
             if (m0 + row + i >= p.m || n0 + column + j >= p.n) continue;
             C *to = static_cast<C *>(p.c) + (m0 + row + i) * p.c_row + n0 + column + j;
             float value = p.alpha * sum[i][j];
-            store(to, p.beta == 0.0f ? value : fmaf(p.beta, widen(*to), value));
+            store_one(to, p.beta == 0.0f ? value : fmaf(p.beta, load_one(to), value));
         }
     }
 }
@@ -96,12 +65,12 @@ typedef void kernel(struct problem);
 
 template <typename A, typename B> kernel *for_c(tt_dtype c)
 {
-    return c == TT_F32 ? gemm_plain<A, B, float> : gemm_plain<A, B, __nv_bfloat16>;
+    return c == TT_F32 ? gemm_plain<A, B, float> : gemm_plain<A, B, bf16>;
 }
 
 template <typename A> kernel *for_b(tt_dtype b, tt_dtype c)
 {
-    return b == TT_F32 ? for_c<A, float>(c) : for_c<A, __nv_bfloat16>(c);
+    return b == TT_F32 ? for_c<A, float>(c) : for_c<A, bf16>(c);
 }
 
 struct operand make_operand(tt_tensor matrix, bool rows_are_k)
@@ -132,7 +101,7 @@ extern "C" tt_status tt_cuda_gemm_plain(struct tt_stream *stream, const struct t
     int64_t tiles = (p.m + TILE - 1) / TILE * p.tiles_n;
     if (tiles > INT32_MAX) return tt_fail(TT_ERR_UNSUPPORTED, "gemm: c is too large for the plain kernel");
     kernel *run = args->a.dtype == TT_F32 ? for_b<float>(args->b.dtype, args->c.dtype)
-                                          : for_b<__nv_bfloat16>(args->b.dtype, args->c.dtype);
+                                          : for_b<bf16>(args->b.dtype, args->c.dtype);
     run<<<(unsigned)tiles, THREADS, 0, tt_cuda_handle(stream)>>>(p);
     return tt_cuda_launched(stream, "gemm", &args->c);
 }

@@ -339,6 +339,14 @@ template <int KIND> TT_DEVICE void write_tiles(const tt_fused_params &p, shared 
     }
 }
 
+template <int KIND> TT_DEVICE void write_results(const tt_fused_params &p, shared &s)
+{
+    if constexpr (KIND == TT_FUSED_ROTATED)
+        write_rotated_tiles(p, s);
+    else
+        write_tiles<KIND>(p, s);
+}
+
 /* Barriers of a CTA; `writers`: arrivals after a tile was written. */
 TT_DEVICE void init_barriers(shared &s, int writers)
 {
@@ -349,6 +357,25 @@ TT_DEVICE void init_barriers(shared &s, int writers)
     barrier_init(&s.sums_full, 2 * GROUP / 32);
     barrier_init(&s.sums_empty, writers);
     barriers_are_ready();
+}
+
+/* The work of a CTA: in the first warp group one thread loads stages and three warps write tiles, `writers` arrivals
+ * for each; the two other groups, 0 and 1, multiply. */
+template <typename Load, typename Write, typename Multiply>
+TT_DEVICE void run_roles(shared &s, int writers, Load load, Write write, Multiply multiply)
+{
+    if (threadIdx.x == 0) init_barriers(s, writers);
+    cluster_sync();
+    if (threadIdx.x < GROUP) {
+        give_registers<LOADER_REGISTERS>();
+        if (threadIdx.x == 0) load();
+        if (threadIdx.x >= 32) write();
+    } else {
+        take_registers<PRODUCT_REGISTERS>();
+        multiply((int)threadIdx.x / GROUP - 1);
+    }
+    __syncwarp();
+    cluster_sync(); /* the other CTA may still write to this one */
 }
 
 #endif
