@@ -8,7 +8,6 @@
  * the reference library in turns.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/alloc.h"

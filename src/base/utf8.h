@@ -2,7 +2,6 @@
 #ifndef TT_BASE_UTF8_H
 #define TT_BASE_UTF8_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

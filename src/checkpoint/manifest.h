@@ -10,7 +10,6 @@
 #ifndef TT_CHECKPOINT_MANIFEST_H
 #define TT_CHECKPOINT_MANIFEST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stddef.h>
 
 #include "base/file.h"

@@ -1,7 +1,6 @@
 /* A merged model as a folder: weights in shards, index, configuration, and the base's other files. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"

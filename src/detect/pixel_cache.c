@@ -1,6 +1,5 @@
 #include "detect/pixel_cache.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #ifndef TT_IMAGE_IMAGE_H
 #define TT_IMAGE_IMAGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

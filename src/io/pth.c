@@ -1,6 +1,5 @@
 #include "io/pth.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
 #include "base/log.h"

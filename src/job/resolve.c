@@ -1,7 +1,6 @@
 /* Resolving: settings that follow from others, and checks of contradictions (resolve.h). */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"

@@ -1,6 +1,5 @@
 #include "model/adapter_config.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"

@@ -1,6 +1,5 @@
 #include "model/settings.h"
 
-#include <math.h>
 #include <stddef.h>
 
 #include "model/model.h"

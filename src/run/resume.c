@@ -1,6 +1,5 @@
 #include "run/resume.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

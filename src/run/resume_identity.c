@@ -1,10 +1,7 @@
 /* The identity of a run: the settings that must be equal for a resume (resume.h). */
 #include <stdio.h>
-#include <string.h>
 
 #include "backend/settings.h"
-#include "base/alloc.h"
-#include "base/crc64.h"
 #include "base/file.h"
 #include "io/model_folder.h"
 #include "job/settings.h"

@@ -12,7 +12,6 @@
 #ifndef TT_TEXT_PATTERN_H
 #define TT_TEXT_PATTERN_H
 
-#include <stdint.h>
 #include "base/str.h"
 
 struct tt_pattern;

@@ -4,7 +4,6 @@
 #ifndef TT_TEXT_SCAN_H
 #define TT_TEXT_SCAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum tt_scan {

@@ -1,6 +1,5 @@
 /* The rows of a training run: every key of the libraries whose files we read is known; what does not go
  * together is found. */
-#include <math.h>
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stdint.h>

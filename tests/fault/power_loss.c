@@ -5,7 +5,6 @@
  * the new result.
  *
  * In full: TT_TEST_STRIDE=1 (default: after every 5th change). */
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>

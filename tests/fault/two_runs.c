@@ -10,7 +10,6 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "cli/exit_codes.h"
 #include "io/output_folder.h"

@@ -5,8 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "model/adapter_config.h"

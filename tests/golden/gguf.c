@@ -1,6 +1,5 @@
 /* GGUF files against those that gguf-py writes (gguf/make_gguf.py), byte for byte; and read back by a reader
  * of their own, whose values are those of the merged model folder. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "base/file.h"

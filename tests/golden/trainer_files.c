@@ -10,7 +10,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "support/golden.h"
 #include "support/train_run.h"

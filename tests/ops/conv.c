@@ -1,6 +1,5 @@
 #include "backend/ops/conv.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "backend/ops/embedding.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ops/isa.h"
 

@@ -1,7 +1,6 @@
 /* Ops on images besides convolutions: pooling, upsampling, and the sums and maps of channels. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/ops/channels.h"
 #include "base/json.h"

@@ -1,6 +1,5 @@
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/ops/elementwise.h"
 #include "ops/isa.h"

@@ -1,7 +1,6 @@
 /* SwiGLU that writes its rows in FP8 too: the values are those of SwiGLU alone, codes and scales those of quantizing
  * them, bit for bit; a device that does not store the values writes the same codes. Gate and up kept in FP8 are those
  * of quantizing them, and backward reads what tt_dequantize makes of them. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 #include <cmocka.h>
 
 static void start(struct test_processes *processes, int index, const char *environment,

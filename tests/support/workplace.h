@@ -3,8 +3,6 @@
 #ifndef TT_TESTS_SUPPORT_WORKPLACE_H
 #define TT_TESTS_SUPPORT_WORKPLACE_H
 
-#include <stdbool.h>
-
 enum { TEST_PATH_BYTES = 512 };
 
 struct test_workplace {

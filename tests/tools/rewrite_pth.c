@@ -1,7 +1,6 @@
 /* Reads the tensors of a weights file and writes them as torch.save does: rewrite_pth FROM TO. For
  * tests/golden/pth/check_pth.py. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "io/pth.h"
 

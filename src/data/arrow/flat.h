@@ -3,7 +3,6 @@
 #ifndef TT_DATA_ARROW_FLAT_H
 #define TT_DATA_ARROW_FLAT_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

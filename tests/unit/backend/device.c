@@ -9,7 +9,6 @@
 #include "backend/chips.h"
 #include "backend/device.h"
 #include "backend/ops/elementwise.h"
-#include "base/alloc.h"
 #include "base/thread.h"
 #include "support/allocations.h"
 

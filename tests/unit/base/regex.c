@@ -1,7 +1,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include "base/regex.h"

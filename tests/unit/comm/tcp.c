@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/thread.h"
 #include "comm/comm_impl.h"
 #include "support/comm_calls.h"

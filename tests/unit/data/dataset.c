@@ -6,12 +6,10 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/rng.h"
 #include "data/dataset.h"
 #include "support/allocations.h"
 #include "support/root.h"

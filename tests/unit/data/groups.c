@@ -4,12 +4,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "data/sampler.h"
 #include "support/allocations.h"

@@ -1,6 +1,5 @@
 /* data/sources.h and tt_dataset_load_sources: the files of folders and patterns, mixtures with weights, refusals; masks
  * of pre-tokenized rows that do not fit. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

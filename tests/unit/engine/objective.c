@@ -9,7 +9,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "engine/plan.h"
 #include "engine/step.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "engine/rank_config.h"

@@ -1,6 +1,5 @@
 /* Settings of the objective: the defaults of TRL's DPOConfig are ours and accepted (golden/dpo/defaults.json), what
  * follows from dpo, and what is refused with which message. */
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,10 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "run/memory.h"
 #include "run/resume.h"
 #include "run/run.h"

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "text/unicode.h"
 

@@ -3,7 +3,6 @@
  *   gradient of x    rows: places of x, one product for each of stride x stride phases, whose taps of the kernel are
  *                    every stride-th; k: taps and channels of dz
  *   gradient of w    rows: channels of dz; k: places of y */
-#include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/gemm/variants.h"

@@ -5,7 +5,6 @@
  *
  * k is divided into chunks, so that the streamed rows stay in the first-level cache until they have been
  * multiplied by all small rows. The chunks are added in order; their size depends on the shape and types alone. */
-#include <omp.h>
 #include <string.h>
 
 #include "backend/cpu/gemm/variants.h"

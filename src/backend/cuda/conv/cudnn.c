@@ -1,7 +1,6 @@
 #include "backend/cuda/conv/cudnn.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "backend/cuda/conv/plain.h"
 #include "backend/cuda/conv/cudnn_plans.h"
