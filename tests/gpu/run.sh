@@ -11,8 +11,9 @@
 #
 # TT_AT_ONCE=1 runs the parts in parallel, which takes less time, and makes the times of single tests less exact.
 # TT_CHECKS_AT_ONCE (4), TT_JOBS (by the processors): numbers of parallel checks and programs of part runs.
-# TT_BUDGET: seconds after which that part begins no further check; the others are SKIP. TT_GPU_LIBRARIES: folders
-# of CUDA libraries to use first; without it those of Python's nvidia packages.
+# TT_ONLY: words; of that part only checks run whose name holds one of them. TT_BUDGET: seconds after which that part
+# begins no further check; the others are SKIP. TT_GPU_LIBRARIES: folders of CUDA libraries to use first; without it
+# those of Python's nvidia packages.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 2 ] || { sed -n '2,16p' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -123,9 +124,13 @@ part_comm() {
 }
 
 part_runs() {
-    local limit=900 more=() begin=$SECONDS code
+    local limit=900 more=() words begin=$SECONDS code
     if [ -n "${TT_BUDGET:-}" ]; then limit=$((TT_BUDGET + 120)) more+=(--budget "$TT_BUDGET"); fi
     if [ -n "${TT_JOBS:-}" ]; then more+=(--jobs "$TT_JOBS"); fi
+    if [ -n "${TT_ONLY:-}" ]; then
+        read -ra words <<<"$TT_ONLY"
+        more+=(--only "${words[@]}")
+    fi
     timeout --signal=KILL "$limit" python3 "$root/tests/gpu/properties.py" --trimtab "$bundle/trimtab" --out "$log/properties" \
         --results "$results" --checks-at-once "${TT_CHECKS_AT_ONCE:-4}" "${more[@]}" >"$log/properties.log" 2>&1 </dev/null
     code=$?
