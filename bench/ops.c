@@ -483,6 +483,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
         bench_lora_dropout(bench, 16384, 4096, 1, 64);
         bench_lora_dropout(bench, 8192, 14336, 2, 16);
     }
+    if (is_wanted("lora_gradients", count, parts)) bench_lora_gradients(bench);
     if (is_wanted("attention", count, parts)) {
         bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 128);
         bench_attention(bench, TT_BF16, 1, 16384, 32, 8, 128);

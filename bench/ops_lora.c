@@ -4,6 +4,7 @@
 
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/gemm_fused.h"
+#include "backend/ops/lora_gradients.h"
 
 static tt_status run_gemm_lora(struct tt_stream *stream, const void *args)
 {
@@ -107,4 +108,41 @@ void bench_lora_dropout(struct bench *bench, int64_t tokens, int64_t width, int 
     snprintf(name, sizeof name, "lora_dropout input %s", shape);
     bench_measure(bench, name, run_gemm_dropout_input, &input, 0, 2 * pass);
     bench_release(bench);
+}
+
+static tt_status run_lora_gradients(struct tt_stream *stream, const void *args)
+{
+    return tt_lora_gradients(stream, args);
+}
+
+static void bench_gradients(struct bench *bench, int64_t tokens, const int64_t *outputs, int count, int64_t r)
+{
+    char name[96];
+    int64_t all = 0;
+    for (int i = 0; i < count; i++) all += outputs[i];
+    struct tt_lora_gradients_args args = {.dy_MN = bench_random_tensor(bench, TT_BF16, tokens, all),
+                                          .h_MR = bench_random_tensor(bench, TT_BF16, tokens, count * r),
+                                          .dh_MR = bench_random_tensor(bench, TT_BF16, tokens, count * r),
+                                          .count = count};
+    for (int64_t i = 0, first = 0; i < count; first += outputs[i++])
+        args.part[i] =
+            (struct tt_lora_gradients_part){.b_NR = bench_random_tensor(bench, TT_BF16, outputs[i], r),
+                                            .db_NR = bench_random_tensor(bench, TT_F32, outputs[i], r),
+                                            .first_y = first,
+                                            .first_h = i * r,
+                                            .scaling = 2};
+    snprintf(name, sizeof name, "lora_gradients %lldx%lld, %d of r %lld", (long long)tokens, (long long)all,
+             count, (long long)r);
+    bench_measure(bench, name, run_lora_gradients, &args, 0, (double)tt_tensor_bytes(args.dy_MN));
+    bench_release(bench);
+}
+
+void bench_lora_gradients(struct bench *bench)
+{
+    static const int64_t qkv[] = {4096, 1024, 1024}, o[] = {4096}, gate_up[] = {14336, 14336};
+    for (int64_t tokens = 8192; tokens <= 16384; tokens *= 2) {
+        bench_gradients(bench, tokens, qkv, 3, 16);
+        bench_gradients(bench, tokens, o, 1, 16);
+        bench_gradients(bench, tokens, gate_up, 2, 16);
+    }
 }

@@ -12,5 +12,8 @@ void bench_swiglu_products(struct bench *bench, int64_t rows, int64_t dim, int64
 /* The narrow products of `count` adapters with dropout on the same input, in all three directions. Bytes are one
  * pass over x, or two over dx. */
 void bench_lora_dropout(struct bench *bench, int64_t tokens, int64_t width, int count, int64_t r);
+/* Both narrow products with the gradients of outputs, for linears of 8 billion parameters and r 16. Bytes are one pass
+ * over dy. */
+void bench_lora_gradients(struct bench *bench);
 
 #endif

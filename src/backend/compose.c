@@ -330,6 +330,41 @@ tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
     return TT_OK;
 }
 
+tt_status tt_compose_lora_gradients(struct tt_stream *stream, const struct tt_lora_gradients_args *args)
+{
+    const struct tt_op_table *ops = stream->device->table->ops;
+    for (int i = 0; i < args->count; i++) {
+        const struct tt_lora_gradients_part *part = &args->part[i];
+        tt_tensor dy = tt_tensor_cols(args->dy_MN, part->first_y, part->b_NR.dims[0]);
+        struct tt_gemm_args hidden = {.a = dy,
+                                      .b = part->b_NR,
+                                      .c = tt_tensor_cols(args->dh_MR, part->first_h, part->b_NR.dims[1]),
+                                      .alpha = part->scaling};
+        TT_TRY(ops->gemm(stream, &hidden));
+        if (tt_tensor_is_empty(part->db_NR)) continue;
+        struct tt_gemm_args weights = {.a = dy,
+                                       .trans_a = true,
+                                       .b = tt_tensor_cols(args->h_MR, part->first_h, part->b_NR.dims[1]),
+                                       .c = part->db_NR,
+                                       .alpha = 1,
+                                       .beta = 1};
+        TT_TRY(ops->gemm(stream, &weights));
+    }
+    return TT_OK;
+}
+
+bool tt_lora_gradients_in_one_pass(const struct tt_lora_gradients_args *args)
+{
+    if (args->count == 0 || args->dy_MN.dtype != TT_BF16) return false;
+    int64_t r = args->part[0].b_NR.dims[1];
+    for (int i = 0; i < args->count; i++) {
+        const struct tt_lora_gradients_part *part = &args->part[i];
+        if (part->b_NR.dims[1] != r || part->b_NR.dims[0] == 0 || part->b_NR.dims[0] % 8 != 0) return false;
+        if (part->db_NR.dtype != TT_F32) return false;
+    }
+    return r > 0 && r <= 32 && r % 8 == 0;
+}
+
 bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights)
 {
     int64_t columns = wide.dims[1], r = 0;

@@ -1,5 +1,5 @@
-/* The ops of ops/gemm_fused.h and ops/gemm_dropout.h composed of successive products and passes of the device's own
- * table, for back ends without a fused pass. Arguments were checked. */
+/* The ops of ops/gemm_fused.h, ops/gemm_dropout.h and ops/lora_gradients.h composed of successive products and passes
+ * of the device's own table, for back ends without a fused pass. Arguments were checked. */
 #ifndef TT_BACKEND_COMPOSE_H
 #define TT_BACKEND_COMPOSE_H
 
@@ -27,7 +27,11 @@ tt_status tt_compose_gemm_dropout_weights(struct tt_stream *stream,
                                           const struct tt_gemm_dropout_weights_args *args);
 tt_status tt_compose_gemm_dropout_input(struct tt_stream *stream,
                                         const struct tt_gemm_dropout_input_args *args);
+tt_status tt_compose_lora_gradients(struct tt_stream *stream, const struct tt_lora_gradients_args *args);
 
+/* True for the cases with kernels in cuda/gemm/lora_gradients.cu, also for plans: bf16, all db given and in fp32, one
+ * rank for all parts, a multiple of 8 up to 32, outputs in multiples of 8. */
+bool tt_lora_gradients_in_one_pass(const struct tt_lora_gradients_args *args);
 /* True for the cases with kernels in cuda/gemm/dropout.cu, also for plans: bf16, columns a multiple of 32, one rank for
  * all parts, a multiple of 8 up to 64. */
 bool tt_dropout_is_one_pass(tt_tensor wide, const struct tt_dropout_parts *parts, bool weights);

@@ -16,6 +16,7 @@
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/gemm_scaled.h"
 #include "backend/ops/group_norm.h"
+#include "backend/ops/lora_gradients.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"

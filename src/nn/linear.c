@@ -6,6 +6,7 @@
 #include "backend/ops/attention.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/gemm_dropout.h"
+#include "backend/ops/lora_gradients.h"
 #include "backend/ops/swiglu.h"
 #include "nn/linear_parts.h"
 
@@ -328,22 +329,27 @@ static tt_status add_through_dropout(const struct tt_linear_call *call, tt_tenso
     return TT_OK;
 }
 
-/* dh = s dy B */
-static tt_status lora_hidden_gradient(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
+/* dh = s dy B, and dB += dy^T h where B is trained. */
+static tt_status backward_through_b(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
 {
     const struct tt_linear_group *group = call->group;
+    struct tt_lora_gradients_args args = {.dy_MN = dy_TO, .h_MR = call->h_TR, .dh_MR = dh_TR};
     int64_t first_out = 0, first_r = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
-            TT_TRY(multiply(call->pass, tt_tensor_cols(dy_TO, first_out, linear->out), false,
-                            linear->lora_B->value, false, linear->scaling, 0,
-                            tt_tensor_cols(dh_TR, first_r, linear->r)));
+            assert(args.count < TT_LORA_PARTS);
+            struct tt_lora_gradients_part *part = &args.part[args.count++];
+            *part = (struct tt_lora_gradients_part){.b_NR = linear->lora_B->value,
+                                                    .first_y = first_out,
+                                                    .first_h = first_r,
+                                                    .scaling = linear->scaling};
+            if (trains(linear->lora_B)) part->db_NR = linear->lora_B->grad;
         }
         first_out += linear->out;
         first_r += linear->r;
     }
-    return TT_OK;
+    return args.count > 0 ? tt_lora_gradients(call->pass->lent.stream, &args) : TT_OK;
 }
 
 tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
@@ -352,7 +358,7 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
     bool dropout = any_dropout(group, pass);
-    TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
+    TT_TRY(backward_through_b(call, dy_TO, dh_TR));
     if (tt_tensor_is_empty(dx_TI)) return TT_OK;
     struct tt_linear_part part, *before = NULL;
     while (tt_linear_has_part(group, before)) {
@@ -380,7 +386,7 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(lora_hidden_gradient(call, dy_TO, dh_TR));
+    TT_TRY(backward_through_b(call, dy_TO, dh_TR));
     TT_TRY(
         tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->rows, NULL, &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
@@ -459,7 +465,7 @@ tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor
     tt_tensor dw_all;
     bool stacked = tt_linear_stack(group, pass, TT_ROLE_WEIGHT, true, &dw_all);
     if (stacked) TT_TRY(multiply(pass, dy_TO, true, call->x_TI, false, 1, 1, dw_all));
-    int64_t first_out = 0, first_r = 0;
+    int64_t first_out = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         tt_tensor dy = tt_tensor_cols(dy_TO, first_out, linear->out);
@@ -470,12 +476,7 @@ tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor
             struct tt_bias_backward_args args = {.dy_TN = dy, .dbias_N = linear->bias->grad};
             TT_TRY(tt_bias_backward(pass->lent.stream, &args));
         }
-        if (trains(linear->lora_B)) {
-            tt_tensor h = tt_tensor_cols(call->h_TR, first_r, linear->r);
-            TT_TRY(multiply(pass, dy, true, h, false, 1, 1, linear->lora_B->grad));
-        }
         first_out += linear->out;
-        first_r += linear->r;
     }
     return tt_linear_group_r(group) > 0 ? lora_a_gradient(call, dh_TR) : TT_OK;
 }

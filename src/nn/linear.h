@@ -101,12 +101,12 @@ TT_MUST_USE tt_status tt_linear_forward_add(const struct tt_linear_call *call, t
 /* As tt_linear_forward, with the first columns of y rotated by `rotation`. */
 TT_MUST_USE tt_status tt_linear_forward_rotated(const struct tt_linear_call *call,
                                                 const struct tt_rotation *rotation, tt_tensor y_TO);
-/* dx = dy W + drop'(dh A), dh = s dy B. dx_TI may be empty (no trainable block below): then only dh is computed. Reads
- * neither x nor h. */
+/* dx = dy W + drop'(dh A), dh = s dy B; where B trains, dB += dy^T h, which reads dy with the same pass. dx_TI may be
+ * empty (no trainable block below): then it is not computed. Does not read x. */
 TT_MUST_USE tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor dy_TO,
                                                tt_tensor dh_TR, tt_tensor dx_TI);
-/* Adds to the gradients of trainable parameters: dW += dy^T x, dbias += sum dy, dB += dy^T h, dA += dh^T drop(x). Call
- * it after tt_linear_backward_input, which computes dh. */
+/* Adds to the other gradients of trainable parameters: dW += dy^T x, dbias += sum dy, dA += dh^T drop(x). Call it after
+ * tt_linear_backward_input, which computes dh. */
 TT_MUST_USE tt_status tt_linear_backward_params(const struct tt_linear_call *call, tt_tensor dy_TO,
                                                 tt_tensor dh_TR);
 

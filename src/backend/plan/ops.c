@@ -120,6 +120,18 @@ static tt_status plan_gemm_dropout_input(struct tt_stream *stream,
     return drops(stream, args->dx_MK, &args->parts, args->parts.part[0].a_RK.dims[0], 2);
 }
 
+/* One pass over dy where there is a kernel for it. Its partial sums and its two launches take half as long again as the
+ * bytes of dy (H200, docs/performance.md). */
+static tt_status plan_lora_gradients(struct tt_stream *stream, const struct tt_lora_gradients_args *args)
+{
+    double bytes = 0.0;
+    if (stream->device->is_host || !tt_lora_gradients_in_one_pass(args))
+        return tt_compose_lora_gradients(stream, args);
+    for (int i = 0; i < args->count; i++)
+        bytes += 1.5 * size(tt_tensor_cols(args->dy_MN, args->part[i].first_y, args->part[i].b_NR.dims[0]));
+    return moves(stream, bytes);
+}
+
 /* FLOPs of the forward pass, scaled to the rate reached by sequences of 4096 tokens and heads of 128. Shorter
  * sequences reach less: rate ~ length / (length + half), which is within a tenth of cuDNN's on an H200 from 256
  * to 16384 tokens. */

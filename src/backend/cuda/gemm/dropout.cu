@@ -7,10 +7,10 @@
  * the lanes that loaded them. */
 #include <cuda_fp16.h>
 #include <cuda_pipeline.h>
-#include <math.h>
 
 #include "backend/compose.h"
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/gemm/slices.h"
 #include "backend/cuda/mma.cuh"
 
 namespace
@@ -428,18 +428,11 @@ int blocks_at_once(const struct tt_stream *stream, const struct kernel &kernel)
     return (each > 0 ? each : 1) * tt_cuda_device_of(stream)->processors;
 }
 
-/* Chooses the thread blocks along the columns, `columns` each, and the slices of the tokens. A GPU that runs
- * `at_once` blocks shall be busy for at least `turns_min` turns and until the end. More slices than necessary
- * cost time: each has to read the factors that it keeps, or to add up its sums. */
+/* Chooses the thread blocks along the columns, `columns` each, and the slices of the tokens (slices.h). */
 dim3 blocks_for(struct problem *p, int columns, int tokens, int at_once, double turns_min, int slices_max)
 {
-    int across = (p->k + columns - 1) / columns, most = (p->m + tokens - 1) / tokens, slices = 1;
-    double best = 0;
-    if (most > slices_max) most = slices_max;
-    for (int s = 1; s <= most && best < 0.95; s++) {
-        double turns = (double)across * s / at_once, busy = turns / ceil(turns);
-        if (busy > best && (turns >= turns_min || s == most)) best = busy, slices = s;
-    }
+    int across = (p->k + columns - 1) / columns, most = (p->m + tokens - 1) / tokens;
+    int slices = tt_cuda_slices(across, most < slices_max ? most : slices_max, at_once, turns_min);
     p->slice = ((p->m + slices - 1) / slices + tokens - 1) / tokens * tokens;
     return dim3((unsigned)across, (unsigned)((p->m + p->slice - 1) / p->slice));
 }
