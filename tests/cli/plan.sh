@@ -60,7 +60,7 @@ prefetch() {
 prefetch 852 1.35 --backward_prefetch BACKWARD_PRE --forward_prefetch false
 prefetch 436 1.42 --backward_prefetch BACKWARD_POST
 prefetch 436 1.42 --backward_prefetch NO_PREFETCH
-prefetch 852 1.39 --backward_prefetch NO_PREFETCH --forward_prefetch true
+prefetch 852 1.38 --backward_prefetch NO_PREFETCH --forward_prefetch true
 
 # FP8 products take less than three quarters of the time, one copy less memory than two; other chips say what they lack.
 fp8() {
