@@ -459,6 +459,17 @@ static void wrong_arguments_are_refused(void **state)
     args = good;
     args.scratch.dims[0] = 64;
     test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "scratch has 64 bytes");
+    struct test_tensor wide = test_tensor_make(TT_F32, 4, 16, TEST_UNUSED, 8);
+    args = good;
+    args.addend_MN = wide.view;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL,
+                 "rows of addend lie 24 apart, those of y 16");
+    args.addend_MN = tt_tensor_rows(y.view, 0, 3);
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "addend");
+    test_tensor_free(&wide);
+    args = good;
+    args.scratch.data = (char *)args.scratch.data + 32;
+    test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_INTERNAL, "scratch is not 64-byte aligned");
     args = good;
     args.a_MK.dtype = TT_U8;
     test_refused(tt_gemm_scaled(device.stream, &args), TT_ERR_UNSUPPORTED, "a is");

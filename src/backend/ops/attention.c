@@ -93,16 +93,6 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
-static void check_scratch(struct tt_check *check, size_t needed, tt_tensor scratch)
-{
-    if (check->status != TT_OK || needed == 0) return;
-    tt_check_tensor(check, "scratch", scratch, 1u << TT_U8, 1, 1);
-    if (check->status != TT_OK) return;
-    tt_check_that(check, tt_tensor_bytes(scratch) >= needed, "scratch has %zu bytes of %zu",
-                  tt_tensor_bytes(scratch), needed);
-    tt_check_that(check, (uintptr_t)scratch.data % 256 == 0, "scratch is not 256-byte aligned");
-}
-
 /* The maximum over the variants of cuda/: cuDNN's, which needs Hopper, and that of our own kernels with a copy
  * of lse in their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
@@ -158,7 +148,8 @@ tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attent
         tt_check_apart(&check, gradients[i].name, gradients[i].tensor, "scratch", args->scratch);
     }
     if (check.status == TT_OK)
-        check_scratch(&check, tt_attention_backward_scratch(tt_stream_device(stream), args), args->scratch);
+        tt_check_scratch(&check, args->scratch, tt_attention_backward_scratch(tt_stream_device(stream), args),
+                         256);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_attention_backward(stream, args);
 }
@@ -197,7 +188,7 @@ tt_status tt_attention_decode(struct tt_stream *stream, const struct tt_attentio
     tt_check_apart(&check, "o", args->o_THE, "k", k);
     tt_check_apart(&check, "o", args->o_THE, "v", args->v_RKE);
     if (check.status != TT_OK) return check.status;
-    check_scratch(&check, tt_attention_decode_scratch(tt_stream_device(stream), args), args->scratch);
+    tt_check_scratch(&check, args->scratch, tt_attention_decode_scratch(tt_stream_device(stream), args), 256);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_attention_decode(stream, args);
 }

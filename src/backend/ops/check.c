@@ -182,6 +182,28 @@ void tt_check_same_or_apart(struct tt_check *check, const char *a_name, tt_tenso
     if (!same) fail_pair(check, a_name, a, b_name, b);
 }
 
+void tt_check_addend(struct tt_check *check, tt_tensor addend, const char *result_name, tt_tensor result)
+{
+    if (check->status != TT_OK || tt_tensor_is_empty(addend)) return;
+    tt_check_like(check, "addend", addend, TT_TYPES_REAL, result_name, result);
+    tt_check_type(check, "addend", addend, result.dtype);
+    tt_check_same_or_apart(check, result_name, result, "addend", addend);
+    tt_check_that(check, result.dims[0] <= 1 || addend.strides[0] == result.strides[0],
+                  "rows of addend lie %lld apart, those of %s %lld", (long long)addend.strides[0],
+                  result_name, (long long)result.strides[0]);
+}
+
+void tt_check_scratch(struct tt_check *check, tt_tensor scratch, size_t needed, size_t alignment)
+{
+    if (check->status != TT_OK || needed == 0) return;
+    tt_check_tensor(check, "scratch", scratch, 1u << TT_U8, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, tt_tensor_bytes(scratch) >= needed, "scratch has %zu bytes of %zu",
+                  tt_tensor_bytes(scratch), needed);
+    tt_check_that(check, (uintptr_t)scratch.data % alignment == 0, "scratch is not %zu-byte aligned",
+                  alignment);
+}
+
 void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes, tt_tensor scale)
 {
     if (check->status != TT_OK) return;

@@ -40,6 +40,11 @@ void tt_check_apart(struct tt_check *check, const char *a_name, tt_tensor a, con
 /* Checks for the same view, or no byte in common. */
 void tt_check_same_or_apart(struct tt_check *check, const char *a_name, tt_tensor a, const char *b_name,
                             tt_tensor b);
+/* Checks what a product adds to its result, unless it is empty: like the result, with rows as far apart (of which
+ * cuBLASLt takes one number), and in the same place or apart. */
+void tt_check_addend(struct tt_check *check, tt_tensor addend, const char *result_name, tt_tensor result);
+/* Checks lent memory of at least `needed` bytes whose address is a multiple of `alignment`; 0 needed: anything. */
+void tt_check_scratch(struct tt_check *check, tt_tensor scratch, size_t needed, size_t alignment);
 /* Checks rows in FP8 with a scale each, as tt_quantize_rows writes them. */
 void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes,
                          tt_tensor scale);

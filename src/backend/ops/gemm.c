@@ -18,14 +18,8 @@ tt_status tt_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)
     tt_check_shape(&check, "c", args->c, TT_TYPES_REAL, 2, TT_DIMS(m, n));
     tt_check_apart(&check, "c", args->c, "a", args->a);
     tt_check_apart(&check, "c", args->c, "b", args->b);
-    if (!tt_tensor_is_empty(args->addend)) {
-        tt_check_like(&check, "addend", args->addend, TT_TYPES_REAL, "c", args->c);
-        tt_check_type(&check, "addend", args->addend, args->c.dtype);
-        tt_check_apart(&check, "c", args->c, "addend", args->addend);
-        tt_check_that(&check, m <= 1 || args->addend.strides[0] == args->c.strides[0],
-                      "rows of addend lie %lld apart, those of c %lld", (long long)args->addend.strides[0],
-                      (long long)args->c.strides[0]);
-    }
+    tt_check_addend(&check, args->addend, "c", args->c);
+    tt_check_apart(&check, "c", args->c, "addend", args->addend); /* beta adds in place */
     if (check.status != TT_OK) return check.status;
     if (m == 0 || n == 0) return TT_OK;
     return tt_dispatch_gemm(stream, args);

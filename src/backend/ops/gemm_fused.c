@@ -98,14 +98,7 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
     if (w.data != NULL) tt_check_apart(&check, "y", y, "w", w);
     check_low_rank(&check, &args->low, x, args->trans_w, y);
     check_rotation(&check, &args->rotation, m, n);
-    if (!tt_tensor_is_empty(args->addend_MN)) {
-        tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
-        tt_check_type(&check, "addend", args->addend_MN, y.dtype);
-        tt_check_same_or_apart(&check, "y", y, "addend", args->addend_MN);
-        tt_check_that(&check, m <= 1 || args->addend_MN.strides[0] == y.strides[0],
-                      "rows of addend lie %lld apart, those of y %lld", (long long)args->addend_MN.strides[0],
-                      (long long)y.strides[0]);
-    }
+    tt_check_addend(&check, args->addend_MN, "y", y);
     if (check.status != TT_OK) return check.status;
     if (m == 0 || n == 0) return TT_OK;
     if (tt_matrix_is_multiplied_coded(&args->w)) return tt_compose_gemm_lora(stream, args);

@@ -54,16 +54,6 @@ size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t
     return tt_device_is_host(device) ? tt_cpu_gemm_scaled_layout(m, n, k).bytes : 0;
 }
 
-static void check_scratch(struct tt_check *check, size_t needed, tt_tensor scratch)
-{
-    if (check->status != TT_OK || needed == 0) return;
-    tt_check_tensor(check, "scratch", scratch, 1u << TT_U8, 1, 1);
-    if (check->status != TT_OK) return;
-    tt_check_that(check, tt_tensor_bytes(scratch) >= needed, "scratch has %zu bytes of %zu",
-                  tt_tensor_bytes(scratch), needed);
-    tt_check_that(check, (uintptr_t)scratch.data % 64 == 0, "scratch is not 64-byte aligned");
-}
-
 tt_status tt_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
 {
     struct tt_check check = {.op = "gemm_scaled"};
@@ -79,15 +69,8 @@ tt_status tt_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_a
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(m, n));
     tt_check_apart(&check, "y", y, "a", a);
     tt_check_apart(&check, "y", y, "b", b);
-    if (!tt_tensor_is_empty(args->addend_MN)) {
-        tt_check_like(&check, "addend", args->addend_MN, TT_TYPES_REAL, "y", y);
-        tt_check_type(&check, "addend", args->addend_MN, y.dtype);
-        tt_check_same_or_apart(&check, "y", y, "addend", args->addend_MN);
-        tt_check_that(&check, m <= 1 || args->addend_MN.strides[0] == y.strides[0],
-                      "rows of addend lie %lld apart, those of y %lld", (long long)args->addend_MN.strides[0],
-                      (long long)y.strides[0]);
-    }
-    check_scratch(&check, tt_gemm_scaled_scratch(tt_stream_device(stream), m, n, k), args->scratch);
+    tt_check_addend(&check, args->addend_MN, "y", y);
+    tt_check_scratch(&check, args->scratch, tt_gemm_scaled_scratch(tt_stream_device(stream), m, n, k), 64);
     if (check.status != TT_OK) return check.status;
     return m == 0 ? TT_OK : tt_dispatch_gemm_scaled(stream, args);
 }

@@ -30,6 +30,21 @@ struct tt_gemm_key {
     uint8_t unused[7];
 };
 
+/* a_align, b_align and c_align of a key. */
+static inline uint8_t tt_gemm_alignment(const void *data)
+{
+    uint8_t log2 = 0;
+    while (log2 < 8 && ((uintptr_t)data >> log2 & 1) == 0) log2++;
+    return log2;
+}
+
+/* lda, ldb and ldc of a key. The stride of a single row may be anything; cuBLASLt requires at least the length of the
+ * row. */
+static inline int64_t tt_gemm_leading(tt_tensor matrix)
+{
+    return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
+}
+
 struct tt_gemm_plan {
     struct tt_gemm_key key;
     bool used;

@@ -51,19 +51,6 @@ void tt_cuda_gemm_destroy(struct tt_cuda_gemm *gemm)
     tt_free(gemm);
 }
 
-static uint8_t alignment_of(const void *data)
-{
-    uint8_t log2 = 0;
-    while (log2 < 8 && ((uintptr_t)data >> log2 & 1) == 0) log2++;
-    return log2;
-}
-
-/* The stride of a single row may be anything; cuBLASLt requires at least the length of the row. */
-static int64_t leading(tt_tensor matrix)
-{
-    return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
-}
-
 static bool is_cublas(const struct tt_gemm_args *args, const struct tt_gemm_key *key)
 {
     if (key->k == 0 || key->m > INT32_MAX || key->n > INT32_MAX || key->k > INT32_MAX) return false;
@@ -87,7 +74,7 @@ static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_args 
 static tt_status zero(struct tt_stream *stream, tt_tensor c)
 {
     size_t element = tt_dtype_bytes(c.dtype);
-    return tt_cuda_check(cudaMemset2DAsync(c.data, (size_t)leading(c) * element, 0,
+    return tt_cuda_check(cudaMemset2DAsync(c.data, (size_t)tt_gemm_leading(c) * element, 0,
                                            (size_t)c.dims[1] * element, (size_t)c.dims[0],
                                            tt_cuda_handle(stream)),
                          stream, "gemm");
@@ -97,7 +84,7 @@ static tt_status zero(struct tt_stream *stream, tt_tensor c)
 static tt_status plain(struct tt_stream *stream, const struct tt_gemm_args *args)
 {
     if (args->beta != 0.0f && !tt_tensor_is_empty(args->addend)) {
-        size_t element = tt_dtype_bytes(args->c.dtype), pitch = (size_t)leading(args->c) * element;
+        size_t element = tt_dtype_bytes(args->c.dtype), pitch = (size_t)tt_gemm_leading(args->c) * element;
         TT_TRY(tt_cuda_check(cudaMemcpy2DAsync(args->c.data, pitch, args->addend.data, pitch,
                                                (size_t)args->c.dims[1] * element, (size_t)args->c.dims[0],
                                                cudaMemcpyDeviceToDevice, tt_cuda_handle(stream)),
@@ -112,25 +99,25 @@ tt_status tt_cuda_gemm(struct tt_stream *stream, const struct tt_gemm_args *args
     struct tt_gemm_key key = {.m = args->c.dims[1],
                               .n = args->c.dims[0],
                               .k = args->a.dims[args->trans_a ? 0 : 1],
-                              .lda = leading(args->b),
-                              .ldb = leading(args->a),
-                              .ldc = leading(args->c),
+                              .lda = tt_gemm_leading(args->b),
+                              .ldb = tt_gemm_leading(args->a),
+                              .ldc = tt_gemm_leading(args->c),
                               .a_type = (uint8_t)args->b.dtype,
                               .b_type = (uint8_t)args->a.dtype,
                               .c_type = (uint8_t)args->c.dtype,
                               .trans_a = args->trans_b,
                               .trans_b = args->trans_a,
                               .accumulates = args->beta != 0.0f,
-                              .a_align = alignment_of(args->b.data),
-                              .b_align = alignment_of(args->a.data),
-                              .c_align = alignment_of(args->c.data)};
+                              .a_align = tt_gemm_alignment(args->b.data),
+                              .b_align = tt_gemm_alignment(args->a.data),
+                              .c_align = tt_gemm_alignment(args->c.data)};
     tt_status few = tt_cuda_gemm_few(stream, args);
     if (few != TT_ERR_UNSUPPORTED) return few;
     bool adds_other = key.accumulates && !tt_tensor_is_empty(args->addend);
     if (key.k == 0 && !key.accumulates) return zero(stream, args->c);
     if (!is_cublas(args, &key)) return plain(stream, args);
-    if (adds_other && alignment_of(args->addend.data) < key.c_align)
-        key.c_align = alignment_of(args->addend.data);
+    if (adds_other && tt_gemm_alignment(args->addend.data) < key.c_align)
+        key.c_align = tt_gemm_alignment(args->addend.data);
     struct tt_gemm_operands operands = {.a = args->b.data,
                                         .b = args->a.data,
                                         .c = args->c.data,

@@ -4,18 +4,6 @@
  * multiples of 16. */
 #include "backend/cuda/gemm/algorithms.h"
 
-static uint8_t alignment_of(const void *data)
-{
-    uint8_t log2 = 0;
-    while (log2 < 8 && ((uintptr_t)data >> log2 & 1) == 0) log2++;
-    return log2;
-}
-
-static int64_t leading(tt_tensor matrix)
-{
-    return matrix.dims[0] > 1 ? matrix.strides[0] : matrix.dims[1];
-}
-
 static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_scaled_args *args, const char *why)
 {
     char a[96], b[96];
@@ -37,19 +25,19 @@ tt_status tt_cuda_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_sca
     struct tt_gemm_key key = {.m = args->y_MN.dims[1],
                               .n = args->y_MN.dims[0],
                               .k = args->a_MK.dims[1],
-                              .lda = leading(args->b_NK),
-                              .ldb = leading(args->a_MK),
-                              .ldc = leading(args->y_MN),
+                              .lda = tt_gemm_leading(args->b_NK),
+                              .ldb = tt_gemm_leading(args->a_MK),
+                              .ldc = tt_gemm_leading(args->y_MN),
                               .a_type = TT_F8_E4M3,
                               .b_type = TT_F8_E4M3,
                               .c_type = (uint8_t)args->y_MN.dtype,
                               .trans_a = true,
                               .accumulates = adds,
-                              .a_align = alignment_of(args->b_NK.data),
-                              .b_align = alignment_of(args->a_MK.data),
-                              .c_align = alignment_of(args->y_MN.data)};
-    if (adds && alignment_of(args->addend_MN.data) < key.c_align)
-        key.c_align = alignment_of(args->addend_MN.data);
+                              .a_align = tt_gemm_alignment(args->b_NK.data),
+                              .b_align = tt_gemm_alignment(args->a_MK.data),
+                              .c_align = tt_gemm_alignment(args->y_MN.data)};
+    if (adds && tt_gemm_alignment(args->addend_MN.data) < key.c_align)
+        key.c_align = tt_gemm_alignment(args->addend_MN.data);
     struct tt_gemm_operands operands = {.a = args->b_NK.data,
                                         .b = args->a_MK.data,
                                         .c = args->y_MN.data,
