@@ -74,6 +74,8 @@ struct tt_plan_row {
     size_t bytes;
 };
 enum { TT_PLAN_ROWS_MAX = TT_PURPOSE_COUNT + 1 };
+/* "weights_shard", ...: memory of this purpose in a plan's JSON. */
+const char *tt_plan_purpose_key(enum tt_purpose purpose);
 /* Returns the number of rows. */
 int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROWS_MAX]);
 

@@ -47,15 +47,19 @@ tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks)
     return tt_plan_check_host(plan, ranks, bytes, grouped);
 }
 
-static const char *const keys[TT_PURPOSE_COUNT] = {
-    [TT_PURPOSE_WEIGHTS] = "weights_shard", [TT_PURPOSE_ADAPTERS] = "adapters",
-    [TT_PURPOSE_OPTIMIZER] = "optimizer",   [TT_PURPOSE_GRADIENTS] = "gradients",
-    [TT_PURPOSE_GATHER] = "gather",         [TT_PURPOSE_ACTIVATIONS] = "activations",
-    [TT_PURPOSE_BATCH] = "batch",           [TT_PURPOSE_COMM] = "communication",
-    [TT_PURPOSE_STAGING] = "staging",       [TT_PURPOSE_OFFLOAD] = "offload",
-    [TT_PURPOSE_PANELS] = "packed_weights", [TT_PURPOSE_SCRATCH] = "gemm_workspace",
-    [TT_PURPOSE_CONTEXT] = "context",
-};
+const char *tt_plan_purpose_key(enum tt_purpose purpose)
+{
+    static const char *const keys[TT_PURPOSE_COUNT] = {
+        [TT_PURPOSE_WEIGHTS] = "weights_shard", [TT_PURPOSE_ADAPTERS] = "adapters",
+        [TT_PURPOSE_OPTIMIZER] = "optimizer",   [TT_PURPOSE_GRADIENTS] = "gradients",
+        [TT_PURPOSE_GATHER] = "gather",         [TT_PURPOSE_ACTIVATIONS] = "activations",
+        [TT_PURPOSE_BATCH] = "batch",           [TT_PURPOSE_COMM] = "communication",
+        [TT_PURPOSE_STAGING] = "staging",       [TT_PURPOSE_OFFLOAD] = "offload",
+        [TT_PURPOSE_PANELS] = "packed_weights", [TT_PURPOSE_SCRATCH] = "gemm_workspace",
+        [TT_PURPOSE_CONTEXT] = "context",
+    };
+    return keys[purpose];
+}
 
 int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROWS_MAX])
 {
@@ -63,7 +67,8 @@ int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROW
     for (int p = 0; p < TT_PURPOSE_COUNT; p++) {
         size_t bytes = plan->memory.peak[p];
         if (bytes == 0) continue;
-        struct tt_plan_row row = {keys[p], tt_purpose_name((enum tt_purpose)p), bytes};
+        struct tt_plan_row row = {tt_plan_purpose_key((enum tt_purpose)p),
+                                  tt_purpose_name((enum tt_purpose)p), bytes};
         if (p == TT_PURPOSE_ACTIVATIONS && plan->kept_bytes > 0) {
             row.bytes = plan->kept_bytes;
             rows[count++] = row;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "engine/plan.h"
 #include "run/record_file.h"
 
 static const double sensor_seconds = 0.2;
@@ -84,16 +85,7 @@ static void add_phases(const struct tt_row_times *times, bool queues, double ste
 
 const char *tt_row_times_purpose(enum tt_purpose purpose)
 {
-    static const char *const names[TT_PURPOSE_COUNT] = {
-        [TT_PURPOSE_WEIGHTS] = "weights",       [TT_PURPOSE_ADAPTERS] = "adapters",
-        [TT_PURPOSE_OPTIMIZER] = "optimizer",   [TT_PURPOSE_GRADIENTS] = "gradients",
-        [TT_PURPOSE_GATHER] = "gather",         [TT_PURPOSE_ACTIVATIONS] = "activations",
-        [TT_PURPOSE_BATCH] = "batch",           [TT_PURPOSE_COMM] = "communication",
-        [TT_PURPOSE_STAGING] = "staging",       [TT_PURPOSE_OFFLOAD] = "offload",
-        [TT_PURPOSE_PANELS] = "packed_weights", [TT_PURPOSE_SCRATCH] = "gemm_workspace",
-        [TT_PURPOSE_CONTEXT] = "context",
-    };
-    return names[purpose];
+    return purpose == TT_PURPOSE_WEIGHTS ? "weights" : tt_plan_purpose_key(purpose);
 }
 
 /* Bytes of one rank's device by purpose, at their peak. Their names stay in `times`. */
