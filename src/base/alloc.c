@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 
-/* Counters for tests; process-wide by nature. `fail_countdown` is the number of allocations until one fails.
- */
+/* For tests: counters of the process. `fail_countdown`: the allocations until one fails, itself included; 0: none. */
 static atomic_uint_fast64_t allocation_count;
 static atomic_uint_fast64_t live_count;
 static atomic_uint_fast64_t fail_countdown;
@@ -27,13 +26,13 @@ static bool must_fail(void)
     return false;
 }
 
-static void *report(void *block, size_t bytes)
+/* Counts a new block, or sets the error record. */
+static void *finish(void *block, size_t bytes)
 {
-    if (block == NULL) {
-        tt_fail(TT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
-    } else {
+    if (block != NULL)
         atomic_fetch_add_explicit(&live_count, 1, memory_order_relaxed);
-    }
+    else
+        tt_fail(TT_ERR_MEMORY, "out of memory: cannot allocate %zu bytes", bytes);
     return block;
 }
 
@@ -49,16 +48,15 @@ void *tt_calloc(size_t count, size_t size)
 {
     size_t bytes;
     if (!product(count, size, &bytes)) return NULL;
-    return report(must_fail() ? NULL : calloc(1, bytes > 0 ? bytes : 1), bytes);
+    return finish(must_fail() ? NULL : calloc(1, bytes > 0 ? bytes : 1), bytes);
 }
 
 void *tt_alloc_aligned(size_t bytes)
 {
     void *block = NULL;
-    if (bytes > PTRDIFF_MAX || must_fail() || posix_memalign(&block, 64, bytes > 0 ? bytes : 1) != 0) {
+    if (bytes > PTRDIFF_MAX || must_fail() || posix_memalign(&block, 64, bytes > 0 ? bytes : 1) != 0)
         block = NULL;
-    }
-    return report(block, bytes);
+    return finish(block, bytes);
 }
 
 void *tt_realloc(void *block, size_t count, size_t size)
@@ -66,7 +64,7 @@ void *tt_realloc(void *block, size_t count, size_t size)
     size_t bytes;
     if (!product(count, size, &bytes)) return NULL;
     void *grown = must_fail() ? NULL : realloc(block, bytes > 0 ? bytes : 1);
-    if (block == NULL) return report(grown, bytes);
+    if (block == NULL) return finish(grown, bytes);
     if (grown == NULL) tt_fail(TT_ERR_MEMORY, "out of memory: cannot grow a block to %zu bytes", bytes);
     return grown;
 }
@@ -94,8 +92,8 @@ void tt_free(void *block)
 int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes)
 {
     if (count < *capacity) return 0;
-    size_t wanted = *capacity < 8 ? 8 : *capacity;
-    if (*capacity >= 8 && __builtin_mul_overflow(wanted, (size_t)2, &wanted)) {
+    size_t wanted = 8;
+    if (*capacity >= 8 && __builtin_mul_overflow(*capacity, (size_t)2, &wanted)) {
         tt_fail(TT_ERR_MEMORY, "out of memory: an array of %zu elements cannot grow", *capacity);
         return -1;
     }

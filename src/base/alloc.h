@@ -19,8 +19,8 @@ char *tt_strdup(const char *text);
 char *tt_strndup(const char *text, size_t bytes);
 void tt_free(void *block);
 
-/* Makes room for one more element in a growing array: doubles *capacity when count == *capacity.
- * Returns 0, or -1 with the error record set (the array is untouched). */
+/* Makes room for one more element in a growing array: when count == *capacity, at least 8 elements, then twice as many
+ * as before. Returns 0, or -1 with the error record set (the array is untouched). */
 int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes);
 
 /* Test hooks. */

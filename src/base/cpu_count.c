@@ -12,6 +12,12 @@
 #include "base/cgroup.h"
 #include "base/thread.h"
 
+static bool read_number(const char *folder, const char *name, long long *number)
+{
+    char line[128];
+    return tt_cgroup_read_line(folder, name, line, sizeof line) && sscanf(line, "%lld", number) == 1;
+}
+
 /* Processors that one group may use; HUGE_VAL: no quota of its own. */
 static double quota_of(const char *folder)
 {
@@ -19,13 +25,9 @@ static double quota_of(const char *folder)
     long long quota = -1, period = 0;
     if (tt_cgroup_read_line(folder, "cpu.max", line, sizeof line)) {
         if (sscanf(line, "%lld %lld", &quota, &period) != 2) return HUGE_VAL;
-    } else {
-        if (!tt_cgroup_read_line(folder, "cpu.cfs_quota_us", line, sizeof line) ||
-            sscanf(line, "%lld", &quota) != 1)
-            return HUGE_VAL;
-        if (!tt_cgroup_read_line(folder, "cpu.cfs_period_us", line, sizeof line) ||
-            sscanf(line, "%lld", &period) != 1)
-            return HUGE_VAL;
+    } else if (!read_number(folder, "cpu.cfs_quota_us", &quota) ||
+               !read_number(folder, "cpu.cfs_period_us", &period)) {
+        return HUGE_VAL;
     }
     return quota > 0 && period > 0 ? (double)quota / (double)period : HUGE_VAL;
 }
@@ -36,7 +38,7 @@ int tt_cpu_quota(const char *cgroup_file, const char *mounts)
     return least < 1 << 20 ? (int)ceil(least) : 0;
 }
 
-/* The number of online processors, for machines with more than cpu_set_t can hold. */
+/* Processors of the affinity mask; those online on a machine with more than cpu_set_t holds. */
 static int count_allowed(void)
 {
     cpu_set_t set;

@@ -8,7 +8,8 @@
 /* A signal may arrive just before the wait begins, so the wait ends by itself from time to time. */
 enum { LINE_BYTES_MAX = 1 << 20, WAIT_MS = 100 };
 
-/* Moves the first pending line into `line`; false: none is complete. */
+/* Moves the first pending line into `line`. *taken is false where none is complete; at the end of the input the last
+ * one is, also without a line feed. */
 static tt_status take_line(struct tt_line_reader *reader, struct tt_str *line, bool *taken)
 {
     struct tt_str *pending = &reader->pending;

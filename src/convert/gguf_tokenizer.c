@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "convert/gguf.h"
 
-enum { FILE_BYTES_MAX = 256 << 20 };
+enum { FILE_BYTES_MAX = 256 << 20, STEPS_MAX = 4 };
 enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
 struct source {
@@ -61,9 +61,9 @@ static bool is_type(const struct tt_json_value *step, const char *type)
     return strcmp(type_of(step), type) == 0;
 }
 
-/* A single step, or the steps of a Sequence. */
+/* A single step, or the steps of a Sequence: of more than STEPS_MAX only the first ones are stored. */
 static size_t list_steps(const struct tt_json_value *value, const char *member,
-                         const struct tt_json_value *steps[4])
+                         const struct tt_json_value *steps[STEPS_MAX])
 {
     size_t count = 0;
     if (value == NULL || tt_json_is_null(value)) return 0;
@@ -73,7 +73,7 @@ static size_t list_steps(const struct tt_json_value *value, const char *member,
     }
     const struct tt_json_value *list = tt_json_get(value, member);
     for (size_t i = 0; i < tt_json_count(list); i++) {
-        if (count < 4) steps[count] = tt_json_at(list, i);
+        if (count < STEPS_MAX) steps[count] = tt_json_at(list, i);
         count++;
     }
     return count;
@@ -85,7 +85,7 @@ static size_t list_steps(const struct tt_json_value *value, const char *member,
 static const struct {
     const char *expression, *name;
     bool ignore_merges;
-} cuts[] = {
+} pre_tokenizers[] = {
     {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+",
@@ -96,36 +96,37 @@ static const struct {
      "qwen2", false},
 };
 
-/* True if ByteLevel is the last step; *own_cut: it splits the text by GPT-2's expression. */
-static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *own_cut)
+/* True if ByteLevel is the last step; *splits_text: this step splits the text itself, by GPT-2's expression. */
+static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *splits_text)
 {
-    if (count == 0 || count > 4 || !is_type(steps[count - 1], "ByteLevel")) return false;
+    if (count == 0 || count > STEPS_MAX || !is_type(steps[count - 1], "ByteLevel")) return false;
     const struct tt_json_value *use_regex = tt_json_get(steps[count - 1], "use_regex");
-    *own_cut = use_regex == NULL || tt_json_is_true(use_regex);
+    *splits_text = use_regex == NULL || tt_json_is_true(use_regex);
     return true;
 }
 
-static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
-                         const struct tt_json_value *const *steps, size_t count, bool own_cut)
+static tt_status put_pre_tokenizer(struct source *source, struct tt_gguf_header *header,
+                                   const struct tt_json_value *const *steps, size_t count, bool splits_text)
 {
     const char *name = NULL;
     bool ignore_merges = false;
     if (tt_json_is_true(tt_json_get(steps[count - 1], "add_prefix_space")))
         return refuse(source, "a byte-level tokenizer with add_prefix_space");
-    if (count == 1 && own_cut) name = "gpt-2";
-    if (count == 2 && own_cut && is_type(steps[0], "Digits") &&
+    if (count == 1 && splits_text) name = "gpt-2";
+    if (count == 2 && splits_text && is_type(steps[0], "Digits") &&
         tt_json_is_true(tt_json_get(steps[0], "individual_digits")))
         name = "smollm";
-    if (count == 2 && !own_cut && is_type(steps[0], "Split")) {
+    if (count == 2 && !splits_text && is_type(steps[0], "Split")) {
         const struct tt_json_value *pattern = tt_json_get(steps[0], "pattern");
         const char *expression = tt_json_text(tt_json_get(pattern, "Regex"));
         const char *behavior = tt_json_text(tt_json_get(steps[0], "behavior"));
         bool plain = behavior != NULL && strcmp(behavior, "Isolated") == 0 &&
                      !tt_json_is_true(tt_json_get(steps[0], "invert"));
-        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && plain && expression != NULL; i++) {
-            if (strcmp(expression, cuts[i].expression) != 0) continue;
-            name = cuts[i].name;
-            ignore_merges = cuts[i].ignore_merges;
+        for (size_t i = 0;
+             i < sizeof pre_tokenizers / sizeof pre_tokenizers[0] && plain && expression != NULL; i++) {
+            if (strcmp(expression, pre_tokenizers[i].expression) != 0) continue;
+            name = pre_tokenizers[i].name;
+            ignore_merges = pre_tokenizers[i].ignore_merges;
         }
     }
     if (name == NULL) return refuse(source, "its pre_tokenizer, which has no name in that format");
@@ -137,17 +138,17 @@ static tt_status put_cut(struct source *source, struct tt_gguf_header *header,
 
 /* Qwen's tokenizers normalize to NFC; readers of GGUF do not, because the format has no key for it. */
 static tt_status put_byte_level(struct source *source, struct tt_gguf_header *header,
-                                const struct tt_json_value *const *steps, size_t count, bool own_cut)
+                                const struct tt_json_value *const *steps, size_t count, bool splits_text)
 {
-    const struct tt_json_value *normalizers[4];
+    const struct tt_json_value *normalizers[STEPS_MAX];
     size_t normalizer_count =
         list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
     for (size_t i = 0; i < normalizer_count; i++)
-        if (i >= 4 || !is_type(normalizers[i], "NFC"))
+        if (i >= STEPS_MAX || !is_type(normalizers[i], "NFC"))
             return refuse(source, "the normalizer of a byte-level tokenizer");
     source->byte_level = true;
     TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("gpt2")));
-    return put_cut(source, header, steps, count, own_cut);
+    return put_pre_tokenizer(source, header, steps, count, splits_text);
 }
 
 static bool is_metaspace(const char *text)
@@ -159,12 +160,12 @@ static bool is_metaspace(const char *text)
 static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header *header,
                                    const struct tt_json_value *const *steps, size_t count)
 {
-    const struct tt_json_value *normalizers[4];
+    const struct tt_json_value *normalizers[STEPS_MAX];
     bool prefix = false, replaces = false;
     size_t normalizer_count =
         list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
     for (size_t i = 0; i < normalizer_count; i++) {
-        const struct tt_json_value *step = i < 4 ? normalizers[i] : NULL;
+        const struct tt_json_value *step = i < STEPS_MAX ? normalizers[i] : NULL;
         const struct tt_json_value *pattern = tt_json_get(step, "pattern");
         const char *blank = tt_json_text(tt_json_get(pattern, "String"));
         if (is_type(step, "Prepend") && is_metaspace(tt_json_text(tt_json_get(step, "prepend"))))
@@ -191,8 +192,8 @@ static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header 
 
 static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
 {
-    const struct tt_json_value *steps[4];
-    bool own_cut = false;
+    const struct tt_json_value *steps[STEPS_MAX];
+    bool splits_text = false;
     const char *type = "BPE";
     const struct tt_json *json = &source->tokenizer;
     TT_TRY(tt_json_object(json, json->root, "model", &source->model));
@@ -200,8 +201,8 @@ static tt_status put_kind(struct source *source, struct tt_gguf_header *header)
     if (strcmp(type, "BPE") != 0) return refuse(source, "a model that is not BPE");
     TT_TRY(tt_json_opt_bool(json, source->model, "ignore_merges", &source->ignore_merges));
     size_t count = list_steps(tt_json_get(json->root, "pre_tokenizer"), "pretokenizers", steps);
-    if (ends_in_byte_level(steps, count, &own_cut))
-        return put_byte_level(source, header, steps, count, own_cut);
+    if (ends_in_byte_level(steps, count, &splits_text))
+        return put_byte_level(source, header, steps, count, splits_text);
     if (tt_json_is_true(tt_json_get(source->model, "byte_fallback")) && !source->ignore_merges)
         return put_sentencepiece(source, header, steps, count);
     return refuse(source, "a tokenizer that is neither byte-level nor SentencePiece's");
@@ -236,8 +237,9 @@ static tt_status read_tokens(struct source *source)
         struct tt_json_member token = tt_json_member(vocab, i);
         bool byte = !source->byte_level && is_byte(token.key);
         bool is_unknown = unknown != NULL && tt_span_equals(token.key, unknown);
-        TT_TRY(set_token(source, token.key,
-                         tt_json_is_integer(token.value) ? tt_json_integer(token.value) : -1,
+        if (!tt_json_is_integer(token.value))
+            return tt_fail(TT_ERR_DATA, "%s: the id of '%s' is not an integer", json->origin, token.key.data);
+        TT_TRY(set_token(source, token.key, tt_json_integer(token.value),
                          byte         ? BYTE
                          : is_unknown ? UNKNOWN
                                       : NORMAL));
@@ -369,23 +371,23 @@ static int64_t named_id(const struct source *source, const char *key, int64_t ot
     return otherwise;
 }
 
-/* True if the post-processor adds `id` before (or after) each text. */
+/* True if the post-processor adds `id` before (or after) each text; id -1: no token. */
 static bool is_added(const struct source *source, int64_t id, bool before)
 {
-    const struct tt_json_value *steps[4];
+    const struct tt_json_value *steps[STEPS_MAX];
     size_t count = list_steps(tt_json_get(source->tokenizer.root, "post_processor"), "processors", steps);
-    for (size_t i = 0; i < count && i < 4; i++) {
+    for (size_t i = 0; i < count && i < STEPS_MAX && id >= 0; i++) {
         const struct tt_json_value *single = tt_json_get(steps[i], "single");
         size_t length = tt_json_count(single);
         if (!is_type(steps[i], "TemplateProcessing") || length == 0) continue;
         const struct tt_json_value *item = tt_json_at(single, before ? 0 : length - 1);
         const struct tt_json_value *token = tt_json_get(item, "SpecialToken");
-        if (token != NULL && find_id(source, tt_json_text(tt_json_get(token, "id"))) == id) return id >= 0;
+        if (token != NULL && find_id(source, tt_json_text(tt_json_get(token, "id"))) == id) return true;
     }
     return false;
 }
 
-/* What a tokenizer_config.json says itself, as llama.cpp's converter reads it; else what the post-processor does. */
+/* What tokenizer_config.json says, as llama.cpp's converter reads it; otherwise what the post-processor does. */
 static bool adds(const struct source *source, const char *key, int64_t id, bool before)
 {
     const struct tt_json_value *value = tt_json_get(source->settings.root, key);
@@ -416,7 +418,7 @@ static bool is_end_of_turn(struct tt_span text)
     return false;
 }
 
-/* Removes the first one that `fits`, or the first of all. */
+/* Removes and returns the first end that `fits`, or with NULL the first of all; -1: none. */
 static int64_t take_end(const struct source *source, struct ends *ends, bool (*fits)(struct tt_span))
 {
     for (size_t i = 0; i < ends->count; i++) {
@@ -445,8 +447,8 @@ static void list_ends(const struct source *source, int64_t eos, struct ends *end
         add_end(source, ends, eos, source->config->eos_token_ids[i]);
 }
 
-/* The format has two more keys: eot gets the token that ends turns and eom the one that ends messages, or else whatever
- * is left. */
+/* Besides eos the format has keys for two end tokens: eot gets the one that ends turns and eom the one that ends
+ * messages, or where there is none such the next that is left. */
 static void assign_ends(const struct source *source, struct ends *ends)
 {
     ends->eot = take_end(source, ends, is_end_of_turn);

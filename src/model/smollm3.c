@@ -1,6 +1,5 @@
-/* SmolLM3 (SmolLM3Config): Llama, some of whose layers have no rotation.
- * no_rope_layers has 1 for a layer that rotates; without the key every
- * no_rope_layer_interval-th layer does not. */
+/* SmolLM3 (SmolLM3Config): Llama, some of whose layers have no rotation. no_rope_layers has 1 for a layer that rotates;
+ * without this key every no_rope_layer_interval-th layer does not rotate. */
 #include <inttypes.h>
 
 #include "model/llama.h"
@@ -23,7 +22,8 @@ static tt_status parse_rotations(const struct tt_json *json, struct tt_model_fac
         if (listed) {
             const struct tt_json_value *item = tt_json_at(list, (size_t)i);
             if (!tt_json_is_integer(item))
-                return tt_fail(TT_ERR_DATA, "%s: no_rope_layers is not a list of integers", json->origin);
+                return tt_fail(TT_ERR_DATA, "%s: no_rope_layers[%" PRId64 "] is not an integer", json->origin,
+                               i);
             rotates = tt_json_integer(item) != 0;
         }
         if (!rotates) facts->layers[i].rope = -1;
@@ -31,7 +31,7 @@ static tt_status parse_rotations(const struct tt_json *json, struct tt_model_fac
     return TT_OK;
 }
 
-/* Without layer_types the window is that of the layers without rotation. */
+/* Without layer_types the layers without rotation have the window. */
 static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts *facts)
 {
     bool use = false, sliding[TT_MODEL_LAYERS_MAX];

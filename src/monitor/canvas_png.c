@@ -181,8 +181,15 @@ static void png_destroy(struct tt_canvas *canvas)
     tt_free(png);
 }
 
-static const struct tt_canvas_ops ops = {png_curve, png_dot,   png_box,    png_grid_line,
-                                         png_text,  png_write, png_destroy};
+static const struct tt_canvas_ops ops = {
+    .curve = png_curve,
+    .dot = png_dot,
+    .box = png_box,
+    .grid_line = png_grid_line,
+    .text = png_text,
+    .write = png_write,
+    .destroy = png_destroy,
+};
 
 tt_status tt_canvas_png(double width, double height, struct tt_canvas **canvas)
 {

@@ -65,9 +65,13 @@ static tt_status svg_grid_line(struct tt_canvas *canvas, double x, double y, dou
 static tt_status svg_text(struct tt_canvas *canvas, double x, double y, enum tt_canvas_text kind,
                           const char *word)
 {
-    static const char *const kinds[] = {"", " text-anchor=\"end\"", " class=\"title\""};
+    static const char *const attributes[] = {
+        [TT_CANVAS_TEXT_FROM] = "",
+        [TT_CANVAS_TEXT_TO] = " text-anchor=\"end\"",
+        [TT_CANVAS_TITLE] = " class=\"title\"",
+    };
     struct tt_str *text = text_of(canvas);
-    TT_TRY(tt_str_printf(text, "<text x=\"%.0f\" y=\"%.1f\"%s>", x, y, kinds[kind]));
+    TT_TRY(tt_str_printf(text, "<text x=\"%.0f\" y=\"%.1f\"%s>", x, y, attributes[kind]));
     TT_TRY(append_escaped(text, word));
     return tt_str_append_text(text, "</text>\n");
 }
@@ -85,8 +89,15 @@ static void svg_destroy(struct tt_canvas *canvas)
     tt_free(canvas);
 }
 
-static const struct tt_canvas_ops ops = {svg_curve, svg_dot,   svg_box,    svg_grid_line,
-                                         svg_text,  svg_write, svg_destroy};
+static const struct tt_canvas_ops ops = {
+    .curve = svg_curve,
+    .dot = svg_dot,
+    .box = svg_box,
+    .grid_line = svg_grid_line,
+    .text = svg_text,
+    .write = svg_write,
+    .destroy = svg_destroy,
+};
 
 tt_status tt_canvas_svg(double width, double height, struct tt_canvas **canvas)
 {

@@ -26,8 +26,11 @@ static tt_status open_inputs(struct generate_run *run, const struct tt_world *wo
     const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
     TT_TRY(run->hooks->open != NULL ? run->hooks->open(run->hooks->context, &run->inputs)
                                     : tt_inputs_open(&inputs, &run->inputs));
-    if (run->inputs.adapter_count > 1 && job->shard.offload_params)
-        return tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, with offload_params");
+    if (run->inputs.adapter_count > 1 && job->shard.offload_params) {
+        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time are not supported with offload_params");
+        tt_hint("name one adapter, or turn offload_params off");
+        return TT_ERR_UNSUPPORTED;
+    }
     if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
                                   NULL, run->cancel, &run->fingerprint);
@@ -42,30 +45,40 @@ static tt_status make_plan(struct generate_run *run, const struct tt_world *worl
     return TT_OK;
 }
 
-static tt_status choose(struct generate_run *run, const struct tt_world *world)
+/* The most that is wanted: the strategy of the job, or the whole model on each rank; all slots. */
+static tt_status init_choice(struct generate_run *run, const struct tt_world *world,
+                             const struct tt_rank_layout *layout)
 {
     struct tt_generation_choice *choice = &run->choice;
-    const struct tt_rank_layout layout = tt_rank_layout_of(world);
-    const uint64_t unused = tt_run_unused_memory(world);
-    bool fits;
     choice->open = run->call->chooses_sharding;
     choice->strategy = choice->open ? TT_NO_SHARD : run->job->shard.sharding_strategy;
     TT_TRY(run->hooks->prepare(run->hooks->context, &run->inputs, world->world_size, &choice->limits));
     if (choice->limits.slots_least > 0)
-        tt_generation_limits_open(&layout.device, choice->limits.slots, choice->limits.slots_least,
+        tt_generation_limits_open(&layout->device, choice->limits.slots, choice->limits.slots_least,
                                   &choice->limits);
-    tt_generation_limits_fill(&layout.device, &choice->limits);
+    tt_generation_limits_fill(&layout->device, &choice->limits);
     choice->slots = choice->limits.slots;
-    choice->limits.packs = layout.device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
-    do {
-        TT_TRY(make_plan(run, world));
-        fits = !tt_generation_limits_are_tight(&choice->limits, &run->plan, unused) &&
-               tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
-        tt_error_clear();
-    } while (!fits && tt_generation_choose_less(&layout, choice));
+    choice->limits.packs = layout->device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     return TT_OK;
 }
 
+/* The first choice whose plan fits, or the least one: then `check` reports what does not fit. */
+static tt_status choose(struct generate_run *run, const struct tt_world *world)
+{
+    const struct tt_rank_layout layout = tt_rank_layout_of(world);
+    const uint64_t unused = tt_run_unused_memory(world);
+    bool fits;
+    TT_TRY(init_choice(run, world, &layout));
+    do {
+        TT_TRY(make_plan(run, world));
+        fits = !tt_generation_limits_are_tight(&run->choice.limits, &run->plan, unused) &&
+               tt_plan_check_here(&run->plan, tt_world_ranks_here(world)) == TT_OK;
+        tt_error_clear(); /* that a plan does not fit is no error yet */
+    } while (!fits && tt_generation_choose_less(&layout, &run->choice));
+    return TT_OK;
+}
+
+/* The choice is made in rank 0's process. In each other one its first rank stores it for all of them. */
 static tt_status share_choice(void *context, const struct tt_world_rank *rank)
 {
     struct generate_run *run = context;
@@ -75,6 +88,7 @@ static tt_status share_choice(void *context, const struct tt_world_rank *rank)
     return TT_OK;
 }
 
+/* Before anything is loaded: names and shapes of the tensors, and the plan. */
 static tt_status check(struct generate_run *run, const struct tt_world *world)
 {
     struct tt_model *model = NULL;

@@ -135,6 +135,7 @@ expect 2 "two adapters have the name 'small'" generate "${settings[@]}" --adapte
 expect 2 'empty part' generate "${settings[@]}" --adapter_name_or_path small,,wide --prompt a
 make whole --lora_r 4 --modules_to_save lm_head
 expect 2 'modules_to_save' generate "${settings[@]}" --adapter_name_or_path small,whole --prompt a
+expect 2 'not supported with offload_params' generate "${settings[@]}" --adapter_name_or_path small,wide --offload_params true --prompt a
 cp -r small broken
 python3 - <<'END'
 data = open("broken/adapter_model.safetensors", "rb").read()
