@@ -14,7 +14,10 @@ enum { NAME_COLUMN = 4, HELP_COLUMN = 8, COLUMNS_MIN = 40 };
 const char *tt_setting_word(const struct tt_setting *row, int value, char *word, size_t word_bytes)
 {
     const char *at = row->choices;
-    for (; value > 0; value--) at += strcspn(at, " ") + 1;
+    for (; value > 0 && *at != '\0'; value--) {
+        at += strcspn(at, " ");
+        if (*at == ' ') at++;
+    }
     tt_snprintf(word, word_bytes, "%.*s", (int)strcspn(at, " "), at);
     return word;
 }

@@ -84,7 +84,7 @@ struct tt_setting_section {
     size_t base_offset;            /* of the section's struct in the target */
 };
 
-/* The word of a CHOICE row for the enum's `value`; returns `word`. */
+/* The word of a CHOICE row for the enum's `value`; empty beyond the choices. Returns `word`. */
 const char *tt_setting_word(const struct tt_setting *row, int value, char *word, size_t word_bytes);
 
 struct tt_settings; /* the store: resolved texts and their origins; owns all strings */

@@ -1,5 +1,6 @@
 #include "run/resume.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
+#include "job/settings.h"
 #include "launch/world.h"
 #include "run/run.h"
 
@@ -219,6 +221,15 @@ void tt_resume_close(struct tt_resume *resume)
     *resume = (struct tt_resume){0};
 }
 
+/* A choice that was saved as a number is written as its word, as a user sets it. */
+static tt_status write_value(const char *name, const struct tt_json_value *value, struct tt_str *text)
+{
+    char word[TT_JOB_WORD_BYTES] = "";
+    int64_t number = tt_json_is_integer(value) ? tt_json_integer(value) : -1;
+    if (number >= 0 && number < INT_MAX) (void)tt_job_word(name, (int)number, word);
+    return word[0] != '\0' ? tt_str_printf(text, "\"%s\"", word) : tt_json_write(value, 0, true, text);
+}
+
 /* Appends "'learning_rate' was 0.1 and is 0.2" for each difference. Names that only one side has are not compared. */
 static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
                               struct tt_str *text, int *count)
@@ -229,8 +240,8 @@ static tt_status list_changes(const struct tt_json_value *before, const struct t
         const struct tt_json_value *old = tt_json_get(before, name);
         struct tt_str was = {0}, is = {0};
         if (old == NULL || tt_json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
-        tt_status status = tt_json_write(old, 0, true, &was);
-        if (status == TT_OK) status = tt_json_write(value, 0, true, &is);
+        tt_status status = write_value(name, old, &was);
+        if (status == TT_OK) status = write_value(name, value, &is);
         if (status == TT_OK)
             status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name,
                                    tt_str_text(&was), tt_str_text(&is));

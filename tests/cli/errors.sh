@@ -196,5 +196,6 @@ expect 0 "" quantize --model_name_or_path base --output_dir fp8 --to fp8 --llm_i
 grep -qF '"re:(model\\.layers\\.0\\.mlp|.*model\\.layers\\.0\\.mlp$)"' fp8/config.json || fail "the modules of layer 0 are not ignored"
 expect 0 "as the folder has them" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir fp8-adapter --max_steps 1
 expect 2 "are fp8 already" quantize --model_name_or_path fp8 --output_dir again --to nf4
+expect 2 "hint: it is trained, evaluated and served as it is" quantize --model_name_or_path fp8 --output_dir again --to nf4
 expect 2 "the weights of this model are fp8 already" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir out --load_in_4bit true
 finish

@@ -1,7 +1,7 @@
 /* Folders in FP8 (fp8/make_fp8.py): decoded, the loss of their numbers is that of the libraries, whatever the scales
  * are of, on any number of ranks; blocks quantized anew by rows too. With products in FP8 the loss stays near, and an
  * adapter trains. Over blocks that are kept, an adapter trains as with PEFT over linears that round their inputs as
- * servers do (fp8/make_blocks.py). */
+ * servers do (fp8/make_blocks.py), also after a checkpoint. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,6 +104,11 @@ static void one_copy_trains_as_two(void **state)
     }
 }
 
+static void must(tt_status status)
+{
+    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
+}
+
 enum { STEPS = 8 };
 
 static tt_status blocks_json(struct tt_json *json)
@@ -182,6 +187,86 @@ static void blocks_train_as_servers_multiply(void **state)
     }
 }
 
+/* Six steps over the rows of `rows` with a checkpoint after three; `more`: ranks, or where to go on from. */
+static tt_status run_six(const char *name, const char *rows, const char *more, const char *output)
+{
+    char model[512];
+    struct test_words words = {0};
+    struct tt_train_summary summary;
+    (void)snprintf(model, sizeof model, FOLDER "%s", name);
+    test_words_pair(&words, "model_name_or_path", model);
+    test_words_pair(&words, "dataset_name", rows);
+    test_words_add(&words, "bf16 false max_steps 6 save_steps 3 learning_rate 0.01 logging_steps 1 lora_r 4 "
+                           "lora_dropout 0.1 lora_target_modules all-linear");
+    test_words_add(&words, more);
+    return test_train(words.list, output, &summary);
+}
+
+/* The losses of the last three steps are those of the whole run; of the first of them, which no update separates from
+ * the checkpoint, but for the order of additions. */
+static void expect_same_end(const char *whole, const char *output, const char *more, bool same_ranks)
+{
+    double got[6], wanted[6];
+    int count = test_read_log(output, "loss", got, 6);
+    assert_int_equal(test_read_log(whole, "loss", wanted, 6), 6);
+    assert_true(count >= 3);
+    for (int i = 0; i < 3; i++) {
+        double off = fabs(got[count - 3 + i] / wanted[3 + i] - 1);
+        if (!(off <= (same_ranks ? 0 : i == 0 ? 1e-5 : 1e-2)))
+            fail_msg("%s: step %d is off by %g", more, 4 + i, off);
+    }
+}
+
+/* A run over blocks goes on from a checkpoint in one file or in one per rank, on as many ranks to the bit, and on other
+ * numbers; but not over other numbers of the base. */
+static void blocks_go_on_from_a_checkpoint(void **state)
+{
+    static const char *const kinds[] = {"FULL_STATE_DICT", "SHARDED_STATE_DICT"};
+    static const struct {
+        const char *words, *refused;
+        bool same_ranks;
+    } ways[] = {
+        {"ranks 2 per_device_train_batch_size 3", NULL, true},
+        {"ranks 2 per_device_train_batch_size 3 recompute block", NULL, true},
+        {"ranks 1 per_device_train_batch_size 6", NULL, false},
+        {"ranks 3 per_device_train_batch_size 2", NULL, false},
+        {"ranks 2 per_device_train_batch_size 3 fp8_blocks rows", "fp8_blocks was \"keep\" and is \"rows\"",
+         true},
+        {"ranks 2 per_device_train_batch_size 3 fp8_products none",
+         "fp8_products was \"all\" and is \"none\"", true},
+    };
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char rows[512], begin[256], more[1024], file[600], wanted[600];
+        char *whole = test_folder_create();
+        (void)snprintf(rows, sizeof rows, "%s/rows.jsonl", whole);
+        copy_rows(rows, 4);
+        (void)snprintf(begin, sizeof begin, "ranks 2 per_device_train_batch_size 3 state_dict_type %s",
+                       kinds[k]);
+        must(run_six("blocks", rows, begin, whole));
+        (void)snprintf(wanted, sizeof wanted, "%s/adapter_model.safetensors", whole);
+        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+            char *output = test_folder_create();
+            (void)snprintf(more, sizeof more,
+                           "%s state_dict_type %s resume_from_checkpoint '%s/checkpoint-3'", ways[i].words,
+                           kinds[k], whole);
+            tt_status status = run_six("blocks", rows, more, output);
+            if (ways[i].refused != NULL) {
+                assert_int_equal(status, TT_ERR_USAGE);
+                if (strstr(tt_error_last()->message, ways[i].refused) == NULL)
+                    fail_msg("'%s' not in '%s'", ways[i].refused, tt_error_last()->message);
+            } else {
+                must(status);
+                expect_same_end(whole, output, more, ways[i].same_ranks);
+                (void)snprintf(file, sizeof file, "%s/adapter_model.safetensors", output);
+                if (ways[i].same_ranks) test_same_file(file, wanted);
+            }
+            test_folder_remove(output);
+        }
+        test_folder_remove(whole);
+    }
+}
+
 /* eval computes as training does; in bfloat16 within its rounding. */
 static void blocks_evaluate_as_servers_multiply(void **state)
 {
@@ -205,11 +290,6 @@ static void blocks_evaluate_as_servers_multiply(void **state)
         if (!(fabs(result.loss - want) < limit * want))
             fail_msg("%s: %.8f, not %.8f", kinds[i % 2], result.loss, want);
     }
-}
-
-static void must(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
 }
 
 /* Tokens one by one with a cache: a token's activations are rounded alone, so that each is that of a whole pass. */
@@ -275,6 +355,7 @@ int main(void)
         cmocka_unit_test(products_in_fp8_train),
         cmocka_unit_test(one_copy_trains_as_two),
         cmocka_unit_test(blocks_train_as_servers_multiply),
+        cmocka_unit_test(blocks_go_on_from_a_checkpoint),
         cmocka_unit_test(blocks_evaluate_as_servers_multiply),
         cmocka_unit_test(blocks_generate_as_servers_multiply),
     };

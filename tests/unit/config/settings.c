@@ -492,17 +492,38 @@ static void every_allocation_may_fail(void **state)
     test_allocations_fail(parse_and_write, NULL);
 }
 
+/* Numbers beyond the choices, as a damaged file may have them, have no word. */
+static void words_of_choices(void **state)
+{
+    (void)state;
+    static const struct tt_setting row = {
+        .name = "way", .type = TT_SETTING_CHOICE, .choices = "all single none"};
+    static const char *const words[] = {"all", "single", "none", "", ""};
+    for (int value = 0; value < 5; value++) {
+        char word[16];
+        assert_string_equal(tt_setting_word(&row, value, word, sizeof word), words[value]);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(defaults_are_written),        TEST(yaml_is_typed_by_row),
-        TEST(null_follows_the_row),        TEST(lists_and_mappings_become_json),
-        TEST(flags_win_over_files),        TEST(flags_take_words),
-        TEST(wrong_flags_are_named),       TEST(wrong_values_are_named),
-        TEST(neutral_values_are_accepted), TEST(unneeded_is_said_once),
-        TEST(resolved_file_reads_back),    TEST(help_and_docs_name_every_row),
-        TEST(bad_tables_are_found),        TEST(every_allocation_may_fail),
+        TEST(defaults_are_written),
+        TEST(yaml_is_typed_by_row),
+        TEST(null_follows_the_row),
+        TEST(lists_and_mappings_become_json),
+        TEST(flags_win_over_files),
+        TEST(flags_take_words),
+        TEST(wrong_flags_are_named),
+        TEST(wrong_values_are_named),
+        TEST(neutral_values_are_accepted),
+        TEST(unneeded_is_said_once),
+        TEST(resolved_file_reads_back),
+        TEST(help_and_docs_name_every_row),
+        TEST(bad_tables_are_found),
+        TEST(every_allocation_may_fail),
+        TEST(words_of_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
