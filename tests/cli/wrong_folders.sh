@@ -36,6 +36,7 @@ expect 3 "'model.layers.0.mlp.up_proj.weight' is F8_E4M3, but has no scales" "${
 fp8 shape 's/\[2,2\],"data_offsets":\[16,32\]/[4,1],"data_offsets":[16,32]/'
 expect 3 "the scales 'model.layers.0.mlp.gate_proj.weight_scale_inv' do not fit" "${read_fp8[@]}" --model_name_or_path shape
 expect 3 "[2, 2] for blocks of 128 x 128" "${read_fp8[@]}" --model_name_or_path shape
+expect 0 '' data --dataset_name "$golden/fp8/train.jsonl" --model_name_or_path shape # reads no weights
 cp -r "$golden/fp8/channel" rows && chmod -R u+w rows && sed -i 's/"strategy": "channel"/"strategy": "block"/
     s/"block_structure": null/"block_structure": [128, 128]/' rows/config.json
 expect 2 "has scales of rows" "${read_fp8[@]}" --model_name_or_path rows

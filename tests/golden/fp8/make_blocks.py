@@ -1,9 +1,9 @@
 """LoRA over the folders blocks/ and powers/ as a server multiplies them, in float32 (after make_fp8.py):
 
 adapter/     rank 4 on all linears, A and B random
-blocks.json  for both: the mean loss of the tokens of train.jsonl without adapter, with `inputs` rounded to E4M3 in groups
-    of 128 columns (`stored` in losses.json: not rounded), three tokens and twelve that follow greedily, and the loss and gradient norm of each of 8 steps of AdamW over
-    all rows, `rounded` so and `plain`.
+blocks.json  for both: the mean loss of the tokens of train.jsonl without adapter, with `inputs` rounded to E4M3 in
+    groups of 128 columns (`stored` in losses.json: not rounded), three tokens and twelve that follow greedily, and
+    the loss and gradient norm of each of 8 steps of AdamW over all rows, `rounded` so and `plain`.
 
 A linear multiplies code * scale of its blocks with the rounded input; the gradient of the input goes through the same
 weight and is not rounded, as in FP8LinearFunction of transformers, whose _dequantize_fp8_weight gives the same weight.
