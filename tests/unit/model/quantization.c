@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/str.h"
 #include "config/store.h"
 #include "model/quantization.h"
 #include "tensor/format.h"
@@ -162,6 +163,29 @@ static void plain_weights_of_a_folder_are_not_quantized(void **state)
     expect_quantized(true, NULL, "odel.layers.1.mlp.gate_proj\nmodel.layers.10.self_attn.q_pro\n", "xxx-");
 }
 
+/* Folders name each norm of each layer. */
+static void a_long_list_is_kept(void **state)
+{
+    enum { LAYERS = 126, EACH = 5 };
+    static struct tt_model_facts facts;
+    struct tt_str text = {0};
+    struct tt_json json = {0};
+    (void)state;
+    assert_int_equal(
+        tt_str_printf(&text, "{\"quantization_config\": {\"quant_method\": \"fp8\", \"ignored_layers\": ["),
+        TT_OK);
+    for (int i = 0; i < LAYERS * EACH; i++)
+        assert_int_equal(
+            tt_str_printf(&text, "\"model.layers.%d.post_attention_layernorm.%d\", ", i / EACH, i % EACH),
+            TT_OK);
+    assert_int_equal(tt_str_printf(&text, "\"lm_head\"]}}"), TT_OK);
+    assert_int_equal(tt_json_parse(text.data, text.bytes, "config.json", &json), TT_OK);
+    if (tt_quantization_read(&json, &facts) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_non_null(strstr(facts.stored_quant_skip, "lm_head"));
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -172,6 +196,7 @@ int main(void)
         cmocka_unit_test(gate_and_up_need_fp8),
         cmocka_unit_test(skipped_names_end_where_a_name_ends),
         cmocka_unit_test(plain_weights_of_a_folder_are_not_quantized),
+        cmocka_unit_test(a_long_list_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
