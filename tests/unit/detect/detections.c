@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "detect/detections.h"
 #include "support/allocations.h"
+#include "support/detections.h"
 
 /* splitmix64 */
 static double draw(uint64_t *state)
@@ -104,34 +105,15 @@ static void check_anchors(const struct tt_json_value *wanted, const struct tt_an
     tt_free(boxes);
 }
 
-static double iou(const struct tt_detection *a, const double b[4])
-{
-    double w = fmin(a->x2, b[2]) - fmax(a->x1, b[0]), h = fmin(a->y2, b[3]) - fmax(a->y1, b[1]);
-    double both = fmax(w, 0) * fmax(h, 0), area = (double)(a->x2 - a->x1) * (a->y2 - a->y1);
-    return both / (area + (b[2] - b[0]) * (b[3] - b[1]) - both);
-}
-
-static bool is_same(const struct tt_detection *got, const struct tt_json_value *row)
-{
-    double box[4];
-    for (size_t j = 0; j < 4; j++) box[j] = tt_json_number(tt_json_at(row, 2 + j));
-    /* Boxes outside the image are clipped to nothing, which has no IoU. */
-    double away = fmax(fmax(fabs(got->x1 - box[0]), fabs(got->y1 - box[1])),
-                       fmax(fabs(got->x2 - box[2]), fabs(got->y2 - box[3])));
-    return got->label == tt_json_integer(tt_json_at(row, 0)) &&
-           fabs(got->score - tt_json_number(tt_json_at(row, 1))) <= 1e-6 &&
-           (iou(got, box) >= 0.9999 || away <= 1e-3);
-}
-
 /* At place i; scores that differ by less than 1e-5 may change places. */
 static bool is_listed(const struct tt_detection *got, const struct tt_json_value *rows, size_t i)
 {
-    if (is_same(got, tt_json_at(rows, i))) return true;
+    if (test_detection_is(got, tt_json_at(rows, i), 1e-6, 1e-3)) return true;
     for (size_t other = 0; other < tt_json_count(rows); other++) {
         const struct tt_json_value *row = tt_json_at(rows, other);
         double apart =
             tt_json_number(tt_json_at(row, 1)) - tt_json_number(tt_json_at(tt_json_at(rows, i), 1));
-        if (fabs(apart) <= 1e-5 && is_same(got, row)) return true;
+        if (fabs(apart) <= 1e-5 && test_detection_is(got, row, 1e-6, 1e-3)) return true;
     }
     return false;
 }
