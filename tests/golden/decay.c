@@ -9,14 +9,7 @@
 
 #include "base/alloc.h"
 #include "model/model.h"
-
-static void ok(tt_status status)
-{
-    char text[1024];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
+#include "support/must.h"
 
 static bool lists(const struct tt_json_value *names, const char *name)
 {
@@ -32,7 +25,7 @@ static void compare(const char *family, const struct tt_model_facts *facts,
                                *no_decay = tt_json_get(expected, "no_decay");
     struct tt_model *model = NULL;
     size_t trained = 0;
-    ok(tt_model_create(facts, options, &model));
+    test_must(tt_model_create(facts, options, &model));
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         if (!param->trainable) continue;
@@ -56,13 +49,13 @@ static void families_decay_as_trainer(void **state)
     struct tt_json golden;
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     assert_non_null(facts);
-    ok(tt_json_read(TT_TEST_ROOT "/golden/optim/decay.json", 1 << 20, &golden));
+    test_must(tt_json_read(TT_TEST_ROOT "/golden/optim/decay.json", 1 << 20, &golden));
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct tt_json config;
         char path[512];
         (void)snprintf(path, sizeof path, "%s/golden/%s/model/config.json", TT_TEST_ROOT, families[f]);
-        ok(tt_json_read(path, 1 << 20, &config));
-        ok(tt_model_facts_parse(&config, facts));
+        test_must(tt_json_read(path, 1 << 20, &config));
+        test_must(tt_model_facts_parse(&config, facts));
         const struct tt_json_value *expected = tt_json_get(golden.root, families[f]);
         const struct tt_model_options full = {.compute_dtype = TT_F32, .train_base = true},
                                       lora = {

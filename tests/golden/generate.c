@@ -10,14 +10,10 @@
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
 #include "support/model_runner.h"
+#include "support/must.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
 enum { TOKENS_MAX = 64, VOCAB_MAX = 320 };
-
-static void must(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
 
 static struct tt_model_runner *open_runner(const char *family, const char *config_name, const char *adapter)
 {
@@ -28,7 +24,7 @@ static struct tt_model_runner *open_runner(const char *family, const char *confi
     (void)snprintf(folder, sizeof folder, GOLDEN "%s/model", family);
     (void)snprintf(path, sizeof path, GOLDEN "%s/%s", family, adapter != NULL ? adapter : "");
     tt_runner_read_config(folder, config_name, &config);
-    if (adapter != NULL) must(tt_adapter_config_read(path, &arena, &options.lora));
+    if (adapter != NULL) test_must(tt_adapter_config_read(path, &arena, &options.lora));
     struct tt_model_runner *runner = tt_runner_create(&config, &options);
     tt_runner_load(runner, folder, adapter != NULL ? path : NULL);
     tt_arena_deinit(&arena);
@@ -39,14 +35,14 @@ static struct tt_kv_cache *open_cache(struct tt_model_runner *runner, int64_t se
 {
     const struct tt_model_facts *config = &runner->model->facts;
     struct tt_kv_cache *cache = NULL;
-    must(tt_kv_cache_create(runner->device,
-                            &(struct tt_kv_cache_config){.layer_count = config->num_hidden_layers,
-                                                         .sequence_count = sequences,
-                                                         .max_length = max_length,
-                                                         .kv_heads = config->layers[0].kv_heads,
-                                                         .head_dim = config->layers[0].head_dim,
-                                                         .dtype = TT_F32},
-                            &cache));
+    test_must(tt_kv_cache_create(runner->device,
+                                 &(struct tt_kv_cache_config){.layer_count = config->num_hidden_layers,
+                                                              .sequence_count = sequences,
+                                                              .max_length = max_length,
+                                                              .kv_heads = config->layers[0].kv_heads,
+                                                              .head_dim = config->layers[0].head_dim,
+                                                              .dtype = TT_F32},
+                                 &cache));
     runner->pass.lent.cache = cache;
     return cache;
 }
@@ -56,7 +52,7 @@ static void pass(struct tt_model_runner *runner, const int32_t *ids, const int64
                  int64_t sequences, float *logits)
 {
     tt_runner_set_batch(runner, ids, lengths, sequences, NULL);
-    must(tt_kv_cache_begin(runner->pass.lent.cache, runner->stream, runner->batch.host_cu_seqlens));
+    test_must(tt_kv_cache_begin(runner->pass.lent.cache, runner->stream, runner->batch.host_cu_seqlens));
     tt_runner_logits(runner, logits);
     tt_kv_cache_end(runner->pass.lent.cache);
 }
@@ -102,7 +98,7 @@ static void greedy_as_transformers(void **state)
         size_t index;
         const struct tt_json_value *item;
         (void)snprintf(path, sizeof path, GOLDEN "%s/generate.json", families[f]);
-        must(tt_json_read(path, 1 << 20, &json));
+        test_must(tt_json_read(path, 1 << 20, &json));
         for (index = 0; (item = tt_json_at(tt_json_get(json.root, "cases"), index)) != NULL; index++) {
             const struct tt_json_value *prompt = tt_json_get(item, "prompt");
             check_case(families[f], NULL, prompt, tt_json_get(tt_json_get(item, "base"), "ids"));

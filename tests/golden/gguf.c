@@ -10,18 +10,11 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "convert/gguf.h"
+#include "support/must.h"
 #include "support/train_run.h"
 #include "support/workplace.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
-
-static void must(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 /* The reference model with the tokenizer of gguf/tokenizer, in the workplace's model/. */
 static void make_model(const char *family, struct test_workplace *place)
@@ -40,7 +33,7 @@ static tt_status export_to(const char *base, const char *adapter, bool adapter_o
     struct tt_merge merge;
     struct tt_gguf_report report;
     struct tt_gguf_options options = {.output_file = file, .adapter_only = adapter_only, .dtype = dtype};
-    must(tt_merge_open(base, adapter, &merge));
+    test_must(tt_merge_open(base, adapter, &merge));
     tt_status status = tt_gguf_export(&merge, &options, &report);
     tt_merge_close(&merge);
     return status;
@@ -69,7 +62,7 @@ static void same_bytes_as_gguf_py(void **state)
         if (cases[i].config != NULL)
             test_copy_file(cases[i].config, test_join(place.model, "config.json", config));
         test_workplace_path(&place, "out.gguf", file);
-        must(export_to(place.model, cases[i].adapter, cases[i].adapter != NULL, cases[i].dtype, file));
+        test_must(export_to(place.model, cases[i].adapter, cases[i].adapter != NULL, cases[i].dtype, file));
         test_same_file(file, cases[i].golden);
         test_nothing_unfinished(place.folder);
         test_workplace_remove(&place);
@@ -92,10 +85,10 @@ static void tokenizers_as_gguf_py(void **state)
         (void)snprintf(folder, sizeof folder, GOLDEN "tokenizer/%s", names[i]);
         (void)snprintf(golden, sizeof golden, GOLDEN "gguf/tokenizer_%s.gguf", names[i]);
         (void)snprintf(file, sizeof file, "%s/keys.gguf", work);
-        must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
-        must(tt_gguf_put_tokenizer(&header, folder, config));
-        must(tt_gguf_header_write(&header, &bytes));
-        must(tt_file_write_atomic(file, bytes.data, bytes.bytes));
+        test_must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
+        test_must(tt_gguf_put_tokenizer(&header, folder, config));
+        test_must(tt_gguf_header_write(&header, &bytes));
+        test_must(tt_file_write_atomic(file, bytes.data, bytes.bytes));
         test_same_file(file, golden);
         tt_str_deinit(&bytes);
         tt_gguf_header_deinit(&header);
@@ -111,9 +104,9 @@ static void header_of(const char *tokenizer, struct tt_str *bytes)
     struct tt_model_facts *config = calloc(1, sizeof *config);
     config->vocab_size = 4;
     (void)snprintf(file, sizeof file, "%s/tokenizer.json", work);
-    must(tt_file_write_atomic(file, tokenizer, strlen(tokenizer)));
-    must(tt_gguf_put_tokenizer(&header, work, config));
-    must(tt_gguf_header_write(&header, bytes));
+    test_must(tt_file_write_atomic(file, tokenizer, strlen(tokenizer)));
+    test_must(tt_gguf_put_tokenizer(&header, work, config));
+    test_must(tt_gguf_header_write(&header, bytes));
     tt_gguf_header_deinit(&header);
     test_folder_remove(work);
     free(config);
@@ -223,7 +216,7 @@ static void read_keys(struct reader *reader, uint64_t count)
 static void read_file(const char *path, struct reader *reader)
 {
     *reader = (struct reader){0};
-    must(tt_file_read(path, 64 << 20, &reader->file));
+    test_must(tt_file_read(path, 64 << 20, &reader->file));
     assert_memory_equal(take(reader, 4), "GGUF", 4);
     assert_int_equal(take_number(reader, 4), 3);
     reader->tensor_count = take_number(reader, 8);
@@ -278,7 +271,7 @@ static void check_tensor(const struct reader *reader, const struct tt_model_fold
     assert_non_null(entry);
     int64_t count = (int64_t)(entry->bytes / 4);
     float *expected = calloc((size_t)count, sizeof *expected), *got = values_of(reader, gguf_name, heads);
-    must(tt_model_folder_read(folder, entry, 0, count, expected, TT_F32));
+    test_must(tt_model_folder_read(folder, entry, 0, count, expected, TT_F32));
     assert_memory_equal(got, expected, (size_t)count * sizeof *got);
     free(expected);
     free(got);
@@ -296,12 +289,12 @@ static void values_of_a_merged_model(void **state)
     make_model("llama3", &place);
     test_workplace_path(&place, "out.gguf", file);
     test_workplace_path(&place, "merged", merged);
-    must(export_to(place.model, GOLDEN "llama3/adapter_random", false, TT_DTYPE_NONE, file));
-    must(tt_merge_open(place.model, GOLDEN "llama3/adapter_random", &merge));
-    must(tt_merge_write(&merge, &(struct tt_merge_options){.output_dir = merged}, &report));
+    test_must(export_to(place.model, GOLDEN "llama3/adapter_random", false, TT_DTYPE_NONE, file));
+    test_must(tt_merge_open(place.model, GOLDEN "llama3/adapter_random", &merge));
+    test_must(tt_merge_write(&merge, &(struct tt_merge_options){.output_dir = merged}, &report));
     tt_merge_report_deinit(&report);
     tt_merge_close(&merge);
-    must(tt_model_folder_open(merged, true, &folder));
+    test_must(tt_model_folder_open(merged, true, &folder));
     read_file(file, reader);
     assert_true(reader->head_count == 4 && reader->head_count_kv == 2 && reader->rope_base == 500000);
     assert_int_equal(reader->tokens, 263);

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "convert/card.h"
 #include "convert/templates.h"
+#include "support/must.h"
 #include "support/train_run.h"
 #include "support/workplace.h"
 
@@ -27,18 +28,10 @@ static void count_warnings(void *context, enum tt_log_level level, const char *l
     (void)snprintf(warning, sizeof warning, "%s", line);
 }
 
-static void must(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
-
 static void write_card(const char *folder, const char *text, size_t bytes)
 {
     char path[TEST_PATH_BYTES];
-    must(tt_file_write_atomic(test_join(folder, "README.md", path), text, bytes));
+    test_must(tt_file_write_atomic(test_join(folder, "README.md", path), text, bytes));
 }
 
 /* The file of a card's keys. */
@@ -46,10 +39,10 @@ static void keys_of(const char *folder, int64_t parameters, struct tt_str *bytes
 {
     struct tt_card card = {0}, none = {0};
     struct tt_gguf_header header = {0};
-    must(tt_card_read(folder, &card));
-    must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
-    must(tt_gguf_put_card(&header, &card, &none, "model", parameters));
-    must(tt_gguf_header_write(&header, bytes));
+    test_must(tt_card_read(folder, &card));
+    test_must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
+    test_must(tt_gguf_put_card(&header, &card, &none, "model", parameters));
+    test_must(tt_gguf_header_write(&header, bytes));
     tt_gguf_header_deinit(&header);
     tt_card_deinit(&card);
 }
@@ -60,11 +53,11 @@ static void cards_as_gguf_py(void **state)
     char *folder = test_folder_create();
     size_t count = 0;
     (void)state;
-    must(tt_file_read(TT_TEST_ROOT "/golden/gguf/cards.jsonl", 1 << 20, &rows));
+    test_must(tt_file_read(TT_TEST_ROOT "/golden/gguf/cards.jsonl", 1 << 20, &rows));
     for (char *line = rows.data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, count++) {
         struct tt_json row = {0};
         struct tt_str bytes = {0};
-        must(tt_json_parse(line, (size_t)(end - line), "row", &row));
+        test_must(tt_json_parse(line, (size_t)(end - line), "row", &row));
         struct tt_span text = tt_json_span(tt_json_get(row.root, "card"));
         const char *hex = tt_json_text(tt_json_get(row.root, "keys"));
         write_card(folder, text.data, text.bytes);
@@ -89,9 +82,9 @@ static void expect_ignored(const char *folder, const char *why)
     struct tt_gguf_header header = {0};
     warnings = 0;
     keys_of(folder, 0, &bytes);
-    must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
-    must(tt_gguf_put_string(&header, "general.name", tt_span_of("model")));
-    must(tt_gguf_header_write(&header, &none));
+    test_must(tt_gguf_put_string(&header, "general.architecture", tt_span_of("llama")));
+    test_must(tt_gguf_put_string(&header, "general.name", tt_span_of("model")));
+    test_must(tt_gguf_header_write(&header, &none));
     assert_int_equal(bytes.bytes, none.bytes);
     assert_memory_equal(bytes.data, none.data, none.bytes);
     if (warnings != 1 || strstr(warning, why) == NULL)
@@ -124,16 +117,16 @@ static void hostile_cards(void **state)
         expect_ignored(folder, cases[i].why);
     }
     struct tt_str large = {0};
-    must(tt_str_append_text(&large, "---\ntags:\n"));
-    while (large.bytes < 300 << 10) must(tt_str_append_text(&large, "- tag\n"));
-    must(tt_str_append_text(&large, "---\n"));
+    test_must(tt_str_append_text(&large, "---\ntags:\n"));
+    while (large.bytes < 300 << 10) test_must(tt_str_append_text(&large, "- tag\n"));
+    test_must(tt_str_append_text(&large, "---\n"));
     write_card(folder, large.data, large.bytes);
     expect_ignored(folder, "no end within 256 KiB");
     /* A long text, repeated by aliases. */
     tt_str_clear(&large);
-    must(tt_str_append_text(&large, "---\na: &a "));
-    must(tt_str_append_fill(&large, 'x', 100 << 10));
-    must(tt_str_append_text(&large, "\ntags: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n---\n"));
+    test_must(tt_str_append_text(&large, "---\na: &a "));
+    test_must(tt_str_append_fill(&large, 'x', 100 << 10));
+    test_must(tt_str_append_text(&large, "\ntags: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n---\n"));
     write_card(folder, large.data, large.bytes);
     expect_ignored(folder, "more than 1 MiB");
     tt_str_deinit(&large);
@@ -153,8 +146,8 @@ static void long_card(void **state)
     char *folder = test_folder_create();
     struct tt_str text = {0}, bytes = {0};
     (void)state;
-    must(tt_str_append_text(&text, "---\nname: Named\n---\n"));
-    must(tt_str_append_fill(&text, 'x', 3 << 20));
+    test_must(tt_str_append_text(&text, "---\nname: Named\n---\n"));
+    test_must(tt_str_append_fill(&text, 'x', 3 << 20));
     write_card(folder, text.data, text.bytes);
     warnings = 0;
     keys_of(folder, 0, &bytes);
@@ -176,9 +169,9 @@ static void license_of_the_base(void **state)
     (void)state;
     write_card(folder, of_adapter, strlen(of_adapter));
     write_card(other, of_base, strlen(of_base));
-    must(tt_card_read(folder, &card));
-    must(tt_card_read(other, &base));
-    must(tt_gguf_put_card(&header, &card, &base, "model", 0));
+    test_must(tt_card_read(folder, &card));
+    test_must(tt_card_read(other, &base));
+    test_must(tt_gguf_put_card(&header, &card, &base, "model", 0));
     assert_int_equal(header.key_count, 3);
     assert_non_null(memmem(header.keys.data, header.keys.bytes, "Tuned", 5));
     assert_non_null(memmem(header.keys.data, header.keys.bytes, "general.license", 15));
@@ -229,13 +222,14 @@ static void end_tokens(void **state)
                        "\"vocab\": {\"t0\": 0, "
                        "\"t1\": 1, \"%s\": 2, \"t3\": 3, \"t4\": 4}, \"merges\": []}}",
                        cases[i].second);
-        must(tt_file_write_atomic(test_join(folder, "tokenizer.json", path), tokenizer, strlen(tokenizer)));
-        must(tt_file_write_atomic(test_join(folder, "tokenizer_config.json", path), cases[i].settings,
-                                  strlen(cases[i].settings)));
-        must(tt_file_write_atomic(test_join(folder, "generation_config.json", path), cases[i].generation,
-                                  strlen(cases[i].generation)));
+        test_must(
+            tt_file_write_atomic(test_join(folder, "tokenizer.json", path), tokenizer, strlen(tokenizer)));
+        test_must(tt_file_write_atomic(test_join(folder, "tokenizer_config.json", path), cases[i].settings,
+                                       strlen(cases[i].settings)));
+        test_must(tt_file_write_atomic(test_join(folder, "generation_config.json", path), cases[i].generation,
+                                       strlen(cases[i].generation)));
         warnings = 0;
-        must(tt_gguf_put_tokenizer(&header, folder, config));
+        test_must(tt_gguf_put_tokenizer(&header, folder, config));
         int64_t got[] = {value_of(&header, "tokenizer.ggml.eos_token_id"),
                          value_of(&header, "tokenizer.ggml.eot_token_id"),
                          value_of(&header, "tokenizer.ggml.eom_token_id"),
@@ -262,11 +256,11 @@ static void names_of_templates(void **state)
     struct tt_gguf_header header = {0}, wanted = {0};
     struct tt_span names[] = {tt_span_of("tool_use"), tt_span_of("_")};
     (void)state;
-    must(tt_gguf_put_templates(&header, &files));
-    must(tt_gguf_put_string(&wanted, "tokenizer.chat_template.tool_use", tt_span_of("T")));
-    must(tt_gguf_put_string(&wanted, "tokenizer.chat_template._", tt_span_of("V")));
-    must(tt_gguf_put_strings(&wanted, "tokenizer.chat_templates", names, 2));
-    must(tt_gguf_put_string(&wanted, "tokenizer.chat_template", tt_span_of("D")));
+    test_must(tt_gguf_put_templates(&header, &files));
+    test_must(tt_gguf_put_string(&wanted, "tokenizer.chat_template.tool_use", tt_span_of("T")));
+    test_must(tt_gguf_put_string(&wanted, "tokenizer.chat_template._", tt_span_of("V")));
+    test_must(tt_gguf_put_strings(&wanted, "tokenizer.chat_templates", names, 2));
+    test_must(tt_gguf_put_string(&wanted, "tokenizer.chat_template", tt_span_of("D")));
     assert_int_equal(header.keys.bytes, wanted.keys.bytes);
     assert_memory_equal(header.keys.data, wanted.keys.data, wanted.keys.bytes);
     tt_gguf_header_deinit(&header);

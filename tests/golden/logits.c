@@ -9,6 +9,7 @@
 #include "io/safetensors.h"
 #include "model/adapter_config.h"
 #include "support/model_runner.h"
+#include "support/must.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
 
@@ -19,14 +20,6 @@ struct reference {
     float *logits;
     int64_t vocab;
 };
-
-static void must(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 static const struct tt_safetensors_entry *find(const struct tt_safetensors *file, const char *name)
 {
@@ -41,13 +34,13 @@ static void read_batch(const char *family, struct reference *reference)
     int64_t ids[512];
     struct tt_safetensors *file = NULL;
     (void)snprintf(path, sizeof path, GOLDEN "%s/reference.safetensors", family);
-    must(tt_safetensors_open(path, &file));
+    test_must(tt_safetensors_open(path, &file));
     const struct tt_safetensors_entry *lengths = find(file, "seq_lens"), *tokens = find(file, "input_ids");
     reference->sequence_count = lengths->dims[0];
     reference->token_count = tokens->dims[0];
     assert_true(reference->sequence_count <= 16 && reference->token_count <= 512);
-    must(tt_safetensors_read(file, lengths, 0, reference->sequence_count, reference->lengths, TT_I64));
-    must(tt_safetensors_read(file, tokens, 0, reference->token_count, ids, TT_I64));
+    test_must(tt_safetensors_read(file, lengths, 0, reference->sequence_count, reference->lengths, TT_I64));
+    test_must(tt_safetensors_read(file, tokens, 0, reference->token_count, ids, TT_I64));
     for (int64_t i = 0; i < reference->token_count; i++) reference->ids[i] = (int32_t)ids[i];
     tt_safetensors_close(file);
 }
@@ -57,13 +50,14 @@ static void read_logits(const char *file_name, const char *tensor, struct refere
     char path[512];
     struct tt_safetensors *file = NULL;
     (void)snprintf(path, sizeof path, GOLDEN "%s", file_name);
-    must(tt_safetensors_open(path, &file));
+    test_must(tt_safetensors_open(path, &file));
     const struct tt_safetensors_entry *entry = find(file, tensor);
     assert_int_equal(entry->dims[0], reference->token_count);
     reference->vocab = entry->dims[1];
     reference->logits = tt_calloc((size_t)(entry->dims[0] * entry->dims[1]), sizeof(float));
     assert_non_null(reference->logits);
-    must(tt_safetensors_read(file, entry, 0, entry->dims[0] * entry->dims[1], reference->logits, TT_F32));
+    test_must(
+        tt_safetensors_read(file, entry, 0, entry->dims[0] * entry->dims[1], reference->logits, TT_F32));
     tt_safetensors_close(file);
 }
 
@@ -85,7 +79,7 @@ static float *run_model(const struct run *run, const struct reference *reference
     (void)snprintf(adapter, sizeof adapter, GOLDEN "%s/%s", run->family,
                    run->adapter != NULL ? run->adapter : "");
     tt_runner_read_config(folder, run->config_name, &config);
-    if (run->adapter != NULL) must(tt_adapter_config_read(adapter, &arena, &options.lora));
+    if (run->adapter != NULL) test_must(tt_adapter_config_read(adapter, &arena, &options.lora));
     struct tt_model_runner *runner = tt_runner_create(&config, &options);
     tt_runner_load(runner, folder, run->adapter != NULL ? adapter : NULL);
     tt_runner_set_batch(runner, reference->ids, reference->lengths, reference->sequence_count, NULL);

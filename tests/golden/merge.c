@@ -12,18 +12,11 @@
 #include "convert/merge.h"
 #include "model/adapter_config.h"
 #include "support/model_runner.h"
+#include "support/must.h"
 #include "support/train_run.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
 enum { TOKENS = 37 };
-
-static void must(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 /* Merges into `out`; `adapter` may be NULL. */
 static void merge(const char *base, const char *adapter, const char *out, tt_dtype dtype, int threads,
@@ -33,8 +26,8 @@ static void merge(const char *base, const char *adapter, const char *out, tt_dty
     struct tt_merge_report report;
     struct tt_merge_options options = {
         .output_dir = out, .dtype = dtype, .max_shard_bytes = shard_bytes, .work.threads = threads};
-    must(tt_merge_open(base, adapter, &both));
-    must(tt_merge_write(&both, &options, &report));
+    test_must(tt_merge_open(base, adapter, &both));
+    test_must(tt_merge_write(&both, &options, &report));
     assert_int_equal(report.count, both.count);
     assert_int_equal(report.changed > 0, adapter != NULL);
     tt_merge_report_deinit(&report);
@@ -57,7 +50,7 @@ static float *logits_of(const char *base, const char *adapter, tt_dtype dtype, i
     int32_t ids[TOKENS];
     int64_t lengths[] = {1, TOKENS - 1};
     tt_runner_read_config(base, NULL, config);
-    if (adapter != NULL) must(tt_adapter_config_read(adapter, &arena, &options.lora));
+    if (adapter != NULL) test_must(tt_adapter_config_read(adapter, &arena, &options.lora));
     struct tt_model_runner *runner = tt_runner_create(config, &options);
     tt_runner_load(runner, base, adapter);
     for (int i = 0; i < TOKENS; i++) ids[i] = (int32_t)((i * 71 + 3) % config->vocab_size);
@@ -143,9 +136,9 @@ static void read_tensor(const struct tt_model_folder *folder, const struct tt_sa
                         const char *name, float *values, int64_t count)
 {
     if (file != NULL)
-        must(tt_safetensors_read(file, tt_safetensors_find(file, name), 0, count, values, TT_F32));
+        test_must(tt_safetensors_read(file, tt_safetensors_find(file, name), 0, count, values, TT_F32));
     else
-        must(tt_model_folder_read(folder, tt_model_folder_find(folder, name), 0, count, values, TT_F32));
+        test_must(tt_model_folder_read(folder, tt_model_folder_find(folder, name), 0, count, values, TT_F32));
 }
 
 /* Every tensor of the golden file in the merged folder; `differing` is the share of values that are not the
@@ -156,8 +149,8 @@ static double compare_with_peft(const char *golden, const char *out, double *dif
     struct tt_model_folder *folder;
     double worst = 0;
     int64_t total = 0, other = 0;
-    must(tt_safetensors_open(golden, &file));
-    must(tt_model_folder_open(out, true, &folder));
+    test_must(tt_safetensors_open(golden, &file));
+    test_must(tt_model_folder_open(out, true, &folder));
     for (size_t i = 0; i < tt_safetensors_count(file); i++) {
         const struct tt_safetensors_entry *entry = tt_safetensors_entry(file, i);
         int64_t count = entry->dims[0] * (entry->rank > 1 ? entry->dims[1] : 1);
@@ -187,7 +180,7 @@ static void like_peft(void **state)
     double error = compare_with_peft(GOLDEN "merge/llama2_variety.safetensors", out, &differing);
     print_message("fp32: %.2e\n", error);
     assert_true(error <= 1e-7);
-    must(tt_dir_remove(out));
+    test_must(tt_dir_remove(out));
     make_bf16_base("qwen3", rough);
     merge(rough, GOLDEN "qwen3/adapter_random", out, TT_DTYPE_NONE, 0, 0);
     error = compare_with_peft(GOLDEN "merge/qwen3_bf16.safetensors", out, &differing);

@@ -15,19 +15,12 @@
 #include "io/pth.h"
 #include "model/retinanet.h"
 #include "optim/optimizer.h"
+#include "support/must.h"
 #include "support/tuning.h"
 
 enum { IMAGES = 2, HEIGHT = 96, WIDTH = 64, CLASSES = 5, CHANNELS = 8, BOXES = 4, STEPS = 5, BLOCKS_MAX = 8 };
 /* FIRST has frozen norms, SECOND batch norms. */
 enum version { FIRST, SECOND };
-
-static void ok(tt_status status)
-{
-    char text[1024];
-    if (status == TT_OK) return;
-    tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 /* The network with all values in host memory, driven block by block. */
 struct runner {
@@ -74,7 +67,7 @@ static struct tt_safetensors *open_golden(enum version version, const char *name
     struct tt_safetensors *file;
     (void)snprintf(path, sizeof path, "%s/golden/detect/retinanet%s/%s", TT_TEST_ROOT,
                    version == SECOND ? "_v2" : "", name);
-    ok(tt_pth_open(path, &file));
+    test_must(tt_pth_open(path, &file));
     return file;
 }
 
@@ -85,7 +78,7 @@ static void read_tensor(const struct tt_safetensors *file, const char *name, int
     int64_t elements = 1;
     for (int d = 0; d < entry->rank; d++) elements *= entry->dims[d];
     assert_int_equal(elements, count);
-    ok(tt_safetensors_read(file, entry, 0, count, to, TT_F32));
+    test_must(tt_safetensors_read(file, entry, 0, count, to, TT_F32));
 }
 
 static void load_params(struct runner *r, tt_dtype dtype)
@@ -165,13 +158,13 @@ static struct runner *make_runner(enum version version, int trainable, tt_dtype 
     assert_non_null(r);
     assert_non_null(facts);
     r->version = version;
-    ok(tt_retinanet_facts(&config, facts));
-    ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = dtype}, &r->model));
+    test_must(tt_retinanet_facts(&config, facts));
+    test_must(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = dtype}, &r->model));
     free(facts);
-    ok(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2, .tuning = test_tuning()},
-                      &r->device));
-    ok(tt_stream_create(r->device, &r->stream));
-    ok(tt_workspace_create(r->device, (size_t)64 << 20, &r->workspace));
+    test_must(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 2, .tuning = test_tuning()},
+                             &r->device));
+    test_must(tt_stream_create(r->device, &r->stream));
+    test_must(tt_workspace_create(r->device, (size_t)64 << 20, &r->workspace));
     r->weights = open_golden(version, "weights.pth");
     r->expected = open_golden(version, "expected.pth");
     load_params(r, dtype);
@@ -220,10 +213,10 @@ static void forward(struct runner *r, bool gradient, bool want_logits)
         r->x[i + 1] = (tt_tensor){0};
         block->ops->output(block, &r->pass, dims);
         if (i + 1 < r->model->block_count)
-            ok(tt_workspace_2d(r->workspace, "an output", r->pass.in.compute_dtype, dims[0], dims[1],
-                               &r->x[i + 1]));
+            test_must(tt_workspace_2d(r->workspace, "an output", r->pass.in.compute_dtype, dims[0], dims[1],
+                                      &r->x[i + 1]));
         r->saved[i] = r->pass.in.gradient ? zeros(block->ops->saved_bytes) : NULL;
-        ok(block->ops->forward(block, &r->pass, r->x[i], r->saved[i], r->x[i + 1]));
+        test_must(block->ops->forward(block, &r->pass, r->x[i], r->saved[i], r->x[i + 1]));
     }
 }
 
@@ -234,9 +227,9 @@ static void backward(struct runner *r)
         struct tt_block *block = &r->model->blocks[i];
         tt_tensor dx = {0};
         if (i > first_trainable(r))
-            ok(tt_workspace_2d(r->workspace, "a gradient", r->x[i].dtype, r->x[i].dims[0], r->x[i].dims[1],
-                               &dx));
-        ok(block->ops->backward(block, &r->pass, r->x[i], r->saved[i], dy, dx));
+            test_must(tt_workspace_2d(r->workspace, "a gradient", r->x[i].dtype, r->x[i].dims[0],
+                                      r->x[i].dims[1], &dx));
+        test_must(block->ops->backward(block, &r->pass, r->x[i], r->saved[i], dy, dx));
         dy = dx;
     }
 }
@@ -355,7 +348,7 @@ static void update(struct runner *r, const struct tt_optim_config *optim, int64_
             .lr = 0.002,
             .grad_scale = 1.0f,
             .step = step};
-        ok(sgd->update(r->stream, optim, &update));
+        test_must(sgd->update(r->stream, optim, &update));
         memset(param->grad.data, 0, (size_t)count * sizeof(float));
     }
 }
@@ -532,8 +525,8 @@ static void the_full_network(void **state)
         int64_t elements = 0, all = 0;
         int tensors = 0;
         config.trainable_stages = rows[i].stages;
-        ok(tt_retinanet_facts(&config, facts));
-        ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
+        test_must(tt_retinanet_facts(&config, facts));
+        test_must(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
         for (size_t p = 0; p < model->param_count; p++) {
             all += tt_param_count(model->params[p]);
             elements += model->params[p]->trainable ? tt_param_count(model->params[p]) : 0;
@@ -562,8 +555,8 @@ static void the_full_second_network(void **state)
     config.trainable_stages = 5;
     config.batch_norm = true;
     config.head_groups = TT_RETINANET_GROUPS;
-    ok(tt_retinanet_facts(&config, facts));
-    ok(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
+    test_must(tt_retinanet_facts(&config, facts));
+    test_must(tt_model_create(facts, &(struct tt_model_options){.compute_dtype = TT_F32}, &model));
     for (size_t p = 0; p < model->param_count; p++)
         elements += model->params[p]->trainable ? tt_param_count(model->params[p]) : 0;
     assert_int_equal(elements, 38198935);

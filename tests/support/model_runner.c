@@ -12,18 +12,11 @@
 #include "io/quantized.h"
 #include "model/adapter_config.h"
 #include "nn/kv_cache.h"
+#include "support/must.h"
 #include "support/tuning.h"
 
 /* With a large vocabulary the logits fill a whole chunk. */
 enum { WORKSPACE_BYTES = 96 << 20, CHUNK_BYTES = 64 << 20, LARGE_VOCAB = 10000, ROPE_POSITIONS = 1024 };
-
-static void check(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 void tt_runner_read_config(const char *folder, const char *config_name, struct tt_model_facts *config)
 {
@@ -31,8 +24,8 @@ void tt_runner_read_config(const char *folder, const char *config_name, struct t
     char path[1024];
     (void)snprintf(path, sizeof path, config_name != NULL ? "%s/../%s" : "%s/config.json", folder,
                    config_name);
-    check(tt_json_read(path, 1 << 20, &json));
-    check(tt_model_facts_parse(&json, config));
+    test_must(tt_json_read(path, 1 << 20, &json));
+    test_must(tt_model_facts_parse(&json, config));
     tt_json_deinit(&json);
 }
 
@@ -40,7 +33,7 @@ static void *new_buffer(struct tt_model_runner *runner, size_t bytes)
 {
     assert_true(runner->buffer_count < (int)(sizeof runner->buffers / sizeof runner->buffers[0]));
     struct tt_buffer **buffer = &runner->buffers[runner->buffer_count++];
-    check(tt_buffer_create(runner->device, bytes > 0 ? bytes : 1, TT_PURPOSE_WEIGHTS, buffer));
+    test_must(tt_buffer_create(runner->device, bytes > 0 ? bytes : 1, TT_PURPOSE_WEIGHTS, buffer));
     return tt_buffer_data(*buffer);
 }
 
@@ -101,12 +94,12 @@ struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
 {
     struct tt_model_runner *runner = tt_calloc(1, sizeof *runner);
     assert_non_null(runner);
-    check(tt_model_create(config, options, &runner->model));
-    check(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
-                         &runner->device));
-    check(tt_stream_create(runner->device, &runner->stream));
+    test_must(tt_model_create(config, options, &runner->model));
+    test_must(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1, .tuning = test_tuning()},
+                             &runner->device));
+    test_must(tt_stream_create(runner->device, &runner->stream));
     size_t workspace_bytes = WORKSPACE_BYTES + (config->vocab_size > LARGE_VOCAB ? CHUNK_BYTES : 0);
-    check(tt_workspace_create(runner->device, workspace_bytes, &runner->workspace));
+    test_must(tt_workspace_create(runner->device, workspace_bytes, &runner->workspace));
     runner->pass = (struct tt_pass){
         .lent = {.stream = runner->stream, .workspace = runner->workspace},
         .in = {.batch = &runner->batch,
@@ -145,7 +138,7 @@ static void load_adapter_param(const struct tt_safetensors *adapter, const tt_pa
     const struct tt_safetensors_entry *entry = tt_safetensors_find(adapter, key);
     if (entry == NULL) fail_msg("the adapter has no '%s'", key);
     tt_free(key);
-    check(
+    test_must(
         tt_safetensors_read(adapter, entry, 0, tt_param_count(param), param->value.data, param->value.dtype));
 }
 
@@ -153,20 +146,20 @@ static void load_adapter_param(const struct tt_safetensors *adapter, const tt_pa
 static void load_stored(const struct tt_model_folder *files, const tt_param *param, const char *source)
 {
     struct tt_quantized stored;
-    check(tt_quantized_find(files, source, &stored));
-    if (param->quant.row_squares > 0) check(tt_quantized_in_blocks(&stored));
+    test_must(tt_quantized_find(files, source, &stored));
+    if (param->quant.row_squares > 0) test_must(tt_quantized_in_blocks(&stored));
     assert_int_equal(stored.layout.bytes, param->quant.bytes);
-    check(tt_quantized_read(files, &stored, 0, param->quant.bytes, param->value.data));
+    test_must(tt_quantized_read(files, &stored, 0, param->quant.bytes, param->value.data));
 }
 
 void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter)
 {
     struct tt_model_folder *files = NULL;
     struct tt_safetensors *adapter_file = NULL;
-    check(tt_model_folder_open(folder, true, &files));
+    test_must(tt_model_folder_open(folder, true, &files));
     if (adapter != NULL) {
         char *path = tt_path_join(adapter, "adapter_model.safetensors");
-        check(tt_safetensors_open(path, &adapter_file));
+        test_must(tt_safetensors_open(path, &adapter_file));
         tt_free(path);
     }
     size_t adapter_count = 0;
@@ -181,8 +174,8 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
         } else if (source != NULL) {
             const struct tt_safetensors_entry *entry = tt_model_folder_find(files, source);
             if (entry == NULL) fail_msg("the model folder has no '%s'", source);
-            check(tt_model_folder_read(files, entry, 0, tt_param_count(param), param->value.data,
-                                       param->value.dtype));
+            test_must(tt_model_folder_read(files, entry, 0, tt_param_count(param), param->value.data,
+                                           param->value.dtype));
         }
     }
     if (adapter_file != NULL) assert_int_equal(adapter_count, tt_safetensors_count(adapter_file));
@@ -244,8 +237,8 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
 static tt_tensor new_activation(struct tt_model_runner *runner)
 {
     tt_tensor tensor;
-    check(tt_workspace_2d(runner->workspace, "activation", runner->pass.in.compute_dtype,
-                          runner->batch.token_count, runner->model->facts.hidden_size, &tensor));
+    test_must(tt_workspace_2d(runner->workspace, "activation", runner->pass.in.compute_dtype,
+                              runner->batch.token_count, runner->model->facts.hidden_size, &tensor));
     return tensor;
 }
 
@@ -256,7 +249,7 @@ static void forward(struct tt_model_runner *runner, tt_tensor *x, void **saved)
         struct tt_block *block = &runner->model->blocks[i];
         if (i < last) x[i + 1] = new_activation(runner);
         if (runner->pass.in.gradient) saved[i] = tt_calloc(1, block->ops->saved_bytes);
-        check(
+        test_must(
             block->ops->forward(block, &runner->pass, x[i], saved[i], i < last ? x[i + 1] : (tt_tensor){0}));
     }
 }
@@ -289,7 +282,7 @@ double tt_runner_loss(struct tt_model_runner *runner, bool gradient)
     tt_tensor dy = gradient ? new_activation(runner) : (tt_tensor){0};
     for (int i = last; i >= first && gradient; i--) {
         tt_tensor dx = i > first ? dy : (tt_tensor){0};
-        check(model->blocks[i].ops->backward(&model->blocks[i], &runner->pass, x[i], saved[i], dy, dx));
+        test_must(model->blocks[i].ops->backward(&model->blocks[i], &runner->pass, x[i], saved[i], dy, dx));
     }
     for (int i = 0; i <= last; i++) tt_free(saved[i]);
     tt_workspace_release(runner->workspace, mark);

@@ -10,15 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/must.h"
 #include "support/temporary.h"
-
-static void must(tt_status status)
-{
-    char text[2048];
-    if (status == TT_OK) return;
-    tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 const char *test_join(const char *folder, const char *name, char path[TEST_PATH_BYTES])
 {
@@ -29,7 +22,7 @@ const char *test_join(const char *folder, const char *name, char path[TEST_PATH_
 
 void test_copy_file(const char *from, const char *to)
 {
-    must(tt_file_copy(from, to));
+    test_must(tt_file_copy(from, to));
 }
 
 struct copy {
@@ -46,8 +39,8 @@ static tt_status copy_entry(void *context, const char *name)
 static void copy_folder(const char *from, const char *to)
 {
     struct copy copy = {from, to};
-    must(tt_dir_create(to));
-    must(tt_dir_list(from, copy_entry, &copy));
+    test_must(tt_dir_create(to));
+    test_must(tt_dir_list(from, copy_entry, &copy));
 }
 
 void test_workplace_create(const char *family, struct test_workplace *place)
@@ -63,7 +56,7 @@ void test_workplace_create(const char *family, struct test_workplace *place)
 
 void test_workplace_remove(struct test_workplace *place)
 {
-    must(tt_dir_remove(place->folder));
+    test_must(tt_dir_remove(place->folder));
 }
 
 const char *test_workplace_path(const struct test_workplace *place, const char *name,
@@ -76,7 +69,7 @@ const char *test_workplace_write(const struct test_workplace *place, const char 
                                  char path[TEST_PATH_BYTES])
 {
     test_join(place->folder, name, path);
-    must(tt_file_write_atomic(path, text, strlen(text)));
+    test_must(tt_file_write_atomic(path, text, strlen(text)));
     return path;
 }
 
@@ -95,7 +88,7 @@ static tt_status count_entry(void *context, const char *name)
 int test_count_entries(const char *folder, const char *prefix)
 {
     struct count count = {prefix, 0};
-    must(tt_dir_list(folder, count_entry, &count));
+    test_must(tt_dir_list(folder, count_entry, &count));
     return count.entries;
 }
 
@@ -111,5 +104,5 @@ static tt_status look_at_entry(void *context, const char *name)
 
 void test_nothing_unfinished(const char *folder)
 {
-    must(tt_dir_list(folder, look_at_entry, (void *)(uintptr_t)folder));
+    test_must(tt_dir_list(folder, look_at_entry, (void *)(uintptr_t)folder));
 }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "io/safetensors.h"
+#include "support/must.h"
 #include "tensor/quant.h"
 
 #define FOLDER TT_TEST_ROOT "/golden/quant"
@@ -33,22 +34,17 @@ static int close_files(void **state)
     return 0;
 }
 
-static void ok(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
-
 static int64_t int_of(const struct tt_json_value *row, const char *key)
 {
     int64_t value;
-    ok(tt_json_int(&json, row, key, &value));
+    test_must(tt_json_int(&json, row, key, &value));
     return value;
 }
 
 static const char *text_of(const struct tt_json_value *row, const char *key)
 {
     const char *value;
-    ok(tt_json_string(&json, row, key, &value));
+    test_must(tt_json_string(&json, row, key, &value));
     return value;
 }
 
@@ -56,11 +52,11 @@ static struct tt_quant_layout layout_of(const struct tt_json_value *row)
 {
     enum tt_quant_type type = tt_quant_type_from_name(text_of(row, "type"));
     bool nested = type != TT_QUANT_INT8;
-    if (tt_json_get(row, "nested") != NULL) ok(tt_json_bool(&json, row, "nested", &nested));
+    if (tt_json_get(row, "nested") != NULL) test_must(tt_json_bool(&json, row, "nested", &nested));
     struct tt_quant_format format = tt_quant_format_make(type, nested);
     if (tt_json_get(row, "block") != NULL) format.block = int_of(row, "block");
     struct tt_quant_layout layout;
-    ok(tt_quant_layout_make(format, int_of(row, "rows"), int_of(row, "cols"), &layout));
+    test_must(tt_quant_layout_make(format, int_of(row, "rows"), int_of(row, "cols"), &layout));
     return layout;
 }
 
@@ -75,7 +71,7 @@ static void *load(const char *name, const char *part, tt_dtype *dtype, int64_t *
     *count = (int64_t)(entry->bytes / tt_dtype_bytes(entry->dtype));
     void *data = tt_alloc_aligned(entry->bytes);
     assert_non_null(data);
-    ok(tt_safetensors_read(file, entry, 0, *count, data, entry->dtype));
+    test_must(tt_safetensors_read(file, entry, 0, *count, data, entry->dtype));
     return data;
 }
 
@@ -104,7 +100,7 @@ static uint8_t *quantize(const struct tt_quant_layout *layout, struct matrix *ma
                         (const char *)matrix->weights +
                             tt_quant_block_first(layout, b) * (int64_t)tt_dtype_bytes(matrix->dtype),
                         matrix->dtype, absmax + b);
-    ok(tt_quant_check(layout, absmax));
+    test_must(tt_quant_check(layout, absmax));
     struct tt_quant_source source = {.absmax = absmax,
                                      .offset = tt_quant_mean(absmax, layout->blocks),
                                      .dtype = matrix->dtype,
@@ -112,8 +108,8 @@ static uint8_t *quantize(const struct tt_quant_layout *layout, struct matrix *ma
                                      .context = matrix};
     size_t piece = in_pieces ? 77 : layout->bytes;
     for (size_t at = 0; at < layout->bytes; at += piece)
-        ok(tt_quant_encode(layout, &source, at, layout->bytes - at < piece ? layout->bytes - at : piece,
-                           segment + at));
+        test_must(tt_quant_encode(layout, &source, at,
+                                  layout->bytes - at < piece ? layout->bytes - at : piece, segment + at));
     tt_free(absmax);
     return segment;
 }
@@ -171,7 +167,7 @@ static void run_case(const struct tt_json_value *row)
     compare_part(name, "absmax", segment, layout.absmax);
     if (layout.format.nested) {
         double offset;
-        ok(tt_json_double(&json, row, "offset", &offset));
+        test_must(tt_json_double(&json, row, "offset", &offset));
         float got;
         memcpy(&got, segment + layout.offset.offset, sizeof got);
         if (got != (float)offset) fail_msg("%s: offset %.9g, not %.9g", name, got, offset);
@@ -190,7 +186,7 @@ static void cases_are_the_same(void **state)
 {
     (void)state;
     const struct tt_json_value *rows;
-    ok(tt_json_array(&json, json.root, "cases", &rows));
+    test_must(tt_json_array(&json, json.root, "cases", &rows));
     assert_true(tt_json_count(rows) > 40);
     for (size_t i = 0; i < tt_json_count(rows); i++) run_case(tt_json_at(rows, i));
 }
@@ -202,9 +198,9 @@ static void maps_are_the_same(void **state)
     const char *const names[] = {"nf4", "fp4", "nested"};
     const float *const ours[] = {tt_quant_map(TT_QUANT_NF4), tt_quant_map(TT_QUANT_FP4),
                                  tt_quant_nested_map()};
-    ok(tt_json_object(&json, json.root, "maps", &maps));
+    test_must(tt_json_object(&json, json.root, "maps", &maps));
     for (int i = 0; i < 3; i++) {
-        ok(tt_json_array(&json, maps, names[i], &map));
+        test_must(tt_json_array(&json, maps, names[i], &map));
         assert_int_equal(tt_json_count(map), i < 2 ? TT_QUANT_MAP : TT_QUANT_NESTED_MAP);
         for (size_t k = 0; k < tt_json_count(map); k++)
             if ((float)tt_json_number(tt_json_at(map, k)) != ours[i][k])
@@ -227,7 +223,7 @@ static void large_ones_are_the_same(void **state)
 {
     (void)state;
     const struct tt_json_value *rows;
-    ok(tt_json_array(&json, json.root, "large", &rows));
+    test_must(tt_json_array(&json, json.root, "large", &rows));
     for (size_t r = 0; r < tt_json_count(rows); r++) {
         const struct tt_json_value *row = tt_json_at(rows, r);
         struct tt_quant_layout layout = layout_of(row);
@@ -241,7 +237,7 @@ static void large_ones_are_the_same(void **state)
         struct matrix matrix = {.weights = weights, .dtype = TT_F32};
         uint8_t *segment = quantize(&layout, &matrix, false);
         double offset;
-        ok(tt_json_double(&json, row, "offset", &offset));
+        test_must(tt_json_double(&json, row, "offset", &offset));
         float got;
         memcpy(&got, segment + layout.offset.offset, sizeof got);
         if (got != (float)offset) fail_msg("offset %.9g, not %.9g", got, offset);

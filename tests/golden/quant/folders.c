@@ -9,13 +9,9 @@
 
 #include "base/alloc.h"
 #include "io/quantized.h"
+#include "support/must.h"
 
 #define FOLDER TT_TEST_ROOT "/golden/quant/"
-
-static void ok(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
 
 /* The weights before: what transformers quantized were the float32 ones, rounded to bfloat16. */
 static struct tt_model_folder *source;
@@ -40,7 +36,7 @@ static void compare_values(const struct tt_safetensors *reference, const char *n
     if (entry == NULL) fail_msg("no reference for %s", name);
     float *expected = tt_alloc_aligned((size_t)layout->count * 4),
           *got = tt_alloc_aligned((size_t)layout->count * 4);
-    ok(tt_safetensors_read(reference, entry, 0, layout->count, expected, TT_F32));
+    test_must(tt_safetensors_read(reference, entry, 0, layout->count, expected, TT_F32));
     tt_quant_decode(layout, segment, 0, layout->count, got, TT_F32);
     for (int64_t i = 0; i < layout->count; i++)
         if (expected[i] != got[i])
@@ -61,14 +57,14 @@ static void compare_quantized(const char *name, const struct tt_quant_layout *la
     float *absmax = tt_alloc_aligned((size_t)layout->blocks * sizeof *absmax);
     uint8_t *made = tt_alloc_aligned(layout->bytes);
     assert_non_null(entry);
-    ok(tt_model_folder_read(source, entry, 0, layout->count, weights, TT_BF16));
+    test_must(tt_model_folder_read(source, entry, 0, layout->count, weights, TT_BF16));
     tt_quant_absmax(layout, 0, layout->blocks, weights, TT_BF16, absmax);
     struct tt_quant_source from = {.absmax = absmax,
                                    .offset = tt_quant_mean(absmax, layout->blocks),
                                    .dtype = TT_BF16,
                                    .read = read_weights,
                                    .context = (void *)(uintptr_t)entry};
-    ok(tt_quant_encode(layout, &from, 0, layout->bytes, made));
+    test_must(tt_quant_encode(layout, &from, 0, layout->bytes, made));
     for (size_t i = 0; i < layout->bytes; i++)
         if (made[i] != segment[i]) fail_msg("%s: byte %zu of the segment differs", name, i);
     tt_free(made);
@@ -85,10 +81,10 @@ static void compare_folder(const char *kind, enum tt_quant_type type, bool neste
     int quantized = 0, parts = 0;
     size_t module_bytes;
     snprintf(path, sizeof path, FOLDER "%s", kind);
-    ok(tt_model_folder_open(path, true, &folder));
+    test_must(tt_model_folder_open(path, true, &folder));
     snprintf(path, sizeof path, FOLDER "%s_reference.safetensors", kind);
-    ok(tt_safetensors_open(path, &reference));
-    ok(tt_quantized_config_read(tt_model_folder_config(folder), &config));
+    test_must(tt_safetensors_open(path, &reference));
+    test_must(tt_quantized_config_read(tt_model_folder_config(folder), &config));
     assert_int_equal(config.type, type);
     assert_int_equal(config.nested, nested);
     assert_int_equal(config.storage_dtype, storage);
@@ -100,18 +96,19 @@ static void compare_folder(const char *kind, enum tt_quant_type type, bool neste
             parts++;
             continue;
         }
-        ok(tt_quantized_find(folder, name, &tensor));
+        test_must(tt_quantized_find(folder, name, &tensor));
         if (tensor.layout.format.type == TT_QUANT_NONE) continue;
         quantized++;
         assert_int_equal(tensor.layout.format.type, type);
         assert_int_equal(tensor.layout.format.nested, nested);
-        ok(tt_quantized_check_values(folder, &tensor));
+        test_must(tt_quantized_check_values(folder, &tensor));
         uint8_t *segment = tt_alloc_aligned(tensor.layout.bytes),
                 *pieces = tt_alloc_aligned(tensor.layout.bytes);
-        ok(tt_quantized_read(folder, &tensor, 0, tensor.layout.bytes, segment));
+        test_must(tt_quantized_read(folder, &tensor, 0, tensor.layout.bytes, segment));
         for (size_t at = 0; at < tensor.layout.bytes; at += 61)
-            ok(tt_quantized_read(folder, &tensor, at,
-                                 tensor.layout.bytes - at < 61 ? tensor.layout.bytes - at : 61, pieces + at));
+            test_must(tt_quantized_read(folder, &tensor, at,
+                                        tensor.layout.bytes - at < 61 ? tensor.layout.bytes - at : 61,
+                                        pieces + at));
         assert_memory_equal(segment, pieces, tensor.layout.bytes);
         compare_values(reference, name, &tensor.layout, segment);
         compare_quantized(name, &tensor.layout, segment);

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "checkpoint/reader.h"
 #include "load_device.h"
+#include "support/must.h"
 #include "support/temporary.h"
 
 enum { TENSORS = 6, RANGES_MAX = 64, GUARD = 64 };
@@ -37,14 +38,6 @@ struct place {
     size_t range_count, used_bytes;
 };
 
-static void must(tt_status status)
-{
-    char text[2048];
-    if (status == TT_OK) return;
-    tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
-
 static void write_file(struct place *place)
 {
     struct tt_safetensors_entry entries[TENSORS];
@@ -54,9 +47,9 @@ static void write_file(struct place *place)
     for (int i = 0; i < TENSORS; i++)
         entries[i] = (struct tt_safetensors_entry){
             .name = tensors[i].name, .dtype = tensors[i].dtype, .rank = 1, .dims = {tensors[i].count}};
-    must(tt_safetensors_layout(entries, TENSORS, &header, &bytes));
-    must(tt_file_create(place->path, bytes, &descriptor));
-    must(tt_file_pwrite(descriptor, place->path, header.data, header.bytes, 0));
+    test_must(tt_safetensors_layout(entries, TENSORS, &header, &bytes));
+    test_must(tt_file_create(place->path, bytes, &descriptor));
+    test_must(tt_file_pwrite(descriptor, place->path, header.data, header.bytes, 0));
     for (int i = 0; i < TENSORS; i++) {
         int64_t count = (int64_t)(entries[i].bytes / tt_dtype_bytes(entries[i].dtype));
         float *values = tt_alloc_aligned((size_t)count * sizeof *values);
@@ -64,11 +57,11 @@ static void write_file(struct place *place)
         struct tt_rng rng = tt_rng_derive(tt_rng_make(3), entries[i].name);
         for (int64_t e = 0; e < count; e++) values[e] = (float)tt_rng_normal(rng, (uint64_t)e);
         assert_true(tt_dtype_convert(stored, entries[i].dtype, values, TT_F32, (size_t)count));
-        must(tt_file_pwrite(descriptor, place->path, stored, entries[i].bytes, entries[i].offset));
+        test_must(tt_file_pwrite(descriptor, place->path, stored, entries[i].bytes, entries[i].offset));
         tt_free(values);
         tt_free(stored);
     }
-    must(tt_file_sync_close(descriptor, place->path));
+    test_must(tt_file_sync_close(descriptor, place->path));
     tt_str_deinit(&header);
 }
 
@@ -77,11 +70,11 @@ static void set_up(struct place *place, bool late)
     *place = (struct place){0};
     test_temporary_of(place->path, sizeof place->path, "trimtab-reader", (long)getpid(), ".safetensors");
     write_file(place);
-    must(tt_safetensors_open(place->path, &place->file));
+    test_must(tt_safetensors_open(place->path, &place->file));
     if (late) place->late = tt_calloc(1, sizeof *place->late);
-    must(late_device_open(place->late, 4, &place->device));
-    must(tt_stream_create(place->device, &place->stream));
-    must(tt_buffer_create(place->device, 8 << 20, TT_PURPOSE_WEIGHTS, &place->memory));
+    test_must(late_device_open(place->late, 4, &place->device));
+    test_must(tt_stream_create(place->device, &place->stream));
+    test_must(tt_buffer_create(place->device, 8 << 20, TT_PURPOSE_WEIGHTS, &place->memory));
 }
 
 static void tear_down(struct place *place)
@@ -140,7 +133,8 @@ static void check_range(const struct tt_read_range *range)
     size_t element = tt_dtype_bytes(range->dtype);
     char *wanted = tt_alloc_aligned((size_t)range->count * element);
     const unsigned char *got = range->to, zeros[8] = {0};
-    must(tt_safetensors_read(range->file, range->entry, range->first, range->count, wanted, range->dtype));
+    test_must(
+        tt_safetensors_read(range->file, range->entry, range->first, range->count, wanted, range->dtype));
     for (int64_t e = 0; e < range->count; e++) {
         bool row_ends = range->columns > 0 && (range->first + e + 1) % range->columns == 0;
         if (memcmp(got, wanted + (size_t)e * element, element) != 0)
@@ -168,7 +162,7 @@ static void check_bytes(bool late)
             struct tt_reader_config config = {.threads = threads[t], .chunk_bytes = chunks[c]};
             if (late) place.late->queued = place.late->done = place.late->host_peak = 0;
             add_all(&place);
-            must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
+            test_must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
             for (size_t i = 0; i < place.range_count; i++) check_range(&place.ranges[i]);
             struct tt_memory_use memory;
             tt_device_memory(place.device, &memory);
@@ -198,7 +192,7 @@ static void test_nothing(void **state)
     struct place place;
     (void)state;
     set_up(&place, true);
-    must(tt_reader_run(place.stream, place.ranges, 0, &(struct tt_reader_config){0}));
+    test_must(tt_reader_run(place.stream, place.ranges, 0, &(struct tt_reader_config){0}));
     tear_down(&place);
 }
 
@@ -249,7 +243,7 @@ static void test_cancel(void **state)
     for (int late = 0; late < 2; late++) {
         set_up(&place, late);
         add_all(&place);
-        must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
+        test_must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
         atomic_store(&cancel.requests, 1);
         assert_int_equal(tt_reader_run(place.stream, place.ranges, place.range_count, &config),
                          TT_ERR_CANCELLED);
@@ -292,7 +286,7 @@ static void test_allocations_fail(void **state)
         set_up(&place, late);
         add_all(&place);
         uint64_t before = tt_alloc_count(), live = tt_alloc_live();
-        must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
+        test_must(tt_reader_run(place.stream, place.ranges, place.range_count, &config));
         uint64_t count = tt_alloc_count() - before;
         assert_true(count > 5);
         for (uint64_t nth = 1; nth <= count; nth++) {

@@ -11,17 +11,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "convert/merge.h"
+#include "support/must.h"
 #include "support/workplace.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
-
-static void must(tt_status status)
-{
-    char text[4096];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 static void write_tensors(const char *path, struct tt_safetensors_entry *entries, size_t count,
                           float *const *values)
@@ -31,14 +24,14 @@ static void write_tensors(const char *path, struct tt_safetensors_entry *entries
     int descriptor;
     const char *names[8];
     for (size_t i = 0; i < count; i++) names[i] = entries[i].name;
-    must(tt_safetensors_layout(entries, count, &header, &bytes));
-    must(tt_file_create(path, bytes, &descriptor));
-    must(tt_file_pwrite(descriptor, path, header.data, header.bytes, 0));
+    test_must(tt_safetensors_layout(entries, count, &header, &bytes));
+    test_must(tt_file_create(path, bytes, &descriptor));
+    test_must(tt_file_pwrite(descriptor, path, header.data, header.bytes, 0));
     for (size_t e = 0; e < count; e++)
         for (size_t i = 0; i < count; i++)
             if (names[i] == entries[e].name)
-                must(tt_file_pwrite(descriptor, path, values[i], entries[e].bytes, entries[e].offset));
-    must(tt_file_sync_close(descriptor, path));
+                test_must(tt_file_pwrite(descriptor, path, values[i], entries[e].bytes, entries[e].offset));
+    test_must(tt_file_sync_close(descriptor, path));
     tt_str_deinit(&header);
 }
 
@@ -71,8 +64,8 @@ static void check_product(struct test_workplace *place, int64_t rows, int64_t co
     test_workplace_path(place, "out", out_path);
     write_tensors(base_path, base, 1, &w);
     write_tensors(adapter_path, ab, 2, values);
-    must(tt_model_folder_open(place->model, true, &merge.folder));
-    must(tt_safetensors_open(adapter_path, &merge.adapter));
+    test_must(tt_model_folder_open(place->model, true, &merge.folder));
+    test_must(tt_safetensors_open(adapter_path, &merge.adapter));
     struct tt_merge_tensor tensor = {.name = "w",
                                      .base = tt_model_folder_find(merge.folder, "w"),
                                      .lora_A = tt_safetensors_find(merge.adapter, "a"),
@@ -84,13 +77,13 @@ static void check_product(struct test_workplace *place, int64_t rows, int64_t co
                                      .rank = 2};
     struct tt_merge_output output = {
         .tensor = &tensor, .dtype = TT_F32, .path = out_path, .head_rows = head_rows};
-    must(tt_file_create(out_path, (uint64_t)(rows * columns) * sizeof *out, &output.descriptor));
-    must(tt_merge_run(&merge, &output, 1, &(struct tt_merge_work){.threads = 3}));
-    must(tt_file_sync_close(output.descriptor, out_path));
+    test_must(tt_file_create(out_path, (uint64_t)(rows * columns) * sizeof *out, &output.descriptor));
+    test_must(tt_merge_run(&merge, &output, 1, &(struct tt_merge_work){.threads = 3}));
+    test_must(tt_file_sync_close(output.descriptor, out_path));
     int descriptor;
     uint64_t bytes;
-    must(tt_file_open_read(out_path, &descriptor, &bytes));
-    must(tt_file_pread(descriptor, out_path, out, (size_t)bytes, 0));
+    test_must(tt_file_open_read(out_path, &descriptor, &bytes));
+    test_must(tt_file_pread(descriptor, out_path, out, (size_t)bytes, 0));
     tt_file_close(descriptor);
     double worst = 0, squares = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -189,9 +182,9 @@ static void after_a_crash(void **state)
     test_workplace_create("qwen2", &place);
     test_workplace_path(&place, "merged", out);
     test_workplace_path(&place, "merged.merging", left);
-    must(tt_dir_create(left));
+    test_must(tt_dir_create(left));
     test_workplace_write(&place, "merged.merging/model.safetensors", "half of it", path);
-    must(try_merge(place.model, GOLDEN "qwen2/adapter_random", out, TT_F32, NULL));
+    test_must(try_merge(place.model, GOLDEN "qwen2/adapter_random", out, TT_F32, NULL));
     assert_int_equal(test_count_entries(place.folder, "merged"), 1);
     assert_int_equal(try_merge(place.model, GOLDEN "qwen2/adapter_random", out, TT_F32, NULL), TT_ERR_USAGE);
     test_workplace_remove(&place);
@@ -210,13 +203,13 @@ static void too_large_for_float16(void **state)
         int descriptor;
         test_workplace_create("qwen2", &place);
         test_workplace_path(&place, "merged", out);
-        must(tt_model_folder_open(place.model, true, &folder));
+        test_must(tt_model_folder_open(place.model, true, &folder));
         uint64_t offset = tt_model_folder_find(folder, names[i])->offset;
         tt_model_folder_close(folder);
         test_join(place.model, "model.safetensors", path);
-        must(tt_file_open_write(path, &descriptor));
-        must(tt_file_pwrite(descriptor, path, &large, sizeof large, offset));
-        must(tt_file_sync_close(descriptor, path));
+        test_must(tt_file_open_write(path, &descriptor));
+        test_must(tt_file_pwrite(descriptor, path, &large, sizeof large, offset));
+        test_must(tt_file_sync_close(descriptor, path));
         assert_int_equal(try_merge(place.model, GOLDEN "qwen2/adapter_random", out, TT_F16, NULL),
                          TT_ERR_DATA);
         assert_non_null(strstr(tt_error_last()->message, names[i]));

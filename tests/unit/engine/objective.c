@@ -13,6 +13,7 @@
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "support/model_runner.h"
+#include "support/must.h"
 #include "support/ranks.h"
 
 enum { SAMPLES = 12, LENGTH = 24, VOCAB_MAX = 64, STEPS = 4 };
@@ -91,14 +92,6 @@ struct run {
     struct tt_gradient_watch watch;
     struct tt_batch_storage storage;
 };
-
-static void check(tt_status status)
-{
-    char text[2048];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 static struct tt_model_options lora(tt_dtype dtype)
 {
@@ -204,13 +197,14 @@ static void rows_scaled_one_by_one_train_alike(void **state)
     for (int d = 0; d < 2; d++) {
         struct run one, other;
         struct tt_model_options options = lora(dtypes[d]);
-        check(open_run(&one, &(struct setup){.options = options, .group_size = 1}));
-        check(open_run(&other, &(struct setup){.objective = &by_rows, .options = options, .group_size = 1}));
+        test_must(open_run(&one, &(struct setup){.options = options, .group_size = 1}));
+        test_must(
+            open_run(&other, &(struct setup){.objective = &by_rows, .options = options, .group_size = 1}));
         assert_string_equal(one.rank.objective.ops->name, "sft");
         for (int64_t s = 0; s < STEPS; s++) {
             struct tt_train_step_result wanted, got;
-            check(step(&one, s, &wanted));
-            check(step(&other, s, &got));
+            test_must(step(&one, s, &wanted));
+            test_must(step(&other, s, &got));
             assert_memory_equal(wanted.metrics, got.metrics, sizeof got.metrics);
             assert_true(wanted.loss > 0 && wanted.loss == got.loss);
             assert_true(wanted.grad_norm > 0 && wanted.grad_norm == got.grad_norm);
@@ -230,10 +224,11 @@ static void the_reference_is_the_model_without_adapters(void **state)
     struct tt_model_options options = lora(TT_F32);
     double reference = 0;
     options.lora.dropout = 0;
-    check(open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 2}));
+    test_must(
+        open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 2}));
     int64_t per_epoch = tt_sampler_steps_per_epoch(run.sampler);
     for (int64_t s = 0; s < 2 * per_epoch; s++) {
-        check(step(&run, s, &result));
+        test_must(step(&run, s, &result));
         if (s == 0) assert_true(result.metrics[0] == result.metrics[1] && result.metrics[2] == 0);
         if (s > 0) assert_true(result.metrics[0] != result.metrics[1] && result.metrics[2] > 0);
         if (s > per_epoch) assert_true(result.metrics[0] < result.metrics[1]); /* it has learned */
@@ -252,7 +247,7 @@ static void a_plan_has_all_passes(void **state)
     struct tt_model_options options = lora(TT_F32);
     for (int i = 0; i < 3; i++) {
         struct run run;
-        check(
+        test_must(
             open_run(&run, &(struct setup){.objective = objectives[i], .options = options, .group_size = 2}));
         seconds[i] = run.plan.step_seconds;
         close_run(&run);
@@ -266,7 +261,8 @@ static void other_groups_are_refused(void **state)
     struct run run;
     struct tt_train_step_result result;
     struct tt_model_options options = lora(TT_F32);
-    check(open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 3}));
+    test_must(
+        open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 3}));
     assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->message,
                         "objective 'with reference' compares groups of 2 sequences, "
@@ -280,7 +276,7 @@ static void an_objective_may_fail(void **state)
     struct run run;
     struct tt_train_step_result result;
     struct tt_model_options options = lora(TT_F32);
-    check(open_run(&run, &(struct setup){.objective = &refusing, .options = options, .group_size = 1}));
+    test_must(open_run(&run, &(struct setup){.objective = &refusing, .options = options, .group_size = 1}));
     assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->message, "these rows are not wanted");
     close_run(&run);

@@ -12,15 +12,10 @@
 #include "checkpoint/load.h"
 #include "engine/rehearsal.h"
 #include "model/retinanet.h"
+#include "support/must.h"
 #include "support/tuning.h"
 
 enum { IMAGES = 2, HEIGHT = 64, WIDTH = 96, CHANNELS = TT_DETECT_CHANNELS, CLASSES = 4 };
-
-static void ok(tt_status status)
-{
-    if (status != TT_OK) print_error("%s\n", tt_error_last()->message);
-    assert_int_equal(status, TT_OK);
-}
 
 /* The calls of a pass on the real device. */
 static struct tt_conv2d_requests calls;
@@ -105,7 +100,7 @@ static void make_rank(const struct network *network, struct tt_comm *comm, struc
     config.trainable_stages = 3;
     config.batch_norm = network->batch_norm;
     config.head_groups = network->second ? TT_RETINANET_GROUPS : 0;
-    ok(tt_retinanet_facts(&config, facts));
+    test_must(tt_retinanet_facts(&config, facts));
     const struct tt_rank_config rank_config = {
         .device = {.kind = "cpu", .threads = 1, .tuning = test_tuning()},
         .world = comm,
@@ -118,8 +113,8 @@ static void make_rank(const struct network *network, struct tt_comm *comm, struc
         .reduce_dtype = TT_F32,
         .workspace_bytes = 256 << 20,
     };
-    ok(tt_rank_init(&rank_config, rank));
-    ok(tt_rank_load(rank, &source));
+    test_must(tt_rank_init(&rank_config, rank));
+    test_must(tt_rank_load(rank, &source));
 }
 
 /* `as_gpu`: as on a device whose memory is not the host's, where the heads' outputs are padded. */
@@ -142,12 +137,12 @@ static void run(struct tt_rank *rank, bool trains, bool as_gpu)
                                           .boxes = &boxes[0][0],
                                           .labels = labels};
     struct tt_pass pass;
-    ok(tt_rank_upload_images(rank, &batch, 0.5, &pass));
+    test_must(tt_rank_upload_images(rank, &batch, 0.5, &pass));
     pass.in.training = pass.in.gradient = trains;
     pass.in.want_logits = !trains;
     rank->device->is_host = !as_gpu;
-    ok(tt_executor_forward(rank->executor, &pass));
-    if (trains) ok(tt_executor_backward(rank->executor, &pass, true));
+    test_must(tt_executor_forward(rank->executor, &pass));
+    if (trains) test_must(tt_executor_backward(rank->executor, &pass, true));
     tt_executor_end(rank->executor);
     rank->device->is_host = true;
     tt_free(pixels);
@@ -163,7 +158,7 @@ static void passes_are_rehearsed(void **state)
         struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
         struct tt_conv2d_requests noted = {0};
         const struct tt_canvas canvas = {IMAGES, HEIGHT, WIDTH, network.trains};
-        ok(tt_comm_create_self(&comm));
+        test_must(tt_comm_create_self(&comm));
         make_rank(&network, comm, facts, &rank);
         struct tt_device_table table = *rank.device->table;
         struct tt_op_table ops = *table.ops;
@@ -174,7 +169,7 @@ static void passes_are_rehearsed(void **state)
         rank.device->table = &table;
         run(&rank, network.trains, i & 16);
         rank.device->table = &tt_cpu_device_table;
-        ok(tt_rehearse(&rank, i & 16 ? "h200" : "cpu", &canvas, &noted));
+        test_must(tt_rehearse(&rank, i & 16 ? "h200" : "cpu", &canvas, &noted));
         assert_int_equal(noted.count, calls.count);
         assert_true(noted.count > (network.trains ? 100 : 50));
         for (size_t k = 0; k < noted.count; k++) requests_agree(&noted.items[k], &calls.items[k]);
@@ -205,7 +200,7 @@ static void canvases_are_prepared_once(void **state)
     struct tt_rank rank = {0};
     struct tt_comm *comm = NULL;
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
-    ok(tt_comm_create_self(&comm));
+    test_must(tt_comm_create_self(&comm));
     make_rank(&network, comm, facts, &rank);
     struct tt_device_table table = *rank.device->table;
     table.conv2d_prepare = count_requests;
@@ -213,26 +208,26 @@ static void canvases_are_prepared_once(void **state)
     struct tt_device_images images = {.count = 2, .height = 64, .width = 96};
     const struct tt_device_batch batch = {.images = &images}, tokens = {0};
     struct tt_pass pass = {.in = {.batch = &batch, .training = true, .gradient = true}};
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 0); /* the host prepares nothing */
     rank.device->is_host = false;
-    ok(tt_rank_rehearse(&rank, &pass));
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 1);
     size_t training = prepared_count;
     pass.in.training = pass.in.gradient = false;
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 2);
     assert_true(prepared_count > 0 && prepared_count < training);
     images.width = 64;
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     images.count = 1;
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 4);
     images.count = 0;
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     pass.in.batch = &tokens;
-    ok(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 4);
     rank.device->is_host = true;
     rank.device->table = &tt_cpu_device_table;

@@ -11,6 +11,7 @@
 #include "engine/plan.h"
 #include "infer/evaluator.h"
 #include "support/model_runner.h"
+#include "support/must.h"
 
 enum { SAMPLES = 12, LENGTH = 24, VOCAB_MAX = 64 };
 
@@ -57,14 +58,6 @@ struct run {
     struct tt_batch_storage storage;
 };
 
-static void check(tt_status status)
-{
-    char text[2048];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
-
 /* NULL: sft. `micro`: groups of a micro batch. */
 static void open_run(struct run *run, const struct tt_objective *objective, size_t group_size, int64_t micro)
 {
@@ -72,11 +65,11 @@ static void open_run(struct run *run, const struct tt_objective *objective, size
     const struct tt_sampler_config sampler = {.micro_batch_size = micro, .world_size = 1, .accumulation = 1};
     *run = (struct run){0};
     tt_runner_read_config(TT_TEST_ROOT "/golden/llama2/model", NULL, &run->model);
-    check(tt_dataset_create_random(SAMPLES, 5, LENGTH, VOCAB_MAX, 3, &run->dataset));
-    check(tt_dataset_group(run->dataset, group_size));
-    check(tt_sampler_create(run->dataset, &sampler, &run->sampler));
+    test_must(tt_dataset_create_random(SAMPLES, 5, LENGTH, VOCAB_MAX, 3, &run->dataset));
+    test_must(tt_dataset_group(run->dataset, group_size));
+    test_must(tt_sampler_create(run->dataset, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), &limits);
-    check(tt_comm_create_self(&run->comm));
+    test_must(tt_comm_create_self(&run->comm));
     struct tt_rank_config config = {
         .device = {.kind = "cpu", .threads = 1},
         .world = run->comm,
@@ -89,11 +82,11 @@ static void open_run(struct run *run, const struct tt_objective *objective, size
         .limits = limits,
         .reduce_dtype = TT_F32,
     };
-    check(tt_plan_make(&config, (struct tt_plan_ranks){1, 1}, 1, &none, &limits, &run->plan));
+    test_must(tt_plan_make(&config, (struct tt_plan_ranks){1, 1}, 1, &none, &limits, &run->plan));
     config.levels = run->plan.levels;
     config.workspace_bytes = run->plan.workspace_bytes;
-    check(tt_rank_init(&config, &run->rank));
-    check(tt_rank_load(&run->rank, &(struct tt_load_source){.seed = 5}));
+    test_must(tt_rank_init(&config, &run->rank));
+    test_must(tt_rank_load(&run->rank, &(struct tt_load_source){.seed = 5}));
 }
 
 static void close_run(struct run *run)
@@ -110,7 +103,8 @@ static void evaluate(const struct tt_objective *objective, size_t group_size, in
 {
     struct run run;
     open_run(&run, objective, group_size, micro);
-    check(tt_evaluate(&run.rank, run.sampler, NULL, NULL, &run.storage, &(struct tt_by_source){0}, result));
+    test_must(
+        tt_evaluate(&run.rank, run.sampler, NULL, NULL, &run.storage, &(struct tt_by_source){0}, result));
     close_run(&run);
 }
 

@@ -14,6 +14,7 @@
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
+#include "support/must.h"
 
 #define GOLDEN TT_TEST_ROOT "/golden/"
 enum { REQUESTS = 14, LENGTH = 96, PROMPT_MAX = 50, NEW_MAX = 24, VOCAB = 263 };
@@ -21,14 +22,6 @@ enum { REQUESTS = 14, LENGTH = 96, PROMPT_MAX = 50, NEW_MAX = 24, VOCAB = 263 };
 static struct tt_inputs inputs;
 /* With TT_TEST_DEVICE=cuda the answers are a GPU's; only the borrowed rank is on the CPU, with the same answers. */
 static struct tt_device_spec device = {.choice = TT_DEVICE_CPU, .threads = 2};
-
-static void must(tt_status status)
-{
-    char text[2048];
-    if (status == TT_OK) return;
-    (void)tt_error_format(tt_error_last(), text, sizeof text);
-    fail_msg("%s", text);
-}
 
 static int open_inputs(void **state)
 {
@@ -40,7 +33,7 @@ static int open_inputs(void **state)
     const char *kind = getenv("TT_TEST_DEVICE");
     (void)state;
     if (kind != NULL && strcmp(kind, "cuda") == 0) device.choice = TT_DEVICE_CUDA;
-    must(tt_inputs_open(&config, &inputs));
+    test_must(tt_inputs_open(&config, &inputs));
     return 0;
 }
 
@@ -55,7 +48,7 @@ static struct tt_generation_engine *open_engine(int64_t slots, int64_t pass_toke
 {
     struct tt_generation_engine *engine = NULL;
     const struct tt_generation_limits limits = {.slots = slots, .length = LENGTH, .pass_tokens = pass_tokens};
-    must(tt_generation_open(&device, &inputs, &limits, &engine));
+    test_must(tt_generation_open(&device, &inputs, &limits, &engine));
     return engine;
 }
 
@@ -96,7 +89,7 @@ static void run_all(struct tt_generation_engine *engine)
 {
     int steps = 0;
     for (bool busy = true; busy; steps++) {
-        must(tt_generation_step(engine, &busy));
+        test_must(tt_generation_step(engine, &busy));
         assert_true(steps < 2000);
     }
 }
@@ -104,7 +97,7 @@ static void run_all(struct tt_generation_engine *engine)
 static void take(struct tt_generation_engine *engine, int64_t id, struct asked *asked)
 {
     struct tt_generation_progress progress;
-    must(tt_generation_poll(engine, id, &progress));
+    test_must(tt_generation_poll(engine, id, &progress));
     assert_true(tt_generation_is_finished(progress.state) && progress.count <= NEW_MAX);
     memcpy(asked->answer, progress.tokens, progress.count * sizeof *asked->answer);
     asked->answered = progress.count;
@@ -119,7 +112,7 @@ static void answer_alone(struct asked *asked)
     for (int i = 0; i < REQUESTS; i++) {
         struct tt_generation_engine *engine = open_engine(1, 0);
         int64_t id;
-        must(tt_generation_submit(engine, &asked[i].request, &id));
+        test_must(tt_generation_submit(engine, &asked[i].request, &id));
         run_all(engine);
         take(engine, id, &asked[i]);
         assert_int_equal(asked[i].reused, 0);
@@ -157,8 +150,8 @@ static void the_same_answers_whatever_runs_beside(void **state)
         make_requests(got);
         for (int n = 0; n < REQUESTS; n++) {
             int i = n * runs[r].stride % REQUESTS;
-            must(tt_generation_submit(engine, &got[i].request, &ids[i]));
-            if (runs[r].one_a_step) must(tt_generation_step(engine, &busy));
+            test_must(tt_generation_submit(engine, &got[i].request, &ids[i]));
+            if (runs[r].one_a_step) test_must(tt_generation_step(engine, &busy));
         }
         run_all(engine);
         for (int i = 0; i < REQUESTS; i++) take(engine, ids[i], &got[i]);
@@ -198,9 +191,9 @@ static void answers_end_in_both_ways(void **state)
     while (first->answer[at] != stop) at++;
     request.stop_ids = &stop;
     request.stop_count = 1;
-    must(tt_generation_submit(engine, &request, &id));
+    test_must(tt_generation_submit(engine, &request, &id));
     run_all(engine);
-    must(tt_generation_poll(engine, id, &progress));
+    test_must(tt_generation_poll(engine, id, &progress));
     assert_int_equal(progress.state, TT_GENERATION_ENDED);
     assert_int_equal(progress.end_id, stop);
     assert_int_equal(progress.count, at);
@@ -221,7 +214,7 @@ static void greedy_as_transformers(void **state)
     int64_t ids[64];
     size_t count = 0;
     (void)state;
-    must(tt_json_read(GOLDEN "llama3/generate.json", 1 << 20, &json));
+    test_must(tt_json_read(GOLDEN "llama3/generate.json", 1 << 20, &json));
     const struct tt_json_value *cases = tt_json_get(json.root, "cases");
     int64_t new_tokens = tt_json_integer(tt_json_get(json.root, "max_new_tokens"));
     for (size_t i = 0; i < tt_json_count(cases); i++)
@@ -233,7 +226,7 @@ static void greedy_as_transformers(void **state)
                                                     .max_new_tokens = new_tokens,
                                                     .ignore_end = true,
                                                     .adapter_off = off == 1};
-            must(tt_generation_submit(engine, &request, &ids[count++]));
+            test_must(tt_generation_submit(engine, &request, &ids[count++]));
         }
     run_all(engine);
     for (size_t i = 0; i < count; i++) {
@@ -242,7 +235,7 @@ static void greedy_as_transformers(void **state)
         size_t length = read_ids(
             tt_json_get(tt_json_get(tt_json_at(cases, i / 2), i % 2 == 1 ? "base" : "adapter_random"), "ids"),
             wanted);
-        must(tt_generation_poll(engine, ids[i], &progress));
+        test_must(tt_generation_poll(engine, ids[i], &progress));
         assert_true(length > 0 && progress.count >= length);
         assert_memory_equal(progress.tokens, wanted, length * sizeof *wanted);
     }
@@ -268,7 +261,7 @@ static void common_prompts_are_computed_once(void **state)
                                                           .max_new_tokens = 8,
                                                           .ignore_end = true,
                                                           .adapter_off = i == 4};
-        must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
+        test_must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
     }
     run_all(engine);
     for (int i = 0; i < 5; i++) take(engine, ids[i], &asked[i]);
@@ -285,7 +278,7 @@ static void common_prompts_are_computed_once(void **state)
     prompt[PROMPT_MAX + 8] = 77;
     turn.request = (struct tt_generation_request){
         .prompt = prompt, .prompt_count = PROMPT_MAX + 9, .max_new_tokens = 9, .ignore_end = true};
-    must(tt_generation_submit(engine, &turn.request, &ids[0]));
+    test_must(tt_generation_submit(engine, &turn.request, &ids[0]));
     run_all(engine);
     struct asked alone = turn;
     take(engine, ids[0], &turn);
@@ -293,7 +286,7 @@ static void common_prompts_are_computed_once(void **state)
     tt_generation_destroy(engine);
 
     engine = open_engine(1, 0);
-    must(tt_generation_submit(engine, &alone.request, &ids[0]));
+    test_must(tt_generation_submit(engine, &alone.request, &ids[0]));
     run_all(engine);
     take(engine, ids[0], &alone);
     assert_int_equal(alone.reused, 0);
@@ -313,35 +306,35 @@ static void requests_are_cancelled_and_released(void **state)
     for (int i = 0; i < 4; i++) {
         asked[i].request.max_new_tokens = NEW_MAX;
         asked[i].request.ignore_end = true;
-        must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
+        test_must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
     }
-    for (int i = 0; i < 4; i++) must(tt_generation_step(engine, &busy));
-    must(tt_generation_poll(engine, ids[0], &progress));
+    for (int i = 0; i < 4; i++) test_must(tt_generation_step(engine, &busy));
+    test_must(tt_generation_poll(engine, ids[0], &progress));
     assert_int_equal(progress.state, TT_GENERATION_RUNNING);
     size_t made = progress.count;
     assert_true(made > 0 && progress.prompt_done == asked[0].request.prompt_count);
-    must(tt_generation_poll(engine, ids[3], &progress));
+    test_must(tt_generation_poll(engine, ids[3], &progress));
     assert_int_equal(progress.state, TT_GENERATION_WAITING);
     tt_generation_cancel(engine, ids[0]); /* runs */
     tt_generation_cancel(engine, ids[3]); /* waits */
     run_all(engine);
-    must(tt_generation_poll(engine, ids[0], &progress));
+    test_must(tt_generation_poll(engine, ids[0], &progress));
     assert_int_equal(progress.state, TT_GENERATION_CANCELLED);
     assert_int_equal(progress.count, made);
-    must(tt_generation_poll(engine, ids[3], &progress));
+    test_must(tt_generation_poll(engine, ids[3], &progress));
     assert_true(progress.state == TT_GENERATION_CANCELLED && progress.count == 0);
-    must(tt_generation_poll(engine, ids[2], &progress));
+    test_must(tt_generation_poll(engine, ids[2], &progress));
     assert_int_equal(progress.state, TT_GENERATION_LENGTH);
     assert_int_equal(tt_generation_load_of(engine).finished, 4);
     tt_generation_cancel(engine, ids[2]); /* has finished: no effect */
-    must(tt_generation_poll(engine, ids[2], &progress));
+    test_must(tt_generation_poll(engine, ids[2], &progress));
     assert_int_equal(progress.state, TT_GENERATION_LENGTH);
     tt_generation_release(engine, ids[1]);
     tt_generation_release(engine, ids[1]);
     assert_int_equal(tt_generation_poll(engine, ids[1], &progress), TT_ERR_USAGE);
     assert_int_equal(tt_generation_load_of(engine).finished, 3);
     tt_generation_cancel(engine, 12345);
-    must(tt_generation_step(engine, &busy));
+    test_must(tt_generation_step(engine, &busy));
     assert_false(busy);
     tt_generation_destroy(engine);
 }
@@ -396,13 +389,13 @@ static void limits_hold(void **state)
         assert_int_equal(tt_generation_open(&device, &inputs, &wrong[i], &engine), TT_ERR_USAGE);
         assert_null(engine);
     }
-    must(tt_generation_open(&device, &inputs, &limits, &engine));
+    test_must(tt_generation_open(&device, &inputs, &limits, &engine));
     assert_int_equal(tt_generation_limits_of(engine)->pass_tokens, 16);
-    for (int i = 0; i < 2; i++) must(tt_generation_submit(engine, &request, &id));
+    for (int i = 0; i < 2; i++) test_must(tt_generation_submit(engine, &request, &id));
     assert_int_equal(tt_generation_submit(engine, &request, &id), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "2 requests wait already"));
     run_all(engine);
-    must(tt_generation_submit(engine, &request, &id));
+    test_must(tt_generation_submit(engine, &request, &id));
     assert_true(tt_generation_has_adapter(engine));
     tt_generation_destroy(engine);
     tt_generation_destroy(NULL);
@@ -461,21 +454,21 @@ static tt_status borrow(size_t less_memory, struct asked *asked, struct tt_plan 
     int64_t ids[REQUESTS];
     tt_status status = TT_OK;
     layout.device = (struct tt_device_config){.kind = "cpu", .threads = 2};
-    must(tt_comm_create_self(&place.comm));
-    must(tt_rank_config_make(&shard, &layout, &inputs.model_facts, &inputs.model_options, TT_RANK_EVALUATES,
-                             NULL, &config));
+    test_must(tt_comm_create_self(&place.comm));
+    test_must(tt_rank_config_make(&shard, &layout, &inputs.model_facts, &inputs.model_options,
+                                  TT_RANK_EVALUATES, NULL, &config));
     tt_generation_limits_fill(&layout.device, &limits);
     const struct tt_batch_limits generation = tt_generation_batch_limits(&limits);
     config.limits = tt_batch_limits_join(&evaluation, &generation);
-    must(tt_plan_make(&config, tt_rank_layout_ranks(&layout), 1, &none, &evaluation, plan));
-    must(tt_generation_plan(&config, &limits, plan));
+    test_must(tt_plan_make(&config, tt_rank_layout_ranks(&layout), 1, &none, &evaluation, plan));
+    test_must(tt_generation_plan(&config, &limits, plan));
     place.device = layout.device;
     place.device.memory_limit = plan->memory.total_peak - less_memory;
     config = tt_rank_config_of(&config, &place, plan);
     TT_GO(tt_rank_init(&config, &rank));
     TT_GO(tt_rank_load(&rank, &inputs.source));
     TT_GO(tt_generation_attach(&rank, &inputs, &limits, &engine));
-    for (int i = 0; i < REQUESTS; i++) must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
+    for (int i = 0; i < REQUESTS; i++) test_must(tt_generation_submit(engine, &asked[i].request, &ids[i]));
     run_all(engine);
     for (int i = 0; i < REQUESTS; i++) take(engine, ids[i], &asked[i]);
     tt_device_memory(rank.device, &memory);
@@ -495,7 +488,7 @@ static void a_rank_is_borrowed_and_its_plan_is_exact(void **state)
     make_requests(wanted);
     answer_alone(wanted);
     make_requests(got);
-    must(borrow(0, got, &plan));
+    test_must(borrow(0, got, &plan));
     compare(got, wanted, "borrowed rank");
     size_t bytes = plan.memory.total_peak;
     make_requests(got);
@@ -516,7 +509,7 @@ static void passes_are_recorded_where_the_device_can(void **state)
                                                       .max_new_tokens = NEW_MAX,
                                                       .ignore_end = true,
                                                       .adapter_off = i % 2 == 1};
-        must(tt_generation_submit(engine, &request, &id));
+        test_must(tt_generation_submit(engine, &request, &id));
     }
     run_all(engine);
     struct tt_generation_load load = tt_generation_load_of(engine);

@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "nn/kv_cache.h"
+#include "support/must.h"
 
 enum {
     SEQUENCES = 3,
@@ -26,11 +27,6 @@ struct side {
     struct tt_kv_cache *cache;
 };
 
-static void must(tt_status status)
-{
-    if (status != TT_OK) fail_msg("%s", tt_error_last()->message);
-}
-
 static void open_side(struct side *side)
 {
     const struct tt_device_config device = {.kind = "cpu", .threads = 1};
@@ -40,9 +36,9 @@ static void open_side(struct side *side)
                                               .kv_heads = KV_HEADS,
                                               .head_dim = DIM,
                                               .dtype = TT_F32};
-    must(tt_device_open(&device, &side->device));
-    must(tt_stream_create(side->device, &side->stream));
-    must(tt_kv_cache_create(side->device, &config, &side->cache));
+    test_must(tt_device_open(&device, &side->device));
+    test_must(tt_stream_create(side->device, &side->stream));
+    test_must(tt_kv_cache_create(side->device, &config, &side->cache));
 }
 
 static void close_side(struct side *side)
@@ -66,16 +62,16 @@ static tt_tensor columns(float *qkv, int64_t rows, int64_t first, int64_t heads)
 static void run_ordinary(struct side *side, float *qkv, const int32_t *borders, float *o)
 {
     int64_t rows = borders[SEQUENCES];
-    must(tt_kv_cache_begin(side->cache, side->stream, borders));
+    test_must(tt_kv_cache_begin(side->cache, side->stream, borders));
     assert_false(tt_kv_cache_is_single(side->cache));
     for (int layer = 0; layer < 2; layer++) {
         struct tt_attention_forward_args args = {
             .q_THE = tt_tensor_heads(columns(qkv, rows, 0, HEADS), HEADS),
             .scale = 0.3,
             .o_THE = tt_tensor_heads(tt_tensor_2d(o, TT_F32, rows, HEADS * DIM), HEADS)};
-        must(tt_kv_cache_append(side->cache, side->stream, layer, columns(qkv, rows, HEADS, KV_HEADS),
-                                columns(qkv, rows, HEADS + KV_HEADS, KV_HEADS), &args));
-        must(tt_attention_forward(side->stream, &args));
+        test_must(tt_kv_cache_append(side->cache, side->stream, layer, columns(qkv, rows, HEADS, KV_HEADS),
+                                     columns(qkv, rows, HEADS + KV_HEADS, KV_HEADS), &args));
+        test_must(tt_attention_forward(side->stream, &args));
     }
     tt_kv_cache_end(side->cache);
 }
@@ -83,17 +79,18 @@ static void run_ordinary(struct side *side, float *qkv, const int32_t *borders, 
 static void run_single(struct side *side, float *qkv, const int32_t *sequences, int64_t count, int64_t rows,
                        float *o)
 {
-    must(tt_kv_cache_begin_single(side->cache, side->stream, sequences, count, rows));
+    test_must(tt_kv_cache_begin_single(side->cache, side->stream, sequences, count, rows));
     assert_true(tt_kv_cache_is_single(side->cache));
     for (int layer = 0; layer < 2; layer++) {
         struct tt_attention_decode_args args = {
             .q_THE = tt_tensor_heads(columns(qkv, rows, 0, HEADS), HEADS),
             .scale = 0.3,
             .o_THE = tt_tensor_heads(tt_tensor_2d(o, TT_F32, rows, HEADS * DIM), HEADS)};
-        must(tt_kv_cache_append_single(side->cache, side->stream, layer, columns(qkv, rows, HEADS, KV_HEADS),
-                                       columns(qkv, rows, HEADS + KV_HEADS, KV_HEADS), &args));
+        test_must(tt_kv_cache_append_single(side->cache, side->stream, layer,
+                                            columns(qkv, rows, HEADS, KV_HEADS),
+                                            columns(qkv, rows, HEADS + KV_HEADS, KV_HEADS), &args));
         assert_int_equal(args.max_count, tt_kv_cache_reach(side->cache));
-        must(tt_attention_decode(side->stream, &args));
+        test_must(tt_attention_decode(side->stream, &args));
     }
     tt_kv_cache_end(side->cache);
 }
@@ -149,7 +146,7 @@ static void limits_hold(void **state)
     assert_int_equal(
         tt_kv_cache_begin_single(side.cache, side.stream, (const int32_t[]){1}, 1, SEQUENCES + 1),
         TT_ERR_INTERNAL);
-    must(tt_kv_cache_begin_single(side.cache, side.stream, (const int32_t[]){1}, 1, 1));
+    test_must(tt_kv_cache_begin_single(side.cache, side.stream, (const int32_t[]){1}, 1, 1));
     assert_int_equal(tt_kv_cache_reach(side.cache), LENGTH); /* rounded up, as far as the cache reaches */
     close_side(&side);
 }
