@@ -12,15 +12,11 @@ size_t tt_board_thin(const struct tt_series *series, size_t columns, size_t *ind
 {
     size_t count = 0, each = series->count / columns + 1;
     for (size_t first = 0; first < series->count; first += each) {
-        size_t end = first + each < series->count ? first + each : series->count, low = first, high = first;
-        for (size_t i = first; i < end; i++) {
-            if (series->values[i] < series->values[low]) low = i;
-            if (series->values[i] > series->values[high]) high = i;
-        }
-        size_t one = low < high ? low : high, other = low < high ? high : low;
-        if (first == 0 && one != 0) indices[count++] = 0;
-        indices[count++] = one;
-        if (other != one) indices[count++] = other;
+        size_t end = first + each < series->count ? first + each : series->count, at[2];
+        tt_series_extremes(series, first, end, at);
+        if (first == 0 && at[0] != 0) indices[count++] = 0;
+        indices[count++] = at[0];
+        if (at[1] != at[0]) indices[count++] = at[1];
     }
     if (count > 0 && indices[count - 1] != series->count - 1) indices[count++] = series->count - 1;
     return count;

@@ -42,6 +42,17 @@ const char *tt_figure_key(enum tt_figure figure)
     return keys[figure];
 }
 
+void tt_series_extremes(const struct tt_series *series, size_t first, size_t end, size_t indices[2])
+{
+    size_t low = first, high = first;
+    for (size_t i = first; i < end; i++) {
+        if (series->values[i] < series->values[low]) low = i;
+        if (series->values[i] > series->values[high]) high = i;
+    }
+    indices[0] = low < high ? low : high;
+    indices[1] = low < high ? high : low;
+}
+
 const char *tt_share_key(enum tt_share share)
 {
     static const char *const names[TT_SHARE_COUNT] = {

@@ -12,6 +12,10 @@ struct tt_series {
     size_t count, capacity;
 };
 
+/* The least and the largest of the values from `first` to `end`, in the order of their steps: indices, equal where one
+ * value is both. */
+void tt_series_extremes(const struct tt_series *series, size_t first, size_t end, size_t indices[2]);
+
 enum tt_figure {
     TT_FIGURE_LOSS,
     TT_FIGURE_EVAL_LOSS,

@@ -62,14 +62,10 @@ static tt_status draw_curve(const struct panel *panel, const struct tt_series *s
     struct points points = {.count = 0};
     size_t each = series->count / COLUMNS + 1;
     for (size_t first = 0; first < series->count; first += each) {
-        size_t end = first + each < series->count ? first + each : series->count, low = first, high = first;
-        for (size_t i = first; i < end; i++) {
-            if (series->values[i] < series->values[low]) low = i;
-            if (series->values[i] > series->values[high]) high = i;
-        }
-        size_t one = low < high ? low : high, other = low < high ? high : low;
-        add_point(panel, series->steps[one], series->values[one], &points);
-        if (one != other) add_point(panel, series->steps[other], series->values[other], &points);
+        size_t end = first + each < series->count ? first + each : series->count, at[2];
+        tt_series_extremes(series, first, end, at);
+        add_point(panel, series->steps[at[0]], series->values[at[0]], &points);
+        if (at[1] != at[0]) add_point(panel, series->steps[at[1]], series->values[at[1]], &points);
     }
     TT_TRY(canvas->ops->curve(canvas, points.xy, points.count, colour));
     if (series->count > 1) return TT_OK;
