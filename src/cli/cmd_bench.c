@@ -28,7 +28,6 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
                               const struct tt_bench_result *result)
 {
     const struct tt_job_spec *config = &command->spec.job;
-    struct tt_str text = {0};
     struct tt_json_value *object = tt_json_pack(
         "{s:s,s:I,s:I,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:s,s:b,s:f,s:s,s:f,s:I}", "config",
         command->spec.config_json, "batch", (int64_t)config->run.per_device_train_batch_size,
@@ -41,14 +40,8 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
         "gradient_checkpointing", (int)result->recomputes_blocks, "loss", result->loss, "recompute",
         result->recompute + strlen("recompute "), "planned_step_seconds", result->planned_step_seconds,
         "device_used_bytes", (int64_t)result->device_used_bytes);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
-    tt_json_set(object, "seconds_by_op", profile_object(result));
-    tt_status status = tt_json_write(object, 0, false, &text);
-    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
-    tt_str_deinit(&text);
-    tt_json_release(object);
-    return status;
+    if (object != NULL) tt_json_set(object, "seconds_by_op", profile_object(result));
+    return tt_report_print_json(cli->report, object, 0);
 }
 
 static struct tt_json_value *generation_object(const struct tt_bench_spec *spec,
@@ -73,16 +66,8 @@ static struct tt_json_value *generation_object(const struct tt_bench_spec *spec,
 static tt_status print_generation(struct tt_cli *cli, const struct tt_bench_spec *spec,
                                   const struct tt_bench_generation *result)
 {
-    struct tt_str text = {0};
-    struct tt_json_value *object = generation_object(spec, result);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
-    tt_status status = tt_json_write(object, 0, false, &text);
-    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     tt_report_line(cli->report, tt_str_text(&result->memory));
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
-    tt_str_deinit(&text);
-    tt_json_release(object);
-    return status;
+    return tt_report_print_json(cli->report, generation_object(spec, result), 0);
 }
 
 static tt_status run_generation(struct tt_cli *cli, const struct tt_bench_spec *spec)

@@ -107,7 +107,6 @@ static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
 
 static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *report)
 {
-    struct tt_str text = {0};
     struct tt_json_value *checks = tt_json_new_list(), *ranks = tt_json_new_list();
     for (int i = 0; i < report->check_count; i++)
         (void)tt_json_append(checks, tt_json_pack("{s:s,s:s,s:s}", "name", report->checks[i].name, "result",
@@ -118,13 +117,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *r
         "{s:f,s:s,s:f,s:I,s:f,s:o,s:o}", "seconds", report->seconds, "transport", report->transport,
         "all_reduce_seconds", report->all_reduce_seconds, "all_reduce_bytes", (int64_t)report->bus_bytes,
         "all_reduce_bytes_per_second", report->all_reduce_bytes, "checks", checks, "ranks", ranks);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
-    tt_status status = tt_json_write(object, 2, false, &text);
-    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
-    tt_str_deinit(&text);
-    tt_json_release(object);
-    return status;
+    return tt_report_print_json(cli->report, object, 2);
 }
 
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)

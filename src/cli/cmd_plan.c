@@ -62,7 +62,6 @@ static struct tt_json_value *largest_object(const struct plan_command *command,
 static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                             const struct plan_command *command, const struct tt_plan_largest *largest)
 {
-    struct tt_str text = {0};
     struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
     int count = tt_plan_rows(plan, rows);
     struct tt_json_value *purposes = tt_json_new_object(), *levels = tt_json_new_list();
@@ -91,12 +90,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                     : tt_json_new_null());
     if (largest != NULL) tt_json_set(object, "largest", largest_object(command, largest));
     if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
-    tt_status status = tt_json_write(object, 0, false, &text);
-    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
-    tt_str_deinit(&text);
-    tt_json_release(object);
-    return status;
+    return tt_report_print_json(cli->report, object, 0);
 }
 
 static tt_status format_details(const struct plan_command *command, const struct tt_plan *plan,

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "base/utf8.h"
 #include "cli/report_json.h"
@@ -331,6 +332,18 @@ tt_status tt_report_print(struct tt_report *report, const char *text)
     (void)tt_utf8_printable(text, bytes, "\n\t", shown, needed + 1);
     tt_status status = write_out(report, shown, needed);
     tt_free(shown);
+    return status;
+}
+
+tt_status tt_report_print_json(struct tt_report *report, struct tt_json_value *object, int indent)
+{
+    struct tt_str text = {0};
+    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    tt_status status = tt_json_write(object, indent, false, &text);
+    if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    if (status == TT_OK) status = tt_report_print(report, tt_str_text(&text));
+    tt_str_deinit(&text);
+    tt_json_release(object);
     return status;
 }
 

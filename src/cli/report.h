@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "run/trainer.h"
 
+struct tt_json_value;
+
 struct tt_report {
     FILE *out, *err;
     bool terminal; /* err is a terminal */
@@ -49,6 +51,10 @@ int tt_report_columns(FILE *file);
 
 /* Prints on standard output, with control characters escaped. A closed pipe or a full disk is TT_ERR_IO. */
 TT_MUST_USE tt_status tt_report_print(struct tt_report *report, const char *text);
+/* Prints `object` and a line feed as tt_report_print does, and releases it. NULL: TT_ERR_MEMORY. `indent`: as of
+ * tt_json_write. */
+TT_MUST_USE tt_status tt_report_print_json(struct tt_report *report, struct tt_json_value *object,
+                                           int indent);
 /* Prints a result: unchanged into files and pipes, and as tt_report_print does on a terminal. */
 TT_MUST_USE tt_status tt_report_print_raw(struct tt_report *report, const char *text, size_t bytes);
 /* Prints a text that is escaped already, and that may hold colours. */
