@@ -143,8 +143,8 @@ static tt_status list_skipped(const struct tt_model *model, const struct tt_name
     return TT_OK;
 }
 
-/* compressed-tensors takes whole paths and expressions: a name that is the beginning or the end of a path becomes one
- * that re.match finds there. It skips no head by itself. */
+/* compressed-tensors takes whole paths and expressions: an entry becomes an expression that re.match finds where
+ * model/quantization.h skips a module. It skips no head by itself. */
 static tt_status list_ignored(const struct tt_model *model, const struct tt_name_pattern *list,
                               struct tt_arena *arena, struct tt_quantized_config *config)
 {
@@ -156,8 +156,8 @@ static tt_status list_ignored(const struct tt_model *model, const struct tt_name
             if (strchr(".^$*+?()[]{}|\\", *c) != NULL) TT_GO(tt_str_append_char(&escaped, '\\'));
             TT_GO(tt_str_append_char(&escaped, *c));
         }
-        const char *entry =
-            tt_arena_printf(arena, "re:(%s|.*%s$)", tt_str_text(&escaped), tt_str_text(&escaped));
+        const char *entry = tt_arena_printf(arena, "re:((%s)((?<=\\.)|(?=\\.|$))|.*%s$)",
+                                            tt_name_pattern_entry(list, i), tt_str_text(&escaped));
         if (entry == NULL) TT_GO(TT_ERR_MEMORY);
         TT_GO(add_skipped(entry, config));
     }

@@ -125,6 +125,9 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
                     "weights");
             return status;
         }
+        if (given->skip_modules != NULL)
+            tt_warn("llm_int8_skip_modules is not used: the weights of this model are %s already",
+                    tt_quant_type_name(stored));
         *out = (struct tt_base_quant){
             .type = stored,
             .nested = model->stored_quant_nested,

@@ -193,8 +193,9 @@ grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as i
 expect 2 "to is fp8, and other settings name another format" quantize --model_name_or_path base --output_dir fp8 --to fp8 --load_in_8bit true
 expect 2 "to is int8" quantize --model_name_or_path base --output_dir fp8 --to int8 --bnb_4bit_quant_type fp4
 expect 0 "" quantize --model_name_or_path base --output_dir fp8 --to fp8 --llm_int8_skip_modules '["o_proj", "model.layers.0.mlp"]'
-grep -qF '"re:(model\\.layers\\.0\\.mlp|.*model\\.layers\\.0\\.mlp$)"' fp8/config.json || fail "the modules of layer 0 are not ignored"
+grep -qF '"re:((model.layers.0.mlp)((?<=\\.)|(?=\\.|$))|.*model\\.layers\\.0\\.mlp$)"' fp8/config.json || fail "the modules of layer 0 are not ignored"
 expect 0 "as the folder has them" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir fp8-adapter --max_steps 1
+expect 0 "llm_int8_skip_modules is not used" eval --model_name_or_path fp8 --eval_dataset data.jsonl --llm_int8_skip_modules o_proj
 expect 2 "are fp8 already" quantize --model_name_or_path fp8 --output_dir again --to nf4
 expect 2 "hint: it is trained, evaluated and served as it is" quantize --model_name_or_path fp8 --output_dir again --to nf4
 expect 2 "the weights of this model are fp8 already" train --model_name_or_path fp8 --dataset_name data.jsonl --output_dir out --load_in_4bit true
