@@ -4,7 +4,6 @@
 /* words: src/convert/card.c src/convert/model_id.c */
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/utf8.h"
 #include "convert/card.h"

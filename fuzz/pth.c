@@ -1,13 +1,7 @@
 /* A file of torch.save, of either container. */
 /* words: src/io/pth.c src/io/pth_storage.c src/io/pickle.c */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <stdio.h>
-#include <unistd.h>
-
 #include "io/pth.h"
+#include "memory_file.h"
 
 enum { BYTES_MAX = 1 << 16 };
 
@@ -30,10 +24,8 @@ static void touch(const struct tt_safetensors *file)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int descriptor = memfd_create("fuzz", MFD_CLOEXEC);
-    if (descriptor < 0 || write(descriptor, data, size) != (ssize_t)size) abort();
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    int descriptor = fuzz_open_memory_file(data, size, path);
     struct tt_safetensors *file = NULL;
     if (tt_pth_open(path, &file) == TT_OK) touch(file);
     tt_safetensors_close(file);

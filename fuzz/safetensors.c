@@ -1,12 +1,7 @@
 /* The header of a safetensors file. */
 /* words: src/io src/tensor */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "io/safetensors.h"
+#include "memory_file.h"
 
 static void touch(const struct tt_safetensors *file)
 {
@@ -25,10 +20,8 @@ static void touch(const struct tt_safetensors *file)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int descriptor = memfd_create("fuzz", MFD_CLOEXEC);
-    if (descriptor < 0 || write(descriptor, data, size) != (ssize_t)size) abort();
     char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+    int descriptor = fuzz_open_memory_file(data, size, path);
     struct tt_safetensors *file = NULL;
     if (tt_safetensors_open(path, &file) == TT_OK) touch(file);
     tt_safetensors_close(file);
