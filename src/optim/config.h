@@ -4,8 +4,6 @@
 #define TT_OPTIM_CONFIG_H
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 struct tt_optim_config {
     /* "adamw_torch_fused", or another spelling of plain fp32 AdamW; "sgd" */

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "cli/exit_codes.h"
+#include "support/port.h"
 #include "support/processes.h"
 #include "support/train_run.h"
 #include "support/workplace.h"

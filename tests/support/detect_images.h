@@ -4,9 +4,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "image/image.h"
 #include "support/root.h"

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "support/port.h"
+
 static void start(struct test_processes *processes, int index, const char *environment,
                   const struct test_words *words)
 {

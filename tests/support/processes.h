@@ -3,7 +3,6 @@
 #ifndef TT_TESTS_SUPPORT_PROCESSES_H
 #define TT_TESTS_SUPPORT_PROCESSES_H
 
-#include "support/port.h"
 #include "support/program.h"
 #include "support/train_run.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "detect/dataset.h"
 #include "detect/pixel_cache.h"
 #include "support/allocations.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "detect/results.h"
 #include "support/detect_images.h"
