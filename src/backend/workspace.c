@@ -23,8 +23,8 @@ struct tt_workspace {
     size_t bytes;
     size_t top;
     size_t peak;
-    struct piece
-        pieces[PIECES_RECORDED]; /* plan device: the largest of each name, up to this number of names */
+    /* On the plan device: the largest of each name, up to this number of names. */
+    struct piece pieces[PIECES_RECORDED];
 };
 
 tt_status tt_workspace_create(struct tt_device *device, size_t bytes, struct tt_workspace **out)

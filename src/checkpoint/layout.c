@@ -139,12 +139,19 @@ static void name_file(const struct tt_weights_layout *layout, size_t index, char
         snprintf(name, name_bytes, "model-%05zu-of-%05zu.safetensors", index + 1, layout->file_count);
 }
 
-static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count, size_t capacity)
+/* Files with room for `count` tensors, the i-th of them in file file_of[i]; NULL: all in one file. */
+static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count, const size_t *file_of,
+                             size_t count)
 {
     layout->files = tt_calloc(file_count, sizeof *layout->files);
     if (layout->files == NULL) return TT_ERR_MEMORY;
     layout->file_count = file_count;
-    for (size_t f = 0; f < file_count; f++) TT_TRY(alloc_entries(&layout->files[f], capacity));
+    for (size_t i = 0; i < count; i++) layout->files[file_of != NULL ? file_of[i] : 0].count++;
+    for (size_t f = 0; f < file_count; f++) {
+        size_t capacity = layout->files[f].count;
+        layout->files[f].count = 0; /* none is appended yet */
+        TT_TRY(alloc_entries(&layout->files[f], capacity));
+    }
     return TT_OK;
 }
 
@@ -161,7 +168,8 @@ tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, u
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(layout, model->params[i])) bytes[count++] = saved_bytes(model->params[i], dtype);
     uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
-    TT_GO(alloc_files(layout, split_files(bytes, count, most, file_of), model->param_count));
+    size_t file_count = split_files(bytes, count, most, file_of);
+    TT_GO(alloc_files(layout, file_count, file_of, count));
     for (size_t f = 0; f < layout->file_count; f++)
         name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
     count = 0;
@@ -231,7 +239,7 @@ static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct t
 {
     size_t capacity = 0;
     for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
-    TT_TRY(alloc_files(layout, 1, TT_SLOTS_MAX * capacity));
+    TT_TRY(alloc_files(layout, 1, NULL, TT_SLOTS_MAX * capacity));
     snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
              part->number + 1, part->count);
     for (int slot = first_slot; slot < tt_slot_count(layout->optimizer); slot++)
@@ -295,7 +303,7 @@ static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt
     size_t count = list_state(model, layout->optimizer, first_slot, tensors);
     for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(tensors[i].param, TT_F32);
     size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
-    TT_GO(alloc_files(layout, file_count, count));
+    TT_GO(alloc_files(layout, file_count, file_of, count));
     for (size_t f = 0; f < file_count; f++)
         tt_state_file_name(f, file_count, layout->files[f].name, sizeof layout->files[f].name);
     for (size_t i = 0; i < count; i++)

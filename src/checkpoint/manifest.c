@@ -11,7 +11,7 @@
 
 enum { MANIFEST_BYTES_MAX = 64 << 20, VERSION = 1 };
 
-static const char format_name[] = "trimtab-checkpoint";
+static const char format_name[] = "trimtab-checkpoint", folder_prefix[] = "checkpoint-";
 
 void tt_manifest_deinit(struct tt_manifest *manifest)
 {
@@ -220,8 +220,9 @@ static tt_status record_step(void *context, const char *name)
 {
     struct found_steps *found = context;
     char *end;
-    if (strncmp(name, "checkpoint-", 11) != 0 || name[11] < '0' || name[11] > '9') return TT_OK;
-    long long step = strtoll(name + 11, &end, 10);
+    const size_t prefix = strlen(folder_prefix);
+    if (strncmp(name, folder_prefix, prefix) != 0 || name[prefix] < '0' || name[prefix] > '9') return TT_OK;
+    long long step = strtoll(name + prefix, &end, 10);
     if (*end != '\0') return TT_OK;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, found->output_dir, name));
@@ -258,7 +259,7 @@ tt_status tt_checkpoint_list(const char *output_dir, int64_t **steps, size_t *co
 char *tt_checkpoint_path(const char *output_dir, int64_t step)
 {
     char name[48];
-    snprintf(name, sizeof name, "checkpoint-%lld", (long long)step);
+    snprintf(name, sizeof name, "%s%lld", folder_prefix, (long long)step);
     return tt_path_join(output_dir, name);
 }
 

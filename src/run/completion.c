@@ -176,11 +176,9 @@ tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job, 
     if (!*complete || world->first_rank > 0) return TT_OK;
     TT_TRY(tt_output_dir_clear(&run->output)); /* it may have been killed amid its last record */
     struct tt_str line = {0};
-    tt_status status =
-        tt_str_printf(&line,
-                      "'%s' holds the result of this run, which is complete: %lld step%s. There is "
-                      "nothing to do",
-                      run->spec->output_dir, (long long)sharing.steps, sharing.steps == 1 ? "" : "s");
+    tt_status status = tt_str_printf(
+        &line, "'%s' holds the result of this run, which is complete: %lld step%s. There is nothing to do",
+        run->spec->output_dir, (long long)sharing.steps, sharing.steps == 1 ? "" : "s");
     if (status == TT_OK) tt_run_report_line(run, tt_str_text(&line));
     tt_str_deinit(&line);
     if (run->summary == NULL) return status;
@@ -208,10 +206,10 @@ bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *
         return false;
     }
     tt_error_clear();
-    tt_notice("the other processes did not come (%s), but '%s' holds the result of this run, which is "
-              "complete: there "
-              "is nothing to do",
-              error.message, run->spec->output_dir);
+    tt_notice(
+        "the other processes did not come (%s), but '%s' holds the result of this run, which is complete: "
+        "there is nothing to do",
+        error.message, run->spec->output_dir);
     return true;
 }
 

@@ -4,7 +4,8 @@
 
 #include "base/alloc.h"
 
-/* The last tokens of a sample that train: [first, end). False: there is nothing before them that asks for them. */
+/* The last tokens of a sample that train: [first, end). False: there are none, or at most one token, that of the
+ * beginning, is before them: no prompt. */
 static bool find_answer(const struct tt_sample *sample, int32_t *first, int32_t *end)
 {
     int32_t last = sample->count;

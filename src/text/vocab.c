@@ -5,6 +5,8 @@
 
 #include "base/alloc.h"
 
+enum { TOKENS_MAX = UINT32_MAX / 4 };
+
 void vocab_deinit(struct vocab *vocab)
 {
     tt_arena_deinit(&vocab->strings);
@@ -59,9 +61,9 @@ static tt_status rehash(struct vocab *vocab, size_t slot_count)
 
 tt_status vocab_add(struct vocab *vocab, const char *data, size_t bytes, int32_t id)
 {
-    if (vocab->count >= UINT32_MAX / 4 || bytes >= UINT32_MAX) {
-        return tt_fail(TT_ERR_DATA, "the vocabulary is too large");
-    }
+    if (vocab->count >= TOKENS_MAX)
+        return tt_fail(TT_ERR_DATA, "the vocabulary has more than %u tokens", (unsigned)TOKENS_MAX);
+    if (bytes >= UINT32_MAX) return tt_fail(TT_ERR_DATA, "a token of the vocabulary has %zu bytes", bytes);
     if ((vocab->count + 1) * 2 > vocab->slot_count) {
         TT_TRY(rehash(vocab, vocab->slot_count == 0 ? 1024 : vocab->slot_count * 2));
     }

@@ -7,7 +7,7 @@ static const double launch_seconds = 4e-6, collective_seconds = 20e-6, drag_byte
 
 /* Advances a stream by `seconds`. Where the device is the host, the calling thread does the work, so the host's
  * clock advances too. */
-static void pass(struct tt_stream *stream, double seconds)
+static void advance(struct tt_stream *stream, double seconds)
 {
     struct tt_device *device = stream->device;
     struct tt_plan_state *plan = device->impl;
@@ -29,7 +29,7 @@ void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, do
         seconds += plan->drag_seconds;
         plan->drag_seconds = 0.0;
     }
-    pass(stream, seconds);
+    advance(stream, seconds);
 }
 
 static void transfer(struct tt_stream *stream, double bytes, double seconds, double least)
@@ -37,7 +37,7 @@ static void transfer(struct tt_stream *stream, double bytes, double seconds, dou
     struct tt_plan_state *plan = stream->device->impl;
     bool is_host = stream->device->is_host;
     if (!is_host) plan->drag_seconds += drag_bytes * bytes / stream->device->chip->memory_bytes_per_second;
-    pass(stream, seconds + (is_host ? 0.0 : least));
+    advance(stream, seconds + (is_host ? 0.0 : least));
 }
 
 void tt_plan_spend_copy(struct tt_stream *stream, size_t bytes)
