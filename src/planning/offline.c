@@ -13,24 +13,40 @@
 #include "launch/launch.h"
 #include "launch/world.h"
 #include "model/adapter_config.h"
+#include "model/quantization.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-static tt_status read_config(const char *config_json, const struct tt_job_spec *config,
+/* Weights of a folder in FP8 say which of them are; without any, config.json does. */
+static tt_status look_at_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
+{
+    struct tt_model_folder *folder = NULL;
+    if (path == NULL || model->stored_quant != TT_QUANT_FP8) return TT_OK;
+    tt_status status = tt_model_folder_open(path, false, &folder);
+    if (status == TT_OK) status = tt_quantization_look(folder, arena, model);
+    if (status != TT_OK) tt_while("looking which weights are in FP8 (--config_json plans without them)");
+    tt_model_folder_close(folder);
+    return status;
+}
+
+static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *arena,
                              struct tt_model_facts *model)
 {
+    const struct tt_model_spec *named = &spec->job.model;
+    tt_status status = TT_OK;
     struct tt_json json = {0};
     char *path = NULL, *folder = NULL;
-    if (config_json == NULL)
-        TT_TRY(
-            tt_hub_locate(config->model.model_name_or_path, config->model.model_revision, "model", &folder));
-    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(config_json);
-    tt_free(folder);
-    if (path == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_json_read(path, CONFIG_BYTES_MAX, &json);
-    if (status == TT_OK) status = tt_model_facts_parse(&json, model);
+    if (spec->config_json == NULL)
+        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "model", &folder));
+    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(spec->config_json);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
+    TT_GO(tt_model_facts_parse(&json, model));
+    status = look_at_weights(folder, arena, model);
+out:
     tt_json_deinit(&json);
     tt_free(path);
+    tt_free(folder);
     return status;
 }
 
@@ -101,7 +117,7 @@ static tt_status read_model(const struct tt_plan_spec *spec, struct tt_arena *ar
         return tt_detect_network(&config->detect, spec->num_classes, model);
     }
     *options = tt_job_model_options(&config->model, &config->lora, &config->device, true);
-    TT_TRY(read_config(spec->config_json, config, model));
+    TT_TRY(read_config(spec, arena, model));
     TT_TRY(tt_quantization_resolve(&config->quantization, model, options->compute_dtype, &options->quant));
     if (config->model.adapter_name_or_path == NULL) return TT_OK;
     return read_adapter(config->model.adapter_name_or_path, arena, &options->lora);

@@ -103,7 +103,12 @@ done
 # Blocks that are kept have one copy, and are decoded on any chip.
 sed '0,/{/s//{"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},/' "$shapes/l8b.json" \
     >"$folder/blocks.json"
+weights_of() { "$trimtab" plan --device h200 --sequence_length 64 "$@" | sed -nE 's/^ +weights shard +([0-9.]+) KiB$/\1/p'; }
 weights() { "$trimtab" plan "$@" | sed -nE 's/^ +weights shard +([0-9.]+ GiB)$/\1/p'; }
+# The weights of a folder say which of them are in FP8; its config.json names only lm_head as one that is not.
+divided=$root/tests/golden/fp8/divided
+told=$(weights_of --model_name_or_path "$divided") named=$(weights_of --config_json "$divided/config.json")
+awk "BEGIN { exit !($told > 1.05 * $named) }" || fail "weights that are not in FP8: $told and $named KiB"
 kept=$(weights --device a100-80gb --config_json "$folder/blocks.json")
 [ -n "$kept" ] && [ "$kept" = "$(weights --device h200 --config_json "$shapes/l8b.json" --base_dtype fp8 --fp8_products none)" ] ||
     fail "blocks that are kept: '$kept'"
