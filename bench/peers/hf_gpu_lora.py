@@ -16,8 +16,11 @@ numbers on the GPU; peak_gb does not include this. The types of the rest of the 
     --recipe trl    as TRL's SFTTrainer does for QLoRA: embeddings, head and norms stay bf16, the adapter is made bf16
     --recipe peft   PEFT's prepare_model_for_kbit_training: all of those, and the adapter, are fp32
 
-The first takes less memory and casts less, so it is what a measurement is held against. --autocast says whether the forward pass
-runs under bf16 autocast, which Trainer turns on with bf16=True; not given: only where there is something in fp32 for it.
+--quant fp8 (one GPU) keeps these linears as codes in E4M3 with a scale a row, and their transposes quantized on their own for
+the gradient of the input; activations and gradients are quantized by rows before torch._scaled_mm. The recipe is trl's.
+
+The first recipe takes less memory and casts less, so it is what a measurement is held against. --autocast says whether the
+forward pass runs under bf16 autocast, which Trainer turns on with bf16=True; not given: only where there is something in fp32 for it.
 """
 
 import time
@@ -64,9 +67,10 @@ def parse_arguments():
     parser.add_argument("--reshard", type=int, default=1, help="0: keep gathered weights from forward to backward")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after the warmup")
     parser.add_argument("--warmup", type=int, default=3, help="steps before the measured ones, at least 1")
-    parser.add_argument("--quant", choices=["none", "nf4"], default="none", help="nf4: a 4-bit base, on one GPU")
+    parser.add_argument("--quant", choices=["none", "nf4", "fp8"], default="none",
+                        help="nf4: a 4-bit base, fp8: products in FP8; on one GPU")
     parser.add_argument("--double-quant", type=int, default=1, help="1: the scales of a 4-bit base in 8 bits")
-    parser.add_argument("--recipe", choices=["trl", "peft"], default="trl", help="types of what is not in 4 bits")
+    parser.add_argument("--recipe", choices=["trl", "peft"], default="trl", help="types of what is not quantized")
     parser.add_argument("--autocast", type=int, choices=[0, 1], help="of a 4-bit base: 1: bf16 autocast")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to try this script")
     args = parser.parse_args()
@@ -107,14 +111,58 @@ def build_model(args, config, world):
     return model.train()
 
 
+def rows_in_fp8(x):
+    """Codes of E4M3, whose largest number is 448, and a scale for each row."""
+    scale = x.abs().amax(1, keepdim=True).float().clamp(min=1e-12) / torch.finfo(torch.float8_e4m3fn).max
+    return (x / scale).to(torch.float8_e4m3fn), scale
+
+
+class FrozenProduct(torch.autograd.Function):
+    """x w^T in FP8; the gradient of x is the product with the codes of w^T. w has no gradient."""
+
+    @staticmethod
+    def multiply(x, codes, scale):
+        x_codes, x_scale = rows_in_fp8(x.reshape(-1, x.shape[-1]))
+        y = torch._scaled_mm(x_codes, codes.t(), scale_a=x_scale, scale_b=scale, out_dtype=torch.bfloat16, use_fast_accum=True)
+        return y.reshape(*x.shape[:-1], -1)
+
+    @staticmethod
+    def forward(ctx, x, codes, scale, codes_t, scale_t):
+        ctx.save_for_backward(codes_t, scale_t)
+        return FrozenProduct.multiply(x, codes, scale)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return FrozenProduct.multiply(dy, *ctx.saved_tensors), None, None, None, None
+
+
+class FrozenLinear(torch.nn.Linear):
+    """A linear without bias that multiplies codes. `weight` is empty: PEFT reads its device and type."""
+
+    def __init__(self, weight):
+        with torch.device("meta"):
+            super().__init__(weight.shape[1], weight.shape[0], bias=False)
+        self.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
+        for name, matrix in (("", weight), ("_t", weight.t().contiguous())):
+            codes, scale = rows_in_fp8(matrix)
+            self.register_buffer("codes" + name, codes, persistent=False)
+            self.register_buffer("scale" + name, scale.t().contiguous(), persistent=False)
+
+    def forward(self, x):
+        return FrozenProduct.apply(x, self.codes, self.scale, self.codes_t, self.scale_t)
+
+
 def quantize_linears(layers, args):
-    """Replaces the linears of layers on the meta device by Linear4bit over random weights; one at a time is bf16."""
+    """Replaces the linears of layers on the meta device by quantized ones over random weights; one at a time is bf16."""
     for name, linear in [pair for pair in layers.named_modules() if type(pair[1]) is torch.nn.Linear]:
+        weight = torch.empty(linear.weight.shape, dtype=torch.bfloat16, device=args.device).normal_(0.0, 0.02)
+        if args.quant == "fp8":
+            layers.set_submodule(name, FrozenLinear(weight))
+            continue
         double = bool(args.double_quant)
         with torch.device("meta"):
             packed = bitsandbytes.nn.Linear4bit(linear.in_features, linear.out_features, linear.bias is not None,
                                                 compute_dtype=torch.bfloat16, compress_statistics=double, quant_type="nf4")
-        weight = torch.empty(linear.weight.shape, dtype=torch.bfloat16, device=args.device).normal_(0.0, 0.02)
         packed.weight = bitsandbytes.nn.Params4bit(weight, compress_statistics=double, quant_type="nf4",
                                                    module=packed).to(args.device)
         if linear.bias is not None:
@@ -133,14 +181,15 @@ def fill_meta(module, device):
 
 
 def build_quantized_model(args, config):
-    """The model of from_pretrained with load_in_4bit, without a folder of weights, with the adapter of a recipe."""
+    """The model of from_pretrained with load_in_4bit, or with linears in FP8, without a folder of weights, with the adapter
+    of a recipe."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa")
     quantize_linears(model.model.layers, args)
     fill_meta(model, args.device)
     model.tie_weights()
     model.model.rotary_emb = type(model.model.rotary_emb)(config).to(args.device)  # a buffer, which was on the meta device
-    model.is_loaded_in_4bit = True  # PEFT looks for this
+    model.is_loaded_in_4bit = args.quant == "nf4"  # PEFT looks for this
     keeping = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
     if args.recipe == "peft":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(args.ckpt), **keeping)
@@ -191,16 +240,21 @@ def flops_per_token(config, length):
 
 
 def parameter_count(model):
-    """Weights and not bytes: two of a 4-bit matrix lie in a byte."""
-    return sum(p.numel() * (2 if p.__class__.__name__ == "Params4bit" else 1) for p in model.parameters())
+    """Weights and not bytes: two of a 4-bit matrix lie in a byte. Of two copies in FP8 one counts."""
+    in_fp8 = sum(module.codes.numel() for module in model.modules() if isinstance(module, FrozenLinear))
+    return in_fp8 + sum(p.numel() * (2 if p.__class__.__name__ == "Params4bit" else 1) for p in model.parameters())
 
 
 def main():
     args = parse_arguments()
     rank, world, local = (int(os.environ.get(name, default)) for name, default in
                           (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
-    if args.quant != "none" and (world > 1 or bitsandbytes is None):
-        raise SystemExit("error: --quant needs bitsandbytes, and is for one GPU")
+    if args.quant != "none" and world > 1:
+        raise SystemExit("error: --quant is for one GPU")
+    if args.quant == "nf4" and bitsandbytes is None:
+        raise SystemExit("error: --quant nf4 needs bitsandbytes")
+    if args.quant == "fp8" and args.recipe == "peft":
+        raise SystemExit("error: --quant fp8 has the recipe trl")
     if args.device == "cuda":
         torch.cuda.set_device(local)
     if world > 1:
@@ -247,7 +301,8 @@ def main():
     length = sum(args.rows) / 2 if args.rows else args.seq
     if rank == 0:
         print(json.dumps({
-            "peer": f"transformers+peft+{'fsdp2' if args.quant == 'none' else 'bitsandbytes'}", **vars(args), "world": world,
+            "peer": "transformers+peft+" + {"none": "fsdp2", "nf4": "bitsandbytes", "fp8": "_scaled_mm"}[args.quant],
+            **vars(args), "world": world,
             "params_b": round(parameter_count(model) / 1e9, 2),
             "trained_parameters": sum(p.numel() for p in trained),
             "step_s": round(statistics.median(seconds), 4), "tok_s_gpu": round(rate),

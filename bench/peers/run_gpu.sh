@@ -24,8 +24,7 @@
 #     l1b-nf4         1B, 1 GPU, 2x2048, r 16 on all seven, blocks recomputed / bitsandbytes, checkpointing: to try the script
 #
 # With a base in FP8 (docs/fp8.md), r 16 on q,k,v,o, nothing recomputed:
-#     l8b-fp8         8B, 1 GPU, 2x4096 / FP8_PEER, a script with --mode own and --bs that has its shape and r: FP8 with
-#                     row scales in PyTorch, compiled
+#     l8b-fp8         8B, 1 GPU, 2x4096 / linears in FP8 with row scales and both copies, compiled
 #     l8b-fp8-4       the same, 4x4096
 #     l8b-fp8-own     8B, 1 GPU, 2x4096 / trimtab over the same base in bf16
 #     l8b-e4m3        the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
@@ -123,7 +122,7 @@ describe() {
     peers+=(--shape "$shape" --bs "$batch" --seq "$seq" --lora-r "$rank" --targets "$names" --ckpt "$ckpt"
         --compile "$compile")
     [ "$dropout" = 0 ] || peers+=(--dropout "$dropout")
-    [ "$beside" != torch-fp8 ] || peers=(--mode own --bs "$batch")
+    [ "$beside" != torch-fp8 ] || peers+=(--quant fp8)
 }
 left() {
     echo $((budget - SECONDS))
@@ -158,8 +157,6 @@ run_side() {
         command=("$trimtab" bench train --device cuda "${ours[@]}" "${base[@]}" --steps "$steps" --warmup "$warmup")
     elif [ "$beside" = bf16 ] || [ "$beside" = fp8 ]; then
         command=("$trimtab" bench train --device cuda "${ours[@]}" "${other_base[@]}" --steps "$steps" --warmup "$warmup")
-    elif [ "$beside" = torch-fp8 ]; then
-        command=("$python" "${FP8_PEER:?names no script}" "${peers[@]}")
     elif [ "$world" -eq 1 ]; then
         command=("$python" "$peer" "${peers[@]}" --steps "$steps" --warmup "$warmup")
     else

@@ -2,10 +2,10 @@
 # FP8 on GPUs, in one call of at most ten minutes: the ops against plain code, then steps of 8 and 11 billion parameters
 # with gate and up kept as computed and in E4M3 (docs/fp8.md), beside bfloat16 and PyTorch in FP8.
 #
-#     FP8_PEER=torch_fp8_lora.py tests/gpu/fp8.sh BUNDLE LOG_FOLDER
+#     tests/gpu/fp8.sh BUNDLE LOG_FOLDER
 #
-# BUNDLE is a folder of tests/gpu/bundle.sh. FP8_PEER is a script as in bench/peers/run_gpu.sh; without it the cases
-# beside it are left out. The cases of 11 billion need two GPUs. TT_BUDGET (540): seconds after which no further step
+# BUNDLE is a folder of tests/gpu/bundle.sh. The cases beside PyTorch need torch, transformers and peft and are left out
+# without them. The cases of 11 billion need two GPUs. TT_BUDGET (540): seconds after which no further step
 # begins; each has its own limit. Ends with a summary; the exit code is 1 when a test or a case failed.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -42,7 +42,7 @@ done | tee -a "$log/summary.txt"
 grep -q '^FAIL' "$log/summary.txt" && failed=1
 
 cases=(l8b-e4m3 l8b-fp8-own l8b-e4m3-4)
-[ -z "${FP8_PEER:-}" ] || cases=(l8b-e4m3 l8b-fp8 l8b-fp8-own l8b-e4m3-4 l8b-fp8-4)
+! python3 -c 'import torch, transformers, peft' 2>/dev/null || cases=(l8b-e4m3 l8b-fp8 l8b-fp8-own l8b-e4m3-4 l8b-fp8-4)
 [ "$(nvidia-smi --list-gpus | wc -l)" -lt 2 ] || cases+=(m11b-e4m3 m11b-fp8-own)
 env CUDA_DEVICE_ORDER=PCI_BUS_ID TRIMTAB="$bundle/trimtab" PYTHON=python3 OUT="$log/steps" "$root/bench/peers/run_gpu.sh" \
     --budget $((budget - SECONDS)) --limit 90 --steps 8 --warmup 3 "${cases[@]}" 2>&1 | tee "$log/steps.log"
