@@ -63,12 +63,19 @@ static tt_status check_launch(struct tt_doctor_report *report)
                          report->ranks[0].device);
 }
 
+/* The name of a rank's device without the number that it has on its machine: "cuda:1 (NVIDIA H200)". */
+static const char *model_of(const struct tt_doctor_rank *rank)
+{
+    const char *model = strncmp(rank->device, "cuda:", 5) == 0 ? strchr(rank->device, ' ') : NULL;
+    return model != NULL ? model : rank->device;
+}
+
 static tt_status check_devices(struct tt_doctor_report *report)
 {
     struct tt_doctor_check *check;
     TT_TRY(tt_doctor_begin_check(report, "devices", &check));
     for (int r = 1; r < report->rank_count; r++) {
-        if (strcmp(report->ranks[r].device, report->ranks[0].device) == 0) continue;
+        if (strcmp(model_of(&report->ranks[r]), model_of(&report->ranks[0])) == 0) continue;
         tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         return tt_str_printf(&check->text, "rank %d on %s has another device than rank 0: %s", r,
                              report->ranks[r].host, report->ranks[r].device);

@@ -252,6 +252,26 @@ static void other_devices(void **state)
            "rank 2 on node-1 has another device than rank 0: another processor");
 }
 
+static void numbered_gpus(struct tt_doctor_report *report)
+{
+    *report = healthy();
+    for (int r = 0; r < RANKS; r++)
+        snprintf(report->ranks[r].device, sizeof report->ranks[r].device, "cuda:%d (NVIDIA H200)", r % 2);
+}
+
+/* Each machine numbers its GPUs: the number is no difference. */
+static void other_gpus(void **state)
+{
+    (void)state;
+    struct tt_doctor_report report;
+    numbered_gpus(&report);
+    expect(&report, NULL, TT_DOCTOR_OK, "");
+    numbered_gpus(&report);
+    snprintf(report.ranks[3].device, sizeof report.ranks[3].device, "cuda:1 (NVIDIA H100 80GB HBM3)");
+    expect(&report, "devices", TT_DOCTOR_WARNS,
+           "rank 3 on node-1 has another device than rank 0: cuda:1 (NVIDIA H100 80GB HBM3)");
+}
+
 static struct tt_doctor_report with_gpus(void);
 
 /* What a rank's GPU has, and what others leave of it. */
@@ -377,6 +397,7 @@ int main(void)
         cmocka_unit_test(needs_of_gpus),
         cmocka_unit_test(what_a_machine_has),
         cmocka_unit_test(other_devices),
+        cmocka_unit_test(other_gpus),
         cmocka_unit_test(speeds_of_gpus),
         cmocka_unit_test(rdma_without_devices),
     };
