@@ -390,16 +390,11 @@ static void rdma_without_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_fault),
-        cmocka_unit_test(faults_are_named),
-        cmocka_unit_test(limits_of_machines),
-        cmocka_unit_test(needs_of_the_run),
-        cmocka_unit_test(needs_of_gpus),
-        cmocka_unit_test(what_a_machine_has),
-        cmocka_unit_test(other_devices),
-        cmocka_unit_test(other_gpus),
-        cmocka_unit_test(speeds_of_gpus),
-        cmocka_unit_test(rdma_without_devices),
+        cmocka_unit_test(no_fault),           cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(limits_of_machines), cmocka_unit_test(needs_of_the_run),
+        cmocka_unit_test(needs_of_gpus),      cmocka_unit_test(what_a_machine_has),
+        cmocka_unit_test(other_devices),      cmocka_unit_test(other_gpus),
+        cmocka_unit_test(speeds_of_gpus),     cmocka_unit_test(rdma_without_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
