@@ -60,12 +60,12 @@ void bench_fp8(struct bench *bench, const struct bench_fp8_case *is)
     *(is->trans ? &n : &k) = split;
     args.x_MK = tt_tensor_2d(NULL, TT_BF16, is->rows, k);
     args.y_MN = matrix(bench, TT_BF16, is->rows, n);
-    args.w.rows = (struct tt_coded_rows){.codes_MK = matrix(bench, TT_F8_E4M3, is->rows, k),
-                                         .scale_M = vector(bench, TT_F32, is->rows),
-                                         .made = true};
+    args.w.quantized = (struct tt_quantized_rows){.codes_MK = matrix(bench, TT_F8_E4M3, is->rows, k),
+                                                  .scale_M = vector(bench, TT_F32, is->rows),
+                                                  .made = true};
     size_t scratch = tt_gemm_scaled_scratch(bench->device, is->rows, n, k);
-    if (scratch > 0) args.w.rows.scratch = vector(bench, TT_U8, (int64_t)scratch);
-    make_rows(bench, args.w.rows.codes_MK, args.w.rows.scale_M);
+    if (scratch > 0) args.w.quantized.scratch = vector(bench, TT_U8, (int64_t)scratch);
+    make_rows(bench, args.w.quantized.codes_MK, args.w.quantized.scale_M);
     if (is->r > 0) {
         args.low =
             (struct tt_low_rank){.h_MR = bench_random_tensor(bench, TT_BF16, is->rows, is->r), .count = 1};

@@ -14,7 +14,7 @@ static tt_status multiply(struct tt_stream *stream, tt_tensor a, tt_tensor b, bo
 static tt_status multiply_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args,
                                 tt_tensor addend)
 {
-    const struct tt_coded_rows *rows = &args->w.rows;
+    const struct tt_quantized_rows *rows = &args->w.quantized;
     bool adds = !tt_tensor_is_empty(addend);
     int64_t first = 0, extent;
     for (int i = 0; i < args->w.count; i++, first += extent) {
@@ -137,7 +137,7 @@ static tt_status coded_at_once(struct tt_stream *stream, const struct tt_gemm_lo
 
 static tt_status quantize_input(struct tt_stream *stream, struct tt_gemm_lora_args *args)
 {
-    struct tt_coded_rows *rows = &args->w.rows;
+    struct tt_quantized_rows *rows = &args->w.quantized;
     struct tt_quantize_rows_args quantize = {
         .x_MK = args->x_MK, .codes_MK = rows->codes_MK, .scale_M = rows->scale_M};
     if (rows->made) return TT_OK;

@@ -37,7 +37,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
                            dy_TD.dims[0], dy_TD.dims[1], &dmid_TD));
     const struct tt_linear_group *reader = tt_self_attention_gradient_reader(&layer->attention);
     bool goes_on = !tt_tensor_is_empty(dx_TD) || tt_self_attention_trains(&layer->attention);
-    struct tt_coded_rows rows = {.made = false};
+    struct tt_quantized_rows rows = {.made = false};
     TT_TRY(tt_mlp_backward(&layer->mlp, pass, &saved->mlp, dy_TD, dmid_TD, reader,
                            goes_on && reader != NULL ? &rows : NULL));
     if (goes_on)

@@ -236,8 +236,8 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
     TT_TRY(tt_linear_round_x(call, &rounded_TI));
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, before,
-                                   &part));
+        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->quantized,
+                                   before, &part));
         struct tt_gemm_lora_args args = {
             .x_MK = group->linears[part.first].rounds_x ? rounded_TI : call->x_TI,
             .w = part.w_OI,
@@ -284,8 +284,8 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor rounded_TI;
     TT_TRY(tt_linear_round_x(call, &rounded_TI));
-    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->rows, NULL,
-                               &part));
+    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->quantized,
+                               NULL, &part));
     struct tt_gemm_swiglu_args args = {.activation = swiglu->activation,
                                        .x_MK = rounded_TI,
                                        .w_2FK = part.w_OI,
@@ -293,7 +293,7 @@ static tt_status up_with_swiglu(const struct tt_linear_call *call, const struct 
                                        .gate_up_M2F = swiglu->gate_up_TF2,
                                        .keep = swiglu->keep,
                                        .act_MF = swiglu->act_TF,
-                                       .act_rows = swiglu->rows,
+                                       .act_rows = swiglu->quantized,
                                        .kept = swiglu->coded};
     TT_TRY(tt_gemm_swiglu(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
@@ -310,8 +310,10 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const stru
                                           .gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
                                           .up_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn),
                                           .h_TF = swiglu->act_TF};
-    if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_forward(call->pass->lent.stream, &args);
-    struct tt_swiglu_rows_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M, swiglu->coded};
+    if (tt_tensor_is_empty(swiglu->quantized.codes_MK))
+        return tt_swiglu_forward(call->pass->lent.stream, &args);
+    struct tt_swiglu_rows_args rows = {args, swiglu->quantized.codes_MK, swiglu->quantized.scale_M,
+                                       swiglu->coded};
     if (swiglu->only_rows) rows.pass.h_TF = (tt_tensor){0};
     return tt_swiglu_rows(call->pass->lent.stream, &rows);
 }
@@ -363,8 +365,8 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
     struct tt_linear_part part, *before = NULL;
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
-        TT_TRY(
-            tt_linear_next_part(group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->rows, before, &part));
+        TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->quantized, before,
+                                   &part));
         struct tt_gemm_lora_args args = {
             .x_MK = tt_tensor_cols(dy_TO, part.first_out, part.out),
             .w = part.w_OI,
@@ -387,8 +389,8 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(backward_through_b(call, dy_TO, dh_TR));
-    TT_TRY(
-        tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->rows, NULL, &part));
+    TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->quantized, NULL,
+                               &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
                                                 .dy_MK = dy_TO,
                                                 .w_KF = part.w_OI,
@@ -396,7 +398,7 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
                                                 .gate_up_M2F = swiglu->gate_up_TF2,
                                                 .dact_MF = swiglu->act_TF,
                                                 .wants_act = swiglu->keep,
-                                                .gradient_rows = swiglu->rows,
+                                                .gradient_rows = swiglu->quantized,
                                                 .only_rows = swiglu->only_rows,
                                                 .coded = swiglu->coded};
     TT_TRY(tt_gemm_swiglu_backward(pass->lent.stream, &args));
@@ -417,8 +419,9 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor
         args.up_TF = args.dup_TF = tt_tensor_cols(swiglu->gate_up_TF2, ffn, ffn);
     }
     if (swiglu->keep) args.h_TF = swiglu->act_TF;
-    if (tt_tensor_is_empty(swiglu->rows.codes_MK)) return tt_swiglu_backward(call->pass->lent.stream, &args);
-    struct tt_swiglu_rows_backward_args rows = {args, swiglu->rows.codes_MK, swiglu->rows.scale_M,
+    if (tt_tensor_is_empty(swiglu->quantized.codes_MK))
+        return tt_swiglu_backward(call->pass->lent.stream, &args);
+    struct tt_swiglu_rows_backward_args rows = {args, swiglu->quantized.codes_MK, swiglu->quantized.scale_M,
                                                 swiglu->coded};
     if (tt_swiglu_is_coded(&swiglu->coded)) rows.pass.gate_TF = rows.pass.up_TF = (tt_tensor){0};
     if (swiglu->only_rows) rows.pass.dgate_TF = rows.pass.dup_TF = (tt_tensor){0};

@@ -65,17 +65,17 @@ TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, cons
 /* Which product: y = x W^T, or dx = dy W. */
 enum tt_linear_way { TT_LINEAR_FORWARD, TT_LINEAR_BACKWARD };
 /* Whether all weights of the group are multiplied coded. */
-bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_way way);
+bool tt_linear_takes_quantized(const struct tt_linear_group *group, enum tt_linear_way way);
 /* Whether the values of x (or dy) are read where its rows are given in FP8: by adapters, by gradients of weights. */
 bool tt_linear_reads_values(const struct tt_linear_group *group);
 /* Memory for a matrix in FP8 with a scale a row. */
-TT_MUST_USE tt_status tt_linear_push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
-                                          struct tt_coded_rows *out);
+TT_MUST_USE tt_status tt_linear_push_quantized(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                               struct tt_quantized_rows *out);
 
 /* The same for a matrix that a group multiplies next; none, with empty codes, where it takes no rows. */
-TT_MUST_USE tt_status tt_linear_push_rows_for(const struct tt_linear_group *reader, enum tt_linear_way way,
-                                              const struct tt_pass *pass, int64_t rows, int64_t cols,
-                                              struct tt_coded_rows *out);
+TT_MUST_USE tt_status tt_linear_push_quantized_for(const struct tt_linear_group *reader,
+                                                   enum tt_linear_way way, const struct tt_pass *pass,
+                                                   int64_t rows, int64_t cols, struct tt_quantized_rows *out);
 
 /* Arguments of the forward and both backward functions for one use of a group in a pass. */
 struct tt_linear_call {
@@ -84,9 +84,9 @@ struct tt_linear_call {
     tt_tensor row_keys_T; /* of the rows of x; read where dropout is active */
     tt_tensor x_TI;       /* may be empty in backward where tt_linear_group_needs_x is false */
     tt_tensor h_TR;       /* written by forward; empty when R is 0 */
-    /* NULL, without codes, or where tt_linear_takes_rows the rows of x in FP8 (backward: of dy). The values are then
-     * read only where tt_linear_reads_values, and need no memory otherwise. */
-    const struct tt_coded_rows *rows;
+    /* NULL, without codes, or where tt_linear_takes_quantized x in FP8 (backward: dy). The values are then read only
+     * where tt_linear_reads_values, and need no memory otherwise. */
+    const struct tt_quantized_rows *quantized;
 };
 /* A call whose rows are the tokens of the batch. */
 struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group, const struct tt_pass *pass,
@@ -120,7 +120,7 @@ struct tt_linear_swiglu {
     bool keep;
     /* Empty, or where all these weights are multiplied coded: receives in FP8 act's rows (forward), those of the
      * gradients of gate | up (backward). */
-    struct tt_coded_rows rows;
+    struct tt_quantized_rows quantized;
     bool
         only_rows; /* the values are not stored (tt_swiglu_rows_in_one_pass); act_TF of forward has no memory */
     /* None, or with rows: gate and up in FP8, which forward writes, and backward reads instead of gate_up_TF2; that is

@@ -72,43 +72,43 @@ static int weight_count(const struct tt_linear_group *group, const struct tt_pas
     return count;
 }
 
-tt_status tt_linear_push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
-                              struct tt_coded_rows *out)
+tt_status tt_linear_push_quantized(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                   struct tt_quantized_rows *out)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
-    *out = (struct tt_coded_rows){.made = false};
+    *out = (struct tt_quantized_rows){.made = false};
     TT_TRY(tt_workspace_2d(workspace, "rows in fp8", TT_F8_E4M3, rows, cols, &out->codes_MK));
     return tt_workspace_1d(workspace, "scales of rows", TT_F32, rows, &out->scale_M);
 }
 
-bool tt_linear_takes_rows(const struct tt_linear_group *group, enum tt_linear_way way)
+bool tt_linear_takes_quantized(const struct tt_linear_group *group, enum tt_linear_way way)
 {
     for (int i = 0; i < group->count; i++)
         if (!is_coded(&group->linears[i], way)) return false;
     return group->count <= TT_MATRIX_PARTS;
 }
 
-tt_status tt_linear_push_rows_for(const struct tt_linear_group *reader, enum tt_linear_way way,
-                                  const struct tt_pass *pass, int64_t rows, int64_t cols,
-                                  struct tt_coded_rows *out)
+tt_status tt_linear_push_quantized_for(const struct tt_linear_group *reader, enum tt_linear_way way,
+                                       const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                       struct tt_quantized_rows *out)
 {
-    *out = (struct tt_coded_rows){.made = false};
-    return tt_linear_takes_rows(reader, way) ? tt_linear_push_rows(pass, rows, cols, out) : TT_OK;
+    *out = (struct tt_quantized_rows){.made = false};
+    return tt_linear_takes_quantized(reader, way) ? tt_linear_push_quantized(pass, rows, cols, out) : TT_OK;
 }
 
 /* Memory for the other operand, `cols` wide, in FP8. */
-static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t cols,
-                           const struct tt_coded_rows *made, struct tt_matrix *matrix)
+static tt_status push_quantized(const struct tt_pass *pass, int64_t rows, int64_t cols,
+                                const struct tt_quantized_rows *made, struct tt_matrix *matrix)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
-    struct tt_coded_rows *coded_rows = &matrix->rows;
+    struct tt_quantized_rows *quantized = &matrix->quantized;
     size_t most = 0;
     bool is_made = made != NULL && !tt_tensor_is_empty(made->codes_MK);
     if (is_made)
-        *coded_rows = *made;
+        *quantized = *made;
     else
-        TT_TRY(tt_linear_push_rows(pass, rows, cols, coded_rows));
-    coded_rows->made = is_made;
+        TT_TRY(tt_linear_push_quantized(pass, rows, cols, quantized));
+    quantized->made = is_made;
     for (int i = 0; i < matrix->count; i++) {
         const struct tt_quant_layout *layout = matrix->parts[i].layout;
         size_t bytes =
@@ -116,7 +116,7 @@ static tt_status push_rows(const struct tt_pass *pass, int64_t rows, int64_t col
         if (bytes > most) most = bytes;
     }
     if (most == 0) return TT_OK;
-    return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &coded_rows->scratch);
+    return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &quantized->scratch);
 }
 
 /* The transposed weight in scratch. */
@@ -145,7 +145,7 @@ static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass
 }
 
 tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
-                              enum tt_linear_way way, int64_t rows, const struct tt_coded_rows *made,
+                              enum tt_linear_way way, int64_t rows, const struct tt_quantized_rows *made,
                               const struct tt_linear_part *before, struct tt_linear_part *part)
 {
     tt_tensor w_all;
@@ -168,7 +168,8 @@ tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct 
     part->w_OI.count = next.count;
     for (int i = 0; i < next.count; i++) TT_TRY(find_codes(&linear[i], pass, way, &part->w_OI.parts[i]));
     if (is_coded(linear, way))
-        return push_rows(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, made, &part->w_OI);
+        return push_quantized(pass, rows, way == TT_LINEAR_FORWARD ? linear->in : next.out, made,
+                              &part->w_OI);
     return tt_workspace_2d(pass->lent.workspace, "dequantized weights", pass->in.compute_dtype, next.out,
                            linear->in, &part->w_OI.scratch);
 }

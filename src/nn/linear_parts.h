@@ -25,7 +25,7 @@ bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_lin
  * `made`: NULL, or that operand in FP8. The caller releases scratch. */
 TT_MUST_USE tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                                           enum tt_linear_way way, int64_t rows,
-                                          const struct tt_coded_rows *made,
+                                          const struct tt_quantized_rows *made,
                                           const struct tt_linear_part *before, struct tt_linear_part *part);
 bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            enum tt_linear_way way);

@@ -85,7 +85,7 @@ static tt_status push_kept(const struct tt_mlp *mlp, const struct tt_pass *pass,
 /* Whether SwiGLU also writes its result in FP8, because the product that reads it multiplies codes. */
 static bool makes_rows(const struct tt_mlp *mlp, enum tt_linear_way way)
 {
-    return tt_linear_takes_rows(&mlp->gate_up, way) && tt_linear_takes_rows(&mlp->down, way);
+    return tt_linear_takes_quantized(&mlp->gate_up, way) && tt_linear_takes_quantized(&mlp->down, way);
 }
 
 /* Whether it then writes nothing else: one kernel does all of it, and no adapter of `reader` reads the result. */
@@ -98,22 +98,22 @@ static bool makes_only_rows(const struct tt_pass *pass, const struct tt_linear_g
 /* gate and up of norm(x_mid + x), also in FP8 where backward reads them so, and with `act_TF` the activation. */
 static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                              const struct tt_mlp_saved *saved, tt_tensor act_TF,
-                             const struct tt_coded_rows *rows)
+                             const struct tt_quantized_rows *rows)
 {
     struct tt_swiglu_coded coded = coded_of(saved);
     bool encodes = tt_swiglu_is_coded(&coded), at_once = encodes && !tt_tensor_is_empty(rows->codes_MK);
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor n_TD = saved->n_TD;
-    struct tt_coded_rows n_rows;
+    struct tt_quantized_rows n_rows;
     TT_TRY(tt_norm_push_result(&mlp->gate_up, pass, "normed input of the MLP", x_TD, &n_TD, &n_rows));
     TT_TRY(tt_norm_forward_add(&mlp->norm, pass, saved->x_mid_TD, x_TD, n_TD, saved->rstd_T, &n_rows));
     struct tt_linear_call call = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
-    call.rows = &n_rows;
+    call.quantized = &n_rows;
     struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
                                       .gate_up_TF2 = saved->gate_up_TF2,
                                       .act_TF = act_TF,
                                       .keep = keep,
-                                      .rows = *rows,
+                                      .quantized = *rows,
                                       .only_rows = act_TF.data == NULL};
     if (at_once) swiglu.coded = coded;
     if (tt_tensor_is_empty(act_TF))
@@ -151,7 +151,7 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor act_TF = saved->act_TF, gate_up_TF2 = saved->gate_up_TF2;
-    struct tt_coded_rows rows = {.made = false};
+    struct tt_quantized_rows rows = {.made = false};
     bool again = tt_tensor_is_empty(y_TD), codes = !again && makes_rows(mlp, TT_LINEAR_FORWARD);
     int64_t tokens = gate_up_TF2.dims[0], ffn = gate_up_TF2.dims[1] / 2;
     if (again && !has_post_norm(mlp) && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
@@ -163,10 +163,10 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
     else if (tt_tensor_is_empty(act_TF))
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "MLP activation", pass->in.compute_dtype, tokens, ffn,
                                &act_TF));
-    if (codes) TT_TRY(tt_linear_push_rows(pass, tokens, ffn, &rows));
+    if (codes) TT_TRY(tt_linear_push_quantized(pass, tokens, ffn, &rows));
     TT_TRY(run_gate_up(mlp, pass, x_TD, keep, saved, act_TF, &rows));
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
-    if (codes) down.rows = &rows;
+    if (codes) down.quantized = &rows;
     if (has_post_norm(mlp))
         TT_TRY(finish_with_norm(mlp, pass, &down, saved, y_TD));
     else if (again)
@@ -224,36 +224,36 @@ static tt_status push_gradients(const struct tt_mlp *mlp, const struct tt_pass *
  * them. */
 static tt_status gradient_of_down(const struct tt_mlp *mlp, const struct tt_pass *pass,
                                   const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor *dout_TD,
-                                  struct tt_coded_rows *rows)
+                                  struct tt_quantized_rows *rows)
 {
     int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1];
     *dout_TD = dy_TD;
-    *rows = (struct tt_coded_rows){.made = false};
+    *rows = (struct tt_quantized_rows){.made = false};
     if (!has_post_norm(mlp)) return TT_OK;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of down", pass->in.compute_dtype, tokens, dim,
                            dout_TD));
-    TT_TRY(tt_linear_push_rows_for(&mlp->down, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
+    TT_TRY(tt_linear_push_quantized_for(&mlp->down, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
     return tt_norm_backward_to(&mlp->post_norm, pass, saved->out_TD, saved->rstd_out_T, dy_TD, *dout_TD,
                                rows);
 }
 
 tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
                           const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD,
-                          const struct tt_linear_group *reader, struct tt_coded_rows *dmid_rows)
+                          const struct tt_linear_group *reader, struct tt_quantized_rows *dmid_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dy_TD.dims[0], dim = dy_TD.dims[1], ffn = tt_linear_group_out(&mlp->gate_up) / 2;
     tt_tensor dact_TF, dh_TR, n_TD = saved->n_TD, gate_up_TF2;
-    struct tt_coded_rows rows = {.made = false};
+    struct tt_quantized_rows rows = {.made = false};
     bool codes = makes_rows(mlp, TT_LINEAR_BACKWARD),
          only_rows = codes && makes_only_rows(pass, &mlp->gate_up, ffn);
     size_t start = tt_workspace_mark(workspace);
-    if (codes) TT_TRY(tt_linear_push_rows(pass, tokens, 2 * ffn, &rows));
+    if (codes) TT_TRY(tt_linear_push_quantized(pass, tokens, 2 * ffn, &rows));
     TT_TRY(push_gradients(mlp, pass, saved, codes, only_rows, &gate_up_TF2));
     size_t mark = tt_workspace_mark(workspace);
 
     tt_tensor dout_TD;
-    struct tt_coded_rows dout_rows;
+    struct tt_quantized_rows dout_rows;
     TT_TRY(gradient_of_down(mlp, pass, saved, dy_TD, &dout_TD, &dout_rows));
     /* d(act) first; then, in one pass, dgate and dup in place of gate and up, and act itself, unless it was
      * kept, in place of d(act). */
@@ -264,12 +264,12 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     bool again = tt_tensor_is_empty(act_TF) && tt_linear_group_needs_x(&mlp->down);
     if (again) act_TF = dact_TF;
     struct tt_linear_call down = tt_linear_call_tokens(&mlp->down, pass, act_TF, saved->h_down_TR);
-    down.rows = &dout_rows;
+    down.quantized = &dout_rows;
     struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
                                       .gate_up_TF2 = gate_up_TF2,
                                       .act_TF = dact_TF,
                                       .keep = again,
-                                      .rows = rows,
+                                      .quantized = rows,
                                       .only_rows = only_rows};
     if (codes) swiglu.coded = coded_of(saved);
     TT_TRY(tt_linear_backward_swiglu(&down, dout_TD, dh_TR, &swiglu));
@@ -278,7 +278,7 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
 
     TT_TRY(tt_linear_push_h(&mlp->gate_up, pass, tokens, &dh_TR));
     struct tt_linear_call gate_up = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
-    if (codes) gate_up.rows = &rows;
+    if (codes) gate_up.quantized = &rows;
     TT_TRY(tt_linear_backward_input(&gate_up, gate_up_TF2, dh_TR, dmid_TD));
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&mlp->gate_up)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", pass->in.compute_dtype, tokens, dim,
@@ -289,6 +289,6 @@ tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
     TT_TRY(tt_linear_backward_params(&gate_up, gate_up_TF2, dh_TR));
     tt_workspace_release(workspace, start);
     if (dmid_rows != NULL)
-        TT_TRY(tt_linear_push_rows_for(reader, TT_LINEAR_BACKWARD, pass, tokens, dim, dmid_rows));
+        TT_TRY(tt_linear_push_quantized_for(reader, TT_LINEAR_BACKWARD, pass, tokens, dim, dmid_rows));
     return tt_norm_backward(&mlp->norm, pass, saved->x_mid_TD, saved->rstd_T, dy_TD, dmid_TD, dmid_rows);
 }

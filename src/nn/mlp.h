@@ -42,6 +42,7 @@ TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_p
  * is NULL it pushes dmid's rows in FP8 and leaves them, none where `reader`, which multiplies dmid next, takes none. */
 TT_MUST_USE tt_status tt_mlp_backward(const struct tt_mlp *mlp, const struct tt_pass *pass,
                                       const struct tt_mlp_saved *saved, tt_tensor dy_TD, tt_tensor dmid_TD,
-                                      const struct tt_linear_group *reader, struct tt_coded_rows *dmid_rows);
+                                      const struct tt_linear_group *reader,
+                                      struct tt_quantized_rows *dmid_rows);
 
 #endif

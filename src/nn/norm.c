@@ -3,22 +3,23 @@
 #include "backend/ops/rmsnorm.h"
 
 tt_status tt_norm_push_result(const struct tt_linear_group *reader, const struct tt_pass *pass,
-                              const char *name, tt_tensor x_ND, tt_tensor *y_ND, struct tt_coded_rows *rows)
+                              const char *name, tt_tensor x_ND, tt_tensor *y_ND,
+                              struct tt_quantized_rows *rows)
 {
     const struct tt_device *device = tt_stream_device(pass->lent.stream);
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t count = x_ND.dims[0], width = x_ND.dims[1];
-    bool alone = tt_linear_takes_rows(reader, TT_LINEAR_FORWARD) && !tt_linear_reads_values(reader) &&
+    bool alone = tt_linear_takes_quantized(reader, TT_LINEAR_FORWARD) && !tt_linear_reads_values(reader) &&
                  tt_rmsnorm_may_store_rows_alone(device);
     if (tt_tensor_is_empty(*y_ND) && alone)
         *y_ND = tt_tensor_2d(NULL, pass->in.compute_dtype, count, width);
     else if (tt_tensor_is_empty(*y_ND))
         TT_TRY(tt_workspace_2d(workspace, name, pass->in.compute_dtype, count, width, y_ND));
-    return tt_linear_push_rows_for(reader, TT_LINEAR_FORWARD, pass, count, width, rows);
+    return tt_linear_push_quantized_for(reader, TT_LINEAR_FORWARD, pass, count, width, rows);
 }
 
 static tt_status forward(const struct tt_norm *norm, const struct tt_pass *pass,
-                         struct tt_rmsnorm_forward_args *args, const struct tt_coded_rows *rows)
+                         struct tt_rmsnorm_forward_args *args, const struct tt_quantized_rows *rows)
 {
     args->weight_D = norm->weight->value;
     args->offset = norm->offset;
@@ -32,7 +33,7 @@ static tt_status forward(const struct tt_norm *norm, const struct tt_pass *pass,
 }
 
 tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
-                          tt_tensor y_ND, tt_tensor rstd_N, const struct tt_coded_rows *rows)
+                          tt_tensor y_ND, tt_tensor rstd_N, const struct tt_quantized_rows *rows)
 {
     struct tt_rmsnorm_forward_args args = {.x_ND = x_ND, .y_ND = y_ND, .rstd_N = rstd_N};
     return forward(norm, pass, &args, rows);
@@ -40,7 +41,7 @@ tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass
 
 tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                               tt_tensor residual_ND, tt_tensor y_ND, tt_tensor rstd_N,
-                              const struct tt_coded_rows *rows)
+                              const struct tt_quantized_rows *rows)
 {
     struct tt_rmsnorm_forward_args args = {
         .x_ND = x_ND, .residual_ND = residual_ND, .sum_ND = x_ND, .y_ND = y_ND, .rstd_N = rstd_N};
@@ -48,7 +49,7 @@ tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *
 }
 
 static tt_status backward(const struct tt_norm *norm, const struct tt_pass *pass,
-                          struct tt_rmsnorm_backward_args *args, const struct tt_coded_rows *rows)
+                          struct tt_rmsnorm_backward_args *args, const struct tt_quantized_rows *rows)
 {
     if (rows != NULL) {
         args->codes_ND = rows->codes_MK;
@@ -62,7 +63,7 @@ static tt_status backward(const struct tt_norm *norm, const struct tt_pass *pass
 
 tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                            tt_tensor rstd_N, tt_tensor dres_ND, tt_tensor dy_ND,
-                           const struct tt_coded_rows *rows)
+                           const struct tt_quantized_rows *rows)
 {
     struct tt_rmsnorm_backward_args args = {
         .dy_ND = dy_ND, .x_ND = x_ND, .rstd_N = rstd_N, .dres_ND = dres_ND, .dx_ND = dy_ND};
@@ -71,7 +72,7 @@ tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pas
 
 tt_status tt_norm_backward_to(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                               tt_tensor rstd_N, tt_tensor dy_ND, tt_tensor dx_ND,
-                              const struct tt_coded_rows *rows)
+                              const struct tt_quantized_rows *rows)
 {
     struct tt_rmsnorm_backward_args args = {.dy_ND = dy_ND, .x_ND = x_ND, .rstd_N = rstd_N, .dx_ND = dx_ND};
     return backward(norm, pass, &args, rows);

@@ -12,25 +12,25 @@ struct tt_norm {
 };
 
 /* Memory for the result of a norm that a group multiplies, of the shape of x: its values in *y unless they are there, a
- * shape without memory where its rows in FP8 are enough; and these rows, as tt_linear_push_rows_for. */
+ * shape without memory where its rows in FP8 are enough; and these rows, as tt_linear_push_quantized_for. */
 TT_MUST_USE tt_status tt_norm_push_result(const struct tt_linear_group *reader, const struct tt_pass *pass,
                                           const char *name, tt_tensor x_ND, tt_tensor *y_ND,
-                                          struct tt_coded_rows *rows);
+                                          struct tt_quantized_rows *rows);
 /* y = norm(x); rstd may be empty. y may alias x. `rows`: NULL, without codes, or it receives y's rows in
  * FP8, and y may have a shape and no memory (tt_norm_push_result). */
 TT_MUST_USE tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
-                                      tt_tensor y_ND, tt_tensor rstd_N, const struct tt_coded_rows *rows);
+                                      tt_tensor y_ND, tt_tensor rstd_N, const struct tt_quantized_rows *rows);
 /* x := x + residual in place, y = norm(x) */
 TT_MUST_USE tt_status tt_norm_forward_add(const struct tt_norm *norm, const struct tt_pass *pass,
                                           tt_tensor x_ND, tt_tensor residual_ND, tt_tensor y_ND,
-                                          tt_tensor rstd_N, const struct tt_coded_rows *rows);
+                                          tt_tensor rstd_N, const struct tt_quantized_rows *rows);
 /* dx = gradient of x (+ dres_ND unless empty), in place of dy, and in `rows` as tt_norm_forward; adds to the
  * gradient of a trainable weight. tt_norm_backward_to leaves dy alone. */
 TT_MUST_USE tt_status tt_norm_backward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,
                                        tt_tensor rstd_N, tt_tensor dres_ND, tt_tensor dy_ND,
-                                       const struct tt_coded_rows *rows);
+                                       const struct tt_quantized_rows *rows);
 TT_MUST_USE tt_status tt_norm_backward_to(const struct tt_norm *norm, const struct tt_pass *pass,
                                           tt_tensor x_ND, tt_tensor rstd_N, tt_tensor dy_ND, tt_tensor dx_ND,
-                                          const struct tt_coded_rows *rows);
+                                          const struct tt_quantized_rows *rows);
 
 #endif

@@ -122,11 +122,11 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
 
 /* x -> q, k and v: the outputs of the linears, rotated already where there are no q/k norms. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                         tt_tensor n_TD, const struct tt_coded_rows *rows,
+                         tt_tensor n_TD, const struct tt_quantized_rows *rows,
                          const struct tt_self_attention_saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
-    call.rows = rows;
+    call.quantized = rows;
     if (has_qk_norm(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     if (2 * table->cos_PE.dims[1] < attention->head_dim) {
@@ -227,7 +227,7 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
 
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
-    struct tt_coded_rows rows;
+    struct tt_quantized_rows rows;
     TT_TRY(tt_norm_push_result(&attention->qkv, pass, "normed input of attention", x_TD, &n_TD, &rows));
     TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, saved->rstd_T, &rows));
     TT_TRY(project(attention, pass, n_TD, &rows, saved));
@@ -275,13 +275,13 @@ const struct tt_linear_group *tt_self_attention_gradient_reader(const struct tt_
  * norm. */
 static tt_status backward_of_post_norm(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                        const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                       tt_tensor *dout_TD, struct tt_coded_rows *rows)
+                                       tt_tensor *dout_TD, struct tt_quantized_rows *rows)
 {
     int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
     *dout_TD = dmid_TD;
     if (!has_post_norm(attention)) return TT_OK;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of o", dmid_TD.dtype, tokens, dim, dout_TD));
-    TT_TRY(tt_linear_push_rows_for(&attention->o, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
+    TT_TRY(tt_linear_push_quantized_for(&attention->o, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
     return tt_norm_backward_to(&attention->post_norm, pass, saved->out_TD, saved->rstd_out_T, dmid_TD,
                                *dout_TD, rows);
 }
@@ -289,16 +289,16 @@ static tt_status backward_of_post_norm(const struct tt_self_attention *attention
 /* The gradients of q and k before the rotation, in place. Where the linears take rows in FP8 and nothing else changes
  * dqkv, those of all of it too, pushed here. */
 static tt_status rotate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                             tt_tensor dqkv_TC, struct tt_coded_rows *rows)
+                             tt_tensor dqkv_TC, struct tt_quantized_rows *rows)
 {
     struct qkv grad = split(attention, dqkv_TC);
-    *rows = (struct tt_coded_rows){.made = false};
+    *rows = (struct tt_quantized_rows){.made = false};
     if (attention->rope < 0) return TT_OK;
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     bool whole = 2 * table->cos_PE.dims[1] == attention->head_dim && !has_qk_norm(attention);
-    if (!whole || !tt_linear_takes_rows(&attention->qkv, TT_LINEAR_BACKWARD))
+    if (!whole || !tt_linear_takes_quantized(&attention->qkv, TT_LINEAR_BACKWARD))
         return rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true);
-    TT_TRY(tt_linear_push_rows(pass, dqkv_TC.dims[0], dqkv_TC.dims[1], rows));
+    TT_TRY(tt_linear_push_quantized(pass, dqkv_TC.dims[0], dqkv_TC.dims[1], rows));
     grad.q_THE.dims[1] += grad.k_TKE.dims[1];
     struct tt_rope_args args = rotation_of(pass, table, grad.q_THE, true);
     args.rows_TC = dqkv_TC;
@@ -311,20 +311,20 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
  * the norms behind and before it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                  const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                 const struct tt_coded_rows *dmid_rows, tt_tensor dqkv_TC,
-                                 struct tt_coded_rows *dqkv_rows)
+                                 const struct tt_quantized_rows *dmid_rows, tt_tensor dqkv_TC,
+                                 struct tt_quantized_rows *dqkv_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = dmid_TD.dims[0];
     tt_tensor do_TC, dh_TR, dout_TD;
     size_t mark = tt_workspace_mark(workspace);
-    struct tt_coded_rows dout_rows = *dmid_rows;
+    struct tt_quantized_rows dout_rows = *dmid_rows;
     TT_TRY(backward_of_post_norm(attention, pass, saved, dmid_TD, &dout_TD, &dout_rows));
     TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
                            attention->heads * attention->head_dim, &do_TC));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
-    o.rows = &dout_rows;
+    o.quantized = &dout_rows;
     TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
     TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
@@ -352,7 +352,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
 
 tt_status tt_self_attention_backward(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                      tt_tensor x_TD, const struct tt_self_attention_saved *saved,
-                                     tt_tensor dmid_TD, const struct tt_coded_rows *dmid_rows,
+                                     tt_tensor dmid_TD, const struct tt_quantized_rows *dmid_rows,
                                      tt_tensor dx_TD)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
@@ -361,7 +361,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
-    struct tt_coded_rows dqkv_rows;
+    struct tt_quantized_rows dqkv_rows;
     TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dmid_rows, dqkv_TC, &dqkv_rows));
 
     /* Without a trainable block below, the gradient of the normed input is only needed for the norm's own weight. */
@@ -372,7 +372,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     }
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
-    qkv.rows = &dqkv_rows;
+    qkv.quantized = &dqkv_rows;
     TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens, dim,

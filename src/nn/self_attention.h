@@ -48,7 +48,7 @@ const struct tt_linear_group *tt_self_attention_gradient_reader(const struct tt_
 TT_MUST_USE tt_status tt_self_attention_backward(const struct tt_self_attention *attention,
                                                  const struct tt_pass *pass, tt_tensor x_TD,
                                                  const struct tt_self_attention_saved *saved,
-                                                 tt_tensor dmid_TD, const struct tt_coded_rows *dmid_rows,
+                                                 tt_tensor dmid_TD, const struct tt_quantized_rows *dmid_rows,
                                                  tt_tensor dx_TD);
 bool tt_self_attention_trains(const struct tt_self_attention *attention);
 

@@ -329,7 +329,7 @@ static void multiply_linear(const struct test_device *device, const struct linea
     args.w.count = 2;
     args.w.parts[0] = part_of(&linear->parts[0], &t[W0]);
     args.w.parts[1] = part_of(&linear->parts[1], &t[W1]);
-    args.w.rows = (struct tt_coded_rows){
+    args.w.quantized = (struct tt_quantized_rows){
         .codes_MK = t[CODES].view, .scale_M = t[SCALE].view, .scratch = aligned(&linear->scratch)};
     if (linear->is.r > 0) {
         args.low = (struct tt_low_rank){.h_MR = t[HIDDEN].view, .count = 1};

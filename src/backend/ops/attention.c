@@ -205,7 +205,7 @@ static void check_rotated_rows(struct tt_check *check, const struct tt_rope_args
     tt_check_that(check, x.dims[1] <= 1 || x.strides[1] == x.dims[2],
                   "heads of x have other columns between");
     tt_check_that(check, x.dims[1] * x.dims[2] <= rows.dims[1], "x has more columns than the rows");
-    tt_check_coded_rows(check, rows.dims[0], rows.dims[1], args->codes_TC, args->scale_T);
+    tt_check_quantized_rows(check, rows.dims[0], rows.dims[1], args->codes_TC, args->scale_T);
     tt_check_apart(check, "codes", args->codes_TC, "rows", rows);
     tt_check_apart(check, "scale", args->scale_T, "rows", rows);
 }

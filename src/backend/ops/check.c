@@ -204,7 +204,8 @@ void tt_check_scratch(struct tt_check *check, tt_tensor scratch, size_t needed, 
                   alignment);
 }
 
-void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes, tt_tensor scale)
+void tt_check_quantized_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes,
+                             tt_tensor scale)
 {
     if (check->status != TT_OK) return;
     tt_check_shape(check, "codes", codes, 1u << TT_F8_E4M3, 2, TT_DIMS(rows, cols));

@@ -46,8 +46,8 @@ void tt_check_addend(struct tt_check *check, tt_tensor addend, const char *resul
 /* Checks lent memory of at least `needed` bytes whose address is a multiple of `alignment`; 0 needed: anything. */
 void tt_check_scratch(struct tt_check *check, tt_tensor scratch, size_t needed, size_t alignment);
 /* Checks rows in FP8 with a scale each, as tt_quantize_rows writes them. */
-void tt_check_coded_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes,
-                         tt_tensor scale);
+void tt_check_quantized_rows(struct tt_check *check, int64_t rows, int64_t cols, tt_tensor codes,
+                             tt_tensor scale);
 /* Checks any other condition; `format` describes the fault. */
 void tt_check_that(struct tt_check *check, bool holds, const char *format, ...) TT_PRINTF(3, 4);
 

@@ -86,7 +86,7 @@ tt_status tt_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args 
 {
     struct tt_check check = {.op = "gemm_lora"};
     tt_tensor x = args->x_MK, y = args->y_MN;
-    bool made = tt_matrix_is_multiplied_coded(&args->w) && args->w.rows.made; /* x itself is not read */
+    bool made = tt_matrix_is_multiplied_coded(&args->w) && args->w.quantized.made; /* x itself is not read */
     if (!made) tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_tensor w = check_weight(&check, &args->w, args->trans_w, x);
     if (check.status != TT_OK) return check.status;
@@ -126,7 +126,7 @@ tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_a
     struct tt_check check = {.op = "gemm_swiglu"};
     tt_tensor x = args->x_MK, both = args->gate_up_M2F;
     bool coded = tt_matrix_is_multiplied_coded(&args->w_2FK),
-         made = coded && args->w_2FK.rows.made, /* x itself is not read */
+         made = coded && args->w_2FK.quantized.made, /* x itself is not read */
         makes_rows = !tt_tensor_is_empty(args->act_rows.codes_MK);
     if (!made) tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_tensor w = check_weight(&check, &args->w_2FK, true, x);

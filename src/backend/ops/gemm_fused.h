@@ -60,7 +60,7 @@ struct tt_gemm_swiglu_args {
     tt_tensor act_MF; /* may be the columns of gate when `keep` is false */
     /* empty, or with a coded w: receives act's rows in FP8 (swiglu.h); where one pass makes them act_MF may have a
      * shape and no memory */
-    struct tt_coded_rows act_rows;
+    struct tt_quantized_rows act_rows;
     struct tt_swiglu_coded kept; /* none, or with act_rows: receives gate and up in FP8 */
 };
 TT_MUST_USE tt_status tt_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swiglu_args *args);
@@ -77,7 +77,7 @@ struct tt_gemm_swiglu_backward_args {
     bool wants_act;
     /* empty, or with a coded w: receives the rows of dgate | dup in FP8; with `only_rows`, where one pass makes them,
      * gate_up_M2F is arbitrary afterwards, and with `coded` may have a shape and no memory */
-    struct tt_coded_rows gradient_rows;
+    struct tt_quantized_rows gradient_rows;
     bool only_rows;
     struct tt_swiglu_coded coded; /* none, or with gradient_rows: gate and up in FP8 */
 };

@@ -19,7 +19,7 @@ struct tt_coded {
 };
 
 /* The rows of the other operand in FP8, where a coded matrix is multiplied as it is. */
-struct tt_coded_rows {
+struct tt_quantized_rows {
     tt_tensor codes_MK, scale_M; /* as in tt_quantize_rows; written by the operation unless `made` */
     tt_tensor scratch;           /* of tt_gemm_scaled */
     bool made;                   /* codes and scales are there already: of exactly the other operand */
@@ -32,14 +32,14 @@ struct tt_matrix {
     struct tt_coded parts[TT_MATRIX_PARTS];
     int count;         /* of parts; 0: dense */
     tt_tensor scratch; /* of one that is decoded: [N, K] in the type of the product; arbitrary afterwards */
-    struct tt_coded_rows rows; /* empty: a coded matrix is decoded */
+    struct tt_quantized_rows quantized; /* empty: a coded matrix is decoded */
 };
 
 struct tt_matrix tt_matrix_of(tt_tensor dense);
 
 static inline bool tt_matrix_is_multiplied_coded(const struct tt_matrix *matrix)
 {
-    return matrix->count > 0 && !tt_tensor_is_empty(matrix->rows.codes_MK);
+    return matrix->count > 0 && !tt_tensor_is_empty(matrix->quantized.codes_MK);
 }
 /* Type and shape of the operand: the dense matrix, or the scratch that a coded one is decoded into. */
 static inline tt_tensor tt_matrix_operand(const struct tt_matrix *matrix)

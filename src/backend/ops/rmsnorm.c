@@ -26,7 +26,7 @@ static void check_codes(struct tt_check *check, tt_tensor codes, tt_tensor scale
 {
     if (tt_tensor_is_empty(codes)) return;
     tt_check_that(check, x.rank == 2, "rows in FP8 of x with rank %d", x.rank);
-    tt_check_coded_rows(check, x.dims[0], x.dims[1], codes, scale);
+    tt_check_quantized_rows(check, x.dims[0], x.dims[1], codes, scale);
     tt_check_apart(check, "codes", codes, "x", x);
     tt_check_apart(check, "scale", scale, "x", x);
     tt_check_apart(check, "codes", codes, "another tensor", other);

@@ -101,7 +101,7 @@ tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_a
     tt_tensor gate = args->pass.gate_TF;
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
     check_forward(&check, &args->pass, one);
-    tt_check_coded_rows(&check, gate.dims[0], gate.dims[1], args->codes_TF, args->scale_T);
+    tt_check_quantized_rows(&check, gate.dims[0], gate.dims[1], args->codes_TF, args->scale_T);
     if (tt_swiglu_is_coded(&args->kept)) {
         check_coded(&check, "codes of gate", &args->kept.gate_TF, gate);
         check_coded(&check, "codes of up", &args->kept.up_TF, gate);
@@ -131,7 +131,7 @@ tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swig
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), dh.dims[1], dh.dtype),
          coded = tt_swiglu_is_coded(&args->coded);
     check_backward(&check, pass, one, coded);
-    tt_check_coded_rows(&check, dh.dims[0], 2 * dh.dims[1], args->codes_T2F, args->scale_T);
+    tt_check_quantized_rows(&check, dh.dims[0], 2 * dh.dims[1], args->codes_T2F, args->scale_T);
     if (coded) {
         check_coded(&check, "codes of gate", &args->coded.gate_TF, dh);
         check_coded(&check, "codes of up", &args->coded.up_TF, dh);

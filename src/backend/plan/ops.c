@@ -55,7 +55,7 @@ tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora
     for (int i = 0; i < args->w.count; i++) codes += size(tt_coded_codes(&args->w.parts[i]));
     double flops = 2.0 * rows * codes + low_rank_flops(&args->low, rows) * chip->fp8_flops / chip->gemm_flops;
     tt_plan_spend(stream, flops, chip->fp8_flops,
-                  size(args->w.rows.codes_MK) + codes + size(args->y_MN) + size(args->addend_MN));
+                  size(args->w.quantized.codes_MK) + codes + size(args->y_MN) + size(args->addend_MN));
     return TT_OK;
 }
 

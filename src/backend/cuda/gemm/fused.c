@@ -392,8 +392,8 @@ static tt_status multiply_scaled(struct tt_stream *stream, const char *op,
 
 tt_status tt_cuda_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
-    struct scaled_product product = {.a = args->w.rows.codes_MK,
-                                     .a_scale = args->w.rows.scale_M,
+    struct scaled_product product = {.a = args->w.quantized.codes_MK,
+                                     .a_scale = args->w.quantized.scale_M,
                                      .count = args->w.count,
                                      .along_n = args->trans_w,
                                      .low = &args->low,
