@@ -1,6 +1,5 @@
 #include "run/resume.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -224,9 +223,8 @@ void tt_resume_close(struct tt_resume *resume)
 /* A choice that was saved as a number is written as its word, as a user sets it. */
 static tt_status write_value(const char *name, const struct tt_json_value *value, struct tt_str *text)
 {
-    char word[TT_JOB_WORD_BYTES] = "";
-    int64_t number = tt_json_is_integer(value) ? tt_json_integer(value) : -1;
-    if (number >= 0 && number < INT_MAX) (void)tt_job_word(name, (int)number, word);
+    char word[TT_JOB_WORD_BYTES];
+    (void)tt_resume_word(name, value, word, sizeof word);
     return word[0] != '\0' ? tt_str_printf(text, "\"%s\"", word) : tt_json_write(value, 0, true, text);
 }
 

@@ -74,5 +74,9 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
 /* run/resume_identity.c: how devices compute (backend/tuning.h). It decides how results are rounded, not what trains: a
  * difference is a warning. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run);
+/* run/resume_identity.c: copies the word of a choice that the identity has as a number ("quantized base", 1: "nf4") to
+ * `word` and returns it; empty for texts, for counts and beyond the choices. */
+const char *tt_resume_word(const char *name, const struct tt_json_value *value, char *word,
+                           size_t word_bytes);
 
 #endif

@@ -1,13 +1,19 @@
 /* The identity of a run: the settings that must be equal for a resume (resume.h). */
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "backend/settings.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "io/model_folder.h"
 #include "job/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
 #include "run/run.h"
+#include "tensor/format.h"
+
+static const char quantized_base[] = "quantized base";
 
 static struct tt_json_value *text_or_null(const char *text)
 {
@@ -38,7 +44,7 @@ static void add_model(struct builder *to, const struct tt_run *run)
     add_word(to, "init", run->model->init);
     add(to, "use_peft", tt_json_new_bool(!options->train_base));
     add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
-    add(to, "quantized base", tt_json_new_integer(options->quant.type));
+    add(to, quantized_base, tt_json_new_integer(options->quant.type));
     if (options->quant.type == TT_QUANT_FP8) {
         add(to, "fp8_products", tt_json_new_integer(options->quant.products));
         add_word(to, "fp8_gate_up", options->quant.gate_up);
@@ -179,4 +185,16 @@ struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
     if (builder.ok) return builder.object;
     tt_json_release(builder.object);
     return NULL;
+}
+
+const char *tt_resume_word(const char *name, const struct tt_json_value *value, char *word, size_t word_bytes)
+{
+    char found[TT_JOB_WORD_BYTES] = "";
+    int64_t number = tt_json_is_integer(value) ? tt_json_integer(value) : -1;
+    bool fits = number >= 0 && number < INT_MAX, base = strcmp(name, quantized_base) == 0;
+    if (fits && !base) (void)tt_job_word(name, (int)number, found);
+    if (fits && base && (number == TT_QUANT_NONE || tt_weight_format((enum tt_quant_type)number) != NULL))
+        tt_snprintf(found, sizeof found, "%s", tt_quant_type_name((enum tt_quant_type)number));
+    tt_snprintf(word, word_bytes, "%s", found);
+    return word;
 }

@@ -139,6 +139,8 @@ static void another_run_is_refused(void **state)
          "restore the settings"},
         {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4",
          "with ranks 1 --gradient_accumulation_steps 2 makes 8 samples a step as before"},
+        {"ranks 2 load_in_4bit true", "quantized base was \"none\" and is \"nf4\"", "restore the settings"},
+        {"ranks 2 load_in_8bit true", "quantized base was \"none\" and is \"int8\"", "restore the settings"},
         {"ranks 2 seed 7", "seed was 42 and is 7", "restore the settings"},
         {"ranks 2 max_train_samples 20", "training data was", "restore the settings"},
         {"ranks 2 lora_r 4", "lora_r was 2 and is 4", "restore the settings"},

@@ -1,15 +1,18 @@
-/* The identity of a run: the objective with its options, and the groups and columns of its data. */
+/* The identity of a run: the objective with its options, the groups and columns of its data, and the words of its
+ * choices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "job/spec.h"
 #include "run/resume.h"
 #include "run/run.h"
 
-static struct tt_json_value *identity_of(const struct tt_objective *objective, struct tt_dataset *data)
+static struct tt_json_value *identity_over(const struct tt_objective *objective, struct tt_dataset *data,
+                                           const struct tt_base_quant *quant)
 {
     const struct tt_job_spec job = {0};
     struct tt_run *run = test_calloc(1, sizeof *run);
@@ -20,10 +23,17 @@ static struct tt_json_value *identity_of(const struct tt_objective *objective, s
     run->spec = &job.run;
     run->watch = &job.watch;
     run->inputs.train = data;
+    run->inputs.model_options.quant = *quant;
+    run->inputs.model_facts.stored_fp8_blocks = quant->blocks;
     struct tt_json_value *identity = tt_resume_identity(run, 1);
     test_free(run);
     assert_non_null(identity);
     return identity;
+}
+
+static struct tt_json_value *identity_of(const struct tt_objective *objective, struct tt_dataset *data)
+{
+    return identity_over(objective, data, &(struct tt_base_quant){0});
 }
 
 /* Checks that just the member `name` differs between two identities, and releases the second. */
@@ -93,11 +103,76 @@ static void groups_and_columns(void **state)
     tt_dataset_destroy(same);
 }
 
+static void expect_word(const char *name, struct tt_json_value *value, const char *wanted)
+{
+    char word[32];
+    assert_non_null(value);
+    assert_string_equal(tt_resume_word(name, value, word, sizeof word), wanted);
+    tt_json_release(value);
+}
+
+static void choices_saved_as_numbers_have_words(void **state)
+{
+    static const char *const bases[] = {
+        "none",
+#define FORMAT(id, name) #name,
+#include "tensor/formats.def"
+#undef FORMAT
+    };
+    static const char *const products[] = {"all", "forward", "none", "single"};
+    const int base_count = sizeof bases / sizeof *bases, product_count = sizeof products / sizeof *products;
+    (void)state;
+    for (int i = 0; i < base_count; i++) expect_word("quantized base", tt_json_new_integer(i), bases[i]);
+    for (int i = 0; i < product_count; i++) expect_word("fp8_products", tt_json_new_integer(i), products[i]);
+    const int64_t beyond[] = {-1, base_count, INT32_MAX, (INT64_C(1) << 32) + 1};
+    for (size_t i = 0; i < sizeof beyond / sizeof *beyond; i++) {
+        expect_word("quantized base", tt_json_new_integer(beyond[i]), "");
+        expect_word("fp8_products", tt_json_new_integer(beyond[i]), "");
+    }
+    expect_word("quantized base", tt_json_new_string("nf4"), "");
+    expect_word("lora_r", tt_json_new_integer(1), "");
+}
+
+/* What the identity has as a whole number is a choice with words, or one of these. */
+static void other_numbers_are_counts(void **state)
+{
+    static const char *const counts[] = {TT_RESUME_SAMPLES, "lora_r",
+                                         "max_length",      "seed",
+                                         "data_seed",       "steps in all (max_steps, num_train_epochs)",
+                                         "warmup_steps"};
+    static const enum tt_quant_type types[] = {TT_QUANT_NONE, TT_QUANT_NF4, TT_QUANT_FP8};
+    struct tt_objective sft;
+    (void)state;
+    assert_int_equal(tt_objective_init("sft", &sft), TT_OK);
+    struct tt_dataset *data = make_data(1, NULL, 0);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        struct tt_base_quant quant = {.type = types[t], .blocks = types[t] == TT_QUANT_FP8};
+        struct tt_json_value *identity = identity_over(&sft, data, &quant);
+        const char *name;
+        const struct tt_json_value *value;
+        size_t worded = 0;
+        for (size_t i = 0; tt_json_next_member(identity, &i, &name, &value);) {
+            char word[32];
+            bool is_count = !tt_json_is_integer(value);
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                is_count |= strcmp(name, counts[c]) == 0;
+            bool has_word = tt_resume_word(name, value, word, sizeof word)[0] != '\0';
+            if (is_count == has_word) fail_msg("%s is a count: %d, has a word: %d", name, is_count, has_word);
+            worded += has_word;
+        }
+        assert_int_equal(worded, types[t] == TT_QUANT_FP8 ? 2 : 1);
+        tt_json_release(identity);
+    }
+    tt_dataset_destroy(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_objective_and_its_options),
         cmocka_unit_test(groups_and_columns),
+        cmocka_unit_test(choices_saved_as_numbers_have_words),
+        cmocka_unit_test(other_numbers_are_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
