@@ -38,6 +38,10 @@ tt_status tt_dir_create(const char *path)
                     tt_hint("the file system is read-only there: mount a writable volume at this path or "
                             "above it, "
                             "or choose another folder");
+                else if (error_number == ENOTDIR)
+                    tt_hint("a file lies at this path or above it: remove it, or choose another folder");
+                else if (error_number == EACCES || error_number == EPERM)
+                    tt_hint("folders cannot be made there by this user: choose another one");
             }
         }
         if (end) break;
@@ -45,6 +49,7 @@ tt_status tt_dir_create(const char *path)
     }
     if (status == TT_OK && !tt_path_is_dir(path)) {
         status = tt_fail_errno(ENOTDIR, "cannot create folder '%s'", path);
+        tt_hint("a file lies at this path or above it: remove it, or choose another folder");
     }
     tt_free(copy);
     return status;

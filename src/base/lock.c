@@ -135,7 +135,12 @@ static tt_status open_lock_file(struct tt_lock *lock)
         if (lock->descriptor < 0) error_number = errno;
     }
     if (error_number == 0) return TT_OK;
-    return tt_fail_errno(error_number, "cannot create '%s'", lock->path);
+    tt_status status = tt_fail_errno(error_number, "cannot create '%s'", lock->path);
+    if (error_number == ENOENT || error_number == ENOTDIR)
+        tt_hint("the folder of the output must exist: make it with mkdir -p, or choose another");
+    else if (error_number == EROFS || error_number == EACCES)
+        tt_hint("the folder of the output must be writable: choose another");
+    return status;
 }
 
 tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out)

@@ -233,6 +233,13 @@ static tt_status collect_prompts(const struct generate_command *command, struct 
     if (file == NULL && command->prompt == NULL && !isatty(STDIN_FILENO)) file = "-";
     if (status == TT_OK && file != NULL) {
         bool standard = strcmp(file, "-") == 0;
+        if (messages != NULL && !standard && !tt_path_exists(file)) {
+            tt_fail(TT_ERR_DATA, "--messages: there is no file '%.200s'", file);
+            tt_hint(
+                "messages are a file, or a list: --messages '[{\"role\": \"user\", \"content\": \"...\"}]'; "
+                "trimtab chat takes a question as it is typed");
+            return TT_ERR_DATA;
+        }
         status = standard ? read_standard_input(&data) : tt_file_read(file, PROMPTS_BYTES_MAX, &data);
         if (status == TT_OK) status = add_lines(prompts, &data, standard ? "standard input" : file);
     }

@@ -39,6 +39,9 @@ static size_t list_sections(struct tt_setting_section *sections)
     return 1;
 }
 
+/* Of the root mean square of the change. */
+static const double rounding_that_matters = 0.25;
+
 static double relative(double part, double whole)
 {
     return whole > 0 ? sqrt(part / whole) : 0.0;
@@ -58,11 +61,13 @@ static tt_status write_text(struct tt_str *text, const struct tt_merge_report *r
     }
     TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", "all changed tensors", total->largest,
                          tt_merge_change_rms(total), relative(total->squares, total->base_squares)));
+    double percent = 100.0 * relative(total->rounding_squares, total->squares);
+    int digits = percent >= 10 ? 0 : percent >= 1 ? 1 : 2;
     return tt_str_printf(
         text,
-        "%zu of %zu tensors changed; rounding moved them by %.2g %% of the change; %s in %zu "
+        "%zu of %zu tensors changed; rounding moved them by %.*f %% of the change; %s in %zu "
         "file%s in '%s'\n",
-        report->changed, report->count, 100.0 * relative(total->rounding_squares, total->squares),
+        report->changed, report->count, digits, percent,
         tt_format_bytes((double)report->bytes, bytes, sizeof bytes), report->files,
         report->files == 1 ? "" : "s", folder);
 }
@@ -107,6 +112,9 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_merge_write(&both, &options, &report));
     TT_GO(command->json ? write_json(&text, &report) : write_text(&text, &report, command->output_dir));
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+    if (relative(report.total.rounding_squares, report.total.squares) > rounding_that_matters)
+        tt_warn("rounding takes a large part of what was trained: keep the adapter apart, or merge with "
+                "--save_dtype float32");
 out:
     tt_str_deinit(&text);
     tt_merge_report_deinit(&report);

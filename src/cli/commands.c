@@ -32,11 +32,37 @@ size_t tt_command_sections(const struct tt_command *command, struct tt_setting_s
     return command->ops->sections != NULL ? command->ops->sections(sections) : 0;
 }
 
+/* What other programs call a command. */
+static const char *find_elsewhere(const char *name)
+{
+    static const char *const names[][2] = {
+        {"sft", "train"},
+        {"finetune", "train"},
+        {"fine-tune", "train"},
+        {"fit", "train"},
+        {"dpo", "train --objective dpo"},
+        {"evaluate", "eval"},
+        {"infer", "generate"},
+        {"inference", "generate"},
+        {"predict", "generate"},
+        {"vllm", "serve"},
+        {"api", "serve"},
+        {"convert", "export gguf"},
+        {"gguf", "export gguf"},
+        {"preprocess", "data"},
+        {"estimate-memory", "plan"},
+        {"tensorboard", "dashboard"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i][0], name) == 0) return names[i][1];
+    return NULL;
+}
+
 static tt_status fail_unknown(const char *name)
 {
-    const char *nearest = NULL;
-    int distance = 4;
-    for (const struct tt_command *command = tt_commands; command->name != NULL; command++) {
+    const char *nearest = find_elsewhere(name);
+    int distance = nearest != NULL ? 0 : 4;
+    for (const struct tt_command *command = tt_commands; command->name != NULL && distance > 0; command++) {
         int here = tt_edit_distance(command->name, name);
         if (here >= distance) continue;
         distance = here;

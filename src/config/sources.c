@@ -124,7 +124,7 @@ static tt_status next_flag(int argc, char *const *argv, int *index, struct flag 
     const char *word = argv[*index];
     if (!is_flag(word)) {
         tt_status status = tt_fail(TT_ERR_USAGE, "unexpected argument '%.100s': a flag is expected", word);
-        tt_hint("flags begin with two dashes: --learning_rate 2e-5");
+        tt_hint("flags begin with two dashes: --model_name_or_path FOLDER");
         return status;
     }
     size_t bytes = strcspn(word + 2, "=");

@@ -343,6 +343,26 @@ void tt_row_list_members(const struct tt_json_value *row, char *text, size_t byt
             used += (size_t)snprintf(text + used, bytes - used, "%s'%s'", used > 0 ? ", " : "", key);
 }
 
+/* The field that a member of `row` is a misspelling of, and the member; NULL: none. */
+static const char *find_misspelt(const struct tt_data_config *config, const struct tt_json_value *row,
+                                 const char **wrong)
+{
+    const char *const fields[] = {"messages",
+                                  "conversations",
+                                  "instruction",
+                                  config->dataset_text_field,
+                                  config->dataset_prompt_field,
+                                  config->dataset_completion_field};
+    const struct tt_json_value *value;
+    int distance;
+    for (size_t member = 0; tt_json_next_member(row, &member, wrong, &value);)
+        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+            if (strcmp(fields[i], *wrong) != 0 && tt_name_is_near(fields[i], *wrong, &distance) &&
+                distance <= 2)
+                return fields[i];
+    return NULL;
+}
+
 /* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
 static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
@@ -356,9 +376,15 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
     }
     TT_TRY(refuse_texts_of_messages(reader, row));
     tt_row_list_members(row, keys, sizeof keys);
-    tt_row_fail(reader, TT_ERR_DATA, "neither '%s', nor '%s' with '%s', nor 'input_ids'; it has %s",
-                config->dataset_text_field, config->dataset_prompt_field, config->dataset_completion_field,
-                keys);
+    tt_row_fail(
+        reader, TT_ERR_DATA, "neither 'messages', nor '%s', nor '%s' with '%s', nor 'input_ids'; it has %s",
+        config->dataset_text_field, config->dataset_prompt_field, config->dataset_completion_field, keys);
+    const char *wrong, *meant = find_misspelt(config, row, &wrong);
+    if (meant != NULL) {
+        tt_hint("'%s' may be a misspelt '%s'; trimtab data shows the rows as the model sees them", wrong,
+                meant);
+        return TT_ERR_DATA;
+    }
     tt_hint("name the fields with dataset_text_field, or dataset_prompt_field and dataset_completion_field, "
             "or join "
             "several into the prompt with prompt_template");

@@ -219,6 +219,20 @@ void tt_rows_close(struct tt_rows *rows)
     *rows = (struct tt_rows){0};
 }
 
+/* What a row is that is not JSON. */
+static void hint_format(const char *at, size_t bytes)
+{
+    const char *end = at + bytes;
+    while (at < end && memchr(" \t\r\n", *at, 4) != NULL) at++;
+    if (at == end || memchr("{[\"", *at, 3) == NULL)
+        tt_hint("a row is a JSON object on one line, {\"prompt\": \"...\", \"completion\": \"...\"}; a table "
+                "with a line of names is read from a .csv file, plain text from a .txt file");
+    else if (end - at > 1 && at[0] == '{' && at[1] == '\'')
+        tt_hint("JSON has double quotes: write the row by json.dumps(row), not str(row)");
+    else if (at[0] == '{' && end[-1] != '}')
+        tt_hint("a row is one JSON object on one line, and this one is cut off");
+}
+
 void tt_rows_hint(const struct tt_rows *rows, size_t index)
 {
     const struct tt_row_span *row = &rows->spans[index];
@@ -234,4 +248,6 @@ void tt_rows_hint(const struct tt_rows *rows, size_t index)
                 "encoding");
     else if (bytes == 1 && row->data[0] == '{')
         tt_hint("each line is one row: jq -c . FILE >rows.jsonl writes objects so");
+    else if (!has_ending(rows->path, ".csv"))
+        hint_format(row->data, bytes);
 }

@@ -34,8 +34,8 @@ TT_MUST_USE tt_status tt_rows_open(const char *path, size_t max_rows, size_t max
                                    struct tt_rows *rows);
 void tt_rows_close(struct tt_rows *rows); /* takes a zeroed struct */
 
-/* Adds to the error of a row that is not JSON what is usually the matter: the encoding of the file, or a row over
- * several lines. */
+/* Adds to the error of a row that is not JSON what is usually the matter: the encoding of the file, a row over
+ * several lines, another format. */
 void tt_rows_hint(const struct tt_rows *rows, size_t index);
 
 #endif

@@ -213,6 +213,11 @@ static tt_status fail_header_size(const struct tt_safetensors *file, const unsig
             (unsigned long long)header_bytes, (unsigned long long)file->file_bytes);
     if (memcmp(start, "version ", 8) == 0) {
         tt_hint("it looks like a Git LFS pointer: run 'git lfs pull' in that folder");
+    } else if (memcmp(start, "GGUF", 4) == 0) {
+        tt_hint(
+            "it is a GGUF file, which is written (trimtab export gguf) and not read; the model folder is");
+    } else if (start[0] == '{') {
+        tt_hint("it looks like JSON: rows are shown by trimtab data --dataset_name %.200s", file->path);
     } else if (header_bytes <= HEADER_BYTES_MAX) {
         tt_hint("the file is incomplete: download or write it again");
     }

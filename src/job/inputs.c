@@ -437,7 +437,8 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
         (long long)report.rows, samples, (long long)report.tokens, (long long)report.supervised_tokens,
         report.tokens > 0 ? 100.0 * (double)report.supervised_tokens / (double)report.tokens : 0.0,
         (long long)report.longest));
-    if (report.truncated > 0) TT_TRY(tt_str_printf(text, "; %lld truncated", (long long)report.truncated));
+    if (report.truncated > 0)
+        TT_TRY(tt_str_printf(text, "; %lld truncated to max_length", (long long)report.truncated));
     if (report.dropped > 0)
         TT_TRY(tt_str_printf(text, "; %lld too long and dropped", (long long)report.dropped));
     if (report.without_supervision > 0)

@@ -129,9 +129,9 @@ static tt_status open_runs(struct tt_dashboard *dashboard, const struct tt_dashb
         const char *folder = config->folders[dashboard->count];
         TT_TRY(tt_path_set(&path, folder, "metrics.jsonl"));
         if (!config->live && !tt_path_exists(path.text)) {
-            tt_fail(TT_ERR_IO, "'%s' has no metrics.jsonl", folder);
+            tt_fail(TT_ERR_DATA, "'%s' has no metrics.jsonl", folder);
             tt_hint("give the output_dir of a training");
-            return TT_ERR_IO;
+            return TT_ERR_DATA;
         }
         TT_TRY(tt_run_figures_open(folder, &dashboard->runs[dashboard->count]));
     }

@@ -20,7 +20,7 @@ struct tt_dashboard_config {
 };
 
 struct tt_dashboard;
-/* TT_ERR_IO for a folder without metrics.jsonl, unless `live`, and as of tt_http_open. */
+/* TT_ERR_DATA for a folder without metrics.jsonl, unless `live`, and as of tt_http_open. */
 TT_MUST_USE tt_status tt_dashboard_open(const struct tt_dashboard_config *config, struct tt_dashboard **out);
 int tt_dashboard_port(const struct tt_dashboard *dashboard);
 void tt_dashboard_close(struct tt_dashboard *dashboard); /* takes NULL */

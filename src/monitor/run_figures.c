@@ -329,7 +329,7 @@ tt_status tt_run_figures_read(const char *folder, struct tt_run_figures *figures
     if (figures->folder == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_path_set(&path, folder, "metrics.jsonl"));
     if (!tt_path_exists(path.text)) {
-        status = tt_fail(TT_ERR_IO, "'%s' has no metrics.jsonl", folder);
+        status = tt_fail(TT_ERR_DATA, "'%s' has no metrics.jsonl", folder);
         tt_hint("give the output_dir of a training");
         goto out;
     }

@@ -105,7 +105,7 @@ echo '{"step": 2, "loss": 2.25}' >>"hostile & <b>/metrics.jsonl"
 sleep 1.1
 ask "$port" "/data/$version" | body | grep -q '2\.25' || fail "a new row does not appear"
 stop
-expect 5 "has no metrics.jsonl" dashboard nowhere
+expect 3 "has no metrics.jsonl" dashboard nowhere
 expect 2 "dashboard needs the folders" dashboard
 expect 2 "is no address to listen at" dashboard ended --host nowhere.example
 

@@ -17,6 +17,10 @@ mkdir folder
 
 expect 2 "there is no command 'trian'" trian
 expect 2 "did you mean 'trimtab train'" trian
+expect 2 "did you mean 'trimtab train --objective dpo'" dpo
+expect 2 "did you mean 'trimtab export gguf'" convert
+expect 2 "flags begin with two dashes" train model
+expect 2 "use_vllm is a key of TRL's GRPOTrainer; here: remove it" train --use_vllm
 expect 2 "setting 'model_name_or_path' is missing" train
 expect 2 "setting 'dataset_name' is missing" train --model_name_or_path m
 expect 2 "did you mean 'learning_rate'" train --learning_rat 1
@@ -152,6 +156,21 @@ fi
 expect 2 "output_dir './base' is the folder of the base model" "${train[@]}" data.jsonl --output_dir ./base \
     --overwrite_output_dir --use_peft false
 cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" || fail "the base model was changed"
+# Rows that are nearly right: the error says what they are instead.
+printf '{"mesages": [{"role": "user", "content": "1"}]}\n' >misspelt.jsonl
+expect 3 "hint: 'mesages' may be a misspelt 'messages'" "${train[@]}" misspelt.jsonl
+printf '1 + 1 =\t2\n' >tabs.jsonl
+expect 3 "hint: a row is a JSON object on one line" "${train[@]}" tabs.jsonl
+printf "{'text': '1 + 1'}\r\n" >python.jsonl
+expect 3 "hint: JSON has double quotes" "${train[@]}" python.jsonl
+printf '{"text": "1 + 1 = \r\n' >cut.jsonl
+expect 3 "hint: a row is one JSON object on one line, and this one is cut off" "${train[@]}" cut.jsonl
+expect 3 "hint: a file lies at this path or above it" "${train[@]}" data.jsonl --output_dir data.jsonl/out
+expect 3 "hint: it looks like JSON" inspect data.jsonl
+expect 3 "hint: the folder of the output must exist" export gguf --model_name_or_path base --output_file nowhere/base.gguf
+expect 3 "hint: messages are a file, or a list" generate --model_name_or_path base --messages 'What is 1 + 1?'
+printf 'GGUF\003\000\000\000' >base.gguf
+expect 3 "hint: it is a GGUF file" inspect base.gguf
 mkfifo pipe.jsonl pipe.safetensors
 expect 3 "'pipe.jsonl' is a pipe" "${train[@]}" pipe.jsonl
 expect 3 "'pipe.safetensors' is a pipe" inspect pipe.safetensors

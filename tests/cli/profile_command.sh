@@ -47,5 +47,5 @@ save_stall_seconds 0.05 0.2 save_steps
 evaluate_seconds 0.2 0.8 eval_steps
 ROWS
 expect 2 "profile needs the folder of a run" profile
-expect 5 "has no metrics.jsonl" profile nowhere
+expect 3 "has no metrics.jsonl" profile nowhere
 finish
