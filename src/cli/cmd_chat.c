@@ -386,7 +386,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (command->system != NULL) TT_GO(tt_str_append_text(&c.system, command->system));
     c.messages = tt_json_new_list();
     if (c.messages == NULL) TT_GO(TT_ERR_MEMORY);
-    status = tt_talk_call_run(&command->call, cli->cancel, 1, lead, &c);
+    status = tt_talk_call_run(&command->call, cli->cancel, 1, NULL, lead, &c);
 out:
     tt_line_reader_deinit(&c.reader);
     tt_json_release(c.messages);

@@ -64,6 +64,7 @@ struct prompts {
     struct tt_ids *ids; /* [count] */
     size_t longest;     /* tokens of the longest prompt */
     bool conversations; /* the texts are rows with messages until they are encoded */
+    size_t answered;    /* conversations that end with an answer */
 };
 
 static void prompts_deinit(struct prompts *prompts)
@@ -251,6 +252,14 @@ static tt_status collect_prompts(const struct generate_command *command, struct 
     return status;
 }
 
+/* Whether the last message of a row is the assistant's. */
+static bool ends_with_answer(const struct tt_json_value *row)
+{
+    const struct tt_json_value *list = tt_json_get(row, "messages");
+    const char *role = tt_json_text(tt_json_get(tt_json_at(list, tt_json_count(list) - 1), "role"));
+    return role != NULL && strcmp(role, "assistant") == 0;
+}
+
 /* The text of a conversation becomes what the template makes of it. */
 static tt_status encode_conversation(struct prompts *prompts, size_t index, struct tt_chat *chat,
                                      struct tt_tokenizer_scratch *scratch)
@@ -262,6 +271,11 @@ static tt_status encode_conversation(struct prompts *prompts, size_t index, stru
     snprintf(where, sizeof where, "conversation %zu", index + 1);
     TT_GO(tt_json_parse(prompts->texts[index], strlen(prompts->texts[index]), where, &row));
     TT_GO(tt_chat_prompt(chat, scratch, &row, &text, &prompts->ids[index]));
+    if (ends_with_answer(row.root) && prompts->answered++ == 0)
+        tt_warn(
+            "conversation %zu ends with an answer of the assistant, and the model is asked for another one "
+            "behind it",
+            index + 1);
     const struct tt_json_value *adapter = tt_json_get(row.root, "adapter");
     if (adapter != NULL) {
         const char *name = tt_json_is_null(adapter) ? "" : tt_json_text(adapter);
@@ -355,8 +369,8 @@ struct printer {
     bool json;
     bool streams; /* a person watches one completion */
     struct tt_tokenizer_stream stream;
-    tt_status status; /* of the stream */
-    size_t tokens;
+    tt_status status;     /* of the stream */
+    size_t tokens, empty; /* empty: completions without a token */
 };
 
 static tt_status print_piece(struct printer *printer)
@@ -380,6 +394,7 @@ static tt_status on_done(void *context, int index, const int32_t *ids, size_t co
 {
     struct printer *printer = context;
     printer->tokens += count;
+    printer->empty += count == 0;
     TT_TRY(printer->status);
     if (printer->streams) {
         TT_TRY(tt_tokenizer_stream_finish(printer->tokenizer, &printer->stream, &printer->text));
@@ -492,6 +507,11 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
             tt_generator_run(generator, prompts->ids, (int)prompts->count, &visitor, generation->cli->cancel);
     if (status == TT_OK && command->stats)
         status = report_stats(generation, team, printer.tokens, tt_clock_seconds() - start);
+    if (status == TT_OK && printer.empty > 0 && !prompts->conversations &&
+        tt_tokenizer_chat_template(printer.tokenizer) != NULL)
+        tt_warn("%zu of %zu completions %s empty: the model ends there; it is made for conversations, which "
+                "--messages and trimtab chat hold",
+                printer.empty, prompts->count, printer.empty == 1 ? "is" : "are");
     tt_generator_destroy(generator);
     tt_tokenizer_stream_deinit(&printer.stream);
     tt_str_deinit(&printer.text);

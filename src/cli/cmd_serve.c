@@ -144,7 +144,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
     if (name == NULL) return TT_ERR_MEMORY;
     struct serving serving = {cli, command, name};
-    tt_status status = tt_talk_call_run(&command->call, cli->cancel, command->slots, lead, &serving);
+    tt_status status =
+        tt_talk_call_run(&command->call, cli->cancel, command->slots, cli->report, lead, &serving);
     tt_free(name);
     return status;
 }

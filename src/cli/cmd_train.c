@@ -1,6 +1,10 @@
+#include <ctype.h>
 #include <stddef.h>
+#include <string.h>
 
+#include "base/file.h"
 #include "cli/job_call.h"
+#include "cli/report.h"
 
 struct train_command {
     struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
@@ -19,6 +23,36 @@ static tt_status resolve(void *target, struct tt_settings *settings)
     return tt_train_resolve(settings, &command->job);
 }
 
+/* A path as a word of the shell, where it needs no quotes. */
+static bool is_word(const char *path)
+{
+    for (const char *c = path; *c != '\0'; c++)
+        if (strchr("/._-+@%=:,", *c) == NULL && !isalnum((unsigned char)*c)) return false;
+    return path[0] != '\0';
+}
+
+/* The command that shows what was trained. */
+static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job, const char *output)
+{
+    const char *model = job->model.model_name_or_path;
+    struct tt_path chat_template;
+    struct tt_str line = {0};
+    tt_status status = TT_OK;
+    if (report->json || job->task == TT_TASK_DETECTION || !is_word(output)) return TT_OK;
+    TT_TRY(tt_path_set(&chat_template, output, "chat_template.jinja"));
+    bool chats = tt_path_exists(chat_template.text);
+    TT_GO(tt_str_printf(&line, "  try it: trimtab %s --model_name_or_path ", chats ? "chat" : "generate"));
+    if (job->model.use_peft) {
+        if (model == NULL || !is_word(model)) goto out;
+        TT_GO(tt_str_printf(&line, "%s --adapter_name_or_path ", model));
+    }
+    TT_GO(tt_str_printf(&line, "%s%s", output, chats ? "" : " --prompt '...'"));
+    tt_report_line(report, tt_str_text(&line));
+out:
+    tt_str_deinit(&line);
+    return status;
+}
+
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct train_command *command = call->target;
@@ -32,6 +66,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
         tt_hint("training had not begun: the same command starts it again");
     if (summary.steps > 0 && (status == TT_OK || status == TT_ERR_CANCELLED))
         tt_report_summary(report, &summary);
+    if (status == TT_OK && summary.steps > 0) status = suggest(report, &command->job, summary.output);
     return status;
 }
 

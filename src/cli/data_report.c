@@ -147,6 +147,17 @@ static tt_status write_warnings(const struct tt_dataset_report *report, struct t
             "history differs   %lld conversations with an earlier turn that the model would write "
             "differently\n",
             (long long)report->history_differs));
+    if (report->role_doubtful > 0)
+        TT_TRY(
+            tt_str_printf(text,
+                          "roles in doubt    %lld conversations with a role that is nearly a usual one, the "
+                          "first in row %lld\n",
+                          (long long)report->role_doubtful, (long long)report->role_doubtful_row));
+    if (report->answer_empty > 0)
+        TT_TRY(tt_str_printf(text,
+                             "empty answers     %lld conversations with an assistant's message that says "
+                             "nothing, the first in row %lld\n",
+                             (long long)report->answer_empty, (long long)report->answer_empty_row));
     return TT_OK;
 }
 
@@ -200,13 +211,14 @@ tt_status tt_data_report_text(const struct tt_inputs *inputs, const struct tt_da
 
 static struct tt_json_value *report_to_json(const struct tt_dataset_report *report)
 {
-    return tt_json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "rows", report->rows, "samples",
-                        report->samples, "tokens", report->tokens, "supervised_tokens",
+    return tt_json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "rows", report->rows,
+                        "samples", report->samples, "tokens", report->tokens, "supervised_tokens",
                         report->supervised_tokens, "longest_row", report->longest, "truncated",
                         report->truncated, "dropped", report->dropped, "without_supervision",
                         report->without_supervision, "prompt_mismatch", report->prompt_mismatch,
                         "conversations", report->conversations, "roles_mapped", report->roles_mapped,
-                        "history_differs", report->history_differs);
+                        "history_differs", report->history_differs, "role_doubtful", report->role_doubtful,
+                        "answer_empty", report->answer_empty);
 }
 
 static struct tt_json_value *lengths_to_json(const struct tt_data_statistics *s)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/str.h"
 #include "data/chat_mask.h"
 
 struct reading {
@@ -44,6 +45,39 @@ static tt_status cut_to_part(struct reading *r, size_t part)
         if (tt_chat_trains(r->config, &r->conversation, i) && parts++ == part) end = i + 1;
     r->report.parts = parts > 0 ? parts : 1; /* a row where nothing trains is left to the mask */
     return tt_conversation_cut(&r->conversation, end);
+}
+
+/* Whether `role` is a misspelling of a usual one. */
+static bool is_doubtful(const char *role)
+{
+    static const char *const usual[] = {"system", "user", "assistant", "tool", "developer"};
+    bool near = false;
+    int distance;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        if (strcmp(role, usual[i]) == 0) return false;
+        near |= tt_name_is_near(usual[i], role, &distance) && distance <= 2;
+    }
+    return near;
+}
+
+/* An answer without text, tool calls and reasoning. */
+static bool says_nothing(const struct tt_json_value *message)
+{
+    static const char *const said[] = {"tool_calls", "reasoning_content", "reasoning", "thinking"};
+    const char *role = tt_json_text(tt_json_get(message, "role"));
+    const char *content = tt_json_text(tt_json_get(message, "content"));
+    if (role == NULL || strcmp(role, "assistant") != 0 || content == NULL) return false;
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        if (tt_json_get(message, said[i]) != NULL) return false;
+    return content[strspn(content, " \t\r\n")] == '\0';
+}
+
+static void look_at_messages(struct reading *r, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        r->report.role_doubtful |= is_doubtful(tt_conversation_role(&r->conversation, i));
+        r->report.answer_empty |= says_nothing(tt_json_at(r->conversation.messages, i));
+    }
 }
 
 static void skip_first(struct reading *r, size_t count)
@@ -113,6 +147,7 @@ tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *sc
     if (r.config->reasoning == TT_REASONING_DROP) TT_GO(tt_conversation_drop_reasoning(&r.conversation));
     if (r.config->sample_per_turn) TT_GO(cut_to_part(&r, part));
     size_t count = tt_json_count(r.conversation.messages);
+    look_at_messages(&r, count);
     TT_GO(tt_chat_render(chat, &r.conversation, count, false, &r.text));
     TT_GO(tt_chat_encode(chat, scratch, &r.text, ids, &r.ranges));
     tt_str_clear(supervised);

@@ -81,6 +81,8 @@ struct tt_dataset_report {
     int64_t conversations;
     int64_t roles_mapped;    /* conversations with a role that got another name */
     int64_t history_differs; /* conversations with an earlier turn that the model is to write differently */
+    int64_t role_doubtful, answer_empty;         /* conversations with one: data/chat_row.h */
+    int64_t role_doubtful_row, answer_empty_row; /* the first such row of a file, from 1; 0: none */
 };
 
 struct tt_dataset;

@@ -141,13 +141,18 @@ static tt_status add_side(const struct load *load, size_t index, const struct tt
     return add_sample(block, row, 0, row->total < limit ? row->total : limit, true);
 }
 
-static void count_row(struct tt_dataset_report *report, const struct tt_row *row)
+static void count_row(struct tt_dataset_report *report, const struct tt_row *row, size_t index)
 {
     report->rows++;
     report->prompt_mismatch += row->prompt_mismatch;
     report->conversations += row->conversation;
     report->roles_mapped += row->roles_mapped;
     report->history_differs += row->history_differs;
+    report->role_doubtful += row->role_doubtful;
+    report->answer_empty += row->answer_empty;
+    int64_t number = (int64_t)index + 1;
+    if (row->role_doubtful && report->role_doubtful_row == 0) report->role_doubtful_row = number;
+    if (row->answer_empty && report->answer_empty_row == 0) report->answer_empty_row = number;
 }
 
 static tt_status read_block(struct load *load, size_t index, struct tt_row_reader *reader, size_t *at)
@@ -158,7 +163,7 @@ static tt_status read_block(struct load *load, size_t index, struct tt_row_reade
         struct tt_row row = {.parts = 1};
         for (size_t part = 0; part < row.parts; part++) {
             TT_TRY(tt_row_read(reader, *at, part, &row));
-            if (part == 0) count_row(&load->blocks[index].report, &row);
+            if (part == 0) count_row(&load->blocks[index].report, &row, *at);
             struct block *block = &load->blocks[index];
             TT_TRY(row.pair ? add_side(load, *at, &row, part, block) : add_row(load, *at, &row, block));
         }
@@ -247,6 +252,10 @@ static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_re
     sum->conversations += report->conversations;
     sum->roles_mapped += report->roles_mapped;
     sum->history_differs += report->history_differs;
+    sum->role_doubtful += report->role_doubtful;
+    sum->answer_empty += report->answer_empty;
+    if (sum->role_doubtful_row == 0) sum->role_doubtful_row = report->role_doubtful_row;
+    if (sum->answer_empty_row == 0) sum->answer_empty_row = report->answer_empty_row;
     if (report->longest > sum->longest) sum->longest = report->longest;
 }
 

@@ -447,7 +447,9 @@ static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *
                            .parts = report.parts,
                            .conversation = true,
                            .roles_mapped = report.roles_mapped,
-                           .history_differs = report.history_differs};
+                           .history_differs = report.history_differs,
+                           .role_doubtful = report.role_doubtful,
+                           .answer_empty = report.answer_empty};
 out:
     tt_json_deinit(&json);
     return status;

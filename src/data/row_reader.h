@@ -25,6 +25,7 @@ struct tt_row {
     bool prompt_mismatch;
     size_t parts;                                     /* samples of the row */
     bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
+    bool role_doubtful, answer_empty;                 /* as above */
     /* Of a preference, whose sample 0 is the chosen answer behind its prompt and 1 the rejected one: */
     bool pair;
     size_t border;            /* ids of the prompt */

@@ -28,6 +28,19 @@ expect 0 'without labels    1, left out' "${data[@]}" --dataset_name other.jsonl
 cat sums.jsonl sums.jsonl >twice.jsonl
 expect 0 'duplicates        5 samples are equal to an earlier one (50.0 %)' "${data[@]}" --dataset_name twice.jsonl
 
+# Conversations that are probably not what was meant.
+echo "{% for m in messages %}{{ m.role + ': ' + m.content + '</s>' }}{% endfor %}" >chat.jinja
+{
+    echo '{"messages": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}]}'
+    echo '{"messages": [{"role": "user", "content": "1"}, {"role": "asistant", "content": "2"}]}'
+    echo '{"messages": [{"role": "narrator", "content": "1"}, {"role": "assistant", "content": " "}]}'
+    echo '{"messages": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "", "tool_calls": []}]}'
+} >chats.jsonl
+expect 0 'roles in doubt    1 conversations with a role that is nearly a usual one, the first in row 2' \
+    "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
+expect 0 "empty answers     1 conversations with an assistant's message that says nothing, the first in row 3" \
+    "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
+
 # Per source, and the evaluation data.
 mixture='[{"path": "sums.jsonl", "weight": 3}, {"path": "other.jsonl"}]'
 expect 0 'evaluation data' "${data[@]}" --datasets "$mixture" --eval_strategy steps --eval_dataset sums.jsonl

@@ -203,6 +203,7 @@ kill -INT $run
 wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
+grep -qF "try it: trimtab generate --model_name_or_path base --adapter_name_or_path early --prompt" printed err || fail "no command that tries the result"
 printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl
 expect 0 "1 + 1 =[[</s>]]" "${train[@]}" empty.jsonl --output_dir end
 expect 0 "'early' has its own rank (16), alpha (32) and targets; the lora_* settings of the run are ignored" \
