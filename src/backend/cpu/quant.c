@@ -13,9 +13,9 @@
 #include <immintrin.h>
 #endif
 
+#include "backend/cpu/e4m3.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
-#include "tensor/e4m3.h"
 
 enum { PIECE = 16384 }; /* weights of a task */
 
@@ -27,9 +27,10 @@ struct packed {
     bool nested;
     int64_t block;
     int block_shift, nested_shift;
+    tt_cpu_e4m3_decode *decode;
 };
 
-static struct packed packed_of(const struct tt_dequantize_args *args)
+static struct packed packed_of(const struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
     const struct tt_quant_layout *layout = &args->layout;
     const uint8_t *data = args->packed.data;
@@ -41,6 +42,7 @@ static struct packed packed_of(const struct tt_dequantize_args *args)
         .nested_map = (const float *)(const void *)(data + layout->nested_map.offset),
         .nested = layout->format.nested,
         .block = layout->format.block,
+        .decode = tt_cpu_e4m3_decode_of(stream),
     };
     if (packed.block > 0) packed.block_shift = __builtin_ctzll((uint64_t)packed.block);
     if (!packed.nested) return packed;
@@ -215,13 +217,7 @@ TT_SIMD_BODY void int8_body(const struct packed *packed, int64_t first, int64_t 
 static void fp8_row(const struct packed *packed, int64_t first, int64_t count, void *y, int64_t at,
                     float scale, bool bf16)
 {
-    for (int64_t i = 0; i < count; i++) {
-        float x = tt_e4m3_to_f32(packed->codes[first + i]) * scale;
-        if (bf16)
-            ((uint16_t *)y)[at + i] = tt_f32_to_bf16(x);
-        else
-            ((float *)y)[at + i] = x;
-    }
+    packed->decode(packed->codes + first, count, scale, y, at, bf16);
 }
 
 /* fp8 in squares: weights of one row, from column `col` on. */
@@ -273,7 +269,7 @@ static void int8_portable(const struct packed *packed, int64_t first, int64_t co
 
 tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
-    struct packed packed = packed_of(args);
+    struct packed packed = packed_of(stream, args);
     bool avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2, bf16 = args->y_NK.dtype == TT_BF16;
     bool fp8 = args->layout.format.type == TT_QUANT_FP8, by_rows = args->layout.format.block == 0;
     int64_t squares = args->layout.row_squares;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/compose.h"
+#include "backend/cpu/e4m3.h"
 #include "backend/cpu/gemm/scaled.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
@@ -110,19 +111,14 @@ tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_trans
     return TT_OK;
 }
 
-static void make_values(uint16_t values[CODES])
-{
-    for (int code = 0; code < CODES; code++) values[code] = tt_f32_to_bf16(tt_e4m3_to_f32((uint8_t)code));
-}
-
 /* Rows of codes, `stride` apart, to contiguous bf16. */
-static void decode(struct tt_stream *stream, const uint16_t values[CODES], const uint8_t *codes, int64_t rows,
-                   int64_t cols, int64_t stride, uint16_t *to)
+static void decode(struct tt_stream *stream, const uint8_t *codes, int64_t rows, int64_t cols, int64_t stride,
+                   uint16_t *to)
 {
+    tt_cpu_e4m3_widen *widen = tt_cpu_e4m3_widen_of(stream);
     int threads = tt_cpu_threads(stream, rows * cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t col = 0; col < cols; col++) to[row * cols + col] = values[codes[row * stride + col]];
+    for (int64_t row = 0; row < rows; row++) widen(codes + row * stride, cols, to + row * cols);
 }
 
 /* One row of y from its sums. */
@@ -153,12 +149,10 @@ tt_status tt_cpu_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scal
     char *scratch = args->scratch.data;
     uint16_t *b = (uint16_t *)(void *)(scratch + layout.b), *a = (uint16_t *)(void *)(scratch + layout.a);
     float *sums = (float *)(void *)(scratch + layout.sums);
-    uint16_t values[CODES];
-    make_values(values);
-    decode(stream, values, args->b_NK.data, n, k, k, b);
+    decode(stream, args->b_NK.data, n, k, k, b);
     for (int64_t row = 0; row < m; row += TT_CPU_SCALED_ROWS) {
         int64_t rows = m - row < TT_CPU_SCALED_ROWS ? m - row : TT_CPU_SCALED_ROWS;
-        decode(stream, values, (const uint8_t *)args->a_MK.data + row * a_stride, rows, k, a_stride, a);
+        decode(stream, (const uint8_t *)args->a_MK.data + row * a_stride, rows, k, a_stride, a);
         struct tt_gemm_args product = {.a = tt_tensor_2d(a, TT_BF16, rows, k),
                                        .b = tt_tensor_2d(b, TT_BF16, n, k),
                                        .c = tt_tensor_2d(sums, TT_F32, rows, n),
