@@ -226,6 +226,10 @@ static tt_status write_and_publish(void *argument)
     }
 out:
     if (status != TT_OK) tt_while("saving to '%s'", tt_str_text(&saver->folder));
+    if (status == TT_ERR_IO)
+        tt_hint(
+            "make room or repair the disk; --resume_from_checkpoint true goes on from the last checkpoint "
+            "that is complete");
     tt_manifest_deinit(&manifest);
     saver->end_seconds = tt_clock_seconds();
     atomic_store(&saver->phase, status == TT_OK ? DONE : FAILED);

@@ -44,7 +44,10 @@ static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job
     TT_GO(tt_str_printf(&line, "  try it: trimtab %s --model_name_or_path ", chats ? "chat" : "generate"));
     if (job->model.use_peft) {
         if (model == NULL || !is_word(model)) goto out;
-        TT_GO(tt_str_printf(&line, "%s --adapter_name_or_path ", model));
+        const char *bits = job->quantization.load_in_4bit   ? " --load_in_4bit true"
+                           : job->quantization.load_in_8bit ? " --load_in_8bit true"
+                                                            : "";
+        TT_GO(tt_str_printf(&line, "%s%s --adapter_name_or_path ", model, bits));
     }
     TT_GO(tt_str_printf(&line, "%s%s", output, chats ? "" : " --prompt '...'"));
     tt_report_line(report, tt_str_text(&line));

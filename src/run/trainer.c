@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file_remote.h"
@@ -193,12 +194,26 @@ static tt_status resolve_date(struct tt_run *run)
     return TT_OK;
 }
 
+/* A file that takes a moment is named before it is read. */
+static void announce_rows(const struct tt_run *run, const char *path)
+{
+    enum { LARGE_BYTES = 32 << 20 };
+    char line[400], size[32];
+    struct stat info;
+    if (path == NULL || stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < LARGE_BYTES)
+        return;
+    tt_snprintf(line, sizeof line, "reading '%.300s' (%s)", path,
+                tt_format_bytes((double)info.st_size, size, sizeof size));
+    tt_run_report_line(run, line);
+}
+
 tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
 {
     struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
     struct tt_data_config data = *inputs.data;
     data.date = run->date;
     inputs.data = &data;
+    announce_rows(run, data.dataset_name);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
                                   run->resume.folder, run->cancel, &run->fingerprint);

@@ -204,6 +204,8 @@ wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
 grep -qF "try it: trimtab generate --model_name_or_path base --adapter_name_or_path early --prompt" printed err || fail "no command that tries the result"
+printf '{"text": "1 + 1 = 2"%33000000s}\n{"text": "1 + 2 = 3"%2000000s}\n' '' '' >large.jsonl
+expect 0 "reading 'large.jsonl' (33.4 MiB)" "${train[@]}" large.jsonl --output_dir large --max_steps 1
 printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl
 expect 0 "1 + 1 =[[</s>]]" "${train[@]}" empty.jsonl --output_dir end
 expect 0 "'early' has its own rank (16), alpha (32) and targets; the lora_* settings of the run are ignored" \
@@ -211,6 +213,7 @@ expect 0 "'early' has its own rank (16), alpha (32) and targets; the lora_* sett
 expect 0 "" quantize --model_name_or_path base --output_dir quantized --llm_int8_skip_modules down_proj
 grep -q '"down_proj"' quantized/config.json || fail "down_proj was not left as it was"
 expect 2 "to is fp8, and other settings name another format" quantize --model_name_or_path base --output_dir fp8 --to fp8 --load_in_8bit true
+expect 2 "hint: load_in_4bit is a key of trimtab train; here: remove it" quantize --model_name_or_path base --output_dir nf4 --load_in_4bit true
 expect 2 "to is int8" quantize --model_name_or_path base --output_dir fp8 --to int8 --bnb_4bit_quant_type fp4
 expect 0 "" quantize --model_name_or_path base --output_dir fp8 --to fp8 --llm_int8_skip_modules '["o_proj", "model.layers.0.mlp"]'
 grep -qF '"re:((model.layers.0.mlp)((?<=\\.)|(?=\\.|$))|.*model\\.layers\\.0\\.mlp$)"' fp8/config.json || fail "the modules of layer 0 are not ignored"

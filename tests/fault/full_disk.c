@@ -111,6 +111,7 @@ static void second_save_fails(void **state)
     assert_says("File too large");
     assert_says("checkpoint-4");
     assert_says("saving to");
+    assert_says("--resume_from_checkpoint true goes on");
     assert_checkpoint_untouched(&place, "checkpoint-2");
     assert_int_equal(test_count_entries(output, "checkpoint-"), 1);
     assert_int_equal(test_count_entries(output, "adapter"), 0);
