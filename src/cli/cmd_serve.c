@@ -93,6 +93,15 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
     return tt_serve_close(server);
 }
 
+static struct tt_http_config http_config(const struct serve_command *command)
+{
+    return (struct tt_http_config){.host = command->host,
+                                   .port = (int)command->port,
+                                   .connections = (int)command->connections,
+                                   .body_bytes = command->request_bytes,
+                                   .seconds = command->request_seconds};
+}
+
 struct serving {
     struct tt_cli *cli;
     const struct serve_command *command;
@@ -112,13 +121,24 @@ static tt_status serve_named(const struct serving *serving, struct tt_talk *talk
         .adapter_names = (const char *const *)adapters,
         .adapter_count = talk->inputs->adapter_count,
         .waiting = command->waiting,
-        .http = {.host = command->host,
-                 .port = (int)command->port,
-                 .connections = (int)command->connections,
-                 .body_bytes = command->request_bytes,
-                 .seconds = command->request_seconds},
+        .http = http_config(command),
     };
     return serve(serving->cli, command, &config);
+}
+
+/* An address that is taken is refused before the weights are loaded. */
+static tt_status begin(void *context, const struct tt_generation_limits *limits)
+{
+    const struct serving *serving = context;
+    const struct tt_http_config http = http_config(serving->command);
+    char line[160];
+    TT_TRY(tt_serve_check(&http));
+    snprintf(
+        line, sizeof line,
+        "loading the model, with memory for %lld requests of %lld tokens (--max_running, --context_length)",
+        (long long)limits->slots, (long long)limits->length);
+    tt_report_line(serving->cli->report, line);
+    return TT_OK;
 }
 
 static tt_status lead(void *context, struct tt_talk *talk)
@@ -144,8 +164,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
     if (name == NULL) return TT_ERR_MEMORY;
     struct serving serving = {cli, command, name};
-    tt_status status =
-        tt_talk_call_run(&command->call, cli->cancel, command->slots, cli->report, lead, &serving);
+    tt_status status = tt_talk_call_run(&command->call, cli->cancel, command->slots, begin, lead, &serving);
     tt_free(name);
     return status;
 }

@@ -1,10 +1,8 @@
 #include "cli/talk_call.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "cli/report.h"
 #include "job/resolve.h"
 #include "run/generate_run.h"
 
@@ -52,7 +50,7 @@ tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *se
 struct talk_run {
     const struct tt_talk_call *call;
     int64_t slots;
-    struct tt_report *report;
+    tt_talk_begin *begin;
     tt_talk_lead *lead;
     void *context;
 };
@@ -65,15 +63,7 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
     (void)ranks;
     *limits =
         (struct tt_generation_limits){.slots = run->slots, .length = length < positions ? length : positions};
-    if (run->report != NULL) {
-        char line[160];
-        snprintf(line, sizeof line,
-                 "loading the model, with memory for %lld requests of %lld tokens (--max_running, "
-                 "--context_length)",
-                 (long long)limits->slots, (long long)limits->length);
-        tt_report_line(run->report, line);
-    }
-    return TT_OK;
+    return run->begin != NULL ? run->begin(run->context, limits) : TT_OK;
 }
 
 static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_generation_team *team)
@@ -93,9 +83,9 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
 }
 
 tt_status tt_talk_call_run(const struct tt_talk_call *call, const struct tt_cancel *cancel, int64_t slots,
-                           struct tt_report *report, tt_talk_lead *lead_talk, void *context)
+                           tt_talk_begin *begin, tt_talk_lead *lead_talk, void *context)
 {
-    struct talk_run run = {call, slots, report, lead_talk, context};
+    struct talk_run run = {call, slots, begin, lead_talk, context};
     const struct tt_generate_hooks hooks = {.prepare = prepare, .lead = lead, .context = &run};
     return tt_generate_run(&call->spec, cancel, &hooks);
 }

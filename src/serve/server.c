@@ -264,6 +264,22 @@ static tt_status generate(void *argument)
     return status;
 }
 
+static void handle_early(void *context, struct tt_http_exchange *exchange)
+{
+    (void)context;
+    tt_http_release(exchange); /* unanswered: the status 500 */
+}
+
+tt_status tt_serve_check(const struct tt_http_config *http)
+{
+    struct tt_http_config config = *http;
+    struct tt_http_server *server = NULL;
+    config.handler = handle_early;
+    TT_TRY(tt_http_open(&config, &server));
+    tt_http_close(server);
+    return TT_OK;
+}
+
 tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server **out)
 {
     tt_status status = TT_OK;

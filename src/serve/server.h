@@ -20,6 +20,9 @@ struct tt_serve_config {
     struct tt_http_config http; /* without handler */
 };
 
+/* Whether a server can listen at the address, which it then leaves. Errors as of tt_http_open. */
+TT_MUST_USE tt_status tt_serve_check(const struct tt_http_config *http);
+
 struct tt_server;
 TT_MUST_USE tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server **out);
 int tt_serve_port(const struct tt_server *server);

@@ -28,6 +28,8 @@ done
 grep -q 'open to everybody' log || fail "no warning about 0.0.0.0:" "$(cat log)"
 port=$(grep -oE ':[0-9]+/v1' log | grep -oE '[0-9]+' | head -1)
 expect 5 "cannot listen at" serve --model_name_or_path model --host 0.0.0.0 --port "$port"
+grep -q 'loading the model' err && fail "the model is loaded for a port that is taken"
+grep -q 'loading the model, with memory for 16 requests of ' log || fail "no word of the load:" "$(cat log)"
 kill -TERM $first
 wait $first || fail "exit code $? after SIGTERM"
 finish
