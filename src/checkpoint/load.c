@@ -67,7 +67,10 @@ static bool same_shape(const tt_param *param, const struct tt_safetensors_entry 
 
 static bool is_stored_quantized(const struct tt_model *model, const tt_param *param)
 {
-    return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param);
+    const tt_param *original = param->transposed_of != NULL ? param->transposed_of : param;
+    bool head =
+        model->head_name != NULL && strcmp(original->name, model->head_name) == 0; /* plain in folders */
+    return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param) && !head;
 }
 
 /* A weight that the model holds in numbers must not be in FP8 with scales. */
@@ -101,7 +104,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         int64_t before = complaint->missing + complaint->misshapen;
         if (param->transposed_of != NULL) continue;
         TT_TRY(find_origin(model, source, param, &origin));
-        if (!tt_param_is_quantized(param)) TT_TRY(refuse_coded(model, source->folder, param));
+        if (!is_stored_quantized(model, param)) TT_TRY(refuse_coded(model, source->folder, param));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
         bool adapter_from_file = param->adapter && source->adapter != NULL;
         if (origin.entry == NULL) {

@@ -151,7 +151,7 @@ static void quantize(struct tt_builder *builder, const struct tt_module *module,
     if (weight == NULL || !module->quantized || weight->trainable) return;
     weight->stored_dtype = TT_U8;
     struct tt_quant_format format = tt_quant_format_make(quant->type, quant->nested);
-    if (quant->blocks) format.block = TT_FP8_BLOCK;
+    if (quant->blocks && module->kind != TT_MODULE_HEAD) format.block = TT_FP8_BLOCK;
     builder->status = tt_quant_layout_make(format, weight->dims[0], weight->dims[1], &weight->quant);
 }
 
@@ -162,7 +162,7 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     const struct tt_base_quant *quant = &builder->model->options.quant;
     tt_param *weight = linear->weight;
     if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
-    if (quant->blocks) {
+    if (weight->quant.format.block != 0) {
         linear->rounds_x = true;
         linear->by_powers = quant->powers;
         return;
@@ -183,8 +183,10 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     transposed->init = weight->init;
     transposed->init_scale = weight->init_scale;
     transposed->transposed_of = weight;
-    transposed->use = TT_USE_BACKWARD;
-    weight->use = TT_USE_FORWARD;
+    if (module->kind != TT_MODULE_HEAD) { /* whose gradients are computed in forward (nn/head.h) */
+        transposed->use = TT_USE_BACKWARD;
+        weight->use = TT_USE_FORWARD;
+    }
     builder->status = tt_quant_layout_make(weight->quant.format, transposed->dims[0], transposed->dims[1],
                                            &transposed->quant);
     linear->transposed = transposed;

@@ -134,6 +134,18 @@ static bool shares_head(const struct tt_builder *builder, const struct tt_module
     return builder->model->facts.tie_word_embeddings && !builder->embedding_module->saved && !head->saved;
 }
 
+static tt_status check_fp8_head(const struct tt_builder *builder, const struct tt_module *module)
+{
+    if (!builder->model->options.quant.head || (!builder->shares_head && !module->saved)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE,
+                               module->saved ? "fp8_lm_head: modules_to_save trains '%s'"
+                                             : "fp8_lm_head: '%s' of this model is the table of its "
+                                               "embeddings (tie_word_embeddings), which are read as they are",
+                               module->path);
+    tt_hint("leave fp8_lm_head out");
+    return status;
+}
+
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
                    double soft_cap)
 {
@@ -151,6 +163,7 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     }
     *head = made;
     builder->shares_head = shares_head(builder, module);
+    builder->status = check_fp8_head(builder, module);
     tt_builder_head_linear(builder, module, dim, model->facts.vocab_size,
                            builder->shares_head ? builder->embedding : NULL, &head->lm_head);
     tt_builder_block(builder, &tt_head_ops, path, head);

@@ -86,7 +86,7 @@ struct tt_lora_config {
     bool from_adapter;
 };
 
-/* Storage of the frozen linears (model/quantization.h); lm_head and the embeddings are never quantized. */
+/* Storage of the frozen linears (model/quantization.h); the embeddings are never quantized. */
 enum tt_fp8_products {
     TT_FP8_ALL,     /* also the gradient of the input, with a transposed copy of each weight */
     TT_FP8_FORWARD, /* the gradient of the input decodes the weight */
@@ -103,6 +103,7 @@ struct tt_base_quant {
     enum tt_fp8_products products; /* fp8 alone */
     enum tt_fp8_gate_up gate_up;   /* fp8 alone */
     bool blocks, powers;           /* fp8 alone: scales of the folder's blocks; powers of two */
+    bool head;                     /* fp8 alone: lm_head too, with a scale a row */
     bool trains;                   /* backward passes follow: made by those who create ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
     const char *plain_modules;     /* NULL, or instead their paths, a line each */

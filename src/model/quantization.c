@@ -31,7 +31,7 @@ const struct tt_setting tt_quantization_settings[] = {
      .choices = "bfloat16 float32 float16",
      .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
-     .help = "Names of linears that are not quantized; lm_head and the embeddings never are."},
+     .help = "Names of linears that are not quantized; the embeddings never are, and lm_head only with fp8_lm_head."},
     {.name = "base_dtype", .type = TT_SETTING_CHOICE, FIELD(base_dtype), .default_text = "auto",
      .choices = "auto fp8",
      .help = "Storage of the frozen linears: fp8 is E4M3 with one scale a row, quantized during loading and multiplied "
@@ -52,6 +52,9 @@ const struct tt_setting tt_quantization_settings[] = {
      .choices = "bf16 e4m3",
      .help = "What a training over an fp8 base keeps of gate and up for backward: bf16 as computed; e4m3 in FP8 with a "
              "scale a row, in half of the memory (activation_func_fp8_input_store of Megatron-Core)."},
+    {.name = "fp8_lm_head", .type = TT_SETTING_BOOL, FIELD(fp8_lm_head), .default_text = "false",
+     .help = "Over an fp8 base: quantize lm_head too, with a scale a row, and multiply it in FP8. Only where it is not "
+             "the table of the embeddings."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,
      .spread = "load_in_ _load_in_ bnb_4bit_ llm_int8_ quant_method", .transient = true,
      .help = "The settings of this group as one mapping, as in BitsAndBytesConfig."},
@@ -100,11 +103,15 @@ static bool is_4bit(enum tt_quant_type type)
     return type != TT_QUANT_NONE && tt_weight_format(type)->load_bits == 4;
 }
 
-static tt_status check_gate_up(const struct tt_base_quant *quant)
+/* What only a base in FP8 has. */
+static tt_status check_fp8_options(const struct tt_base_quant *quant)
 {
-    if (quant->gate_up == TT_GATE_UP_COMPUTE || quant->type == TT_QUANT_FP8) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "fp8_gate_up e4m3 is for a base in fp8, and this one is not");
-    tt_hint("set base_dtype fp8, or leave fp8_gate_up out");
+    const char *what = quant->head                         ? "fp8_lm_head"
+                       : quant->gate_up == TT_GATE_UP_E4M3 ? "fp8_gate_up e4m3"
+                                                           : NULL;
+    if (what == NULL || quant->type == TT_QUANT_FP8) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s is for a base in fp8, and this one is not", what);
+    tt_hint("set base_dtype fp8, or leave %s out", quant->head ? "fp8_lm_head" : "fp8_gate_up");
     return status;
 }
 
@@ -135,20 +142,22 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .gate_up = (enum tt_fp8_gate_up)given->fp8_gate_up,
             .blocks = model->stored_fp8_blocks && given->fp8_blocks == TT_FP8_BLOCKS_KEEP,
             .powers = model->stored_fp8_powers,
+            .head = given->fp8_lm_head,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
             .plain_modules = model->stored_plain,
         };
-        return check_gate_up(out);
+        return check_fp8_options(out);
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
     out->products = (enum tt_fp8_products)given->fp8_products;
     out->gate_up = (enum tt_fp8_gate_up)given->fp8_gate_up;
+    out->head = given->fp8_lm_head;
     if (given->load_in_8bit) out->type = tt_format_of_width(8, 0);
     if (wants_fp8(given)) out->type = TT_QUANT_FP8;
-    if (!given->load_in_4bit) return check_gate_up(out);
+    if (!given->load_in_4bit) return check_fp8_options(out);
     out->type = tt_format_of_width(4, given->quant_type);
     out->nested = given->use_double_quant;
-    return check_gate_up(out);
+    return check_fp8_options(out);
 }
 
 /* The names as a JSON list. */
@@ -239,6 +248,13 @@ out:
     return status;
 }
 
+/* lm_head is no name of the list: its own setting decides. */
+static void mark_head(bool quantized, struct tt_module_list *modules)
+{
+    for (size_t i = 0; i < modules->count; i++)
+        if (modules->items[i].kind == TT_MODULE_HEAD) modules->items[i].quantized = quantized;
+}
+
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
 {
     if (skip->regex != NULL) return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of names");
@@ -282,11 +298,13 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
             module->quantized =
                 module->kind == TT_MODULE_LINEAR && !has_line(options->quant.plain_modules, module->path);
         }
+        mark_head(options->quant.head, modules);
         return TT_OK;
     }
     tt_status status =
         tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, true);
     if (status == TT_OK) status = mark(&skip, stored, modules);
+    if (status == TT_OK) mark_head(options->quant.head, modules);
     tt_name_pattern_deinit(&skip);
     return status;
 }
@@ -318,6 +336,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     else
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
+    if (quant->head) TT_TRY(tt_str_printf(text, ", lm_head too"));
     if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));
     const char *source = "";
     if (model->facts.stored_fp8_blocks && !quant->blocks)

@@ -48,6 +48,7 @@ static void add_model(struct builder *to, const struct tt_run *run)
     if (options->quant.type == TT_QUANT_FP8) {
         add(to, "fp8_products", tt_json_new_integer(options->quant.products));
         add_word(to, "fp8_gate_up", options->quant.gate_up);
+        add(to, "fp8_lm_head", tt_json_new_bool(options->quant.head));
         if (run->inputs.model_facts.stored_fp8_blocks)
             add_word(to, "fp8_blocks", options->quant.blocks ? TT_FP8_BLOCKS_KEEP : TT_FP8_BLOCKS_ROWS);
     }

@@ -154,6 +154,41 @@ static void skipped_names_end_where_a_name_ends(void **state)
     assert_non_null(strstr(tt_error_last()->context[0], "llm_int8_skip_modules"));
 }
 
+/* The head is quantized by its own setting, over a base in FP8 alone. */
+static void head_has_a_setting(void **state)
+{
+    (void)state;
+    static struct tt_model_facts facts;
+    struct tt_base_quant quant;
+    struct tt_quantization_config given = {.base_dtype = TT_BASE_FP8, .fp8_lm_head = true};
+    facts.stored_quant = TT_QUANT_NONE;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_true(quant.head);
+    facts.stored_quant = TT_QUANT_FP8;
+    given.base_dtype = TT_BASE_AUTO;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+    assert_true(quant.head);
+    facts.stored_quant = TT_QUANT_INT8;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    facts.stored_quant = TT_QUANT_NONE;
+    given.load_in_4bit = true;
+    assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "fp8_lm_head is for a base in fp8"));
+
+    struct tt_module head = {.path = "lm_head", .kind = TT_MODULE_HEAD};
+    struct tt_module_list list = {.items = &head, .count = 1};
+    const char *const lists[][2] = {{NULL, NULL}, {"[\"lm_head\"]", NULL}, {NULL, "lm_head\n"}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (int on = 0; on < 2; on++) {
+            struct tt_model_options options = {.quant = {.type = TT_QUANT_FP8,
+                                                         .head = on != 0,
+                                                         .skip_modules = lists[i][0],
+                                                         .plain_modules = lists[i][1]}};
+            assert_int_equal(tt_quantization_apply(&options, true, &list), TT_OK);
+            assert_int_equal(head.quantized, on);
+        }
+}
+
 /* What the weights of a folder say replaces the list of its config.json. */
 static void plain_weights_of_a_folder_are_not_quantized(void **state)
 {
@@ -194,6 +229,7 @@ int main(void)
         cmocka_unit_test(fp8_has_two_spellings),
         cmocka_unit_test(stored_codes_decide),
         cmocka_unit_test(gate_and_up_need_fp8),
+        cmocka_unit_test(head_has_a_setting),
         cmocka_unit_test(skipped_names_end_where_a_name_ends),
         cmocka_unit_test(plain_weights_of_a_folder_are_not_quantized),
         cmocka_unit_test(a_long_list_is_kept),
