@@ -32,7 +32,8 @@ static inline float tt_e4m3_power(float scale)
     return scale;
 }
 
-/* Written without branches, so that a loop over it becomes vector code. */
+/* Written without branches, so that a loop over it becomes vector code: choices are masks, because a compiler does not
+ * move an addition, which might trap, out of a condition. */
 static inline uint8_t tt_e4m3_from_f32(float value)
 {
     const uint32_t least_normal = 121u << 23, most = 0x7e, nan = 0x7f; /* 2^-6 */
@@ -48,9 +49,9 @@ static inline uint8_t tt_e4m3_from_f32(float value)
     small -= magic_bits;
     uint32_t normal = ((size + 0x7ffffu + (size >> 20 & 1u)) >> 20) - (120u << 3);
     uint32_t large = normal < most ? normal : most;
-    uint32_t code = size < least_normal ? small : large;
-    code |= bits >> 24 & 0x80u;
-    return (uint8_t)(size > 0x7f800000u ? nan : code);
+    uint32_t is_small = -(uint32_t)(size < least_normal), is_nan = -(uint32_t)(size > 0x7f800000u);
+    uint32_t code = (small & is_small) | (large & ~is_small) | (bits >> 24 & 0x80u);
+    return (uint8_t)((nan & is_nan) | (code & ~is_nan));
 }
 
 static inline float tt_e4m3_to_f32(uint8_t code)
