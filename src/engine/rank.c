@@ -107,14 +107,14 @@ static int64_t late_gather_tokens(const struct tt_rank_config *config, const str
 static tt_status check_fp8(const struct tt_rank *rank)
 {
     const struct tt_base_quant *quant = &rank->model->options.quant;
-    if (quant->type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE || quant->blocks) return TT_OK;
+    bool fp8 = quant->type == TT_QUANT_FP8 && quant->products != TT_FP8_NONE && !quant->blocks;
+    if (!fp8 && !quant->recodes) return TT_OK;
     if (tt_device_multiplies_fp8(rank->device)) return TT_OK;
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s has no products in FP8 with a scale a row",
                                tt_device_is_plan(rank->device) ? tt_device_chip(rank->device)->name
                                                                : tt_device_name(rank->device));
     tt_hint("compute capability 9.0 or 10.0 has them; --fp8_products none decodes the weights for products "
-            "in the "
-            "compute type, with 8 bits a weight in memory");
+            "in the compute type, with as many bits a weight in memory");
     return status;
 }
 

@@ -155,12 +155,27 @@ static void quantize(struct tt_builder *builder, const struct tt_module *module,
     builder->status = tt_quant_layout_make(format, weight->dims[0], weight->dims[1], &weight->quant);
 }
 
+/* Another format whose decoded weights are quantized to FP8 for each product. */
+static void recode(struct tt_builder *builder, struct tt_linear *linear)
+{
+    const struct tt_base_quant *quant = &builder->model->options.quant;
+    const struct tt_quant_format fp8 = tt_quant_format_make(TT_QUANT_FP8, false);
+    const int64_t *dims = linear->weight->dims;
+    if (builder->status != TT_OK || !tt_gemm_scaled_takes(dims[0], dims[1])) return;
+    linear->multiplies_coded = linear->recodes = true;
+    linear->transposes = quant->trains && quant->products == TT_FP8_SINGLE;
+    builder->status = tt_quant_layout_make(fp8, dims[0], dims[1], &linear->recoded_layout);
+    if (builder->status == TT_OK)
+        builder->status = tt_quant_layout_make(fp8, dims[1], dims[0], &linear->transposed_layout);
+}
+
 /* FP8 that is multiplied as it is: training adds the transposed copy. Blocks are decoded, and read a rounded x. */
 static void multiply_coded(struct tt_builder *builder, const struct tt_module *module,
                            struct tt_linear *linear)
 {
     const struct tt_base_quant *quant = &builder->model->options.quant;
     tt_param *weight = linear->weight;
+    if (weight != NULL && tt_param_is_quantized(weight) && quant->recodes) recode(builder, linear);
     if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
     if (weight->quant.format.block != 0) {
         linear->rounds_x = true;

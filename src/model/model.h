@@ -100,10 +100,11 @@ enum tt_fp8_gate_up { TT_GATE_UP_COMPUTE, TT_GATE_UP_E4M3 };
 struct tt_base_quant {
     enum tt_quant_type type;       /* NONE: in the compute type */
     bool nested;                   /* double quantization */
-    enum tt_fp8_products products; /* fp8 alone */
+    enum tt_fp8_products products; /* fp8; with `recodes` */
     enum tt_fp8_gate_up gate_up;   /* fp8 alone */
     bool blocks, powers;           /* fp8 alone: scales of the folder's blocks; powers of two */
     bool head;                     /* fp8 alone: lm_head too, with a scale a row */
+    bool recodes;                  /* 4 and 8 bits: decoded weights are quantized to fp8 for `products` */
     bool trains;                   /* backward passes follow: made by those who create ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
     const char *plain_modules;     /* NULL, or instead their paths, a line each */

@@ -42,7 +42,8 @@ const struct tt_setting tt_quantization_settings[] = {
      .choices = "all forward none single",
      .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
              "inputs; single has one copy and transposes its codes for these, in half of the memory; forward decodes "
-             "it for these; none decodes for all, on any device."},
+             "it for these; none decodes for all, on any device. Over 4 bits and int8 single and forward quantize each "
+             "decoded weight to FP8 for its products; all and none multiply it in the compute type."},
     {.name = "fp8_blocks", .type = TT_SETTING_CHOICE, FIELD(fp8_blocks), .default_text = "keep",
      .choices = "keep rows",
      .help = "A folder in FP8 with scales of 128 x 128 weights: keep has them as stored, multiplied in the compute "
@@ -115,6 +116,13 @@ static tt_status check_fp8_options(const struct tt_base_quant *quant)
     return status;
 }
 
+/* Over 4 bits and int8 products in FP8 are those that were asked for: `all`, the default, would be two more copies. */
+static bool recodes(const struct tt_base_quant *quant)
+{
+    return quant->type != TT_QUANT_NONE && quant->type != TT_QUANT_FP8 &&
+           (quant->products == TT_FP8_SINGLE || quant->products == TT_FP8_FORWARD);
+}
+
 tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
                                   const struct tt_model_facts *model, tt_dtype compute,
                                   struct tt_base_quant *out)
@@ -146,6 +154,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
             .plain_modules = model->stored_plain,
         };
+        out->recodes = recodes(out);
         return check_fp8_options(out);
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
@@ -154,9 +163,11 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
     out->head = given->fp8_lm_head;
     if (given->load_in_8bit) out->type = tt_format_of_width(8, 0);
     if (wants_fp8(given)) out->type = TT_QUANT_FP8;
-    if (!given->load_in_4bit) return check_fp8_options(out);
-    out->type = tt_format_of_width(4, given->quant_type);
-    out->nested = given->use_double_quant;
+    if (given->load_in_4bit) {
+        out->type = tt_format_of_width(4, given->quant_type);
+        out->nested = given->use_double_quant;
+    }
+    out->recodes = recodes(out);
     return check_fp8_options(out);
 }
 
@@ -337,6 +348,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
     if (quant->head) TT_TRY(tt_str_printf(text, ", lm_head too"));
+    if (quant->recodes) TT_TRY(tt_str_printf(text, "%s", products[quant->products]));
     if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));
     const char *source = "";
     if (model->facts.stored_fp8_blocks && !quant->blocks)

@@ -28,10 +28,12 @@ struct tt_linear {
      * `transposes` transposes its codes into scratch of this layout */
     tt_param *transposed;
     bool multiplies_coded, transposes;
+    bool
+        recodes; /* a weight in another format, which is decoded and quantized to FP8 of recoded_layout for a product */
     /* forward products over the weight read x rounded to E4M3 in groups of columns (ops/round_groups.h), with scales
      * that are powers of two; adapters and gradients read x itself */
     bool rounds_x, by_powers;
-    struct tt_quant_layout transposed_layout;
+    struct tt_quant_layout recoded_layout, transposed_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
     int64_t in, out, r;

@@ -1,6 +1,7 @@
 #include "nn/linear_parts.h"
 
 #include "backend/ops/gemm_scaled.h"
+#include "backend/ops/quant.h"
 #include "backend/ops/round_groups.h"
 
 static const tt_param *param_of(const struct tt_linear *linear, enum tt_linear_role role)
@@ -119,6 +120,27 @@ static tt_status push_quantized(const struct tt_pass *pass, int64_t rows, int64_
     return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &quantized->scratch);
 }
 
+/* The weight in FP8 in scratch, whatever its format: decoded to the compute type, then quantized by rows. */
+static tt_status recode(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    const struct tt_quant_layout *layout = &linear->recoded_layout;
+    tt_tensor decoded_NK;
+    out->layout = layout;
+    TT_TRY(tt_workspace_1d(workspace, "weights in fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "dequantized weights", pass->in.compute_dtype, layout->rows,
+                           layout->cols, &decoded_NK));
+    struct tt_dequantize_args decode = {
+        .layout = linear->weight->quant, .packed = linear->weight->value, .y_NK = decoded_NK};
+    TT_TRY(tt_dequantize(pass->lent.stream, &decode));
+    struct tt_quantize_rows_args quantize = {
+        .x_MK = decoded_NK, .codes_MK = tt_coded_codes(out), .scale_M = tt_coded_scales(out)};
+    TT_TRY(tt_quantize_rows(pass->lent.stream, &quantize));
+    tt_workspace_release(workspace, mark);
+    return TT_OK;
+}
+
 /* The transposed weight in scratch. */
 static tt_status transpose(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
 {
@@ -127,11 +149,15 @@ static tt_status transpose(const struct tt_linear *linear, const struct tt_pass 
     out->layout = layout;
     TT_TRY(
         tt_workspace_1d(pass->lent.workspace, "transposed fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    if (linear->recodes) TT_TRY(recode(linear, pass, &weight));
     struct tt_transpose_codes_args args = {.codes_NK = tt_coded_codes(&weight),
                                            .scale_N = tt_coded_scales(&weight),
                                            .transposed_KN = tt_coded_codes(out),
                                            .transposed_scale_K = tt_coded_scales(out)};
-    return tt_transpose_codes(pass->lent.stream, &args);
+    TT_TRY(tt_transpose_codes(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }
 
 static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass *pass,
@@ -139,6 +165,7 @@ static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass
 {
     bool codes = is_coded(linear, way);
     if (codes && transposes_now(linear, way)) return transpose(linear, pass, out);
+    if (codes && linear->recodes) return recode(linear, pass, out);
     const tt_param *param = codes && way == TT_LINEAR_BACKWARD ? linear->transposed : linear->weight;
     *out = (struct tt_coded){&param->quant, param->value};
     return TT_OK;

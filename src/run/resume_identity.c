@@ -45,8 +45,9 @@ static void add_model(struct builder *to, const struct tt_run *run)
     add(to, "use_peft", tt_json_new_bool(!options->train_base));
     add(to, "bf16", tt_json_new_bool(options->compute_dtype == TT_BF16));
     add(to, quantized_base, tt_json_new_integer(options->quant.type));
-    if (options->quant.type == TT_QUANT_FP8) {
+    if (options->quant.type == TT_QUANT_FP8 || options->quant.recodes)
         add(to, "fp8_products", tt_json_new_integer(options->quant.products));
+    if (options->quant.type == TT_QUANT_FP8) {
         add_word(to, "fp8_gate_up", options->quant.gate_up);
         add(to, "fp8_lm_head", tt_json_new_bool(options->quant.head));
         if (run->inputs.model_facts.stored_fp8_blocks)

@@ -42,6 +42,7 @@ static struct tt_model_runner *make(const struct kind *kind, enum tt_quant_type 
         .compute_dtype = compute,
         .lora = {.enabled = true, .r = 8, .alpha = 16, .target_modules = "all-linear"},
         .quant = {.type = type, .products = kind->products, .trains = true}};
+    options.quant.recodes = type != TT_QUANT_NONE && type != TT_QUANT_FP8 && kind->products != TT_FP8_NONE;
     tt_runner_read_config(MODEL, NULL, &facts);
     if (type == TT_QUANT_FP8) {
         options.quant.gate_up = kind->gate_up;
@@ -257,6 +258,11 @@ static void gradients_stay_within_a_tenth(void **state)
         {"gate and up in fp8, outliers x 1000", fp8, TT_FP8_ALL, coded, TT_BF16, 1000, 0.13, false},
         {"gate and up in fp8, fp32 runs", fp8, TT_FP8_ALL, coded, TT_F32, 1, 0.10, false},
         {"gate and up in fp8, fp8 storage", fp8, TT_FP8_NONE, coded, TT_BF16, 1, 0.08, false},
+        {"int8, products in fp8", TT_QUANT_INT8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.14, false},
+        {"int8, forward products in fp8", TT_QUANT_INT8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.13, false},
+        {"nf4, products in the compute type", TT_QUANT_NF4, TT_FP8_NONE, kept, TT_BF16, 1, 0.23, false},
+        {"nf4, products in fp8", TT_QUANT_NF4, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.24, false},
+        {"nf4, forward products in fp8", TT_QUANT_NF4, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.24, false},
         {"lm_head in fp8", fp8, TT_FP8_ALL, kept, TT_BF16, 1, 0.12, true},
         {"lm_head in fp8, one copy", fp8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.12, true},
         {"lm_head in fp8, forward", fp8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.12, true},

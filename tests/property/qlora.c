@@ -100,6 +100,14 @@ static void fp8_products(void **state)
     same_curve("llama3", "base_dtype fp8", fp8_rounding);
 }
 
+/* Decoded weights that are quantized to fp8 for each product. */
+static void products_in_fp8_over_other_formats(void **state)
+{
+    (void)state;
+    same_curve("llama3", "load_in_4bit true fp8_products single", fp8_rounding);
+    same_curve("qwen2", "load_in_8bit true fp8_products forward", fp8_rounding);
+}
+
 static void fp8_with_biases_forward(void **state)
 {
     (void)state;
@@ -170,6 +178,7 @@ static void resumed(void **state)
     (void)state;
     resume("llama2", "load_in_4bit true bnb_4bit_use_double_quant true");
     resume("llama3", "base_dtype fp8 fp8_gate_up e4m3");
+    resume("llama3", "load_in_4bit true fp8_products single");
 }
 
 int main(void)
@@ -181,6 +190,7 @@ int main(void)
         cmocka_unit_test(some_stay),
         cmocka_unit_test(fp8_products),
         cmocka_unit_test(fp8_with_biases_forward),
+        cmocka_unit_test(products_in_fp8_over_other_formats),
         cmocka_unit_test(fp8_decoded),
         cmocka_unit_test(gate_and_up_in_fp8),
         cmocka_unit_test(levels_give_the_same_bits),
