@@ -154,6 +154,31 @@ static void skipped_names_end_where_a_name_ends(void **state)
     assert_non_null(strstr(tt_error_last()->context[0], "llm_int8_skip_modules"));
 }
 
+/* Over 4 bits and int8 products in FP8 are those that were asked for. */
+static void products_in_fp8_over_other_formats(void **state)
+{
+    (void)state;
+    static struct tt_model_facts facts;
+    struct tt_base_quant quant;
+    for (int products = TT_FP8_ALL; products <= TT_FP8_SINGLE; products++) {
+        bool asked = products == TT_FP8_SINGLE || products == TT_FP8_FORWARD;
+        struct tt_quantization_config given = {.fp8_products = products};
+        facts.stored_quant = TT_QUANT_NONE;
+        assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+        assert_false(quant.recodes);
+        given.load_in_4bit = true;
+        assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+        assert_true(quant.recodes == asked);
+        facts.stored_quant = TT_QUANT_NF4;
+        assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+        assert_true(quant.recodes == asked && (int)quant.products == products);
+        given = (struct tt_quantization_config){.fp8_products = products, .base_dtype = TT_BASE_FP8};
+        facts.stored_quant = TT_QUANT_NONE;
+        assert_int_equal(tt_quantization_resolve(&given, &facts, TT_BF16, &quant), TT_OK);
+        assert_false(quant.recodes);
+    }
+}
+
 /* The head is quantized by its own setting, over a base in FP8 alone. */
 static void head_has_a_setting(void **state)
 {
@@ -230,6 +255,7 @@ int main(void)
         cmocka_unit_test(stored_codes_decide),
         cmocka_unit_test(gate_and_up_need_fp8),
         cmocka_unit_test(head_has_a_setting),
+        cmocka_unit_test(products_in_fp8_over_other_formats),
         cmocka_unit_test(skipped_names_end_where_a_name_ends),
         cmocka_unit_test(plain_weights_of_a_folder_are_not_quantized),
         cmocka_unit_test(a_long_list_is_kept),
