@@ -31,6 +31,14 @@ static bool is_word(const char *path)
     return path[0] != '\0';
 }
 
+/* The storage of the base that the adapter was trained over; none for a folder that says it itself. */
+static const char *base_flag(const struct tt_quantization_config *given)
+{
+    if (given->load_in_4bit) return " --load_in_4bit true";
+    if (given->load_in_8bit) return " --load_in_8bit true";
+    return given->load_in_fp8 || given->base_dtype == TT_BASE_FP8 ? " --base_dtype fp8" : "";
+}
+
 /* The command that shows what was trained. */
 static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job, const char *output)
 {
@@ -44,10 +52,8 @@ static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job
     TT_GO(tt_str_printf(&line, "  try it: trimtab %s --model_name_or_path ", chats ? "chat" : "generate"));
     if (job->model.use_peft) {
         if (model == NULL || !is_word(model)) goto out;
-        const char *bits = job->quantization.load_in_4bit   ? " --load_in_4bit true"
-                           : job->quantization.load_in_8bit ? " --load_in_8bit true"
-                                                            : "";
-        TT_GO(tt_str_printf(&line, "%s%s --adapter_name_or_path ", model, bits));
+        TT_GO(tt_str_printf(&line, "%s%s%s --adapter_name_or_path ", model, base_flag(&job->quantization),
+                            job->quantization.fp8_lm_head ? " --fp8_lm_head true" : ""));
     }
     TT_GO(tt_str_printf(&line, "%s%s", output, chats ? "" : " --prompt '...'"));
     tt_report_line(report, tt_str_text(&line));

@@ -30,6 +30,8 @@ run plain --per_device_train_batch_size 4
 run whole "${on[@]}"
 grep -q '^8-bit base: fp8 with a scale a row, products in fp8, lm_head too, .*: 36 matrices' whole.said ||
     fail "lm_head is not in fp8:" "$(grep 8-bit whole.said)"
+grep -qF "try it: trimtab generate --model_name_or_path untied --base_dtype fp8 --fp8_lm_head true --adapter_name_or_path whole" whole.said ||
+    fail "the command that tries the result has another base:" "$(grep 'try it' whole.said)"
 cmp -s plain.losses whole.losses && fail "fp8_lm_head changes nothing"
 within whole plain 0.03
 for split in "--ranks 2 --per_device_train_batch_size 2" "--ranks 2 --per_device_train_batch_size 2 --sharding_strategy NO_SHARD" \
