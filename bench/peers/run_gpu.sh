@@ -29,6 +29,9 @@
 #     l8b-fp8-own     8B, 1 GPU, 2x4096 / trimtab over the same base in bf16
 #     l8b-e4m3        the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
 #     l8b-e4m3-4      the same, 4x4096
+#     l8b-fp8-head    8B, 1 GPU, 2x4096, lm_head in FP8 too / trimtab in FP8 that keeps it in bf16
+#     l8b-nf4-fp8     8B, 1 GPU, in NF4, 4x4096, r 16 on all seven linears, blocks recomputed, products in FP8 / trimtab over
+#                     the same base with products in bf16
 #     m11b-fp8-own    11B, 2 GPUs, 4x4096 / trimtab over the same base in bf16
 #     m11b-e4m3       the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
 #
@@ -55,7 +58,7 @@ while [ $# -gt 0 ]; do
     --warmup) warmup=$2 && shift 2 ;;
     --tune) tune=1 && shift ;;
     --dropout) dropout=$2 && shift 2 ;;
-    -*) sed -n '2,42p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,45p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -67,7 +70,7 @@ if [ ${#cases[@]} -eq 0 ]; then
     [ "$gpus" -lt 2 ] || cases=(m11b l8b m11b-block l70b m11b-short)
 fi
 
-# describe CASE: sets world, the other side (fsdp, bnb, bf16, fp8, torch-fp8, nothing), whether nvidia-smi is polled, both sides' flags.
+# describe CASE: sets world, the other side (fsdp, bnb, bf16, fp8, nf4, torch-fp8, nothing), whether nvidia-smi is polled, both sides' flags.
 describe() {
     local targets='["q_proj", "k_proj", "v_proj", "o_proj"]' names='q_proj,k_proj,v_proj,o_proj'
     local batch seq rank ckpt compile=1
@@ -75,11 +78,11 @@ describe() {
     case $1 in
     m11b | m11b-block | m11b-recipe | m11b-short) shape=m11b batch=4 seq=4096 rank=8 ckpt=0 ;;
     l8b | l8b-short) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
-    l8b-nf4 | l8b-nf4-compile | l8b-nf4-own) shape=l8b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
+    l8b-nf4 | l8b-nf4-compile | l8b-nf4-own | l8b-nf4-fp8) shape=l8b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
     l70b) shape=l70b batch=1 seq=2048 rank=16 ckpt=1 ;;
     l70b-nf4-own) shape=l70b batch=4 seq=2048 rank=16 ckpt=1 ;;
     l70b-nf4) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
-    l8b-fp8 | l8b-fp8-own | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
+    l8b-fp8 | l8b-fp8-own | l8b-fp8-head | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l8b-fp8-4 | l8b-e4m3-4) shape=l8b batch=4 seq=4096 rank=16 ckpt=0 world=1 ;;
     m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
@@ -103,6 +106,8 @@ describe() {
     esac
     case $1 in
     *-nf4-own | *-fp8-own) beside=bf16 ;;
+    *-nf4-fp8) beside=nf4 ;;
+    *-fp8-head) beside=fp8 base=(--base_dtype fp8 --fp8_lm_head true) other_base=(--base_dtype fp8) ;;
     *-fp8 | *-fp8-4) beside=torch-fp8 base=(--base_dtype fp8) ;;
     *-e4m3 | *-e4m3-4) beside=fp8 base=(--base_dtype fp8 --fp8_gate_up e4m3) other_base=(--base_dtype fp8) ;;
     l70b-nf4) beside=nothing ;;
@@ -115,6 +120,12 @@ describe() {
         peers+=(--quant nf4 --double-quant 1)
         ;;
     *-fp8-own) base=(--base_dtype fp8) ;;
+    esac
+    case $1 in
+    *-nf4-fp8)
+        other_base=("${base[@]}")
+        base+=(--fp8_products single)
+        ;;
     esac
     ours+=(--config_json "$root/bench/shapes/$shape.json" --ranks "$world" --per_device_train_batch_size "$batch"
         --sequence_length "$seq" --lora_r "$rank" --lora_alpha $((2 * rank)) --lora_dropout "$dropout"
@@ -155,7 +166,7 @@ run_side() {
     [ "$limit" -le "$longest" ] || limit=$longest
     if [ "$side" = trimtab ]; then
         command=("$trimtab" bench train --device cuda "${ours[@]}" "${base[@]}" --steps "$steps" --warmup "$warmup")
-    elif [ "$beside" = bf16 ] || [ "$beside" = fp8 ]; then
+    elif [ "$beside" = bf16 ] || [ "$beside" = fp8 ] || [ "$beside" = nf4 ]; then
         command=("$trimtab" bench train --device cuda "${ours[@]}" "${other_base[@]}" --steps "$steps" --warmup "$warmup")
     elif [ "$world" -eq 1 ]; then
         command=("$python" "$peer" "${peers[@]}" --steps "$steps" --warmup "$warmup")
@@ -248,7 +259,7 @@ def seen(name, what):
     return max(sizes, default=None)
 
 
-BESIDE = {"fsdp": "HF+PEFT+FSDP2", "bnb": "HF+PEFT+bnb", "bf16": "trimtab, bf16", "fp8": "trimtab, fp8",
+BESIDE = {"fsdp": "HF+PEFT+FSDP2", "bnb": "HF+PEFT+bnb", "bf16": "trimtab, bf16", "fp8": "trimtab, fp8", "nf4": "trimtab, nf4",
           "torch-fp8": "torch in fp8", "nothing": "-"}
 notes = []
 print(f"\n{'case':15s} {'GPUs':>4s} {'other side':13s} | {'tokens/s/GPU':>12s} {'other':>8s} {'ratio':>6s} | {'peak GB':>8s} "

@@ -21,7 +21,7 @@ export TT_TEST_DEVICE=cuda TT_REQUIRE=gpu OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
 : >"$log/summary.txt"
 
 # The oracles need processors, so the tests run side by side.
-ops=(norm_rows rmsnorm rope swiglu_rows swiglu gemm_scaled gemm_fused quant round_groups)
+ops=(lora_gradients image norm_rows rmsnorm rope swiglu_rows swiglu gemm_scaled gemm_fused quant round_groups)
 for test in "${ops[@]}"; do
     (
         code=0
@@ -41,8 +41,8 @@ for test in "${ops[@]}"; do
 done | tee -a "$log/summary.txt"
 grep -q '^FAIL' "$log/summary.txt" && failed=1
 
-cases=(l8b-e4m3 l8b-fp8-own l8b-e4m3-4)
-! python3 -c 'import torch, transformers, peft' 2>/dev/null || cases=(l8b-e4m3 l8b-fp8 l8b-fp8-own l8b-e4m3-4 l8b-fp8-4)
+cases=(l8b-e4m3 l8b-fp8-own l8b-fp8-head l8b-nf4-fp8 l8b-e4m3-4)
+! python3 -c 'import torch, transformers, peft' 2>/dev/null || cases=(l8b-e4m3 l8b-fp8 l8b-fp8-own l8b-fp8-head l8b-nf4-fp8 l8b-e4m3-4 l8b-fp8-4)
 [ "$(nvidia-smi --list-gpus | wc -l)" -lt 2 ] || cases+=(m11b-e4m3 m11b-fp8-own)
 env CUDA_DEVICE_ORDER=PCI_BUS_ID TRIMTAB="$bundle/trimtab" PYTHON=python3 OUT="$log/steps" "$root/bench/peers/run_gpu.sh" \
     --budget $((budget - SECONDS)) --limit 90 --steps 8 --warmup 3 "${cases[@]}" 2>&1 | tee "$log/steps.log"
