@@ -44,7 +44,7 @@ static void look_under_load(struct tt_examination *exam)
 /* ---- Products ---- */
 
 /* Normal numbers as in a run: the power that products take, and with it the clock, depends on the bits of operands.
- * An H200 computes 7 to 12 % more products a second of values whose exponents are all the same. */
+ * Over values of one exponent two H200s reached 732 and 726 TFLOP/s, over these two others 703 and 697. */
 static tt_status fill_matrix(struct tt_stream *stream, struct tt_buffer *matrix, int64_t side)
 {
     struct tt_random_fill_args args = {.y = tt_tensor_1d(tt_buffer_data(matrix), TT_BF16, side * side),

@@ -5,7 +5,8 @@
  *
  * Every linear of the layers is quantized, unless it is trainable or llm_int8_skip_modules names it: a name matches the
  * end of a module's path, or as an expression its beginning up to the border of a name, as in transformers. Of a
- * folder in FP8 those are quantized whose weights have scales. lm_head and the embeddings are not quantized. */
+ * folder in FP8 those are quantized whose weights have scales. The embeddings are not quantized, and lm_head is
+ * where the options say so (head). */
 #ifndef TT_MODEL_QUANTIZATION_H
 #define TT_MODEL_QUANTIZATION_H
 

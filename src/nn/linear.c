@@ -340,7 +340,7 @@ static tt_status backward_through_b(const struct tt_linear_call *call, tt_tensor
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
-            assert(args.count < TT_LORA_PARTS);
+            assert(args.count < TT_LOW_RANK_PARTS);
             struct tt_lora_gradients_part *part = &args.part[args.count++];
             *part = (struct tt_lora_gradients_part){.b_NR = linear->lora_B->value,
                                                     .first_y = first_out,

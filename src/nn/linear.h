@@ -28,8 +28,8 @@ struct tt_linear {
      * `transposes` transposes its codes into scratch of this layout */
     tt_param *transposed;
     bool multiplies_coded, transposes;
-    bool
-        recodes; /* a weight in another format, which is decoded and quantized to FP8 of recoded_layout for a product */
+    /* a weight in another format is decoded and quantized to FP8, of recoded_layout, before it is multiplied so */
+    bool recodes;
     /* forward products over the weight read x rounded to E4M3 in groups of columns (ops/round_groups.h), with scales
      * that are powers of two; adapters and gradients read x itself */
     bool rounds_x, by_powers;

@@ -29,6 +29,10 @@ cmp printed wanted || fail "another first answer"
 answer '[{"role": "user", "content": "abc"}]' >without
 cmp -s wanted without && fail "the adapter changes nothing, which proves nothing"
 
+# A conversation that is answered already is continued all the same.
+expect 0 "ends with an answer of the assistant" generate --model_name_or_path model --max_new_tokens 2 \
+    --messages '[{"role": "user", "content": "1 + 1"}, {"role": "assistant", "content": "2"}]'
+
 if command -v python3 >/dev/null; then
     talk 0 'abc' 'def'
     python3 - wanted >rows.jsonl <<'END'

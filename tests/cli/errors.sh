@@ -204,6 +204,9 @@ wait $run && fail "a run that was stopped before its first step is done"
 grep -q "the same command starts it again" err || fail "an early stop:" "$(cat err)"
 expect 0 "done: 1 step, " train --model_name_or_path base --dataset_name data.jsonl --output_dir early --max_steps 1
 grep -qF "try it: trimtab generate --model_name_or_path base --adapter_name_or_path early --prompt" printed err || fail "no command that tries the result"
+expect 0 "--model_name_or_path base --load_in_4bit true --adapter_name_or_path bits" train --model_name_or_path base \
+    --dataset_name data.jsonl --output_dir bits --max_steps 1 --load_in_4bit true
+expect 2 "gpus is a key of Slurm; here: ranks" train --model_name_or_path base --dataset_name data.jsonl --output_dir no --gpus 2
 printf '{"text": "1 + 1 = 2"%33000000s}\n{"text": "1 + 2 = 3"%2000000s}\n' '' '' >large.jsonl
 expect 0 "reading 'large.jsonl' (33.4 MiB)" "${train[@]}" large.jsonl --output_dir large --max_steps 1
 printf '{"prompt": "1 + 1 =", "completion": ""}\n' >empty.jsonl

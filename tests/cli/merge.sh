@@ -22,6 +22,14 @@ expect 0 "tie_word_embeddings false" merge --model base --adapter "$variety" --o
 grep -q '"tie_word_embeddings": false' untied/config.json || fail "config.json still ties"
 expect 0 "lm_head.weight" inspect untied --tensors
 
+# An adapter that has hardly trained drowns in the rounding of a base in bf16, and one in fp32 does not.
+demo=$root/examples/demo
+"$trimtab" train --model_name_or_path "$demo/model" --dataset_name "$demo/data/train.jsonl" --output_dir slight --max_steps 1 \
+    --learning_rate 1e-6 --report_to none >said 2>&1 || fail "no slight adapter:" "$(tail -n 3 said)"
+expect 0 "warning: rounding takes a large part of what was trained" merge --model "$demo/model" --adapter slight --output_dir drowned
+expect 0 "10 of 47 tensors changed" merge --model "$demo/model" --adapter slight --output_dir whole --save_dtype float32
+grep -q 'rounding takes' printed err && fail "a merge in float32 warns of rounding"
+
 # Chat templates, card and end tokens go with the model; a template beside the adapter replaces the base's.
 cp -r base chat && cp -r "$random" tuned && chmod -R u+w chat tuned && mkdir chat/additional_chat_templates || exit 1
 echo "base of messages" >chat/chat_template.jinja

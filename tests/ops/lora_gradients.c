@@ -8,7 +8,7 @@
 struct gradients_case {
     int64_t m;
     tt_dtype dtype, db;
-    int64_t n[TT_LORA_PARTS], r[TT_LORA_PARTS];
+    int64_t n[TT_LOW_RANK_PARTS], r[TT_LOW_RANK_PARTS];
     int64_t first, gap;
     bool frozen; /* the last one's B */
 };
@@ -48,7 +48,7 @@ static const struct gradients_case gpu_cases[] = {
     {10007, H, F, {8192}, {16}, 0, 0, false},
 };
 
-enum { DY, HIDDEN, DH, B0, DB0 = B0 + TT_LORA_PARTS, TENSORS = DB0 + TT_LORA_PARTS };
+enum { DY, HIDDEN, DH, B0, DB0 = B0 + TT_LOW_RANK_PARTS, TENSORS = DB0 + TT_LOW_RANK_PARTS };
 
 struct problem {
     const struct gradients_case *row;
@@ -61,7 +61,7 @@ static void make_problem(struct problem *p, const struct gradients_case *row)
 {
     *p = (struct problem){.row = row};
     int64_t outputs = 0, ranks = row->first;
-    for (int i = 0; i < TT_LORA_PARTS; i++) {
+    for (int i = 0; i < TT_LOW_RANK_PARTS; i++) {
         int64_t n = row->n[i] > 0 ? row->n[i] : 1, r = row->n[i] > 0 ? row->r[i] : 1;
         p->t[B0 + i] = test_tensor_random(row->dtype, n, r, TEST_UNUSED, 0, 10 + (uint64_t)i, 0.5);
         p->t[DB0 + i] = test_tensor_random(row->db, n, r, TEST_UNUSED, 0, 20 + (uint64_t)i, 1);
@@ -182,7 +182,7 @@ static void check_case(const void *row)
     struct problem p;
     make_problem(&p, row);
     int64_t m = p.row->m, ranks = p.t[DH].view.dims[1];
-    struct sums dh = expect_dh(&p), db[TT_LORA_PARTS];
+    struct sums dh = expect_dh(&p), db[TT_LOW_RANK_PARTS];
     for (int i = 0; i < p.args.count; i++) db[i] = expect_db(&p, i);
     to_device(&p);
     test_ok(tt_lora_gradients(p.device.stream, &p.args));
@@ -253,7 +253,7 @@ static void what_does_not_fit_is_refused(void **state)
     wrong.h_MR = wrong.dh_MR;
     test_refused(tt_lora_gradients(p.device.stream, &wrong), TT_ERR_INTERNAL, "overlap in memory");
     wrong = p.args;
-    wrong.count = TT_LORA_PARTS + 1;
+    wrong.count = TT_LOW_RANK_PARTS + 1;
     test_refused(tt_lora_gradients(p.device.stream, &wrong), TT_ERR_INTERNAL, "4 adapters");
     end_problem(&p);
 }

@@ -33,7 +33,7 @@ tt_status tt_lora_gradients(struct tt_stream *stream, const struct tt_lora_gradi
     tt_check_tensor(&check, "dy", args->dy_MN, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "dh", args->dh_MR, TT_TYPES_REAL, 2, 2);
     tt_check_type(&check, "dh", args->dh_MR, args->dy_MN.dtype);
-    tt_check_that(&check, args->count >= 0 && args->count <= TT_LORA_PARTS, "%d adapters", args->count);
+    tt_check_that(&check, args->count >= 0 && args->count <= TT_LOW_RANK_PARTS, "%d adapters", args->count);
     if (check.status == TT_OK)
         tt_check_that(&check, args->dh_MR.dims[0] == args->dy_MN.dims[0], "dh has %lld rows, dy %lld",
                       (long long)args->dh_MR.dims[0], (long long)args->dy_MN.dims[0]);

@@ -7,9 +7,8 @@
 #define TT_BACKEND_OPS_LORA_GRADIENTS_H
 
 #include "backend/device.h"
+#include "backend/ops/gemm_fused.h"
 #include "tensor/tensor.h"
-
-enum { TT_LORA_PARTS = 3 };
 
 /* One adapter, with columns first_y .. first_y + n of dy and first_h .. first_h + r of h and dh. */
 struct tt_lora_gradients_part {
@@ -24,7 +23,7 @@ struct tt_lora_gradients_part {
 struct tt_lora_gradients_args {
     tt_tensor dy_MN; /* f32 or bf16; h and dh are of the same type; rows may be strided */
     tt_tensor h_MR;  /* not read where no part has db */
-    struct tt_lora_gradients_part part[TT_LORA_PARTS];
+    struct tt_lora_gradients_part part[TT_LOW_RANK_PARTS];
     int count;
     tt_tensor dh_MR;
 };

@@ -15,7 +15,7 @@ namespace
 {
 
 constexpr int LANES = 32, TOKENS = 16, STRIP = 64 /* columns of a warp */, STEPS = STRIP / 16, STAGES = 4,
-              TOKENS_MIN = 64 /* of a slice */, PARTS_MAX = TT_LORA_PARTS, FINISH_THREADS = 256,
+              TOKENS_MIN = 64 /* of a slice */, PARTS_MAX = TT_LOW_RANK_PARTS, FINISH_THREADS = 256,
               FINISH_LANES = 4 /* that share the partial sums of a place */;
 
 struct adapter {
