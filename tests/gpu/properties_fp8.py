@@ -20,10 +20,14 @@ DEMO = {"model_name_or_path": ROOT / "examples/demo/model", "dataset_name": ROOT
 # Adam takes the size of gradients out of the losses, so their norms are compared too.
 NUMBERS = {"loss": 0, "grad_norm": 0}
 ROWS, BLOCKS = "products in fp8", "activations rounded to fp8 in groups of 128"  # what a run says about its base
+FOUR_BITS = {"base_dtype": "auto", "load_in_4bit": "true"}
 KINDS = [
     ("products all", ROWS, {}),
     ("products single", ROWS + " with one copy", {"fp8_products": "single"}),
     ("gate and up in e4m3", "gate and up kept in fp8", {"fp8_gate_up": "e4m3"}),
+    ("over nf4, single", ROWS + " with one copy", {**FOUR_BITS, "fp8_products": "single"}),
+    ("over nf4, forward", "forward products in fp8", {**FOUR_BITS, "fp8_products": "forward"}),
+    ("lm_head", ROWS + ", lm_head too", {"model_name_or_path": "own head", "fp8_lm_head": "true"}),
 ]
 FOLDERS = [
     ("channel", ROWS, {}),
@@ -67,17 +71,36 @@ def folder(suite, name):
     return {"model_name_or_path": GOLDEN / "fp8" / name, "dataset_name": suite.once("ids", make_rows)}
 
 
+def own_head(suite):
+    """The demo's model with a head that is not the table of its embeddings: an adapter with a copy of the head, merged."""
+
+    def make():
+        adapter, merged = suite.out / "head", suite.out / "own_head"
+        data = {name: DEMO[name] for name in ("model_name_or_path", "dataset_name", "max_length")}
+        with suite.slots:
+            Run(suite, ["train"], {**data, "device": "cpu", "max_steps": 1, "learning_rate": 1e-9,
+                                   "lora_modules_to_save": "lm_head"}, result=adapter).must()
+            Run(suite, ["merge"], {"model_name_or_path": DEMO["model_name_or_path"], "adapter_name_or_path": adapter,
+                                   "output_dir": merged, "save_dtype": "bfloat16"}).must()
+        return merged
+
+    return suite.once("own head", make)
+
+
 def one_curve(suite, ranks, k):
     """Every strategy, level of recompute and offload_params, each with one kind at least."""
     suite.needs_gpus(ranks)
     name, words, more = KINDS[k]
-    cpu = rounding_on_the_cpu(suite, name, "llama3", NUMBERS, **DEMO, **more)
+    settings = {**DEMO, **more}
+    if settings["model_name_or_path"] == "own head":
+        settings["model_name_or_path"] = own_head(suite)
+    cpu = rounding_on_the_cpu(suite, name, "llama3", NUMBERS, **settings)
     runs, names = [], []
     for s, strategy in enumerate(strategies(ranks)):
         level, offload = LEVELS[(s + k) % len(LEVELS)], "true" if (s + k) % 3 == 2 else "false"
         if ranks == 1 or s % 2 == k % 2 or k == 0:
             runs.append(suite.split("llama3", ranks, bf16="true", sharding_strategy=strategy, recompute=level,
-                                    offload_params=offload, **DEMO, **more))
+                                    offload_params=offload, **settings))
             names.append(f"{strategy} {level}{' offloaded' if offload == 'true' else ''}")
     found = suite.together(lambda settings: must_say(suite.train(settings), words), runs)
     return within_rounding(found, names, cpu)
