@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/fast_math.cuh"
 
 /* One thread block per row. All logits are read once to find the largest, its index, the sum of exp(logit -
  * largest so far), and for the entropy the sum of (logit - largest) times that. As many logits as fit stay in
@@ -30,9 +31,7 @@ struct entropy {
 /* e^x. Logits in bf16 use the hardware's power of two, whose subnormal results are 0. */
 __device__ __forceinline__ float exponential(float x, bf16)
 {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
+    return exp_fast(x);
 }
 
 __device__ __forceinline__ float exponential(float x, float)

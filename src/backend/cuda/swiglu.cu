@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "backend/compose.h"
+#include "backend/cuda/fast_math.cuh"
 #include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 
@@ -10,7 +11,7 @@ namespace
 /* Uses the hardware's exponential and reciprocal, because the result is rounded to 8 bits. */
 __device__ __forceinline__ float sigmoid(float x, bf16)
 {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    return sigmoid_fast(x);
 }
 
 __device__ __forceinline__ float sigmoid(float x, float)
@@ -20,7 +21,7 @@ __device__ __forceinline__ float sigmoid(float x, float)
 
 __device__ __forceinline__ float exponential(float x, bf16)
 {
-    return __expf(x);
+    return exp_fast(x);
 }
 
 __device__ __forceinline__ float exponential(float x, float)
@@ -205,16 +206,15 @@ __device__ __forceinline__ void store_inputs(const struct coded_pass &p, int64_t
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[2][ROW_WARP];
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
-    uint32_t largest[2] = {0, 0};
+    uint32_t pairs[2] = {0, 0};
     float x[W];
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         if (first + k * step >= p.cols) continue;
-        widen(gates[k], x);
-        largest[0] = largest_of(largest[0], x);
-        widen(ups[k], x);
-        largest[1] = largest_of(largest[1], x);
+        pairs[0] = largest_pair(pairs[0], gates[k]);
+        pairs[1] = largest_pair(pairs[1], ups[k]);
     }
+    uint32_t largest[2] = {largest_of_pair(pairs[0]), largest_of_pair(pairs[1])};
     block_largest(largest, partial);
     float gate_scale = row_scale(largest[0]), up_scale = row_scale(largest[1]);
     float gate_factor = __frcp_rn(gate_scale), up_factor = __frcp_rn(up_scale);
@@ -233,16 +233,17 @@ __device__ __forceinline__ void store_inputs(const struct coded_pass &p, int64_t
     }
 }
 
-template <int CHUNKS, bool CODED>
+template <int CHUNKS, bool CODED, bool SILU>
 __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
     forward_rows(const pass_type<CODED> p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
+    const enum tt_activation activation = SILU ? TT_ACTIVATION_SILU : p.activation;
     int64_t row = blockIdx.x;
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
     vec<bf16, W> held[CHUNKS], ups[CHUNKS];
-    uint32_t largest = 0;
+    uint32_t pair = 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
@@ -259,13 +260,12 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         widen(held[k], g);
         widen(ups[k], u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], p.activation, bf16{}).f;
+        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], activation, bf16{}).f;
         narrow(held[k], u);
-        widen(held[k], u);
-        largest = largest_of(largest, u);
+        pair = largest_pair(pair, held[k]);
         if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
     }
-    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest_of_pair(pair), partial)), factor = __frcp_rn(scale);
     if (threadIdx.x == 0) p.out.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
@@ -277,16 +277,17 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
     }
 }
 
-template <int CHUNKS, bool CODED>
+template <int CHUNKS, bool CODED, bool SILU>
 __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
     backward_rows(const pass_type<CODED> p)
 {
     constexpr int W = ROWS_VECTOR;
     __shared__ uint32_t partial[ROW_WARP];
+    const enum tt_activation activation = SILU ? TT_ACTIVATION_SILU : p.activation;
     int64_t row = blockIdx.x;
     int first = (int)threadIdx.x * W, step = (int)blockDim.x * W;
     vec<bf16, W> gates[CHUNKS], ups[CHUNKS], dhs[CHUNKS];
-    uint32_t largest = 0;
+    uint32_t pair = 0;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         int col = first + k * step;
@@ -315,7 +316,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         }
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            struct activated a = activate(g[i], p.activation, bf16{});
+            struct activated a = activate(g[i], activation, bf16{});
             float act = g[i] * a.f;
             dg[i] = d[i] * u[i] * a.slope;
             du[i] = d[i] * act;
@@ -323,9 +324,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         }
         narrow(gates[k], dg);
         narrow(ups[k], du);
-        widen(gates[k], dg);
-        widen(ups[k], du);
-        largest = largest_of(largest_of(largest, dg), du);
+        pair = largest_pair(largest_pair(pair, gates[k]), ups[k]);
         if (p.first.data != nullptr) {
             store(p.first.at(row, col), gates[k]);
             store(p.second.at(row, col), ups[k]);
@@ -335,7 +334,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         narrow(out, u);
         store(p.act.at(row, col), out);
     }
-    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest_of_pair(pair), partial)), factor = __frcp_rn(scale);
     if (threadIdx.x == 0) p.out.scale[row] = scale;
     uint8_t *codes = p.out.codes + row * 2 * p.cols;
 #pragma unroll
@@ -361,31 +360,41 @@ bool rows_fit(const tt_tensor &x)
     return tt_tensor_is_empty(x) || is_aligned(x, ROWS_VECTOR);
 }
 
-template <bool BACKWARD, bool CODED, int CHUNKS>
+template <bool BACKWARD, bool CODED, bool SILU, int CHUNKS>
 void queue_rows(cudaStream_t on, const pass_type<CODED> &p, unsigned rows)
 {
     int vectors = p.cols / ROWS_VECTOR, each = (vectors + CHUNKS - 1) / CHUNKS;
     unsigned threads = (unsigned)(each + ROW_WARP - 1) / ROW_WARP * ROW_WARP; /* as few as hold the row */
     if constexpr (BACKWARD)
-        backward_rows<CHUNKS, CODED><<<rows, threads, 0, on>>>(p);
+        backward_rows<CHUNKS, CODED, SILU><<<rows, threads, 0, on>>>(p);
     else
-        forward_rows<CHUNKS, CODED><<<rows, threads, 0, on>>>(p);
+        forward_rows<CHUNKS, CODED, SILU><<<rows, threads, 0, on>>>(p);
 }
 
 template <int CHUNKS> constexpr int most_columns = CHUNKS *rows_threads<CHUNKS> *ROWS_VECTOR;
 
 /* The kernel for rows of this width, which tt_swiglu_rows_in_one_pass limits. */
+template <bool BACKWARD, bool CODED, bool SILU>
+void queue_width(cudaStream_t on, const pass_type<CODED> &p, unsigned rows)
+{
+    static_assert(most_columns<8> == 32768, "as in tt_swiglu_rows_fit");
+    if (p.cols <= most_columns<2>)
+        queue_rows<BACKWARD, CODED, SILU, 2>(on, p, rows);
+    else if (p.cols <= most_columns<4>)
+        queue_rows<BACKWARD, CODED, SILU, 4>(on, p, rows);
+    else
+        queue_rows<BACKWARD, CODED, SILU, 8>(on, p, rows);
+}
+
+/* SiLU has kernels of its own: a choice for each element keeps the compiler from computing several at once. */
 template <bool BACKWARD, bool CODED>
 tt_status launch_rows(struct tt_stream *stream, const char *op, const pass_type<CODED> &p, int64_t rows)
 {
     cudaStream_t on = tt_cuda_handle(stream);
-    static_assert(most_columns<8> == 32768, "as in tt_swiglu_rows_fit");
-    if (p.cols <= most_columns<2>)
-        queue_rows<BACKWARD, CODED, 2>(on, p, (unsigned)rows);
-    else if (p.cols <= most_columns<4>)
-        queue_rows<BACKWARD, CODED, 4>(on, p, (unsigned)rows);
+    if (p.activation == TT_ACTIVATION_SILU)
+        queue_width<BACKWARD, CODED, true>(on, p, (unsigned)rows);
     else
-        queue_rows<BACKWARD, CODED, 8>(on, p, (unsigned)rows);
+        queue_width<BACKWARD, CODED, false>(on, p, (unsigned)rows);
     return tt_cuda_launched(stream, op, nullptr);
 }
 

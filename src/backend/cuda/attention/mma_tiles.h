@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "backend/cuda/fast_math.cuh"
 #include "backend/cuda/mma.cuh"
 
 struct tt_attention_view {
@@ -136,13 +137,6 @@ static __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-static __device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 /* Copies rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`. Rows from `length` on
  * and columns from `head_dim` on become zero. */
 template <int ROWS, int D, int THREADS>
@@ -247,7 +241,7 @@ static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const tt_
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                s[m][n][i] = 1.0f - __fdividef(2.0f, 1.0f + exp2_fast(s[m][n][i] * factor));
+                s[m][n][i] = 1.0f - 2.0f * reciprocal_fast(1.0f + exp2_fast(s[m][n][i] * factor));
 }
 
 /* The derivative of tanh at its value t; 0 for a masked score, -infinity. */

@@ -7,6 +7,7 @@
 
 #include <cuda_bf16.h>
 
+#include "backend/cuda/fast_math.cuh"
 #include "backend/cuda/gemm/hopper.cuh"
 
 namespace
@@ -133,15 +134,10 @@ TT_DEVICE uint4 add8(uint4 x, uint4 y)
     return {add2(x.x, y.x), add2(x.y, y.y), add2(x.z, y.z), add2(x.w, y.w)};
 }
 
-TT_DEVICE float sigmoid(float x)
-{
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
 /* The same formula as in swiglu.cu. */
 TT_DEVICE float swiglu(float gate, float up)
 {
-    return up * (gate * sigmoid(gate));
+    return up * (gate * sigmoid_fast(gate));
 }
 
 TT_DEVICE uint32_t swiglu2(uint32_t gate, uint32_t up)
@@ -160,7 +156,7 @@ struct derivative {
 
 TT_DEVICE derivative differentiate(float dact, float gate, float up)
 {
-    float s = sigmoid(gate), silu = gate * s;
+    float s = sigmoid_fast(gate), silu = gate * s;
     return {dact * up * (s * (1.0f + gate * (1.0f - s))), dact * silu, up * silu};
 }
 

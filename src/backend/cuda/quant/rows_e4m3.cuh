@@ -69,6 +69,20 @@ template <int W> __device__ __forceinline__ uint32_t largest_of(uint32_t largest
     return largest;
 }
 
+/* The same of numbers in bf16, two at a time: `pair` has the largest sizes of the low and of the high halves of words. */
+template <int W> __device__ __forceinline__ uint32_t largest_pair(uint32_t pair, const vec<bf16, W> &x)
+{
+    static_assert(W % 2 == 0, "whole words");
+#pragma unroll
+    for (int i = 0; i < W / 2; i++) pair = __vmaxu2(pair, x.word[i] & 0x7fff7fffu);
+    return pair;
+}
+
+__device__ __forceinline__ uint32_t largest_of_pair(uint32_t pair)
+{
+    return max(pair << 16, pair & 0xffff0000u);
+}
+
 __device__ __forceinline__ uint8_t code_of(float x, float factor)
 {
     return (uint8_t)__nv_cvt_float_to_fp8(__fmul_rn(x, factor), __NV_SATFINITE, __NV_E4M3);
