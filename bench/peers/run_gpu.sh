@@ -32,7 +32,8 @@
 #     l8b-fp8-head    8B, 1 GPU, 2x4096, lm_head in FP8 too / trimtab in FP8 that keeps it in bf16
 #     l8b-nf4-fp8     8B, 1 GPU, in NF4, 4x4096, r 16 on all seven linears, blocks recomputed, products in FP8 / trimtab over
 #                     the same base with products in bf16
-#     m11b-fp8-own    11B, 2 GPUs, 4x4096 / trimtab over the same base in bf16
+#     m11b-fp8        11B, 2 GPUs, 4x4096 / in bf16, compiled
+#     m11b-fp8-own    the same / trimtab over the same base in bf16
 #     m11b-e4m3       the same with gate and up kept in E4M3 / trimtab in FP8 that keeps them as computed
 #
 # Prints every JSON line of both, and a table last: tokens/s/GPU, peak GB of each one's own allocations, seconds to
@@ -84,7 +85,7 @@ describe() {
     l70b-nf4) shape=l70b batch=2 seq=2048 rank=16 ckpt=1 watch=1 ;;
     l8b-fp8 | l8b-fp8-own | l8b-fp8-head | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l8b-fp8-4 | l8b-e4m3-4) shape=l8b batch=4 seq=4096 rank=16 ckpt=0 world=1 ;;
-    m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
+    m11b-fp8 | m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
     *) echo "error: there is no case '$1'" >&2 && exit 2 ;;
     esac
@@ -108,6 +109,7 @@ describe() {
     *-nf4-own | *-fp8-own) beside=bf16 ;;
     *-nf4-fp8) beside=nf4 ;;
     *-fp8-head) beside=fp8 base=(--base_dtype fp8 --fp8_lm_head true) other_base=(--base_dtype fp8) ;;
+    m11b-fp8) base=(--base_dtype fp8) ;;
     *-fp8 | *-fp8-4) beside=torch-fp8 base=(--base_dtype fp8) ;;
     *-e4m3 | *-e4m3-4) beside=fp8 base=(--base_dtype fp8 --fp8_gate_up e4m3) other_base=(--base_dtype fp8) ;;
     l70b-nf4) beside=nothing ;;
