@@ -5,7 +5,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "io/model_folder.h"
 #include "io/pth.h"
 #include "model/adapter_config.h"
 
@@ -19,14 +18,7 @@ static tt_status write_text(const char *folder, const char *name, const struct t
     return tt_file_write_atomic(path.text, tt_str_text(text), text->bytes);
 }
 
-static tt_status copy_config(const char *from, const char *folder)
-{
-    struct tt_path to;
-    TT_TRY(tt_path_set(&to, folder, "config.json"));
-    return tt_file_copy_inside(from, "config.json", TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
-}
-
-/* Chat templates of the settings or of an adapter replace those that were copied from the model folder. */
+/* Chat templates of the settings or of an adapter replace those of the model folder. */
 static tt_status write_templates(const struct tt_publication *request)
 {
     struct tt_path additional;
@@ -92,15 +84,11 @@ static tt_status write_small_files(const struct tt_publication *request)
     if (layout->adapter) {
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_text(folder, "adapter_config.json", &text));
-    } else {
-        if (request->base_folder != NULL) TT_GO(copy_config(request->base_folder, folder));
-        if (layout->file_count > 1) {
-            TT_GO(tt_weights_layout_index(layout, &text));
-            TT_GO(write_text(folder, "model.safetensors.index.json", &text));
-        }
+    } else if (layout->file_count > 1) {
+        TT_GO(tt_weights_layout_index(layout, &text));
+        TT_GO(write_text(folder, "model.safetensors.index.json", &text));
     }
-    if (request->base_folder != NULL)
-        TT_GO(tt_model_folder_copy_tokenizer(request->base_folder, folder, !layout->adapter));
+    TT_GO(tt_kept_files_write(request->kept, folder));
     TT_GO(write_templates(request));
     if (request->torch_name != NULL) TT_GO(write_torch_file(request));
 out:

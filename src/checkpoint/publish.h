@@ -5,11 +5,13 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/save.h"
+#include "io/kept_files.h"
 
 struct tt_publication {
     const struct tt_model *model; /* lent, as all below */
     const struct tt_weights_layout *weights;
-    const char *base_folder, *base_name;
+    const char *base_name;
+    const struct tt_kept_files *kept;         /* of the model folder */
     const struct tt_save_template *templates; /* as in tt_saver_config */
     size_t template_count;
     const char *torch_name;

@@ -22,7 +22,8 @@ struct tt_saver {
     bool first;     /* rank 0 */
     bool *expected; /* [world_size]: ranks that write */
     struct tt_weights_layout weights, state;
-    struct tt_writer writer; /* of the weights, then of the state */
+    struct tt_kept_files kept; /* on rank 0 */
+    struct tt_writer writer;   /* of the weights, then of the state */
     size_t weights_files;
     struct tt_thread *thread;
     atomic_int phase;
@@ -119,6 +120,8 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
             tt_state_layout_init(config->model, config->snapshot->config.optimizer, needs_masters(config),
                                  config->sharded ? &part : NULL, config->max_file_bytes, &saver->state);
     if (status == TT_OK) status = plan_files(saver);
+    if (status == TT_OK && saver->first && config->base_folder != NULL)
+        status = tt_kept_files_read(config->base_folder, !saver->weights.adapter, &saver->kept);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;
 out:
@@ -166,6 +169,7 @@ void tt_saver_destroy(struct tt_saver *saver)
     tt_writer_deinit(&saver->writer);
     tt_weights_layout_deinit(&saver->weights);
     tt_weights_layout_deinit(&saver->state);
+    tt_kept_files_deinit(&saver->kept);
     tt_str_deinit(&saver->folder);
     tt_str_deinit(&saver->temporary);
     tt_free(saver->expected);
@@ -193,8 +197,8 @@ static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
     struct tt_publication publication = {
         .model = saver->config.model,
         .weights = &saver->weights,
-        .base_folder = saver->config.base_folder,
         .base_name = saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
+        .kept = &saver->kept,
         .templates = saver->config.templates,
         .template_count = saver->config.template_count,
         .torch_name = saver->config.torch_name,

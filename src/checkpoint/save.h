@@ -41,9 +41,10 @@ struct tt_saver_config {
     tt_dtype dtype;  /* of the weights file */
     /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
     const struct tt_cancel *stop;
-    const char *base_folder; /* model folder: its config.json and tokenizer files are copied; NULL: none */
-    const char *base_name;   /* name of the base model in adapter_config.json; NULL: base_folder */
-    /* Chat templates that replace those of the model folder; lent. Without any, its own are copied. Without a model
+    /* model folder: its config.json and tokenizer files, as they are now, are a part of each save; NULL: none */
+    const char *base_folder;
+    const char *base_name; /* name of the base model in adapter_config.json; NULL: base_folder */
+    /* Chat templates that replace those of the model folder; lent. Without any, its own are saved. Without a model
      * folder: all small files. */
     const struct tt_save_template *templates;
     size_t template_count;
