@@ -69,7 +69,7 @@ template <int W> __device__ __forceinline__ uint32_t largest_of(uint32_t largest
     return largest;
 }
 
-/* The same of numbers in bf16, two at a time: `pair` has the largest sizes of the low and of the high halves of words. */
+/* The same of numbers in bf16, two at a time: `pair` has the largest sizes of the low and the high halves of words. */
 template <int W> __device__ __forceinline__ uint32_t largest_pair(uint32_t pair, const vec<bf16, W> &x)
 {
     static_assert(W % 2 == 0, "whole words");
