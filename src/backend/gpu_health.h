@@ -28,8 +28,8 @@ struct tt_gpu_health {
     int32_t nvlinks, nvlinks_down; /* of those that the GPU has */
     int64_t nvlink_errors;         /* repeated and recovered transfers of all links */
     int32_t mig;                   /* 1: on */
-    int32_t
-        persistence; /* 0: the driver forgets the GPU when its last program ends, and the next one starts late */
+    /* 0: the driver forgets the GPU when its last program ends, and the next one starts late */
+    int32_t persistence;
     int64_t used_bytes, total_bytes; /* of its memory, by all processes */
 };
 

@@ -62,8 +62,8 @@ struct tt_plugin {
     tt_status (*facts)(int index, struct tt_gpu_facts *out);
     /* "NV18", "PHB", "SYS", ...: as in nvidia-smi topo; "-" when unknown */
     void (*link)(int from, int to, char *text, size_t text_bytes);
-    bool (*enable_peer)(int from,
-                        int to); /* lets copies of `from` read the memory of `to`; false: impossible */
+    /* lets copies of `from` read the memory of `to`; false: impossible */
+    bool (*enable_peer)(int from, int to);
 };
 
 #define TT_PLUGIN_ENTRY_NAME "tt_cuda_plugin"

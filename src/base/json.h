@@ -125,8 +125,8 @@ struct tt_json_walk {
     size_t left;
 };
 struct tt_json_walk tt_json_walk(const struct tt_json_value *list);
-bool tt_json_walk_next(struct tt_json_walk *walk, enum tt_json_type *type,
-                       int64_t *integer); /* false at the end */
+/* false at the end */
+bool tt_json_walk_next(struct tt_json_walk *walk, enum tt_json_type *type, int64_t *integer);
 /* Members in the order of the text; `value` is NULL beyond the end. */
 struct tt_json_member {
     struct tt_span key; /* a 0 byte follows it */

@@ -68,8 +68,8 @@ static bool same_shape(const tt_param *param, const struct tt_safetensors_entry 
 static bool is_stored_quantized(const struct tt_model *model, const tt_param *param)
 {
     const tt_param *original = param->transposed_of != NULL ? param->transposed_of : param;
-    bool head =
-        model->head_name != NULL && strcmp(original->name, model->head_name) == 0; /* plain in folders */
+    /* plain in folders */
+    bool head = model->head_name != NULL && strcmp(original->name, model->head_name) == 0;
     return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param) && !head;
 }
 
@@ -207,8 +207,8 @@ struct loading {
     size_t item_count;
     struct tt_stored_quant *stored; /* of pieces that the folder holds quantized */
     size_t stored_count;
-    struct tt_buffer
-        *ones[TT_DTYPE_COUNT]; /* as far as needed; never written again, so no upload has to be waited for */
+    /* as far as needed; never written again, so no upload has to be waited for */
+    struct tt_buffer *ones[TT_DTYPE_COUNT];
 };
 
 /* A host buffer of ONES_BYTES of ones. */

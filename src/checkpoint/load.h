@@ -10,8 +10,8 @@
 #include "shard/unit.h"
 
 struct tt_load_source {
-    const struct tt_model_folder
-        *folder; /* NULL: base weights get initial values (training from random weights) */
+    /* NULL: base weights get initial values (training from random weights) */
+    const struct tt_model_folder *folder;
     const struct tt_safetensors *adapter; /* NULL: adapters get their initial values */
     uint64_t seed;
     /* NULL or lent: any request ends the loading with TT_ERR_CANCELLED. For the start of a run only: the reading back

@@ -185,8 +185,8 @@ static void find_spans(const struct job *job, struct span *held, struct span *ne
         return;
     }
     int64_t absmax = (int64_t)layout->absmax.offset, width = (int64_t)sizeof(float);
-    struct span scales =
-        clip(piece->first - absmax, end - absmax, 0, (int64_t)layout->absmax.bytes); /* in bytes of theirs */
+    /* in bytes of theirs */
+    struct span scales = clip(piece->first - absmax, end - absmax, 0, (int64_t)layout->absmax.bytes);
     int64_t block_bytes = layout->block_weights / layout->byte_weights;
     needed->first = scales.first / width * block_bytes;
     needed->end = (scales.end + width - 1) / width * block_bytes;

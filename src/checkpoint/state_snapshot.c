@@ -96,8 +96,9 @@ static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *strea
         struct tt_piece piece = tt_unit_piece(unit, p);
         size_t room = frozen_bytes(snapshot, &piece);
         bytes = (size_t)piece.count * tt_dtype_bytes(piece.dtype);
+        /* constant: copied once */
         if (room > 0 && piece.in_host)
-            memcpy(to, piece.data, bytes); /* constant: copied once */
+            memcpy(to, piece.data, bytes);
         else if (room > 0)
             TT_TRY(tt_copy_to_host(stream, to, piece.data, bytes));
         to += room;

@@ -109,8 +109,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     if (is_generation(call->argv[0])) return run_generation(cli, &command->spec);
     TT_TRY(tt_bench_train(&command->spec, cli->cancel, &result));
-    return result.tokens_per_second > 0 ? print_result(cli, command, &result)
-                                        : TT_OK; /* only rank 0 has it */
+    /* only rank 0 has it */
+    return result.tokens_per_second > 0 ? print_result(cli, command, &result) : TT_OK;
 }
 
 const struct tt_command_ops tt_cmd_bench = {

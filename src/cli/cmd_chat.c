@@ -316,8 +316,8 @@ static tt_status read_lines(struct conversation *c, int interrupts, struct messa
 static tt_status read_message(struct conversation *c, struct message *message)
 {
     struct tt_paste_terminal terminal;
-    int interrupts =
-        atomic_load(&c->cli->cancel->interrupts); /* from the prompt on, Ctrl-C ends the message */
+    /* from the prompt on, Ctrl-C ends the message */
+    int interrupts = atomic_load(&c->cli->cancel->interrupts);
     bool marks = c->terminal && c->cli->report->terminal;
     tt_str_clear(&message->text);
     message->cut = message->pasted = false;

@@ -47,9 +47,19 @@ void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
     pthread_mutex_init(&report->lock, NULL);
 }
 
+/* Ends the line of the bar; the next update draws a new one. */
+static void end_bar(struct tt_report *report)
+{
+    pthread_mutex_lock(&report->lock);
+    if (report->bar_shown) fputc('\n', report->err);
+    report->bar_shown = false;
+    fflush(report->err);
+    pthread_mutex_unlock(&report->lock);
+}
+
 void tt_report_deinit(struct tt_report *report)
 {
-    tt_report_bar_end(report);
+    end_bar(report);
     pthread_mutex_destroy(&report->lock);
 }
 
@@ -97,15 +107,6 @@ void tt_report_line(struct tt_report *report, const char *line)
         print_line(report, "", line, "");
 }
 
-void tt_report_bar_end(struct tt_report *report)
-{
-    pthread_mutex_lock(&report->lock);
-    if (report->bar_shown) fputc('\n', report->err);
-    report->bar_shown = false;
-    fflush(report->err);
-    pthread_mutex_unlock(&report->lock);
-}
-
 void tt_report_log(void *context, enum tt_log_level level, const char *line)
 {
     struct tt_report *report = context;
@@ -128,9 +129,9 @@ void tt_report_error(struct tt_report *report)
         return;
     }
     tt_error_format(error, text, sizeof text);
-    tt_report_bar_end(report);
-    if (error
-            ->reported_elsewhere) { /* one line for the log of this rank: another rank prints the whole record */
+    end_bar(report);
+    /* one line for the log of this rank: another rank prints the whole record */
+    if (error->reported_elsewhere) {
         fprintf(report->err, "ended: %s\n", error->message);
         fflush(report->err);
         return;
@@ -292,7 +293,7 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
         return;
     }
     (void)tt_utf8_printable(summary->output, strlen(summary->output), "", output, sizeof output);
-    tt_report_bar_end(report);
+    end_bar(report);
     FILE *err = report->err;
     if (summary->was_complete) {
         fprintf(err, "  result: %s\n", output);

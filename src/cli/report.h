@@ -33,8 +33,6 @@ void tt_report_set_json(struct tt_report *report, bool json);    /* before other
 void tt_report_line(struct tt_report *report, const char *line); /* prints a message above the bar */
 /* Prints the error record of this thread: all of it, or one line if another rank reports the error. */
 void tt_report_error(struct tt_report *report);
-/* Ends the line of the bar; the next update draws a new one. */
-void tt_report_bar_end(struct tt_report *report);
 
 /* A sink for tt_log_set_sink; `context` is the report. */
 tt_log_sink tt_report_log;

@@ -39,8 +39,8 @@ static void flush(struct peer *peer)
         ssize_t sent = send(peer->candidate.socket, peer->out.data + peer->out_sent,
                             peer->out.bytes - peer->out_sent, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) continue;
-        if (sent <= 0)
-            return; /* the buffer is full, or the connection is closed, which the next read reports */
+        /* the buffer is full, or the connection is closed, which the next read reports */
+        if (sent <= 0) return;
         peer->out_sent += (size_t)sent;
     }
     if (peer->out_sent == peer->out.bytes) {

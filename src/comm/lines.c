@@ -293,8 +293,8 @@ static void accept_candidates(struct joining *joining)
             evict(joining);
             remove_closed(joining);
         }
-        if (joining->candidate_count >=
-            joining->listener.candidates_max) { /* all of them are proven, so none may be evicted */
+        /* all of them are proven, so none may be evicted */
+        if (joining->candidate_count >= joining->listener.candidates_max) {
             close(socket);
             return;
         }
@@ -492,8 +492,9 @@ tt_status tt_lines_connect(const struct tt_lines_config *config, int *lines)
     if (joining.openers == NULL || joining.candidates == NULL || joining.files == NULL) TT_GO(TT_ERR_MEMORY);
     plan_openers(&joining);
     TT_GO(connect_own(&joining));
+    /* no process has higher ranks, so none connects */
     if (config->first_rank + config->local_count == config->world_size)
-        joining.listener.wire.count = 0; /* no process has higher ranks, so none connects */
+        joining.listener.wire.count = 0;
     else if (!config->at_address)
         local = tt_local_line_listen(config->key, &config->ranks[config->first_rank]);
     if (local >= 0) joining.listener.wire.sockets[joining.listener.wire.count++] = local;

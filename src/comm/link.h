@@ -13,8 +13,8 @@ struct tt_link;
  * then has one user. */
 TT_MUST_USE tt_status tt_link_create(const struct tt_tcp_config *config, struct tt_link **out, int *lines);
 void tt_link_retain(struct tt_link *link); /* adds a user */
-void tt_link_release(
-    struct tt_link *link); /* removes a user; the last one leaves the hub and frees the link */
+/* removes a user; the last one leaves the hub and frees the link */
+void tt_link_release(struct tt_link *link);
 
 int tt_link_wake(const struct tt_link *link); /* descriptor that becomes readable when a rank has failed */
 const int *tt_link_machines(const struct tt_link *link);  /* lends [world_size]: machine of each rank */

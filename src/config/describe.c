@@ -116,8 +116,8 @@ tt_status tt_describe_row(struct tt_str *text, const struct tt_setting *row, boo
     if (row->required && alternative != NULL)
         return tt_str_printf(text, " Required where %s is not given.", alternative);
     if (row->required) return tt_str_append_text(text, " Required.");
-    bool plain_switch =
-        row->transient && row->type == TT_SETTING_BOOL; /* off unless given: no default shown */
+    /* off unless given: no default shown */
+    bool plain_switch = row->transient && row->type == TT_SETTING_BOOL;
     if (!with_default || row->default_text == NULL || plain_switch) return TT_OK;
     return tt_str_printf(text, " [%s]", row->default_text[0] != 0 ? row->default_text : "\"\"");
 }

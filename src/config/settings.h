@@ -114,8 +114,8 @@ TT_MUST_USE tt_status tt_settings_settle(struct tt_settings *settings);
 /* The same for a meaning that no row can hold: `alias`, where it is set, says that `name` is `value`. */
 TT_MUST_USE tt_status tt_settings_imply(struct tt_settings *settings, const char *alias, const char *name,
                                         const char *value);
-bool tt_settings_has(const struct tt_settings *settings,
-                     const char *name); /* the command has such a setting */
+/* the command has such a setting */
+bool tt_settings_has(const struct tt_settings *settings, const char *name);
 /* Checks that required settings are set; logs once each given setting without effect. */
 TT_MUST_USE tt_status tt_settings_check(struct tt_settings *settings);
 /* True if a source has set it; false for a default. */

@@ -110,7 +110,6 @@ struct flag {
     const char *inline_value; /* NULL: none */
     char *const *words;
     int word_count;
-    int word_index; /* place of the flag in argv, for messages */
 };
 
 static bool is_flag(const char *word)

@@ -20,8 +20,8 @@ struct tt_merge_tensor {
     /* in the base folder; NULL: not a tensor of a model (LoRA's A or B) */
     const struct tt_safetensors_entry *base;
     const struct tt_safetensors_entry *saved; /* in the adapter: replaces `base`; NULL: none */
-    const struct tt_safetensors_entry *lora_A,
-        *lora_B;                          /* in the adapter, [r, columns] and [rows, r]; NULL: none */
+    /* in the adapter, [r, columns] and [rows, r]; NULL: none */
+    const struct tt_safetensors_entry *lora_A, *lora_B;
     const struct tt_quantized *quantized; /* `base` holds its codes; NULL: plain values */
     tt_dtype dtype;                       /* of the base's values */
     float scaling;

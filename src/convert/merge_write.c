@@ -227,8 +227,8 @@ static tt_status write_config(const struct writing *writing)
 {
     const struct tt_json *config = tt_model_folder_config(writing->merge->folder);
     tt_dtype dtype = writing->options->dtype;
-    if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE)
-        return TT_OK; /* copied */
+    /* copied */
+    if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
     bool ok = root != NULL;
     if (writing->merge->unties)

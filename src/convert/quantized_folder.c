@@ -164,8 +164,8 @@ static tt_status write_quantized(struct writing *writing, const struct shard *sh
                                  to->sections[e].bytes, at));
             continue;
         }
-        if (!tt_weight_format(layout->format.type)->has_state)
-            continue; /* weight_format 0: the file is zero already */
+        /* weight_format 0: the file is zero already */
+        if (!tt_weight_format(layout->format.type)->has_state) continue;
         tt_dtype dtype = item->from->dtype == TT_F64 ? TT_F32 : item->from->dtype;
         TT_GO(tt_quantized_state_write(layout, dtype, offset, &state));
         TT_GO(tt_file_pwrite(shard->descriptor, shard->path, state.data, state.bytes, at));

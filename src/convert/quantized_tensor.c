@@ -38,8 +38,9 @@ static void add_error(const struct work *work, const struct buffers *buffers, in
     (void)tt_dtype_convert(buffers->wide, TT_F32, buffers->weights, work->dtype, (size_t)count);
     for (int64_t i = 0; i < count; i++) {
         float absmax = work->restored[(first + i) / work->block], got;
+        /* codes are the first section */
         if (map == NULL)
-            got = format->decode(layout, buffers->codes, i, absmax); /* codes are the first section */
+            got = format->decode(layout, buffers->codes, i, absmax);
         else
             got = map[i % 2 == 0 ? buffers->codes[i / 2] >> 4 : buffers->codes[i / 2] & 15] * absmax;
         double weight = (double)buffers->wide[i], wrong = (double)got - weight;

@@ -310,7 +310,8 @@ void tt_chat_text_deinit(struct tt_chat_text *text)
     *text = (struct tt_chat_text){0};
 }
 
-bool tt_chat_is_data(const struct tt_chat_text *text, uint32_t origin)
+/* Whether a span of the text is made of the row's values. */
+static bool is_data(const struct tt_chat_text *text, uint32_t origin)
 {
     const struct tt_jinja_origin *origins = text->output.origins;
     if (origin == 0) return false;
@@ -329,7 +330,7 @@ static tt_status list_plain(struct tt_chat *chat, const struct tt_chat_text *tex
     chat->plain.count = 0;
     for (size_t i = 0; i < output->span_count; i++) {
         uint32_t end = output->spans[i].end;
-        if (tt_chat_is_data(text, output->spans[i].origin)) {
+        if (is_data(text, output->spans[i].origin)) {
             struct tt_byte_range *last =
                 chat->plain.count > 0 ? &chat->plain.data[chat->plain.count - 1] : NULL;
             if (last != NULL && last->end == begin)

@@ -42,7 +42,5 @@ void tt_chat_text_deinit(struct tt_chat_text *text);
 TT_MUST_USE tt_status tt_chat_encode(struct tt_chat *chat, struct tt_tokenizer_scratch *scratch,
                                      const struct tt_chat_text *text, struct tt_ids *ids,
                                      struct tt_ranges *ranges);
-/* Whether a span of the text is made of the row's values. */
-bool tt_chat_is_data(const struct tt_chat_text *text, uint32_t origin);
 
 #endif

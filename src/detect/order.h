@@ -14,8 +14,8 @@ enum { TT_DETECT_MIN_SIZES_MAX = 16 };
 /* What becomes of an image before it enters the network. */
 struct tt_detect_view {
     int min_size_count;
-    int min_sizes
-        [TT_DETECT_MIN_SIZES_MAX]; /* of the shorter side; training draws one, evaluation takes the last */
+    /* of the shorter side; training draws one, evaluation takes the last */
+    int min_sizes[TT_DETECT_MIN_SIZES_MAX];
     int max_size;                  /* of the longer side */
     int fixed_height, fixed_width; /* both or neither: exactly this size instead */
     double flip;                   /* probability of a horizontal flip; 0 in evaluation */

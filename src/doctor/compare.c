@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/median.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 /* A rank or a link below this share of the median is named. */
 static const double slow_rank = 0.9, slow_link = 0.5;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { NAMED_MAX = 8 };
 /* A rank below these shares of the median, or of the chip's usual rate, is named. */

@@ -7,7 +7,7 @@
 #include "backend/ops/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 #include "tensor/tensor.h"
 
 enum {

@@ -10,7 +10,7 @@
 #include "base/hub_cache.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { CLOCK_ROUNDS = 5 };
 

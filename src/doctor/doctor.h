@@ -48,11 +48,11 @@ struct tt_doctor_rank {
     double to_device_bytes, to_host_bytes, on_device_bytes;
     double expected_flops, expected_host_bytes, expected_memory_bytes; /* of the chip; 0: unknown */
     double link_bytes; /* a second, exchanged with the next rank, no other rank exchanging; 0: not measured */
-    double write_bytes,
-        read_bytes;      /* a second, a synchronized file; the first rank of a machine; 0: not measured */
-    int64_t file_bytes;  /* of that file */
-    uint64_t free_bytes; /* of the file system */
-    int32_t sees_rank0;  /* the file of rank 0 is visible here */
+    /* a second, a synchronized file; the first rank of a machine; 0: not measured */
+    double write_bytes, read_bytes;
+    int64_t file_bytes;           /* of that file */
+    uint64_t free_bytes;          /* of the file system */
+    int32_t sees_rank0;           /* the file of rank 0 is visible here */
     int32_t has_model, has_data;  /* -1: not asked for */
     uint64_t model_sum, data_sum; /* of names, sizes and parts of the files; 0: they are not there */
     char storage_error[200];      /* empty: none */

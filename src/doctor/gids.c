@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/cgroup.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { FACT_BYTES = 64, GID_BYTES = 16, INDEX_DIGITS = 4, NAMED_MAX = 8 };
 

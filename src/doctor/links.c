@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "comm/host_values.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum {
     SUM_BYTES = 1024,

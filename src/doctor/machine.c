@@ -21,7 +21,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "comm/wire.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { TMPFS = 0x01021994, HEAD_BYTES = 64 << 10, TAIL_BYTES = 64 << 10 };
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { NAME_BYTES = 256, ADDRESSES_MAX = 32, ADDRESS_BYTES = 16 };
 

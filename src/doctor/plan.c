@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 #include "planning/offline.h"
 
 /* Masters, optimizer state and the model's own file, which is no larger than the masters. */

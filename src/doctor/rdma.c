@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/number.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { REGISTERED_BYTES = 64 << 20, LOCAL_WRITE = 1 };
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 
 enum { QUICK_BYTES = 1 << 20, FIRST_BYTES = 16 << 20, FILE_BYTES = 256 << 20, ROOM = 4 };
 /* That a file of FILE_BYTES may take to write, by the time of FIRST_BYTES. */
@@ -22,8 +22,9 @@ static tt_status find_folder(const char *output_dir, struct tt_path *folder)
         return tt_fail(TT_ERR_USAGE, "output_dir is longer than a path may be");
     while (!tt_path_is_dir(folder->text)) {
         char *slash = strrchr(folder->text, '/');
+        /* a path has room for it */
         if (slash == NULL)
-            strcpy(folder->text, "."); /* a path has room for it */
+            strcpy(folder->text, ".");
         else
             slash[slash == folder->text] = 0;
     }

@@ -95,8 +95,8 @@ struct tt_rank {
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_batch_limits limits;
-    struct tt_buffer
-        *image_buffer; /* anchors, and where the device is not the host the slots; NULL: tokens */
+    /* anchors, and where the device is not the host the slots; NULL: tokens */
+    struct tt_buffer *image_buffer;
     struct tt_image_upload image_upload;
     struct tt_rehearsals rehearsals;
     struct tt_device_images images; /* of the current pass, of a detector */
@@ -153,8 +153,8 @@ TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pa
  * has them; for these the host waits for the pass. `counts`: of the whole step. */
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
                                        const struct tt_objective_counts *counts, const struct tt_pass *pass);
-TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values,
-                                          int64_t count); /* device memory */
+/* device memory */
+TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */

@@ -10,8 +10,8 @@ struct tt_generate_options {
     struct tt_sampling_options sampling;
     uint64_t seed;
     bool ignore_eos;
-    const int
-        *adapters; /* lent, of the prompts of a run: their adapter, -1: the base alone; NULL: the first one */
+    /* lent, of the prompts of a run: their adapter, -1: the base alone; NULL: the first one */
+    const int *adapters;
 };
 
 /* Options from settings that tt_generate_resolve has resolved. */

@@ -14,8 +14,8 @@ struct tt_detect_inputs {
     struct tt_detect_dataset *train, *eval; /* NULL when not asked for */
     struct tt_detector_weights weights;     /* empty: random ones */
     enum tt_norms norm;                     /* of a training: frozen or batch */
-    bool
-        other_classes; /* of a training: the annotations have classes that are not among those beside the weights */
+    /* of a training: the annotations have classes that are not among those beside the weights */
+    bool other_classes;
     /* Files stored with the weights: the network as config.json, and the classes as Open Images lists them, by which a
      * later job numbers them alike. */
     struct tt_str config_json, classes_csv;

@@ -102,8 +102,8 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, tt_model_folder_path(inputs->folder), "tokenizer.json"));
-    if (!tt_path_exists(path.text))
-        return TT_OK; /* pre-tokenized rows need none; others are refused by the data layer */
+    /* pre-tokenized rows need none; others are refused by the data layer */
+    if (!tt_path_exists(path.text)) return TT_OK;
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &inputs->tokenizer));
     int64_t ids = tt_tokenizer_vocab_size(inputs->tokenizer), rows = inputs->model_facts.vocab_size;
     if (ids > rows)

@@ -80,8 +80,8 @@ struct tt_watch_spec {
     double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
     bool logging_first_step;
     bool eval_on_start;
-    int64_t eval_generate,
-        eval_generate_tokens; /* rows completed at each evaluation; tokens of each at most */
+    /* rows completed at each evaluation; tokens of each at most */
+    int64_t eval_generate, eval_generate_tokens;
     int64_t save_total_limit; /* 0: keep all */
     bool save_only_model;
     bool load_best_model_at_end;
@@ -160,8 +160,8 @@ struct tt_detect_spec {
     int64_t trainable_layers;
     enum tt_norms norm;
     double frozen_bn_eps;
-    int64_t backbone_width, pyramid_width,
-        backbone_blocks; /* of a network without weights; blocks 0: ResNet-50's */
+    /* of a network without weights; blocks 0: ResNet-50's */
+    int64_t backbone_width, pyramid_width, backbone_blocks;
     double score_threshold;
     int64_t eval_pictures; /* of an evaluation; 0: none */
     double picture_score;  /* of the found boxes in them, at least */

@@ -73,8 +73,8 @@ void tt_build_block(struct tt_builder *builder, const struct tt_block_ops *ops, 
 struct tt_attention_names {
     const char *module, *norm, *q, *k, *v, *o, *q_norm, *k_norm;
     const char *post_norm; /* of o's output, before the residual; NULL: none */
-    const char
-        *qkv; /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
+    /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
+    const char *qkv;
 };
 /* The first half of a layer. Window, rotation and key/value heads are those of the layer's facts. */
 struct tt_attention_spec {

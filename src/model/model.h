@@ -143,8 +143,8 @@ struct tt_model {
     struct tt_name_index param_index, module_index; /* by name, by path */
     /* Elements; tied parameters counted once. As PEFT counts: the base includes the originals of modules_to_save. */
     int64_t base_param_count, adapter_param_count, trainable_param_count;
-    const char *embedding_name,
-        *head_name; /* "model.embed_tokens.weight", "lm_head.weight"; NULL: a detector */
+    /* "model.embed_tokens.weight", "lm_head.weight"; NULL: a detector */
+    const char *embedding_name, *head_name;
     struct tt_arena arena;
 };
 

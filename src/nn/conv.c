@@ -4,7 +4,13 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/gemm.h"
 
-struct tt_conv_geometry tt_conv_geometry_of(const struct tt_conv *conv, struct tt_image_shape x)
+/* Whether the norm is computed in the pass: tt_conv_forward and tt_conv_run_backward are then the convolution alone. */
+static bool is_alone(const struct tt_conv *conv, const struct tt_pass *pass)
+{
+    return conv->groups > 0 || tt_conv_has_batch_norm(conv, pass);
+}
+
+static struct tt_conv_geometry geometry_of(const struct tt_conv *conv, struct tt_image_shape x)
 {
     return (struct tt_conv_geometry){.images = x.images,
                                      .height = x.height,
@@ -16,7 +22,7 @@ struct tt_conv_geometry tt_conv_geometry_of(const struct tt_conv *conv, struct t
 
 struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_shape x)
 {
-    struct tt_conv_geometry geometry = tt_conv_geometry_of(conv, x);
+    struct tt_conv_geometry geometry = geometry_of(conv, x);
     return (struct tt_image_shape){x.images, tt_conv_side(&geometry, x.height),
                                    tt_conv_side(&geometry, x.width)};
 }
@@ -89,11 +95,11 @@ tt_status tt_conv_forward_each(const struct tt_conv *conv, const struct tt_pass 
                                const struct tt_conv_item *items, int count)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    struct tt_conv2d_forward_args args = {.relu = conv->relu && !tt_conv_is_alone(conv, pass)};
+    struct tt_conv2d_forward_args args = {.relu = conv->relu && !is_alone(conv, pass)};
     TT_TRY(read_weight(conv, pass, &args.w_OK));
     TT_TRY(make_vectors(conv, pass, &args.scale_O, &args.bias_O));
     for (int i = 0; i < count; i++) {
-        args.geometry = tt_conv_geometry_of(conv, items[i].shape);
+        args.geometry = geometry_of(conv, items[i].shape);
         args.x_PC = tt_tensor_cols(items[i].x_PC, 0, conv->in);
         args.residual_QO = items[i].residual_QO;
         args.y_QO = items[i].y_QO;
@@ -117,7 +123,7 @@ static tt_status backward_weight(const struct tt_conv *conv, const struct tt_pas
 {
     if (!conv->weight->trainable) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    struct tt_conv2d_backward_weight_args weight = {.geometry = tt_conv_geometry_of(conv, args->shape),
+    struct tt_conv2d_backward_weight_args weight = {.geometry = geometry_of(conv, args->shape),
                                                     .x_PC = tt_tensor_cols(args->x_PC, 0, conv->in),
                                                     .dz_QO = args->dy_QO,
                                                     .dw_OK = as_matrix(conv, conv->weight->grad),
@@ -142,7 +148,7 @@ static tt_status backward_output(const struct tt_conv *conv, const struct tt_pas
                                                     .dz_QO = args->dy_QO,
                                                     .dbias_O = biased ? conv->bias->grad : (tt_tensor){0},
                                                     .accumulate = args->add_residual};
-    bool alone = tt_conv_is_alone(conv, pass);
+    bool alone = is_alone(conv, pass);
     if (!alone && (conv->relu || !tt_tensor_is_empty(scale_O) || !tt_tensor_is_empty(args->dresidual_QO)))
         return tt_conv2d_backward_output(pass->lent.stream, &output);
     if (!biased) return TT_OK;
@@ -158,7 +164,7 @@ static tt_status backward_inputs(const struct tt_conv *conv, const struct tt_pas
         if (tt_tensor_is_empty(items[i].dx_PC)) continue;
         input.again = !tt_tensor_is_empty(input.w_OK);
         if (!input.again) TT_TRY(read_weight(conv, pass, &input.w_OK));
-        input.geometry = tt_conv_geometry_of(conv, items[i].shape);
+        input.geometry = geometry_of(conv, items[i].shape);
         input.dz_QO = items[i].dy_QO;
         input.dx_PC = items[i].dx_PC;
         input.accumulate = items[i].add_x;

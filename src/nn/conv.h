@@ -24,8 +24,8 @@ struct tt_conv {
     tt_param *group_weight, *group_bias; /* of a norm of groups of channels (nn/group_norm.h); NULL: none */
     int64_t groups;
     double norm_eps;
-    bool
-        batch_norm; /* statistics are those of the batch (nn/batch_norm.h), also where weight and bias are frozen */
+    /* statistics are those of the batch (nn/batch_norm.h), also where weight and bias are frozen */
+    bool batch_norm;
     int64_t in, out, kernel, stride, padding;
     bool relu;
 };
@@ -38,21 +38,15 @@ static inline int64_t tt_image_pixels(struct tt_image_shape shape)
 {
     return shape.images * shape.height * shape.width;
 }
-struct tt_conv_geometry tt_conv_geometry_of(const struct tt_conv *conv, struct tt_image_shape x);
 struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_shape x); /* of y */
 bool tt_conv_trains(const struct tt_conv *conv);
-double tt_conv_flops(const struct tt_conv *conv, double places,
-                     bool full); /* of a training pass, by places of y */
+/* of a training pass, by places of y */
+double tt_conv_flops(const struct tt_conv *conv, double places, bool full);
 
 /* Whether the pass computes the statistics of its batch norm. */
 static inline bool tt_conv_has_batch_norm(const struct tt_conv *conv, const struct tt_pass *pass)
 {
     return conv->batch_norm && pass->in.training;
-}
-/* The same for any norm: then tt_conv_forward and tt_conv_run_backward are the convolution alone. */
-static inline bool tt_conv_is_alone(const struct tt_conv *conv, const struct tt_pass *pass)
-{
-    return conv->groups > 0 || tt_conv_has_batch_norm(conv, pass);
 }
 
 /* A vector of parameters in fp32: itself, or a copy in the workspace. */

@@ -123,8 +123,8 @@ struct tt_linear_swiglu {
     /* Empty, or where all these weights are multiplied coded: receives in FP8 act's rows (forward), those of the
      * gradients of gate | up (backward). */
     struct tt_quantized_rows quantized;
-    bool
-        only_rows; /* the values are not stored (tt_swiglu_rows_in_one_pass); act_TF of forward has no memory */
+    /* the values are not stored (tt_swiglu_rows_in_one_pass); act_TF of forward has no memory */
+    bool only_rows;
     /* None, or with rows: gate and up in FP8, which forward writes, and backward reads instead of gate_up_TF2; that is
      * then for the gradients alone, and with only_rows has no memory. */
     struct tt_swiglu_coded coded;

@@ -156,8 +156,9 @@ static tt_status run(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_te
     int64_t tokens = gate_up_TF2.dims[0], ffn = gate_up_TF2.dims[1] / 2;
     if (again && !has_post_norm(mlp) && tt_tensor_is_empty(act_TF) && tt_tensor_is_empty(saved->h_down_TR))
         return run_gate_up(mlp, pass, x_TD, keep, saved, (tt_tensor){0}, &rows);
+    /* in place, because backward does not need gate */
     if (!keep)
-        act_TF = gate_of(saved); /* in place, because backward does not need gate */
+        act_TF = gate_of(saved);
     else if (codes && tt_tensor_is_empty(act_TF) && makes_only_rows(pass, &mlp->down, ffn))
         act_TF = tt_tensor_2d(NULL, pass->in.compute_dtype, tokens, ffn);
     else if (tt_tensor_is_empty(act_TF))

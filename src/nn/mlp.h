@@ -25,8 +25,8 @@ struct tt_mlp {
 
 struct tt_mlp_saved {
     tt_tensor x_mid_TD, gate_up_TF2, h_gate_up_TR, h_down_TR, rstd_T;
-    struct tt_quant_layout
-        coded_layout;               /* with codes_gate_up: of gate, and of up; gate_up_TF2 is then scratch */
+    /* with codes_gate_up: of gate, and of up; gate_up_TF2 is then scratch */
+    struct tt_quant_layout coded_layout;
     tt_tensor coded_gate, coded_up; /* empty: gate_up_TF2 is kept */
     tt_tensor out_TD, rstd_out_T;   /* with a post norm: its input */
     tt_tensor n_TD, act_TF;         /* empty: recomputed */

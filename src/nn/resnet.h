@@ -19,8 +19,8 @@ struct tt_bottleneck {
 };
 
 struct tt_resnet_stage {
-    struct tt_conv
-        stem; /* weight NULL: none; else the input are pixels, and a pool of 3 x 3 with stride 2 follows */
+    /* weight NULL: none; else the input are pixels, and a pool of 3 x 3 with stride 2 follows */
+    struct tt_conv stem;
     struct tt_bottleneck blocks[TT_RESNET_BLOCKS_MAX];
     int block_count;
     struct tt_feature_list in; /* the last one is read; empty with a stem */

@@ -72,8 +72,8 @@ tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max wh
 {
     struct tt_plan other;
     bool possible = true;
-    int64_t fits = what == TT_PLAN_MAX_IMAGE_SIZE ? IMAGE_MIN : 1, bound,
-            beyond = 0; /* beyond: does not fit; 0: not known yet */
+    /* beyond: does not fit; 0: not known yet */
+    int64_t fits = what == TT_PLAN_MAX_IMAGE_SIZE ? IMAGE_MIN : 1, bound, beyond = 0;
     *largest = (struct tt_plan_largest){0};
     TT_TRY(find_bound(spec, what, &bound));
     TT_TRY(try_value(spec, what, fits, plan));

@@ -156,8 +156,8 @@ static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const 
     struct tt_error error;
     tt_error_copy(&error);
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
-    bool is_disk_error =
-        kind == TT_ERR_IO || kind == TT_ERR_DATA; /* DATA: the folder was removed or is not writable */
+    /* DATA: the folder was removed or is not writable */
+    bool is_disk_error = kind == TT_ERR_IO || kind == TT_ERR_DATA;
     if (!is_disk_error || run->watch->on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
     if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training continues, older checkpoints are unchanged",
@@ -490,8 +490,8 @@ tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_m
     TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);
     int64_t saves = count_saves(run), limit = run->watch->save_total_limit;
-    int64_t kept =
-        limit > 0 && limit < saves ? limit + 1 : saves; /* one more exists while the newest is written */
+    /* one more exists while the newest is written */
+    int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves;
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
     uint64_t needed, all;
     if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))

@@ -446,8 +446,8 @@ static tt_status train(struct loop *loop)
                   (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
                   (long long)loop->memory.counters.steps_done);
     tt_hint("--resume_from_checkpoint true resumes from there");
-    return tt_comm_agree(loop->rank->world,
-                         TT_ERR_CANCELLED); /* called by all ranks: one of them reports the error */
+    /* called by all ranks: one of them reports the error */
+    return tt_comm_agree(loop->rank->world, TT_ERR_CANCELLED);
 }
 
 /* Reports the cost of a resume. */

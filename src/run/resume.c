@@ -194,8 +194,8 @@ tt_status tt_resume_open(struct tt_run *run)
     int64_t version;
     tt_status status = TT_OK;
     if (resume->folder == NULL) return TT_OK;
-    TT_GO(
-        tt_state_open(resume->folder, &resume->tensors)); /* fails with its own message for save_only_model */
+    /* fails with its own message for save_only_model */
+    TT_GO(tt_state_open(resume->folder, &resume->tensors));
     TT_GO(read_json(resume->folder, "training_state.json", &resume->state));
     TT_GO(tt_json_int(&resume->state, resume->state.root, "version", &version));
     if (version != VERSION)

@@ -110,8 +110,8 @@ static void answer_unknown_model(struct tt_http_exchange *exchange, const char *
 {
     enum { SHOWN = 60 };
     size_t bytes = strnlen(name, SHOWN);
-    while (name[bytes] != 0 && bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80)
-        bytes--; /* whole characters */
+    /* whole characters */
+    while (name[bytes] != 0 && bytes > 0 && ((unsigned char)name[bytes] & 0xc0) == 0x80) bytes--;
     char text[SHOWN + 100];
     snprintf(text, sizeof text, "there is no model '%.*s' here; GET /v1/models lists those there are",
              (int)bytes, name);

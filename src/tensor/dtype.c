@@ -100,8 +100,8 @@ static inline float f16_to_f32(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = (uint32_t)(half & 0x7fffu) << 13;
     uint32_t normal = magnitude + (112u << 23); /* exponent bias 15 -> 127 */
-    uint32_t tiny =
-        bits_of((float)(int32_t)(half & 0x7fffu) * 0x1p-24f); /* subnormals are multiples of 2^-24 */
+    /* subnormals are multiples of 2^-24 */
+    uint32_t tiny = bits_of((float)(int32_t)(half & 0x7fffu) * 0x1p-24f);
     uint32_t bits = magnitude < 0x00800000u ? tiny : normal;
     bits = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : bits; /* infinity and NaN */
     return float_of(bits | sign);

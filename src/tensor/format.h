@@ -19,8 +19,8 @@ enum { TT_FORMAT_TENSORS = 5 };
 struct tt_format_files {
     const char *sign;     /* ending of a tensor that weights of this format have and no others */
     const char *sign_too; /* NULL, or another ending with the same meaning */
-    const char *const
-        *unread;       /* NULL, or endings of tensors that may be there and are not read; the last is NULL */
+    /* NULL, or endings of tensors that may be there and are not read; the last is NULL */
+    const char *const *unread;
     const char *order; /* NULL, or ending of one U8 that may be absent: the order of the codes, 0 for rows */
     const struct tt_format_tensor *tensors; /* the codes first; a tensor whose section is empty is absent */
     int count;                              /* at most TT_FORMAT_TENSORS */

@@ -22,8 +22,8 @@ struct added_match {
 /* A search in one text; a zeroed struct is a search that has not begun. Matches of one block of the text at a
  * time are stored, because a text may consist of added tokens alone. */
 struct added_matches {
-    struct added_match
-        *data; /* owned: matches of the block that are still to be returned, the first one last */
+    /* owned: matches of the block that are still to be returned, the first one last */
+    struct added_match *data;
     size_t count, capacity;
     size_t block; /* start of the next block */
     size_t taken; /* end of the last match returned */

@@ -27,7 +27,7 @@ TT_MUST_USE tt_status vocab_add(struct vocab *vocab, const char *data, size_t by
 /* Sorts by id; TT_ERR_DATA when two tokens share one. */
 TT_MUST_USE tt_status vocab_finish(struct vocab *vocab);
 int32_t vocab_id(const struct vocab *vocab, const char *data, size_t bytes); /* -1: none */
-const struct vocab_token *vocab_find(const struct vocab *vocab,
-                                     int32_t id); /* NULL: none; after vocab_finish */
+/* NULL: none; after vocab_finish */
+const struct vocab_token *vocab_find(const struct vocab *vocab, int32_t id);
 
 #endif

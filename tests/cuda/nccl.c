@@ -20,7 +20,7 @@
 #include <nccl.h>
 #pragma GCC diagnostic pop
 
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/clock.h"
 
 static const double soon_seconds = 1.0, patience_seconds = 10.0;

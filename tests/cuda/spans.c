@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/clock.h"
 
 struct CUevent_st {

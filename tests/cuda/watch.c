@@ -15,7 +15,7 @@
 
 #include "backend/cuda/fault.h"
 #include "backend/cuda/marks.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 
 enum { LONG_SECONDS = 60 };
 static const double hang_seconds = 0.3;

@@ -76,6 +76,14 @@ fresh && echo "static struct { int x; } state;" >>"$tree/src/base/a.c" && expect
 fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/src/base/a.c" && expect "[environment]"
 fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/tests/ops/add.c" && expect
 fresh && echo "void b(void) {" >>"$tree/src/base/a.c" && expect "[braces]"
+fresh && printf 'int\n    count; /* of all */\n' >>"$tree/src/base/a.h" && expect "[split]"
+fresh && printf 'struct b {\n    int x; /* one */\n    int y; /* two */\n};\n' >>"$tree/src/base/a.h" && expect
+fresh && printf 'int %080d(int x,\n      int y_%020d); /* long */\n' 1 1 >>"$tree/src/base/a.h" && expect
+fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && expect "nobody calls tt_b"
+fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && echo "void c(void) { tt_b(); }" >>"$tree/tests/ops/add.c" && expect
+fresh && echo "static inline int tt_b(void) { return 1; }" >>"$tree/src/base/a.h" && expect "nobody calls tt_b"
+fresh && echo '| `b` |' >"$tree/src/base/MAP.md" && expect "src/base/MAP.md does not name it"
+fresh && echo '| `a`, `in/` |' >"$tree/src/base/MAP.md" && mkdir "$tree/src/base/in" && touch "$tree/src/base/in/b.c" && expect
 fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
 fresh && echo "global src/base/a.c:counter 0 once needed" >"$tree/tools/tidy-exceptions.txt" && expect "not needed any more"
 fresh && echo "global src/base/a.c:counter 0 a reason" >"$tree/tools/tidy-exceptions.txt" &&

@@ -198,8 +198,8 @@ TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, 
 TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,
                                        const bool weight_bf16)
 {
-    float mean = TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd /
-                 (float)width; /* mean of g * xhat */
+    /* mean of g * xhat */
+    float mean = TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd / (float)width;
     int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES;
     for (int64_t d = 0; d < whole; d += TT_VECTOR_LANES)
         TT_PASS(differentiate)(&row, mean, d, TT_VECTOR_LANES, bf16, weight_bf16);

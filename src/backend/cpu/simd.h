@@ -115,11 +115,6 @@ TT_SIMD_BODY tt_v8 tt_v8_select(tt_v8i mask, tt_v8 yes, tt_v8 no)
     return (tt_v8)((mask & (tt_v8i)yes) | (~mask & (tt_v8i)no));
 }
 
-TT_SIMD_BODY tt_v8 tt_v8_max(tt_v8 a, tt_v8 b)
-{
-    return tt_v8_select(a > b, a, b);
-}
-
 /* ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)) */
 TT_SIMD_BODY float tt_v8_sum(tt_v8 x)
 {

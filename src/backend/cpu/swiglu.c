@@ -48,8 +48,8 @@ TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activati
 {
     if (activation == TT_ACTIVATION_GELU) {
         vf f = TT_PASS(normal_share)(x);
-        return (struct activation_lanes){f,
-                                         f + x * (0x1.988454p-2f * vexp(-0.5f * x * x))}; /* 1 / sqrt(2 pi) */
+        /* 1 / sqrt(2 pi) */
+        return (struct activation_lanes){f, f + x * (0x1.988454p-2f * vexp(-0.5f * x * x))};
     }
     if (activation == TT_ACTIVATION_GELU_TANH) {
         /* 2 u = c (x + 0.044715 x^3), c = 2 sqrt(2 / pi); 1 - f is e f, without a difference */

@@ -32,8 +32,8 @@ template <typename Y, typename B> struct bias_op {
 
 /* Backward: a thread block sums the rows of one group in 32 W columns, SLOTS rows at a time. */
 enum { SLOTS = 8 };
-constexpr int64_t GROUP_ROWS_MIN = 64, GROUPS_MAX = 64,
-                  BLOCKS = 256; /* at least 64 groups, or as many as fill the GPU */
+/* BLOCKS: at least 64 groups, or as many as fill the GPU */
+constexpr int64_t GROUP_ROWS_MIN = 64, GROUPS_MAX = 64, BLOCKS = 256;
 
 template <typename T, int W>
 __global__ void __launch_bounds__(32 * SLOTS)

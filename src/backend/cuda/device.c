@@ -5,7 +5,7 @@
 #include "backend/chips.h"
 #include "backend/cuda/marks.h"
 #include "backend/cuda/ops_table.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/alloc.h"
 
 enum { ARCHITECTURE_MIN = 80 }; /* bf16 tensor cores */
@@ -91,8 +91,8 @@ static tt_status cuda_allocate(struct tt_device *device, size_t bytes, void **da
     snprintf(what, sizeof what, "allocating %zu bytes of %s", bytes, device->name);
     TT_TRY(tt_cuda_check(cudaMalloc(&block, bytes > 0 ? bytes : 1), NULL, what));
     cudaError_t error = cudaMemset(block, 0, bytes);
-    if (error == cudaSuccess)
-        error = cudaStreamSynchronize(NULL); /* other streams do not wait for the null stream */
+    /* other streams do not wait for the null stream */
+    if (error == cudaSuccess) error = cudaStreamSynchronize(NULL);
     if (error != cudaSuccess) {
         cudaFree(block);
         return tt_cuda_check(error, NULL, what);

@@ -180,8 +180,9 @@ __global__ void __launch_bounds__(THREADS)
     if (inside) widen(load<float, W>(dtable.at(id, col)), sum);
     for (int64_t base = t; left > 0 && base < o.tokens; base += TILE) {
         int count = 1;
+        /* the id occurs once; every thread writes the same value */
         if (base == t && left == 1)
-            list[0] = (int32_t)t; /* the id occurs once; every thread writes the same value */
+            list[0] = (int32_t)t;
         else
             count = list_tile(o, base, id, list);
 #pragma unroll 4

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 
 int tt_cuda_count(char *reason, size_t reason_bytes)
 {

@@ -1,6 +1,6 @@
 /* Graphs: what is queued on a stream between begin and end is captured. Marks and spans are not, because their events
  * would then belong to the graph. */
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 
 tt_status tt_cuda_graph_begin(struct tt_stream *stream)
 {

@@ -22,7 +22,7 @@
 #include <nccl.h>
 #pragma GCC diagnostic pop
 
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -219,8 +219,8 @@ static void abort_comm(const struct handle *handle)
     if (aborting != NULL) aborting->comm = handle->comm;
     if (aborting == NULL || pthread_create(&thread, NULL, abort_main, aborting) != 0) {
         tt_free(aborting);
-        (void)nccl.ncclCommAbort(
-            handle->comm); /* blocking is better than no abort: other ranks wait for this rank */
+        /* blocking is better than no abort: other ranks wait for this rank */
+        (void)nccl.ncclCommAbort(handle->comm);
         return;
     }
     (void)pthread_detach(thread);

@@ -102,7 +102,8 @@ template <bool HAS_V, bool NESTEROV> tt_status run_sgd(struct tt_stream *stream,
 
 enum {
     THREADS = 256,
-    GROUP = 32768, /* elements summed by one thread block, unless that makes too many groups for the scratch */
+    GROUP =
+        32768, /* elements summed by one thread block, unless that makes too many groups for the scratch */
     GROUPS_MAX = TT_CUDA_SCRATCH_BYTES / (int)sizeof(double),
 };
 
@@ -121,8 +122,8 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int j = 0; j < W; j++) sum += (double)part[j] * (double)part[j];
     }
-    for (; i < end && W > 1; i++)
-        sum += (double)x[i] * (double)x[i]; /* the rest, less than W elements, by one thread */
+    /* the rest, less than W elements, by one thread */
+    for (; i < end && W > 1; i++) sum += (double)x[i] * (double)x[i];
     sum = block_sum(sum, partial);
     if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }

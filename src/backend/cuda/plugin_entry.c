@@ -1,5 +1,5 @@
 /* The one exported symbol of the plugin. */
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 
 static void (*host_log_line)(enum tt_log_level level, const char *line);
 

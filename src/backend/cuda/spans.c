@@ -1,5 +1,5 @@
 /* Spans of device time: pairs of timed events, read when the streams are synchronized. */
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -53,8 +53,8 @@ static void set_base(struct tt_cuda_spans *spans, struct tt_stream *stream)
 void tt_cuda_span_begin(struct tt_stream *stream, int span)
 {
     struct tt_cuda_spans *spans = spans_of(stream->device);
-    if (spans == NULL || tt_cuda_of(stream)->records || !make_room(spans))
-        return; /* an incomplete profile does not stop a run */
+    /* an incomplete profile does not stop a run */
+    if (spans == NULL || tt_cuda_of(stream)->records || !make_room(spans)) return;
     if (spans->count == 0) set_base(spans, stream);
     struct span *entry = &spans->spans[spans->count++];
     entry->span = span;

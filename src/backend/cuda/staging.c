@@ -3,7 +3,7 @@
  * ordinary memory would wait for all work queued before it. */
 #include <string.h>
 
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/alloc.h"
 
 enum { SLOTS = 8, SLOT_BYTES = 512 << 10 };
@@ -50,8 +50,8 @@ static tt_status take_slot(struct tt_stream *stream, char **slot, cudaEvent_t *p
     staging->next = (index + 1) % SLOTS;
     *slot = staging->memory + (size_t)index * SLOT_BYTES;
     *passed = staging->passed[index];
-    return tt_cuda_event_wait(stream->device,
-                              *passed); /* an event that was never recorded counts as complete */
+    /* an event that was never recorded counts as complete */
+    return tt_cuda_event_wait(stream->device, *passed);
 }
 
 static bool is_page_locked(const void *memory)

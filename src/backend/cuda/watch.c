@@ -9,7 +9,7 @@
 
 #include "backend/cuda/fault.h"
 #include "backend/cuda/marks.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 

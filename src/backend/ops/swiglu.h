@@ -51,8 +51,8 @@ TT_MUST_USE tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_s
 /* The rows are those of [dgate | dup]. From `coded` gate and up are read as tt_dequantize decodes them into dh's type;
  * gate_TF and up_TF are then empty. */
 struct tt_swiglu_rows_backward_args {
-    struct tt_swiglu_backward_args
-        pass; /* dgate_TF, dup_TF: halves of one matrix; both empty only in one pass */
+    /* dgate_TF, dup_TF: halves of one matrix; both empty only in one pass */
+    struct tt_swiglu_backward_args pass;
     tt_tensor codes_T2F, scale_T;
     struct tt_swiglu_coded coded; /* none, or inputs */
 };

@@ -11,8 +11,8 @@ static uint64_t read_bits(const uint8_t *data, const uint8_t *end, uint64_t bit,
     int shift = (int)(bit % 8);
     uint64_t word = 0;
     size_t bytes = (size_t)(end - at);
-    memcpy(&word, at,
-           bytes < sizeof word ? bytes : sizeof word); /* the machine is little-endian, as the file */
+    /* the machine is little-endian, as the file */
+    memcpy(&word, at, bytes < sizeof word ? bytes : sizeof word);
     word >>= shift;
     if (shift + width > 64) word |= (uint64_t)at[8] << (64 - shift);
     return width == 64 ? word : word & (((uint64_t)1 << width) - 1);

@@ -134,7 +134,7 @@ static tt_status exec_captured(struct jinja_render *render, struct jinja_scope *
 static tt_status exec_generation(struct jinja_render *render, struct jinja_scope *scope,
                                  const struct jinja_node *node)
 {
-    struct jinja_macro macro = {.node = node, .scope = scope, .is_generation = true};
+    struct jinja_macro macro = {.node = node, .scope = scope};
     struct jinja_call call = {0};
     struct jinja_value value;
     render->at = node;

@@ -29,7 +29,6 @@ struct jinja_render {
 struct jinja_macro {
     const struct jinja_node *node;
     struct jinja_scope *scope; /* where it was defined */
-    bool is_generation;
 };
 
 struct jinja_loop {
@@ -42,7 +41,6 @@ struct jinja_loop {
     bool has_after, is_ended;
     bool passed;            /* what is left passed the condition already */
     int64_t index0, length; /* length: -1 until asked for */
-    int depth0;
     bool has_changed_value;
     struct jinja_value changed_value;
 };

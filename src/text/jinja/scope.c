@@ -14,8 +14,8 @@ enum { NAMES_MAX = 4096 };
 
 struct resolver {
     struct tt_jinja *jinja;
-    uint32_t
-        *fresh; /* slots of variables of the frame, in the order of their first assignment; see analyze_if */
+    /* slots of variables of the frame, in the order of their first assignment; see analyze_if */
+    uint32_t *fresh;
     size_t fresh_count, fresh_capacity;
     int depth;
 };

@@ -60,8 +60,8 @@ struct jinja_value {
         bool boolean;
         int64_t integer;
         double real;
-        const struct jinja_text
-            *text;               /* also of JINJA_HUGE; the name of JINJA_UNDEFINED, which may be NULL */
+        /* also of JINJA_HUGE; the name of JINJA_UNDEFINED, which may be NULL */
+        const struct jinja_text *text;
         struct jinja_list *list; /* also of JINJA_TUPLE */
         struct jinja_dict *dict; /* also of JINJA_VIEW and JINJA_NAMESPACE */
         struct jinja_range *range;

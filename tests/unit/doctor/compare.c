@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 #include "support/temporary.h"
 
 enum { RANKS = 4 };

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/rng.h"
-#include "doctor/parts.h"
+#include "doctor/doctor_impl.h"
 #include "support/temporary.h"
 
 #define LOCAL_GID "fe80:0000:0000:0000:0ac0:ebff:fe3d:ca54"

@@ -59,8 +59,8 @@ static bool lay_out(struct work *work, const struct tt_gemm_kernel *kernel)
     int64_t fixed = rows / work->mr * TT_GEMM_PANEL_SLACK + 2 * TT_TILE_PAD;
     work->run = (TT_GEMM_SHARED_FLOATS / TT_TILE_POINTS - fixed) / (rows + columns);
     work->run = tt_smaller(work->run, RUN_MOST);
-    work->a_panel =
-        work->run * work->mr + TT_GEMM_PANEL_SLACK; /* the last row of a panel is a whole vector */
+    /* the last row of a panel is a whole vector */
+    work->a_panel = work->run * work->mr + TT_GEMM_PANEL_SLACK;
     work->b_panel = work->run * work->nr;
     work->a_step = rows / work->mr * work->a_panel + TT_TILE_PAD;
     work->b_step = columns / work->nr * work->b_panel + TT_TILE_PAD;

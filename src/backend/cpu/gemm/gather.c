@@ -113,7 +113,8 @@ void tt_gemm_apply_epilogue(const struct tt_gemm_epilogue *epilogue, tt_dtype dt
                 sums[j] += tt_bf16_to_f32(((const uint16_t *)epilogue->residual)[at + j]);
         else if (epilogue->residual != NULL)
             for (int64_t j = 0; j < columns; j++) sums[j] += ((const float *)epilogue->residual)[at + j];
+        /* NaN stays */
         if (epilogue->relu)
-            for (int64_t j = 0; j < columns; j++) sums[j] = sums[j] < 0.0f ? 0.0f : sums[j]; /* NaN stays */
+            for (int64_t j = 0; j < columns; j++) sums[j] = sums[j] < 0.0f ? 0.0f : sums[j];
     }
 }

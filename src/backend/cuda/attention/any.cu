@@ -184,8 +184,8 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_consta
     int b = find_sequence(p.cu_k, p.sequences, 1, 0, row), q0 = p.cu_q[b];
     if (row >= p.cu_k[b + 1]) return; /* past the last sequence */
     int length_q = p.cu_q[b + 1] - q0, length_k = p.cu_k[b + 1] - p.cu_k[b];
-    int own = row - p.cu_k[b] -
-              (length_k - length_q); /* the query at the same position as this key; may be negative */
+    /* the query at the same position as this key; may be negative */
+    int own = row - p.cu_k[b] - (length_k - length_q);
     int end = p.window > 0 ? min(length_q, own + p.window) : length_q;
     read_row(keys[warp], row_at<const T>(p.k, row, kv_head), columns);
     read_row(values[warp], row_at<const T>(p.v, row, kv_head), columns);

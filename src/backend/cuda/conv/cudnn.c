@@ -24,8 +24,8 @@ struct tt_cuda_conv {
     struct tt_cudnn library;
     bool tried, usable;
     struct tt_cudnn_conv_plans plans;
-    const void *ordered_from,
-        *ordered; /* the filters that the last call has put in cuDNN's order, and where */
+    /* the filters that the last call has put in cuDNN's order, and where */
+    const void *ordered_from, *ordered;
 };
 
 tt_status tt_cuda_conv_create(struct tt_device *device, struct tt_cuda_conv **out)

@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(THREADS) pad_columns(uint16_t *to, const uint1
 __global__ void __launch_bounds__(THREADS)
     pair_pixels(uint4 *to, const uint16_t *from, int64_t count, int64_t width, int64_t row, int channels)
 {
-    int64_t i =
-        (int64_t)blockIdx.x * THREADS + threadIdx.x; /* in `to`: row of pairs, pair, row in the pair */
+    /* in `to`: row of pairs, pair, row in the pair */
+    int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= count) return;
     int64_t pairs = width / 2, pair = i / 2;
     int64_t pixel = (pair / pairs * 2 + i % 2) * width + pair % pairs * 2;

@@ -91,8 +91,8 @@ int tt_cudnn_virtual(struct tt_cudnn_graph *graph, struct tt_cudnn_tensor tensor
  * `type`. */
 int tt_cudnn_pointwise(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, cudnnDataType_t precision,
                        int x, int b, int y, cudnnDataType_t type);
-int tt_cudnn_float(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, int x, int b,
-                   int y); /* all in fp32 */
+/* all in fp32 */
+int tt_cudnn_float(struct tt_cudnn_graph *graph, cudnnPointwiseMode_t mode, int x, int b, int y);
 /* y = t ? x : b, t of booleans. */
 int tt_cudnn_select(struct tt_cudnn_graph *graph, int x, int b, int t);
 /* i32: the index of each element of x along `axis`. */

@@ -16,8 +16,8 @@
 namespace
 {
 
-constexpr int PARTS_MAX = TT_DROPOUT_PARTS, WARPS = 8, LANES = 32, THREADS = WARPS * LANES,
-              SLICES_MAX = 128; /* slices of the tokens */
+/* SLICES_MAX: of the tokens */
+constexpr int PARTS_MAX = TT_DROPOUT_PARTS, WARPS = 8, LANES = 32, THREADS = WARPS * LANES, SLICES_MAX = 128;
 
 struct adapter {
     const uint16_t *a; /* [r, k] */
@@ -169,8 +169,8 @@ __global__ void __launch_bounds__(THREADS, 2) drop_down(const __grid_constant__ 
  * (g, t) has columns 8 g to 8 g + 7 of tokens 2t, 2t + 1, 2t + 8 and 2t + 9. Product q has columns 8 g + 2q as
  * its rows g and 8 g + 2q + 1 as its rows g + 8. dh passes through shared memory, which transposes it. */
 template <int PARTS, int TILES> struct weights_memory {
-    static constexpr int NARROW = PARTS * TILES,
-                         PITCH = (NARROW + 1) / 2 * 16 + 8; /* puts rows into different banks */
+    /* PITCH puts rows into different banks */
+    static constexpr int NARROW = PARTS * TILES, PITCH = (NARROW + 1) / 2 * 16 + 8;
     union {
         uint4 x[2][WARPS][4][LANES];
         float sums[WARPS / 2][NARROW * 4][LANES];

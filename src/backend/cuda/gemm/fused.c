@@ -4,7 +4,7 @@
 #include "backend/compose.h"
 #include "backend/cuda/gemm/algorithms.h"
 #include "backend/cuda/gemm/few.h"
-#include "backend/cuda/parts.h"
+#include "backend/cuda/device_parts.h"
 
 /* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
 typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,

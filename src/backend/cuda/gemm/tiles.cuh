@@ -173,8 +173,8 @@ TT_DEVICE void differentiate2(uint32_t dact, uint32_t gate, uint32_t up, uint32_
 /* Rows of a tile that a writing warp processes at a time, 16 bytes per thread and matrix. Their operands in
  * memory are loaded one batch ahead. */
 template <int KIND> struct batch {
-    static constexpr int units =
-        KIND == TT_FUSED_SWIGLU ? COLUMNS / 16 : COLUMNS / 8; /* pieces of 16 bytes in a row */
+    /* pieces of 16 bytes in a row */
+    static constexpr int units = KIND == TT_FUSED_SWIGLU ? COLUMNS / 16 : COLUMNS / 8;
     static constexpr int rows = 32 / units;
     static constexpr int size = KIND == TT_FUSED_SWIGLU_BACKWARD ? 2 : 4;
     static constexpr int step = WRITERS * rows * size;

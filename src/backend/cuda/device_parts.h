@@ -1,6 +1,6 @@
 /* The parts of a cuda device that device.c combines: uploads, waiting, spans, facts. Internal to the plugin. */
-#ifndef TT_BACKEND_CUDA_PARTS_H
-#define TT_BACKEND_CUDA_PARTS_H
+#ifndef TT_BACKEND_CUDA_DEVICE_PARTS_H
+#define TT_BACKEND_CUDA_DEVICE_PARTS_H
 
 #include "backend/cuda/cuda.h"
 #include "backend/plugin.h"
@@ -29,8 +29,8 @@ void tt_cuda_wait_queued(struct tt_stream *stream);
 bool tt_cuda_is_stuck(const struct tt_device *device);
 /* The same by what is known so far; returns at once, callable from any thread. */
 bool tt_cuda_has_hung(const struct tt_device *device);
-tt_status tt_cuda_event_wait(struct tt_device *device,
-                             cudaEvent_t event); /* as tt_cuda_wait, for one event */
+/* as tt_cuda_wait, for one event */
+tt_status tt_cuda_event_wait(struct tt_device *device, cudaEvent_t event);
 
 /* graph.c */
 tt_status tt_cuda_graph_begin(struct tt_stream *stream);

@@ -1,6 +1,6 @@
-/* Inside trimtab doctor: what a rank measures, and in which file. */
-#ifndef TT_DOCTOR_PARTS_H
-#define TT_DOCTOR_PARTS_H
+/* For the files of this folder: the state of an examination, and the functions of each file. */
+#ifndef TT_DOCTOR_DOCTOR_IMPL_H
+#define TT_DOCTOR_DOCTOR_IMPL_H
 
 #include "backend/device.h"
 #include "comm/comm.h"
