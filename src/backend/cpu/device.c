@@ -1,6 +1,9 @@
+#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/cpu/cpu_device.h"
 #include "backend/cpu/gemm/variants.h"
@@ -10,7 +13,7 @@
 #include "base/number.h"
 #include "base/thread.h"
 
-enum { ALIGNMENT = 256, THREADS_MAX = 1024, HUGE_PAGES_MIN = 4 << 20 };
+enum { ALIGNMENT = 256, THREADS_MAX = 1024, MAPPED_MIN = 4 << 20, PAGE_MOST = 64 << 10 };
 
 /* "AMD EPYC 7763 64-Core Processor"; Linux keeps the brand string in /proc/cpuinfo. */
 static void read_model_name(char *text, size_t text_bytes)
@@ -66,27 +69,54 @@ out:
     return status;
 }
 
+/* Fresh pages, which the kernel fills with zeros when they are first touched, near the processor that touches them:
+ * what a run reserves and does not use costs neither time nor memory. NULL with errno set: there are none. */
+static void *map_zeros(size_t bytes)
+{
+    char *range =
+        mmap(NULL, bytes + TT_CPU_HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (range == MAP_FAILED) return NULL;
+    size_t before = (size_t)(-(uintptr_t)range % TT_CPU_HUGE_PAGE);
+    if (before > 0) (void)munmap(range, before);
+    (void)munmap(range + before + bytes, TT_CPU_HUGE_PAGE - before);
+    tt_cpu_advise_huge(range + before, bytes);
+    return range + before;
+}
+
+static void *allocate_zeros(size_t bytes)
+{
+    void *block = NULL;
+    errno = posix_memalign(&block, ALIGNMENT, bytes + ALIGNMENT);
+    return errno == 0 ? memset(block, 0, bytes) : NULL;
+}
+
+/* The bytes of a block that has pages of its own; 0: malloc has it. */
+static size_t mapped_bytes(size_t bytes)
+{
+    return bytes < MAPPED_MIN ? 0 : (bytes + PAGE_MOST - 1) / PAGE_MOST * PAGE_MOST;
+}
+
 static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **data)
 {
     (void)device;
-    size_t rounded;
-    if (__builtin_add_overflow(bytes, (size_t)ALIGNMENT, &rounded)) {
+    if (bytes > PTRDIFF_MAX - 2 * (size_t)TT_CPU_HUGE_PAGE)
         return tt_fail(TT_ERR_MEMORY, "%zu bytes are more than there can be", bytes);
-    }
-    void *block = NULL;
-    int error = posix_memalign(&block, rounded >= HUGE_PAGES_MIN ? TT_CPU_HUGE_PAGE : ALIGNMENT, rounded);
-    if (error != 0)
-        return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, tt_errno_text(error));
-    tt_cpu_advise_huge(block, bytes);
-    memset(block, 0, bytes);
+    size_t mapped = mapped_bytes(bytes);
+    void *block = mapped > 0 ? map_zeros(mapped) : allocate_zeros(bytes);
+    if (block == NULL)
+        return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, tt_errno_text(errno));
     *data = block;
     return TT_OK;
 }
 
 static void cpu_release(struct tt_device *device, void *data, size_t bytes)
 {
-    (void)device, (void)bytes;
-    free(data);
+    (void)device;
+    size_t mapped = mapped_bytes(bytes);
+    if (mapped > 0)
+        (void)munmap(data, mapped);
+    else
+        free(data);
 }
 
 static tt_status cpu_create(struct tt_device *device, void **impl)

@@ -2,8 +2,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "backend/chips.h"
@@ -193,6 +195,44 @@ static void buffers_are_zero_aligned_and_counted(void **state)
     }
 }
 
+/* Bytes of this process that are in memory. */
+static size_t resident(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+    if (file != NULL) fclose(file);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Large blocks are pages that come when they are touched, zero again after a block that was not. */
+static void large_buffers_take_memory_when_they_are_used(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {((size_t)4 << 20) - 1, (size_t)4 << 20, ((size_t)4 << 20) + 1, 9000001};
+    struct tt_device *device = open_device("cpu", 1, 0);
+    struct tt_buffer *buffer = NULL;
+    for (size_t i = 0; i < 2 * (sizeof sizes / sizeof *sizes); i++) {
+        size_t bytes = sizes[i / 2];
+        assert_int_equal(tt_buffer_create(device, bytes, TT_PURPOSE_WEIGHTS, &buffer), TT_OK);
+        char *data = tt_buffer_data(buffer);
+        assert_int_equal((uintptr_t)data % (bytes < sizes[1] ? 256 : (size_t)2 << 20), 0);
+        assert_true(data[0] == 0 && memcmp(data, data + 1, bytes - 1) == 0);
+        memset(data, 1, bytes);
+        tt_buffer_destroy(buffer);
+    }
+    size_t before = resident();
+    if (before == 0) skip(); /* no /proc */
+    assert_int_equal(tt_host_buffer_create(device, (size_t)1 << 30, TT_PURPOSE_OFFLOAD, &buffer), TT_OK);
+    char *data = tt_buffer_data(buffer);
+    data[(size_t)512 << 20] = 1;
+    assert_true(resident() - before < (size_t)64 << 20);
+    tt_buffer_destroy(buffer);
+    assert_int_equal(tt_buffer_create(device, (size_t)1 << 60, TT_PURPOSE_WEIGHTS, &buffer), TT_ERR_MEMORY);
+    assert_non_null(strstr(tt_error_last()->message, "cannot allocate 1152921504606846976 bytes: "));
+    tt_device_close(device);
+}
+
 static void the_limit_holds(void **state)
 {
     (void)state;
@@ -308,6 +348,7 @@ int main(void)
         cmocka_unit_test(tuning_is_read),
         cmocka_unit_test(every_failing_allocation_is_reported),
         cmocka_unit_test(buffers_are_zero_aligned_and_counted),
+        cmocka_unit_test(large_buffers_take_memory_when_they_are_used),
         cmocka_unit_test(the_limit_holds),
         cmocka_unit_test(a_frozen_device_gives_nothing),
         cmocka_unit_test(copies_and_fills_go_in_stream_order),
