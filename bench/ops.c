@@ -250,6 +250,9 @@ static void bench_rows(struct bench *bench, tt_dtype dtype, int64_t rows, int64_
     dswiglu.dup_TF = bench_random_tensor(bench, dtype, rows, width);
     snprintf(name, sizeof name, "swiglu backward %s %lldx%lld", type, (long long)rows, (long long)width);
     bench_measure(bench, name, run_swiglu_backward, &dswiglu, 0, 5 * pass);
+    dswiglu.activation = TT_ACTIVATION_GELU;
+    snprintf(name, sizeof name, "geglu backward %s %lldx%lld", type, (long long)rows, (long long)width);
+    bench_measure(bench, name, run_swiglu_backward, &dswiglu, 0, 5 * pass);
     bench_release(bench);
 }
 

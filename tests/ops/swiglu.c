@@ -195,6 +195,39 @@ static void oracle_agrees_with_finite_differences(void **state)
     }
 }
 
+/* GELU to 1e-6 of itself down to the end of the normal floats, where 1 + erf(x) has no digits. Behind it nothing
+ * passes, however large the gate, and NaN stays NaN. */
+static void check_tail(struct test_device *device, int threads, void *context)
+{
+    (void)threads, (void)context;
+    enum { COUNT = 2650 };
+    struct test_tensor lines[3]; /* gate, up, h */
+    for (int i = 0; i < 3; i++) lines[i] = test_tensor_make(TT_F32, 1, COUNT, TEST_UNUSED, 0);
+    float *x = lines[0].view.data, *up = lines[1].view.data, *h = lines[2].view.data;
+    for (int i = 0; i < COUNT; i++) x[i] = 0.01f * (float)(i - COUNT / 2) + 0.003f, up[i] = 1.0f;
+    x[0] = -3e38f, x[1] = -14.0f, x[2] = NAN, x[COUNT - 1] = 3e38f;
+    const struct tt_swiglu_forward_args args = {.activation = TT_ACTIVATION_GELU,
+                                                .gate_TF = lines[0].view,
+                                                .up_TF = lines[1].view,
+                                                .h_TF = lines[2].view};
+    test_ok(tt_swiglu_forward(device->stream, &args));
+    assert_true(h[0] == 0 && h[1] == 0 && isnan(h[2]) && h[COUNT - 1] == 3e38f);
+    for (int i = 3; i < COUNT - 1; i++) {
+        double wanted = 0.5 * (double)x[i] * erfc(-(double)x[i] / sqrt(2.0));
+        if (fabs(wanted) < 1.2e-37) continue;
+        if (!(fabs((double)h[i] - wanted) <= 1e-6 * fabs(wanted)))
+            fail_msg("GELU of %.9g is %.9g, not %.9g", (double)x[i], (double)h[i], wanted);
+    }
+    test_array_free(lines, 3);
+}
+
+static void gelu_keeps_the_digits_of_its_tail(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY(); /* a GPU's erfcf gets an argument that is rounded */
+    test_on_each_isa(check_tail, NULL);
+}
+
 /* Halves of one [T, 2F], gradients in their place, h in place of dh. */
 static void in_place(void **state)
 {
@@ -244,6 +277,7 @@ int main(void)
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(gelu_keeps_the_digits_of_its_tail),
         cmocka_unit_test(in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

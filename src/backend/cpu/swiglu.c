@@ -1,7 +1,5 @@
 #ifndef TT_VECTOR_LANES
 
-#include <math.h>
-
 #include "backend/ops/swiglu.h"
 
 #define TT_VECTOR_SOURCE "backend/cpu/swiglu.c"
@@ -35,22 +33,27 @@ struct TT_PASS(activation_lanes) {
 };
 #define activation_lanes TT_PASS(activation_lanes)
 
-/* The error function has no vector form here: lane by lane, by the C library. */
-TT_INLINE vf TT_PASS(normal_share)(vf x)
+/* f and its slope for GELU. With a = |x| and e = exp(-a^2 / 2) the normal distribution has f(-a) = e g(a), and g,
+ * half of the scaled complementary error function, is a quotient of polynomials: least squares with weights towards
+ * the least maximum, relative error 5e-9 up to 13.2, where e leaves the range of float. a^2 has two parts, the first
+ * without rounding, so that the tail keeps its digits: its relative error is below 1e-6. */
+TT_INLINE struct activation_lanes TT_PASS(gelu)(vf x)
 {
-    float lanes[TT_VECTOR_LANES];
-    memcpy(lanes, &x, sizeof lanes);
-    for (int i = 0; i < TT_VECTOR_LANES; i++) lanes[i] = 0.5f * erfcf(lanes[i] * -0x1.6a09e6p-1f);
-    return vload(lanes, 0, false);
+    vf a = vmin(vsplat(14.0f), vmax(x, -x)), head = (vf)((vu)a & 0xfffff000u);
+    vf e = vexp(-0.5f * head * head) * vexp(-0.5f * (a - head) * (a + head));
+    e = vselect((vi)(a > vsplat(13.2f)), vsplat(0.0f), e);
+    vf above = (((4.020124684e-3f * a + 3.998375959e-2f) * a + 0.1813055785f) * a + 0.435684793f) * a + 0.5f;
+    vf below =
+        ((((1.007681498e-2f * a + 0.1002318038f) * a + 0.4643772033f) * a + 1.19447942f) * a + 1.669254505f) *
+            a +
+        1.0f;
+    vf tail = e * (above / below), f = vselect((vi)(x < vsplat(0.0f)), tail, 1.0f - tail);
+    return (struct activation_lanes){f, f + x * (0x1.988454p-2f * e)}; /* 1 / sqrt(2 pi) */
 }
 
 TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activation activation)
 {
-    if (activation == TT_ACTIVATION_GELU) {
-        vf f = TT_PASS(normal_share)(x);
-        /* 1 / sqrt(2 pi) */
-        return (struct activation_lanes){f, f + x * (0x1.988454p-2f * vexp(-0.5f * x * x))};
-    }
+    if (activation == TT_ACTIVATION_GELU) return TT_PASS(gelu)(x);
     if (activation == TT_ACTIVATION_GELU_TANH) {
         /* 2 u = c (x + 0.044715 x^3), c = 2 sqrt(2 / pi); 1 - f is e f, without a difference */
         vf x2 = x * x, e = vexp(x * (-0x1.988454p+0f - 0x1.2444f2p-4f * x2)), f = 1.0f / (1.0f + e);
