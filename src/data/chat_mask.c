@@ -243,10 +243,8 @@ out:
 
 /* ---- All turns ---- */
 
-static bool has_role(const struct tt_data_config *config, const char *role)
+static bool is_listed(const char *list, const char *role)
 {
-    const char *list = config->roles_to_train;
-    if (list == NULL) return strcmp(role, "assistant") == 0;
     size_t bytes = strlen(role);
     if (bytes == 0) return false; /* it would be found everywhere */
     for (const char *at = list; (at = strstr(at, role)) != NULL; at += bytes) {
@@ -254,6 +252,16 @@ static bool has_role(const struct tt_data_config *config, const char *role)
         if (begins && (at[bytes] == '\0' || strchr(" ,]\"'", at[bytes]) != NULL)) return true;
     }
     return false;
+}
+
+/* A message has the usual name of its role; the list may have ShareGPT's. */
+static bool has_role(const struct tt_data_config *config, const char *role)
+{
+    const char *list = config->roles_to_train;
+    bool assistant = strcmp(role, "assistant") == 0;
+    if (list == NULL) return assistant;
+    return is_listed(list, role) || (assistant && is_listed(list, "gpt")) ||
+           (strcmp(role, "user") == 0 && is_listed(list, "human"));
 }
 
 bool tt_chat_trains(const struct tt_data_config *config, const struct tt_conversation *conversation,

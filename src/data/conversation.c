@@ -34,12 +34,15 @@ bool tt_conversation_is_alpaca(const struct tt_json_value *row)
            tt_json_is_string(tt_json_get(row, "output"));
 }
 
-static const char *usual_role(const char *role)
+/* Beside `from` all of ShareGPT's names are known. Beside `role` function and observation stay: some templates have a
+ * rule for them, while human and gpt would be headers that no model knows. */
+static const char *usual_role(const char *role, bool sharegpt)
 {
     static const char *const names[][2] = {
         {"human", "user"},     {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
         {"bard", "assistant"}, {"function", "tool"}, {"observation", "tool"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    const size_t count = sizeof names / sizeof names[0] - (sharegpt ? 0 : 2);
+    for (size_t i = 0; i < count; i++)
         if (strcmp(role, names[i][0]) == 0) return names[i][1];
     return role;
 }
@@ -49,7 +52,7 @@ struct message {
     const struct tt_json *json;
     const char *list; /* for messages */
     size_t index;
-    bool sharegpt;
+    bool sharegpt, maps_role;
     struct tt_json_value *out;
     enum tt_message_trains trains;
 };
@@ -67,6 +70,13 @@ static tt_status read_trains(struct message *m, const char *key, const struct tt
     return TT_OK;
 }
 
+static struct tt_json_value *copy_role(struct message *m, const char *role)
+{
+    const char *usual = usual_role(role, m->sharegpt);
+    m->maps_role |= usual != role;
+    return tt_json_new_string(usual);
+}
+
 static tt_status add_member(struct message *m, const char *key, const struct tt_json_value *value)
 {
     if (tt_json_is_null(value)) return TT_OK;
@@ -80,7 +90,7 @@ static tt_status add_member(struct message *m, const char *key, const struct tt_
         (void)tt_snprintf(where, sizeof where, "%s: %s[%zu]", m->json->origin, m->list, m->index);
         TT_TRY(tt_chat_parts_copy(value, where, &copy));
     } else {
-        copy = role != NULL && m->sharegpt ? tt_json_new_string(usual_role(role)) : tt_json_copy(value);
+        copy = role != NULL ? copy_role(m, role) : tt_json_copy(value);
     }
     return tt_json_set(m->out, key, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
@@ -135,8 +145,7 @@ static tt_status read_message(struct tt_conversation *out, struct message *m,
         tt_json_release(m->out);
         return status;
     }
-    const char *from = tt_json_text(tt_json_get(value, "from"));
-    if (from != NULL && strcmp(usual_role(from), from) != 0) out->maps_roles = true;
+    out->maps_roles |= m->maps_role;
     return append_message(out, m);
 }
 

@@ -1,10 +1,11 @@
 /* A row that holds a conversation -> its messages as chat templates get them.
  *
  * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations` (from and value
- * become role and content, and roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant,
- * function and observation are tool); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
+ * become role and content); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
  * before them; preferences (tt_conversation_read_pair). Beside them `system` (a text: the first message, unless the
  * list begins with one), `tools` (a list, or a list as JSON text), `documents` and `chat_template_kwargs` (an object).
+ * Roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant, and beside `from` function and
+ * observation are tool.
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
  * reasoning fill each other's place. A content may be a list of parts (data/chat_parts.h). `weight` (OpenAI: 0, 1) and

@@ -13,7 +13,7 @@
 #include "data/store.h"
 
 /* To be raised when the same rows and settings give other tokens than before. */
-enum { TT_STORE_FILE_RULES = 1 };
+enum { TT_STORE_FILE_RULES = 2 };
 
 struct tt_store_counts {
     int64_t samples, tokens, supervised;

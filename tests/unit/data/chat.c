@@ -202,6 +202,26 @@ static void dialects(void **state)
            "{'conversations': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}]}",
            S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
     assert_true(report.roles_mapped);
+    /* ShareGPT's names in the usual members, in either column; a tool's role is the template's. */
+    static const char *const columns[] = {"messages", "conversations"};
+    for (size_t i = 0; i < 2; i++) {
+        char row[200];
+        snprintf(row, sizeof row,
+                 "{'%s': [{'role': 'human', 'content': 'q'}, {'role': 'function', 'content': '1'}, "
+                 "{'role': 'gpt', 'content': 'a'}]}",
+                 columns[i]);
+        expect(&config, CHATML, row, S "user\nq" E "\n" S "function\n1" E "\n" S "assistant\n[[a" E "\n]]");
+        assert_true(report.roles_mapped);
+    }
+    config.roles_to_train = "gpt";
+    expect(&config, CHATML, "{'messages': [{'from': 'human', 'value': 'q'}, {'from': 'gpt', 'value': 'a'}]}",
+           S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    config.roles_to_train = "human";
+    expect(&config, CHATML,
+           "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a'}]}",
+           S "user\n[[q" E "\n]]" S "assistant\na" E "\n");
+    assert_false(report.roles_mapped);
+    config.roles_to_train = NULL;
     expect(&config, CHATML, "{'instruction': 'add', 'input': '1 2', 'output': '3'}",
            S "user\nadd\n1 2" E "\n" S "assistant\n[[3" E "\n]]");
     assert_false(report.roles_mapped);
