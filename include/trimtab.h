@@ -185,9 +185,10 @@ TT_PUBLIC TT_MUST_USE tt_status tt_job_train(struct tt_job *job, const struct tt
 struct tt_eval_result {
     double loss, perplexity, token_accuracy;
     int64_t samples, tokens; /* supervised tokens */
-    double seconds;
-    int64_t exact_matches; /* greedy completions equal to the row's completion; -1 without exact_match */
+    double seconds;          /* of the loss and, with exact_match, of the completions */
+    int64_t exact_matches;   /* greedy completions equal to the row's completion; -1 without exact_match */
     int64_t exact_rows;
+    double loss_seconds; /* the part of `seconds` for the loss */
 };
 
 /* `trimtab eval`. Requires model_name_or_path and eval_dataset; also reads adapter_name_or_path, exact_match and

@@ -77,7 +77,11 @@ static tt_status write_text(struct tt_str *text, const struct tt_eval_result *re
                              result->exact_rows > 0
                                  ? 100.0 * (double)result->exact_matches / (double)result->exact_rows
                                  : 0.0));
-    TT_TRY(tt_str_printf(text, "seconds         %.2f\n", result->seconds));
+    TT_TRY(tt_str_printf(text, "seconds         %.2f", result->seconds));
+    if (result->exact_matches >= 0)
+        TT_TRY(tt_str_printf(text, " (loss %.2f, completions %.2f)", result->loss_seconds,
+                             result->seconds - result->loss_seconds));
+    TT_TRY(tt_str_append_char(text, '\n'));
     return write_sources(text, metrics);
 }
 
@@ -122,6 +126,7 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
     if (object != NULL && result->exact_matches >= 0) {
         double share =
             result->exact_rows > 0 ? (double)result->exact_matches / (double)result->exact_rows : 0.0;
+        (void)tt_json_set(object, "loss_seconds", tt_json_new_real(result->loss_seconds));
         (void)tt_json_set(object, "exact_match", tt_json_new_real(share));
         (void)tt_json_set(object, "exact_matches", tt_json_new_integer(result->exact_matches));
         (void)tt_json_set(object, "exact_rows", tt_json_new_integer(result->exact_rows));

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
 #include "infer/detect_evaluator.h"
@@ -89,6 +90,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     TT_GO(tt_rank_load(&rank, &source));
     TT_GO(measure(run, &rank, &storage, &by_source, &evaluation));
     int64_t matches = -1, rows = 0;
+    double start = tt_clock_seconds();
     if (run->spec->exact_match)
         TT_GO(tt_exact_match_run(&run->exact_match, &rank, run->cancel, &matches, &rows));
     if (tt_comm_rank(place->comm) == 0) {
@@ -102,7 +104,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
             accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;
         run->result->samples = evaluation.samples;
         run->result->tokens = run->inputs.detect.spec == NULL ? evaluation.supervised_tokens : 0;
-        run->result->seconds = evaluation.seconds;
+        run->result->loss_seconds = evaluation.seconds;
+        run->result->seconds = evaluation.seconds + (run->spec->exact_match ? tt_clock_seconds() - start : 0);
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
         status = keep_sources(tt_inputs_eval_files(&run->inputs), &by_source, run->metrics);
     }

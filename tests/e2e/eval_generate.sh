@@ -94,6 +94,12 @@ eval=(eval --model_name_or_path model --adapter_name_or_path talks --eval_datase
     --assistant_only_loss true --exact_match --max_new_tokens 5)
 "$trimtab" "${eval[@]}" --json >printed 2>err || fail "exact match: $(cat err)"
 grep -q '"exact_rows": 3' printed || fail "exact match of conversations:" "$(cat printed)"
+# Its time is that of all it does.
+python3 - <<'END' || fail "exact match: the time of the completions is left out:" "$(cat printed)"
+import json
+result = json.load(open("printed"))
+assert result["seconds"] > result["loss_seconds"] > 0, result
+END
 "$trimtab" "${eval[@]}" --json --ranks 2 >printed2 2>err || fail "exact match, 2 ranks: $(cat err)"
 [ "$(grep -o '"exact_match.*' printed)" = "$(grep -o '"exact_match.*' printed2)" ] || fail "2 ranks match others:" "$(cat printed printed2)"
 # A reference that the model writes itself matches.
