@@ -24,6 +24,8 @@ static const struct tt_setting own_settings[] = {
      .help = "The GGUF file to write. It becomes visible when it is complete."},
     {.name = "outtype", .type = TT_SETTING_CHOICE, FIELD(outtype), .choices = "auto f32 f16 bf16",
      .default_text = "auto",
+     .only_reason = "quantized types, as q8_0 and q4_k_m, are made from the file by llama.cpp: "
+                    "llama-quantize FILE.gguf SMALL.gguf Q4_K_M",
      .help = "Type of matrices; auto: their type in the model. Norms and biases are always f32."},
     {.name = "overwrite", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
      .help = "Replace output_file when it exists."},

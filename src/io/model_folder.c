@@ -50,8 +50,13 @@ struct tt_model_folder {
 struct contents {
     size_t safetensors, pickles;
     char pickle[256]; /* the first one */
-    bool adapter;
+    bool adapter, gguf;
 };
+
+static const char gguf_hint[] =
+    "GGUF files are written (trimtab export gguf) and not read, in any quantization: download the folder of "
+    "the "
+    "model that they were made from (config.json and safetensors); --load_in_4bit true stores it in 4 bits";
 
 static tt_status look_at(void *context, const char *name)
 {
@@ -60,6 +65,7 @@ static tt_status look_at(void *context, const char *name)
     if (tt_pth_is_name(name) && strcmp(name, "training_args.bin") != 0) {
         if (contents->pickles++ == 0) strncpy(contents->pickle, name, sizeof contents->pickle - 1);
     }
+    if (tt_ends_with(name, ".gguf")) contents->gguf = true;
     if (strcmp(name, "adapter_config.json") == 0) contents->adapter = true;
     return TT_OK;
 }
@@ -78,8 +84,10 @@ static tt_status fail_no_weights(const char *path, const struct contents *conten
         tt_hint("files in another library's layout are converted by transformers' scripts");
         return TT_ERR_DATA;
     }
-    return tt_fail(TT_ERR_DATA, "'%s' has no weights: neither '%s' nor '%s'", path, weights_names[0].name,
-                   weights_names[1].name);
+    tt_fail(TT_ERR_DATA, "'%s' has no weights: neither '%s' nor '%s'", path, weights_names[0].name,
+            weights_names[1].name);
+    if (contents->gguf) tt_hint("%s", gguf_hint);
+    return TT_ERR_DATA;
 }
 
 /* ---- Finding and checking ---- */
@@ -267,6 +275,8 @@ static tt_status open_config(struct tt_model_folder *folder)
             listed != TT_OK ? listed : tt_fail(TT_ERR_DATA, "'%s' has no '%s'", folder->path, config_name);
         if (contents.adapter)
             tt_hint("the folder contains an adapter: name the folder of the base model here");
+        else if (contents.gguf)
+            tt_hint("%s", gguf_hint);
     }
     return status;
 }
@@ -279,7 +289,9 @@ tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt
     TT_GO(tt_hub_locate(path, NULL, "model", &folder->path));
     if (!tt_path_is_dir(folder->path)) {
         status = tt_fail(TT_ERR_DATA, "the model folder '%s' is a file", path);
-        tt_hint("models are read from a local folder with config.json and its weights");
+        tt_hint("%s", tt_ends_with(path, ".gguf")
+                          ? gguf_hint
+                          : "models are read from a local folder with config.json and its weights");
         goto out;
     }
     TT_GO(open_config(folder));

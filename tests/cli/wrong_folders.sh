@@ -26,6 +26,12 @@ cp -r model pointers && printf "$pointer" >pointers/tokenizer.json
 expect 3 "hint: it looks like a Git LFS pointer" "${ask[@]}" --model_name_or_path pointers
 cp -r model bare && rm bare/tokenizer.json
 expect 3 "save_pretrained(FOLDER)" "${ask[@]}" --model_name_or_path bare
+# A quantized file of llama.cpp: by its name, alone in a folder, and with the model's config.json.
+mkdir quants && printf 'GGUF\3\0\0\0' >quants/m-q4_k_m.gguf
+expect 3 "hint: GGUF files are written (trimtab export gguf) and not read" "${ask[@]}" --model_name_or_path quants/m-q4_k_m.gguf
+expect 3 "hint: GGUF files are written" "${ask[@]}" --model_name_or_path quants
+cp model/config.json model/tokenizer*.json quants/
+expect 3 "--load_in_4bit true stores it in 4 bits" "${ask[@]}" --model_name_or_path quants
 # Folders in FP8 with scales of blocks: one scale under another name, scales of another shape, and those of rows.
 fp8() { # NAME EDIT: a copy whose file has other words of the same length
     rm -rf "$1" && cp -r "$golden/fp8/blocks" "$1" && chmod -R u+w "$1" && LC_ALL=C sed -i "$2" "$1/model.safetensors"
