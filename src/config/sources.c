@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/describe.h"
 #include "config/settings.h"
 #include "config/store.h"
 #include "config/value.h"
@@ -110,6 +111,7 @@ struct flag {
     const char *inline_value; /* NULL: none */
     char *const *words;
     int word_count;
+    bool dashes_follow; /* the next word begins with two dashes */
 };
 
 static bool is_flag(const char *word)
@@ -140,22 +142,35 @@ static tt_status next_flag(int argc, char *const *argv, int *index, struct flag 
         while (*index + 1 + flag->word_count < argc && !is_flag(flag->words[flag->word_count]))
             flag->word_count++;
     *index += 1 + flag->word_count;
+    flag->dashes_follow = *index < argc;
     return TT_OK;
 }
 
-/* The one value of the flag; words beyond it are an error. */
-static tt_status single_value(const struct flag *flag, const char **value)
+/* The hint shows the form of the value, and what the row says about it. */
+static tt_status fail_without_value(const struct flag *flag, const struct tt_setting *row)
+{
+    struct tt_str hint = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_str_printf(&hint, "write %s ", flag->shown));
+    TT_GO(row != NULL ? tt_describe_value(&hint, row) : tt_str_append_text(&hint, "VALUE"));
+    if (flag->dashes_follow)
+        TT_GO(tt_str_printf(&hint, ", or %s=--VALUE for one that begins with two dashes", flag->shown));
+    if (row != NULL && row->help != NULL) TT_GO(tt_str_printf(&hint, ". %s", row->help));
+    status = tt_fail(TT_ERR_USAGE, "%s needs a value", flag->shown);
+    tt_hint("%s", tt_str_text(&hint));
+out:
+    tt_str_deinit(&hint);
+    return status;
+}
+
+/* The one value of the flag; words beyond it are an error. `row`: NULL, or what describes the value. */
+static tt_status single_value(const struct flag *flag, const struct tt_setting *row, const char **value)
 {
     if (flag->inline_value != NULL) {
         *value = flag->inline_value;
         return TT_OK;
     }
-    if (flag->word_count == 0) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "%s needs a value", flag->shown);
-        tt_hint("write %s VALUE; for a value that begins with two dashes %s=--VALUE", flag->shown,
-                flag->shown);
-        return status;
-    }
+    if (flag->word_count == 0) return fail_without_value(flag, row);
     if (flag->word_count > 1)
         return tt_fail(TT_ERR_USAGE, "%s takes one value; '%.100s' is one too many", flag->shown,
                        flag->words[1]);
@@ -199,7 +214,7 @@ static tt_status take_words(struct tt_settings *settings, struct tt_setting_entr
         return status;
     }
     const char *value = NULL;
-    TT_TRY(single_value(flag, &value));
+    TT_TRY(single_value(flag, row, &value));
     /* An empty word on the command line is a value: --prompt "". */
     bool empty_text = value[0] == 0 && row->type == TT_SETTING_STRING;
     return tt_settings_assign(settings, entry, value, empty_text, flag->shown);
@@ -234,14 +249,14 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
     for (int i = 0; i < argc;) {
         TT_TRY(next_flag(argc, argv, &i, &flag));
         if (strcmp(flag.name, "config") != 0) continue;
-        TT_TRY(single_value(&flag, &value));
+        TT_TRY(single_value(&flag, NULL, &value));
         TT_TRY(tt_settings_read_yaml(settings, value));
     }
     for (int i = 0; i < argc;) {
         TT_TRY(next_flag(argc, argv, &i, &flag));
         if (strcmp(flag.name, "config") == 0) continue;
         if (is_listed(handled_elsewhere, flag.name))
-            TT_TRY(single_value(&flag, &value));
+            TT_TRY(single_value(&flag, NULL, &value));
         else
             TT_TRY(take_flag(settings, &flag));
     }

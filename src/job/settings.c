@@ -76,8 +76,8 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(run.dataloader_drop_last),
      .default_text = "false", .help = "Drop the last step of an epoch if it is incomplete."},
     {.name = "resume_from_checkpoint", .type = TT_SETTING_STRING, FIELD(run.resume_from_checkpoint),
-     .help = "true: resume from the newest whole checkpoint in output_dir, or start from the beginning if there is "
-             "none; or the checkpoint folder to resume from."},
+     .help = "The checkpoint folder to resume from; true or latest: the newest whole checkpoint in output_dir, or the "
+             "beginning if there is none."},
     {.name = "resume_changed", .type = TT_SETTING_BOOL, FIELD(run.resume_changed), .default_text = "false",
      .help = "Resume from a checkpoint even if settings that affect training have changed."},
     {.name = NULL},

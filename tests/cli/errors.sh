@@ -61,9 +61,12 @@ printf 'model_name_or_path: m\ndataset_name: d\nbf16: auto\nfp16:\n' >auto.yaml
 expect 0 "bf16: true  # auto.yaml line 3" train --config auto.yaml --print_config
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
-expect 2 "write --resume_from_checkpoint VALUE" train --resume_from_checkpoint
+expect 2 "write --resume_from_checkpoint TEXT. The checkpoint folder to resume from; true or latest:" \
+    train --resume_from_checkpoint
 expect 2 "hint: quantized types, as q8_0 and q4_k_m, are made from the file by llama.cpp: llama-quantize " \
     export gguf --model_name_or_path m --output_file m.gguf --outtype q4_k_m
+expect 2 "write --outtype auto|f32|f16|bf16. Type of matrices" export gguf --outtype
+expect 2 "write --prompt TEXT, or --prompt=--VALUE for one that begins with two dashes. " generate --prompt --seed 1
 expect 2 "unexpected argument 'word': a flag is expected" train word
 expect 2 "'auto_find_batch_size' supports only: false" train --auto_find_batch_size
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
