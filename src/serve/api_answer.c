@@ -54,14 +54,35 @@ static struct tt_json_value *choice_of(const struct tt_api_choice *choice, const
                         logprobs, "finish_reason", text_or_null(choice->finish));
 }
 
+/* The message of an answer; its content is null where it only calls tools. */
+static struct tt_json_value *message_of(const struct tt_api_choice *choice, const char *shown)
+{
+    if (choice->tool_calls == NULL) return tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown);
+    return tt_json_pack("{s:s, s:o, s:O}", "role", "assistant", "content",
+                        text_or_null(*shown != 0 ? shown : NULL), "tool_calls", choice->tool_calls);
+}
+
+/* {"tool_calls": [...]} with the number of each. */
+static struct tt_json_value *delta_of_calls(const struct tt_json_value *calls)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    for (size_t i = 0; i < tt_json_count(calls) && list != NULL; i++) {
+        struct tt_json_value *call = tt_json_pack("{s:i}", "index", (int)i);
+        bool made = call != NULL && tt_json_update(call, tt_json_at(calls, i)) == 0;
+        if (made && tt_json_append(list, call) == 0) continue;
+        if (!made) tt_json_release(call);
+        tt_json_release(list);
+        list = NULL;
+    }
+    return list != NULL ? tt_json_pack("{s:o}", "tool_calls", list) : NULL;
+}
+
 /* Contents hold no U+0000: a text that has one is cut there. */
 static struct tt_json_value *whole_choice(const struct tt_api_answer *answer,
                                           const struct tt_api_choice *choice)
 {
     const char *shown = choice->content.bytes > 0 ? choice->content.data : "";
-    struct tt_json_value *value = answer->chat
-                                      ? tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown)
-                                      : tt_json_new_string(shown);
+    struct tt_json_value *value = answer->chat ? message_of(choice, shown) : tt_json_new_string(shown);
     return choice_of(choice, answer->chat ? "message" : "text", value);
 }
 
@@ -101,6 +122,8 @@ tt_status tt_api_write_chunk(const struct tt_api_answer *answer, const struct tt
     const char *shown = tt_str_text(&copy);
     if (!answer->chat)
         value = tt_json_new_string(shown);
+    else if (choice->tool_calls != NULL)
+        value = delta_of_calls(choice->tool_calls);
     else if (first)
         value = tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown);
     else

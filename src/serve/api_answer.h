@@ -16,8 +16,9 @@ struct tt_api_answer {
 struct tt_api_choice {
     size_t index;
     struct tt_span content;
-    const char *finish;             /* "stop", "length"; NULL: not finished */
-    struct tt_json_value *logprobs; /* taken over; NULL: null */
+    const struct tt_json_value *tool_calls; /* a list; NULL: none. Of a chunk: those that it adds */
+    const char *finish;                     /* "stop", "length", "tool_calls"; NULL: not finished */
+    struct tt_json_value *logprobs;         /* taken over; NULL: null */
 };
 
 /* The whole answer; a 0 byte follows each content. */

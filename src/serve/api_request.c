@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/tool_calls.h"
 
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
 enum { MESSAGES_MAX = 10000 };
@@ -187,9 +188,23 @@ static tt_status read_common(struct parse *p)
     return read_stops(p);
 }
 
-static tt_status read_messages(struct parse *p)
+/* What the chat template reads of the request. */
+static struct tt_json_value *make_row(const struct tt_json_value *root, const struct tt_json_value *messages)
 {
     static const char *const others[] = {"tools", "documents", "chat_template_kwargs"};
+    struct tt_json_value *row = tt_json_new_object();
+    bool made = row != NULL && tt_json_set_copy(row, "messages", messages) == 0;
+    for (size_t i = 0; i < sizeof others / sizeof *others && made; i++) {
+        const struct tt_json_value *value = tt_json_get(root, others[i]);
+        if (value != NULL && !tt_json_is_null(value)) made = tt_json_set_copy(row, others[i], value) == 0;
+    }
+    if (made) return row;
+    tt_json_release(row);
+    return NULL;
+}
+
+static tt_status read_messages(struct parse *p)
+{
     const struct tt_json_value *messages = tt_json_get(p->root, "messages");
     size_t count = tt_json_count(messages);
     p->param = "messages";
@@ -198,14 +213,18 @@ static tt_status read_messages(struct parse *p)
     for (size_t i = 0; i < count; i++)
         if (tt_json_text(tt_json_get(tt_json_at(messages, i), "role")) == NULL)
             return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
-    p->request->row = tt_json_new_object();
-    if (p->request->row == NULL || tt_json_set_copy(p->request->row, "messages", messages) != 0)
-        return TT_ERR_MEMORY;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        const struct tt_json_value *value = tt_json_get(p->root, others[i]);
-        if (value == NULL || tt_json_is_null(value)) continue;
-        if (tt_json_set_copy(p->request->row, others[i], value) != 0) return TT_ERR_MEMORY;
+    p->request->row = make_row(p->root, messages);
+    if (p->request->row == NULL) return TT_ERR_MEMORY;
+    if (tt_tool_calls_are_texts(messages)) {
+        p->request->row_as_given = p->request->row;
+        p->request->row = tt_json_copy(p->request->row_as_given);
+        if (p->request->row == NULL ||
+            tt_json_set(p->request->row, "messages", tt_tool_calls_as_objects(messages)) != 0)
+            return TT_ERR_MEMORY;
     }
+    bool may_call = !is_text(tt_json_get(p->root, "tool_choice"), "none");
+    if (may_call && tt_json_count(tt_json_get(p->root, "tools")) > 0)
+        p->request->tools = tt_json_get(p->root, "tools");
     p->param = NULL;
     return TT_OK;
 }
@@ -285,6 +304,7 @@ tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_req
 void tt_api_request_deinit(struct tt_api_request *request)
 {
     tt_json_release(request->row);
+    tt_json_release(request->row_as_given);
     tt_free(request->prompts);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};

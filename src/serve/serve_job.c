@@ -7,6 +7,7 @@
 #include "serve/api_answer.h"
 #include "serve/api_logprobs.h"
 #include "serve/refuse.h"
+#include "serve/tool_calls.h"
 
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
@@ -14,6 +15,7 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
     for (size_t i = 0; i < job->choice_count; i++) {
         tt_talk_answer_deinit(config->talk, &job->choices[i].answer);
         tt_str_deinit(&job->choices[i].text);
+        tt_json_release(job->choices[i].calls);
     }
     tt_free(job->choices);
     tt_api_request_deinit(&job->request);
@@ -23,11 +25,22 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
 
 /* ---- The begin ---- */
 
+/* Few templates want the arguments of tool calls as texts: they fail with objects. */
+static tt_status make_chat_prompt(struct tt_talk *talk, const struct tt_api_request *request,
+                                  struct tt_ids *ids)
+{
+    tt_status status = tt_talk_prompt(talk, request->row, "the request", ids);
+    if (status != TT_ERR_DATA || request->row_as_given == NULL) return status;
+    tt_error_clear();
+    ids->count = ids->beyond = 0;
+    return tt_talk_prompt(talk, request->row_as_given, "the request", ids);
+}
+
 static tt_status make_prompt(struct tt_talk *talk, const struct tt_serve_job *job, size_t index,
                              struct tt_ids *ids)
 {
     ids->count = ids->beyond = 0;
-    if (job->chat) return tt_talk_prompt(talk, job->request.row, "the request", ids);
+    if (job->chat) return make_chat_prompt(talk, &job->request, ids);
     const struct tt_api_prompt *prompt = &job->request.prompts[index];
     if (prompt->ids == NULL)
         return tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, prompt->text.data,
@@ -136,14 +149,18 @@ static bool is_finished(const struct tt_serve_choice *choice)
     return choice->stopped || tt_generation_is_finished(choice->answer.state);
 }
 
-/* Bytes that can be sent: an end that may become a stop text, or is part of a character, waits. */
+/* Bytes that can be sent: an end that may become a stop text or a call of a tool, or is part of a character, waits. */
 static size_t count_visible(const struct tt_api_request *request, const struct tt_serve_choice *choice)
 {
     size_t held = 0, bytes = choice->text.bytes;
     for (size_t i = 0; i < request->stop_count; i++)
         if (request->stops[i].bytes > held) held = request->stops[i].bytes;
-    if (is_finished(choice) || held == 0) return bytes;
-    size_t visible = bytes > held - 1 ? bytes - (held - 1) : 0;
+    if (is_finished(choice)) return bytes;
+    size_t visible = held == 0 ? bytes : bytes > held - 1 ? bytes - (held - 1) : 0;
+    if (request->tools != NULL) {
+        size_t settled = tt_tool_calls_settled((struct tt_span){choice->text.data, bytes});
+        if (settled < visible) visible = settled;
+    }
     while (visible > 0 && visible < bytes && ((unsigned char)choice->text.data[visible] & 0xC0) == 0x80)
         visible--;
     return visible;
@@ -184,8 +201,24 @@ static tt_status tell_logprobs(const struct tt_serve_config *config, const struc
 
 static const char *finish_of(const struct tt_serve_choice *choice)
 {
+    if (choice->calls != NULL && choice->answer.state != TT_GENERATION_LENGTH) return "tool_calls";
     if (choice->stopped || choice->answer.state == TT_GENERATION_ENDED) return "stop";
     return choice->answer.state == TT_GENERATION_LENGTH ? "length" : NULL;
+}
+
+/* Takes the calls of tools out of the text of a finished choice. */
+static tt_status seek_calls(const struct tt_serve_job *job, struct tt_serve_choice *choice)
+{
+    size_t content, index = (size_t)(choice - job->choices);
+    uint64_t seed = (uint64_t)job->created << 24 ^ (job->number + index) << 8;
+    if (choice->sought || job->request.tools == NULL || !is_finished(choice)) return TT_OK;
+    choice->sought = true;
+    struct tt_span text = {tt_str_text(&choice->text), choice->text.bytes};
+    TT_TRY(tt_tool_calls_find(text, job->request.tools, seed, &choice->calls, &content));
+    if (choice->calls == NULL) return TT_OK;
+    choice->text.bytes = content;
+    choice->text.data[content] = 0;
+    return TT_OK;
 }
 
 /* A piece of a choice; `length` bytes that were not sent. */
@@ -216,6 +249,11 @@ static tt_status write_choice(const struct tt_serve_config *config, struct tt_se
         TT_TRY(write_piece(config, job, index, visible - choice->sent, out));
     if (!finished) return TT_OK;
     choice->over = true;
+    if (choice->calls != NULL) {
+        piece.tool_calls = choice->calls;
+        TT_TRY(tt_api_write_chunk(&answer, &piece, false, out));
+        piece.tool_calls = NULL;
+    }
     piece.finish = finish_of(choice);
     return tt_api_write_chunk(&answer, &piece, false, out);
 }
@@ -240,8 +278,10 @@ static tt_status write_whole(const struct tt_serve_config *config, struct tt_ser
     size_t made = 0;
     for (; made < job->choice_count && status == TT_OK; made++) {
         struct tt_serve_choice *choice = &job->choices[made];
-        choices[made] = (struct tt_api_choice){
-            .index = made, .content = {choice->text.data, choice->text.bytes}, .finish = finish_of(choice)};
+        choices[made] = (struct tt_api_choice){.index = made,
+                                               .content = {choice->text.data, choice->text.bytes},
+                                               .tool_calls = choice->calls,
+                                               .finish = finish_of(choice)};
         status = tell_logprobs(config, job, choice, &choices[made].logprobs);
     }
     if (status == TT_OK)
@@ -280,6 +320,7 @@ static tt_status advance_choice(const struct tt_serve_config *config, const stru
     if (!is_finished(choice)) TT_TRY(tt_talk_advance(config->talk, &choice->answer, &choice->text));
     if (choice->text.bytes > before) find_stop(&job->request, choice, before);
     if (choice->stopped) tt_generation_team_cancel(config->talk->team, choice->answer.id);
+    TT_TRY(seek_calls(job, choice));
     *news = *news || choice->text.bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
     return TT_OK;
 }

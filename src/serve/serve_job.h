@@ -8,14 +8,16 @@
 
 struct tt_serve_choice {
     struct tt_talk_answer answer;
-    struct tt_str text; /* of the answer so far */
-    size_t sent;        /* of it, as events */
-    size_t told;        /* tokens whose log p was sent */
-    int64_t characters; /* of these tokens */
-    int32_t before;     /* the last id of the prompt */
-    bool begun;         /* the first event of a stream was written */
-    bool stopped;       /* by a stop text */
-    bool over;          /* the last event of a stream was written */
+    struct tt_str text;          /* of the answer so far */
+    size_t sent;                 /* of it, as events */
+    size_t told;                 /* tokens whose log p was sent */
+    int64_t characters;          /* of these tokens */
+    int32_t before;              /* the last id of the prompt */
+    bool sought;                 /* for calls of tools, after its end */
+    struct tt_json_value *calls; /* owned; NULL: none */
+    bool begun;                  /* the first event of a stream was written */
+    bool stopped;                /* by a stop text */
+    bool over;                   /* the last event of a stream was written */
 };
 
 struct tt_serve_job {

@@ -16,6 +16,18 @@ if grep -q 'has no HTTP server' err; then
 fi
 expect 2 "port" serve "${served[@]}" --port 70000
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+# A model that calls tools.
+cat >calls.jsonl <<'END'
+{"messages": [{"role": "user", "content": "Rome"}, {"role": "assistant", "content": "So.\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>"}]}
+{"messages": [{"role": "user", "content": "Oslo"}, {"role": "assistant", "content": "{\"name\": \"add\", \"parameters\": {\"a\": 2}}"}]}
+END
+expect 0 "" train --model_name_or_path model --dataset_name calls.jsonl --assistant_only_loss --output_dir caller \
+    --use_peft false --learning_rate 1e-2 --max_steps 150 --per_device_train_batch_size 2 --save_strategy no \
+    --lr_scheduler_type constant --report_to none --bf16 false
+cat >caller/chat_template.jinja <<'END'
+{% for m in messages %}{{ '<' + m.role + '> ' + (m.content or '') }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{{ '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
+END
+sed 's/c.function.arguments | tojson/"x" + c.function.arguments/' caller/chat_template.jinja >texts.jinja
 python3 "$root/tests/tools/serve_client.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "a client"
 
 # Two servers cannot share a port; a wide address is warned of.

@@ -23,11 +23,9 @@ def check(holds, *what):
 
 
 class Server:
-    def __init__(self, *flags, log="serve.log"):
+    def __init__(self, *flags, log="serve.log", served=("--model_name_or_path", model, "--adapter_name_or_path", adapter)):
         self.log = open(log, "w+")
-        self.process = subprocess.Popen(
-            [trimtab, "serve", "--model_name_or_path", model, "--adapter_name_or_path", adapter, "--port", "0", *flags],
-            stderr=self.log)
+        self.process = subprocess.Popen([trimtab, "serve", *served, "--port", "0", *flags], stderr=self.log)
         for _ in range(1200):
             found = re.search(r"http://127.0.0.1:(\d+)/v1", open(log).read())
             if found or self.process.poll() is not None:
@@ -392,6 +390,48 @@ def test_cancel():
     check(not quiet.recv(1000).startswith(b"HTTP/1.1 200"), "a request that never ran has an answer")
 
 
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}]
+
+
+def test_tools(_):
+    """A model that was trained to call tools in both forms (serve.sh), whole and streamed."""
+    server = Server(log="tools.log", served=("--model_name_or_path", "caller"))
+    for place, content, arguments in ("Rome", "So.", {"a": 1}), ("Oslo", None, {"a": 2}):
+        text, finish = content_of(server.ask(CHAT, chat(place, max_tokens=99)))
+        check('"name": "add"' in text and finish == "stop", "without tools the answer is text:", text, finish)
+        check(content_of(server.ask(CHAT, chat(place, max_tokens=99, tools=TOOLS, tool_choice="none")))[0] == text, "tool_choice none")
+        other = [{"type": "function", "function": {"name": "other"}}]
+        check(content_of(server.ask(CHAT, chat(place, max_tokens=99, tools=other)))[0] == text, "a tool that is not declared")
+        asked = chat(place, max_tokens=99, tools=TOOLS)
+        choice = json.loads(server.ask(CHAT, asked)[1])["choices"][0]
+        calls = choice["message"]["tool_calls"]
+        check(choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == content, choice)
+        check([(call["type"], call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls] ==
+              [("function", "add", arguments)], calls)
+        events = events_of(server.ask(CHAT, {**asked, "stream": True})[1])
+        deltas = [event["choices"][0]["delta"] for event in events]
+        check(joined(events) == (content or "", "tool_calls"), "streamed", events)
+        added = [call for delta in deltas for call in delta.get("tool_calls", [])]
+        check([(call["index"], call["function"]) for call in added] == [(0, calls[0]["function"])], "streamed calls", added)
+        check(len(deltas) > 4 or content is None, "text before a call is not streamed:", deltas)
+        # The answer as the next request has it, with the arguments as text or as an object.
+        reply = {"role": "tool", "tool_call_id": calls[0]["id"], "content": "3"}
+        tokens = []
+        for made in calls[0]["function"]["arguments"], arguments:
+            said = {**choice["message"], "tool_calls": [{**calls[0], "function": {"name": "add", "arguments": made}}]}
+            status, text = server.ask(CHAT, {**asked, "messages": [*asked["messages"], said, reply]})
+            check(status == 200, text)
+            tokens.append(json.loads(text)["usage"]["prompt_tokens"])
+        check(tokens[0] == tokens[1], "arguments as text are another prompt than as an object:", tokens)
+    server.stop()
+    # A template that is made for texts.
+    server = Server("--chat_template_path", "texts.jinja", log="tools.log", served=("--model_name_or_path", "caller"))
+    said = {"role": "assistant", "tool_calls": [{"function": {"name": "add", "arguments": '{"a": 1}'}}]}
+    status, text = server.ask(CHAT, {**chat(), "messages": [said]})
+    check(status == 200, "a template that is made for arguments as texts:", text)
+    server.stop()
+
+
 def test_openai(server):
     try:
         import openai
@@ -425,7 +465,7 @@ def test_openai(server):
 
 server = Server("--max_running", "4", "--context_length", "4000", "--max_waiting", "400", "--request_timeout", "2",
                 "--ignore_eos")
-for test in test_answers, test_stops, test_choices, test_logprobs, test_ranks, test_sampling, test_errors, test_slow, test_crowd, test_openai:
+for test in test_answers, test_stops, test_choices, test_logprobs, test_ranks, test_sampling, test_tools, test_errors, test_slow, test_crowd, test_openai:
     began = time.monotonic()
     test(server)
     print(f"{test.__name__}: {time.monotonic() - began:.1f} s")

@@ -1,0 +1,224 @@
+#include "serve/tool_calls.h"
+
+#include <string.h>
+
+static const char begin_tag[] = "<tool_call>", end_tag[] = "</tool_call>";
+
+/* ---- The text of an answer ---- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static struct tt_span trim(struct tt_span text)
+{
+    while (text.bytes > 0 && is_blank(text.data[text.bytes - 1])) text.bytes--;
+    while (text.bytes > 0 && is_blank(*text.data)) text.data++, text.bytes--;
+    return text;
+}
+
+/* Without blanks at its end. */
+static size_t trimmed_bytes(const char *text, size_t bytes)
+{
+    while (bytes > 0 && is_blank(text[bytes - 1])) bytes--;
+    return bytes;
+}
+
+static const char *find(struct tt_span text, const char *word)
+{
+    return text.bytes > 0 ? memmem(text.data, text.bytes, word, strlen(word)) : NULL;
+}
+
+size_t tt_tool_calls_settled(struct tt_span text)
+{
+    struct tt_span inner = trim(text);
+    if (inner.bytes == 0 || *inner.data == '{' || *inner.data == '[') return 0;
+    const char *tag = find(text, begin_tag);
+    if (tag != NULL) return trimmed_bytes(text.data, (size_t)(tag - text.data));
+    size_t part = sizeof begin_tag - 2; /* the beginning of a tag at the end of the text */
+    while (part > 0 && (part > text.bytes || memcmp(text.data + text.bytes - part, begin_tag, part) != 0))
+        part--;
+    return trimmed_bytes(text.data, text.bytes - part);
+}
+
+static bool is_declared(const struct tt_json_value *tools, struct tt_span name)
+{
+    for (size_t i = 0; i < tt_json_count(tools); i++) {
+        const struct tt_json_value *tool = tt_json_at(tools, i), *function = tt_json_get(tool, "function");
+        const char *known = tt_json_text(tt_json_get(function != NULL ? function : tool, "name"));
+        if (known != NULL && tt_span_equals(name, known)) return true;
+    }
+    return false;
+}
+
+/* Nine letters and digits, which Mistral's templates demand. */
+static void make_id(uint64_t seed, size_t index, char id[10])
+{
+    uint64_t bits = (seed + 1) * UINT64_C(0x9E3779B97F4A7C15) + index;
+    bits = (bits ^ bits >> 31) * UINT64_C(0xD6E8FEB86659FD93);
+    bits ^= bits >> 32;
+    for (size_t i = 0; i < 9; i++, bits /= 36) id[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[bits % 36];
+    id[9] = 0;
+}
+
+struct search {
+    const struct tt_json_value *tools;
+    uint64_t seed;
+    struct tt_json_value *calls; /* owned */
+};
+
+/* *is: `value` is a call, and was added. */
+static tt_status add_call(struct search *s, const struct tt_json_value *value, bool *is)
+{
+    struct tt_str text = {0};
+    char id[10];
+    const struct tt_json_value *arguments = tt_json_get(value, "arguments");
+    struct tt_span name = tt_json_span(tt_json_get(value, "name"));
+    if (arguments == NULL) arguments = tt_json_get(value, "parameters");
+    *is = name.data != NULL && is_declared(s->tools, name) &&
+          (tt_json_is_object(arguments) || tt_json_is_string(arguments));
+    if (!*is) return TT_OK;
+    tt_status status = TT_OK;
+    if (tt_json_is_object(arguments)) TT_GO(tt_json_write(arguments, 0, false, &text));
+    make_id(s->seed, tt_json_count(s->calls), id);
+    const char *shown = tt_json_is_object(arguments) ? tt_str_text(&text) : tt_json_span(arguments).data;
+    struct tt_json_value *call = tt_json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function",
+                                              "function", "name", name.data, "arguments", shown);
+    if (tt_json_append(s->calls, call) != 0) status = TT_ERR_MEMORY;
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* *are: the text is one call or a list of calls, which were added. */
+static tt_status add_calls(struct search *s, struct tt_span text, bool *are)
+{
+    struct tt_json json = {0};
+    tt_status status = tt_json_parse(text.data, text.bytes, "the answer", &json);
+    *are = status == TT_OK;
+    if (status == TT_ERR_DATA) {
+        tt_error_clear();
+        return TT_OK;
+    }
+    if (status != TT_OK) return status;
+    size_t count = tt_json_is_list(json.root) ? tt_json_count(json.root) : 1;
+    *are = count > 0;
+    for (size_t i = 0; i < count && *are; i++)
+        TT_GO(add_call(s, tt_json_is_list(json.root) ? tt_json_at(json.root, i) : json.root, are));
+out:
+    tt_json_deinit(&json);
+    return status;
+}
+
+/* From the first tag on nothing but calls may follow. */
+static tt_status add_tagged(struct search *s, struct tt_span text, bool *are)
+{
+    for (*are = true; *are && text.bytes > 0;) {
+        *are = tt_span_starts_with(text, begin_tag);
+        if (!*are) return TT_OK;
+        struct tt_span inner = {text.data + strlen(begin_tag), text.bytes - strlen(begin_tag)};
+        const char *end = find(inner, end_tag), *after = text.data + text.bytes;
+        text = (struct tt_span){after, 0};
+        if (end != NULL) {
+            inner.bytes = (size_t)(end - inner.data);
+            end += strlen(end_tag);
+            text = trim((struct tt_span){end, (size_t)(after - end)});
+        }
+        TT_TRY(add_calls(s, trim(inner), are));
+    }
+    return TT_OK;
+}
+
+tt_status tt_tool_calls_find(struct tt_span text, const struct tt_json_value *tools, uint64_t seed,
+                             struct tt_json_value **calls, size_t *content)
+{
+    struct search s = {.tools = tools, .seed = seed, .calls = tt_json_new_list()};
+    struct tt_span inner = trim(text);
+    const char *tag = find(text, begin_tag);
+    bool are = false;
+    tt_status status = s.calls != NULL ? TT_OK : TT_ERR_MEMORY;
+    *content = text.bytes;
+    *calls = NULL;
+    if (status == TT_OK && tag != NULL)
+        status = add_tagged(&s, trim((struct tt_span){tag, (size_t)(text.data + text.bytes - tag)}), &are);
+    else if (status == TT_OK && inner.bytes > 0 && (*inner.data == '{' || *inner.data == '['))
+        status = add_calls(&s, inner, &are);
+    if (status == TT_OK && are) {
+        *content = tag != NULL ? trimmed_bytes(text.data, (size_t)(tag - text.data)) : 0;
+        *calls = s.calls;
+        return TT_OK;
+    }
+    tt_json_release(s.calls);
+    return status;
+}
+
+/* ---- The messages of a request ---- */
+
+static const struct tt_json_value *arguments_of(const struct tt_json_value *call)
+{
+    return tt_json_get(tt_json_get(call, "function"), "arguments");
+}
+
+bool tt_tool_calls_are_texts(const struct tt_json_value *messages)
+{
+    for (size_t i = 0; i < tt_json_count(messages); i++) {
+        const struct tt_json_value *calls = tt_json_get(tt_json_at(messages, i), "tool_calls");
+        for (size_t j = 0; j < tt_json_count(calls); j++)
+            if (tt_json_is_string(arguments_of(tt_json_at(calls, j)))) return true;
+    }
+    return false;
+}
+
+/* A text that is no JSON object stays a text. */
+static struct tt_json_value *call_as_object(const struct tt_json_value *call)
+{
+    struct tt_span text = tt_json_span(arguments_of(call));
+    struct tt_json json = {0};
+    struct tt_json_value *copy = tt_json_copy(call);
+    if (copy == NULL || text.data == NULL) return copy;
+    bool made = true;
+    if (tt_json_parse(text.data, text.bytes, "arguments", &json) != TT_OK) {
+        tt_error_clear();
+    } else if (tt_json_is_object(json.root)) {
+        struct tt_json_value *function = tt_json_copy(tt_json_get(call, "function"));
+        made = function != NULL && tt_json_set_copy(function, "arguments", json.root) == 0;
+        if (made)
+            made = tt_json_set(copy, "function", function) == 0;
+        else
+            tt_json_release(function);
+    }
+    tt_json_deinit(&json);
+    if (made) return copy;
+    tt_json_release(copy);
+    return NULL;
+}
+
+static struct tt_json_value *message_as_objects(const struct tt_json_value *message)
+{
+    const struct tt_json_value *calls = tt_json_get(message, "tool_calls");
+    struct tt_json_value *copy = tt_json_copy(message);
+    if (copy == NULL || !tt_json_is_list(calls)) return copy;
+    struct tt_json_value *list = tt_json_new_list();
+    bool made = list != NULL;
+    for (size_t i = 0; i < tt_json_count(calls) && made; i++)
+        made = tt_json_append(list, call_as_object(tt_json_at(calls, i))) == 0;
+    if (made)
+        made = tt_json_set(copy, "tool_calls", list) == 0;
+    else
+        tt_json_release(list);
+    if (made) return copy;
+    tt_json_release(copy);
+    return NULL;
+}
+
+struct tt_json_value *tt_tool_calls_as_objects(const struct tt_json_value *messages)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    for (size_t i = 0; i < tt_json_count(messages) && list != NULL; i++) {
+        if (tt_json_append(list, message_as_objects(tt_json_at(messages, i))) == 0) continue;
+        tt_json_release(list);
+        return NULL;
+    }
+    return list;
+}

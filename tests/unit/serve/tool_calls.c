@@ -1,0 +1,163 @@
+/* Calls of tools in answers and in messages; an answer is cut at any byte, as a stream shows it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "serve/tool_calls.h"
+#include "support/allocations.h"
+
+static const char tools_text[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\"}}, {\"name\": \"add\"}]";
+
+/* Calls as "name arguments; name arguments", after "content|"; no calls: NULL. */
+static const char *calls_of(const char *answer, char *out, size_t bytes)
+{
+    struct tt_json tools = {0};
+    struct tt_json_value *calls = NULL;
+    size_t content, at;
+    assert_int_equal(tt_json_parse(tools_text, strlen(tools_text), "tools", &tools), TT_OK);
+    assert_int_equal(tt_tool_calls_find(tt_span_of(answer), tools.root, 1, &calls, &content), TT_OK);
+    at = (size_t)snprintf(out, bytes, "%.*s|", (int)content, answer);
+    for (size_t i = 0; i < tt_json_count(calls); i++) {
+        const struct tt_json_value *call = tt_json_at(calls, i), *function = tt_json_get(call, "function");
+        const char *id = tt_json_text(tt_json_get(call, "id"));
+        assert_string_equal(tt_json_text(tt_json_get(call, "type")), "function");
+        assert_int_equal(strlen(id), 9);
+        assert_int_equal(strspn(id, "0123456789abcdefghijklmnopqrstuvwxyz"), 9);
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(id, tt_json_text(tt_json_get(tt_json_at(calls, j), "id")));
+        at += (size_t)snprintf(out + at, bytes - at, "%s%s %s", i > 0 ? "; " : "",
+                               tt_json_text(tt_json_get(function, "name")),
+                               tt_json_text(tt_json_get(function, "arguments")));
+    }
+    bool none = calls == NULL;
+    if (none) assert_int_equal(content, strlen(answer));
+    tt_json_release(calls);
+    tt_json_deinit(&tools);
+    return none ? NULL : out;
+}
+
+static const struct {
+    const char *answer, *calls;
+} cases[] = {
+    {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+     "|weather {\"city\": \"Rome\"}"},
+    {"I look.\n\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": [2.5]}}</tool_call>\n"
+     "<tool_call>{\"arguments\": {}, \"name\": \"weather\"}</tool_call>\n",
+     "I look.|add {\"a\": 1, \"b\": [2.5]}; weather {}"},
+    {"<tool_call>{\"name\": \"add\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>", "|add {\"a\": 1}"},
+    {"<tool_call>\n{\"name\": \"add\", \"arguments\": {}}", "|add {}"},
+    {" {\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}\n", "|weather {\"city\": \"Rome\"}"},
+    {"[{\"name\": \"add\", \"arguments\": {\"a\": 1}}, {\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
+     "|add {\"a\": 1}; add {\"a\": 2}"},
+    {"<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call>", NULL},
+    {"<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call> and more", NULL},
+    {"<tool_call>{\"name\": \"add\", \"arguments\": {</tool_call>", NULL},
+    {"<tool_call>{\"name\": \"add\", \"arguments\": 5}</tool_call>", NULL},
+    {"<tool_call></tool_call>", NULL},
+    {"{\"name\": \"add\"}", NULL},
+    {"{\"name\": \"add\", \"arguments\": {}} is a call", NULL},
+    {"[]", NULL},
+    {"[{\"name\": \"add\", \"arguments\": {}}, 5]", NULL},
+    {"{", NULL},
+    {"plain text <tool", NULL},
+    {" \n", NULL},
+    {"", NULL},
+};
+
+static void answers(void **state)
+{
+    (void)state;
+    char out[400];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *calls = calls_of(cases[i].answer, out, sizeof out);
+        if (cases[i].calls == NULL)
+            assert_null(calls);
+        else
+            assert_string_equal(calls, cases[i].calls);
+    }
+}
+
+/* What a stream has sent is never taken back, and is never a part of a call. */
+static void streams(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *answer = cases[i].answer, *border = cases[i].calls;
+        size_t sent = 0, most = border != NULL ? (size_t)(strchr(border, '|') - border) : strlen(answer);
+        for (size_t bytes = 0; bytes <= strlen(answer); bytes++) {
+            size_t settled = tt_tool_calls_settled((struct tt_span){answer, bytes});
+            assert_true(settled >= sent && settled <= bytes && settled <= most);
+            sent = settled;
+        }
+        if (border != NULL) assert_int_equal(sent, most);
+    }
+    assert_int_equal(tt_tool_calls_settled(tt_span_of("a <b")), 4);
+    assert_int_equal(tt_tool_calls_settled(tt_span_of("a <tool_callx")), 13);
+    assert_int_equal(tt_tool_calls_settled(tt_span_of("a <tool_cal")), 1);
+}
+
+static const char messages_text[] =
+    "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": ["
+    "{\"id\": \"1\", \"function\": {\"name\": \"add\", \"arguments\": \"{\\\"a\\\": [1, null]}\"}}, "
+    "{\"function\": {\"name\": \"add\", \"arguments\": \"no JSON\"}}, "
+    "{\"function\": {\"name\": \"add\", \"arguments\": {\"b\": 2}}}, 7]}]";
+
+static void messages(void **state)
+{
+    (void)state;
+    struct tt_json json = {0};
+    struct tt_str text = {0};
+    assert_int_equal(tt_json_parse(messages_text, strlen(messages_text), "messages", &json), TT_OK);
+    assert_true(tt_tool_calls_are_texts(json.root));
+    struct tt_json_value *objects = tt_tool_calls_as_objects(json.root);
+    assert_int_equal(tt_json_write(objects, 0, false, &text), TT_OK);
+    assert_string_equal(
+        tt_str_text(&text),
+        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": ["
+        "{\"id\": \"1\", \"function\": {\"name\": \"add\", \"arguments\": {\"a\": [1, null]}}}, "
+        "{\"function\": {\"name\": \"add\", \"arguments\": \"no JSON\"}}, "
+        "{\"function\": {\"name\": \"add\", \"arguments\": {\"b\": 2}}}, 7]}]");
+    tt_json_release(objects);
+    tt_str_deinit(&text);
+    tt_json_deinit(&json);
+    assert_false(tt_tool_calls_are_texts(NULL));
+}
+
+static tt_status attempt(void *context)
+{
+    struct tt_json *json = context;
+    size_t content;
+    struct tt_json_value *calls = NULL, *objects = tt_tool_calls_as_objects(json[0].root);
+    if (objects == NULL) return TT_ERR_MEMORY;
+    tt_json_release(objects);
+    tt_status status = tt_tool_calls_find(tt_span_of(cases[1].answer), json[1].root, 3, &calls, &content);
+    tt_json_release(calls);
+    return status;
+}
+
+static void failing_allocations(void **state)
+{
+    (void)state;
+    struct tt_json json[2] = {{0}};
+    assert_int_equal(tt_json_parse(messages_text, strlen(messages_text), "messages", &json[0]), TT_OK);
+    assert_int_equal(tt_json_parse(tools_text, strlen(tools_text), "tools", &json[1]), TT_OK);
+    assert_true(test_allocations_fail(attempt, json) > 10);
+    tt_json_deinit(&json[0]);
+    tt_json_deinit(&json[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
