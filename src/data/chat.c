@@ -7,15 +7,19 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/number.h"
+#include "data/chat_calls.h"
 #include "data/chat_parts.h"
 
 /* Whether a template reads contents that are lists of parts. */
 enum part_reading { PARTS_UNKNOWN, PARTS_READ, PARTS_JOINED };
+/* What a template gets for arguments of tool calls that are texts. */
+enum call_reading { CALLS_UNKNOWN, CALLS_TEXTS, CALLS_OBJECTS };
 
 struct parsed {
     const struct tt_chat_template *source;
     struct tt_jinja *jinja;
     enum part_reading parts;
+    enum call_reading calls;
 };
 
 struct tt_chat {
@@ -199,21 +203,57 @@ static tt_status join_content(struct tt_json_value *message)
     return tt_json_set(message, "content", joined) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 
+/* What the template gets in place of what the messages have. */
+struct changes {
+    bool joins;   /* contents are texts, not lists of parts */
+    bool objects; /* arguments of tool calls are objects, not texts */
+};
+
 /* A list of the first messages. */
-static tt_status copy_messages(const struct tt_conversation *conversation, size_t count, bool joins,
-                               struct tt_json_value **out)
+static tt_status copy_messages(const struct tt_conversation *conversation, size_t count,
+                               struct changes changes, struct tt_json_value **out)
 {
     *out = tt_json_new_list();
     if (*out == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < count; i++) {
         struct tt_json_value *copy = tt_json_copy(tt_json_at(conversation->messages, i));
         tt_status status = copy == NULL ? TT_ERR_MEMORY : TT_OK;
-        if (status == TT_OK && joins) status = join_content(copy);
+        if (status == TT_OK && changes.joins) status = join_content(copy);
+        if (status == TT_OK && changes.objects) status = tt_chat_calls_make_objects(copy);
         if (status != TT_OK) tt_json_release(copy);
         TT_TRY(status);
         if (tt_json_append(*out, copy) != 0) return TT_ERR_MEMORY;
     }
     return TT_OK;
+}
+
+/* Renders the conversation of a probe. *rendered: the template did not fail. */
+static tt_status render_probe(struct tt_chat *chat, const struct tt_jinja *jinja,
+                              struct tt_json_value *messages, struct tt_jinja_output *output, bool *rendered)
+{
+    const struct tt_conversation conversation = {.messages = messages};
+    tt_status status = messages == NULL ? TT_ERR_MEMORY : TT_OK;
+    if (status == TT_OK) status = list_variables(chat, &conversation, messages, false);
+    const struct tt_jinja_input input = {chat->variables, chat->variable_count, chat->date};
+    if (status == TT_OK) status = tt_jinja_render(jinja, &input, output);
+    *rendered = status == TT_OK;
+    if (status != TT_ERR_DATA) return status;
+    tt_error_clear();
+    return TT_OK;
+}
+
+/* A template that is made for objects fails, or writes the text in quotes. */
+static tt_status probe_calls(struct tt_chat *chat, const struct tt_jinja *jinja, enum call_reading *out)
+{
+    struct tt_jinja_output output = {0};
+    struct tt_json_value *messages = tt_chat_calls_probe();
+    bool rendered;
+    tt_status status = render_probe(chat, jinja, messages, &output, &rendered);
+    bool texts = rendered && !tt_chat_calls_are_quoted((struct tt_span){output.text, output.bytes});
+    *out = texts ? CALLS_TEXTS : CALLS_OBJECTS;
+    tt_jinja_output_deinit(&output);
+    tt_json_release(messages);
+    return status;
 }
 
 /* Renders one message of one part. A template that is made for texts fails, leaves the text out, or writes the list
@@ -224,36 +264,30 @@ static tt_status probe_parts(struct tt_chat *chat, const struct tt_jinja *jinja,
     struct tt_jinja_output output = {0};
     struct tt_json_value *messages =
         tt_json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", text);
-    const struct tt_conversation conversation = {.messages = messages};
-    tt_status status = messages == NULL ? TT_ERR_MEMORY : TT_OK;
+    bool rendered;
+    tt_status status = render_probe(chat, jinja, messages, &output, &rendered);
     *out = PARTS_JOINED;
-    if (status == TT_OK) status = list_variables(chat, &conversation, messages, false);
-    const struct tt_jinja_input input = {chat->variables, chat->variable_count, chat->date};
-    if (status == TT_OK) status = tt_jinja_render(jinja, &input, &output);
-    if (status == TT_OK) {
+    if (rendered) {
         const char *found = memmem(output.text, output.bytes, text, sizeof text - 1);
         bool quoted = memmem(output.text, output.bytes, "'text'", 6) != NULL ||
                       memmem(output.text, output.bytes, "\"text\"", 6) != NULL;
         if (found != NULL && !quoted) *out = PARTS_READ;
-    }
-    if (status == TT_ERR_DATA) {
-        tt_error_clear();
-        status = TT_OK;
     }
     tt_jinja_output_deinit(&output);
     tt_json_release(messages);
     return status;
 }
 
-/* Whether the template gets the contents of these messages as texts. */
-static tt_status check_parts(struct tt_chat *chat, const struct tt_conversation *conversation, size_t count,
-                             bool *joins)
+static tt_status find_changes(struct tt_chat *chat, const struct tt_conversation *conversation, size_t count,
+                              struct changes *changes)
 {
     struct parsed *parsed = &chat->parsed[conversation->tools != NULL];
-    *joins = false;
-    if (!has_text_parts(conversation->messages, count)) return TT_OK;
-    if (parsed->parts == PARTS_UNKNOWN) TT_TRY(probe_parts(chat, parsed->jinja, &parsed->parts));
-    *joins = parsed->parts == PARTS_JOINED;
+    bool parts = has_text_parts(conversation->messages, count);
+    bool calls = tt_chat_calls_have_texts(conversation->messages, count);
+    if (parts && parsed->parts == PARTS_UNKNOWN) TT_TRY(probe_parts(chat, parsed->jinja, &parsed->parts));
+    if (calls && parsed->calls == CALLS_UNKNOWN) TT_TRY(probe_calls(chat, parsed->jinja, &parsed->calls));
+    changes->joins = parts && parsed->parts == PARTS_JOINED;
+    changes->objects = calls && parsed->calls == CALLS_OBJECTS;
     return TT_OK;
 }
 
@@ -285,10 +319,10 @@ tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *con
     tt_status status = TT_OK;
     TT_GO(tt_chat_template(chat, conversation->tools != NULL, &source, &jinja));
     const struct tt_json_value *messages = conversation->messages;
-    bool joins = false;
-    TT_GO(check_parts(chat, conversation, count, &joins));
-    if (joins || count < tt_json_count(messages)) {
-        TT_GO(copy_messages(conversation, count, joins, &text.messages));
+    struct changes changes = {0};
+    TT_GO(find_changes(chat, conversation, count, &changes));
+    if (changes.joins || changes.objects || count < tt_json_count(messages)) {
+        TT_GO(copy_messages(conversation, count, changes, &text.messages));
         messages = text.messages;
     }
     TT_GO(list_variables(chat, conversation, messages, asks));

@@ -32,7 +32,8 @@ struct tt_chat_text {
     struct tt_json_value *messages; /* owned: those that were rendered, when not all */
 };
 /* Contents that are lists of text parts reach a template that reads them as they are, and other templates as one text:
- * which kind a template is follows from its rendering of one such message.
+ * which kind a template is follows from its rendering of one such message. Arguments of tool calls that are JSON as
+ * text reach a template that is made for objects as objects (data/chat_calls.h).
  * Renders the first `count` messages, with the header of the answer if `asks` (add_generation_prompt). The
  * conversation must live as long as the text. */
 TT_MUST_USE tt_status tt_chat_render(struct tt_chat *chat, const struct tt_conversation *conversation,

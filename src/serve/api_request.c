@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/tool_calls.h"
 
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
 enum { MESSAGES_MAX = 10000 };
@@ -215,13 +214,6 @@ static tt_status read_messages(struct parse *p)
             return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
     p->request->row = make_row(p->root, messages);
     if (p->request->row == NULL) return TT_ERR_MEMORY;
-    if (tt_tool_calls_are_texts(messages)) {
-        p->request->row_as_given = p->request->row;
-        p->request->row = tt_json_copy(p->request->row_as_given);
-        if (p->request->row == NULL ||
-            tt_json_set(p->request->row, "messages", tt_tool_calls_as_objects(messages)) != 0)
-            return TT_ERR_MEMORY;
-    }
     bool may_call = !is_text(tt_json_get(p->root, "tool_choice"), "none");
     if (may_call && tt_json_count(tt_json_get(p->root, "tools")) > 0)
         p->request->tools = tt_json_get(p->root, "tools");
@@ -304,7 +296,6 @@ tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_req
 void tt_api_request_deinit(struct tt_api_request *request)
 {
     tt_json_release(request->row);
-    tt_json_release(request->row_as_given);
     tt_free(request->prompts);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};

@@ -34,13 +34,12 @@ struct tt_api_request {
     struct tt_span stops[TT_API_STOPS_MAX];
     size_t stop_count;
     /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs.
-     * Owned. Arguments of tool calls are objects, for which templates are made. */
+     * Owned. */
     struct tt_json_value *row;
-    struct tt_json_value *row_as_given; /* owned; NULL where no arguments were texts */
-    const struct tt_json_value *tools;  /* that an answer may call; NULL: none */
-    struct tt_api_prompt *prompts;      /* of /v1/completions, owned */
-    size_t prompt_count;                /* 1 for a conversation */
-    int64_t n;                          /* answers to each prompt */
+    const struct tt_json_value *tools; /* that an answer may call; NULL: none */
+    struct tt_api_prompt *prompts;     /* of /v1/completions, owned */
+    size_t prompt_count;               /* 1 for a conversation */
+    int64_t n;                         /* answers to each prompt */
     bool wants_logprobs;
     int64_t top_logprobs; /* likeliest tokens beside each token */
 };

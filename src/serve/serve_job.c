@@ -25,22 +25,11 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
 
 /* ---- The begin ---- */
 
-/* Few templates want the arguments of tool calls as texts: they fail with objects. */
-static tt_status make_chat_prompt(struct tt_talk *talk, const struct tt_api_request *request,
-                                  struct tt_ids *ids)
-{
-    tt_status status = tt_talk_prompt(talk, request->row, "the request", ids);
-    if (status != TT_ERR_DATA || request->row_as_given == NULL) return status;
-    tt_error_clear();
-    ids->count = ids->beyond = 0;
-    return tt_talk_prompt(talk, request->row_as_given, "the request", ids);
-}
-
 static tt_status make_prompt(struct tt_talk *talk, const struct tt_serve_job *job, size_t index,
                              struct tt_ids *ids)
 {
     ids->count = ids->beyond = 0;
-    if (job->chat) return make_chat_prompt(talk, &job->request, ids);
+    if (job->chat) return tt_talk_prompt(talk, job->request.row, "the request", ids);
     const struct tt_api_prompt *prompt = &job->request.prompts[index];
     if (prompt->ids == NULL)
         return tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, prompt->text.data,

@@ -4,8 +4,6 @@
 
 static const char begin_tag[] = "<tool_call>", end_tag[] = "</tool_call>";
 
-/* ---- The text of an answer ---- */
-
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -151,74 +149,4 @@ tt_status tt_tool_calls_find(struct tt_span text, const struct tt_json_value *to
     }
     tt_json_release(s.calls);
     return status;
-}
-
-/* ---- The messages of a request ---- */
-
-static const struct tt_json_value *arguments_of(const struct tt_json_value *call)
-{
-    return tt_json_get(tt_json_get(call, "function"), "arguments");
-}
-
-bool tt_tool_calls_are_texts(const struct tt_json_value *messages)
-{
-    for (size_t i = 0; i < tt_json_count(messages); i++) {
-        const struct tt_json_value *calls = tt_json_get(tt_json_at(messages, i), "tool_calls");
-        for (size_t j = 0; j < tt_json_count(calls); j++)
-            if (tt_json_is_string(arguments_of(tt_json_at(calls, j)))) return true;
-    }
-    return false;
-}
-
-/* A text that is no JSON object stays a text. */
-static struct tt_json_value *call_as_object(const struct tt_json_value *call)
-{
-    struct tt_span text = tt_json_span(arguments_of(call));
-    struct tt_json json = {0};
-    struct tt_json_value *copy = tt_json_copy(call);
-    if (copy == NULL || text.data == NULL) return copy;
-    bool made = true;
-    if (tt_json_parse(text.data, text.bytes, "arguments", &json) != TT_OK) {
-        tt_error_clear();
-    } else if (tt_json_is_object(json.root)) {
-        struct tt_json_value *function = tt_json_copy(tt_json_get(call, "function"));
-        made = function != NULL && tt_json_set_copy(function, "arguments", json.root) == 0;
-        if (made)
-            made = tt_json_set(copy, "function", function) == 0;
-        else
-            tt_json_release(function);
-    }
-    tt_json_deinit(&json);
-    if (made) return copy;
-    tt_json_release(copy);
-    return NULL;
-}
-
-static struct tt_json_value *message_as_objects(const struct tt_json_value *message)
-{
-    const struct tt_json_value *calls = tt_json_get(message, "tool_calls");
-    struct tt_json_value *copy = tt_json_copy(message);
-    if (copy == NULL || !tt_json_is_list(calls)) return copy;
-    struct tt_json_value *list = tt_json_new_list();
-    bool made = list != NULL;
-    for (size_t i = 0; i < tt_json_count(calls) && made; i++)
-        made = tt_json_append(list, call_as_object(tt_json_at(calls, i))) == 0;
-    if (made)
-        made = tt_json_set(copy, "tool_calls", list) == 0;
-    else
-        tt_json_release(list);
-    if (made) return copy;
-    tt_json_release(copy);
-    return NULL;
-}
-
-struct tt_json_value *tt_tool_calls_as_objects(const struct tt_json_value *messages)
-{
-    struct tt_json_value *list = tt_json_new_list();
-    for (size_t i = 0; i < tt_json_count(messages) && list != NULL; i++) {
-        if (tt_json_append(list, message_as_objects(tt_json_at(messages, i))) == 0) continue;
-        tt_json_release(list);
-        return NULL;
-    }
-    return list;
 }

@@ -1,6 +1,4 @@
-/* Calls of tools: in the text of an answer, and in the messages of a request.
- *
- * An answer calls tools in one of two forms, whichever the model was trained on:
+/* Calls of tools in the text of an answer, in one of two forms, whichever the model was trained on:
  *   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, once or more, perhaps with text before (Qwen, Hermes);
  *   nothing but a JSON object, or a list of objects, with "name" and "parameters" or "arguments" (Llama 3, Mistral).
  * Only calls of tools that the request declares count. An answer of another form is text, as it is. */
@@ -16,10 +14,5 @@ size_t tt_tool_calls_settled(struct tt_span text);
  * there are none. *content: bytes of the text before them. `tools`: the list of the request. */
 TT_MUST_USE tt_status tt_tool_calls_find(struct tt_span text, const struct tt_json_value *tools,
                                          uint64_t seed, struct tt_json_value **calls, size_t *content);
-
-/* Whether a message of the list has a call whose arguments are JSON as text, as clients of the API write them. */
-bool tt_tool_calls_are_texts(const struct tt_json_value *messages);
-/* A copy of the messages in which such arguments are objects, as chat templates expect them. NULL: no memory. */
-struct tt_json_value *tt_tool_calls_as_objects(const struct tt_json_value *messages);
 
 #endif

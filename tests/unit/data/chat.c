@@ -335,6 +335,32 @@ static void samples_of_turns(void **state)
     expect_error(&config, THINK, row, TT_ERR_USAGE, "sample_per_turn needs assistant_only_loss");
 }
 
+#define CALL                                                                                                 \
+    "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a', 'tool_calls': "   \
+    "[{'function': {'name': 'f', 'arguments': %s}}, {'function': {'name': 'g', 'arguments': 'none'}}]}]}"
+#define CALLS(arguments)                                                                                     \
+    "{% for m in messages %}{{ m.role }}{% for c in m.tool_calls or [] %} {{ c.function.name }} "            \
+    "{{ " arguments " }}{% endfor %}.{% endfor %}"
+
+/* Arguments that are JSON as text reach templates for objects as objects. Quotes of a row's texts are \' here. */
+static void arguments_of_calls(void **state)
+{
+    (void)state;
+    static const char text[] = "'{\\u0022x\\u0022: 1}'", object[] = "{'x': 1}";
+    struct tt_data_config config = {.completion_only_loss = -1};
+    char as_text[400], as_object[400];
+    (void)snprintf(as_text, sizeof as_text, CALL, text);
+    (void)snprintf(as_object, sizeof as_object, CALL, object);
+    static const char json[] = CALLS("c.function.arguments | tojson");
+    expect(&config, json, as_object, "[[user.assistant f {\"x\": 1} g \"none\".]]");
+    expect(&config, json, as_text, "[[user.assistant f {\"x\": 1} g \"none\".]]");
+    static const char members[] = CALLS("c.function.arguments.x if c.function.arguments is mapping or "
+                                        "c.function.name == 'g' else raise_exception('no mapping')");
+    expect(&config, members, as_text, "[[user.assistant f 1 g .]]");
+    static const char plain[] = CALLS("'<' + c.function.arguments + '>'");
+    expect(&config, plain, as_text, "[[user.assistant f <{\"x\": 1}> g <none>.]]");
+}
+
 static void reasoning_is_dropped(void **state)
 {
     (void)state;
@@ -440,6 +466,7 @@ int main(void)
         cmocka_unit_test(special_tokens_in_messages),
         cmocka_unit_test(shortened_history),
         cmocka_unit_test(samples_of_turns),
+        cmocka_unit_test(arguments_of_calls),
         cmocka_unit_test(reasoning_is_dropped),
         cmocka_unit_test(variables_of_the_settings),
         cmocka_unit_test(disagreement),

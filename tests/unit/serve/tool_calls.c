@@ -1,4 +1,4 @@
-/* Calls of tools in answers and in messages; an answer is cut at any byte, as a stream shows it. */
+/* Calls of tools in answers; an answer is cut at any byte, as a stream shows it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,41 +101,12 @@ static void streams(void **state)
     assert_int_equal(tt_tool_calls_settled(tt_span_of("a <tool_cal")), 1);
 }
 
-static const char messages_text[] =
-    "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": ["
-    "{\"id\": \"1\", \"function\": {\"name\": \"add\", \"arguments\": \"{\\\"a\\\": [1, null]}\"}}, "
-    "{\"function\": {\"name\": \"add\", \"arguments\": \"no JSON\"}}, "
-    "{\"function\": {\"name\": \"add\", \"arguments\": {\"b\": 2}}}, 7]}]";
-
-static void messages(void **state)
-{
-    (void)state;
-    struct tt_json json = {0};
-    struct tt_str text = {0};
-    assert_int_equal(tt_json_parse(messages_text, strlen(messages_text), "messages", &json), TT_OK);
-    assert_true(tt_tool_calls_are_texts(json.root));
-    struct tt_json_value *objects = tt_tool_calls_as_objects(json.root);
-    assert_int_equal(tt_json_write(objects, 0, false, &text), TT_OK);
-    assert_string_equal(
-        tt_str_text(&text),
-        "[{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"tool_calls\": ["
-        "{\"id\": \"1\", \"function\": {\"name\": \"add\", \"arguments\": {\"a\": [1, null]}}}, "
-        "{\"function\": {\"name\": \"add\", \"arguments\": \"no JSON\"}}, "
-        "{\"function\": {\"name\": \"add\", \"arguments\": {\"b\": 2}}}, 7]}]");
-    tt_json_release(objects);
-    tt_str_deinit(&text);
-    tt_json_deinit(&json);
-    assert_false(tt_tool_calls_are_texts(NULL));
-}
-
 static tt_status attempt(void *context)
 {
-    struct tt_json *json = context;
+    const struct tt_json *tools = context;
     size_t content;
-    struct tt_json_value *calls = NULL, *objects = tt_tool_calls_as_objects(json[0].root);
-    if (objects == NULL) return TT_ERR_MEMORY;
-    tt_json_release(objects);
-    tt_status status = tt_tool_calls_find(tt_span_of(cases[1].answer), json[1].root, 3, &calls, &content);
+    struct tt_json_value *calls = NULL;
+    tt_status status = tt_tool_calls_find(tt_span_of(cases[1].answer), tools->root, 3, &calls, &content);
     tt_json_release(calls);
     return status;
 }
@@ -143,12 +114,10 @@ static tt_status attempt(void *context)
 static void failing_allocations(void **state)
 {
     (void)state;
-    struct tt_json json[2] = {{0}};
-    assert_int_equal(tt_json_parse(messages_text, strlen(messages_text), "messages", &json[0]), TT_OK);
-    assert_int_equal(tt_json_parse(tools_text, strlen(tools_text), "tools", &json[1]), TT_OK);
-    assert_true(test_allocations_fail(attempt, json) > 10);
-    tt_json_deinit(&json[0]);
-    tt_json_deinit(&json[1]);
+    struct tt_json tools = {0};
+    assert_int_equal(tt_json_parse(tools_text, strlen(tools_text), "tools", &tools), TT_OK);
+    assert_true(test_allocations_fail(attempt, &tools) > 5);
+    tt_json_deinit(&tools);
 }
 
 int main(void)
@@ -156,7 +125,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers),
         cmocka_unit_test(streams),
-        cmocka_unit_test(messages),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
