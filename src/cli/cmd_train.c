@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cli/job_call.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 
 struct train_command {
     struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
@@ -70,7 +71,9 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     report->bar = report->bar && !command->job.watch.disable_tqdm;
     struct tt_train_observer observer = tt_report_observer(report);
+    if (!report->quiet) tt_signals_name_checkpoints(command->job.run.output_dir);
     tt_status status = tt_trainer_run(&command->job, call->settings, &observer, cli->cancel, &summary);
+    tt_signals_name_checkpoints(NULL);
     if (status == TT_ERR_CANCELLED && summary.steps == 0)
         tt_hint("training had not begun: the same command starts it again");
     if (summary.steps > 0 && (status == TT_OK || status == TT_ERR_CANCELLED))

@@ -1,5 +1,7 @@
 #include "cli/signals.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,6 +18,7 @@ static struct {
     atomic_bool lingers;
     atomic_int code; /* exit code while `lingers` is set */
     _Atomic(const char *) announcement;
+    _Atomic(const char *) output_dir; /* NULL: no checkpoints are named */
 } handler;
 
 static void write_message(const char *text)
@@ -29,6 +32,62 @@ static int64_t now_ms(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + 1;
+}
+
+/* N of checkpoint-N; -1: another name. A folder has this name once it is complete. */
+static int64_t step_of(const char *name)
+{
+    static const char before[] = "checkpoint-";
+    int64_t step = 0;
+    size_t digits = 0;
+    if (strncmp(name, before, sizeof before - 1) != 0) return -1;
+    for (name += sizeof before - 1; *name >= '0' && *name <= '9' && digits < 18; name++, digits++)
+        step = step * 10 + (*name - '0');
+    return digits > 0 && *name == '\0' ? step : -1;
+}
+
+/* The step of the newest checkpoint; -1: there is none. opendir would allocate, which a handler must not. */
+static int64_t newest_checkpoint(const char *folder)
+{
+    _Alignas(struct dirent64) char entries[4096];
+    int64_t newest = -1;
+    ssize_t bytes = 0;
+    int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return -1;
+    while ((bytes = getdents64(descriptor, entries, sizeof entries)) > 0) {
+        for (ssize_t at = 0; at < bytes;) {
+            const struct dirent64 *entry = (const void *)(entries + at);
+            int64_t step = step_of(entry->d_name);
+            newest = step > newest ? step : newest;
+            at += entry->d_reclen;
+        }
+    }
+    close(descriptor);
+    return newest;
+}
+
+static void write_number(int64_t number)
+{
+    char digits[24], *at = digits + sizeof digits - 1;
+    *at = '\0';
+    do *--at = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    write_message(at);
+}
+
+/* How to go on after an end without a save. */
+static void write_newest(const char *output_dir)
+{
+    int64_t step = newest_checkpoint(output_dir);
+    if (step < 0) {
+        write_message("  hint: no checkpoint is complete: the same command starts from the beginning\n");
+        return;
+    }
+    write_message("  hint: the newest checkpoint is '");
+    write_message(output_dir);
+    write_message("/checkpoint-");
+    write_number(step);
+    write_message("': the same command with --resume_from_checkpoint true resumes from it\n");
 }
 
 static void on_signal(int number)
@@ -49,12 +108,19 @@ static void on_signal(int number)
     }
     if (now - first < 500) return;
     write_message("\nstopped at once\n");
+    const char *output_dir = atomic_load(&handler.output_dir);
+    if (output_dir != NULL) write_newest(output_dir);
     _exit(TT_EXIT_STOPPED);
 }
 
 void tt_signals_announce(const char *text)
 {
     atomic_store(&handler.announcement, text);
+}
+
+void tt_signals_name_checkpoints(const char *output_dir)
+{
+    atomic_store(&handler.output_dir, output_dir);
 }
 
 void tt_signals_count_interrupts(void)

@@ -11,6 +11,9 @@
 void tt_signals_install(struct tt_cancel *cancel);
 /* What the first signal writes in place of "stopping after this step"; a text that lives until the process ends. */
 void tt_signals_announce(const char *text);
+/* The second signal names the newest checkpoint of this folder, and how a run resumes from it. The text must live until
+ * a call with NULL. */
+void tt_signals_name_checkpoints(const char *output_dir);
 /* From now on SIGINT only adds 1 to `interrupts` of the cancel; the other signals request a stop as before. */
 void tt_signals_count_interrupts(void);
 /* Delays the end of a process for `seconds`; a signal during that time ends the process silently with `code`. */
