@@ -156,6 +156,9 @@ struct tt_train_observer {
     void (*on_log)(void *context, const struct tt_log_row *row);
     /* the checkpoint or result in `folder` is complete, `seconds` after the save began */
     void (*on_save)(void *context, const char *folder, double seconds);
+    /* about once a second while training: the estimated part, below 1, of the step behind progress->step that is done.
+     * The other figures are those of the last step; before the first one loss and speed are 0 */
+    void (*on_step_part)(void *context, const struct tt_progress *progress, double part);
 };
 
 struct tt_train_summary {

@@ -16,7 +16,7 @@
 #include "comm/launcher.h"
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
-static const double redraw_seconds = 0.1;
+static const double redraw_seconds = 0.1, patience_first = 30, patience_most = 600;
 
 int tt_report_columns(FILE *file)
 {
@@ -39,7 +39,8 @@ static bool wants_colour(void)
 
 void tt_report_init(struct tt_report *report, FILE *out, FILE *err)
 {
-    *report = (struct tt_report){.out = out, .err = err};
+    *report = (struct tt_report){
+        .out = out, .err = err, .printed_at = tt_clock_seconds(), .patience = patience_first};
     report->terminal = isatty(fileno(err)) == 1;
     tt_report_set_json(report, false);
     report->rank = tt_launcher_rank();
@@ -81,7 +82,7 @@ static void draw_bar(struct tt_report *report, double now)
     char text[400];
     int columns = tt_report_columns(report->err);
     fprintf(report->err, "\r%s\033[K",
-            tt_report_format_bar(&report->progress, columns - 1, text, sizeof text));
+            tt_report_format_bar(&report->progress, report->part, columns - 1, text, sizeof text));
     fflush(report->err);
     report->bar_shown = true;
     report->drawn_at = now;
@@ -94,6 +95,7 @@ static void print_line(struct tt_report *report, const char *before, const char 
     bool shown = report->bar_shown;
     erase_bar(report);
     fprintf(report->err, "%s%s%s\n", before, line, after);
+    report->printed_at = tt_clock_seconds();
     if (shown) draw_bar(report, tt_clock_seconds());
     fflush(report->err);
     pthread_mutex_unlock(&report->lock);
@@ -168,25 +170,37 @@ static void add_piece(char *text, size_t text_bytes, int columns, const char *pi
     snprintf(text + length, text_bytes - length, "  %s", piece);
 }
 
-const char *tt_report_format_bar(const struct tt_progress *progress, int columns, char *text,
-                                 size_t text_bytes)
+/* Loss, remaining time and speed as far as they are known. */
+static void add_pace(char *text, size_t text_bytes, int columns, const struct tt_progress *progress)
 {
-    char facts[300], piece[80], number[32], bar[BAR_MAX + 3] = "";
-    int room = columns >= COLUMNS_FOR_BAR ? columns - BAR_MIN - 3 : columns;
-    double share = progress->max_steps > 0 ? (double)progress->step / (double)progress->max_steps : 0;
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
-    snprintf(facts, sizeof facts, "%3d%% %lld/%lld", (int)(share * 100), (long long)progress->step,
-             (long long)progress->max_steps);
-    snprintf(piece, sizeof piece, "loss %.4f", progress->loss);
-    add_piece(facts, sizeof facts, room, piece);
+    char piece[80], number[32];
+    bool known = progress->tokens_per_second > 0;
+    if (known) {
+        snprintf(piece, sizeof piece, "loss %.4f", progress->loss);
+        add_piece(text, text_bytes, columns, piece);
+    }
     if (progress->seconds_left >= 0) {
         snprintf(piece, sizeof piece, "%s left",
                  tt_format_duration(progress->seconds_left, number, sizeof number));
-        add_piece(facts, sizeof facts, room, piece);
+        add_piece(text, text_bytes, columns, piece);
     }
+    if (!known) return;
     format_rate(progress->tokens_per_second, number, sizeof number);
     snprintf(piece, sizeof piece, "%s %s/s", number, progress->unit != NULL ? progress->unit : "tokens");
-    add_piece(facts, sizeof facts, room, piece);
+    add_piece(text, text_bytes, columns, piece);
+}
+
+const char *tt_report_format_bar(const struct tt_progress *progress, double part, int columns, char *text,
+                                 size_t text_bytes)
+{
+    char facts[300], piece[80], bar[BAR_MAX + 3] = "";
+    int room = columns >= COLUMNS_FOR_BAR ? columns - BAR_MIN - 3 : columns;
+    double share =
+        progress->max_steps > 0 ? ((double)progress->step + part) / (double)progress->max_steps : 0;
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    snprintf(facts, sizeof facts, "%3d%% %lld/%lld", (int)(share * 100), (long long)progress->step,
+             (long long)progress->max_steps);
+    add_pace(facts, sizeof facts, room, progress);
     snprintf(piece, sizeof piece, "epoch %.2f", progress->epoch);
     add_piece(facts, sizeof facts, room, piece);
     int width = columns - (int)strlen(facts) - 3;
@@ -209,16 +223,35 @@ static void on_message(void *context, const char *line)
     tt_report_line(context, line);
 }
 
-static void on_progress(void *context, const struct tt_progress *progress)
+static void set_progress(struct tt_report *report, const struct tt_progress *progress, double part)
 {
-    struct tt_report *report = context;
     pthread_mutex_lock(&report->lock);
     report->progress = *progress;
+    report->part = part;
     double now = tt_clock_seconds();
     bool due = !report->bar_shown || now - report->drawn_at >= redraw_seconds ||
                progress->step >= progress->max_steps;
     if (report->bar && due) draw_bar(report, now);
     pthread_mutex_unlock(&report->lock);
+}
+
+static void on_progress(void *context, const struct tt_progress *progress)
+{
+    set_progress(context, progress, 0);
+}
+
+/* Without a bar a long silence ends with a line. The next silence may be longer. */
+static void on_step_part(void *context, const struct tt_progress *progress, double part)
+{
+    struct tt_report *report = context;
+    char line[300];
+    set_progress(report, progress, part);
+    if (report->bar || tt_clock_seconds() - report->printed_at < report->patience) return;
+    report->patience = report->patience < patience_most / 2 ? 2 * report->patience : patience_most;
+    snprintf(line, sizeof line, "step %lld/%lld  %d %% done", (long long)progress->step + 1,
+             (long long)progress->max_steps, (int)(part * 100));
+    add_pace(line, sizeof line, (int)sizeof line, progress);
+    tt_report_line(report, line);
 }
 
 static void append_field(char *line, size_t line_bytes, const struct tt_log_field *field)
@@ -282,7 +315,12 @@ static void on_log(void *context, const struct tt_log_row *row)
 struct tt_train_observer tt_report_observer(struct tt_report *report)
 {
     return (struct tt_train_observer){
-        .context = report, .on_message = on_message, .on_progress = on_progress, .on_log = on_log};
+        .context = report,
+        .on_message = on_message,
+        .on_progress = on_progress,
+        .on_log = on_log,
+        .on_step_part = on_step_part,
+    };
 }
 
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary)

@@ -1,6 +1,8 @@
 /* Output of the program. Results go to standard output; messages, errors and progress go to standard error. A terminal
  * gets one line of progress, redrawn at most ten times a second and fitted to its width; a file or pipe gets plain
- * lines. Colour is used only on a terminal, and not if NO_COLOR is set. All functions may be called from any thread. */
+ * lines. Where none comes for half a minute of training, a line says how far the step is; each such line doubles the
+ * time until the next, up to ten minutes. Colour is used only on a terminal, and not if NO_COLOR is set. All functions
+ * may be called from any thread. */
 #ifndef TT_CLI_REPORT_H
 #define TT_CLI_REPORT_H
 
@@ -23,7 +25,10 @@ struct tt_report {
     int rank;       /* that the launcher gave this process, or 0 */
     bool quiet; /* a launcher started this process as a rank other than 0, and rank 0 logs the same lines */
     double drawn_at;             /* seconds of tt_clock_seconds */
-    struct tt_progress progress; /* of the last call of on_progress */
+    double printed_at;           /* the last line, or the start */
+    double patience;             /* seconds without a line until one says how far the step is */
+    struct tt_progress progress; /* of the last call of on_progress or on_step_part, */
+    double part;                 /* with this part of the next step */
     pthread_mutex_t lock;        /* for progress and the bar */
 };
 
@@ -40,9 +45,9 @@ tt_log_sink tt_report_log;
 struct tt_train_observer tt_report_observer(struct tt_report *report);
 void tt_report_summary(struct tt_report *report, const struct tt_train_summary *summary);
 
-/* Writes the line of progress, at most `columns` wide and without an end of line, into `text` and returns it. Public
- * for tests. */
-const char *tt_report_format_bar(const struct tt_progress *progress, int columns, char *text,
+/* Writes the line of progress, at most `columns` wide and without an end of line, into `text` and returns it. `part`:
+ * of the next step. Public for tests. */
+const char *tt_report_format_bar(const struct tt_progress *progress, double part, int columns, char *text,
                                  size_t text_bytes);
 /* Columns of the terminal that `file` writes to; 80 if it is not a terminal. */
 int tt_report_columns(FILE *file);

@@ -34,6 +34,7 @@ static void print_line(struct tt_report *report, struct tt_json_value *line)
         pthread_mutex_lock(&report->lock);
         fprintf(report->err, "%s\n", tt_str_text(&text));
         fflush(report->err);
+        report->printed_at = tt_clock_seconds();
         pthread_mutex_unlock(&report->lock);
     }
     tt_str_deinit(&text);

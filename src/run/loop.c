@@ -10,6 +10,7 @@
 #include "run/row_times.h"
 #include "run/run_data.h"
 #include "run/source_fields.h"
+#include "run/step_part.h"
 #include "run/trace.h"
 
 /* The training of one rank. */
@@ -27,6 +28,7 @@ struct loop {
     int64_t last_save_step;
     struct tt_row_times times;
     double step_seconds; /* of the last step */
+    struct tt_step_part part;
     struct tt_trace trace;
 };
 
@@ -208,19 +210,18 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
                                                    .loss = result->loss,
                                                    .learning_rate = result->learning_rate,
                                                    .grad_norm = result->grad_norm});
-    if (run->observer != NULL && run->observer->on_progress != NULL) {
-        double per_step = loop->memory.counters.train_seconds / (double)loop->memory.counters.steps_done;
-        struct tt_progress progress = {
-            step,
-            run->total_steps,
-            epoch_of(loop, step),
-            result->loss,
-            speed,
-            (double)(run->total_steps - step) * per_step,
-            tt_objective_unit(&loop->rank->objective),
-        };
-        run->observer->on_progress(run->observer->context, &progress);
-    }
+    double per_step = loop->memory.counters.train_seconds / (double)loop->memory.counters.steps_done;
+    loop->part.last = (struct tt_progress){
+        step,
+        run->total_steps,
+        epoch_of(loop, step),
+        result->loss,
+        speed,
+        (double)(run->total_steps - step) * per_step,
+        tt_objective_unit(&loop->rank->objective),
+    };
+    if (run->observer != NULL && run->observer->on_progress != NULL)
+        run->observer->on_progress(run->observer->context, &loop->part.last);
     if (is_row_due(run, step)) log_training(loop, step, result);
 }
 
@@ -238,13 +239,14 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .before_update = tt_checkpoints_before_update,
         .context = &loop->checkpoints,
         .save_failed = tt_saver_failed(loop->checkpoints.saver),
-        .phase_sink = tt_trace_phases(&loop->trace),
-        .phase_context = &loop->trace,
+        .phase_sink = tt_step_part_phase,
+        .phase_context = &loop->part,
     };
     char activity[40];
     snprintf(activity, sizeof activity, "step %lld", (long long)step + 1);
     tt_comm_set_activity(loop->rank->world, activity);
     tt_live_activity(run->live, "training", true);
+    tt_step_part_begin(&loop->part, tt_trace_phases(&loop->trace));
     double start = tt_clock_seconds();
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, result));
     double seconds = tt_clock_seconds() - start;
@@ -505,6 +507,16 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
         tt_row_times_init(&loop.times, &rank->objective, tt_comm_rank(rank->world),
                           tt_comm_world_size(rank->world), run->spec->output_dir, flops_so_far(&loop));
     if (status == TT_OK && run->profiles) tt_row_times_profile(&loop.times, rank->device);
+    loop.part = (struct tt_step_part){
+        .observer = loop.first ? run->observer : NULL,
+        .pieces = 3.0 * rank->model->block_count * (double)run->spec->gradient_accumulation_steps,
+        .next_context = &loop.trace,
+        .last = {.step = run->first_step,
+                 .max_steps = run->total_steps,
+                 .epoch = epoch_of(&loop, run->first_step),
+                 .seconds_left = -1,
+                 .unit = tt_objective_unit(&rank->objective)},
+    };
     tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->spec->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);

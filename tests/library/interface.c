@@ -85,7 +85,7 @@ static struct tt_job *make_training(const struct place *place, const char *steps
 
 struct seen {
     struct tt_job *job;
-    int messages, steps, rows, saves;
+    int messages, steps, rows, saves, parts;
     double last_loss;
     int64_t stop_at;
     int stops; /* calls of tt_job_stop then */
@@ -122,9 +122,17 @@ static void on_save(void *context, const char *folder, double seconds)
     seen->saves++;
 }
 
+static void on_step_part(void *context, const struct tt_progress *progress, double part)
+{
+    struct seen *seen = context;
+    assert_int_equal(progress->step, seen->steps);
+    assert_true(part >= 0 && part < 1);
+    seen->parts++;
+}
+
 static struct tt_train_observer observe(struct seen *seen)
 {
-    return (struct tt_train_observer){seen, on_message, on_progress, on_log, on_save};
+    return (struct tt_train_observer){seen, on_message, on_progress, on_log, on_save, on_step_part};
 }
 
 /* Training lowers the loss, evaluation with the adapter sees it, and the adapter is a folder that loads. */
@@ -139,6 +147,7 @@ static void trains_and_evaluates(void **state)
     assert_int_equal(summary.steps, 12);
     assert_int_equal(seen.steps, 12);
     assert_true(seen.messages > 5 && seen.rows >= 2 && seen.saves >= 1);
+    assert_true(seen.parts >= 1);
     assert_false(summary.stopped);
     assert_string_equal(summary.output, place->output);
     tt_job_destroy(job);
