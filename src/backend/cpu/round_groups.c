@@ -9,12 +9,11 @@
 
 #include <string.h>
 
+#include "backend/cpu/e4m3.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
 #include "tensor/e4m3.h"
 #include "tensor/quant.h"
-
-enum { CODES = 256 };
 
 TT_SIMD_BODY float number_at(const void *x, int64_t at, const bool bf16)
 {
@@ -25,7 +24,7 @@ TT_SIMD_BODY float number_at(const void *x, int64_t at, const bool bf16)
 }
 
 TT_SIMD_BODY void round_group(const void *x, void *y, int64_t first, int64_t count, bool by_powers,
-                              const float *values, const bool bf16)
+                              tt_cpu_e4m3_decode *decode, const bool bf16)
 {
     uint32_t largest = 0;
     uint8_t codes[TT_FP8_BLOCK];
@@ -41,32 +40,26 @@ TT_SIMD_BODY void round_group(const void *x, void *y, int64_t first, int64_t cou
     float scale = tt_e4m3_scale(size);
     if (by_powers) scale = tt_e4m3_power(scale);
     for (int64_t i = 0; i < count; i++) codes[i] = tt_e4m3_from_f32(number_at(x, first + i, bf16) / scale);
-    for (int64_t i = 0; i < count; i++) {
-        float value = values[codes[i]] * scale;
-        if (bf16)
-            ((uint16_t *)y)[first + i] = tt_f32_to_bf16(value);
-        else
-            ((float *)y)[first + i] = value;
-    }
+    decode(codes, count, scale, y, first, bf16);
 }
 
-TT_SIMD_BODY void round_row(const void *x, void *y, int64_t cols, bool by_powers, const float *values,
+TT_SIMD_BODY void round_row(const void *x, void *y, int64_t cols, bool by_powers, tt_cpu_e4m3_decode *decode,
                             const bool bf16)
 {
     for (int64_t first = 0; first < cols; first += TT_FP8_BLOCK) {
         int64_t count = cols - first < TT_FP8_BLOCK ? cols - first : TT_FP8_BLOCK;
-        round_group(x, y, first, count, by_powers, values, bf16);
+        round_group(x, y, first, count, by_powers, decode, bf16);
     }
 }
 
 #define ROW(suffix, attribute)                                                                               \
     attribute static void round_row_##suffix(const void *x, void *y, int64_t cols, bool by_powers,           \
-                                             const float *values, bool bf16)                                 \
+                                             tt_cpu_e4m3_decode *decode, bool bf16)                          \
     {                                                                                                        \
         if (bf16)                                                                                            \
-            round_row(x, y, cols, by_powers, values, true);                                                  \
+            round_row(x, y, cols, by_powers, decode, true);                                                  \
         else                                                                                                 \
-            round_row(x, y, cols, by_powers, values, false);                                                 \
+            round_row(x, y, cols, by_powers, decode, false);                                                 \
     }
 ROW(portable, )
 ROW(avx2, TT_SIMD_AVX2)
@@ -77,13 +70,12 @@ tt_status tt_cpu_round_groups(struct tt_stream *stream, const struct tt_round_gr
     bool bf16 = x->dtype == TT_BF16, avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2;
     int64_t rows = x->dims[0], cols = x->dims[1], element = (int64_t)tt_dtype_bytes(x->dtype);
     int threads = tt_cpu_threads(stream, rows * cols);
-    float values[CODES];
-    for (int code = 0; code < CODES; code++) values[code] = tt_e4m3_to_f32((uint8_t)code);
+    tt_cpu_e4m3_decode *decode = tt_cpu_e4m3_decode_of(stream);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
         const char *from = (const char *)x->data + row * x->strides[0] * element;
         char *to = (char *)y->data + row * y->strides[0] * element;
-        (avx2 ? round_row_avx2 : round_row_portable)(from, to, cols, args->by_powers, values, bf16);
+        (avx2 ? round_row_avx2 : round_row_portable)(from, to, cols, args->by_powers, decode, bf16);
     }
     return TT_OK;
 }

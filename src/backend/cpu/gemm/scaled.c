@@ -17,7 +17,7 @@
 #include "backend/cpu/simd.h"
 #include "tensor/e4m3.h"
 
-enum { CODES = 256, TRANSPOSED = 64 };
+enum { TRANSPOSED = 64 };
 
 /* |x| as bits: a larger size is a larger integer, and NaN is above infinity. */
 TT_SIMD_BODY void quantize_row(const void *x, int64_t count, const bool bf16, uint8_t *codes, float *scale)
@@ -68,46 +68,97 @@ tt_status tt_cpu_quantize_rows(struct tt_stream *stream, const struct tt_quantiz
     return TT_OK;
 }
 
-/* Columns first .. first + count - 1 of the codes become rows. Reads along rows of codes. */
-static void transpose_columns(const struct tt_transpose_codes_args *args, const float values[CODES],
-                              int64_t first, int64_t count)
+/* Each of sizes[i] is at least |values[i]|, as bits. */
+TT_SIMD_BODY void raise_sizes(const float values[TRANSPOSED], uint32_t sizes[TRANSPOSED])
+{
+    for (int i = 0; i < TRANSPOSED; i++) {
+        uint32_t size;
+        memcpy(&size, &values[i], sizeof size);
+        size &= 0x7fffffffu;
+        sizes[i] = size > sizes[i] ? size : sizes[i];
+    }
+}
+
+TT_SIMD_BODY void encode_values(const float values[TRANSPOSED], const float factors[TRANSPOSED],
+                                uint8_t codes[TRANSPOSED])
+{
+    for (int i = 0; i < TRANSPOSED; i++) codes[i] = tt_e4m3_from_f32(values[i] * factors[i]);
+}
+
+/* Eight rows of eight codes, TRANSPOSED apart, become rows of `to`, `stride` apart: quarters, then quarters of these,
+ * then single codes change places. */
+TT_SIMD_BODY void transpose_8(const uint8_t *from, uint8_t *to, int64_t stride)
+{
+    uint64_t x[8];
+    for (int i = 0; i < 8; i++) memcpy(&x[i], from + i * TRANSPOSED, sizeof x[i]);
+    static const uint64_t masks[] = {0x00ff00ff00ff00ffu, 0x0000ffff0000ffffu, 0x00000000ffffffffu};
+    for (int level = 2; level >= 0; level--) {
+        int apart = 1 << level, bits = 8 << level;
+        for (int i = 0; i < 8; i++) {
+            if ((i & apart) != 0) continue;
+            uint64_t changed = (x[i] >> bits ^ x[i + apart]) & masks[level];
+            x[i] ^= changed << bits;
+            x[i + apart] ^= changed;
+        }
+    }
+    for (int i = 0; i < 8; i++) memcpy(to + i * stride, &x[i], sizeof x[i]);
+}
+
+/* Columns first .. first + count - 1 of the codes become rows, a square of TRANSPOSED codes at a time. Reads along rows
+ * of codes; columns behind `count` are zeros. Rows and columns are multiples of 16. */
+TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, tt_cpu_e4m3_decode *decode,
+                                    int64_t first, int64_t count)
 {
     int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
-    const uint8_t *codes = args->codes_NK.data;
+    const uint8_t *codes = (const uint8_t *)args->codes_NK.data + first;
     const float *scale = args->scale_N.data;
-    uint8_t *transposed = args->transposed_KN.data;
-    float *transposed_scale = args->transposed_scale_K.data, factor[TRANSPOSED];
-    uint32_t largest[TRANSPOSED] = {0};
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t c = 0; c < count; c++) {
-            float value = values[codes[row * cols + first + c]] * scale[row];
-            uint32_t size;
-            memcpy(&size, &value, sizeof size);
-            size &= 0x7fffffffu;
-            largest[c] = size > largest[c] ? size : largest[c];
-        }
+    uint8_t *transposed = (uint8_t *)args->transposed_KN.data + first * rows;
+    float *transposed_scale = (float *)args->transposed_scale_K.data + first;
+    float values[TRANSPOSED] = {0}, factors[TRANSPOSED] = {0};
+    uint32_t sizes[TRANSPOSED] = {0};
+    uint8_t square[TRANSPOSED][TRANSPOSED];
+    for (int64_t row = 0; row < rows; row++) {
+        decode(codes + row * cols, count, scale[row], values, 0, false);
+        raise_sizes(values, sizes);
+    }
     for (int64_t c = 0; c < count; c++) {
         float size;
-        memcpy(&size, &largest[c], sizeof size);
-        transposed_scale[first + c] = tt_e4m3_scale(size);
-        factor[c] = 1.0f / transposed_scale[first + c];
+        memcpy(&size, &sizes[c], sizeof size);
+        transposed_scale[c] = tt_e4m3_scale(size);
+        factors[c] = 1.0f / transposed_scale[c];
     }
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t c = 0; c < count; c++) {
-            float value = values[codes[row * cols + first + c]] * scale[row];
-            transposed[(first + c) * rows + row] = tt_e4m3_from_f32(value * factor[c]);
+    for (int64_t row = 0; row < rows; row += TRANSPOSED) {
+        int64_t height = rows - row < TRANSPOSED ? rows - row : TRANSPOSED;
+        for (int64_t r = 0; r < height; r++) {
+            decode(codes + (row + r) * cols, count, scale[row + r], values, 0, false);
+            encode_values(values, factors, square[r]);
         }
+        for (int64_t c = 0; c < count; c += 8)
+            for (int64_t r = 0; r < height; r += 8)
+                transpose_8(&square[r][c], transposed + c * rows + row + r, rows);
+    }
 }
+
+#define COLUMNS(suffix, attribute)                                                                           \
+    attribute static void transpose_columns_##suffix(const struct tt_transpose_codes_args *args,             \
+                                                     tt_cpu_e4m3_decode *decode, int64_t first,              \
+                                                     int64_t count)                                          \
+    {                                                                                                        \
+        transpose_columns(args, decode, first, count);                                                       \
+    }
+COLUMNS(portable, )
+COLUMNS(avx2, TT_SIMD_AVX2)
 
 tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
     int threads = tt_cpu_threads(stream, rows * cols);
-    float values[CODES];
-    for (int code = 0; code < CODES; code++) values[code] = tt_e4m3_to_f32((uint8_t)code);
+    bool avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2;
+    tt_cpu_e4m3_decode *decode = tt_cpu_e4m3_decode_of(stream);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t first = 0; first < cols; first += TRANSPOSED)
-        transpose_columns(args, values, first, cols - first < TRANSPOSED ? cols - first : TRANSPOSED);
+        (avx2 ? transpose_columns_avx2 : transpose_columns_portable)(
+            args, decode, first, cols - first < TRANSPOSED ? cols - first : TRANSPOSED);
     return TT_OK;
 }
 
