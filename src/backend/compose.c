@@ -263,6 +263,16 @@ tt_status tt_compose_swiglu_rows_backward(struct tt_stream *stream,
     return ops->quantize_rows(stream, &rows);
 }
 
+tt_status tt_compose_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args)
+{
+    const struct tt_op_table *ops = stream->device->table->ops;
+    struct tt_dequantize_args decode = {
+        .layout = args->layout, .packed = args->packed, .y_NK = args->scratch_NK};
+    struct tt_quantize_rows_args rows = {args->scratch_NK, args->codes_NK, args->scale_N};
+    TT_TRY(ops->dequantize(stream, &decode));
+    return ops->quantize_rows(stream, &rows);
+}
+
 static tt_status drop(struct tt_stream *stream, const struct tt_dropout_parts *parts, int i, tt_tensor x,
                       bool accumulate, tt_tensor y)
 {

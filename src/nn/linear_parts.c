@@ -120,23 +120,21 @@ static tt_status push_quantized(const struct tt_pass *pass, int64_t rows, int64_
     return tt_workspace_1d(workspace, "decoded fp8", TT_U8, (int64_t)most, &quantized->scratch);
 }
 
-/* The weight in FP8 in scratch, whatever its format: decoded to the compute type, then quantized by rows. */
+/* The weight in FP8 in scratch, whatever its format. */
 static tt_status recode(const struct tt_linear *linear, const struct tt_pass *pass, struct tt_coded *out)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     const struct tt_quant_layout *layout = &linear->recoded_layout;
-    tt_tensor decoded_NK;
     out->layout = layout;
     TT_TRY(tt_workspace_1d(workspace, "weights in fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
     size_t mark = tt_workspace_mark(workspace);
+    struct tt_recode_rows_args args = {.layout = linear->weight->quant,
+                                       .packed = linear->weight->value,
+                                       .codes_NK = tt_coded_codes(out),
+                                       .scale_N = tt_coded_scales(out)};
     TT_TRY(tt_workspace_2d(workspace, "dequantized weights", pass->in.compute_dtype, layout->rows,
-                           layout->cols, &decoded_NK));
-    struct tt_dequantize_args decode = {
-        .layout = linear->weight->quant, .packed = linear->weight->value, .y_NK = decoded_NK};
-    TT_TRY(tt_dequantize(pass->lent.stream, &decode));
-    struct tt_quantize_rows_args quantize = {
-        .x_MK = decoded_NK, .codes_MK = tt_coded_codes(out), .scale_M = tt_coded_scales(out)};
-    TT_TRY(tt_quantize_rows(pass->lent.stream, &quantize));
+                           layout->cols, &args.scratch_NK));
+    TT_TRY(tt_recode_rows(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
     return TT_OK;
 }

@@ -1,12 +1,15 @@
-/* dequantize: the same bits as the plain code on the host, for every format, place and stride. */
+/* dequantize: the same bits as the plain code on the host, for every format, place and stride. recode_rows: those of
+ * tensor/e4m3.h for the rounded numbers, and nothing but codes and scales written. */
 #include "backend/ops/quant.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "ops/isa.h"
+#include "tensor/e4m3.h"
 
 /* first_row + out_rows <= rows; out_rows 0: all of them. */
 struct quant_case {
@@ -134,6 +137,78 @@ static void check_run(struct test_device *device, int threads, void *context)
     run_on(device, context);
 }
 
+static const struct quant_case recoded[] = {
+    {TT_QUANT_NF4, 64, 256, 64, 128, TT_BF16, 0, 0, 0},  {TT_QUANT_NF4, 64, 0, 33, 40, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP4, 64, 256, 70, 96, TT_BF16, 0, 0, 0},   {TT_QUANT_NF4, 64, 256, 7, 520, TT_F32, 0, 0, 0},
+    {TT_QUANT_NF4, 64, 256, 301, 33, TT_BF16, 0, 0, 0},  {TT_QUANT_NF4, 4096, 256, 5, 4096, TT_BF16, 0, 0, 0},
+    {TT_QUANT_NF4, 64, 256, 6, 14336, TT_BF16, 0, 0, 0}, {TT_QUANT_FP4, 32, 0, 3, 32768, TT_BF16, 0, 0, 0},
+    {TT_QUANT_NF4, 64, 256, 3, 32776, TT_BF16, 0, 0, 0}, {TT_QUANT_INT8, 0, 0, 33, 80, TT_BF16, 0, 0, 0},
+    {TT_QUANT_FP8, 128, 0, 130, 256, TT_BF16, 0, 0, 0},
+};
+
+/* The codes of a row of numbers; returns their scale. */
+static float code_row(tt_tensor numbers, uint8_t *codes)
+{
+    double *values = test_view_values(numbers);
+    int64_t cols = numbers.dims[0];
+    float largest = 0;
+    for (int64_t c = 0; c < cols; c++) largest = fmaxf(largest, fabsf((float)values[c]));
+    float scale = tt_e4m3_scale(largest), factor = 1.0f / scale;
+    for (int64_t c = 0; c < cols; c++) codes[c] = tt_e4m3_from_f32((float)values[c] * factor);
+    free(values);
+    return scale;
+}
+
+static void recode_on(const struct test_device *device, const struct quant_case *row)
+{
+    struct tt_quant_layout layout = layout_of(row);
+    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
+    struct test_tensor scales = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor scratch = test_tensor_make(row->dtype, row->rows, row->cols, TEST_UNUSED, 0);
+    uint8_t *segment = tt_alloc_aligned(layout.bytes), *expected = tt_alloc_aligned((size_t)row->cols);
+    void *numbers = tt_alloc_aligned((size_t)row->cols * tt_dtype_bytes(row->dtype));
+    struct tt_buffer *buffer = NULL;
+    assert_true(segment != NULL && expected != NULL && numbers != NULL);
+    fill_segment(&layout, segment);
+    test_ok(tt_buffer_create(device->device, layout.bytes, TT_PURPOSE_WEIGHTS, &buffer));
+    test_ok(tt_copy_to_device(device->stream, tt_buffer_data(buffer), segment, layout.bytes));
+    TEST_TO_DEVICE(device, &codes, &scales, &scratch);
+    struct tt_recode_rows_args args = {
+        .layout = layout,
+        .packed = tt_tensor_1d(tt_buffer_data(buffer), TT_U8, (int64_t)layout.bytes),
+        .scratch_NK = scratch.view,
+        .codes_NK = codes.view,
+        .scale_N = scales.view,
+    };
+    test_ok(tt_recode_rows(device->stream, &args));
+    TEST_TO_HOST(device, &codes, &scales);
+    for (int64_t r = 0; r < row->rows; r++) {
+        tt_quant_decode(&layout, segment, r * row->cols, row->cols, numbers, row->dtype);
+        float scale = code_row(tt_tensor_1d(numbers, row->dtype, row->cols), expected);
+        assert_memory_equal((const float *)scales.view.data + r, &scale, sizeof scale);
+        assert_memory_equal((const uint8_t *)codes.view.data + r * row->cols, expected, (size_t)row->cols);
+    }
+    tt_buffer_destroy(buffer);
+    tt_free(numbers);
+    tt_free(expected);
+    tt_free(segment);
+    test_tensor_free(&scratch);
+    test_tensor_free(&scales);
+    test_tensor_free(&codes);
+}
+
+static void check_recode(struct test_device *device, int threads, void *context)
+{
+    (void)threads;
+    recode_on(device, context);
+}
+
+static void rows_in_fp8(void **state)
+{
+    (void)state;
+    TEST_ISA_CASES("recode_rows", recoded, check_recode);
+}
+
 static void the_bits_of_the_host(void **state)
 {
     (void)state;
@@ -179,6 +254,26 @@ static void wrong_arguments_are_refused(void **state)
     args = good;
     args.y_NK.dtype = TT_F16;
     test_refused(tt_dequantize(device.stream, &args), TT_ERR_UNSUPPORTED, "y");
+    uint8_t codes[8 * 64];
+    float scales[8];
+    const struct tt_recode_rows_args whole = {.layout = layout,
+                                              .packed = good.packed,
+                                              .scratch_NK = y.view,
+                                              .codes_NK = tt_tensor_2d(codes, TT_F8_E4M3, 8, 64),
+                                              .scale_N = tt_tensor_1d(scales, TT_F32, 8)};
+    test_ok(tt_recode_rows(device.stream, &whole));
+    struct tt_recode_rows_args other = whole;
+    other.codes_NK.dims[0] = 7;
+    test_refused(tt_recode_rows(device.stream, &other), TT_ERR_INTERNAL, "codes");
+    other = whole;
+    other.scratch_NK.dims[1] = 63;
+    test_refused(tt_recode_rows(device.stream, &other), TT_ERR_INTERNAL, "scratch");
+    other = whole;
+    other.scale_N.dims[0] = 9;
+    test_refused(tt_recode_rows(device.stream, &other), TT_ERR_INTERNAL, "scale");
+    other = whole;
+    other.packed.dims[0]++;
+    test_refused(tt_recode_rows(device.stream, &other), TT_ERR_INTERNAL, "packed");
     test_device_close(&device);
     tt_free(segment);
     test_tensor_free(&y);
@@ -191,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_the_host),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(rows_in_fp8),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

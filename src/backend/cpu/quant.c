@@ -13,6 +13,7 @@
 #include <immintrin.h>
 #endif
 
+#include "backend/compose.h"
 #include "backend/cpu/e4m3.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
@@ -295,4 +296,9 @@ tt_status tt_cpu_dequantize(struct tt_stream *stream, const struct tt_dequantize
             four(&packed, from, count, y, row * stride + col, bf16);
     }
     return TT_OK;
+}
+
+tt_status tt_cpu_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args)
+{
+    return tt_compose_recode_rows(stream, args);
 }

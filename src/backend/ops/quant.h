@@ -20,4 +20,16 @@ struct tt_dequantize_args {
 };
 TT_MUST_USE tt_status tt_dequantize(struct tt_stream *stream, const struct tt_dequantize_args *args);
 
+/* The whole matrix in FP8 with a scale a row: the bits of tt_dequantize into the scratch and tt_quantize_rows of it
+ * (ops/gemm_scaled.h). cuda keeps rows of 4 bits in registers and leaves the scratch alone, in bf16 with a multiple
+ * of 8 columns, 32768 at most. */
+struct tt_recode_rows_args {
+    struct tt_quant_layout layout;
+    tt_tensor packed;     /* as for tt_dequantize */
+    tt_tensor scratch_NK; /* f32 | bf16, to which numbers are rounded first; [layout.rows, layout.cols] */
+    tt_tensor codes_NK;   /* F8_E4M3, contiguous */
+    tt_tensor scale_N;    /* f32 */
+};
+TT_MUST_USE tt_status tt_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args);
+
 #endif

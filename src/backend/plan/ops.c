@@ -224,6 +224,13 @@ static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_qu
     return moves(stream, size(args->x_MK) + size(args->codes_MK) + size(args->scale_M));
 }
 
+/* A host stores the decoded numbers and reads them again. */
+static tt_status plan_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args)
+{
+    double between = stream->device->is_host ? 2.0 * size(args->scratch_NK) : 0.0;
+    return moves(stream, (double)args->layout.bytes + between + size(args->codes_NK) + size(args->scale_N));
+}
+
 static tt_status plan_round_groups(struct tt_stream *stream, const struct tt_round_groups_args *args)
 {
     return moves(stream, size(args->x_MK) + size(args->y_MK));

@@ -4,6 +4,7 @@
  * banks of shared memory, so look-ups have no bank conflicts. On an H200 such a kernel reached 91 % of a copy's
  * bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64 bytes stored
  * by each thread 50 % (2026-11-21). */
+#include "backend/cuda/quant/four_bits.cuh"
 #include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
 #include "backend/ops/quant.h"
@@ -11,62 +12,7 @@
 namespace
 {
 
-enum { ITEMS = 4, PIECE = 8 };
-
-/* The sections of a segment. */
-struct packed {
-    const uint8_t *codes;
-    const void *absmax;
-    const float *nested_absmax, *map, *nested_map, *offset;
-    int64_t first; /* index of the weight of the output's first element */
-    int block_shift, nested_shift;
-};
-
-struct packed packed_of(const struct tt_dequantize_args *args)
-{
-    const struct tt_quant_layout &layout = args->layout;
-    const uint8_t *data = static_cast<const uint8_t *>(args->packed.data);
-    struct packed p = {};
-    p.codes = data + layout.codes.offset;
-    p.absmax = data + layout.absmax.offset;
-    p.nested_absmax = reinterpret_cast<const float *>(data + layout.nested_absmax.offset);
-    p.map = reinterpret_cast<const float *>(data + layout.map.offset);
-    p.nested_map = reinterpret_cast<const float *>(data + layout.nested_map.offset);
-    p.offset = reinterpret_cast<const float *>(data + layout.offset.offset);
-    p.first = args->first_row * layout.cols;
-    while (((int64_t)1 << p.block_shift) < layout.format.block) p.block_shift++;
-    while (((int64_t)1 << p.nested_shift) < layout.format.nested_block) p.nested_shift++;
-    return p;
-}
-
-struct scale {
-    uint8_t code;
-    float absmax; /* NESTED: absmax of the block of absmax codes */
-};
-
-template <bool NESTED>
-__device__ __forceinline__ struct scale load_scale(const struct packed &p, int64_t weight)
-{
-    int64_t block = weight >> p.block_shift;
-    struct scale s = {};
-    if constexpr (NESTED) {
-        s.code = static_cast<const uint8_t *>(p.absmax)[block];
-        s.absmax = p.nested_absmax[block >> p.nested_shift];
-    } else {
-        s.absmax = static_cast<const float *>(p.absmax)[block];
-    }
-    return s;
-}
-
-/* Each operation is rounded on its own, as on the host. */
-template <bool NESTED>
-__device__ __forceinline__ float absmax_of(const struct scale &s, const float *nested_map, float offset)
-{
-    if constexpr (NESTED)
-        return __fadd_rn(__fmul_rn(nested_map[s.code], s.absmax), offset);
-    else
-        return s.absmax;
-}
+enum { ITEMS = 4 };
 
 /* Eight elements with 16 bytes a store. */
 template <typename Y> __device__ __forceinline__ void store_piece(Y *to, const float (&x)[PIECE])
@@ -81,12 +27,6 @@ template <typename Y> __device__ __forceinline__ void store_piece(Y *to, const f
         narrow(out, part);
         store(to + i, out);
     }
-}
-
-/* The first weight is in the high half of a byte. */
-__device__ __forceinline__ int code_of(uint32_t word, int i)
-{
-    return (int)(word >> (8 * (i / 2) + (i % 2 == 0 ? 4 : 0)) & 15u);
 }
 
 /* Kernel for rows of whole pieces, except at the end of the last row. */
@@ -222,7 +162,7 @@ template <typename Y, bool NESTED>
 tt_status four_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
     const tt_tensor &y = args->y_NK;
-    struct packed p = packed_of(args);
+    struct packed p = packed_of(args->layout, args->packed, args->first_row);
     bool contiguous = tt_tensor_is_contiguous(y);
     int64_t rows = rows_of(y, contiguous), cols = cols_of(y, contiguous);
     bool pieces = is_aligned_16(y) && p.first % PIECE == 0 && (rows == 1 || cols % PIECE == 0);
@@ -243,7 +183,7 @@ template <typename Y, byte_format F>
 tt_status eight_bits(struct tt_stream *stream, const struct tt_dequantize_args *args)
 {
     const tt_tensor &y = args->y_NK;
-    struct packed p = packed_of(args);
+    struct packed p = packed_of(args->layout, args->packed, args->first_row);
     const float *absmax = static_cast<const float *>(p.absmax) + (F == FP8_SQUARES ? 0 : args->first_row);
     struct byte_rows<Y, F> op = {
         p.codes + p.first, absmax, view_of<Y>(y), args->layout.cols, args->first_row, args->layout.row_squares
