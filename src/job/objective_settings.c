@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "job/resolve.h"
+#include "objective/dpo_losses.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
 
@@ -23,9 +25,12 @@ const struct tt_setting tt_objective_settings[] = {
      .maximum = INFINITY, .help = "With dpo: how much a deviation from the reference counts."},
     {.name = "label_smoothing", .type = TT_SETTING_DOUBLE, FIELD(objectives.label_smoothing), .default_text = "0",
      .minimum = 0, .maximum = 0.4999,
-     .help = "With dpo and loss_type robust: the probability that a preference is the wrong way round."},
+     .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
+    {.name = "discopop_tau", .type = TT_SETTING_DOUBLE, FIELD(objectives.discopop_tau), .default_text = "0.05",
+     .minimum = 1e-6, .maximum = INFINITY, .help = "With dpo and loss_type discopop: where its two losses blend."},
     {.name = "loss_type", .type = TT_SETTING_JSON, FIELD(objectives.loss_type), .default_text = "nll",
-     .help = "nll or chunked_nll: the loss of sft; sigmoid or robust: that of dpo, for which sigmoid is the default."},
+     .help = "nll or chunked_nll: the loss of sft. Of dpo: sigmoid (its default), robust, hinge, ipo, exo_pair, "
+             "nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop or sigmoid_norm."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -46,32 +51,52 @@ tt_status tt_objective_suggest(struct tt_settings *settings, const struct tt_job
     return tt_settings_suggest(settings, "lora_dropout", "0", origin);
 }
 
-static bool is_one_of(const char *word, const char *first, const char *second)
+static void hint_losses(bool dpo)
 {
-    return strcmp(word, first) == 0 || strcmp(word, second) == 0;
+    char names[200] = "";
+    for (int i = 0; i < TT_DPO_LOSSES; i++) {
+        size_t used = strlen(names);
+        (void)tt_snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? ", " : "", tt_dpo_loss_name(i));
+    }
+    if (dpo)
+        tt_hint("the losses of dpo are %s, one at a time", names);
+    else
+        tt_hint("the loss of sft is nll; objective: dpo has %s", names);
 }
 
-/* The loss by its name, or by a list that has one name. */
-static tt_status check_loss(const struct tt_job_spec *job, bool *robust)
+/* The loss by its name, or by a list that has one name. *loss: of dpo. */
+static tt_status check_loss(const struct tt_job_spec *job, int *loss)
 {
     bool dpo = job->objectives.objective == TT_OBJECTIVE_DPO;
     const char *given = job->objectives.loss_type, *word = given;
     struct tt_json json = {0};
-    *robust = false;
+    *loss = TT_DPO_SIGMOID;
     if (given == NULL) return TT_OK;
     if (*given == '[') {
         TT_TRY(tt_json_parse(given, strlen(given), "loss_type", &json));
         word = tt_json_count(json.root) == 1 ? tt_json_text(tt_json_at(json.root, 0)) : NULL;
     }
-    bool known =
-        word != NULL && (dpo ? is_one_of(word, "sigmoid", "robust") : is_one_of(word, "nll", "chunked_nll"));
-    *robust = known && strcmp(word, "robust") == 0;
+    *loss = word != NULL && dpo ? tt_dpo_loss_find(word) : -1;
+    bool nll = word != NULL && (strcmp(word, "nll") == 0 || strcmp(word, "chunked_nll") == 0);
+    bool known = dpo ? *loss >= 0 : nll;
     tt_json_deinit(&json);
     if (known) return TT_OK;
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "loss_type '%.60s' is no loss of the objective %s", given,
                                dpo ? "dpo" : "sft");
-    tt_hint(dpo ? "the losses of dpo are sigmoid and robust, one at a time"
-                : "the loss of sft is nll; objective: dpo has sigmoid and robust");
+    hint_losses(dpo);
+    return status;
+}
+
+/* What TRL ignores, or what it refuses. */
+static tt_status check_smoothing(double smoothing, int loss)
+{
+    bool smooths = loss == TT_DPO_ROBUST || loss == TT_DPO_EXO_PAIR;
+    if (loss == TT_DPO_EXO_PAIR && smoothing == 0)
+        return usage("loss_type exo_pair needs a label_smoothing above 0", "its paper recommends 1e-3");
+    if (smoothing == 0 || smooths) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "label_smoothing is given, and loss_type is %s", tt_dpo_loss_name(loss));
+    tt_hint("TRL's %s ignores it: set loss_type: robust", tt_dpo_loss_name(loss));
     return status;
 }
 
@@ -119,18 +144,19 @@ static tt_status check_dpo_data(const struct tt_job_spec *job)
 tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_spec *job)
 {
     const struct tt_objective_spec *spec = &job->objectives;
-    bool dpo = spec->objective == TT_OBJECTIVE_DPO, robust = false;
+    bool dpo = spec->objective == TT_OBJECTIVE_DPO;
+    int loss = TT_DPO_SIGMOID;
     const char *language = dpo ? "dpo" : "sft";
     TT_TRY(tt_objective_init(job->task == TT_TASK_DETECTION ? "detection" : language, &job->objective));
     if (!tt_settings_has(settings, "objective")) return TT_OK;
-    TT_TRY(check_loss(job, &robust));
+    TT_TRY(check_loss(job, &loss));
     if (!dpo) return check_sft(spec);
-    if (spec->label_smoothing > 0 && !robust)
-        return usage("label_smoothing is given, and loss_type is sigmoid",
-                     "TRL's sigmoid ignores it: set loss_type: robust");
+    TT_TRY(check_smoothing(spec->label_smoothing, loss));
     TT_TRY(check_dpo_model(settings, job));
     TT_TRY(check_dpo_data(job));
     job->data.preference = true;
     TT_TRY(tt_objective_set(&job->objective, "beta", spec->beta));
+    TT_TRY(tt_objective_set(&job->objective, "loss_type", loss));
+    TT_TRY(tt_objective_set(&job->objective, "discopop_tau", spec->discopop_tau));
     return tt_objective_set(&job->objective, "label_smoothing", spec->label_smoothing);
 }

@@ -171,8 +171,8 @@ struct tt_detect_spec {
 enum tt_objective_kind { TT_OBJECTIVE_SFT, TT_OBJECTIVE_DPO };
 struct tt_objective_spec {
     enum tt_objective_kind objective;
-    double beta, label_smoothing; /* of dpo */
-    const char *loss_type;        /* a word or a list of one as JSON; NULL: the objective's own */
+    double beta, label_smoothing, discopop_tau; /* of dpo */
+    const char *loss_type; /* a word or a list of one as JSON; NULL: the objective's own */
 };
 
 /* Which ranks there are, and how they meet. */

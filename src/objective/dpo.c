@@ -1,19 +1,20 @@
 /* Direct preference optimization (Rafailov et al., arXiv 2305.18290). A group is a pair: the answer that was chosen,
- * then the one that was rejected. With log p and reference summed over the supervised tokens of an answer, and
+ * then the one that was rejected. With log p and reference summed over the supervised tokens of an answer, the loss of
+ * a pair is a function of (logp - ref) of both: by default -log s(x), s the logistic function, with
  *     x = beta * ((logp - ref) of the chosen - (logp - ref) of the rejected)
- * the loss of a pair is -log s(x), s the logistic function. With label smoothing e, the probability that a preference
- * is the wrong way round, it has no bias for it (Chowdhury et al., arXiv 2403.00409; TRL's loss_type "robust"):
- *     (-(1 - e) log s(x) + e log s(-x)) / (1 - 2 e)
- * The loss of a step is the mean over its pairs. */
+ * Others: dpo_losses.h. The loss of a step is the mean over its pairs. */
 #include <math.h>
 
+#include "objective/dpo_losses.h"
 #include "objective/objective.h"
 
-enum { BETA, LABEL_SMOOTHING };
+enum { BETA, LABEL_SMOOTHING, LOSS_TYPE, DISCOPOP_TAU };
 
 static const struct tt_objective_option options[] = {
     [BETA] = {"beta", 0.1, 1e-6, INFINITY},
     [LABEL_SMOOTHING] = {"label_smoothing", 0, 0, 0.5},
+    [LOSS_TYPE] = {"loss_type", TT_DPO_SIGMOID, 0, TT_DPO_LOSSES},
+    [DISCOPOP_TAU] = {"discopop_tau", 0.05, 1e-6, INFINITY},
 };
 
 enum {
@@ -46,11 +47,6 @@ static const struct tt_metric metrics[] = {
     {"logps/rejected", REJECTED_LOGP, TT_OVER_GROUPS, TT_BETTER_NONE},
 };
 
-static double log_logistic(double x)
-{
-    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
-
 /* An answer: the sums over its rows. */
 struct answer {
     int64_t first, end;
@@ -77,22 +73,31 @@ static void scale(const struct tt_objective_rows *rows, const struct answer *ans
     for (int64_t n = answer->first; n < answer->end; n++) rows->scale_N[n] = (float)value;
 }
 
+static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const struct answer *chosen,
+                                  const struct answer *rejected)
+{
+    const struct tt_dpo_pair pair = {.chosen = chosen->ratio,
+                                     .rejected = rejected->ratio,
+                                     .chosen_tokens = (double)(chosen->end - chosen->first),
+                                     .rejected_tokens = (double)(rejected->end - rejected->first),
+                                     .beta = objective->options[BETA],
+                                     .smoothing = objective->options[LABEL_SMOOTHING],
+                                     .tau = objective->options[DISCOPOP_TAU]};
+    return tt_dpo_loss_of((int)objective->options[LOSS_TYPE], &pair);
+}
+
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
-    double beta = objective->options[BETA], e = objective->options[LABEL_SMOOTHING], *sums = rows->sums;
+    double beta = objective->options[BETA], *sums = rows->sums;
     int64_t row = 0;
     for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
         struct answer chosen = read_answer(rows, 2 * pair, row);
         struct answer rejected = read_answer(rows, 2 * pair + 1, chosen.end);
-        double x = beta * (chosen.ratio - rejected.ratio);
-        double right = log_logistic(x), wrong = log_logistic(-x);
-        double loss = (-(1 - e) * right + e * wrong) / (1 - 2 * e);
-        double slope = -((1 - e) * exp(wrong) + e * exp(right)) / (1 - 2 * e); /* of the loss by x */
-        double by_chosen = -beta * slope / (double)rows->counts->groups;
-        scale(rows, &chosen, by_chosen);
-        scale(rows, &rejected, -by_chosen);
+        struct tt_dpo_loss loss = loss_of(objective, &chosen, &rejected);
+        scale(rows, &chosen, -loss.by_chosen / (double)rows->counts->groups);
+        scale(rows, &rejected, -loss.by_rejected / (double)rows->counts->groups);
         row = rejected.end;
-        sums[LOSS] += loss;
+        sums[LOSS] += loss.loss;
         for (int64_t n = chosen.first; n < chosen.end; n++) sums[CHOSEN_CORRECT] += rows->correct_N[n];
         sums[CHOSEN_TOKENS] += (double)(chosen.end - chosen.first);
         sums[REJECTED_TOKENS] += (double)(rejected.end - rejected.first);
@@ -101,7 +106,7 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
         sums[CHOSEN_REWARD] += beta * chosen.ratio;
         sums[REJECTED_REWARD] += beta * rejected.ratio;
         sums[ACCURACY] += chosen.ratio > rejected.ratio;
-        sums[MARGIN] += x;
+        sums[MARGIN] += beta * (chosen.ratio - rejected.ratio);
         sums[CHOSEN_LOGP] += chosen.logp;
         sums[REJECTED_LOGP] += rejected.logp;
     }

@@ -27,7 +27,9 @@ CASES = [
     ("robust", 0.1, 0.1, [(5, 3), (2, 6)], 1.0),
     ("robust", 1.0, 0.45, [(1, 1), (3, 2), (4, 8)], 3.0),
     ("robust", 0.3, 0.0, [(2, 5)], 2.0),
-]
+] + [(loss, beta, 0.01 if loss == "exo_pair" else 0.0, lengths, deviation)
+     for loss in ("hinge", "ipo", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down", "discopop", "sigmoid_norm")
+     for beta, lengths, deviation in ((0.1, [(5, 3), (1, 7), (4, 4)], 1.0), (1.5, [(6, 2), (3, 9)], 2.0))]
 METRICS = ["entropy", "logits/chosen", "logits/rejected", "mean_token_accuracy", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
            "rewards/margins", "logps/chosen", "logps/rejected"]
 
@@ -47,7 +49,7 @@ def trainer_of(loss_type, beta, label_smoothing):
     return SimpleNamespace(
         accelerator=Accelerator(), model=SimpleNamespace(training=True), aux_loss_enabled=False, ld_alpha=None,
         precompute_ref_logps=True, f_divergence_type="reverse_kl", loss_types=[loss_type], loss_weights=[1.0],
-        beta=beta, label_smoothing=label_smoothing, use_weighting=False, _total_train_tokens=0, _tp_size=1,
+        beta=beta, label_smoothing=label_smoothing, args=SimpleNamespace(discopop_tau=0.05), use_weighting=False, _total_train_tokens=0, _tp_size=1,
         _metrics={"train": collections.defaultdict(list)})
 
 

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "job/resolve.h"
+#include "objective/dpo_losses.h"
 
 struct setup {
     struct tt_job_spec job;
@@ -85,6 +86,8 @@ static void what_follows(void **state)
         "objective", "dpo",           "beta", "0.5",          "loss_type", "robust", "label_smoothing",
         "0.25",      "learning_rate", "3e-5", "lora_dropout", "0.2",       NULL};
     static const char *const plain[] = {"loss_type", "chunked_nll", NULL};
+    static const char *const other[] = {"objective",    "dpo", "loss_type", "[\"discopop\"]",
+                                        "discopop_tau", "0.5", NULL};
     struct setup setup;
     begin(&setup);
     resolve_ok(&setup, given);
@@ -92,6 +95,10 @@ static void what_follows(void **state)
     assert_true(setup.job.objective.options[0] == 0.5 && setup.job.objective.options[1] == 0.25);
     assert_true(setup.job.optim.learning_rate == 3e-5 && setup.job.lora.dropout == 0.2);
     assert_true(setup.job.data.preference);
+    tt_settings_destroy(setup.settings);
+    begin(&setup);
+    resolve_ok(&setup, other);
+    assert_true(setup.job.objective.options[2] == TT_DPO_DISCOPOP && setup.job.objective.options[3] == 0.5);
     tt_settings_destroy(setup.settings);
     begin(&setup);
     resolve_ok(&setup, plain);
@@ -134,6 +141,9 @@ static void refusals(void **state)
         {{"objective", "dpo", "loss_type", "[\"sigmoid\", \"sft\"]", NULL},
          "is no loss of the objective dpo"},
         {{"objective", "dpo", "label_smoothing", "0.1", NULL}, "loss_type is sigmoid"},
+        {{"objective", "dpo", "loss_type", "ipo", "label_smoothing", "0.1", NULL}, "loss_type is ipo"},
+        {{"objective", "dpo", "loss_type", "exo_pair", NULL}, "exo_pair needs a label_smoothing above 0"},
+        {{"objective", "dpo", "loss_type", "aot", NULL}, "'aot' is no loss of the objective dpo"},
         {{"objective", "dpo", "use_peft", "false", NULL}, "objective dpo needs LoRA"},
         {{"objective", "dpo", "adapter_name_or_path", "a", NULL}, "begins with a new adapter"},
         {{"objective", "dpo", "packing", "true", NULL}, "are not packed"},

@@ -1,0 +1,126 @@
+#include "objective/dpo_losses.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const names[TT_DPO_LOSSES] = {
+    [TT_DPO_SIGMOID] = "sigmoid",   [TT_DPO_ROBUST] = "robust",       [TT_DPO_HINGE] = "hinge",
+    [TT_DPO_IPO] = "ipo",           [TT_DPO_EXO_PAIR] = "exo_pair",   [TT_DPO_NCA_PAIR] = "nca_pair",
+    [TT_DPO_BCO_PAIR] = "bco_pair", [TT_DPO_SPPO_HARD] = "sppo_hard", [TT_DPO_APO_ZERO] = "apo_zero",
+    [TT_DPO_APO_DOWN] = "apo_down", [TT_DPO_DISCOPOP] = "discopop",   [TT_DPO_SIGMOID_NORM] = "sigmoid_norm",
+};
+
+int tt_dpo_loss_find(const char *name)
+{
+    for (int i = 0; i < TT_DPO_LOSSES; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+const char *tt_dpo_loss_name(int loss)
+{
+    return names[loss];
+}
+
+static double log_logistic(double x)
+{
+    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
+}
+
+static double logistic(double x)
+{
+    return exp(log_logistic(x));
+}
+
+/* A function of x = beta * (chosen - rejected), its value and its derivative by x. */
+static struct tt_dpo_loss of_difference(const struct tt_dpo_pair *pair, double value, double slope)
+{
+    return (struct tt_dpo_loss){value, pair->beta * slope, -pair->beta * slope};
+}
+
+/* Without bias for preferences that are the wrong way round with the probability e (arXiv 2403.00409). */
+static struct tt_dpo_loss robust(const struct tt_dpo_pair *pair, double x)
+{
+    double e = pair->smoothing, right = log_logistic(x), wrong = log_logistic(-x);
+    return of_difference(pair, (-(1 - e) * right + e * wrong) / (1 - 2 * e),
+                         -((1 - e) * exp(wrong) + e * exp(right)) / (1 - 2 * e));
+}
+
+/* KL divergence of the model's choice between both from (1 - e, e) (arXiv 2402.00856). */
+static struct tt_dpo_loss exo(const struct tt_dpo_pair *pair, double x)
+{
+    double e = pair->smoothing, log_w = log_logistic(x), log_l = log_logistic(-x);
+    double w = exp(log_w), l = exp(log_l), to_w = log_w - log1p(-e), to_l = log_l - log(e);
+    return of_difference(pair, w * to_w + l * to_l, w * l * (to_w - to_l));
+}
+
+/* Between the logistic and the exponential loss, by the size of x (arXiv 2406.08414). */
+static struct tt_dpo_loss discopop(const struct tt_dpo_pair *pair, double x)
+{
+    double share = logistic(x / pair->tau), other = logistic(-x / pair->tau);
+    double smooth = -log_logistic(x), steep = exp(-x), mixed = share * steep;
+    if (share == 0) mixed = 0; /* steep may be infinite */
+    double slope = -logistic(-x) * other - mixed;
+    if (share > 0) slope += share * other / pair->tau * (steep - smooth);
+    return of_difference(pair, smooth * other + mixed, slope);
+}
+
+/* A squared distance of the mean log ratios of tokens (arXiv 2310.12036), or the logistic loss of it. */
+static struct tt_dpo_loss of_means(const struct tt_dpo_pair *pair, int loss)
+{
+    double difference = pair->chosen / pair->chosen_tokens - pair->rejected / pair->rejected_tokens;
+    double error = difference - 1 / (2 * pair->beta), x = pair->beta * difference;
+    double value = loss == TT_DPO_IPO ? error * error : -log_logistic(x);
+    double slope = loss == TT_DPO_IPO ? 2 * error : -pair->beta * logistic(-x);
+    return (struct tt_dpo_loss){value, slope / pair->chosen_tokens, -slope / pair->rejected_tokens};
+}
+
+/* Distances of both rewards from 1/2 and -1/2 (arXiv 2405.00675). */
+static struct tt_dpo_loss sppo(const struct tt_dpo_pair *pair)
+{
+    double won = pair->chosen - 0.5 / pair->beta, lost = pair->rejected + 0.5 / pair->beta;
+    return (struct tt_dpo_loss){won * won + lost * lost, 2 * won, 2 * lost};
+}
+
+/* Sums of functions of the rewards c and r of both answers (arXiv 2402.05369, 2404.04656, 2408.06266). */
+static struct tt_dpo_loss of_rewards(const struct tt_dpo_pair *pair, int loss)
+{
+    double beta = pair->beta, c = beta * pair->chosen, r = beta * pair->rejected;
+    double at_c = logistic(c), off_c = logistic(-c), at_r = logistic(r), off_r = logistic(-r);
+    double up = logistic(c - r), down = logistic(r - c);
+    switch (loss) {
+    case TT_DPO_NCA_PAIR:
+        return (struct tt_dpo_loss){-log_logistic(c) - 0.5 * log_logistic(-c) - 0.5 * log_logistic(-r),
+                                    beta * (0.5 * at_c - off_c), beta * 0.5 * at_r};
+    case TT_DPO_BCO_PAIR:
+        return (struct tt_dpo_loss){-log_logistic(c) - log_logistic(-r), -beta * off_c, beta * at_r};
+    case TT_DPO_APO_ZERO:
+        return (struct tt_dpo_loss){off_c + at_r, -beta * at_c * off_c, beta * at_r * off_r};
+    default: /* apo_down */
+        return (struct tt_dpo_loss){at_c + down, beta * (at_c * off_c - up * down), beta * up * down};
+    }
+}
+
+struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair)
+{
+    double x = pair->beta * (pair->chosen - pair->rejected);
+    switch (loss) {
+    case TT_DPO_SIGMOID:
+        return of_difference(pair, -log_logistic(x), -logistic(-x));
+    case TT_DPO_ROBUST:
+        return robust(pair, x);
+    case TT_DPO_HINGE:
+        return of_difference(pair, x < 1 ? 1 - x : 0, x < 1 ? -1 : 0);
+    case TT_DPO_EXO_PAIR:
+        return exo(pair, x);
+    case TT_DPO_DISCOPOP:
+        return discopop(pair, x);
+    case TT_DPO_IPO:
+    case TT_DPO_SIGMOID_NORM:
+        return of_means(pair, loss);
+    case TT_DPO_SPPO_HARD:
+        return sppo(pair);
+    default:
+        return of_rewards(pair, loss);
+    }
+}
