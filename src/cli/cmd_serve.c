@@ -163,6 +163,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     const char *path = command->served_model_name;
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
     if (name == NULL) return TT_ERR_MEMORY;
+    tt_signals_outlive_readers();
     struct serving serving = {cli, command, name};
     tt_status status = tt_talk_call_run(&command->call, cli->cancel, command->slots, begin, lead, &serving);
     tt_free(name);

@@ -93,6 +93,8 @@ static void write_newest(const char *output_dir)
 static void on_signal(int number)
 {
     int64_t now = now_ms(), first = 0;
+    /* A shell passes on what the terminal's end has sent to its processes already. */
+    if (number == SIGHUP && atomic_load(&handler.first_ms) != 0) return;
     if (number == SIGINT && atomic_load(&handler.counts_interrupts)) {
         atomic_fetch_add(&handler.cancel->interrupts, 1);
         return;
@@ -111,6 +113,15 @@ static void on_signal(int number)
     const char *output_dir = atomic_load(&handler.output_dir);
     if (output_dir != NULL) write_newest(output_dir);
     _exit(TT_EXIT_STOPPED);
+}
+
+/* A read of mapped memory that has no page behind it. */
+static void on_lost_page(int number)
+{
+    write_message("\nerror: a file that is mapped into memory has become shorter, or its storage failed\n"
+                  "  hint: no other program may change the files of a run while it reads them\n");
+    (void)number;
+    _exit(TT_EXIT_IO);
 }
 
 void tt_signals_announce(const char *text)
@@ -144,6 +155,17 @@ void tt_signals_install(struct tt_cancel *cancel)
     handler.cancel = cancel;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+    /* nohup and the like */
+    struct sigaction before;
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+    action.sa_handler = on_lost_page;
+    sigaction(SIGBUS, &action, NULL);
     /* A write past the limit on file sizes then returns EFBIG. */
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void tt_signals_outlive_readers(void)
+{
+    signal(SIGPIPE, SIG_IGN);
 }

@@ -1,7 +1,8 @@
-/* SIGINT, SIGTERM and SIGUSR1 request a stop. The first signal makes the run finish its step and save; the second ends
+/* SIGINT, SIGTERM, SIGUSR1 and SIGHUP request a stop. The first signal makes the run finish its step and save; the second ends
  * the process at once with TT_EXIT_STOPPED (files are always complete or invisible). Signals within half a second of
- * the first count as one: a launcher and the terminal often send the same signal twice. SIGXFSZ is ignored, so that a
- * write past the limit on file sizes fails with an error. */
+ * the first count as one: a launcher and the terminal often send the same signal twice. SIGHUP
+ * never is a second one, and stays ignored where it was (nohup). SIGXFSZ is ignored, so that a write past the limit on
+ * file sizes fails with an error. SIGBUS, of a mapped file that became shorter, ends the process with TT_EXIT_IO. */
 #ifndef TT_CLI_SIGNALS_H
 #define TT_CLI_SIGNALS_H
 
@@ -16,6 +17,9 @@ void tt_signals_announce(const char *text);
 void tt_signals_name_checkpoints(const char *output_dir);
 /* From now on SIGINT only adds 1 to `interrupts` of the cancel; the other signals request a stop as before. */
 void tt_signals_count_interrupts(void);
+/* From now on a write to a pipe whose reader has ended fails with EPIPE and does not end the process: for commands
+ * whose work is worth more than their log. */
+void tt_signals_outlive_readers(void);
 /* Delays the end of a process for `seconds`; a signal during that time ends the process silently with `code`. */
 void tt_signals_linger(int code, double seconds);
 

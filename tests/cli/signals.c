@@ -3,10 +3,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,13 +24,14 @@ enum { PATH_BYTES = 512 };
 enum { ASKED_ONCE = 42, NOT_ASKED = 43, COUNT_IS_WRONG = 44 };
 
 /* In a child: signals `number` as often as asked, `pause_ms` apart; returns how the child ended. */
-static int run_child(int number, int times, int pause_ms)
+static int run_child(int number, int times, int pause_ms, bool ignored)
 {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         static struct tt_cancel cancel;
         if (freopen("/dev/null", "w", stderr) == NULL) _exit(1);
+        if (ignored) signal(number, SIG_IGN);
         tt_signals_install(&cancel);
         for (int i = 0; i < times; i++) {
             if (i > 0) usleep((useconds_t)pause_ms * 1000);
@@ -108,17 +111,54 @@ static void first_asks_second_ends(void **state)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
     (void)state;
-    assert_int_equal(run_child(SIGTERM, 0, 0), NOT_ASKED);
+    assert_int_equal(run_child(SIGTERM, 0, 0, false), NOT_ASKED);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(run_child(numbers[i], 1, 0), ASKED_ONCE);
-        assert_int_equal(run_child(numbers[i], 3, 1), ASKED_ONCE);
-        assert_int_equal(run_child(numbers[i], 2, 700), TT_EXIT_STOPPED);
+        assert_int_equal(run_child(numbers[i], 1, 0, false), ASKED_ONCE);
+        assert_int_equal(run_child(numbers[i], 3, 1, false), ASKED_ONCE);
+        assert_int_equal(run_child(numbers[i], 2, 700, false), TT_EXIT_STOPPED);
     }
+}
+
+/* The end of a terminal comes from the system and from the shell; nohup asks to ignore it. */
+static void terminal_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(SIGHUP, 1, 0, false), ASKED_ONCE);
+    assert_int_equal(run_child(SIGHUP, 2, 700, false), ASKED_ONCE);
+    assert_int_equal(run_child(SIGHUP, 2, 700, true), NOT_ASKED);
+}
+
+static void mapped_file_becomes_shorter(void **state)
+{
+    char said[512] = "";
+    int ends[2], how = 0;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static struct tt_cancel cancel;
+        FILE *file = tmpfile();
+        if (file == NULL || ftruncate(fileno(file), 4096) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(1);
+        const volatile char *data = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fileno(file), 0);
+        tt_signals_install(&cancel);
+        if (data == MAP_FAILED || data[0] != 0 || ftruncate(fileno(file), 0) != 0) _exit(1);
+        _exit(data[1] == 0 ? 1 : 2);
+    }
+    close(ends[1]);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), TT_EXIT_IO);
+    assert_non_null(strstr(said, "error: a file that is mapped into memory has become shorter"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(first_asks_second_ends),
-                                       cmocka_unit_test(the_second_names_the_newest_checkpoint)};
+                                       cmocka_unit_test(the_second_names_the_newest_checkpoint),
+                                       cmocka_unit_test(terminal_ends),
+                                       cmocka_unit_test(mapped_file_becomes_shorter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,6 +94,7 @@ static void first_signal_saves(void **state)
     (void)state;
     stop_after_step(SIGINT, "max_steps 1000000 save_strategy no");
     stop_after_step(SIGTERM, "max_steps 1000000 save_steps 100000 ranks 2");
+    stop_after_step(SIGHUP, "max_steps 1000000 save_strategy no");
     stop_after_step(SIGUSR1,
                     "max_steps 1000000 save_steps 2 save_total_limit 1 ranks 2 sharding_strategy NO_SHARD");
 }
