@@ -34,6 +34,7 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/alloc.h"
@@ -485,6 +486,23 @@ static tt_status initialise(bool *finalize)
     return TT_OK;
 }
 
+/* MPI starts a process alone whose launcher it does not know: each would train as if it were the whole run. */
+static tt_status check_size(int size)
+{
+    for (int i = 0; i < TT_LAUNCHER_KINDS && size == 1; i++) {
+        const char *variable = tt_launchers[i].mpi_size, *count = tt_launcher_read(variable);
+        if (count == NULL || strtol(count, NULL, 10) <= 1) continue;
+        tt_fail(TT_ERR_USAGE, "the environment variable %s is %s, but MPI has started this process alone",
+                variable, count);
+        tt_hint("the launcher belongs to another MPI library than trimtab (ldd shows it): use its mpirun, or "
+                "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; for a run of this process alone: env -u %s "
+                "trimtab ...",
+                variable);
+        return TT_ERR_USAGE;
+    }
+    return TT_OK;
+}
+
 tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
 {
     bool finalize = false;
@@ -503,7 +521,7 @@ tt_status tt_comm_create_mpi_limited(int count_max, struct tt_comm **out)
     if (code == MPI_SUCCESS) code = MPI_Comm_rank(world->control, &world->rank);
     if (code == MPI_SUCCESS) code = MPI_Comm_size(world->control, &world->size);
     if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &handle);
-    if (code != MPI_SUCCESS) status = fail_mpi(code, "MPI_Comm_dup");
+    status = code == MPI_SUCCESS ? check_size(world->size) : fail_mpi(code, "MPI_Comm_dup");
     if (status == TT_OK) {
         world->farewells = tt_calloc((size_t)world->size, sizeof *world->farewells);
         if (world->farewells == NULL) status = TT_ERR_MEMORY;

@@ -30,6 +30,13 @@ for world in 1 2 3; do
     done
 done
 
+# Processes that a launcher of another MPI library has started are alone, each as if it were the whole run.
+for name in PMI MV2_COMM_WORLD; do
+    alone=$(env -u OMPI_COMM_WORLD_SIZE ${name}_RANK=1 ${name}_SIZE=2 timeout 60 "$rank" calls mpi 2147483647 2>&1) &&
+        fail "a process of two is alone: $alone"
+    [[ $alone == *"${name}_SIZE is 2, but MPI has started this process alone"* ]] || fail "alone: $alone"
+done
+
 # end NAME WORLD KIND MILLISECONDS: exit code and seconds are in NAME.end.
 end() {
     local start=$SECONDS code=0
