@@ -76,6 +76,8 @@ tt_status tt_fail_errno(int error_number, const char *format, ...)
     snprintf(text + used, sizeof text - used, ": %s", tt_errno_text(error_number));
     tt_status status = status_of_errno(error_number);
     start_record(status, text);
+    if (error_number == EMFILE)
+        tt_hint("this process may open no more files: 'ulimit -n 4096' before the command raises the limit");
     return status;
 }
 

@@ -36,7 +36,11 @@ tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument
     int error_number = pthread_create(&thread->handle, NULL, run, thread);
     if (error_number != 0) {
         tt_free(thread);
-        return tt_fail_errno(error_number, "cannot start thread '%s'", name);
+        tt_status status = tt_fail_errno(error_number, "cannot start thread '%s'", name);
+        tt_hint("a limit is reached: processes of the user (ulimit -u), of the pod or control group "
+                "(pids.max), or "
+                "address space (ulimit -v); raise it, or take fewer --threads");
+        return status;
     }
     *out = thread;
     return TT_OK;

@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/alloc.h"
@@ -55,6 +58,8 @@ static void kinds_of_errno(void **state)
         assert_int_equal(tt_fail_errno(passing[i], "x"), TT_ERR_IO);
     for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
         assert_int_equal(tt_fail_errno(lasting[i], "x"), TT_ERR_DATA);
+    assert_int_equal(tt_fail_errno(EMFILE, "x"), TT_ERR_IO);
+    assert_non_null(strstr(tt_error_last()->hint, "ulimit -n"));
     tt_error_clear();
 }
 
@@ -83,6 +88,28 @@ static tt_status silent_thread(void *argument)
 {
     (void)argument;
     return TT_ERR_COMM;
+}
+
+/* In a child without room for another stack. */
+static void limit_of_threads(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they reserve far more than any limit */
+#endif
+    int how = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct tt_thread *thread = NULL;
+        const struct rlimit limit = {1 << 20, 1 << 20};
+        if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+        if (tt_thread_start("one", silent_thread, NULL, &thread) != TT_ERR_IO) _exit(2);
+        _exit(strstr(tt_error_last()->hint, "ulimit -u") != NULL ? 0 : 3);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
 }
 
 static void threads_bring_their_error(void **state)
@@ -350,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_record),
         cmocka_unit_test(kinds_of_errno),
+        cmocka_unit_test(limit_of_threads),
         cmocka_unit_test(long_messages_are_cut),
         cmocka_unit_test(allocation),
         cmocka_unit_test(threads_bring_their_error),
