@@ -9,7 +9,7 @@
 #include "render/render.h"
 #include "planning/offline.h"
 
-enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, PATHS_MAX = 15 };
+enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, PATHS_MAX = 15, FIRST_FREE_PORT = 1024 };
 /* Pods start one after another: images are pulled and replacements wait for minutes. */
 static const char rendezvous_seconds[] = "1200";
 static const char origin[] = "trimtab render";
@@ -185,6 +185,38 @@ static tt_status find_metrics_port(const struct render_command *command, enum tt
     return TT_OK;
 }
 
+static tt_status check_port(const char *name, int64_t port)
+{
+    char text[160];
+    if (port <= 0 || port >= FIRST_FREE_PORT) return TT_OK;
+    snprintf(text, sizeof text, "%s %lld needs a privilege that the pods do not have (securityContext)", name,
+             (long long)port);
+    return fail_usage(text, "give a port from 1024 on");
+}
+
+/* Probes that no pod would answer keep it from starting, which shows half an hour later. */
+static tt_status check_ports(const struct render_command *command, const struct tt_render_run *run)
+{
+    const struct tt_monitor_spec *monitor = &command->job.monitor;
+    const char *host = monitor->metrics_host;
+    if (run->kind == TT_RENDER_SBATCH) return TT_OK;
+    TT_TRY(check_port("main_process_port", run->port));
+    TT_TRY(check_port("metrics_port", run->metrics_port));
+    if (run->metrics_port == 0) return TT_OK;
+    if (command->spec.nodes > 1 && run->metrics_port == run->port)
+        return fail_usage("metrics_port is main_process_port, at which the pods meet",
+                          "leave it out, or give another port");
+    if (monitor->dashboard && run->metrics_port == monitor->dashboard_port)
+        return fail_usage("metrics_port is dashboard_port, at which rank 0 shows its page",
+                          "leave one of them out, or give another port");
+    if (strcmp(host, "0.0.0.0") != 0 && strcmp(host, "::") != 0)
+        return fail_usage(
+            "probes (containers[0].startupProbe) ask a pod at its own address, and metrics_host is "
+            "another",
+            "leave metrics_host out; metrics_port -1: no probes");
+    return TT_OK;
+}
+
 static int64_t count_save_steps(const struct tt_watch_spec *watch)
 {
     return watch->save_strategy == TT_INTERVAL_STEPS && watch->save_steps >= 1 ? (int64_t)watch->save_steps
@@ -248,6 +280,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     bool claims;
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
     TT_GO(find_metrics_port(command, kind, &run.metrics_port));
+    TT_GO(check_ports(command, &run));
     if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
     TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
     run.copies = count_copies(command, &plan);

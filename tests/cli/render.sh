@@ -272,6 +272,18 @@ refused "at most 56" volcano "${gpus[@]}" --name "${long}abcde"
 refused "at most 54" pytorchjob "${gpus[@]}" --name "${long}abc"
 refused "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)" mpijob "${gpus[@]}" --nodes 1
 refused "metrics_port is 0, a free port, which probes (containers[0].ports) cannot know" "${one[@]}" --metrics_port 0
+refused "metrics_port is main_process_port" job "${gpus[@]}" --metrics_port 29500
+expect 0 "" render "${one[@]}" --metrics_port 29500
+refused "metrics_port is dashboard_port" "${one[@]}" --dashboard true --dashboard_port 9400
+for setting in metrics_port main_process_port; do
+    refused "$setting 1023 needs a privilege that the pods do not have" "${one[@]}" --$setting 1023
+done
+for host in 127.0.0.1 ::1 localhost 10.0.0.7; do
+    refused "ask a pod at its own address, and metrics_host is another" "${one[@]}" --metrics_host $host
+done
+for words in "--metrics_host ::" "--metrics_host 127.0.0.1 --metrics_port -1"; do
+    expect 0 "" render "${one[@]}" $words
+done
 refused "the pods have no port for metrics" "${one[@]}" --monitoring_namespace m --metrics_port -1
 refused "the pods have no port for metrics" mpijob "${gpus[@]}" --monitoring_namespace m
 refused "monitoring_namespace 'M' is not valid as NetworkPolicy.spec.ingress[].from[].namespaceSelector" "${one[@]}" --monitoring_namespace M
