@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -14,8 +15,17 @@ static void leave_stuck(const struct tt_error *error)
     _exit(TT_EXIT_DEVICE);
 }
 
+/* A standard stream that the caller has closed would be the next file that is opened: log lines would go into a file of
+ * the run. Reading and writing it fails, as on a closed one. */
+static void reserve_standard_streams(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++)
+        if (fcntl(stream, F_GETFD) < 0) (void)!open("/", O_PATH); /* the lowest number that is free */
+}
+
 int main(int argc, char **argv)
 {
+    reserve_standard_streams();
     tt_pulse_set_handler(leave_stuck);
     int code = tt_cli_main(argc, argv, stdout, stderr);
     if (code != TT_EXIT_DEVICE) return code;
