@@ -463,7 +463,9 @@ static tt_status check_inside(const char *folder, const char *path, int descript
     char link[64], *real_folder = realpath(folder, NULL), *real_file = NULL;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     real_file = realpath(link, NULL);
+    int file_error = errno;
     size_t bytes = real_folder != NULL ? strlen(real_folder) : 0;
+    bool resolved = real_folder != NULL && real_file != NULL;
     bool inside = bytes > 0 && real_file != NULL &&
                   ((strncmp(real_file, real_folder, bytes) == 0 &&
                     (real_file[bytes] == '/' || real_folder[bytes - 1] == '/')) ||
@@ -471,6 +473,11 @@ static tt_status check_inside(const char *folder, const char *path, int descript
     free(real_folder);
     free(real_file);
     if (inside) return TT_OK;
+    if (!resolved) {
+        tt_status unknown = tt_fail_errno(file_error, "cannot tell where the open file '%s' lies", path);
+        tt_hint("/proc must be mounted, and no other program may replace the file meanwhile");
+        return unknown;
+    }
     tt_status status = tt_fail(TT_ERR_DATA, "'%s' is a link that leaves the folder '%s'", path, folder);
     tt_hint(
         "the file would be copied into the output folder; replace the link by the file if that is intended");
