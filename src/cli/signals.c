@@ -1,6 +1,7 @@
 #include "cli/signals.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -21,10 +22,13 @@ static struct {
     _Atomic(const char *) output_dir; /* NULL: no checkpoints are named */
 } handler;
 
+/* errno is that of the code that a signal has interrupted. */
 static void write_message(const char *text)
 {
+    int before = errno;
     ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written;
+    errno = before;
 }
 
 static int64_t now_ms(void)
