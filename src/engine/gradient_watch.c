@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "comm/host_values.h"
+#include "engine/rank_pass.h"
 
 /* More than one, because a gradient may round to zero. */
 enum { SILENT_STEPS_MAX = 3 };
@@ -82,7 +83,8 @@ tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
         }
     }
     TT_TRY(tt_rank_read_param_squares(rank, squares));
-    return rank->sharded ? tt_comm_host_sum(rank->comm, squares, model->param_count) : TT_OK;
+    if (rank->mesh.part_count <= 1) return TT_OK;
+    return tt_comm_host_sum(rank->mesh.shard, squares, model->param_count);
 }
 
 /* True when the batch can give the parameter a gradient. */

@@ -7,6 +7,7 @@
 #include "backend/plan/plan.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"
+#include "engine/rank_pass.h"
 
 /* A rank to run on the plan device. */
 struct attempt {

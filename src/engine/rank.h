@@ -77,8 +77,7 @@ struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
     struct tt_mesh mesh;
-    struct tt_comm *world, *comm; /* of the mesh: all ranks, and those that split a unit */
-    bool sharded;                 /* slices differ from rank to rank of `comm` */
+    struct tt_comm *world; /* of the mesh: all ranks */
     struct tt_objective objective;
     struct tt_rank_rows rows;
     struct tt_model *model;
@@ -113,58 +112,13 @@ void tt_rank_deinit(struct tt_rank *rank);
 struct tt_load_source;
 TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
 
-/* Copies a micro batch to the device and fills `pass`: lends this rank's services, except cache and exchange, and its
- * `results`, empty. The caller sets the mode, the rng and the scale of the loss; the objective sets scales of rows. */
-TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
-                                     struct tt_pass *pass);
-
-/* The same for images (rank_images.c). `weight`: of each image's losses, which the heads add to the sums. Where the
- * device is the host the memory of `batch` is read until the pass ends, else until the call returns. */
-TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
-                                            double weight, struct tt_pass *pass);
-/* Either, of a step: an image's weight is that of a mean over the step's images. */
-TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
-                                           struct tt_pass *pass);
-
-/* Copies the micro batch after this one while the passes that are queued run; a call of the above with it finds it on
- * the device. No effect where the device is the host. `batch` must not change until then. */
-TT_MUST_USE tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch);
-/* Before micro batches are made again: the copy is not used. */
-void tt_rank_forget_ahead(struct tt_rank *rank);
-/* Whether the device has room for the next micro batch beside this one. */
-bool tt_rank_takes_ahead(const struct tt_rank *rank);
-/* Memory for the pixels of a batch, page-locked while there are pieces of the ring, else the heap's; for
- * struct tt_detect_loader_config, from any thread. `rank`: a struct tt_rank, which must outlive the memory. */
-void *tt_rank_lend_pixels(void *rank, size_t bytes);
-void tt_rank_return_pixels(void *rank, void *block);
-
-/* Call before a rank leaves a collective operation early, after a request to stop at once: the other ranks, which may
- * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
-void tt_rank_abandon(struct tt_rank *rank);
-
-/* Sums in device memory, so that the host need not wait for each pass: sums of the objective, and the sum of squares
- * of the gradients. All calls but the read only queue work. */
-enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_COUNT };
-TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
-/* Runs the reference's pass, if the objective has a reference. Call it after tt_rank_upload; `pass` does not change.
- * Collective. */
-TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass);
-/* After a forward pass: adds to the sums of the objective, and writes the scales of rows for backward if the objective
- * has them; for these the host waits for the pass. `counts`: of the whole step. */
-TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
-                                       const struct tt_objective_counts *counts, const struct tt_pass *pass);
-/* device memory */
-TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
 TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
-/* Waits for the device. */
-TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
-/* Adds the sum of squares of `count` fp32 values to param_squares_buffer[index]. */
-TT_MUST_USE tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values,
-                                                int64_t count);
-/* Reads param_squares_buffer into squares[model->param_count] and clears it. */
-TT_MUST_USE tt_status tt_rank_read_param_squares(struct tt_rank *rank, double *squares);
+
+/* Call before a rank leaves a collective operation early, after a request to stop at once: the other ranks, which may
+ * wait for it already, fail with TT_ERR_PEER instead of waiting for ever. */
+void tt_rank_abandon(struct tt_rank *rank);
 
 #endif

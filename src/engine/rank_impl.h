@@ -1,13 +1,16 @@
-/* Parts of a rank that have files of their own; for rank.c alone, which calls them. */
+/* Between the files of a rank: what each of them makes for tt_rank_init, and removes again. */
 #ifndef TT_ENGINE_RANK_IMPL_H
 #define TT_ENGINE_RANK_IMPL_H
 
-#include "engine/rank.h"
+#include "engine/rank_pass.h"
 
 /* rank_units.c, for tt_rank_init: creates shard context and units. For tt_rank_load: fails on every rank when some
  * split the vocabulary and others do not. */
 TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
+/* rank_tokens.c and rank_sums.c, for tt_rank_init: the buffers of a micro batch, of rotations, and of sums. */
+TT_MUST_USE tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank);
 /* rank_images.c, for tt_rank_init and tt_rank_deinit: the buffers of a detector. */
 TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_images_deinit(struct tt_rank *rank);

@@ -3,6 +3,7 @@
 #include "backend/chips.h"
 #include "backend/plan/plan.h"
 #include "base/alloc.h"
+#include "engine/rank_pass.h"
 
 static tt_status run_pass(struct tt_rank *rank, const struct tt_canvas *canvas)
 {

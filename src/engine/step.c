@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/thread.h"
 #include "comm/host_values.h"
+#include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */

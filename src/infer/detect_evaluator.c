@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "comm/host_values.h"
 #include "detect/results.h"
+#include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
 #include "infer/detector.h"
 #include "model/retinanet.h"

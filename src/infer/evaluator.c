@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/host_values.h"
+#include "engine/rank_pass.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
                            const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage,

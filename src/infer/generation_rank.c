@@ -7,6 +7,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
+#include "engine/rank_pass.h"
 #include "infer/adapter_set.h"
 #include "infer/generation_single.h"
 #include "infer/packed_weights.h"

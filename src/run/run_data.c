@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/rank_pass.h"
 #include "infer/detect_evaluator.h"
 
 /* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */

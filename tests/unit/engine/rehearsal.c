@@ -10,6 +10,7 @@
 #include "backend/device_impl.h"
 #include "base/alloc.h"
 #include "checkpoint/load.h"
+#include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
 #include "model/retinanet.h"
 #include "support/must.h"

@@ -13,6 +13,7 @@
 #include "checkpoint/load.h"
 #include "engine/executor.h"
 #include "engine/plan.h"
+#include "engine/rank_pass.h"
 #include "engine/step.h"
 #include "nn/head.h"
 #include "support/model_facts.h"

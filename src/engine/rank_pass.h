@@ -1,0 +1,61 @@
+/* Passes of a rank: its micro batch on the device, the objective between forward and backward, and sums of the results.
+ *
+ *     clear the sums -> for each micro batch: upload -> (reference) -> executor forward -> add the loss -> backward
+ *                    -> add the squares of gradients -> read the sums
+ */
+#ifndef TT_ENGINE_RANK_PASS_H
+#define TT_ENGINE_RANK_PASS_H
+
+#include "engine/rank.h"
+
+/* ---- Micro batches ---- */
+
+/* Copies a micro batch of tokens to the device and fills `pass`: lends this rank's services, except cache and exchange, and its
+ * `results`, empty. The caller sets the mode, the rng and the scale of the loss; the objective sets scales of rows. */
+TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
+                                     struct tt_pass *pass);
+
+/* The same for images. The heads multiply each image's losses by `weight` and add them to the sums. Where the device is
+ * the host, the pass reads the memory of `batch`, which must last until its end; elsewhere the call copies it. */
+TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
+                                            double weight, struct tt_pass *pass);
+/* A micro batch of a step, of either kind. Images have the weight that makes the loss a mean over the step's images. */
+TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
+                                           struct tt_pass *pass);
+
+/* Copies the next micro batch of images while the queued passes run, so that its upload finds it on the device. `batch`
+ * must not change until then. No effect where the device is the host. */
+TT_MUST_USE tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch);
+/* Drops that copy: call it before micro batches are made again. */
+void tt_rank_forget_ahead(struct tt_rank *rank);
+/* Whether the device has room for the next micro batch beside this one. */
+bool tt_rank_takes_ahead(const struct tt_rank *rank);
+/* Memory for the pixels of a batch, for struct tt_detect_loader_config: a page-locked piece of the ring, or the heap's
+ * when all pieces are lent. Callable from any thread. `rank`: a struct tt_rank, which must outlive the memory. */
+void *tt_rank_lend_pixels(void *rank, size_t bytes);
+void tt_rank_return_pixels(void *rank, void *block);
+
+/* ---- The objective and sums ---- */
+
+/* Sums in device memory, so that the host need not wait for each pass: sums of the objective, and the sum of squares
+ * of the gradients. All calls but the read only queue work. */
+enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_COUNT };
+TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
+/* Runs the reference's pass, if the objective has a reference. Call it after tt_rank_upload; `pass` does not change.
+ * Collective. */
+TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass);
+/* After a forward pass: adds to the sums of the objective, and writes the scales of rows for backward if the objective
+ * has them; for these the host waits for the pass. `counts`: of the whole step. */
+TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
+                                       const struct tt_objective_counts *counts, const struct tt_pass *pass);
+/* Adds the sum of squares of values[count], fp32 in device memory, to the sum at TT_SUM_SQUARES. */
+TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
+/* Reads all sums. Waits for the device. */
+TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
+/* The same for one parameter: adds to the sum number `index` of as many as the model has parameters. */
+TT_MUST_USE tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values,
+                                                int64_t count);
+/* Reads these sums into squares[model->param_count] and clears them. Waits for the device. */
+TT_MUST_USE tt_status tt_rank_read_param_squares(struct tt_rank *rank, double *squares);
+
+#endif

@@ -1,0 +1,108 @@
+/* Micro batches of tokens on the device, and the tables of rotations that their passes read. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/integer.h"
+#include "engine/rank_impl.h"
+
+/* Alignment of the arrays in the batch buffer, for vector loads. */
+enum { BATCH_ALIGNMENT = 256 };
+
+static size_t aligned(size_t bytes)
+{
+    return tt_align_up(bytes, BATCH_ALIGNMENT);
+}
+
+/* The tables of all rotations, one after another in one buffer. */
+static tt_status create_ropes(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    const struct tt_model_facts *facts = config->model_facts;
+    int64_t positions = config->limits.length;
+    size_t floats = 0;
+    for (int i = 0; i < facts->rope_count; i++) floats += (size_t)(positions * facts->ropes[i].columns);
+    TT_TRY(tt_buffer_create(rank->device, floats * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
+    float *device_table = tt_buffer_data(rank->rope_buffer), *host = NULL;
+    if (!tt_device_is_plan(rank->device)) {
+        host = tt_alloc_aligned(floats * sizeof(float));
+        if (host == NULL) return TT_ERR_MEMORY;
+    }
+    size_t at = 0;
+    for (int i = 0; i < facts->rope_count; i++) {
+        int64_t half = facts->ropes[i].columns / 2;
+        size_t table = (size_t)(positions * half);
+        rank->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, positions, half);
+        rank->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, positions, half);
+        if (host != NULL) tt_model_fill_rope(&facts->ropes[i], positions, host + at, host + at + table);
+        at += 2 * table;
+    }
+    if (host == NULL) return TT_OK;
+    tt_status status = tt_copy_to_device(rank->stream, device_table, host, floats * sizeof(float));
+    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    tt_free(host);
+    return status;
+}
+
+tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    const struct tt_batch_limits *limits = &config->limits;
+    size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
+    size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
+                   aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
+                   2 * aligned(rows * sizeof(int32_t)) +
+                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
+    TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
+    return create_ropes(config, rank);
+}
+
+/* Takes the next piece of the batch buffer and copies `bytes` from the host into it. */
+static tt_status upload(struct tt_rank *rank, char **next, const void *host, size_t bytes, void **device)
+{
+    *device = *next;
+    *next += aligned(bytes);
+    if (bytes == 0 || tt_device_is_plan(rank->device)) return TT_OK; /* a plan has sizes, not tokens */
+    return tt_copy_to_device(rank->stream, *device, host, bytes);
+}
+
+tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
+{
+    const struct tt_batch_limits *limits = &rank->limits;
+    if (batch->token_count > limits->tokens || batch->row_count > limits->rows ||
+        batch->sequence_count > limits->sequences)
+        return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
+                       (long long)batch->token_count, (long long)limits->tokens);
+    int64_t tokens = batch->token_count, rows = batch->row_count;
+    char *next = tt_buffer_data(rank->batch_buffer);
+    void *ids, *positions, *keys, *borders, *row_list, *labels;
+    size_t borders_bytes = tokens > 0 ? (size_t)(batch->sequence_count + 1) * sizeof(int32_t) : 0;
+    TT_TRY(upload(rank, &next, batch->ids, (size_t)tokens * sizeof(int32_t), &ids));
+    TT_TRY(upload(rank, &next, batch->positions, (size_t)tokens * sizeof(int32_t), &positions));
+    TT_TRY(upload(rank, &next, batch->row_keys, (size_t)tokens * sizeof(int64_t), &keys));
+    TT_TRY(upload(rank, &next, batch->cu_seqlens, borders_bytes, &borders));
+    TT_TRY(upload(rank, &next, batch->rows, (size_t)rows * sizeof(int32_t), &row_list));
+    TT_TRY(upload(rank, &next, batch->labels, (size_t)rows * sizeof(int32_t), &labels));
+    rank->batch = (struct tt_device_batch){
+        .token_count = tokens,
+        .sequence_count = batch->sequence_count,
+        .max_length = batch->max_length,
+        .ids_T = tt_tensor_1d(ids, TT_I32, tokens),
+        .positions_T = tt_tensor_1d(positions, TT_I32, tokens),
+        .row_keys_T = tt_tensor_1d(keys, TT_I64, tokens),
+        .cu_seqlens = tt_tensor_1d(borders, TT_I32, batch->sequence_count + 1),
+        .host_cu_seqlens = batch->cu_seqlens,
+        .row_count = rows,
+        .rows_N = tt_tensor_1d(row_list, TT_I32, rows),
+        .labels_N = tt_tensor_1d(labels, TT_I32, rows),
+    };
+    rank->results = (struct tt_pass_results){0};
+    *pass = (struct tt_pass){
+        .lent = {.stream = rank->stream, .workspace = rank->workspace},
+        .in = {.batch = &rank->batch, .compute_dtype = rank->model->options.compute_dtype},
+        .out = &rank->results,
+    };
+    memcpy(pass->lent.ropes, rank->ropes, sizeof rank->ropes);
+    if (rank->objective.ops->rows != NULL) {
+        pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
+        pass->in.scales_follow = true;
+    }
+    return TT_OK;
+}
