@@ -56,8 +56,8 @@ static void assign(const struct tt_rank_config *config, struct tt_mesh *mesh)
 tt_status tt_mesh_init(const struct tt_rank_config *config, struct tt_device *device, struct tt_mesh *mesh)
 {
     tt_status status = TT_OK;
-    *mesh = (struct tt_mesh){.world = config->world, .shard = config->comm};
-    if (config->comm != NULL)
+    *mesh = (struct tt_mesh){.world = config->world, .shard = config->shard_comm};
+    if (config->shard_comm != NULL)
         mesh->replicate = config->replicate_comm;
     else
         status = make_groups(config, device, mesh);

@@ -118,7 +118,7 @@ static tt_status run_rank(const struct attempt *attempt, struct tt_comm *comm, s
     tt_status status = TT_OK;
     struct tt_rank rank = {0};
     struct tt_rank_config config = attempt->rank;
-    config.world = config.comm = comm;
+    config.world = config.shard_comm = comm;
     config.replicate_comm = replicas;
     config.levels = plan->levels;
     plan->kept_bytes = 0;

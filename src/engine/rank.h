@@ -21,8 +21,8 @@ struct tt_rank_config {
     struct tt_device_config device;
     struct tt_comm *world; /* lent: all ranks of the run, for calls from the host */
     /* lent: the ranks that split a unit; NULL: the rank creates it (mesh.h) */
-    struct tt_comm *comm;
-    struct tt_comm *replicate_comm; /* lent with `comm`; NULL unless HYBRID_SHARD */
+    struct tt_comm *shard_comm;
+    struct tt_comm *replicate_comm; /* lent with `shard_comm`; NULL unless HYBRID_SHARD */
     int machine, local_rank;        /* launch/world.h; HYBRID_SHARD splits the world by them */
     enum tt_shard_strategy strategy;
     const struct tt_model_facts *model_facts;

@@ -70,7 +70,7 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     struct tt_rank_config config = *shared;
     config.device = place->device;
     config.world = place->comm;
-    config.comm = config.replicate_comm = NULL; /* the rank creates them */
+    config.shard_comm = config.replicate_comm = NULL; /* the rank creates them */
     config.pulse = place->pulse;
     config.machine = place->machine;
     config.local_rank = place->local_rank;

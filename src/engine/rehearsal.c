@@ -37,7 +37,7 @@ tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for, const 
                    .stands_for = stands_for,
                    .tuning = *tt_device_tuning_of(rank->device)},
         .world = alone,
-        .comm = alone,
+        .shard_comm = alone,
         .strategy = TT_NO_SHARD,
         .model_facts = &rank->model->facts,
         .model_options = rank->model->options,

@@ -156,7 +156,7 @@ static tt_status plan_pass(const struct tt_rank_config *config, int ranks,
     plan.device = (struct tt_device_config){.kind = "plan", .threads = 1, .stands_for = planned_chip(config)};
     if (plan.strategy == TT_HYBRID_SHARD) plan.strategy = TT_FULL_SHARD;
     TT_TRY(tt_comm_create_planned(ranks, ranks, &comm));
-    plan.world = plan.comm = comm;
+    plan.world = plan.shard_comm = comm;
     plan.replicate_comm = NULL;
     plan.device.tuning = config->device.tuning;
     int32_t *borders = tt_calloc((size_t)limits->slots + 1, sizeof *borders);
@@ -305,7 +305,7 @@ static tt_status build(const struct tt_device_spec *device, const struct tt_inpu
     TT_TRY(tt_rank_config_make(NULL, &layout, &inputs->model_facts, &inputs->model_options, TT_RANK_GENERATES,
                                NULL, &config));
     tt_generation_limits_fill(&layout.device, limits);
-    config.world = config.comm = rank->comm;
+    config.world = config.shard_comm = rank->comm;
     config.limits = tt_generation_batch_limits(limits);
     TT_TRY(plan_pass(&config, 1, limits, &need));
     config.workspace_bytes = need.workspace;

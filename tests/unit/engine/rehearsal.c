@@ -105,7 +105,7 @@ static void make_rank(const struct network *network, struct tt_comm *comm, struc
     const struct tt_rank_config rank_config = {
         .device = {.kind = "cpu", .threads = 1, .tuning = test_tuning()},
         .world = comm,
-        .comm = comm,
+        .shard_comm = comm,
         .strategy = TT_NO_SHARD,
         .model_facts = facts,
         .model_options = {.compute_dtype = network->dtype, .random_init = true},
