@@ -37,9 +37,9 @@ def files(root, folders, suffixes=CODE):
     found = []
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):
-            parts = path.relative_to(root).parts
-            if path.is_file() and path.name.endswith(suffixes) and not any(p.startswith((".", "build", "__"))
-                                                                           for p in parts):
+            folders_above = path.relative_to(root).parts[:-1]
+            hidden = path.name.startswith(".") or any(p.startswith((".", "build", "__")) for p in folders_above)
+            if path.is_file() and path.name.endswith(suffixes) and not hidden:
                 found.append(path)
     return found
 

@@ -84,6 +84,10 @@ fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && echo "void c(void) { 
 fresh && echo "static inline int tt_b(void) { return 1; }" >>"$tree/src/base/a.h" && expect "nobody calls tt_b"
 fresh && echo '| `b` |' >"$tree/src/base/MAP.md" && expect "src/base/MAP.md does not name it"
 fresh && echo '| `a`, `in/` |' >"$tree/src/base/MAP.md" && mkdir "$tree/src/base/in" && touch "$tree/src/base/in/b.c" && expect
+fresh && { echo "int built;"; echo "static int counter;"; } >"$tree/src/base/builder.c" && expect "counter outlives"
+fresh && mkdir "$tree/src/base/build" && echo "// TO""DO: later" >"$tree/src/base/build/a.c" && expect
+fresh && echo '/* see base/gone.h */' >>"$tree/src/base/a.c" && expect "there is no base/gone.h"
+fresh && echo '/* see base/a.h and sys/gone.h */' >>"$tree/src/base/a.c" && expect
 fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
 fresh && echo "global src/base/a.c:counter 0 once needed" >"$tree/tools/tidy-exceptions.txt" && expect "not needed any more"
 fresh && echo "global src/base/a.c:counter 0 a reason" >"$tree/tools/tidy-exceptions.txt" &&

@@ -10,7 +10,7 @@
  *
  * The runtime reads GOMP_SPINCOUNT in its own constructor. The program links the runtime statically
  * (cmake/openmp.cmake), so that the constructor below, which has a higher priority, runs first, and so that the
- * runtime's counter, which it reads for each wait (libgomp, config/linux/wait.h), can be reached. LLVM's runtime reads
+ * runtime's counter, which it reads for each wait (libgomp, wait.h), can be reached. LLVM's runtime reads
  * its variable when it is first used and has no such counter: it sleeps at once. */
 #include "backend/cpu/wait_policy.h"
 
