@@ -36,9 +36,10 @@ struct tt_train_step_result {
     bool save_failed;                         /* on any rank */
 };
 
-/* A non-finite loss or gradient is TT_ERR_DATA, with the block where it first appeared. */
+/* Runs step number `index`, from 0. A non-finite loss or gradient is TT_ERR_DATA, with the block where it first
+ * appeared. */
 TT_MUST_USE tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config *config,
-                                    int64_t step, struct tt_gradient_watch *watch,
+                                    int64_t index, struct tt_gradient_watch *watch,
                                     struct tt_train_step_result *result);
 
 #endif
