@@ -1,0 +1,154 @@
+/* A rank on the plan device: the memory and the time of a step. */
+#include <string.h>
+
+#include "backend/chips.h"
+#include "backend/plan/plan.h"
+#include "base/alloc.h"
+#include "engine/plan_impl.h"
+#include "engine/rank_pass.h"
+
+static tt_status upload_images(struct tt_rank *rank, const struct tt_batch_limits *limits,
+                               struct tt_pass *pass)
+{
+    const struct tt_detect_batch batch = {.image_count = limits->images,
+                                          .height = limits->height,
+                                          .width = limits->width,
+                                          .pixel_dtype = rank->model->options.compute_dtype,
+                                          .box_count = limits->boxes};
+    return tt_rank_upload_images(rank, &batch, 1.0, pass);
+}
+
+/* Sequence borders of the largest batch: as many sequences of full length as its tokens make. */
+static int32_t *make_borders(const struct tt_batch_limits *limits)
+{
+    int32_t *borders = tt_calloc((size_t)limits->sequences + 1, sizeof *borders);
+    if (borders == NULL) return NULL;
+    for (int64_t b = 0; b < limits->sequences; b++) {
+        int64_t next = borders[b] + limits->length;
+        borders[b + 1] = (int32_t)(next < limits->tokens ? next : limits->tokens);
+    }
+    borders[limits->sequences] = (int32_t)limits->tokens;
+    return borders;
+}
+
+static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
+                          size_t *kept_bytes)
+{
+    if (limits->tokens == 0 && limits->images == 0) return TT_OK;
+    tt_status status = TT_OK;
+    struct tt_pass pass;
+    int32_t *borders = make_borders(limits);
+    if (borders == NULL) return TT_ERR_MEMORY;
+    struct tt_batch batch = {
+        .token_count = limits->tokens,
+        .sequence_count = limits->sequences,
+        .max_length = limits->length,
+        .cu_seqlens = borders,
+        .row_count = limits->rows,
+    };
+    TT_GO(limits->images > 0 ? upload_images(rank, limits, &pass) : tt_rank_upload(rank, &batch, &pass));
+    TT_GO(tt_rank_reference(rank, &pass));
+    pass.in.training = train;
+    pass.in.gradient = train;
+    pass.in.want_logits = !train && limits->images > 0;
+    TT_GO(tt_executor_forward(rank->executor, &pass));
+    if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
+    if (train) TT_GO(tt_executor_backward(rank->executor, &pass, true));
+out:
+    tt_executor_end(rank->executor);
+    tt_free(borders);
+    return status;
+}
+
+/* The rest of a step: gradients are zeroed, summed and applied. */
+static tt_status run_update(struct tt_rank *rank)
+{
+    const struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
+    TT_TRY(tt_shard_context_join(rank->shard));
+    for (int u = 0; u < rank->model->unit_count; u++) {
+        struct tt_slices slices = tt_unit_slices(rank->units[u]);
+        if (slices.count == 0) continue;
+        TT_TRY(tt_unit_zero_grad(rank->units[u]));
+        struct tt_optimizer_update update = {
+            .moments = &rank->moments[u],
+            .master = slices.master,
+            .grad = slices.grad,
+            .run = {.count = slices.count},
+            .grad_scale = 1.0f,
+            .step = 1,
+        };
+        TT_TRY(rank->optimizer->update(rank->stream, &optim, &update));
+        TT_TRY(tt_unit_masters_changed(rank->units[u]));
+    }
+    return TT_OK;
+}
+
+/* Runs one micro step and multiplies its time; the optimizer runs once. State in host memory crosses the link both
+ * ways. */
+static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank *rank, struct tt_plan *plan)
+{
+    double start = tt_plan_seconds(rank->device);
+    TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    double passed = tt_plan_seconds(rank->device);
+    TT_TRY(run_update(rank));
+    double updated = tt_plan_seconds(rank->device);
+    plan->step_seconds = (passed - start) * (double)attempt->micro_steps + (updated - passed);
+    const struct tt_chip *chip = tt_device_chip(rank->device);
+    if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
+        for (int u = 0; u < rank->model->unit_count; u++)
+            plan->step_seconds += 8.0 * rank->optimizer->moment_count * (double)rank->moments[u].count /
+                                  chip->host_bytes_per_second;
+    return TT_OK;
+}
+
+static tt_status run_rank(const struct tt_plan_attempt *attempt, struct tt_comm *comm,
+                          struct tt_comm *replicas, struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    struct tt_rank rank = {0};
+    struct tt_rank_config config = attempt->rank;
+    config.world = config.shard_comm = comm;
+    config.replicate_comm = replicas;
+    config.levels = plan->levels;
+    plan->kept_bytes = 0;
+    plan->step_seconds = 0.0;
+    TT_GO(tt_rank_init(&config, &rank));
+    plan->trainable_count = rank.model->trainable_param_count;
+    plan->param_count = rank.model->base_param_count + rank.model->adapter_param_count;
+    if (config.train) TT_GO(run_step(attempt, &rank, plan));
+    TT_GO(run_pass(&rank, &attempt->eval, false, NULL));
+    plan->workspace_bytes = tt_workspace_peak(rank.workspace);
+    plan->attention_bytes = tt_workspace_largest(rank.workspace, "attention scratch");
+    plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
+    tt_device_memory(rank.device, &plan->memory);
+    /* On the plan device the workspace is unlimited and empty: its high-water mark is the planned size. */
+    plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + config.reserved_bytes;
+    if (!plan->is_host && config.across_processes)
+        plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
+    plan->memory.total_peak = 0;
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++) plan->memory.total_peak += plan->memory.peak[p];
+out:
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    bool hybrid = attempt->rank.strategy == TT_HYBRID_SHARD;
+    int machines = attempt->ranks.machines, count = attempt->ranks.count,
+        local = (count + machines - 1) / machines;
+    struct tt_comm *comm = NULL, *replicas = NULL;
+    plan->split_vocabulary = attempt->rank.split_vocabulary;
+    TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
+    if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
+    status = run_rank(attempt, comm, replicas, plan);
+out:
+    if (status != TT_OK) tt_while("planning the memory of a rank");
+    if (status == TT_ERR_MEMORY) tt_hint("make the batch smaller, or its rows shorter");
+    tt_comm_destroy(replicas);
+    tt_comm_destroy(comm);
+    plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
+    return status;
+}
