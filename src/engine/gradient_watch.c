@@ -77,8 +77,9 @@ tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
         const float *values = masters ? slices.master : slices.grad;
         for (size_t r = 0; r < tt_unit_run_count(rank->units[u]); r++) {
             struct tt_slice_run run = tt_unit_run(rank->units[u], r);
-            size_t index = 0;
-            while (model->params[index] != run.param) index++;
+            size_t index;
+            if (!tt_name_index_find(&model->param_index, run.param->name, &index))
+                return tt_fail(TT_ERR_INTERNAL, "'%s' is no parameter of the model", run.param->name);
             TT_TRY(tt_rank_add_param_squares(rank, index, values + run.offset, run.count));
         }
     }
