@@ -5,7 +5,6 @@
 #include "base/crc64.h"
 #include "base/file.h"
 #include "data/settings.h"
-#include "checkpoint/load.h"
 #include "job/compared.h"
 
 /* Of the rules by which rows become samples: a change of them makes files of earlier releases ones of another key. */

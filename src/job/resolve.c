@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/launcher.h"
-#include "config/value.h"
 #include "job/accelerate.h"
 #include "job/resolve.h"
 #include "optim/optimizer.h"

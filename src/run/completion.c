@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/host_values.h"
-#include "engine/mesh.h"
 #include "job/compared.h"
 #include "launch/launch.h"
 #include "run/run_data.h"

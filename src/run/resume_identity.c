@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "backend/settings.h"
-#include "base/file.h"
 #include "base/number.h"
-#include "io/model_folder.h"
 #include "job/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
