@@ -1,3 +1,4 @@
+/* tt_codec of trimtab.h: a tokenizer for programs that link the library. */
 #include "base/alloc.h"
 #include "base/hub_cache.h"
 #include "text/tokenizer.h"

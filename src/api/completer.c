@@ -1,3 +1,4 @@
+/* tt_completer of trimtab.h: completions of prompts, on ranks that live as long as it. */
 #include <string.h>
 
 #include "api/job.h"

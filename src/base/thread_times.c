@@ -1,3 +1,4 @@
+/* How long the threads of a process waited for a processor, from /proc. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

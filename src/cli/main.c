@@ -1,3 +1,4 @@
+/* The program: signals, then the command; the only place that ends the process. */
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+/* Files of rank 0's machine (files.h): the side of the other machines. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>

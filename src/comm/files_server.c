@@ -1,3 +1,4 @@
+/* Files of rank 0's machine (files.h): the side of rank 0, one thread for each process. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Sums, minima and maxima of the ranks' vectors, in order of rank (comm_impl.h). */
 #include <stdint.h>
 #include <string.h>
 

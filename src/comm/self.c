@@ -1,8 +1,7 @@
-#include "base/alloc.h"
-#include "comm/comm_impl.h"
-
 /* One rank, whose collectives comm.c completes without a transport; and the one rank of a plan with others that do not
  * exist, where comm.c exchanges nothing, since the data is on a plan device. */
+#include "base/alloc.h"
+#include "comm/comm_impl.h"
 
 static tt_status self_poll(struct tt_comm *comm)
 {

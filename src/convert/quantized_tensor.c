@@ -1,3 +1,4 @@
+/* Quantizes one tensor, by chunks of several threads (quantized_folder.h). */
 #include <pthread.h>
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* Annotations in COCO's JSON, read one image and one box at a time. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

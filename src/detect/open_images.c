@@ -1,3 +1,4 @@
+/* Annotations in the CSV files of Open Images. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Images with boxes in Parquet and Arrow files, as datasets writes them. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* JPEG files, through libjpeg. */
 #include "image/codec.h"
 
 #ifdef TT_HAVE_JPEG

@@ -1,3 +1,4 @@
+/* PNG files, through libpng. */
 #include "image/codec.h"
 
 #ifdef TT_HAVE_SPNG

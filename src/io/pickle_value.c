@@ -1,3 +1,4 @@
+/* Access to the values of a pickle. */
 #include <string.h>
 
 #include "base/alloc.h"

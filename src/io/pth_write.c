@@ -1,3 +1,4 @@
+/* Writes a file of torch.save: a ZIP archive with a pickle of the names and a member for each storage. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+/* Writes adapter_config.json as PEFT does. */
 #include <math.h>
 #include <stdlib.h>
 #include "base/alloc.h"

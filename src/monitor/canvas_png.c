@@ -1,3 +1,4 @@
+/* A canvas as PNG, through cairo. */
 #include "monitor/canvas.h"
 
 #ifdef TT_HAVE_CAIRO

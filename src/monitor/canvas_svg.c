@@ -1,3 +1,4 @@
+/* A canvas as SVG. */
 #include "monitor/canvas.h"
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* Settings of `trimtab render`. */
 #include <math.h>
 #include <stddef.h>
 

@@ -1,3 +1,4 @@
+/* Memory, storage and times of a run, from its plan. */
 #include <math.h>
 
 #include "base/log.h"

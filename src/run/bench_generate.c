@@ -1,3 +1,4 @@
+/* `trimtab bench generate`: the speed and the memory of generation. */
 #include <sys/resource.h>
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* `trimtab eval`, from its inputs to its metrics. */
 #include <math.h>
 
 #include "base/alloc.h"

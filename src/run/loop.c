@@ -1,3 +1,4 @@
+/* The loop of a training on one rank: steps, log rows, evaluations, saves. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

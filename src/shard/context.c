@@ -1,3 +1,4 @@
+/* The context of a rank's units: the pool of slots for gathered units, streams and events. */
 #include "base/alloc.h"
 #include "base/str.h"
 #include "shard/shard_impl.h"

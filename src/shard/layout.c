@@ -1,3 +1,4 @@
+/* The places of tensors in the segments of a unit and in this rank's shard. */
 #include "base/alloc.h"
 #include "shard/shard_impl.h"
 

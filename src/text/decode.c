@@ -1,3 +1,4 @@
+/* Decoders of tokenizer.json: from token strings to text. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* Normalizers of tokenizer.json. */
 #include <string.h>
 
 #include "base/alloc.h"

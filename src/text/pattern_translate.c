@@ -1,3 +1,4 @@
+/* Translates patterns of Oniguruma's syntax into PCRE2's. */
 #include <string.h>
 
 #include "text/pattern.h"

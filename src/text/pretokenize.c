@@ -1,3 +1,4 @@
+/* Pre-tokenizers of tokenizer.json: from a text to its words. */
 #include <string.h>
 
 #include "text/byte_level.h"

@@ -1,3 +1,4 @@
+/* tokenizer_config.json: special tokens, and settings that override tokenizer.json. */
 #include <string.h>
 
 #include "base/alloc.h"

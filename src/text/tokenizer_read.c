@@ -1,3 +1,4 @@
+/* Reads tokenizer.json: vocabulary, merges, added tokens, and the steps of the pipeline. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,3 +1,4 @@
+/* Decoding token by token: text appears as soon as its characters are whole. */
 #include <string.h>
 
 #include "text/tokenizer.h"

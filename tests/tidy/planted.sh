@@ -14,7 +14,7 @@ fresh() {
     printf 'base:\nbackend: base\ncli: base backend\n' >"$tree/tools/floors.txt"
     printf 'OP(add)\n' >"$tree/src/backend/ops.def"
     printf 'void test(void) { tt_add(0); }\n' >"$tree/tests/ops/add.c"
-    printf '#include "base/a.h"\n#include <stdio.h>\n' >"$tree/src/cli/main.c"
+    printf '/* The program. */\n#include "base/a.h"\n#include <stdio.h>\n' >"$tree/src/cli/main.c"
     printf 'int main(void)\n{\n    printf("exit(1)");\n    return 0;\n}\n' >>"$tree/src/cli/main.c"
     printf '#ifdef __cplusplus\nextern "C" {\n#endif\nvoid a(void);\n#ifdef __cplusplus\n}\n#endif\n' >"$tree/src/base/a.h"
     cat >"$tree/src/base/a.c" <<'END'
@@ -83,9 +83,11 @@ fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && expect "nobody calls 
 fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && echo "void c(void) { tt_b(); }" >>"$tree/tests/ops/add.c" && expect
 fresh && echo "static inline int tt_b(void) { return 1; }" >>"$tree/src/base/a.h" && expect "nobody calls tt_b"
 fresh && echo '| `b` |' >"$tree/src/base/MAP.md" && expect "src/base/MAP.md does not name it"
-fresh && echo '| `a`, `in/` |' >"$tree/src/base/MAP.md" && mkdir "$tree/src/base/in" && touch "$tree/src/base/in/b.c" && expect
-fresh && { echo "int built;"; echo "static int counter;"; } >"$tree/src/base/builder.c" && expect "counter outlives"
+fresh && echo '| `a`, `in/` |' >"$tree/src/base/MAP.md" && mkdir "$tree/src/base/in" && touch "$tree/src/base/in/b.h" && expect
+fresh && { echo "/* Built. */"; echo "static int counter;"; } >"$tree/src/base/builder.c" && expect "counter outlives"
 fresh && mkdir "$tree/src/base/build" && echo "// TO""DO: later" >"$tree/src/base/build/a.c" && expect
+fresh && echo "void b(void);" >"$tree/src/base/b.c" && expect "[subject]"
+fresh && echo "void b(void);" >"$tree/src/base/b.c" && touch "$tree/src/base/b.h" && expect
 fresh && echo '/* see base/gone.h */' >>"$tree/src/base/a.c" && expect "there is no base/gone.h"
 fresh && echo '/* see base/a.h and sys/gone.h */' >>"$tree/src/base/a.c" && expect
 fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
@@ -96,12 +98,12 @@ fresh && echo "file src/base/a.c 900 a reason" >"$tree/tools/tidy-exceptions.txt
     lines 650 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "lower it"
 fresh && echo '#include "cli/a.h"' >>"$tree/src/base/a.c" && touch "$tree/src/cli/a.h" && expect "base may not include cli"
 fresh && echo 'new: base/a.h' >>"$tree/tools/floors.txt" && mkdir "$tree/src/new" && touch "$tree/src/base/b.h" &&
-    echo '#include "base/a.h"' >"$tree/src/new/b.c" && expect && echo '#include "base/b.h"' >>"$tree/src/new/b.c" &&
+    printf '/* New. */\n#include "base/a.h"\n' >"$tree/src/new/b.c" && expect && echo '#include "base/b.h"' >>"$tree/src/new/b.c" &&
     expect "new may not include base (\"base/b.h\")"
 fresh && echo '#include "a.h"' >>"$tree/src/base/a.c" && expect "there is no src/a.h"
 fresh && mkdir "$tree/src/new" && touch "$tree/src/new/b.c" && expect "src/new has no row"
 fresh && echo "new: cli late" >>"$tree/tools/floors.txt" && expect "names late, which has no row"
 fresh && printf 'base: cli\ncli:\n' >"$tree/tools/floors.txt" && expect "is not below it"
-fresh && mkdir "$tree/src/base/inner" && echo '#include "base/a.h"' >"$tree/src/base/inner/c.c" && expect
+fresh && mkdir "$tree/src/base/inner" && printf '/* Inner. */\n#include "base/a.h"\n' >"$tree/src/base/inner/c.c" && expect
 printf 'base/inner:\nbase: base/inner\nbackend: base\ncli: base backend\n' >"$tree/tools/floors.txt" && expect "base/inner may not include base"
 exit $failed

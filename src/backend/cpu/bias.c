@@ -1,3 +1,4 @@
+/* Adding a bias to rows, and its gradient. */
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/simd.h"
 

@@ -1,3 +1,4 @@
+/* The cpu device: memory, streams that run at once, settings. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Dropout, as an op of its own. */
 #ifndef TT_VECTOR_LANES
 
 #include "backend/ops/elementwise.h"

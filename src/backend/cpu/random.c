@@ -1,3 +1,4 @@
+/* Random numbers as initial values. */
 #include "backend/cpu/parallel.h"
 #include "backend/ops/elementwise.h"
 

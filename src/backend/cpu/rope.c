@@ -1,3 +1,4 @@
+/* Rotary position embedding, on matrices of heads. */
 #ifndef TT_VECTOR_LANES
 
 #include "backend/cpu/cpu_ops.h"

@@ -1,3 +1,4 @@
+/* The table of ops of the cpu device. */
 #include "backend/cpu/cpu_ops.h"
 
 const struct tt_op_table tt_cpu_op_table = {

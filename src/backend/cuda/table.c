@@ -1,3 +1,4 @@
+/* The table of ops of the cuda device. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/ops_table.h"
 

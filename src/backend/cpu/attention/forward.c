@@ -1,3 +1,4 @@
+/* The forward pass of attention, in panels of query rows. */
 #ifndef TT_VECTOR_LANES
 
 #include <assert.h>

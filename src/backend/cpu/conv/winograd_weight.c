@@ -1,3 +1,4 @@
+/* The gradient of the weight of a 3 x 3 convolution by Winograd's algorithm. */
 #ifndef TT_VECTOR_LANES
 
 /* The gradient of the weights: the transpose of the forward algorithm. As many tiles of x and of dz as fit into the

@@ -1,3 +1,4 @@
+/* Sums, scales and statistics of the channels of images, for batch norm and frozen norms. */
 #ifndef TT_VECTOR_LANES
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Matching of anchors to boxes, and the losses of a detector. */
 #ifndef TT_VECTOR_LANES
 
 #include <math.h>

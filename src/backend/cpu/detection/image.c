@@ -1,6 +1,6 @@
+/* The ops of a network on images besides products. Threads share out pixels. */
 #ifndef TT_VECTOR_LANES
 
-/* What a network on images computes besides products. Threads share out pixels. */
 #include <string.h>
 
 #include "backend/ops/conv.h"

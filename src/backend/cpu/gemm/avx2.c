@@ -1,3 +1,4 @@
+/* The register tile of products with AVX2. */
 #define KERNEL tt_gemm_kernel_avx2
 #define LANES 8
 #define MR 6

@@ -1,3 +1,4 @@
+/* The register tile of products with AVX-512. */
 #define KERNEL tt_gemm_kernel_avx512
 #define LANES 16
 #define MR 14

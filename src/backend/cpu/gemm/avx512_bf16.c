@@ -1,3 +1,4 @@
+/* The register tile of products with the bf16 instructions of AVX-512. */
 #define KERNEL tt_gemm_kernel_avx512_bf16
 #define LANES 16
 #define MR 14

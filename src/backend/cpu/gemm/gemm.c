@@ -1,3 +1,4 @@
+/* The op gemm: its variants, best first, and the memory that they share. */
 #include "backend/cpu/gemm/variants.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The register tile of products on any processor. */
 #define KERNEL tt_gemm_kernel_portable
 #define LANES 4
 #define MR 4

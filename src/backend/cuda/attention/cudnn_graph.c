@@ -1,3 +1,4 @@
+/* The graphs of attention in cuDNN's graph API. */
 #include "backend/cuda/attention/cudnn_plans.h"
 
 /* The graphs follow those of the attention nodes of NVIDIA's cudnn-frontend (MIT): cuDNN's engines recognise

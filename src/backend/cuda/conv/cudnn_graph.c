@@ -1,3 +1,4 @@
+/* The graphs of convolutions in cuDNN's graph API. */
 #include "backend/cuda/conv/cudnn.h"
 
 /* Images in channels-last order as {N, C, H, W}. */
