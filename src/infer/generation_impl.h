@@ -1,0 +1,69 @@
+/* The engine's state, for generation_engine.c (opening, requests) and generation_step.c (slots, passes) only. */
+#ifndef TT_INFER_GENERATION_IMPL_H
+#define TT_INFER_GENERATION_IMPL_H
+
+#include "base/rng.h"
+#include "infer/adapter_set.h"
+#include "infer/generation_engine.h"
+#include "infer/generation_rank.h"
+#include "job/inputs.h"
+
+struct request {
+    int64_t id;
+    struct tt_ids ids; /* the prompt, then the answer */
+    size_t prompt_count, reused, done;
+    int64_t max_new_tokens;
+    struct tt_sampling_options sampling;
+    struct tt_rng rng;
+    struct tt_ids stops;
+    bool ignore_end;
+    int adapter; /* -1: the base alone */
+    bool wants_logprobs;
+    int top_logprobs;
+    struct tt_logprob_list logprobs; /* of the answer */
+    enum tt_generation_state state;
+    int32_t end_id;
+};
+
+/* A sequence of the cache. The ids that it holds are those of its last request, as far as the cache has them. */
+struct slot {
+    struct request *request; /* NULL: free */
+    int32_t *ids;            /* [length] */
+    int adapter;             /* that they were computed with */
+    int64_t last_used;       /* number of the pass */
+    int64_t added;           /* tokens of the current pass */
+};
+
+/* Host arrays of the next pass. */
+struct pass_arrays {
+    int32_t *ids, *positions, *labels, *borders, *rows;
+    int64_t *row_keys;
+    int *slot_of_row;
+    bool *wanted;                 /* rows with logprobs */
+    struct tt_sample_rule *rules; /* of the rows */
+};
+
+struct tt_generation_engine {
+    const struct tt_inputs *inputs;
+    struct tt_generation_limits limits;
+    struct tt_generation_rank rank;
+    struct tt_adapter_set adapters; /* empty unless there are several */
+    bool shared;                    /* with other ranks, which run each pass together */
+    struct tt_ids end_ids;
+    struct request **requests; /* ascending ids */
+    size_t count, capacity;
+    int64_t last_id;
+    struct slot *slots;
+    int32_t *slot_ids; /* of all slots */
+    struct pass_arrays arrays;
+    double *needed; /* [adapters + 1], passes of a step */
+    struct tt_generation_load load;
+};
+
+/* At least 1: without adapter folders, the adapter that a lent rank trains, or none. */
+size_t tt_generation_count_adapters(const struct tt_generation_engine *engine);
+/* Ends a waiting or running request in `state` and frees its slot. */
+void tt_generation_finish(struct tt_generation_engine *engine, struct request *request,
+                          enum tt_generation_state state);
+
+#endif
