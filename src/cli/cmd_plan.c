@@ -150,9 +150,9 @@ static tt_status resolve(void *target, struct tt_settings *settings)
 static tt_status check_together(const struct plan_command *command)
 {
     if (command->units + (command->compare != NULL) + (command->max != TT_PLAN_MAX_NONE) > 1)
-        return tt_fail(TT_ERR_USAGE, "of units, compare and max a plan takes one");
+        return tt_fail(TT_ERR_USAGE, "--units, --compare and --max exclude each other: give one of them");
     if (command->json && (command->units || command->compare != NULL || command->details))
-        return tt_fail(TT_ERR_USAGE, "units, compare and details have no JSON");
+        return tt_fail(TT_ERR_USAGE, "--json does not go together with --units, --compare and --details");
     bool detects = command->spec.job.task == TT_TASK_DETECTION;
     bool other = command->max == (detects ? TT_PLAN_MAX_LENGTH : TT_PLAN_MAX_IMAGE_SIZE);
     return other ? tt_fail(TT_ERR_USAGE, "max %s: %s", detects ? "length" : "image_size",

@@ -78,7 +78,7 @@ static tt_status open_file(struct client *client, const struct tt_files_request 
     if (request->kind == TT_REMOTE_OPEN_READ)
         return tt_file_open_read(client->path, &file->descriptor, &reply->value);
     struct tt_path whole;
-    if (client->second == NULL) return tt_fail(TT_ERR_COMM, "a request without a name of a file");
+    if (client->second == NULL) return tt_fail(TT_ERR_COMM, "a request to open a file without its name");
     TT_TRY(tt_path_set(&whole, client->path, client->second));
     TT_TRY(check_path(client, whole.text, false));
     return tt_file_open_inside(client->path, client->second, request->value, &file->descriptor,
@@ -89,7 +89,8 @@ static tt_status read_file(struct client *client, const struct tt_files_request 
 {
     const struct open_file *file = file_of(client, request->handle);
     if (file == NULL || request->value > TT_REMOTE_BYTES_MAX)
-        return tt_fail(TT_ERR_COMM, "a request to read that no file fits");
+        return tt_fail(TT_ERR_COMM,
+                       "a request to read from a file that is not open, or too many bytes at once");
     while (client->data_bytes < request->value) {
         ssize_t got =
             pread(file->descriptor, client->data + client->data_bytes, request->value - client->data_bytes,
@@ -105,7 +106,8 @@ static tt_status read_file(struct client *client, const struct tt_files_request 
 static tt_status write_file(struct client *client, const struct tt_files_request *request)
 {
     const struct open_file *file = file_of(client, request->handle);
-    if (file == NULL || !file->writes) return tt_fail(TT_ERR_COMM, "a request to write that no file fits");
+    if (file == NULL || !file->writes)
+        return tt_fail(TT_ERR_COMM, "a request to write to a file that is not open for it");
     return tt_file_pwrite(file->descriptor, client->path, client->data, (size_t)request->data_bytes,
                           request->offset);
 }

@@ -481,9 +481,11 @@ static tt_status initialise(bool *finalize)
     } else
         TRY_MPI(MPI_Query_thread(&provided), "MPI_Query_thread");
     *finalize = !initialised;
-    if (provided < MPI_THREAD_SERIALIZED)
-        return tt_fail(TT_ERR_UNSUPPORTED, "this MPI supports only one thread of a process");
-    return TT_OK;
+    if (provided >= MPI_THREAD_SERIALIZED) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "MPI provides no MPI_THREAD_SERIALIZED in this process");
+    tt_hint("use a build of MPI with threads; a program that calls MPI_Init itself calls MPI_Init_thread "
+            "instead");
+    return status;
 }
 
 /* MPI starts a process alone whose launcher it does not know: each would train as if it were the whole run. */

@@ -12,7 +12,10 @@ static tt_status check_limits(const struct tt_generation_engine *engine)
     const struct tt_generation_limits *limits = &engine->limits;
     int64_t positions = engine->inputs->model_facts.max_position_embeddings;
     if (limits->slots < 1 || limits->length < 2 || limits->pass_tokens < 0 || limits->waiting < 0)
-        return tt_fail(TT_ERR_USAGE, "generation needs a slot and a length of at least 2 tokens");
+        return tt_fail(
+            TT_ERR_USAGE,
+            "generation of %lld requests at a time with %lld tokens each: at least 1 request and 2 tokens",
+            (long long)limits->slots, (long long)limits->length);
     if (limits->length > positions)
         return tt_fail(TT_ERR_USAGE,
                        "requests of %lld tokens, prompt and answer, are more than the model's %lld positions",

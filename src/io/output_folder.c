@@ -71,7 +71,7 @@ tt_status tt_output_folder_open(const char *path, const char *ending, bool overw
     struct tt_output_folder folder = {0};
     size_t bytes = strlen(path);
     while (bytes > 1 && path[bytes - 1] == '/') bytes--;
-    if (bytes == 0) return tt_fail(TT_ERR_USAGE, "output_dir is empty");
+    if (bytes == 0) return tt_fail(TT_ERR_USAGE, "output_dir is an empty text");
     TT_GO(tt_str_append(&folder.path, path, bytes));
     TT_GO(lock_both(&folder, overwrite));
     TT_GO(tt_str_printf(&folder.temporary, "%s%s", tt_str_text(&folder.path), ending));

@@ -25,24 +25,30 @@ static tt_status list_modules(struct tt_builder *builder, const struct tt_model_
     return builder->status;
 }
 
-/* Adds what an adapter beside the first one adapts: modules that the first leaves out, and larger ranks. */
-static tt_status merge_lora(struct tt_model *model, const struct tt_lora_config *lora,
-                            const struct tt_model_family *family, struct tt_module *scratch)
+static tt_status refuse_saved(const struct tt_module *module)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and one of them has modules_to_save ('%s')",
+                module->path);
+    tt_hint("use that adapter alone, or merge it into the base model first (trimtab merge)");
+    return status;
+}
+
+/* Adds the modules and the larger ranks of an adapter beside the first one. */
+static tt_status add_adapter(struct tt_model *model, const struct tt_lora_config *lora,
+                             const struct tt_model_family *family, struct tt_module *scratch)
 {
     struct tt_module_list *list = &model->modules, other = *list;
     for (size_t i = 0; i < list->count; i++) {
         scratch[i] = list->items[i];
         scratch[i].adapted = scratch[i].saved = false;
-        if (!list->items[i].saved) continue;
-        return tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, of which one has modules_to_save");
+        if (list->items[i].saved) return refuse_saved(&list->items[i]);
     }
     other.items = scratch;
     TT_TRY(tt_lora_apply(lora, family->default_target_modules, &other));
     for (size_t i = 0; i < list->count; i++) {
         struct tt_module *module = &list->items[i];
-        if (scratch[i].saved)
-            return tt_fail(TT_ERR_UNSUPPORTED,
-                           "several adapters at a time, of which one has modules_to_save");
+        if (scratch[i].saved) return refuse_saved(&scratch[i]);
         if (!scratch[i].adapted) continue;
         if (!module->adapted)
             *module = scratch[i];
@@ -52,7 +58,7 @@ static tt_status merge_lora(struct tt_model *model, const struct tt_lora_config 
     return TT_OK;
 }
 
-static tt_status merge_loras(struct tt_model *model, const struct tt_model_family *family)
+static tt_status add_adapters(struct tt_model *model, const struct tt_model_family *family)
 {
     tt_status status = TT_OK;
     struct tt_model_options *options = &model->options;
@@ -60,7 +66,7 @@ static tt_status merge_loras(struct tt_model *model, const struct tt_model_famil
     struct tt_module *scratch = tt_calloc(model->modules.count, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < options->more_lora_count && status == TT_OK; i++)
-        status = merge_lora(model, &options->more_lora[i], family, scratch);
+        status = add_adapter(model, &options->more_lora[i], family, scratch);
     options->more_lora = NULL;
     tt_free(scratch);
     return status;
@@ -70,9 +76,10 @@ static tt_status apply_rules(struct tt_model *model, const struct tt_model_famil
 {
     if (model->options.lora.enabled) {
         if (model->options.train_base)
-            return tt_fail(TT_ERR_USAGE, "LoRA and training of all base weights exclude each other");
+            return tt_fail(TT_ERR_USAGE,
+                           "LoRA and training of all base weights exclude each other: set one of them");
         TT_TRY(tt_lora_apply(&model->options.lora, family->default_target_modules, &model->modules));
-        TT_TRY(merge_loras(model, family));
+        TT_TRY(add_adapters(model, family));
     }
     return tt_quantization_apply(&model->options, model->facts.stored_quant != TT_QUANT_NONE,
                                  &model->modules);

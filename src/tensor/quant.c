@@ -101,7 +101,8 @@ static tt_status check_format(const struct tt_quant_format *format)
                        "nested blocks of %lld absmax: they must be a power of two from 16 to 4096",
                        (long long)format->nested_block);
     if (!format->nested && format->nested_block != 0)
-        return tt_fail(TT_ERR_DATA, "a nested block size without nested quantization");
+        return tt_fail(TT_ERR_DATA, "nested_block is %lld, but the scales are not nested",
+                       (long long)format->nested_block);
     return TT_OK;
 }
 

@@ -111,9 +111,9 @@ for device in h200 h200-nvl h100 h100-nvl b200 a100-80gb a100-40gb l40s l4 a5000
     tail -n 1 "$folder/out" | grep -qF " $need " || fail "$device: the row of the table is not the plan's $need"
 done
 expect 2 "compare: 'ranks' is not KEY=VALUE" plan --config_json "$shapes/tiny.json" --compare ranks
-expect 2 "of units, compare and max a plan takes one" plan --config_json "$shapes/tiny.json" --compare ranks=1 --units
+expect 2 "--units, --compare and --max exclude each other: give one of them" plan --config_json "$shapes/tiny.json" --compare ranks=1 --units
 expect 2 "there is no setting 'tentacles'" plan --config_json "$shapes/tiny.json" --compare tentacles=1,2
-expect 2 "have no JSON" plan --config_json "$shapes/tiny.json" --units --json
+expect 2 "--json does not go together with --units, --compare and --details" plan --config_json "$shapes/tiny.json" --units --json
 
 # Units: the bytes of the tensors are the unit's, those of the units the model's; a tied tensor counts once.
 units() {

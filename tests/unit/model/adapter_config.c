@@ -171,6 +171,27 @@ static void mistakes_of_the_user(void **state)
     }
 }
 
+/* Of several adapters at a time none may have modules_to_save, whichever place it has. */
+static void saved_modules_of_several_adapters(void **state)
+{
+    (void)state;
+    for (int saves = 0; saves < 2; saves++) {
+        struct tt_lora_config lora[2];
+        for (int i = 0; i < 2; i++)
+            lora[i] = (struct tt_lora_config){.enabled = true,
+                                              .r = 4,
+                                              .alpha = 8,
+                                              .target_modules = "[\"q_proj\"]",
+                                              .modules_to_save = i == saves ? "[\"lm_head\"]" : NULL};
+        struct tt_model_options options = {
+            .compute_dtype = TT_F32, .lora = lora[0], .more_lora = &lora[1], .more_lora_count = 1};
+        struct tt_model *model = NULL;
+        assert_int_equal(tt_model_create(&small, &options, &model), TT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(tt_error_last()->message, "modules_to_save ('lm_head')"));
+        assert_non_null(strstr(tt_error_last()->hint, "trimtab merge"));
+    }
+}
+
 /* Whichever allocation fails: an error, nothing leaked. */
 static tt_status make_and_write(void *context)
 {
@@ -201,9 +222,13 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_pefts),   cmocka_unit_test(unsupported_values_are_refused),
-        cmocka_unit_test(tensor_names),         cmocka_unit_test(order_of_patterns_survives_sorting),
-        cmocka_unit_test(mistakes_of_the_user), cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(defaults_are_pefts),
+        cmocka_unit_test(unsupported_values_are_refused),
+        cmocka_unit_test(tensor_names),
+        cmocka_unit_test(order_of_patterns_survives_sorting),
+        cmocka_unit_test(mistakes_of_the_user),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(saved_modules_of_several_adapters),
     };
     return cmocka_run_group_tests(tests, parse_small, NULL);
 }

@@ -65,7 +65,7 @@ static void other_formats_are_refused(void **state)
     bad.nested_block = 100;
     refuse(bad, 8, 8, "nested blocks of 100");
     bad.nested = false;
-    refuse(bad, 8, 8, "without nested");
+    refuse(bad, 8, 8, "the scales are not nested");
     bad = (struct tt_quant_format){.type = TT_QUANT_INT8, .block = 64};
     refuse(bad, 8, 8, "int8");
     refuse((struct tt_quant_format){0}, 8, 8, "not nf4");
