@@ -26,7 +26,7 @@ struct tt_gpu_facts {
 
 enum { TT_COLLECTIVE_ID_BYTES = 128 };
 
-/* What goes between this rank and one other; 0 bytes: nothing. */
+/* The bytes between this rank and another one; 0: none. */
 struct tt_collective_part {
     const void *send;
     size_t send_bytes;

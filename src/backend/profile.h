@@ -37,7 +37,7 @@ const struct tt_op_time *tt_device_op_times(struct tt_device *device);
 typedef void tt_span_sink(void *context, enum tt_op span, int lane, double start, double seconds);
 void tt_device_trace(struct tt_device *device, tt_span_sink *sink, void *context);
 
-/* What the device's own sensors say; NAN: unknown. */
+/* Readings of the device's own sensors; NAN: unknown. */
 struct tt_device_sensors {
     double joules; /* used since some time before */
     double watts, clock_mhz, clock_max_mhz, celsius;

@@ -24,7 +24,7 @@ struct holder {
 struct tt_lock {
     char *path;
     int descriptor;
-    struct holder self; /* what was written into the file; its host empty: nothing */
+    struct holder self; /* the content of the file; host empty: not written */
 };
 
 /* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may contain any character. 0: no such

@@ -31,7 +31,7 @@ struct tt_manifest {
     size_t count, capacity;
 };
 void tt_manifest_deinit(struct tt_manifest *manifest);
-/* or NULL */
+/* NULL: not listed */
 const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name);
 
 /* Adds a file of known size and sum; an existing file, which is read; every file of `folder` (and of the folders in it)

@@ -15,8 +15,8 @@ struct tt_random_codes {
     uint8_t table[256]; /* codes whose values are distributed normally */
 };
 
-/* Returns the absmax (fp8: the scale) of all blocks that gives the values the parameter's init_scale as deviation,
- * about so where all codes are equally frequent. */
+/* Returns the absmax (fp8: the scale) of all blocks with which the values have the parameter's init_scale as
+ * standard deviation; approximate where all codes are equally frequent. */
 float tt_random_codes_init(struct tt_random_codes *codes, const tt_param *param, uint64_t seed);
 /* Bytes first .. first + count - 1 of the codes. */
 void tt_random_codes_fill(const struct tt_random_codes *codes, int64_t first, int64_t count, uint8_t *to);

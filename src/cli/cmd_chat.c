@@ -289,7 +289,7 @@ static bool is_cut(const struct conversation *c, const struct tt_str *line)
     return c->terminal && line->bytes >= TERMINAL_LINE_BYTES;
 }
 
-/* What was read at the prompt. */
+/* A message read at the prompt. */
 struct message {
     struct tt_str line, text;
     enum tt_line_end end;

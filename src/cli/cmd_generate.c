@@ -260,7 +260,7 @@ static bool ends_with_answer(const struct tt_json_value *row)
     return role != NULL && strcmp(role, "assistant") == 0;
 }
 
-/* The text of a conversation becomes what the template makes of it. */
+/* Replaces the text of a conversation by its rendering. */
 static tt_status encode_conversation(struct prompts *prompts, size_t index, struct tt_chat *chat,
                                      struct tt_tokenizer_scratch *scratch)
 {

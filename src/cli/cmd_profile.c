@@ -82,7 +82,7 @@ static tt_status format_shares(const struct tt_run_figures *run, struct tt_str *
     return TT_OK;
 }
 
-/* The rank that waits the least for the others is the one that they wait for. */
+/* All others wait for the rank that waits the least. */
 static tt_status format_ranks(const struct tt_run_figures *run, struct tt_str *text)
 {
     if (run->rank_count == 0) return TT_OK;
@@ -105,7 +105,7 @@ static int by_seconds(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The ops that take the most time, and what the device's sensors said last. */
+/* The ops with the most time, and the last readings of the device's sensors. */
 static tt_status format_ops(const struct tt_run_figures *run, struct tt_str *text)
 {
     static const struct {

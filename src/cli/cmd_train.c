@@ -40,7 +40,7 @@ static const char *base_flag(const struct tt_quantization_config *given)
     return given->load_in_fp8 || given->base_dtype == TT_BASE_FP8 ? " --base_dtype fp8" : "";
 }
 
-/* The command that shows what was trained. */
+/* The command that tries the trained model. */
 static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job, const char *output)
 {
     const char *model = job->model.model_name_or_path;

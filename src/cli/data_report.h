@@ -7,7 +7,7 @@
 struct tt_data_view {
     const struct tt_data_config *data;
     size_t first, count;  /* samples of the training data to show */
-    const char *on, *off; /* around what is supervised */
+    const char *on, *off; /* around supervised text */
 };
 
 /* Appends the samples of the view. */

@@ -247,7 +247,7 @@ tt_status tt_comm_split(struct tt_comm *comm, int color, struct tt_comm **out)
     return comm->table->split(comm, color, out);
 }
 
-/* What is queued may use the rows until the end of the communicator. */
+/* Queued work may use the rows until the end of the communicator. */
 void tt_comm_destroy(struct tt_comm *comm)
 {
     if (comm == NULL) return;

@@ -2,7 +2,7 @@
  * connection to rank 0's process, with a proof of membership at its start; a thread of rank 0's process serves it, one
  * call after the other.
  *
- * Rank 0 serves the paths that it was given and what is below them, writes only below those that are marked, and never
+ * Rank 0 serves its configured paths and all files below them, writes only below the marked ones, and never
  * follows ".." in a name. Either side holds TT_REMOTE_BYTES_MAX of a file in memory. A write is made when all its bytes
  * have arrived. During a long call (fsync) rank 0 sends a sign of life every two seconds; without one for 20 s the
  * call fails, as it does when the connection ends. */

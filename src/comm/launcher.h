@@ -1,5 +1,5 @@
 /* The table of launchers and their environment variables, which tell which launcher started this process.
- * launch/launch.h decides what they mean for a job. */
+ * launch/launch.h interprets them for a job. */
 #ifndef TT_COMM_LAUNCHER_H
 #define TT_COMM_LAUNCHER_H
 

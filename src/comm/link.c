@@ -167,7 +167,7 @@ static void fail_hub_lost(struct tt_link *link, double silent_seconds)
     set_failed(link, 0, &cause, detected_here, false);
 }
 
-/* Sends what the rank threads have requested. false: the link closes. */
+/* Sends the messages that the rank threads have requested. false: the link closes. */
 static bool handle_command(struct tt_link *link)
 {
     uint64_t count;

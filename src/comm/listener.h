@@ -7,8 +7,8 @@
  * milliseconds, so it still gets through. With a key, all bytes before the proof are ignored (comm/proof.h).
  *
  * No function waits: the owner of the listener polls its sockets and those of its candidates. */
-#ifndef TT_COMM_DOOR_H
-#define TT_COMM_DOOR_H
+#ifndef TT_COMM_LISTENER_H
+#define TT_COMM_LISTENER_H
 
 #include <stddef.h>
 

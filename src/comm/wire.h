@@ -26,7 +26,7 @@ enum tt_wire_kind {
 /* Bits. */
 enum tt_wire_refusal {
     TT_WIRE_REFUSAL_FINAL = 1, /* a retry is useless */
-    TT_WIRE_REFUSAL_TWIN = 2,  /* another process is the one that the run has, or had: no setting is wrong */
+    TT_WIRE_REFUSAL_TWIN = 2,  /* another process already has this place in the run; no setting is wrong */
 };
 
 enum {

@@ -1,4 +1,4 @@
-/* What one setting says of others: mappings whose keys are settings, words that mean another setting's value,
+/* Settings that determine others: mappings whose keys are settings, words that mean another setting's value,
  * and values that wait in the environment. Nearer sources win; within one source two values are a
  * contradiction. */
 #include <stdio.h>
@@ -15,7 +15,7 @@ static bool same_text(const char *a, const char *b)
 }
 
 /* "on" for a switch that is true. */
-static const char *said(const struct tt_setting *row, const char *text)
+static const char *text_of(const struct tt_setting *row, const char *text)
 {
     bool on, truth = row->type == TT_SETTING_TRISTATE || (row->type == TT_SETTING_BOOL && !row->choices);
     if (text == NULL) return "null";
@@ -25,8 +25,8 @@ static const char *said(const struct tt_setting *row, const char *text)
 static tt_status contradiction(const struct tt_setting *a, const char *a_text, const char *a_origin,
                                const struct tt_setting *b, const char *b_text, const char *b_origin)
 {
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s is %.100s, and %s is %.100s", a->name, said(a, a_text),
-                               b->name, said(b, b_text));
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s is %.100s, and %s is %.100s", a->name, text_of(a, a_text),
+                               b->name, text_of(b, b_text));
     tt_hint("set one of them: %.200s; %.200s", a_origin, b_origin);
     return status;
 }
@@ -194,7 +194,7 @@ static tt_status read_environment(struct tt_settings *settings, struct tt_settin
 tt_status tt_settings_settle(struct tt_settings *settings)
 {
     for (size_t i = 0; i < settings->count; i++) TT_TRY(read_environment(settings, &settings->entries[i]));
-    /* Twice: a nearer alias may have taken over what a farther one said before it. */
+    /* Twice: a nearer alias may have replaced the value that a farther one set before it. */
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < settings->count; i++) TT_TRY(settle_entry(settings, &settings->entries[i]));
     return TT_OK;

@@ -28,7 +28,7 @@ struct tt_settings {
     char *target;
     size_t target_bytes;
     int file_count;
-    int level;                      /* of what is assigned now */
+    int level;                      /* of the value that is being assigned */
     const struct tt_setting *route; /* likewise: the mapping whose keys are assigned, or NULL */
     struct tt_arena arena;
 };

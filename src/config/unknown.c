@@ -1,4 +1,4 @@
-/* Keys that are no settings: what the user may have meant. */
+/* Keys that are no settings: suggestions of settings that the user may have meant. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

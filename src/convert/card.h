@@ -1,5 +1,5 @@
 /* Model cards: the front matter of a folder's README.md, YAML between two lines "---", as general.* keys of GGUF: those
- * that llama.cpp's converter (gguf-py's Metadata) makes of the card. What it guesses from names of folders is left out.
+ * that llama.cpp's converter (gguf-py's Metadata) makes of the card. Its guesses from names of folders are left out.
  *
  * A card never ends an export: one that cannot be read as a map is ignored with one warning. */
 #ifndef TT_CONVERT_CARD_H

@@ -178,7 +178,7 @@ static int64_t count_parameters(const struct export *export)
     return count;
 }
 
-/* What the model card says of the model. An adapter's card describes the merged model too, and takes from the base's
+/* Keys from the model card. An adapter's card describes the merged model too, and takes from the base's
  * only what it does not have itself of license and languages. */
 static tt_status put_card(struct export *export)
 {

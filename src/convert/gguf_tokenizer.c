@@ -387,7 +387,7 @@ static bool is_added(const struct source *source, int64_t id, bool before)
     return false;
 }
 
-/* What tokenizer_config.json says, as llama.cpp's converter reads it; otherwise what the post-processor does. */
+/* From tokenizer_config.json, as llama.cpp's converter reads it; without an entry, from the post-processor. */
 static bool adds(const struct source *source, const char *key, int64_t id, bool before)
 {
     const struct tt_json_value *value = tt_json_get(source->settings.root, key);

@@ -182,7 +182,7 @@ static tt_status read_section(struct work *work, const struct tt_quantized *whol
     return tt_quantized_read(work->merge->folder, whole, from.offset + first, to.bytes, segment + to.offset);
 }
 
-/* FP8 is read as numbers, whatever its scales are of. */
+/* FP8 with any kind of scales is read as numbers. */
 static tt_status read_fp8(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
                           const struct chunk *chunk, void *to, tt_dtype dtype)
 {

@@ -28,7 +28,7 @@ struct work {
 
 /* ---- The key ---- */
 
-/* What the file system knows of the files: another size or time means other rows, and nothing is read. */
+/* Sizes and times of the files: a change means other rows, and no file is read for that. */
 static tt_status describe_files(const struct tt_sources *sources, bool states, struct tt_str *text)
 {
     for (size_t i = 0; i < sources->file_count; i++) {

@@ -350,7 +350,7 @@ static bool is_data(const struct tt_chat_text *text, uint32_t origin)
     const struct tt_jinja_origin *origins = text->output.origins;
     if (origin == 0) return false;
     while (origins[origin].parent != 0) origin = origins[origin].parent;
-    /* Tokens of the tokenizer are what the template writes; all other variables come from the row. */
+    /* The template itself writes tokens of the tokenizer; all other variables come from the row. */
     const struct tt_jinja_origin *variable = &origins[origin];
     size_t bytes = variable->key_bytes, ending = strlen("_token");
     return !(bytes > ending && memcmp(variable->key + bytes - ending, "_token", ending) == 0);

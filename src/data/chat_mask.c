@@ -33,7 +33,7 @@ struct masking {
 
 /* ---- Places ---- */
 
-/* Members that are a header's and not what the message says. */
+/* Members of a message that belong to its header, not to its content. */
 static bool is_header(const struct tt_jinja_output *output, uint32_t member)
 {
     const struct tt_jinja_origin *origin = &output->origins[member];
@@ -113,7 +113,7 @@ static size_t common(const char *a, size_t a_bytes, const char *b, size_t b_byte
     return i;
 }
 
-/* A message, and what the rendering up to it says. */
+/* A message, and the rendering up to it. */
 struct checking {
     size_t index;
     const struct tt_chat_text *asked; /* up to the message, and the header of the answer; NULL: none */

@@ -12,7 +12,7 @@ static bool is_set(const struct tt_json_value *object, const char *key)
     return value != NULL && !tt_json_is_null(value);
 }
 
-/* The name of what a part holds beside text; NULL: nothing. */
+/* The name of a part's content beside text; NULL: none. */
 static const char *medium_of(const struct tt_json_value *part)
 {
     const char *type = tt_json_text(tt_json_get(part, "type"));

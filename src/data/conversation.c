@@ -287,7 +287,7 @@ static tt_status read_messages(struct tt_conversation *out, const struct tt_json
     return read_list(out, json, name);
 }
 
-/* What stands beside the messages. */
+/* The members of a row beside its messages. */
 static tt_status read_others(struct tt_conversation *out, const struct tt_json *row)
 {
     TT_TRY(read_tools(out, row));
@@ -381,7 +381,7 @@ void tt_conversation_deinit(struct tt_conversation *conversation)
     *conversation = (struct tt_conversation){0};
 }
 
-/* What follows the reasoning of a content, or NULL: there is none. */
+/* The text behind the reasoning of a content; NULL: there is none. */
 static const char *find_answer(const char *content)
 {
     const char *at = content + strspn(content, " \t\r\n"), *end = NULL;

@@ -1,5 +1,5 @@
-/* What the kinds of rows share: row_reader.c (text, prompt and completion, conversations), row_ids.c (input_ids),
- * row_pair.c (preferences). */
+/* Between the readers of the kinds of rows: row_reader.c (text, prompt and completion, conversations), row_ids.c
+ * (input_ids), row_pair.c (preferences). */
 #ifndef TT_DATA_ROW_READER_IMPL_H
 #define TT_DATA_ROW_READER_IMPL_H
 

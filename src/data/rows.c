@@ -219,7 +219,7 @@ void tt_rows_close(struct tt_rows *rows)
     *rows = (struct tt_rows){0};
 }
 
-/* What a row is that is not JSON. */
+/* The likely format of a row that is not JSON. */
 static void hint_format(const char *at, size_t bytes)
 {
     const char *end = at + bytes;

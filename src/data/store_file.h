@@ -24,7 +24,7 @@ struct tt_store_writer;
 TT_MUST_USE tt_status tt_store_writer_open(const char *path, const char *key, struct tt_store_writer **out);
 TT_MUST_USE tt_status tt_store_writer_append(struct tt_store_writer *writer, const struct tt_store *from,
                                              size_t index);
-/* Writes what follows the tokens, then the header, and closes the file. */
+/* Writes the tables behind the tokens, then the header, and closes the file. */
 TT_MUST_USE tt_status tt_store_writer_finish(struct tt_store_writer *writer,
                                              const struct tt_dataset_report *report,
                                              const struct tt_dataset_part *parts, size_t part_count);
@@ -38,7 +38,7 @@ TT_MUST_USE tt_status tt_store_file_open(const char *path, const char *key, int6
                                          int64_t max_length, struct tt_store *store,
                                          struct tt_dataset_report *report,
                                          const struct tt_dataset_part **parts, size_t *part_count);
-/* The sum of all samples that the file was written with (tt_dataset_sum_rows). */
+/* The sum of all samples that the file was written with (tt_store_sum_sample over all of them). */
 uint64_t tt_store_file_sum(const struct tt_store_file *file);
 TT_MUST_USE tt_status tt_store_file_check(const struct tt_store *store, size_t index);
 void tt_store_file_close(struct tt_store_file *file);

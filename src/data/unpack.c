@@ -62,7 +62,7 @@ static tt_status put(struct unpacking *u, size_t bytes)
 
 /* ---- gzip ---- */
 
-/* What follows a member: another one, or zeros to the end of the file. */
+/* After a member: another one, or zeros to the end of the file. */
 static tt_status next_member(struct unpacking *u, z_stream *z, bool *end)
 {
     *end = false;

@@ -3,7 +3,7 @@
  * Lines (data/parquet/parquet.h, data/arrow/arrow.h).
  *
  * A file is unpacked into a file without a name in TMPDIR (else /tmp), which is mapped and goes with the map: memory is
- * bounded, and the disk needs room for what is unpacked. */
+ * bounded, and the disk needs room for the unpacked bytes. */
 #ifndef TT_DATA_UNPACK_H
 #define TT_DATA_UNPACK_H
 

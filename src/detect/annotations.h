@@ -1,4 +1,4 @@
-/* What a file of annotations says of the images that are there, before it becomes a data set. Internal to
+/* The annotations of existing images, as a file has them, before they become a data set. Internal to
  * src/detect. */
 #ifndef TT_DETECT_ANNOTATIONS_H
 #define TT_DETECT_ANNOTATIONS_H
@@ -18,7 +18,7 @@ struct tt_noted_image {
     const uint8_t *data; /* of an image within a table: its file's bytes, in one of the maps; NULL: at path */
     bool in_table;
     int64_t data_bytes, data_time; /* the time is that of the table, in nanoseconds */
-    uint64_t data_at;              /* while tables are read: its place in what they unpack */
+    uint64_t data_at;              /* while tables are read: its place in the unpacked rows */
 };
 
 struct tt_noted_box {
@@ -48,7 +48,7 @@ struct tt_annotations {
     size_t class_count, class_capacity;
     struct tt_name_index by_key; /* labels by the classes' keys, or by their ids as text */
     bool classes_fixed;          /* by a list: boxes of other classes are left out */
-    struct tt_file_map *maps;    /* what the data of images lie in */
+    struct tt_file_map *maps;    /* the maps that hold the data of images */
     size_t map_count, map_capacity;
     struct tt_detect_report report;
 };

@@ -78,7 +78,7 @@ static tt_status read_folder(struct tt_annotations *notes, const struct tt_detec
     return number_classes(notes, config->unannotated_classes);
 }
 
-/* A list of classes is that of the weights: what is only evaluated has their labels. */
+/* A list of classes is that of the weights: data that is only evaluated gets their labels. */
 static tt_status read_tables(struct tt_annotations *notes, const struct tt_detect_dataset_config *config)
 {
     double share = config->tables_of_split || config->unannotated_classes > 0 ? 0 : config->validation_share;

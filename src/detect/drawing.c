@@ -30,7 +30,7 @@ static const char *name_of(const struct tt_detect_dataset *dataset, int32_t labe
 /* Names stay within the picture. */
 static int32_t limit(float place, int32_t most)
 {
-    if (!(place > 0)) return 0; /* also what is no number */
+    if (!(place > 0)) return 0; /* also for NaN */
     return place > (float)most ? most : (int32_t)place;
 }
 

@@ -53,7 +53,7 @@ static int compare_pairs(const void *a, const void *b)
     return (x->other > y->other) - (x->other < y->other);
 }
 
-/* Sorts the pairs and leaves out what is there twice. */
+/* Sorts the pairs and removes duplicates. */
 static tt_status relate(struct pair *pairs, size_t count, int64_t class_count,
                         struct tt_class_relation *relation)
 {

@@ -36,7 +36,7 @@ struct tt_map_label {
 TT_MUST_USE tt_status tt_hierarchy_expand_truths(const struct tt_hierarchy *hierarchy,
                                                  const struct tt_map_truth *truths, int64_t count,
                                                  struct tt_map_truth **expanded, int64_t *expanded_count);
-/* What is there is of the classes above too; what is not there is of none below. */
+/* A present class implies the classes above it; an absent one excludes the classes below it. */
 TT_MUST_USE tt_status tt_hierarchy_expand_labels(const struct tt_hierarchy *hierarchy,
                                                  const struct tt_map_label *labels, int64_t count,
                                                  struct tt_map_label **expanded, int64_t *expanded_count);

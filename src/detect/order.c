@@ -78,7 +78,7 @@ static int64_t drawn(const struct tt_detect_order *order, int64_t position)
     return (int64_t)tt_rng_permute(rng, (uint64_t)position, (uint64_t)count);
 }
 
-/* A micro step for each group as soon as it is full; what is left at the end follows, group by group. */
+/* A micro step for each group as soon as it is full; the rests at the end follow, group by group. */
 static tt_status order_by_group(struct tt_detect_order *order)
 {
     int64_t count = tt_detect_dataset_count(order->dataset), most = micro_images(&order->config), used = 0;

@@ -34,7 +34,7 @@ static tt_status add_size(void *context, const char *name)
     int descriptor;
     uint64_t bytes;
     TT_TRY(tt_path_set(&path, cache->folder, name));
-    /* What a run that was killed left unfinished. */
+    /* Unfinished files of a killed run. */
     if (!tt_ends_with(name, ending)) {
         if (strstr(name, ".rgb.") != NULL) (void)unlink(path.text);
         return TT_OK;

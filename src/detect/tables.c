@@ -312,7 +312,7 @@ static tt_status add_objects(struct reading *reading, const struct tt_json *json
 
 /* ---- Images ---- */
 
-/* What a row has for an image: a number of `kept`, or only a name; neither: nothing. */
+/* The image of a row: an index into `kept`, or only a name; neither: no image. */
 struct source {
     const struct kept *kept;
     const char *name;

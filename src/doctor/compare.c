@@ -1,4 +1,4 @@
-/* Verdicts about what the ranks have measured. */
+/* Verdicts on the measurements of all ranks. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -225,7 +225,7 @@ static tt_status check_rdma(struct tt_doctor_report *report)
                                                 : "libibverbs sees none of its ports (/dev/infiniband)");
 }
 
-/* Memory of the GPUs against the plan: what they have, and what other programs leave of it. */
+/* Memory of the GPUs against the plan: their total, and the part that other programs leave free. */
 static tt_status check_device_needs(const struct tt_doctor_report *report, struct tt_doctor_check *check)
 {
     char have[32];
@@ -475,7 +475,7 @@ static tt_status check_inputs(const struct tt_job_spec *job, struct tt_doctor_re
             TT_TRY(tt_str_printf(&check->text, "'%s' is readable on every rank", inputs[i].path));
             continue;
         }
-        /* Other machines take what they have not from rank 0's (run/rank0_files.h). */
+        /* Other machines get missing files from rank 0's machine (run/rank0_files.h). */
         tt_doctor_worsen(check, missing == 0 ? TT_DOCTOR_FAILS : TT_DOCTOR_WARNS);
         TT_TRY(tt_str_printf(&check->text,
                              "'%s' is missing or not readable on %d of %d ranks, first on rank %d (%s)%s",

@@ -21,7 +21,7 @@ enum {
 };
 static const double product_seconds = 0.2, fast_flops = 2e13;
 
-void tt_doctor_look_at_device(struct tt_examination *exam)
+void tt_doctor_examine_device(struct tt_examination *exam)
 {
     if (strcmp(exam->place->device.kind, "cuda") != 0) return;
     (void)tt_gpu_health_read(exam->place->device.index, &exam->found.gpu);
@@ -29,7 +29,7 @@ void tt_doctor_look_at_device(struct tt_examination *exam)
 }
 
 /* Reads what means something under load only: `stream` has work. */
-static void look_under_load(struct tt_examination *exam)
+static void examine_under_load(struct tt_examination *exam)
 {
     struct tt_gpu_health now, *found = &exam->found.gpu;
     if (exam->found.is_gpu == 0 || !tt_gpu_health_read(exam->place->device.index, &now)) return;
@@ -123,7 +123,7 @@ static tt_status time_products(struct tt_examination *exam)
     } while (seconds < product_seconds);
     exam->found.flops = product.flops * (double)count / seconds;
     TT_GO(run_products(exam, &product, exam->found.is_gpu ? BATCH : 0));
-    look_under_load(exam);
+    examine_under_load(exam);
     TT_GO(tt_stream_synchronize(exam->stream));
 out:
     close_product(&product);
@@ -161,7 +161,7 @@ static tt_status time_copies(struct tt_examination *exam, enum way way, void *ho
     TT_TRY(tt_stream_synchronize(exam->stream));
     *rate = bytes * rounds / (tt_clock_seconds() - start);
     for (int round = 0; round < rounds; round++) TT_TRY(copy(exam, way, host));
-    look_under_load(exam);
+    examine_under_load(exam);
     return tt_stream_synchronize(exam->stream);
 }
 

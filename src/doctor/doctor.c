@@ -14,10 +14,10 @@
 
 enum { CLOCK_ROUNDS = 5 };
 
-static void look_at_machine(struct tt_examination *exam)
+static void examine_machine(struct tt_examination *exam)
 {
     struct tt_doctor_rank *found = &exam->found;
-    tt_doctor_look_at_machine(exam->doctor->host, found);
+    tt_doctor_examine_machine(exam->doctor->host, found);
     tt_doctor_register_memory(found);
     if (exam->device != NULL)
         snprintf(found->device, sizeof found->device, "%s", tt_device_name(exam->device));
@@ -61,7 +61,7 @@ out:
 static tt_status open_examination(struct tt_examination *exam)
 {
     struct tt_comm *control = exam->place->comm;
-    tt_doctor_look_at_device(exam);
+    tt_doctor_examine_device(exam);
     if (exam->doctor->report->quick) return TT_OK;
     TT_TRY(tt_device_open(&exam->place->device, &exam->device));
     TT_TRY(tt_stream_create(exam->device, &exam->stream));
@@ -89,20 +89,20 @@ static tt_status examine(struct tt_examination *exam)
     struct tt_comm *comm = exam->place->comm;
     int world = tt_comm_world_size(comm);
     double start = tt_clock_seconds();
-    look_at_machine(exam);
+    examine_machine(exam);
     exam->found.has_model = is_there(doctor->job->model.model_name_or_path, "models");
     exam->found.has_data = is_there(doctor->job->data.dataset_name, "datasets");
     exam->found.model_sum = tt_doctor_sum(doctor->job->model.model_name_or_path);
     exam->found.data_sum = tt_doctor_sum(doctor->job->data.dataset_name);
     TT_TRY(compare_clocks(exam));
-    if (world > 1 && !report->quick) TT_TRY(tt_doctor_look_up_names(exam));
+    if (world > 1 && !report->quick) TT_TRY(tt_doctor_resolve_names(exam));
     if (!report->quick) TT_TRY(tt_doctor_time_device(exam));
     if (world > 1 && report->quick) TT_TRY(tt_doctor_check_exchange(exam));
     if (world > 1 && !report->quick) {
         TT_TRY(tt_doctor_time_sums(exam));
         TT_TRY(tt_doctor_time_links(exam));
     }
-    TT_TRY(tt_doctor_look_at_storage(exam));
+    TT_TRY(tt_doctor_examine_storage(exam));
     struct tt_doctor_rank *all = tt_calloc((size_t)world, sizeof *all);
     if (all == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_comm_host_all_gather(comm, &exam->found, all, sizeof *all);

@@ -11,7 +11,7 @@
 
 enum tt_doctor_verdict { TT_DOCTOR_OK, TT_DOCTOR_WARNS, TT_DOCTOR_FAILS };
 
-/* What a rank measures, in the layout in which it is sent. */
+/* The measurements of a rank, in the layout of the exchange between ranks. */
 struct tt_doctor_rank {
     char host[80], device[128];
     int32_t machine, local_rank;
@@ -38,7 +38,7 @@ struct tt_doctor_rank {
     int32_t gid_index;       /* of RoCE v2, the same of all of them; -1: none, or several */
     char gids[200];          /* of each: device, index, address and interface; "none" */
     char gid_set[12];        /* NCCL_IB_GID_INDEX; empty: not set */
-    char gid_fault[160];     /* what is wrong with them; empty: nothing */
+    char gid_fault[160];     /* their fault; empty: none */
     int32_t is_gpu;
     int32_t under_load; /* `gpu` was read under load too */
     struct tt_gpu_health gpu;
@@ -58,7 +58,7 @@ struct tt_doctor_rank {
     char storage_error[200];      /* empty: none */
 };
 
-/* What the run needs, by its plan. */
+/* The needs of the run, from its plan. */
 struct tt_doctor_needs {
     bool known;
     char why[200];           /* it is not known */
@@ -99,7 +99,7 @@ TT_MUST_USE tt_status tt_doctor_run(const struct tt_job_spec *job, struct tt_can
 /* The checks of a few seconds before a run, over its ranks (setting `preflight`): warnings are logged, and a check that
  * fails is TT_ERR_DEVICE on all ranks. Collective. */
 TT_MUST_USE tt_status tt_doctor_preflight(const struct tt_job_spec *job, struct tt_world *world);
-/* Compares what the ranks have measured: fills report->checks. Public for tests. */
+/* Compares the measurements of the ranks and fills report->checks. Public for tests. */
 TT_MUST_USE tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_report *report);
 /* A machine at fault is TT_ERR_DEVICE, whose exit code makes a scheduler try another one; TT_OK: no check failed. */
 TT_MUST_USE tt_status tt_doctor_fail(const struct tt_doctor_report *report);

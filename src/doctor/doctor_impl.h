@@ -28,14 +28,14 @@ struct tt_examination {
 
 /* ---- device.c ---- */
 
-/* Fills in what the device's driver says before anything runs on it. */
-void tt_doctor_look_at_device(struct tt_examination *exam);
+/* Reads the facts of the device's driver, before anything runs on the device. */
+void tt_doctor_examine_device(struct tt_examination *exam);
 /* The speed of products and of copies, with the health of the device under that load. Collective. */
 TT_MUST_USE tt_status tt_doctor_time_device(struct tt_examination *exam);
 
 /* ---- links.c. Collective. ---- */
 
-/* Bytes that exam->send needs for the largest sum, and exam->recv for what the ranks of a link exchange. */
+/* Bytes of exam->send for the largest sum, and of exam->recv for the exchange over a link. */
 size_t tt_doctor_sum_bytes(const struct tt_examination *exam);
 size_t tt_doctor_link_room(const struct tt_examination *exam);
 /* All-reduces, each link, into the report of rank 0 and into exam->found. */
@@ -47,14 +47,14 @@ TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
 /* ---- storage.c ---- */
 
 /* Writes and reads a file in the folder of output_dir. A failure is a finding, not an error. Collective. */
-TT_MUST_USE tt_status tt_doctor_look_at_storage(struct tt_examination *exam);
+TT_MUST_USE tt_status tt_doctor_examine_storage(struct tt_examination *exam);
 
 /* ---- machine.c, rdma.c, gids.c ---- */
 
 /* doctor/names.c: the first rank of each machine looks up the name of the next machine. Collective. */
-TT_MUST_USE tt_status tt_doctor_look_up_names(struct tt_examination *exam);
+TT_MUST_USE tt_status tt_doctor_resolve_names(struct tt_examination *exam);
 /* Fills host, limits, the interface towards `host` (of rank 0; empty: none), and RDMA devices. */
-void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found);
+void tt_doctor_examine_machine(const char *host, struct tt_doctor_rank *found);
 enum { TT_DOCTOR_NAMES_MAX = 512 };
 struct tt_doctor_names {
     char names[TT_DOCTOR_NAMES_MAX][80];

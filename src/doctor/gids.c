@@ -10,7 +10,7 @@
 
 enum { FACT_BYTES = 64, GID_BYTES = 16, INDEX_DIGITS = 4, NAMED_MAX = 8 };
 
-/* What a GID is good for, the best last. */
+/* Kinds of GIDs, the most useful last. */
 enum gid_kind { NO_ADDRESS, LINK_LOCAL, IPV6, IPV4 };
 
 struct gid {
@@ -107,7 +107,7 @@ static const char *address_of(const struct gid *gid, char text[INET6_ADDRSTRLEN]
     return made != NULL ? made : "";
 }
 
-/* What is wrong with the index that is set. */
+/* The fault of the configured index. */
 static void find_wrong_index(const char *name, const char *port, const struct gid *best, const char *set,
                              char *fault, size_t bytes)
 {
@@ -194,7 +194,7 @@ static int count_set(const struct tt_doctor_report *report)
 }
 
 /* The ports of each machine, once. */
-static tt_status say_ports(const struct tt_doctor_report *report, struct tt_str *text)
+static tt_status describe_ports(const struct tt_doctor_report *report, struct tt_str *text)
 {
     int named = 0;
     for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
@@ -205,8 +205,8 @@ static tt_status say_ports(const struct tt_doctor_report *report, struct tt_str 
     return TT_OK;
 }
 
-/* Of a machine, those that its ranks share once. */
-static tt_status say_faults(const struct tt_doctor_report *report, struct tt_doctor_check *check)
+/* A fault that all ranks of a machine share is listed once. */
+static tt_status describe_faults(const struct tt_doctor_report *report, struct tt_doctor_check *check)
 {
     const struct tt_doctor_rank *last = NULL;
     int named = 0;
@@ -232,8 +232,8 @@ tt_status tt_doctor_check_gids(const struct tt_doctor_report *report, struct tt_
     }
     if (ports == 0) return TT_OK;
     TT_TRY(tt_str_append_text(&check->text, "; GID indices of RoCE v2:"));
-    TT_TRY(say_ports(report, &check->text));
-    TT_TRY(say_faults(report, check));
+    TT_TRY(describe_ports(report, &check->text));
+    TT_TRY(describe_faults(report, check));
     if (faults == 0 && set == 2) return tt_str_append_text(&check->text, "; NCCL_IB_GID_INDEX agrees");
     if (index < 0)
         return tt_str_printf(&check->text, "; %s NCCL_IB_GID_INDEX: NCCL 2.21 and later find them",

@@ -1,4 +1,4 @@
-/* trimtab doctor: what goes between ranks: sums of all, each link. */
+/* trimtab doctor: exchanges between ranks: sums over all of them, and each link. */
 #include <math.h>
 
 #include "base/alloc.h"

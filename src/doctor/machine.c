@@ -1,4 +1,4 @@
-/* What a rank reads about its machine: limits, networks, and sums by which files are compared. */
+/* The facts that a rank reads about its machine: limits, networks, sums of files for their comparison. */
 #include <ifaddrs.h>
 #include <math.h>
 #include <net/if.h>
@@ -38,7 +38,7 @@ static uint64_t limit_of(int resource)
     return getrlimit((__rlimit_resource_t)resource, &limit) == 0 ? (uint64_t)limit.rlim_cur : 0;
 }
 
-static void look_at_limits(struct tt_doctor_rank *found)
+static void examine_limits(struct tt_doctor_rank *found)
 {
     struct statvfs shm;
     struct statfs kind;
@@ -172,10 +172,10 @@ uint64_t tt_doctor_sum(const char *path)
     return sum | 1;
 }
 
-void tt_doctor_look_at_machine(const char *host, struct tt_doctor_rank *found)
+void tt_doctor_examine_machine(const char *host, struct tt_doctor_rank *found)
 {
     tt_wire_host(found->host, sizeof found->host);
-    look_at_limits(found);
+    examine_limits(found);
     find_interface(host, found);
     tt_doctor_find_rdma("/sys/class/infiniband", getenv("NCCL_IB_GID_INDEX"), found);
 }

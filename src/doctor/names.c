@@ -19,7 +19,7 @@ struct address {
     unsigned char bytes[ADDRESS_BYTES];
 };
 
-/* What a machine says of itself, in the layout in which it is sent. */
+/* A machine and its names, in the layout of the exchange between ranks. */
 struct named_machine {
     char name[NAME_BYTES]; /* empty: not of the first rank of a machine, or there is none */
     int32_t count;
@@ -86,7 +86,7 @@ static void look_up(const struct named_machine *peer, struct tt_doctor_rank *fou
     freeaddrinfo(list);
 }
 
-tt_status tt_doctor_look_up_names(struct tt_examination *exam)
+tt_status tt_doctor_resolve_names(struct tt_examination *exam)
 {
     struct tt_comm *comm = exam->place->comm;
     int world = tt_comm_world_size(comm), rank = tt_comm_rank(comm), next = -1;

@@ -1,4 +1,4 @@
-/* What the run needs of its machines, by its plan. */
+/* The needs of the run, from its plan: memory, disk, files. */
 #include <stdio.h>
 #include <string.h>
 

@@ -77,7 +77,7 @@ static tt_status time_files(struct tt_examination *exam, const char *temporary, 
     return write_and_read(temporary, path, FILE_BYTES, found);
 }
 
-tt_status tt_doctor_look_at_storage(struct tt_examination *exam)
+tt_status tt_doctor_examine_storage(struct tt_examination *exam)
 {
     struct tt_comm *comm = exam->place->comm;
     struct tt_doctor_rank *found = &exam->found;

@@ -7,7 +7,7 @@ struct tt_image_feed {
     struct tt_detect_order *order; /* of `epoch` */
     int64_t epoch, steps;          /* steps of an epoch */
     struct tt_detect_loader *loader;
-    int64_t step, micro; /* what the loader gives next */
+    int64_t step, micro; /* the next one of the loader */
     struct {
         bool taken; /* from the loader, and not given yet */
         int64_t step, micro;

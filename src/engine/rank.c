@@ -54,7 +54,7 @@ static tt_status check_fp8(const struct tt_rank *rank)
     return status;
 }
 
-/* Only whole blocks can change what does not train. */
+/* Running statistics do not train, so they can change only where every rank holds whole blocks. */
 static tt_status check_batch_norm(const struct tt_rank_config *config, const struct tt_model *model)
 {
     for (int i = 0; i < model->block_count && config->train && config->strategy != TT_NO_SHARD; i++) {

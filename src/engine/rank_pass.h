@@ -10,8 +10,9 @@
 
 /* ---- Micro batches ---- */
 
-/* Copies a micro batch of tokens to the device and fills `pass`: lends this rank's services, except cache and exchange, and its
- * `results`, empty. The caller sets the mode, the rng and the scale of the loss; the objective sets scales of rows. */
+/* Copies a micro batch of tokens to the device and fills `pass`: lends this rank's services, except cache and exchange,
+ * and its `results`, empty. The caller sets the mode, the rng and the scale of the loss; the objective sets scales of
+ * rows. */
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
                                      struct tt_pass *pass);
 
@@ -19,7 +20,7 @@ TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch
  * the host, the pass reads the memory of `batch`, which must last until its end; elsewhere the call copies it. */
 TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
                                             double weight, struct tt_pass *pass);
-/* A micro batch of a step, of either kind. Images have the weight that makes the loss a mean over the step's images. */
+/* A micro batch of a step, of either kind. The weight of an image is one over the images of the step. */
 TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
                                            struct tt_pass *pass);
 

@@ -48,7 +48,7 @@ tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for, const 
         .reduce_dtype = TT_F32,
     };
     TT_GO(tt_rank_init(&config, &planned));
-    tt_plan_note_convolutions(planned.device, requests);
+    tt_plan_record_convolutions(planned.device, requests);
     TT_GO(run_pass(&planned, canvas));
 out:
     if (status != TT_OK) tt_while("preparing the convolutions of a detector");

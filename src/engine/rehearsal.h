@@ -1,13 +1,13 @@
 /* Convolutions before their first pass. A GPU compiles a kernel for each convolution of each new canvas of a detector,
- * and a pass that does so at each call takes minutes. So the pass runs on the plan device first, which only takes notes
- * of its convolutions, and the device prepares all of them at once (tt_conv2d_prepare). */
+ * and a pass that does so at each call takes minutes. So the pass runs on the plan device first, which only
+ * records its convolutions, and the device prepares all of them at once (tt_conv2d_prepare). */
 #ifndef TT_ENGINE_REHEARSAL_H
 #define TT_ENGINE_REHEARSAL_H
 
 #include "backend/ops/conv.h"
 #include "engine/rank.h"
 
-/* What a pass's convolutions depend on besides the model. */
+/* The properties of a pass that its convolutions depend on, besides the model. */
 struct tt_canvas {
     int64_t images, height, width;
     bool trains; /* with a backward pass and the statistics of a training */

@@ -66,7 +66,7 @@ static void convert_row(const uint8_t *cmyk, size_t width, uint8_t *rgb)
     }
 }
 
-/* What is alive while libjpeg may jump out. */
+/* The resources to free when libjpeg jumps out. */
 struct decoding {
     struct jpeg_decompress_struct info;
     struct manager manager;

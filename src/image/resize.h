@@ -1,4 +1,4 @@
-/* From 8-bit pixels to what a detector reads (torchvision, models/detection/transform.py): u8 / 255, minus mean,
+/* From 8-bit pixels to the input of a detector (torchvision, models/detection/transform.py): u8 / 255, minus mean,
  * divided by deviation, then bilinear without antialiasing and without aligned corners, in fp32. */
 #ifndef TT_IMAGE_RESIZE_H
 #define TT_IMAGE_RESIZE_H

@@ -1,5 +1,5 @@
 /* Several adapters over one frozen base. A rank has the memory of one adapter, as large as the largest rank of each
- * module; the set keeps this rank's parts of every adapter, and copies those of the one that a pass needs.
+ * module; the set keeps this rank's parts of every adapter, and copies those of the adapter that a pass needs.
  *
  * A module that an adapter leaves out, and ranks beyond its own, are zeros, which add nothing. An adapter whose scale
  * alpha / r differs from the rank's gets B times the quotient: exact where that is a power of two. */

@@ -23,7 +23,7 @@ int64_t tt_detector_class_count(const struct tt_detector *detector); /* columns 
 TT_MUST_USE tt_status tt_detector_run(struct tt_detector *detector, const struct tt_detect_batch *batch,
                                       const struct tt_detections_config *config,
                                       struct tt_detection_list *lists);
-/* What a pass with want_logits found, in lists[image_count]; results in host memory. */
+/* The detections of a pass with want_logits, in lists[image_count], host memory. */
 struct tt_pass_results;
 TT_MUST_USE tt_status tt_detector_decode(const struct tt_detect_batch *batch,
                                          const struct tt_pass_results *results,

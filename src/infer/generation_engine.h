@@ -121,7 +121,7 @@ TT_MUST_USE tt_status tt_generation_step(struct tt_generation_engine *engine, bo
 /* TT_ERR_USAGE for an id that is unknown or was released. */
 TT_MUST_USE tt_status tt_generation_poll(const struct tt_generation_engine *engine, int64_t id,
                                          struct tt_generation_progress *progress);
-/* Ends a request at once; what it has generated stays until release. No effect on a finished or unknown one. */
+/* Ends a request at once; its answer so far stays until release. No effect on a finished or unknown one. */
 void tt_generation_cancel(struct tt_generation_engine *engine, int64_t id);
 /* Forgets a request; cancels it first if it has not finished. Every id must be released, else its memory is held until
  * the engine is destroyed. No effect on an unknown id. */

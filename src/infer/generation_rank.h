@@ -13,7 +13,7 @@ struct tt_generation_rank {
     struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
     struct tt_comm *comm;
     struct tt_kv_cache *cache; /* `slots` sequences of `length` */
-    struct tt_buffer *choice;  /* for the op sample: rules, ids, and what each slot has seen */
+    struct tt_buffer *choice;  /* for the op sample: rules, ids, and the tokens that each slot has seen */
     struct tt_buffer *tokens;  /* host memory: the ids */
     uint32_t *seen;            /* host memory: the bits of one slot */
     struct tt_buffer *panels;  /* of packed weights; NULL: none */

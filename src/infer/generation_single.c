@@ -139,7 +139,7 @@ static struct kind *find_kind(struct tt_generation_single *single, int64_t rows,
     return kind;
 }
 
-/* Records what a pass queues. A failure is not one of the run: passes are then queued op by op. */
+/* Records the work of a pass as a graph. A failure does not end the run: passes are then queued op by op. */
 static void record(struct tt_generation_rank *rank, const struct tt_pass *pass, struct kind *kind)
 {
     struct tt_stream *stream = rank->rank->stream;
@@ -171,7 +171,7 @@ tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struc
     TT_TRY(tt_generation_rank_lend(rank, adapter_off, &padded, single->rules, &pass));
     TT_TRY(tt_kv_cache_begin_single(rank->cache, stream, single->sequences, batch->token_count,
                                     padded.token_count));
-    /* What is copied to the host differs from pass to pass. */
+    /* The copies to the host differ from pass to pass. */
     if (!single->records || rank->wanted_count > 0) return tt_generation_rank_queue(rank, &pass);
     struct kind *kind = find_kind(single, padded.token_count, tt_kv_cache_reach(rank->cache), adapter_off);
     if (kind->graph == NULL && kind->ran) record(rank, &pass, kind);

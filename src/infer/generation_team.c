@@ -9,7 +9,7 @@
 /* Bytes of requests that one step sends to all ranks: further ones wait for the next step. */
 enum { ROUND_BYTES_MAX = 1 << 20 };
 
-/* What a step begins with. */
+/* The state at the begin of a step, from the leader to all ranks. */
 struct round {
     int64_t bytes;  /* of the messages that follow */
     int64_t ending; /* enum ending */
@@ -23,7 +23,7 @@ struct message {
     struct tt_generation_request request; /* without its pointers */
 };
 
-/* What a step has done to a request. */
+/* The progress of a request in a step. */
 struct event {
     int64_t id;                             /* 0: none */
     struct tt_generation_progress progress; /* without its pointers */
@@ -304,7 +304,7 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
     return TT_OK;
 }
 
-/* Lists what the step has done to the requests of this rank. */
+/* Lists the progress of this rank's requests in the step. */
 static tt_status list_events(struct tt_generation_team *team)
 {
     memset(team->own, 0, (size_t)team->slots * sizeof *team->own);

@@ -4,8 +4,9 @@
  *     create -> run (on the leader: submit ... -> step, poll, submit, cancel, release, step ...) -> destroy
  *
  * A request waits at the leader until a rank has a free slot; the rank with the fewest requests takes it. In each step
- * the leader tells all ranks what is new, every rank runs a step of its engine, and the new tokens come back. Since an
- * answer depends on its request alone, it does not depend on the rank that computes it, nor on their number. */
+ * the leader sends all new requests to every rank, every rank runs a step of its engine, and the new tokens come back.
+ * Since an answer depends on its request alone, it does not depend on the rank that computes it, nor on their
+ * number. */
 #ifndef TT_INFER_GENERATION_TEAM_H
 #define TT_INFER_GENERATION_TEAM_H
 

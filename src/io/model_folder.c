@@ -29,7 +29,7 @@ static const struct {
 enum { WEIGHTS_NAMES = sizeof weights_names / sizeof weights_names[0] };
 
 struct located {
-    const char *name; /* the entry's, or what it was renamed to */
+    const char *name; /* the entry's, or its new name */
     const struct tt_safetensors_entry *entry;
     const struct tt_safetensors *file;
 };

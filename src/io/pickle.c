@@ -58,7 +58,7 @@ enum {
 struct machine {
     int descriptor;
     const char *path;
-    uint64_t offset, end; /* of the file: what comes into the buffer next */
+    uint64_t offset, end; /* of the file: the bytes that the buffer gets next */
     size_t at, filled;
     struct tt_pickle *pickle;
     struct tt_pickle_value **stack, **memo;
@@ -241,7 +241,7 @@ static tt_status append(struct machine *machine, struct tt_pickle_value *const *
     struct tt_pickle_value *list;
     TT_TRY(top(machine, &list));
     if (list->kind == TT_PICKLE_OBJECT) return TT_OK;
-    if (list->kind != TT_PICKLE_LIST) return fail_at(machine, "appends to what is no list");
+    if (list->kind != TT_PICKLE_LIST) return fail_at(machine, "appends to a value that is not a list");
     return add_items(machine, list, items, count);
 }
 
@@ -251,7 +251,8 @@ static tt_status set_items(struct machine *machine, struct tt_pickle_value *cons
     TT_TRY(top(machine, &dict));
     if (count % 2 != 0) return fail_at(machine, "sets a key without a value");
     if (dict->kind == TT_PICKLE_OBJECT) return TT_OK;
-    if (dict->kind != TT_PICKLE_DICT) return fail_at(machine, "sets a key of what is no dictionary");
+    if (dict->kind != TT_PICKLE_DICT)
+        return fail_at(machine, "sets a key of a value that is not a dictionary");
     return add_items(machine, dict, items, count);
 }
 

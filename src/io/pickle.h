@@ -50,7 +50,7 @@ struct tt_pickle_value {
     };
 };
 
-/* What one pickle says. A zeroed struct is empty; values live in the arena. */
+/* The values of one pickle. A zeroed struct is empty; values live in the arena. */
 struct tt_pickle {
     struct tt_arena arena;
     const struct tt_pickle_value *root;

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-/* What a file of the older container begins with (torch/serialization.py, MAGIC_NUMBER and PROTOCOL_VERSION). */
+/* The first bytes of a file of the older container (torch/serialization.py, MAGIC_NUMBER and PROTOCOL_VERSION). */
 static const char magic[10] = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 enum { STREAM_VERSION = 1001, BYTE_ORDER_BYTES_MAX = 16, TAR_MARK_OFFSET = 257 };
 

@@ -87,7 +87,7 @@ static bool is_given(const struct tt_json_value *value)
            !(tt_json_is_object(value) && tt_json_count(value) == 0);
 }
 
-/* The weights of one of the config_groups: 8 bits of float, whatever the strategy, which shapes of scales say. */
+/* The weights of one of the config_groups: 8 bits of float, of any strategy: the shapes of the scales show which. */
 static tt_status read_group(const struct tt_json *json, const struct tt_json_value *group,
                             struct tt_quantized_config *out)
 {

@@ -136,7 +136,7 @@ static bool has_batch_norm(const struct tt_detect_spec *spec, const struct tt_re
     return spec->norm == TT_NORMS_BATCH || (spec->norm == TT_NORMS_AUTO && shape->head_groups > 0);
 }
 
-/* The network of the weights, with what a backbone alone does not say by the settings. */
+/* The network of the weights; a backbone alone is completed by the settings. */
 static tt_status take_shape(const struct tt_detect_spec *spec, const struct tt_detector_weights *weights,
                             struct tt_retinanet_config *shape)
 {

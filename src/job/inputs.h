@@ -38,7 +38,7 @@ struct tt_inputs {
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;
     const char *template_path; /* where they are; lent, or NULL */
-    /* [templates.template_count], in `arena`: the files that are stored beside what is trained */
+    /* [templates.template_count], in `arena`: the files that are saved beside the trained weights */
     struct tt_save_template *template_files;
     /* files of the data sets; empty: none, or rows split off from `train` */
     struct tt_sources train_files, eval_files;

@@ -1,5 +1,5 @@
-/* Settings of the objective of a language model, and what follows from it. Names and defaults are those of TRL's
- * DPOConfig. */
+/* Settings of the objective of a language model, and the settings that follow from it. Names and defaults are those of
+ * TRL's DPOConfig. */
 #include <math.h>
 #include <string.h>
 

@@ -260,7 +260,7 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
     return TT_OK;
 }
 
-/* What a plan needs not have. */
+/* Settings that a plan may lack. */
 static tt_status check_images(const struct tt_job_spec *job, bool trains)
 {
     bool has_tables = job->data.dataset_name != NULL || (!trains && job->data.eval_dataset != NULL);

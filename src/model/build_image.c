@@ -50,7 +50,7 @@ static void set_batch_norm(const struct tt_conv_spec *spec, struct tt_conv *conv
     }
 }
 
-/* In fp32 where it is frozen too: what is saved is what was read. */
+/* Frozen parameters are stored in fp32 too, so that a save has the values of the file. */
 static void set_trainable(tt_param *param, const struct tt_conv_spec *spec, enum tt_decay decay)
 {
     if (param == NULL) return;

@@ -1,4 +1,4 @@
-/* Modules, parameters and blocks: what all parts of a model are made of. */
+/* Modules, parameters and blocks, of which all parts of a model consist. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Llama 1, 2, 3 and 3.x, and what follows their architecture (LlamaConfig). */
+/* Llama 1, 2, 3 and 3.x, and models of the same architecture (LlamaConfig). */
 #include "model/llama.h"
 
 static const struct tt_attention_names attention_names = {

@@ -116,7 +116,7 @@ static tt_status check_fp8_options(const struct tt_base_quant *quant)
     return status;
 }
 
-/* Over 4 bits and int8 products in FP8 are those that were asked for: `all`, the default, would be two more copies. */
+/* Over 4 bits and int8 only products that were asked for are in FP8: the default `all` would need two more copies. */
 static bool recodes(const struct tt_base_quant *quant)
 {
     return quant->type != TT_QUANT_NONE && quant->type != TT_QUANT_FP8 &&

@@ -1,4 +1,4 @@
-/* What the dashboard shows of runs, as JSON: curves of few points however many rows a run has, shares of the time,
+/* The dashboard's view of runs as JSON: curves of few points however many rows a run has, shares of the time,
  * memory, ranks, saves, generations, pictures, settings. Numbers that JSON cannot express are null. */
 #ifndef TT_MONITOR_BOARD_H
 #define TT_MONITOR_BOARD_H

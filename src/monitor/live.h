@@ -47,8 +47,8 @@ struct tt_live_place {
 TT_MUST_USE tt_status tt_live_attach(struct tt_live *live, const struct tt_live_place *place);
 void tt_live_detach(struct tt_live *live);
 
-/* What the loop does now; a constant. While it waits for something that may take long (`limited` false: a save, the
- * start) it is never frozen. */
+/* The current activity of the loop; a constant. While it waits for something that may take long (`limited` false: a
+ * save, the start) it is never frozen. */
 void tt_live_activity(struct tt_live *live, const char *activity, bool limited);
 
 /* Of a rank: seconds since its last call, and the bytes of its device by purpose, at their peak. */

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include "base/json.h"
 
-/* "STEP-IMAGE.jpg" in numbers: what a training writes, and nothing that leads out of the folder. */
+/* Whether a name is "STEP-IMAGE.jpg" in numbers, as a training writes it: no other name is opened, so none leads out of
+ * the folder. */
 bool tt_picture_is_name(const char *name);
 /* Appends the bytes of a picture of the run in `folder`; fails if there is none of this name. */
 TT_MUST_USE tt_status tt_picture_read(const char *folder, const char *name, struct tt_str *bytes);

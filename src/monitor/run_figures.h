@@ -90,14 +90,14 @@ struct tt_run_figures {
     uint64_t run_changed;
     double changed; /* of metrics.jsonl, since 1970 */
     struct tt_rows rows, generation_rows, picture_rows;
-    uint64_t version; /* grows with what is read */
+    uint64_t version; /* grows with every row read */
 };
 
 /* Reads all of a run. Fails if the folder has no metrics.jsonl. `figures` is empty after an error. */
 TT_MUST_USE tt_status tt_run_figures_read(const char *folder, struct tt_run_figures *figures);
 /* The same for a run that may still go on or has not begun: the folder may lack every file. */
 TT_MUST_USE tt_status tt_run_figures_open(const char *folder, struct tt_run_figures *figures);
-/* Reads what is new. */
+/* Reads the new rows. */
 TT_MUST_USE tt_status tt_run_figures_update(struct tt_run_figures *figures);
 void tt_run_figures_deinit(struct tt_run_figures *figures); /* of a zeroed struct too */
 

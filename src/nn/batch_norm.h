@@ -8,7 +8,7 @@
 
 #define TT_BATCH_NORM_MOMENTUM 0.1 /* of the running statistics */
 
-/* What backward reads: the output of the convolution, and the statistics. */
+/* Kept for backward: the output of the convolution, and the statistics. */
 struct tt_batch_norm_kept {
     tt_tensor z_QO, mean_O, variance_O, count_1;
 };

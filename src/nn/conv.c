@@ -63,7 +63,7 @@ tt_status tt_conv_floats(const struct tt_pass *pass, tt_tensor value, tt_tensor 
     return tt_cast(pass->lent.stream, &(struct tt_cast_args){.x = value, .y = *floats});
 }
 
-/* What follows the product, as two vectors in fp32 in the workspace; empty where there is none. */
+/* Scale and shift behind the product, as vectors in fp32 in the workspace; empty where there are none. */
 static tt_status make_vectors(const struct tt_conv *conv, const struct tt_pass *pass, tt_tensor *scale_O,
                               tt_tensor *shift_O)
 {

@@ -1,5 +1,5 @@
-/* A convolution with what follows it: a bias, or a norm by fixed statistics (frozen batch norm), then relu. Norms by
- * other statistics: nn/batch_norm.h, nn/group_norm.h. Images are rows of pixels [P, C] in channels-last order
+/* A convolution, then a bias or a norm by fixed statistics (frozen batch norm), then relu. Norms by other statistics:
+ * nn/batch_norm.h, nn/group_norm.h. Images are rows of pixels [P, C] in channels-last order
  * (backend/ops/conv.h). */
 #ifndef TT_NN_CONV_H
 #define TT_NN_CONV_H
@@ -8,7 +8,7 @@
 #include "nn/pass.h"
 #include "tensor/param.h"
 
-/* weight, bias, running_mean, running_var of a norm; all NULL: none. Of a frozen one none is trainable. */
+/* Indices of the parameters of a norm: weight, bias, running_mean, running_var. In a frozen norm none is trainable. */
 enum {
     TT_CONV_NORM_WEIGHT,
     TT_CONV_NORM_BIAS,
@@ -18,9 +18,9 @@ enum {
 };
 
 struct tt_conv {
-    tt_param *weight; /* [O, C, kernel, kernel] */
-    tt_param *bias;   /* NULL: none */
-    tt_param *norm[TT_CONV_NORM_PARAMS];
+    tt_param *weight;                    /* [O, C, kernel, kernel] */
+    tt_param *bias;                      /* NULL: none */
+    tt_param *norm[TT_CONV_NORM_PARAMS]; /* all NULL: no norm */
     tt_param *group_weight, *group_bias; /* of a norm of groups of channels (nn/group_norm.h); NULL: none */
     int64_t groups;
     double norm_eps;
@@ -40,7 +40,7 @@ static inline int64_t tt_image_pixels(struct tt_image_shape shape)
 }
 struct tt_image_shape tt_conv_shape(const struct tt_conv *conv, struct tt_image_shape x); /* of y */
 bool tt_conv_trains(const struct tt_conv *conv);
-/* of a training pass, by places of y */
+/* FLOPs of a training pass over `places` pixels of y. `full`: all parameters train. */
 double tt_conv_flops(const struct tt_conv *conv, double places, bool full);
 
 /* Whether the pass computes the statistics of its batch norm. */
@@ -59,7 +59,7 @@ TT_MUST_USE tt_status tt_conv_forward(const struct tt_conv *conv, const struct t
                                       struct tt_image_shape shape, tt_tensor x_PC, tt_tensor residual_QO,
                                       tt_tensor y_QO);
 
-/* Of several images, such as the levels of a pyramid; parameters are prepared once. */
+/* The same for several batches of images, such as the levels of a pyramid; parameters are prepared once. */
 struct tt_conv_item {
     struct tt_image_shape shape; /* of x */
     tt_tensor x_PC, residual_QO, y_QO;

@@ -1,6 +1,6 @@
 /* Features of images on their way through a detector. The output of a block may hold several: the feature that it made,
- * behind those of earlier blocks that later ones read. So the blocks of a detector are a chain like those of a decoder;
- * what is passed on stays in its place where the output has the memory of the input (`extends` in nn/block.h). */
+ * behind the features of earlier blocks that later blocks read. So the blocks of a detector are a chain like those of a
+ * decoder; earlier features are not copied where the output has the memory of the input (`extends` in nn/block.h). */
 #ifndef TT_NN_FEATURE_H
 #define TT_NN_FEATURE_H
 

@@ -5,7 +5,7 @@
 
 #include "nn/conv.h"
 
-/* What backward reads: the output of the convolution, and the statistics. */
+/* Kept for backward: the output of the convolution, and the statistics. */
 struct tt_group_norm_kept {
     tt_tensor z_QO, mean_NG, scale_NG;
 };

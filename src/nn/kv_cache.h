@@ -29,7 +29,7 @@ TT_MUST_USE tt_status tt_kv_cache_create(struct tt_device *device, const struct 
                                          struct tt_kv_cache **out);
 void tt_kv_cache_destroy(struct tt_kv_cache *cache); /* takes NULL */
 void tt_kv_cache_fill(struct tt_kv_cache *cache);    /* for a plan: every sequence has room for one token */
-/* Keeps the first `length` tokens of a sequence, at most those that it holds. */
+/* Drops all but the first `length` tokens of a sequence; no effect when it holds fewer. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
 /* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them. */
 TT_MUST_USE tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from,

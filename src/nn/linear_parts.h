@@ -19,7 +19,7 @@ struct tt_linear_part {
     int64_t out, first_out, first_r; /* out: rows of w_OI */
 };
 
-/* Whether a part follows `before` (NULL: none was made). */
+/* Whether a part follows `before` (NULL: the first one). */
 bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_linear_part *before);
 /* The part after `before`: all weights where they are contiguous, else some of them. `rows`: of the other operand.
  * `made`: NULL, or that operand in FP8. The caller releases scratch. */

@@ -7,7 +7,7 @@
  * (F c), read by the gradients of LoRA and weights, are kept at TT_KEEP_ALL and recomputed otherwise.
  *
  * With `codes_gate_up` gate and up are kept in FP8 (2F bytes and 2 f), each with a scale a row; forward computes with
- * gate and up themselves, backward with what the codes stand for. The activation is then recomputed at every level. */
+ * gate and up themselves, backward with the decoded codes. The activation is then recomputed at every level. */
 #ifndef TT_NN_MLP_H
 #define TT_NN_MLP_H
 

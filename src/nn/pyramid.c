@@ -87,7 +87,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     return TT_OK;
 }
 
-/* The gradient of P6 is added to that of what it is made from: in dy to P5's, or in dx to C5's. */
+/* Adds the gradient of the input of P6: to that of P5 in dy, or to that of C5 in dx. */
 static tt_status backward_p6(const struct tt_pyramid *pyramid, const struct tt_pass *pass,
                              const struct saved *saved, tt_tensor x, tt_tensor dy, tt_tensor dx)
 {

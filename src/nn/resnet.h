@@ -4,7 +4,7 @@
  *
  *     y = relu(norm(conv3(relu(norm(conv2(relu(norm(conv1 x))))))) + r), r = x, or norm(downsample x)
  *
- * Kept for backward: the outputs of all convolutions but the downsampling, and with batch norm what it needs. */
+ * Kept for backward: the outputs of all convolutions but the downsampling, and with batch norm its statistics. */
 #ifndef TT_NN_RESNET_H
 #define TT_NN_RESNET_H
 

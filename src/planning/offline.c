@@ -18,7 +18,7 @@
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
 /* Weights of a folder in FP8 say which of them are; without any, config.json does. */
-static tt_status look_at_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
+static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
 {
     struct tt_model_folder *folder = NULL;
     if (path == NULL || model->stored_quant != TT_QUANT_FP8) return TT_OK;
@@ -42,7 +42,7 @@ static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *a
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
     TT_GO(tt_model_facts_parse(&json, model));
-    status = look_at_weights(folder, arena, model);
+    status = inspect_weights(folder, arena, model);
 out:
     tt_json_deinit(&json);
     tt_free(path);

@@ -7,9 +7,9 @@
 #include "engine/plan.h"
 #include "job/spec.h"
 
-/* What a plan looks for. */
+/* The setting whose largest value a plan searches. */
 enum tt_plan_max { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_LENGTH, TT_PLAN_MAX_IMAGE_SIZE };
-const char *tt_plan_max_setting(enum tt_plan_max what); /* the setting that is looked for */
+const char *tt_plan_max_setting(enum tt_plan_max what); /* the name of that setting */
 
 /* The largest run that fits. */
 struct tt_plan_largest {
@@ -32,9 +32,9 @@ TT_MUST_USE tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, str
 TT_MUST_USE tt_status tt_plan_offline_bounds(const struct tt_plan_spec *spec, const struct tt_plan *plan,
                                              struct tt_str *text);
 
-/* Without the advice of tt_plan_offline. */
+/* As tt_plan_offline, without its advice. */
 TT_MUST_USE tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan);
-/* The model of the plan and nothing else; the caller destroys it. */
+/* Creates the model of the plan alone; the caller owns it. */
 TT_MUST_USE tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **model);
 
 /* `spec` is resolved. Fills `plan`, which is also filled for a run that does not fit. */

@@ -38,7 +38,7 @@ static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max wha
     return tt_plan_offline_try(&other, plan);
 }
 
-/* The last value that a run may have, whatever the memory. */
+/* The largest value that a run may have with unlimited memory. */
 static tt_status find_bound(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t *bound)
 {
     struct tt_model *model = NULL;
@@ -195,7 +195,7 @@ static tt_status has_batch_norm(const struct tt_plan_spec *spec, bool *found)
 /* Tries the other strategies, and proposes the fastest that fits. */
 static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_plan *plan, struct tt_str *text)
 {
-    /* Of strategies that are equally fast the one that needs the least memory comes first. */
+    /* Among equally fast strategies, the one with the least memory comes first. */
     static const enum tt_shard_strategy order[] = {TT_FULL_SHARD, TT_HYBRID_SHARD, TT_SHARD_GRAD_OP,
                                                    TT_NO_SHARD};
     enum tt_shard_strategy found = spec->job.shard.sharding_strategy;

@@ -149,7 +149,7 @@ static tt_status check_runtime(enum tt_render_kind kind, const struct tt_render_
     return status;
 }
 
-/* Variables by which launchers say who a process is, and those that the pods have already. */
+/* Variables in which launchers pass the identity of a process, and variables that the pods already have. */
 static bool is_reserved(const char *name)
 {
     static const char *const starts[] = {"PET_", "TRIMTAB_", "OMPI_", "PMIX_",

@@ -1,5 +1,5 @@
 /* Job, JobSet and TrainJob: workloads with a Job of Kubernetes inside. */
-#include "render/parts.h"
+#include "render/render_impl.h"
 
 static tt_status write_rule(const struct tt_render_work *work, const char *action, const int *codes,
                             int count, const struct tt_render_sheet *job)

@@ -1,5 +1,5 @@
-/* What Prometheus needs of a run: who is scraped, and what is worth an alert. */
-#include "render/parts.h"
+/* Objects for Prometheus: the targets of its scrapes, and alerts. */
+#include "render/render_impl.h"
 
 /* A run whose saves are further apart than these is not late yet. */
 enum { SAVE_INTERVALS = 3, LEAST_AGE_SECONDS = 3600 };

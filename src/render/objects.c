@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "render/parts.h"
+#include "render/render_impl.h"
 
 /* A ConfigMap has at most 1 MiB, with its names. */
 enum { CONFIG_BYTES_MAX = 1000000 };

@@ -1,5 +1,5 @@
 /* PyTorchJob, MPIJob and Volcano's Job: workloads whose pods their operators make. */
-#include "render/parts.h"
+#include "render/render_impl.h"
 
 static tt_status write_replicas(const char *name, long long replicas, const char *restart,
                                 const struct tt_render_sheet *sheet)

@@ -1,6 +1,6 @@
 /* The pod, which is the same in all kinds of workloads but for the names that their controllers require. Every text
  * that is inserted was checked (check.c) or is a number. */
-#include "render/parts.h"
+#include "render/render_impl.h"
 
 /* Of images of mpi-operator: sshd runs as this user, with a configuration in its home. */
 static const char mpi_home[] = "/home/mpiuser";
@@ -168,7 +168,7 @@ static tt_status write_tolerations(const struct tt_render_work *work, const stru
                 work->run->spec->gpu_resource);
 }
 
-/* What the nodes must have, and who may fetch the image. */
+/* Requirements of the nodes, and the account that may pull the image. */
 static tt_status write_selection(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     if (work->run->spec->image_pull_secret != NULL)

@@ -23,7 +23,7 @@ struct tt_render_kind_facts {
     const char *container; /* of the pods */
     const char *first;     /* after the run's name, the host name of the first pod */
     bool has_domain;       /* the run's name follows as a domain */
-    const char *last;      /* what the name of the last pod adds before its number */
+    const char *last;      /* the part of the last pod's name before its number */
 };
 /* Of the kinds in render/kinds.def. */
 const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind);
@@ -65,7 +65,7 @@ struct tt_render_pairs {
 TT_MUST_USE tt_status tt_render_read_pairs(const char *setting, const char *text,
                                            struct tt_render_pairs *pairs);
 
-/* What follows from the plan. */
+/* Values that follow from the plan. */
 struct tt_render_sizes {
     size_t memory;     /* of a pod, with `shm` */
     size_t shm;        /* of /dev/shm */

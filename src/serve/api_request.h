@@ -1,4 +1,4 @@
-/* The body of a request to the OpenAI-compatible API -> what it asks for. Unknown members are ignored, as other
+/* Parses the body of a request to the OpenAI-compatible API. Unknown members are ignored, as other
  * servers do; members that are known, and would change the answer, but are not supported are errors. */
 #ifndef TT_SERVE_API_REQUEST_H
 #define TT_SERVE_API_REQUEST_H

@@ -301,7 +301,7 @@ out:
 }
 
 /* Brings an answer up to the engine's state; *news: there is something to send. A generation that a stop text ends is
- * cancelled; what it has generated stays. */
+ * cancelled; its answer so far stays. */
 static tt_status advance_choice(const struct tt_serve_config *config, const struct tt_serve_job *job,
                                 struct tt_serve_choice *choice, bool *news)
 {

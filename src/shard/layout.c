@@ -34,7 +34,7 @@ static bool append(size_t *end, size_t alignment, int64_t count, size_t size, si
            !__builtin_add_overflow(*offset, extent, end) && *end <= PTRDIFF_MAX / sizeof(float);
 }
 
-/* Sets what does not depend on the place of a member. */
+/* Sets the fields that do not depend on the place of a member. */
 static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct row_range range,
                                  struct member *member)
 {

@@ -95,7 +95,7 @@ struct tt_unit {
     /* parts.c: a frozen matrix, in a unit for each range of its rows. */
     struct tt_unit **parts; /* [part_count], owned */
     int part_count;
-    int part; /* the one that is lent; -1: none */
+    int part; /* index of the lent part; -1: none */
 
     /* Whole segments with all padding, and this rank's share. The frozen one has a span for each use, and the ranks
      * split each span, so that a pass gathers what it reads alone. */

@@ -189,7 +189,7 @@ static tt_status map_characters(const struct normalizer *step, struct text_track
             TT_TRY(tt_text_append_code(out, limit, mapped));
         else if (out->bytes == 0)
             *at_start = false;
-        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + at, text + at + length));
+        if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text + at, text + at + length));
     }
     return TT_OK;
 }
@@ -207,7 +207,7 @@ static tt_status replace(const struct normalizer *step, const struct normalizing
         TT_TRY(tt_text_append(out, limit, text + copied, start - copied));
         if (track != NULL) TT_TRY(text_track_copy(track, out->bytes, text + copied));
         TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
-        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + start, text + end));
+        if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text + start, text + end));
         /* The replacement is aligned with the last character it replaces. */
         bool one = end > start && end - start <= tt_utf8_length((unsigned char)text[start]);
         if (start == 0 && end > 0 && !(one && step->content[0] != 0)) *at_start = false;
@@ -235,7 +235,7 @@ static tt_status map_bytes(struct text_track *track, const char *text, size_t by
 {
     for (size_t i = 0; i < bytes; i++) {
         TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
-        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + i, text + i + 1));
+        if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text + i, text + i + 1));
     }
     return TT_OK;
 }
@@ -244,7 +244,7 @@ static tt_status prepend(const struct normalizer *step, struct text_track *track
                          size_t bytes, size_t limit, struct tt_str *out)
 {
     if (bytes > 0) TT_TRY(tt_text_append(out, limit, step->content, strlen(step->content)));
-    if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+    if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text, text));
     TT_TRY(tt_text_append(out, limit, text, bytes));
     return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
 }

@@ -322,7 +322,7 @@ static tt_status write_metaspaces(const struct pretokenizer *step, struct text_t
     char encoded[4];
     size_t width = tt_utf8_encode(step->code, encoded);
     if (prefix) TT_TRY(tt_text_append(out, limit, encoded, width));
-    if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+    if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text, text));
     if (step->leaves_blanks) {
         TT_TRY(tt_text_append(out, limit, text, bytes));
         return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
@@ -333,7 +333,7 @@ static tt_status write_metaspaces(const struct pretokenizer *step, struct text_t
         TT_TRY(tt_text_append(out, limit, text + at, end - at));
         if (track != NULL) TT_TRY(text_track_copy(track, out->bytes, text + at));
         if (space != NULL) TT_TRY(tt_text_append(out, limit, encoded, width));
-        if (track != NULL && space != NULL) TT_TRY(text_track_note(track, out->bytes, space, space + 1));
+        if (track != NULL && space != NULL) TT_TRY(text_track_record(track, out->bytes, space, space + 1));
         at = end + 1;
     }
     return TT_OK;
@@ -348,13 +348,13 @@ static tt_status rewrite(const struct pretokenizer *step, struct text_track *tra
         return write_metaspaces(step, track, text, bytes, prefix, limit, out);
     if (step->kind == PRETOKENIZE_PREFIX_SPACE) {
         TT_TRY(tt_text_append(out, limit, " ", 1));
-        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text, text));
+        if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text, text));
         TT_TRY(tt_text_append(out, limit, text, bytes));
         return track == NULL ? TT_OK : text_track_copy(track, out->bytes, text);
     }
     for (size_t i = 0; i < bytes; i++) {
         TT_TRY(tt_text_append_code(out, limit, byte_level_code((unsigned char)text[i])));
-        if (track != NULL) TT_TRY(text_track_note(track, out->bytes, text + i, text + i + 1));
+        if (track != NULL) TT_TRY(text_track_record(track, out->bytes, text + i, text + i + 1));
     }
     return TT_OK;
 }

@@ -42,7 +42,7 @@ void text_track_begin(struct text_track *track, struct tt_ranges *next)
     track->next = next;
 }
 
-tt_status text_track_note(struct text_track *track, size_t written, const char *from, const char *to)
+tt_status text_track_record(struct text_track *track, size_t written, const char *from, const char *to)
 {
     struct tt_byte_range range = text_track_range(track, from, to);
     while (track->next->count < written) TT_TRY(tt_ranges_append(track->next, range));

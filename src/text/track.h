@@ -2,7 +2,7 @@
  * bytes of the original text that it stands for; encoding without ranges passes NULL and notes nothing. Internal.
  *
  * A byte that was copied stands for itself. What replaces something stands for all of it, and so does each character of
- * a normal form for its segment (a starter and its marks). What is put before a text stands for none of it. */
+ * a normal form for its segment (a starter and its marks). A prefix of a step stands for none of the text. */
 #ifndef TT_TEXT_TRACK_H
 #define TT_TEXT_TRACK_H
 
@@ -21,8 +21,8 @@ struct tt_byte_range text_track_range(const struct text_track *track, const char
 /* Begins a new text, whose map is written to `next`. */
 void text_track_begin(struct text_track *track, struct tt_ranges *next);
 /* The bytes of the new text since the last note, up to `written`, stand for from .. to of the current text. */
-TT_MUST_USE tt_status text_track_note(struct text_track *track, size_t written, const char *from,
-                                      const char *to);
+TT_MUST_USE tt_status text_track_record(struct text_track *track, size_t written, const char *from,
+                                        const char *to);
 /* They are a copy of the bytes at `from`. */
 TT_MUST_USE tt_status text_track_copy(struct text_track *track, size_t written, const char *from);
 /* The new text, at `base`, is the current one from here on. */

@@ -302,7 +302,7 @@ static size_t composed_of(int32_t code)
 
 /* Writes and notes the composed text. A mark may compose with a starter that is not next to it, so a starter and the
  * marks behind it are one segment: each of its code points stands for all of it. */
-static tt_status run_note(struct run *run, size_t count, size_t limit, struct tt_str *out)
+static tt_status run_record(struct run *run, size_t count, size_t limit, struct tt_str *out)
 {
     size_t used = 0;
     for (size_t i = 0; i < count;) {
@@ -313,8 +313,8 @@ static tt_status run_note(struct run *run, size_t count, size_t limit, struct tt
         } while (i < count && combining_class(run->composed[i]) != 0);
         if (i == count || used > run->count) used = run->count;
         if (first >= used) first = used - 1;
-        TT_TRY(text_track_note(run->track, out->bytes, run->text + run->sources.data[first].begin,
-                               run->text + run->sources.data[used - 1].end));
+        TT_TRY(text_track_record(run->track, out->bytes, run->text + run->sources.data[first].begin,
+                                 run->text + run->sources.data[used - 1].end));
     }
     return TT_OK;
 }
@@ -334,12 +334,12 @@ static tt_status run_compose_tracked(struct run *run, bool compose, size_t limit
     if (compose) {
         count = (size_t)utf8proc_normalize_utf32(run->composed, (utf8proc_ssize_t)count,
                                                  UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-        return run_note(run, count, limit, out);
+        return run_record(run, count, limit, out);
     }
     for (size_t i = 0; i < count; i++) {
         TT_TRY(tt_text_append_code(out, limit, run->codes[i]));
-        TT_TRY(text_track_note(run->track, out->bytes, run->text + run->sources.data[i].begin,
-                               run->text + run->sources.data[i].end));
+        TT_TRY(text_track_record(run->track, out->bytes, run->text + run->sources.data[i].begin,
+                                 run->text + run->sources.data[i].end));
     }
     return TT_OK;
 }

@@ -1,5 +1,5 @@
-/* What the cpu device owns besides buffers: scratch, and the panels of the matrix product. Both are allocated
- * when the device opens and counted as device scratch. */
+/* The memory that the cpu device owns besides buffers: scratch, and the panels of the matrix product. Both are
+ * allocated when the device opens and counted as device scratch. */
 #ifndef TT_BACKEND_CPU_CPU_DEVICE_H
 #define TT_BACKEND_CPU_CPU_DEVICE_H
 

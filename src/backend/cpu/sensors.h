@@ -1,4 +1,5 @@
-/* Energy and clock of the processors, as Linux shows them to those who may read them (RAPL is often root's). */
+/* Energy and clock of the processors, as Linux shows them to processes with the right to read them (RAPL is often
+ * root's). */
 #ifndef TT_BACKEND_CPU_SENSORS_H
 #define TT_BACKEND_CPU_SENSORS_H
 

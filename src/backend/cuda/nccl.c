@@ -389,7 +389,7 @@ static bool is_in_group(ncclResult_t result)
     return result == ncclSuccess || result == ncclInProgress;
 }
 
-/* The group of calls that an exchange is, the mutex held. It is ended whatever happens in it. */
+/* The group of calls that an exchange is, the mutex held. It is ended after a failure too. */
 static ncclResult_t queue_parts(const struct handle *handle, cudaStream_t stream,
                                 const struct tt_collective_part *parts)
 {

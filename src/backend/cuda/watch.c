@@ -104,7 +104,7 @@ void tt_cuda_wait_begins(struct tt_stream *stream, int seconds_max)
     (void)cudaEventRecord(wait->reached, tt_cuda_handle(stream));
 }
 
-/* One thread drives the device, so the last wait of the table is the one that has just begun. */
+/* One thread drives the device, so the last wait of the table is the new one. */
 void tt_cuda_wait_queued(struct tt_stream *stream)
 {
     struct tt_cuda_watch *watch = watch_of(stream->device);

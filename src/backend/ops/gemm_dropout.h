@@ -1,5 +1,5 @@
 /* LoRA's products with A, with a separate dropout of the common input for each adapter of a group. A device may apply
- * dropout inside the product, without writing its result (cuda/gemm_dropout.cu); others run tt_dropout and the products
+ * dropout inside the product, without writing its result (cuda/gemm/dropout.cu); others run tt_dropout and the products
  * in sequence (backend/compose.h), with results equal up to rounding.
  *
  * Letters: M tokens, K features, R ranks of all adapters side by side, r of one. All matrices but da are f32 or bf16,

@@ -1,5 +1,5 @@
 /* A linear layer's product together with the operations on the same matrices: the narrow products of LoRA, and SwiGLU.
- * A device may compute them in one pass (cuda/gemm_fused.h); others run the products and passes in sequence
+ * A device may compute them in one pass (cuda/gemm/fused.h); others run the products and passes in sequence
  * (backend/compose.h), with results equal up to rounding.
  *
  * With a weight in FP8 that is multiplied coded (matrix.h) they are always composed: x is quantized by rows, and the

@@ -37,7 +37,7 @@ struct tt_gemm_scaled_args {
 };
 TT_MUST_USE tt_status tt_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args);
 
-/* Bytes of scratch for m x n x k and less; a host decodes into it what it multiplies. */
+/* Bytes of scratch for m x n x k and less; a host decodes the operands into it. */
 size_t tt_gemm_scaled_scratch(const struct tt_device *device, int64_t m, int64_t n, int64_t k);
 /* Whether any number of rows can be multiplied with this matrix: tensor cores take multiples of 16. */
 static inline bool tt_gemm_scaled_takes(int64_t n, int64_t k)

@@ -60,12 +60,12 @@ double tt_plan_seconds(const struct tt_device *device)
     return device->planned_seconds;
 }
 
-void tt_plan_note_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)
+void tt_plan_record_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)
 {
     ((struct tt_plan_state *)device->impl)->convolutions = requests;
 }
 
-tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request)
+tt_status tt_plan_record_convolution(struct tt_stream *stream, const struct tt_conv2d_request *request)
 {
     const struct tt_plan_state *plan = stream->device->impl;
     return plan->convolutions != NULL ? tt_conv2d_requests_add(plan->convolutions, request) : TT_OK;

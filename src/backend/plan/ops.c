@@ -382,7 +382,7 @@ static tt_status convolves(struct tt_stream *stream, const struct tt_conv_geomet
 static tt_status plan_conv2d_forward(struct tt_stream *stream, const struct tt_conv2d_forward_args *args)
 {
     const struct tt_conv2d_request request = {TT_CONV2D_FORWARD, {.forward = *args}};
-    TT_TRY(tt_plan_note(stream, &request));
+    TT_TRY(tt_plan_record_convolution(stream, &request));
     return convolves(stream, &args->geometry, args->w_OK,
                      size(args->x_PC) + size(args->w_OK) + size(args->residual_QO) + size(args->y_QO));
 }
@@ -391,7 +391,7 @@ static tt_status plan_conv2d_backward_input(struct tt_stream *stream,
                                             const struct tt_conv2d_backward_input_args *args)
 {
     const struct tt_conv2d_request request = {TT_CONV2D_BACKWARD_INPUT, {.input = *args}};
-    TT_TRY(tt_plan_note(stream, &request));
+    TT_TRY(tt_plan_record_convolution(stream, &request));
     return convolves(stream, &args->geometry, args->w_OK,
                      size(args->dz_QO) + size(args->w_OK) +
                          size(args->dx_PC) * (args->accumulate ? 2.0 : 1.0));
@@ -401,7 +401,7 @@ static tt_status plan_conv2d_backward_weight(struct tt_stream *stream,
                                              const struct tt_conv2d_backward_weight_args *args)
 {
     const struct tt_conv2d_request request = {TT_CONV2D_BACKWARD_WEIGHT, {.weight = *args}};
-    TT_TRY(tt_plan_note(stream, &request));
+    TT_TRY(tt_plan_record_convolution(stream, &request));
     return convolves(stream, &args->geometry, args->dw_OK,
                      size(args->dz_QO) + size(args->x_PC) + 2.0 * size(args->dw_OK));
 }

@@ -34,6 +34,6 @@ void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, do
 void tt_plan_spend_copy(struct tt_stream *stream, size_t bytes);
 
 /* A convolution runs. */
-tt_status tt_plan_note(struct tt_stream *stream, const struct tt_conv2d_request *request);
+tt_status tt_plan_record_convolution(struct tt_stream *stream, const struct tt_conv2d_request *request);
 
 #endif

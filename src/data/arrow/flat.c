@@ -13,7 +13,7 @@ static bool read_at(struct flat f, size_t at, size_t width, int64_t *out)
     return true;
 }
 
-/* What the offset at `at` leads to; 0: nothing. Offsets are forward and unsigned. */
+/* The target of the offset at `at`; 0: none. Offsets are forward and unsigned. */
 static size_t follow(struct flat f, size_t at)
 {
     int64_t offset;

@@ -122,7 +122,7 @@ static bool read_type(int type, struct flat t, struct arrow_column *c)
     }
 }
 
-/* Whether the children are what the layout needs. */
+/* Whether the layout allows these children. */
 static bool has_children(const struct arrow_schema *schema, size_t index, size_t children)
 {
     const struct arrow_column *c = &schema->columns[index];

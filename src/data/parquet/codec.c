@@ -32,7 +32,7 @@ void parquet_codec_deinit(struct parquet_codec *state)
     *state = (struct parquet_codec){0};
 }
 
-/* ---- Snappy and LZ4: literal bytes, and copies of what is already there ---- */
+/* ---- Snappy and LZ4: literal bytes, and copies of earlier output ---- */
 
 struct copier {
     const uint8_t *at, *end;
@@ -48,7 +48,7 @@ static bool copy_literal(struct copier *c, size_t bytes)
     return true;
 }
 
-/* The source may reach into what it makes: then the bytes before repeat. */
+/* Source and target may overlap: the bytes before then repeat. */
 static bool copy_back(struct copier *c, size_t distance, size_t bytes)
 {
     if (distance == 0 || distance > (size_t)(c->to - c->out) || bytes > (size_t)(c->out_end - c->to))

@@ -60,7 +60,7 @@ static uint64_t read_unsigned(const struct parquet_value *value)
     return value->bytes == sizeof number ? (uint64_t)number : (uint32_t)number;
 }
 
-/* Python's float.__repr__, and json's names of what is no number. */
+/* Python's float.__repr__, and json's names of infinities and NaN. */
 static tt_status write_double(double number, struct tt_str *text)
 {
     char digits[TT_DOUBLE_TEXT_BYTES];

@@ -1,4 +1,4 @@
-/* Lines of JSON on their way to a file, with bounds: what the readers of Parquet and Arrow write rows into. */
+/* Lines of JSON on their way to a file, with bounds: the target of the readers of Parquet and Arrow. */
 #ifndef TT_DATA_PARQUET_LINES_H
 #define TT_DATA_PARQUET_LINES_H
 

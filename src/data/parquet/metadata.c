@@ -181,7 +181,7 @@ static tt_status read_groups(struct thrift *t, enum thrift_type type, struct par
 
 /* ---- Notes ---- */
 
-static tt_status read_notes(struct thrift *t, enum thrift_type type, struct parquet_metadata *m)
+static tt_status read_key_values(struct thrift *t, enum thrift_type type, struct parquet_metadata *m)
 {
     size_t count = thrift_structs(t, type);
     for (size_t i = 0; i < count && !t->failed; i++) {
@@ -246,7 +246,7 @@ tt_status parquet_metadata_read(const char *path, const struct tt_file_map *file
         } else if (field.id == 4 && m.group_count == 0) {
             TT_GO(read_groups(&t, field.type, &m));
         } else if (field.id == 5 && m.note_count == 0) {
-            TT_GO(read_notes(&t, field.type, &m));
+            TT_GO(read_key_values(&t, field.type, &m));
         } else {
             thrift_skip(&t, field.type);
         }

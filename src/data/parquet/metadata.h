@@ -89,7 +89,7 @@ struct parquet_row_group {
     size_t first_chunk, chunk_count;
 };
 
-/* What a writer added. */
+/* Key and value that a writer added. */
 struct parquet_note {
     struct tt_span key, value;
 };

@@ -32,7 +32,7 @@ struct tt_parquet_sink {
 /* Whether a file is Parquet, by its first bytes. */
 bool tt_parquet_is(const struct tt_file_map *file);
 /* Calls `put` with bytes of whole lines, in order. TT_ERR_DATA for damage, with file, row and column;
- * TT_ERR_UNSUPPORTED for what is not read. */
+ * TT_ERR_UNSUPPORTED for an unsupported feature. */
 TT_MUST_USE tt_status tt_parquet_read(const char *path, const struct tt_file_map *file,
                                       const struct tt_parquet_limits *limits,
                                       tt_status (*put)(void *context, const char *data, size_t bytes),

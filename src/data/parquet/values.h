@@ -1,4 +1,4 @@
-/* The values of a page, as bytes of the type's plain encoding without the length: what all encodings become. */
+/* The values of a page, as bytes of the type's plain encoding without the length: the common form of all encodings. */
 #ifndef TT_DATA_PARQUET_VALUES_H
 #define TT_DATA_PARQUET_VALUES_H
 

@@ -1,5 +1,5 @@
 /* Members, elements and slices, as the sandbox of Jinja2 gives them: value.name looks for an attribute first and then
- * for a key, value['name'] the other way round; what is not there is undefined. */
+ * for a key, value['name'] the other way round; a missing member is undefined. */
 #include <string.h>
 
 #include "text/jinja/render.h"
@@ -56,7 +56,7 @@ static bool is_refused_attribute(const struct jinja_value *value, const struct j
     return false;
 }
 
-/* What the sandbox hides, also where a key has its name: methods that change their object, and Python's own names. */
+/* Names that the sandbox hides, also where a key has one: methods that change their object, and Python's own names. */
 static bool is_hidden_attribute(const struct jinja_value *value, const struct jinja_text *name)
 {
     bool is_own = name->bytes > 4 && memcmp(name->data, "__", 2) == 0 &&

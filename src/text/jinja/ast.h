@@ -81,7 +81,7 @@ enum jinja_node_kind {
     JINJA_NODE_GENERATION,
     JINJA_NODE_BREAK,
     JINJA_NODE_CONTINUE,
-    JINJA_NODE_CAPTURED, /* what a block captured, for the filters behind it */
+    JINJA_NODE_CAPTURED, /* the captured text of a block, for the filters behind it */
 };
 
 struct jinja_nodes {
@@ -185,7 +185,7 @@ tt_status jinja_parse_tuple(struct jinja_parser *parser, bool with_condition, co
 /* A target of an assignment: a name, a tuple, with `members` ns.name. */
 tt_status jinja_parse_target(struct jinja_parser *parser, bool members, struct jinja_node **out);
 tt_status jinja_parse_primary(struct jinja_parser *parser, struct jinja_node **out);
-/* A primary with its signs and what follows it. */
+/* A primary with its signs and postfix operators. */
 tt_status jinja_parse_unary(struct jinja_parser *parser, bool with_filters, struct jinja_node **out);
 tt_status jinja_new_binary(struct jinja_parser *parser, enum jinja_node_kind kind, int op, size_t offset,
                            struct jinja_node *a, struct jinja_node *b, struct jinja_node **out);

@@ -1,4 +1,4 @@
-/* Calls: arguments, macros, and whatever else can be called. */
+/* Calls: arguments, macros, and all other callable values. */
 #include <string.h>
 
 #include "text/jinja/render.h"

@@ -121,7 +121,7 @@ static tt_status exec_captured(struct jinja_render *render, struct jinja_scope *
     struct jinja_scope *inner = new_scope(render, node->frame, scope);
     if (inner == NULL) return TT_ERR_MEMORY;
     TT_TRY(capture(render, inner, &node->body, &writer, flow));
-    if (*flow != JINJA_FLOW_NEXT) return TT_OK; /* a jump drops what was captured */
+    if (*flow != JINJA_FLOW_NEXT) return TT_OK; /* a jump drops the captured text */
     TT_TRY(jinja_writer_value(&writer, &render->captured));
     TT_TRY(jinja_eval(render, inner, node->b, &value));
     render->captured = before;

@@ -1,4 +1,4 @@
-/* What the files of filters share. */
+/* Between the files of filters. */
 #ifndef TT_TEXT_JINJA_FILTERS_H
 #define TT_TEXT_JINJA_FILTERS_H
 

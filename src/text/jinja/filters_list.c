@@ -1,4 +1,4 @@
-/* Filters over lists, dicts and whatever else can be iterated over. */
+/* Filters over lists, dicts and all other iterable values. */
 #include <string.h>
 
 #include "text/jinja/filters.h"

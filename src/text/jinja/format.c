@@ -1,4 +1,4 @@
-/* text % arguments: Python's, without what no chat template needs. */
+/* text % arguments: the conversions of Python's that chat templates need. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

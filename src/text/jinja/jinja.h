@@ -45,7 +45,7 @@ struct tt_jinja_source {
     const char *name; /* "chat_template.jinja", "tokenizer_config.json": used in messages */
 };
 
-/* TT_ERR_DATA for a template that is wrong, or that uses what is not supported. */
+/* TT_ERR_DATA for a wrong template, or one that uses an unsupported feature. */
 TT_MUST_USE tt_status tt_jinja_parse(const struct tt_jinja_source *source, struct tt_jinja **out);
 void tt_jinja_destroy(struct tt_jinja *jinja); /* takes NULL */
 /* Whether the template has a {% generation %} block. */
@@ -98,7 +98,7 @@ struct tt_jinja_output {
     size_t origin_count;
 };
 
-/* TT_ERR_DATA for what the template refuses (raise_exception), an error in it, or a limit. */
+/* TT_ERR_DATA for a refusal by the template (raise_exception), an error in it, or a limit. */
 TT_MUST_USE tt_status tt_jinja_render(const struct tt_jinja *jinja, const struct tt_jinja_input *input,
                                       struct tt_jinja_output *output);
 void tt_jinja_output_deinit(struct tt_jinja_output *output);

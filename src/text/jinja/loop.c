@@ -38,7 +38,7 @@ tt_status jinja_loop_length(struct jinja_loop *loop, int64_t *length)
 {
     struct jinja_render *render = loop->render;
     if (loop->length < 0 && (loop->node->c != NULL || !jinja_length(&loop->source.source, &loop->length))) {
-        /* A source without a length is read to its end, and continued from what was read. */
+        /* A source without a length is read to its end, and iterated over from the read values. */
         struct jinja_value rest, element;
         size_t capacity = 0;
         bool more = true;

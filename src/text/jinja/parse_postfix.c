@@ -1,4 +1,4 @@
-/* What follows a primary: members, elements, calls, filters, tests; by the grammar of jinja2/parser.py. */
+/* Postfix operators: members, elements, calls, filters, tests; by the grammar of jinja2/parser.py. */
 #include <string.h>
 
 #include "text/jinja/ast.h"

@@ -1,4 +1,4 @@
-/* A rendering: its state, and what the files of the interpreter call of each other. */
+/* A rendering: its state, and the functions between the files of the interpreter. */
 #ifndef TT_TEXT_JINJA_RENDER_H
 #define TT_TEXT_JINJA_RENDER_H
 
@@ -39,7 +39,7 @@ struct jinja_loop {
     struct jinja_scope test;
     struct jinja_value before, current, after;
     bool has_after, is_ended;
-    bool passed;            /* what is left passed the condition already */
+    bool passed;            /* the remaining elements have passed the condition */
     int64_t index0, length; /* length: -1 until asked for */
     bool has_changed_value;
     struct jinja_value changed_value;

@@ -9,7 +9,7 @@
 #include "backend/cpu/gemm/gather.h"
 #include "backend/cpu/conv/winograd.h"
 
-/* The variant with panels, whatever the shape: how sums are split must not depend on the number of images. */
+/* The variant with panels for every shape: how sums are split must not depend on the number of images. */
 static tt_status multiply(struct tt_stream *stream, const struct tt_gemm_problem *problem)
 {
     const char *declined = NULL;

@@ -20,7 +20,7 @@ enum {
     MOST_CHANNELS = 896, /* as many fit into the shared panels */
 };
 
-/* What the passes read. */
+/* The arguments of the passes. */
 struct work {
     const struct tt_winograd *problem;
     const struct tt_gemm_kernel *kernel;

@@ -23,7 +23,7 @@ enum {
     LEAST_CHANNELS = 32, /* with fewer blocks are mostly padding */
 };
 
-/* What the passes read. */
+/* The arguments of the passes. */
 struct work {
     const struct tt_conv2d_backward_weight_args *args;
     struct tt_tiles tiles;

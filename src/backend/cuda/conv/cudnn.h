@@ -1,4 +1,4 @@
-/* Convolutions in bf16 through cuDNN's graph API: one graph a pass, with what follows the product in it. */
+/* Convolutions in bf16 through cuDNN's graph API: one graph a pass, with bias, norm and relu in it. */
 #ifndef TT_BACKEND_CUDA_CONV_CUDNN_H
 #define TT_BACKEND_CUDA_CONV_CUDNN_H
 

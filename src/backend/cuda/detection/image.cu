@@ -1,4 +1,4 @@
-/* What a network on images computes besides products: element-wise work on pixels [P, C], pooling, enlarging, and sums
+/* The ops of a network on images besides products: element-wise work on pixels [P, C], pooling, enlarging, and sums
  * over pixels for norms. Bound by memory. */
 #include "backend/cuda/sheet.cuh"
 

@@ -1,6 +1,6 @@
 /* Products of few rows with the transpose of a matrix in bf16, as in generation: y = x W^T, alone, with the rotation of
  * heads, or with SwiGLU. They are bound by reading W. The sum of an element depends on its own row alone, not on the
- * number of rows. Each call returns TT_ERR_UNSUPPORTED, without a message, for what the kernel does not serve. */
+ * number of rows. Each call returns TT_ERR_UNSUPPORTED, without a message, for an unsupported case. */
 #ifndef TT_BACKEND_CUDA_GEMM_FEW_H
 #define TT_BACKEND_CUDA_GEMM_FEW_H
 

@@ -1,6 +1,6 @@
-/* Inside src/render: a run with what follows from it, and lines of YAML. */
-#ifndef TT_RENDER_PARTS_H
-#define TT_RENDER_PARTS_H
+/* Between the files of src/render: a run with its derived values, and lines of YAML. */
+#ifndef TT_RENDER_RENDER_IMPL_H
+#define TT_RENDER_RENDER_IMPL_H
 
 #include "render/render.h"
 
