@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -97,8 +98,9 @@ static void write_newest(const char *output_dir)
 static void on_signal(int number)
 {
     int64_t now = now_ms(), first = 0;
-    /* A shell passes on what the terminal's end has sent to its processes already. */
-    if (number == SIGHUP && atomic_load(&handler.first_ms) != 0) return;
+    /* A shell passes on what the terminal's end has sent to its processes already; a limit of processor time is
+     * reported every second. */
+    if ((number == SIGHUP || number == SIGXCPU) && atomic_load(&handler.first_ms) != 0) return;
     if (number == SIGINT && atomic_load(&handler.counts_interrupts)) {
         atomic_fetch_add(&handler.cancel->interrupts, 1);
         return;
@@ -154,7 +156,7 @@ void tt_signals_linger(int code, double seconds)
 
 void tt_signals_install(struct tt_cancel *cancel)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGXCPU};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     handler.cancel = cancel;
     sigemptyset(&action.sa_mask);
@@ -163,6 +165,10 @@ void tt_signals_install(struct tt_cancel *cancel)
     struct sigaction before;
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);
+    sigset_t awaited = action.sa_mask;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&awaited, numbers[i]);
+    sigaddset(&awaited, SIGHUP);
+    pthread_sigmask(SIG_UNBLOCK, &awaited, NULL); /* the caller may have blocked them */
     action.sa_handler = on_lost_page;
     sigaction(SIGBUS, &action, NULL);
     /* A write past the limit on file sizes then returns EFBIG. */

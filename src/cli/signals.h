@@ -1,8 +1,9 @@
-/* SIGINT, SIGTERM, SIGUSR1 and SIGHUP request a stop. The first signal makes the run finish its step and save; the
- * second ends the process at once with TT_EXIT_STOPPED (files are always complete or invisible). Signals within half a
- * second of the first count as one: a launcher and the terminal often send the same signal twice. SIGHUP never is a
- * second one, and stays ignored where it was (nohup). SIGXFSZ is ignored, so that a write past the limit on file sizes
- * fails with an error. SIGBUS, of a mapped file that became shorter, ends the process with TT_EXIT_IO. */
+/* SIGINT, SIGTERM, SIGUSR1, SIGHUP and SIGXCPU request a stop, also where the caller has blocked them. The first
+ * signal makes the run finish its step and save; the second ends the process at once with TT_EXIT_STOPPED (files are
+ * always complete or invisible). Signals within half a second of the first count as one: a launcher and the terminal
+ * often send the same signal twice. SIGHUP and SIGXCPU never are a second one, and SIGHUP stays ignored where it was
+ * (nohup). SIGXFSZ is ignored, so that a write past the limit on file sizes fails with an error. SIGBUS, of a mapped
+ * file that became shorter, ends the process with TT_EXIT_IO. */
 #ifndef TT_CLI_SIGNALS_H
 #define TT_CLI_SIGNALS_H
 

@@ -77,8 +77,10 @@ static tt_status receive(struct meeting *meeting, int socket, void *data, size_t
     while (poll(&file, 1, RETRY_MS) <= 0) TT_TRY(check_wait(meeting, deadline, awaited));
     if (tt_wire_receive(socket, -1, data, bytes, tt_clock_seconds() + TRY_SECONDS) == TT_WIRE_OK)
         return TT_OK;
-    return tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection before it sent %s", meeting->host,
-                   meeting->config->port, awaited);
+    tt_fail(TT_ERR_COMM, "rank 0 at %s port %d closed the connection before it sent %s", meeting->host,
+            meeting->config->port, awaited);
+    tt_hint("its log says why; without a line there it was killed, or its machine or network failed");
+    return TT_ERR_COMM;
 }
 
 static tt_status send_all(struct meeting *meeting, int socket, struct iovec *parts, int count)

@@ -131,6 +131,26 @@ static void terminal_ends(void **state)
     assert_int_equal(run_child(SIGHUP, 2, 700, true), NOT_ASKED);
 }
 
+/* The soft limit of processor time (SIGXCPU) is reported every second until the hard one. */
+static void limit_of_processor_time(void **state)
+{
+    (void)state;
+    assert_int_equal(run_child(SIGXCPU, 1, 0, false), ASKED_ONCE);
+    assert_int_equal(run_child(SIGXCPU, 2, 700, false), ASKED_ONCE);
+}
+
+static void blocked_by_the_caller(void **state)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGXCPU};
+    sigset_t blocked, before;
+    (void)state;
+    sigemptyset(&blocked);
+    for (int i = 0; i < 5; i++) sigaddset(&blocked, numbers[i]);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &blocked, &before), 0);
+    for (int i = 0; i < 5; i++) assert_int_equal(run_child(numbers[i], 1, 0, false), ASKED_ONCE);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+}
+
 static void mapped_file_becomes_shorter(void **state)
 {
     char said[512] = "";
@@ -161,6 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_asks_second_ends), cmocka_unit_test(the_second_names_the_newest_checkpoint),
-        cmocka_unit_test(terminal_ends), cmocka_unit_test(mapped_file_becomes_shorter)};
+        cmocka_unit_test(terminal_ends),          cmocka_unit_test(limit_of_processor_time),
+        cmocka_unit_test(blocked_by_the_caller),  cmocka_unit_test(mapped_file_becomes_shorter)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
