@@ -57,9 +57,6 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
     };
     TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
     run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);
-    if (run->steps_per_epoch < 1)
-        return tt_fail(TT_ERR_USAGE,
-                       "the data has fewer rows than one batch, and dataloader_drop_last is on");
     count_steps(run);
     tt_sampler_limits(run->train_sampler, 0, run->total_steps, &run->train_limits);
     if (run->inputs.eval == NULL) return TT_OK;

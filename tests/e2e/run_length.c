@@ -165,6 +165,7 @@ static void fewer_rows_than_a_batch(void **state)
     test_words_pair(&words, "dataset_name", TT_TEST_ROOT "/golden/llama2/train.jsonl");
     test_words_add(&words, "per_device_train_batch_size 64 dataloader_drop_last true threads 1");
     assert_int_equal(test_train(words.list, run.output, &run.summary), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->hint, "set dataloader_drop_last to false"));
     test_workplace_remove(&run.place);
 }
 
