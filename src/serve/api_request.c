@@ -30,6 +30,20 @@ static const struct neutral {
     {"continue_final_message", FALSE}, /* of other servers */
     {"add_generation_prompt", TRUE},
     {"audio", ABSENT},
+    /* What other servers would do with an answer. */
+    {"use_beam_search", FALSE},
+    {"min_tokens", ZERO},
+    {"stop_token_ids", EMPTY},
+    {"include_stop_str_in_output", FALSE},
+    {"bad_words", EMPTY},
+    {"allowed_token_ids", EMPTY},
+    {"structured_outputs", EMPTY},
+    {"guided_json", EMPTY},
+    {"guided_regex", EMPTY},
+    {"guided_choice", EMPTY},
+    {"guided_grammar", EMPTY},
+    {"grammar", EMPTY},
+    {"json_schema", EMPTY},
 };
 
 static bool is_text(const struct tt_json_value *value, const char *text)
@@ -170,6 +184,7 @@ static tt_status read_common(struct parse *p)
     TT_TRY(check_format(p));
     TT_TRY(read_integer(p, "n", 1, TT_API_CHOICES_MAX, &request->n));
     TT_TRY(read_flag(p, p->root, "stream", &request->stream));
+    TT_TRY(read_flag(p, p->root, "ignore_eos", &request->ignore_eos));
     TT_TRY(read_flag(p, tt_json_get(p->root, "stream_options"), "include_usage", &request->wants_usage));
     TT_TRY(read_integer(p, "max_tokens", 1, 1 << 20, &request->max_tokens));
     TT_TRY(read_integer(p, "max_completion_tokens", 1, 1 << 20, &request->max_tokens));

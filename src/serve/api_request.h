@@ -6,7 +6,7 @@
 #include "base/json.h"
 
 enum {
-    TT_API_STOPS_MAX = 4,
+    TT_API_STOPS_MAX = 16,
     TT_API_STOP_BYTES_MAX = 256,
     TT_API_CHOICES_MAX = 128, /* answers of a request: n for each prompt */
     TT_API_TOP_LOGPROBS_MAX = 20
@@ -22,7 +22,7 @@ struct tt_api_prompt {
 struct tt_api_request {
     struct tt_json json;
     const char *model; /* NULL: not given */
-    bool stream, wants_usage;
+    bool stream, wants_usage, ignore_eos;
     int64_t max_tokens;        /* 0: not given */
     double temperature;        /* -1: not given */
     double top_p;              /* -1: not given */

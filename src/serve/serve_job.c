@@ -79,7 +79,7 @@ static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_s
         .prompt_count = ids->count,
         .max_new_tokens = tt_talk_room(config->talk, ids->count, wanted),
         .sampling = make_sampling(config, request),
-        .ignore_end = config->ignore_end,
+        .ignore_end = config->ignore_end || request->ignore_eos,
         .adapter_off = job->adapter_off,
         .adapter = job->adapter,
         .wants_logprobs = request->wants_logprobs,

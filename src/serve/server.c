@@ -201,7 +201,8 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     if (chat || strcmp(path, "/v1/completions") == 0) {
         handle_post(server, exchange, chat);
     } else if (strcmp(path, "/v1/models") == 0 || tt_starts_with(path, "/v1/models/") ||
-               strcmp(path, "/healthz") == 0 || strcmp(path, "/readyz") == 0) {
+               strcmp(path, "/healthz") == 0 || strcmp(path, "/health") == 0 ||
+               strcmp(path, "/readyz") == 0) {
         handle_get(server, exchange, path);
     } else {
         tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,

@@ -118,7 +118,7 @@ def test_answers(server):
         check(json.loads(server.ask("/v1/models/" + model["id"])[1]) == model, "one model")
     check(server.ask("/v1/models/none")[0] == 404, "a model that is not there")
     check([m["id"] for m in models["data"]] == ["model", name], models)
-    check(server.ask("/healthz") == server.ask("/readyz") == (200, b"ok\n"), "/healthz")
+    check(server.ask("/healthz") == server.ask("/health") == server.ask("/readyz") == (200, b"ok\n"), "/healthz")
 
 
 def test_stops(server):
@@ -241,10 +241,11 @@ BROKEN = [
 ]
 WRONG = [{"n": 0}, {"n": 1.5}, {"n": 129}, {"logprobs": 3}, {"top_logprobs": 3}, {"top_logprobs": 21, "logprobs": True},
          {"best_of": 2}, {"temperature": -1}, {"temperature": "hot"}, {"top_p": 0}, {"max_tokens": 0},
-         {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 5}, {"stop": ""}, {"stop": "a" * 300},
+         {"max_tokens": 1.5}, {"seed": "x"}, {"stop": 5}, {"stop": ["a"] * 17}, {"stop": ""}, {"stop": "a" * 300},
          {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
          {"logit_bias": {"5": 1}}, {"tool_choice": "required"}, {"top_k": 1.5}, {"top_k": -2}, {"top_k": "x"}, {"min_p": 1.1},
-         {"repetition_penalty": 0}, {"continue_final_message": True}, {"add_generation_prompt": False}]
+         {"repetition_penalty": 0}, {"ignore_eos": 1}, {"guided_json": {"type": "object"}}, {"structured_outputs": {"regex": "a"}}, {"min_tokens": 2},
+         {"stop_token_ids": [5]}, {"use_beam_search": True}, {"grammar": "root ::= x"}, {"continue_final_message": True}, {"add_generation_prompt": False}]
 
 
 def test_errors(server):
@@ -423,6 +424,10 @@ def test_tools(_):
             check(status == 200, text)
             tokens.append(json.loads(text)["usage"]["prompt_tokens"])
         check(tokens[0] == tokens[1], "arguments as text are another prompt than as an object:", tokens)
+    # The answer ends by itself, unless the request says otherwise.
+    usage = [json.loads(server.ask(CHAT, chat("Rome", max_tokens=99, **more))[1])["usage"]["completion_tokens"]
+             for more in ({"guided_json": None, "min_tokens": 0, "stop_token_ids": []}, {"ignore_eos": True})]
+    check(usage[0] < 99 == usage[1], "ignore_eos", usage)
     server.stop()
     # A template that is made for texts.
     server = Server("--chat_template_path", "texts.jinja", log="tools.log", served=("--model_name_or_path", "caller"))
