@@ -154,10 +154,11 @@ static tt_status write_warnings(const struct tt_dataset_report *report, struct t
                           "first in row %lld\n",
                           (long long)report->role_doubtful, (long long)report->role_doubtful_row));
     if (report->answer_empty > 0)
-        TT_TRY(tt_str_printf(text,
-                             "empty answers     %lld conversations with an assistant's message that says "
-                             "nothing, the first in row %lld\n",
-                             (long long)report->answer_empty, (long long)report->answer_empty_row));
+        TT_TRY(tt_str_printf(
+            text,
+            "empty answers     %lld conversations with an assistant's message that says "
+            "nothing, or whose tool calls the chat template leaves out, the first in row %lld\n",
+            (long long)report->answer_empty, (long long)report->answer_empty_row));
     return TT_OK;
 }
 

@@ -72,6 +72,23 @@ static bool says_nothing(const struct tt_json_value *message)
     return content[strspn(content, " \t\r\n")] == '\0';
 }
 
+/* Whether the rendering lacks the name of a tool that the message calls: the template does not write calls. */
+static bool loses_calls(const struct reading *r, const struct tt_json_value *message)
+{
+    const struct tt_json_value *call = tt_json_at(tt_json_get(message, "tool_calls"), 0);
+    const struct tt_json_value *function = tt_json_get(call, "function");
+    struct tt_span name = tt_json_span(tt_json_get(function != NULL ? function : call, "name"));
+    const struct tt_jinja_output *output = &r->text.output;
+    return name.bytes > 0 &&
+           (output->bytes == 0 || memmem(output->text, output->bytes, name.data, name.bytes) == NULL);
+}
+
+static void look_at_calls(struct reading *r, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        r->report.answer_empty |= loses_calls(r, tt_json_at(r->conversation.messages, i));
+}
+
 static void look_at_messages(struct reading *r, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -149,6 +166,7 @@ tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *sc
     size_t count = tt_json_count(r.conversation.messages);
     look_at_messages(&r, count);
     TT_GO(tt_chat_render(chat, &r.conversation, count, false, &r.text));
+    look_at_calls(&r, count);
     TT_GO(tt_chat_encode(chat, scratch, &r.text, ids, &r.ranges));
     tt_str_clear(supervised);
     TT_GO(tt_str_append_fill(supervised, 1, ids->count));

@@ -9,7 +9,7 @@ struct tt_chat_row_report {
     bool prompt_mismatch; /* the ids of the prompt alone are no prefix */
     bool roles_mapped, history_differs;
     bool role_doubtful; /* a message has a role that is nearly one of the usual ones */
-    bool answer_empty;  /* a message of the assistant says and calls nothing */
+    bool answer_empty;  /* a message of the assistant says nothing, or its calls are lost */
 };
 
 /* Replaces ids and `supervised`, one byte for each. All tokens train, except: in rows of prompt and completion the

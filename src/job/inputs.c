@@ -459,8 +459,10 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
         TT_TRY(tt_str_printf(text, "; %lld with a role that is nearly a usual one, the first in row %lld",
                              (long long)report.role_doubtful, (long long)report.role_doubtful_row));
     if (report.answer_empty > 0)
-        TT_TRY(tt_str_printf(text,
-                             "; %lld with an assistant's message that says nothing, the first in row %lld",
-                             (long long)report.answer_empty, (long long)report.answer_empty_row));
+        TT_TRY(tt_str_printf(
+            text,
+            "; %lld with an assistant's message that says nothing, or whose tool calls the chat "
+            "template leaves out, the first in row %lld",
+            (long long)report.answer_empty, (long long)report.answer_empty_row));
     return TT_OK;
 }

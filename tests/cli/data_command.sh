@@ -38,7 +38,7 @@ echo "{% for m in messages %}{{ m.role + ': ' + m.content + '</s>' }}{% endfor %
 } >chats.jsonl
 expect 0 'roles in doubt    1 conversations with a role that is nearly a usual one, the first in row 2' \
     "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
-expect 0 "empty answers     1 conversations with an assistant's message that says nothing, the first in row 3" \
+expect 0 "empty answers     1 conversations with an assistant's message that says nothing, or whose tool calls the chat template leaves out, the first in row 3" \
     "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
 
 # Per source, and the evaluation data.

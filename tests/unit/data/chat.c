@@ -359,6 +359,9 @@ static void arguments_of_calls(void **state)
     expect(&config, members, as_text, "[[user.assistant f 1 g .]]");
     static const char plain[] = CALLS("'<' + c.function.arguments + '>'");
     expect(&config, plain, as_text, "[[user.assistant f <{\"x\": 1}> g <none>.]]");
+    assert_false(report.answer_empty);
+    expect(&config, CHATML, as_text, "[[" S "user\nq" E "\n" S "assistant\na" E "\n]]");
+    assert_true(report.answer_empty); /* the calls are lost */
 }
 
 static void reasoning_is_dropped(void **state)
