@@ -363,6 +363,27 @@ static const char *find_misspelt(const struct tt_data_config *config, const stru
     return NULL;
 }
 
+/* A row of one member is often a whole file that is read as one row. */
+static bool hint_single(const struct tt_json_value *row)
+{
+    const struct tt_json_member member = tt_json_member(row, 0);
+    if (tt_json_count(row) != 1) return false;
+    if (tt_json_is_list(member.value)) {
+        tt_hint("if the rows of the file are the list '%.60s': jq -c '.[\"%.60s\"][]' FILE >rows.jsonl",
+                member.key.data, member.key.data);
+        return true;
+    }
+    char separator = memchr(member.key.data, ';', member.key.bytes) != NULL    ? ';'
+                     : memchr(member.key.data, '\t', member.key.bytes) != NULL ? '\t'
+                                                                               : 0;
+    if (separator == 0) return false;
+    tt_hint("the fields of a CSV file are separated by commas; convert it once, in Python: "
+            "pandas.read_csv('FILE', "
+            "sep='%s').to_csv('train.csv', index=False)",
+            separator == ';' ? ";" : "\\t");
+    return true;
+}
+
 /* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
 static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
@@ -385,6 +406,7 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
                 meant);
         return TT_ERR_DATA;
     }
+    if (hint_single(row)) return TT_ERR_DATA;
     tt_hint("name the fields with dataset_text_field, or dataset_prompt_field and dataset_completion_field, "
             "or join "
             "several into the prompt with prompt_template");

@@ -164,6 +164,12 @@ cmp base/model.safetensors "$root/tests/golden/qwen2/model/model.safetensors" ||
 # Rows that are nearly right: the error says what they are instead.
 printf '{"mesages": [{"role": "user", "content": "1"}]}\n' >misspelt.jsonl
 expect 3 "hint: 'mesages' may be a misspelt 'messages'" "${train[@]}" misspelt.jsonl
+echo '{"data": [{"prompt": "a", "completion": "b"}]}' >inside.json
+expect 3 "if the rows of the file are the list 'data': jq -c '.[\"data\"][]' FILE >rows.jsonl" "${train[@]}" inside.json
+printf 'prompt;completion\na;b\n' >semicolons.csv
+expect 3 "sep=';').to_csv('train.csv', index=False)" "${train[@]}" semicolons.csv
+printf 'prompt\tcompletion\na\tb\n' >tabs.csv
+expect 3 "sep='\t').to_csv('train.csv', index=False)" "${train[@]}" tabs.csv
 printf '1 + 1 =\t2\n' >tabs.jsonl
 expect 3 "hint: a row is a JSON object on one line" "${train[@]}" tabs.jsonl
 printf "{'text': '1 + 1'}\r\n" >python.jsonl
