@@ -20,7 +20,8 @@ struct late_copy {
 
 struct late_device {
     struct tt_device_table table; /* first: found by the device's table */
-    pthread_mutex_t mutex;        /* a rank and its saver ask at the same time; holds copies, queued, done */
+    void (*release_host)(struct tt_device *device, void *data, size_t bytes); /* of the CPU device */
+    pthread_mutex_t mutex; /* a rank and its saver ask at the same time; holds copies, queued, done */
     struct late_copy copies[LATE_COPIES_MAX];
     size_t queued, done;
     size_t fail_at;           /* this copy fails; 0: none */
@@ -129,7 +130,7 @@ static void late_release_host(struct tt_device *device, void *data, size_t bytes
         if ((from >= at && from < at + bytes) || (to >= at && to < at + bytes)) abort();
     }
     pthread_mutex_unlock(&late->mutex);
-    free(data);
+    late->release_host(device, data, bytes);
 }
 
 /* Opens a CPU device; `late` (zeroed) is NULL for one that is what it is. */
@@ -145,6 +146,7 @@ static inline tt_status late_device_open(struct late_device *late, int threads, 
     late->table.event_synchronize = late_event_synchronize;
     late->table.event_query = late_event_query;
     late->table.stream_synchronize = late_synchronize;
+    late->release_host = late->table.release_host;
     late->table.release_host = late_release_host;
     (*out)->table = &late->table;
     (*out)->is_host = false;
