@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-
 /* For tests: counters of the process. `fail_countdown`: the allocations until one fails, itself included; 0: none. */
 static atomic_uint_fast64_t allocation_count;
 static atomic_uint_fast64_t live_count;
@@ -89,19 +87,19 @@ void tt_free(void *block)
     free(block);
 }
 
-int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes)
+tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
-    if (count < *capacity) return 0;
+    if (count < *capacity) return TT_OK;
     size_t wanted = 8;
-    if (*capacity >= 8 && __builtin_mul_overflow(*capacity, (size_t)2, &wanted)) {
-        tt_fail(TT_ERR_MEMORY, "out of memory: an array of %zu elements cannot grow", *capacity);
-        return -1;
-    }
-    void *grown = tt_realloc(*array, wanted, element_bytes);
-    if (grown == NULL) return -1;
-    *array = grown;
+    if (*capacity >= 8 && __builtin_mul_overflow(*capacity, (size_t)2, &wanted))
+        return tt_fail(TT_ERR_MEMORY, "out of memory: an array of %zu elements cannot grow", *capacity);
+    void *block; /* copied as bytes: `array` is the address of a pointer of any type */
+    memcpy(&block, array, sizeof block);
+    block = tt_realloc(block, wanted, element_bytes);
+    if (block == NULL) return TT_ERR_MEMORY;
+    memcpy(array, &block, sizeof block);
     *capacity = wanted;
-    return 0;
+    return TT_OK;
 }
 
 uint64_t tt_alloc_fail_at(uint64_t nth)

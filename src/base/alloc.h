@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
+
 /* Zero-initialised, with count * size checked for overflow. A request of 0 bytes returns a unique pointer. */
 void *tt_calloc(size_t count, size_t size);
 /* 64-byte aligned and not initialised; for large numeric arrays. Released with tt_free. */
@@ -20,8 +22,8 @@ char *tt_strndup(const char *text, size_t bytes);
 void tt_free(void *block);
 
 /* Makes room for one more element in a growing array: when count == *capacity, at least 8 elements, then twice as many
- * as before. Returns 0, or -1 with the error record set (the array is untouched). */
-int tt_grow(void **array, size_t count, size_t *capacity, size_t element_bytes);
+ * as before. `array`: the address of the pointer to the elements; both are unchanged after an error. */
+TT_MUST_USE tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_bytes);
 
 /* Test hooks. */
 /* The nth allocation from now on fails, once. Returns how many allocations an earlier call still waited for. */

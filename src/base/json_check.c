@@ -11,8 +11,7 @@
 
 static tt_status push_key(struct json_parser *parser, const struct json_member *member)
 {
-    if (tt_grow((void **)&parser->keys, parser->key_count, &parser->key_capacity, sizeof *parser->keys) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&parser->keys, parser->key_count, &parser->key_capacity, sizeof *parser->keys));
     parser->keys[parser->key_count++] =
         (struct json_key){(uint32_t)(member->key - parser->block), member->key_bytes};
     return TT_OK;

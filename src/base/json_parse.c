@@ -12,8 +12,7 @@
 
 tt_status json_push(struct json_parser *parser, const struct json_entry *entry)
 {
-    if (tt_grow((void **)&parser->stack, parser->stacked, &parser->capacity, sizeof *parser->stack) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&parser->stack, parser->stacked, &parser->capacity, sizeof *parser->stack));
     parser->stack[parser->stacked++] = *entry;
     return TT_OK;
 }

@@ -48,8 +48,7 @@ static tt_status visit_file(void *context, const char *name)
     bool named = strncmp(name, "training_state", 14) == 0 && (name[14] == '.' || name[14] == '-') &&
                  tt_ends_with(name, ".safetensors");
     if (!named) return TT_OK;
-    if (tt_grow((void **)&state->files, state->file_count, &state->file_capacity, sizeof *state->files) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&state->files, state->file_count, &state->file_capacity, sizeof *state->files));
     struct tt_path path;
     TT_TRY(tt_path_set(&path, state->folder, name));
     tt_status status = tt_safetensors_open(path.text, &state->files[state->file_count]);
@@ -100,8 +99,7 @@ static tt_status add_extent(struct tt_state *state, const struct tt_safetensors 
         extent.first > whole - extent.count)
         return tt_fail(TT_ERR_DATA, "'%s' in '%s' is not fp32, or is outside of its shape", entry->name,
                        tt_safetensors_path(file));
-    if (tt_grow((void **)&state->extents, state->count, &state->capacity, sizeof extent) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&state->extents, state->count, &state->capacity, sizeof extent));
     state->extents[state->count++] = extent;
     return TT_OK;
 }

@@ -33,8 +33,7 @@ void tt_writer_deinit(struct tt_writer *writer)
 
 tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer_part *part)
 {
-    if (tt_grow((void **)&file->parts, file->part_count, &file->capacity, sizeof *file->parts) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&file->parts, file->part_count, &file->capacity, sizeof *file->parts));
     file->parts[file->part_count++] = *part;
     return TT_OK;
 }
@@ -287,8 +286,7 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     size_t i = 0;
     while (i < sums->count && strcmp(sums->rows[i].name, row.name) != 0) i++;
     if (i == sums->count) {
-        if (tt_grow((void **)&sums->rows, sums->count, &sums->capacity, sizeof row) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&sums->rows, sums->count, &sums->capacity, sizeof row));
         row.bytes = bytes;
         sums->rows[sums->count++] = row;
     }

@@ -386,9 +386,8 @@ static tt_status add_to_part(struct tt_dataset *dataset, size_t source,
                              const struct tt_dataset_report *before, const struct tt_dataset_report *rows)
 {
     if (dataset->part_count == 0 || dataset->parts[dataset->part_count - 1].source != source) {
-        if (tt_grow((void **)&dataset->parts, dataset->part_count, &dataset->part_capacity,
-                    sizeof *dataset->parts) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(
+            tt_grow(&dataset->parts, dataset->part_count, &dataset->part_capacity, sizeof *dataset->parts));
         dataset->parts[dataset->part_count++] = (struct tt_dataset_part){.source = source};
     }
     struct tt_dataset_report *report = &dataset->parts[dataset->part_count - 1].report;

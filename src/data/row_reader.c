@@ -50,9 +50,8 @@ static tt_status prepare_tokenizer(struct tt_row_reader *reader)
 static tt_status add_member(void *context, struct tt_span name)
 {
     struct tt_row_reader *reader = context;
-    if (tt_grow((void **)&reader->members, reader->member_count, &reader->member_capacity,
-                sizeof *reader->members) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(
+        tt_grow(&reader->members, reader->member_count, &reader->member_capacity, sizeof *reader->members));
     reader->members[reader->member_count++] = name;
     return TT_OK;
 }

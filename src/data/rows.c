@@ -39,8 +39,7 @@ bool tt_rows_is_name(const char *path)
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
 {
-    if (tt_grow((void **)&rows->spans, rows->count, &rows->capacity, sizeof *rows->spans) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&rows->spans, rows->count, &rows->capacity, sizeof *rows->spans));
     rows->spans[rows->count++] = (struct tt_row_span){data, bytes, line};
     tt_file_map_release(data, bytes); /* a long row, until it is read */
     return TT_OK;

@@ -27,9 +27,7 @@ void tt_annotations_deinit(struct tt_annotations *notes)
 tt_status tt_annotations_append_image(struct tt_annotations *notes, const char *name, const char *path,
                                       size_t *image)
 {
-    if (tt_grow((void **)&notes->images, notes->image_count, &notes->image_capacity, sizeof *notes->images) !=
-        0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&notes->images, notes->image_count, &notes->image_capacity, sizeof *notes->images));
     struct tt_noted_image *added = &notes->images[notes->image_count];
     *added = (struct tt_noted_image){.name = tt_arena_strdup(&notes->arena, name), .id = TT_NOTED_NO_ID};
     if (path != NULL) added->path = tt_arena_strdup(&notes->arena, path);
@@ -48,8 +46,7 @@ tt_status tt_annotations_add_image(struct tt_annotations *notes, const char *nam
 
 tt_status tt_annotations_add_box(struct tt_annotations *notes, const struct tt_noted_box *box)
 {
-    if (tt_grow((void **)&notes->boxes, notes->box_count, &notes->box_capacity, sizeof *notes->boxes) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&notes->boxes, notes->box_count, &notes->box_capacity, sizeof *notes->boxes));
     notes->boxes[notes->box_count++] = *box;
     return TT_OK;
 }
@@ -61,9 +58,7 @@ tt_status tt_annotations_set_class(struct tt_annotations *notes, int64_t label, 
         return tt_fail(TT_ERR_DATA, "class '%s' has the number %lld; 1 to %d are supported", name,
                        (long long)label, LABEL_MAX);
     while (notes->class_count <= (size_t)label) {
-        if (tt_grow((void **)&notes->classes, notes->class_count, &notes->class_capacity,
-                    sizeof *notes->classes) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&notes->classes, notes->class_count, &notes->class_capacity, sizeof *notes->classes));
         notes->classes[notes->class_count++] = (struct tt_detect_class){0};
     }
     struct tt_detect_class *class = &notes->classes[label];

@@ -89,9 +89,8 @@ static tt_status add_boxes(const struct tt_detect_loader *loader, struct slot *s
         y2 = fminf(fmaxf(y2, 0), height);
         if (box->crowd || !(x2 > x1) || !(y2 > y1)) continue;
         size_t at = (size_t)slot->batch.box_count, capacity = slot->box_capacity;
-        if (tt_grow((void **)&slot->labels, at, &capacity, sizeof *slot->labels) != 0) return TT_ERR_MEMORY;
-        if (tt_grow((void **)&slot->boxes, at, &slot->box_capacity, 4 * sizeof *slot->boxes) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&slot->labels, at, &capacity, sizeof *slot->labels));
+        TT_TRY(tt_grow(&slot->boxes, at, &slot->box_capacity, 4 * sizeof *slot->boxes));
         float *to = slot->boxes + at * 4;
         to[0] = (image->flipped ? width - x2 : x1) * ratio_x;
         to[1] = y1 * ratio_y;

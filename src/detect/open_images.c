@@ -148,9 +148,7 @@ static tt_status read_label(struct tt_annotations *notes, const struct tt_csv *c
         return TT_OK;
     noted.label = (int32_t)label;
     noted.there = there > 0;
-    if (tt_grow((void **)&notes->labels, notes->label_count, &notes->label_capacity, sizeof *notes->labels) !=
-        0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&notes->labels, notes->label_count, &notes->label_capacity, sizeof *notes->labels));
     notes->labels[notes->label_count++] = noted;
     return TT_OK;
 }

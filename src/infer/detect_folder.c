@@ -71,8 +71,7 @@ static tt_status keep_found(struct run *run, int64_t image_id)
     int64_t count = run->list.count;
     while (run->found_capacity < run->found_count + (size_t)count) {
         size_t full = run->found_capacity;
-        if (tt_grow((void **)&run->found, full, &run->found_capacity, sizeof *run->found) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&run->found, full, &run->found_capacity, sizeof *run->found));
     }
     tt_map_detections_of(image_id, &run->list, run->found + run->found_count);
     run->found_count += (size_t)count;

@@ -36,8 +36,7 @@ void tt_token_logprobs_make(const float *logits, int64_t vocab, int32_t token, i
 
 tt_status tt_logprob_list_append(struct tt_logprob_list *list, const struct tt_token_logprobs *value)
 {
-    if (tt_grow((void **)&list->data, list->count, &list->capacity, sizeof *list->data) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&list->data, list->count, &list->capacity, sizeof *list->data));
     list->data[list->count++] = *value;
     return TT_OK;
 }

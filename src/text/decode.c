@@ -114,8 +114,7 @@ void decoders_deinit(struct decoders *decoders)
 /* Lists of token strings. */
 static tt_status end_token(struct decode_list *list)
 {
-    if (tt_grow((void **)&list->ends, list->count, &list->capacity, sizeof list->ends[0]) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&list->ends, list->count, &list->capacity, sizeof list->ends[0]));
     list->ends[list->count++] = list->text.bytes;
     return TT_OK;
 }

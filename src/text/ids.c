@@ -11,7 +11,7 @@ void tt_ids_deinit(struct tt_ids *ids)
 tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
 {
     if (ids->count == ids->capacity &&
-        tt_grow((void **)&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
+        tt_grow(&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
         return TT_ERR_MEMORY;
     }
     ids->data[ids->count++] = id;

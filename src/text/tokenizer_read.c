@@ -133,7 +133,7 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
     if (index < 0) {
         index = (int32_t)tokenizer->added_count;
         TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
-        if (tt_grow((void **)&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
+        if (tt_grow(&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
                     sizeof tokenizer->added[0]) != 0) {
             return TT_ERR_MEMORY;
         }

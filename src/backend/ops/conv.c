@@ -127,8 +127,7 @@ tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
 tt_status tt_conv2d_requests_add(struct tt_conv2d_requests *requests, const struct tt_conv2d_request *request)
 {
     void *items = requests->items;
-    if (tt_grow(&items, requests->count, &requests->capacity, sizeof *requests->items) != 0)
-        return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&items, requests->count, &requests->capacity, sizeof *requests->items));
     requests->items = items;
     requests->items[requests->count++] = *request;
     return TT_OK;

@@ -88,8 +88,7 @@ static tt_status read_schema(struct thrift *t, enum thrift_type type, struct par
     size_t count = thrift_structs(t, type);
     for (size_t i = 0; i < count && !t->failed; i++) {
         struct parquet_element element = read_element(t);
-        if (tt_grow((void **)&m->elements, m->element_count, &m->element_capacity, sizeof *m->elements) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&m->elements, m->element_count, &m->element_capacity, sizeof *m->elements));
         m->elements[m->element_count++] = element;
     }
     return TT_OK;
@@ -151,8 +150,7 @@ static tt_status read_chunks(struct thrift *t, enum thrift_type type, struct par
     group->chunk_count = count;
     for (size_t i = 0; i < count && !t->failed; i++) {
         struct parquet_chunk chunk = read_chunk(t);
-        if (tt_grow((void **)&m->chunks, m->chunk_count, &m->chunk_capacity, sizeof *m->chunks) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&m->chunks, m->chunk_count, &m->chunk_capacity, sizeof *m->chunks));
         m->chunks[m->chunk_count++] = chunk;
     }
     return TT_OK;
@@ -172,8 +170,7 @@ static tt_status read_groups(struct thrift *t, enum thrift_type type, struct par
                 thrift_skip(t, field.type);
             }
         }
-        if (tt_grow((void **)&m->groups, m->group_count, &m->group_capacity, sizeof *m->groups) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&m->groups, m->group_count, &m->group_capacity, sizeof *m->groups));
         m->groups[m->group_count++] = group;
     }
     return TT_OK;
@@ -193,8 +190,7 @@ static tt_status read_key_values(struct thrift *t, enum thrift_type type, struct
             else
                 thrift_skip(t, field.type);
         }
-        if (tt_grow((void **)&m->notes, m->note_count, &m->note_capacity, sizeof *m->notes) != 0)
-            return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&m->notes, m->note_count, &m->note_capacity, sizeof *m->notes));
         m->notes[m->note_count++] = note;
     }
     return TT_OK;
