@@ -26,13 +26,13 @@ static struct tt_detect_dataset_config data_config(const struct tt_detect_inputs
         .tables = tables->paths,
         .table_count = tables->count,
         .tables_of_split = tables->of_split,
-        .box_format = (enum tt_box_format)spec->bbox_format,
+        .box_format = spec->bbox_format,
         .annotations = own ? spec->eval_annotations : spec->annotations,
         .classes = classes,
         .image_labels = train ? NULL : spec->image_labels,
         .class_hierarchy = train ? NULL : spec->class_hierarchy,
         .split = train ? TT_DETECT_TRAIN : TT_DETECT_VALIDATION,
-        .labels = spec->category_labels == TT_CATEGORY_RAW ? TT_DETECT_LABELS_RAW : TT_DETECT_LABELS_SORTED,
+        .labels = spec->category_labels,
         .validation_share = own ? 0 : spec->validation_share,
         .max_images = train ? spec->max_train : spec->max_val,
         .train = train,
@@ -168,7 +168,7 @@ static tt_status open_weights(const struct tt_detect_inputs_config *config, stru
     if (classes < 2) return tt_fail(TT_ERR_DATA, "the annotations of '%s' have no class", name_of(config));
     *shape = random_shape(spec, classes);
     if (spec->weights_path != NULL) {
-        bool raw = spec->category_labels == TT_CATEGORY_RAW && config->data->dataset_name == NULL;
+        bool raw = spec->category_labels == TT_DETECT_LABELS_RAW && config->data->dataset_name == NULL;
         bool or_more = !config->trains || (raw && has_ids(data));
         enum tt_classifier_fit fit = inputs->other_classes ? TT_CLASSIFIER_ANEW
                                      : or_more             ? TT_CLASSIFIER_OR_MORE

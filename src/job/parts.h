@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "backend/tuning.h"
+#include "detect/dataset.h"
 #include "model/model.h"
 #include "shard/unit.h"
 
@@ -138,8 +139,6 @@ struct tt_shard_spec {
 
 /* What a job trains and evaluates. */
 enum tt_task { TT_TASK_LANGUAGE, TT_TASK_DETECTION };
-enum tt_category_labels { TT_CATEGORY_SORTED, TT_CATEGORY_RAW };    /* as enum tt_detect_labels */
-enum tt_bbox_format { TT_BBOX_XYWH, TT_BBOX_XYXY, TT_BBOX_CXCYWH }; /* as enum tt_box_format */
 
 /* Detection: images with boxes, the network, and what becomes of an image before it enters the network. */
 struct tt_detect_spec {
@@ -147,8 +146,8 @@ struct tt_detect_spec {
     const char *weights_path; /* NULL: from random weights */
     const char *local_image_dir, *cache_dir, *annotations, *eval_annotations, *class_descriptions;
     const char *image_labels, *class_hierarchy;
-    enum tt_category_labels category_labels;
-    enum tt_bbox_format bbox_format; /* of tables */
+    enum tt_detect_labels category_labels;
+    enum tt_box_format bbox_format; /* of tables */
     double validation_share;
     int64_t max_train, max_val; /* images; 0: all */
     int64_t image_size, max_image_size;
