@@ -1,5 +1,5 @@
-/* Which of several ways a device computes in: for tests, measurements and runs that must give the same bits. Zeroed:
- * what the device finds best. The fields are settings of every job (backend/settings.h), which the environment may give
+/* Choices between several ways to compute, for tests, measurements and runs that must give the same bits. Zeroed: the
+ * device's own choice. The fields are settings of every job (backend/settings.h), which the environment may give
  * too, so that they are saved with a run and compared between its processes; a device reads nothing but this. */
 #ifndef TT_BACKEND_TUNING_H
 #define TT_BACKEND_TUNING_H
@@ -26,7 +26,7 @@ struct tt_device_tuning {
     double hang_seconds; /* a GPU that is silent for longer hangs; 0: 20 */
 };
 
-/* What the environment says alone, for programs that run no job. TT_ERR_USAGE for words that there are not. */
+/* From the environment alone, for programs that run no job. TT_ERR_USAGE for an unknown word. */
 TT_MUST_USE tt_status tt_device_tuning_read(struct tt_device_tuning *out);
 
 #endif

@@ -19,9 +19,10 @@ struct tt_weights_file {
     struct tt_str header;                 /* owned */
     uint64_t bytes;                       /* header and data */
     struct tt_safetensors_entry *entries; /* owned */
-    const tt_param **params;              /* owned: the parameter of each entry, */
-    int *slots;                           /* which of its values, and with which of its elements */
-    int64_t *firsts;                      /* the entry begins */
+    /* owned, for each entry: its parameter, the number of the value (TT_SLOT_...), the element that it begins with */
+    const tt_param **params;
+    int *slots;
+    int64_t *firsts;
     size_t count;
 };
 
@@ -45,11 +46,12 @@ struct tt_state_part {
 };
 /* The layout of the training state, fp32: the optimizer's moments of every trainable parameter (AdamW's
  * optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name>), and, with `masters` (when the weights file does not hold
- * them exactly), master.<name>. Without `part`:
- * whole tensors in training_state.safetensors or, to respect max_file_bytes (tt_state_split), in
- * training_state-0000F-of-0000N.safetensors. With `part`: the pieces of that rank, in
- * training_state-0000R-of-0000N.safetensors; an entry is then a vector named <key>[shape]@first, for example
- * "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for elements 256 and on of a matrix of 8 x 64. */
+ * them exactly), master.<name>.
+ * Without `part`: whole tensors in training_state.safetensors or, to respect max_file_bytes (tt_state_split), in
+ * training_state-0000F-of-0000N.safetensors.
+ * With `part`: the pieces of that rank, in training_state-0000R-of-0000N.safetensors; an entry is then a vector named
+ * <key>[shape]@first, for example "optimizer.exp_avg.x.lora_A.weight[8,64]@256" for the elements from 256 on of a
+ * matrix of 8 x 64. */
 TT_MUST_USE tt_status tt_state_layout_init(const struct tt_model *model, const struct tt_optimizer *optimizer,
                                            bool masters, const struct tt_state_part *part,
                                            uint64_t max_file_bytes, struct tt_weights_layout *layout);

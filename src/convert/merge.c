@@ -139,7 +139,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
     TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
-    TT_GO(tt_quantization_look(merge->folder, &merge->arena, config));
+    TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));

@@ -107,7 +107,7 @@ struct tt_dataset_request {
  * are there as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
 TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_dataset_request *request,
                                               struct tt_dataset **out);
-/* What the files of one source gave. Rows are counted once, samples as often as the weight says. */
+/* The rows of one source. Rows are counted once, samples as often as the weight says. */
 struct tt_dataset_part {
     size_t source; /* in the sources */
     struct tt_dataset_report report;

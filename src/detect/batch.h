@@ -1,5 +1,5 @@
-/* Micro batches of images in host memory: what a detector trains on. Boxes are x1, y1, x2, y2 in pixels of the resized
- * image, whose first pixel is at the canvas' first; everything right of and below an image is zero. */
+/* Micro batches of images in host memory, for the training of a detector. Boxes are x1, y1, x2, y2 in pixels of the
+ * resized image, whose first pixel is at the canvas' first; everything right of and below an image is zero. */
 #ifndef TT_DETECT_BATCH_H
 #define TT_DETECT_BATCH_H
 

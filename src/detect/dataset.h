@@ -2,7 +2,7 @@
  * have both (Parquet, Arrow).
  *
  * A data set lists its images by id, with their sizes, and their boxes; pixels are read by the loader. Ids of Open
- * Images are texts: images are numbered from 1 in the order of their names. What is left out is counted. */
+ * Images are texts: images are numbered from 1 in the order of their names. Omitted images and boxes are counted. */
 #ifndef TT_DETECT_DATASET_H
 #define TT_DETECT_DATASET_H
 
@@ -87,7 +87,7 @@ struct tt_detect_dataset_config {
     bool train;
     /* decode every image once, and leave out those that fail; else a failure is an error */
     bool skip_corrupt;
-    struct tt_pixel_cache *cache;               /* keeps what is decoded for that; borrowed; NULL: none */
+    struct tt_pixel_cache *cache;               /* keeps the decoded images; borrowed; NULL: none */
     const struct tt_detect_dataset *classes_of; /* its classes instead of the file's: of the training data */
     int64_t max_pixels;                         /* of an image; 0: TT_IMAGE_PIXELS_MAX */
     int threads;

@@ -3,7 +3,7 @@
  *
  * Images of like shape share a micro step where that is possible: a portrait and a landscape need a canvas of 2.8
  * times the pixels of either. The groups are torchvision's (references/detection/group_by_aspect_ratio.py): borders of
- * width/height at 2^-1, 2^-2/3 ... 2^1. What is left of the groups at the end of an epoch is mixed. */
+ * width/height at 2^-1, 2^-2/3 ... 2^1. The rests of the groups at the end of an epoch are mixed. */
 #ifndef TT_DETECT_ORDER_H
 #define TT_DETECT_ORDER_H
 
@@ -47,7 +47,7 @@ struct tt_detect_step_facts {
 };
 struct tt_detect_step_facts tt_detect_order_step(const struct tt_detect_order *order, int64_t step);
 
-/* What a rank has of a micro step. Images that do not divide by the ranks are spread evenly. */
+/* The images of a rank in a micro step. Images that do not divide by the ranks are spread evenly. */
 struct tt_detect_share {
     int64_t count;
     const int64_t *images; /* [count] indices in the data set; the order owns them */

@@ -1,5 +1,5 @@
-/* The micro batches of one rank in the order of its run: rows of tokens, or images that threads make ahead. Step by
- * step the feed gives what the step's position determines, so a run resumes from one integer. */
+/* The micro batches of one rank in the order of its run: rows of tokens, or images that threads make ahead. The
+ * micro batches of a step are a function of its number, so a run resumes from one integer. */
 #ifndef TT_ENGINE_FEED_H
 #define TT_ENGINE_FEED_H
 
@@ -25,10 +25,10 @@ struct tt_feed {
 TT_MUST_USE tt_status tt_feed_of_images(const struct tt_detect_loader_config *config, struct tt_feed *feed);
 void tt_feed_deinit(struct tt_feed *feed);
 
-/* Images count as samples, tokens and supervised tokens: they are what a step divides by. */
+/* Images count as samples, tokens and supervised tokens: the loss is divided by their number. */
 TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt_step_facts *facts);
-/* `data_rank`: of a feed of tokens. Micro batches may be asked for in any order; those that do not follow one another
- * cost images a new start of their threads. */
+/* `data_rank`: for a feed of tokens. Micro batches may be requested in any order; for images each jump restarts the
+ * loader's threads. */
 TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int data_rank, int64_t step, int64_t micro,
                                     struct tt_micro *out);
 /* Images: the micro batch after the last one, which tt_feed_micro gives next; waits for the threads that make it. The

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-/* Pixels of an image by default: what a file claims is refused beyond it before memory is taken. */
+/* The default limit for the pixels of an image: a file that claims more is refused before memory is allocated. */
 #define TT_IMAGE_PIXELS_MAX ((int64_t)178956970)
 
 /* A zeroed struct is empty. */

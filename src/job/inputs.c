@@ -161,7 +161,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_facts_parse(tt_model_folder_config(inputs->folder), &inputs->model_facts));
-    if (!weightless) TT_TRY(tt_quantization_look(inputs->folder, &inputs->arena, &inputs->model_facts));
+    if (!weightless) TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));
     inputs->model_options = tt_job_model_options(config->model, config->lora, config->device, random);
     TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));

@@ -34,7 +34,7 @@ enum tt_recompute {
     TT_RECOMPUTE_NO_BLOCK,
 };
 
-/* What a settings' words are, in the order of its row. */
+/* The words of settings, in the order of their rows. */
 enum tt_init { TT_INIT_MODEL, TT_INIT_RANDOM }; /* weights from the folder; from random numbers */
 enum tt_sampling { TT_SAMPLING_RANDOM, TT_SAMPLING_SEQUENTIAL };
 enum tt_report_to { TT_REPORT_TENSORBOARD, TT_REPORT_NONE, TT_REPORT_ALL };
@@ -118,12 +118,12 @@ struct tt_device_spec {
     bool use_cpu;                 /* as device "cpu"; settled */
     const char *backend;          /* another word for the device; settled */
     int64_t threads;              /* cpu threads per rank; 0: processors / ranks */
-    size_t device_memory;         /* bytes; 0: what the device has, on cpus no limit */
+    size_t device_memory;         /* bytes; 0: all of the device's, on cpus no limit */
     bool bf16, fp16;
     struct tt_device_tuning tuning;
 };
 
-/* What the ranks split, and what a rank keeps. */
+/* The sharding of parameters, and the memory of a rank. */
 struct tt_shard_spec {
     enum tt_shard_strategy sharding_strategy;
     enum tt_prefetch backward_prefetch;
@@ -137,7 +137,7 @@ struct tt_shard_spec {
     const char *fsdp_reshard_after_forward, *param_dtype, *fsdp, *fsdp_config;
 };
 
-/* What a job trains and evaluates. */
+/* The kinds of models that a job trains and evaluates. */
 enum tt_task { TT_TASK_LANGUAGE, TT_TASK_DETECTION };
 
 /* Detection: images with boxes, the network, and what becomes of an image before it enters the network. */
@@ -166,7 +166,7 @@ struct tt_detect_spec {
     double picture_score;  /* of the found boxes in them, at least */
 };
 
-/* What a training of a language model makes smaller; TRL's DPOConfig. */
+/* The objective of a language model; names of TRL's DPOConfig. */
 enum tt_objective_kind { TT_OBJECTIVE_SFT, TT_OBJECTIVE_DPO };
 struct tt_objective_spec {
     enum tt_objective_kind objective;

@@ -29,7 +29,7 @@ typedef void tt_stuck_handler(const struct tt_error *error);
 void tt_pulse_set_handler(tt_stuck_handler *handler);
 
 /* Watches `count` pulses (lent, as the communicators) until it is stopped. Ranks are numbered from `first_rank`.
- * `hang_seconds`: what the devices wait before they say that they hang; 0: as they do by default. */
+ * `hang_seconds`: the seconds after which a device reports that it hangs; 0: its default. */
 struct tt_pulse_watch;
 TT_MUST_USE tt_status tt_pulse_watch_start(struct tt_pulse *pulses, int count, int first_rank,
                                            struct tt_comm *comm, double hang_seconds,

@@ -60,7 +60,7 @@ struct tt_model_facts {
     bool stored_fp8_blocks;                      /* its scales are of 128 x 128 weights, not of rows */
     bool stored_fp8_powers;                      /* and powers of two, as those of activations */
     char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
-    const char *stored_plain;                    /* NULL, or lent: see tt_quantization_look */
+    const char *stored_plain;                    /* NULL, or lent: see tt_quantization_inspect */
     int64_t bos_token_id;                        /* -1: none */
     int64_t eos_token_ids[8];
     int eos_token_count;
@@ -105,7 +105,7 @@ struct tt_base_quant {
     bool blocks, powers;           /* fp8 alone: scales of the folder's blocks; powers of two */
     bool head;                     /* fp8 alone: lm_head too, with a scale a row */
     bool recodes;                  /* 4 and 8 bits: decoded weights are quantized to fp8 for `products` */
-    bool trains;                   /* backward passes follow: made by those who create ranks */
+    bool trains;                   /* backward passes follow; set by the code that creates ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */
     const char *plain_modules;     /* NULL, or instead their paths, a line each */
 };

@@ -199,8 +199,8 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts
     return keep_skip(json, &stored, config);
 }
 
-tt_status tt_quantization_look(const struct tt_model_folder *folder, struct tt_arena *arena,
-                               struct tt_model_facts *facts)
+tt_status tt_quantization_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
+                                  struct tt_model_facts *facts)
 {
     struct tt_str plain = {0};
     tt_status status = TT_OK;

@@ -46,11 +46,12 @@ TT_MUST_USE tt_status tt_quantization_resolve(const struct tt_quantization_confi
                                               struct tt_base_quant *out);
 /* Parses quantization_config of a config.json (io/quantized.h). */
 TT_MUST_USE tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts *config);
-/* What the weights of a folder in FP8 say and its config.json may not: which have no scales (transformers leaves those
- * as they are that its blocks do not divide; config_groups may name targets), and whether scales are of blocks. The
- * modules without scales, a line each, lie in `arena`. Nothing for other folders, and for one without weights. */
-TT_MUST_USE tt_status tt_quantization_look(const struct tt_model_folder *folder, struct tt_arena *arena,
-                                           struct tt_model_facts *facts);
+/* Reads from the weights of a folder in FP8 the facts that its config.json may omit: the modules without scales
+ * (transformers does not quantize matrices that its blocks do not divide; config_groups may name targets), and whether
+ * scales are of blocks. The list of these modules, a line each, is in `arena`. No effect on other folders, and on a
+ * folder without weights. */
+TT_MUST_USE tt_status tt_quantization_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
+                                              struct tt_model_facts *facts);
 /* Sets `quantized` of the modules. `stored`: the names are from the folder, so a name may match nothing. */
 TT_MUST_USE tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,
                                             struct tt_module_list *modules);

@@ -33,8 +33,8 @@ struct tt_block_ops {
     /* NULL, or whether y begins with x. Then the caller may lend x's memory for that part of y, and dy's for dx. */
     bool (*extends)(const struct tt_block *block);
     /* dy_TD -> dx_TD, adding to the grad views of trainable parameters. dx may be the same memory as dy (not where
-     * `output` is set). The
-     * embedding writes no dx; the head reads no dy. dx is empty when no block below is trainable. */
+     * `output` is set). The embedding writes no dx; the head reads no dy. dx is empty when no block below is
+     * trainable. */
     tt_status (*backward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *saved, tt_tensor dy_TD, tt_tensor dx_TD);
     /* Calls `visit` for each linear, in order of the parameters, until one fails. */

@@ -35,7 +35,7 @@ struct tt_metric {
     enum tt_better better; /* TT_BETTER_NONE: no checkpoint can be the best by it */
 };
 
-/* A number that an objective is told: at least `least`, and below `below`. */
+/* A numeric option of an objective: at least `least`, and below `below`. */
 struct tt_objective_option {
     const char *name;
     double by_default, least, below;
@@ -67,7 +67,7 @@ struct tt_objective_ops {
     const struct tt_metric *metrics; /* in the order of log rows; the first is the loss */
     int metric_count;                /* at most TT_OBJECTIVE_METRICS_MAX */
     int step_metric_count;           /* so many of them steps report too; 0: all */
-    const char *unit;                /* what a run counts and times: "images"; NULL: "tokens" */
+    const char *unit;                /* the unit that a run counts and times: "images"; NULL: "tokens" */
     const struct tt_objective_option *options;
     int option_count;
     /* A pass with adapters off comes first: the model before the training is the reference. */
@@ -95,11 +95,11 @@ TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
 /* The end of the rows of sequence `s`, which begin at `first`. */
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first);
 
-/* How many rows of the data so many sequences are: a group is one. */
+/* The number of rows of the data that `sequences` sequences are made of: a group is one row. */
 int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences);
-/* How many of the metrics steps report: the first ones. */
+/* The number of metrics that steps report, the first ones of the list. */
 int tt_objective_step_metrics(const struct tt_objective *objective);
-/* "tokens", or what it counts instead. */
+/* "tokens", or ops->unit. */
 const char *tt_objective_unit(const struct tt_objective *objective);
 /* The metric by which a checkpoint can be the best: by name, with "eval_" or without; the loss where `name` is NULL.
  * NULL: none of that name. */

@@ -23,7 +23,7 @@ static tt_status inspect_weights(const char *path, struct tt_arena *arena, struc
     struct tt_model_folder *folder = NULL;
     if (path == NULL || model->stored_quant != TT_QUANT_FP8) return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
-    if (status == TT_OK) status = tt_quantization_look(folder, arena, model);
+    if (status == TT_OK) status = tt_quantization_inspect(folder, arena, model);
     if (status != TT_OK) tt_while("looking which weights are in FP8 (--config_json plans without them)");
     tt_model_folder_close(folder);
     return status;

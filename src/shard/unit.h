@@ -17,7 +17,8 @@
  * Life of a unit in a step: gather (starts the transfer; on a device with streams it runs on the comm stream) -> wait
  * (the compute stream waits; value and grad views are lent to the parameters) -> blocks run -> release (views are
  * revoked); in backward also reduce, before release. A gather without wait is a prefetch. Calls nest: the second
- * release frees a unit held by two users.
+ * release frees a unit held by two users. Profiles (backend/profile.h) have the spans TT_SPAN_GATHER, TT_SPAN_REDUCE
+ * and TT_SPAN_GATHER_WAIT, the part of a gather that compute does not hide.
  */
 #ifndef TT_SHARD_UNIT_H
 #define TT_SHARD_UNIT_H
@@ -111,8 +112,8 @@ struct tt_slice_run {
 };
 struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
 
-/* What the next gather brings: bits (1u << enum tt_param_use); all by default. Parameters of other uses have no value
- * in the pass. Without effect while the unit is held. */
+/* Chooses the parameters of the next gather: bits (1u << enum tt_param_use); all by default. Other parameters have no
+ * value in the pass. Without effect while the unit is held. */
 void tt_unit_set_uses(struct tt_unit *unit, unsigned uses);
 TT_MUST_USE tt_status tt_unit_gather(struct tt_unit *unit);
 /* The same, but the transfer begins after all work queued on the compute stream so far. */
@@ -146,8 +147,6 @@ TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
 /* Collective; call it after the masters of all units changed. Starts the gathers of trainable values that stay gathered
  * from step to step; without this call they start at the first use. */
 TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);
-/* Spans of backend/profile.h: TT_SPAN_GATHER, TT_SPAN_GATHER_WAIT (the part not hidden by compute) and
- * TT_SPAN_REDUCE. */
 
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit);     /* of the whole unit */
 int64_t tt_unit_trainable_count(const struct tt_unit *unit); /* elements of the whole unit */

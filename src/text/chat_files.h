@@ -1,4 +1,5 @@
-/* What a tokenizer's files hold for conversations: chat templates, special tokens by name, tokens that end a turn.
+/* The parts of a tokenizer's files that conversations need: chat templates, special tokens by name, tokens that end a
+ * turn.
  *
  * Templates, in transformers' order: chat_template.jinja is "default" and additional_chat_templates/NAME.jinja are
  * others; where one of these files exists, chat_template of tokenizer_config.json (a text, which is "default", or a

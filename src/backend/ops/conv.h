@@ -93,7 +93,7 @@ struct tt_conv2d_requests {
 TT_MUST_USE tt_status tt_conv2d_requests_add(struct tt_conv2d_requests *requests,
                                              const struct tt_conv2d_request *request);
 void tt_conv2d_requests_deinit(struct tt_conv2d_requests *requests);
-/* Makes what the device needs for these calls on this stream, all at once: cuDNN's plans, on GPUs. No effect on other
+/* Prepares the device for these calls on this stream, all at once: cuDNN's plans, on GPUs. No effect on other
  * devices, and none where it was there already; a call that was not prepared is as good, and takes longer. */
 TT_MUST_USE tt_status tt_conv2d_prepare(struct tt_stream *stream, const struct tt_conv2d_requests *requests);
 

@@ -287,10 +287,10 @@ static void weights_say_what_config_does_not(void **state)
         put_folder("said", "{}", parts, sizeof parts / sizeof *parts);
         ok(tt_model_folder_open(test_at("said"), true, &folder));
         facts = (struct tt_model_facts){.stored_quant = TT_QUANT_INT8};
-        ok(tt_quantization_look(folder, &arena, &facts));
+        ok(tt_quantization_inspect(folder, &arena, &facts));
         assert_null(facts.stored_plain);
         facts.stored_quant = TT_QUANT_FP8;
-        ok(tt_quantization_look(folder, &arena, &facts));
+        ok(tt_quantization_inspect(folder, &arena, &facts));
         assert_string_equal(facts.stored_plain, "b\nlayers.1.norm\n");
         assert_int_equal(facts.stored_fp8_blocks, rows[r].blocks);
         tt_arena_deinit(&arena);
