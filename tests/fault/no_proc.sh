@@ -5,6 +5,10 @@ if ! unshare --user --map-root-user --mount mount -t tmpfs none /proc 2>/dev/nul
     echo "skipped: no name spaces of users and mounts"
     exit 77
 fi
+if grep -q __asan_init "$trimtab"; then
+    echo "skipped: the address sanitizer reads /proc itself"
+    exit 77
+fi
 cp -r "$root/tests/golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
 echo '{"prompt": "1 + 1 =", "completion": " 2"}' >rows.jsonl
 run=("$trimtab" train --model_name_or_path model --dataset_name rows.jsonl --output_dir out --max_steps 1 --report_to none)
