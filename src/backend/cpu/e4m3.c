@@ -24,7 +24,7 @@ enum {
 
 /* bf16 of each code. m * 2^-9 for m below 8 is 2^e * (1 + the bits of m behind its first one). */
 #define SMALL(m)                                                                                             \
-    ((m) == 0 ? 0 : (m) < 2 ? 118 << 7 : (m) < 4 ? (119 << 7) + (((m)-2) << 6) : (120 << 7) + (((m)-4) << 5))
+    ((m) == 0 ? 0 : (m) < 2 ? 118 << 7 : (m) < 4 ? (119 << 7) + ((m)-2) * 64 : (120 << 7) + ((m)-4) * 32)
 #define SIZE(c) ((c) < SIZE_NORMAL ? SMALL(c) : (c) == SIZE_BITS ? WORD_NAN : ((c) << WORD_SHIFT) + WORD_BIAS)
 #define WORD(c) (uint16_t)(SIZE((c)&SIZE_BITS) | ((c)&0x80) << 8)
 #define WORDS_4(c) WORD(c), WORD((c) + 1), WORD((c) + 2), WORD((c) + 3)
