@@ -31,8 +31,8 @@ if [ ${#targets[@]} -eq 0 ]; then
 fi
 compiler=${CC:-clang}
 command -v "$compiler" >/dev/null || { echo "error: no $compiler; libFuzzer comes with clang (Debian: clang, libclang-rt-dev, libomp-dev)" >&2; exit 1; }
-"$root/tools/build.sh" "$build" \
-    "-DTT_FUZZ=ON -DCMAKE_C_COMPILER=$compiler -DTT_WITH_MPI=OFF -DTT_TESTS=OFF -DCMAKE_BUILD_TYPE=Release" "${targets[@]/#/fuzz_}"
+options="-DTT_FUZZ=ON -DCMAKE_C_COMPILER=$compiler -DTT_WITH_MPI=OFF -DTT_TESTS=OFF -DTT_WERROR=${TT_WERROR:-TESTED}"
+"$root/tools/build.sh" "$build" "$options -DCMAKE_BUILD_TYPE=Release" "${targets[@]/#/fuzz_}"
 mkdir -p "$build/corpus" "$build/findings" "$build/logs" "$build/words"
 
 # collect_words NAME: prints the dictionary of a target; nothing if it names no sources.
