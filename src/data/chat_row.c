@@ -83,13 +83,13 @@ static bool loses_calls(const struct reading *r, const struct tt_json_value *mes
            (output->bytes == 0 || memmem(output->text, output->bytes, name.data, name.bytes) == NULL);
 }
 
-static void look_at_calls(struct reading *r, size_t count)
+static void report_calls(struct reading *r, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         r->report.answer_empty |= loses_calls(r, tt_json_at(r->conversation.messages, i));
 }
 
-static void look_at_messages(struct reading *r, size_t count)
+static void report_messages(struct reading *r, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         r->report.role_doubtful |= is_doubtful(tt_conversation_role(&r->conversation, i));
@@ -164,9 +164,9 @@ tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *sc
     if (r.config->reasoning == TT_REASONING_DROP) TT_GO(tt_conversation_drop_reasoning(&r.conversation));
     if (r.config->sample_per_turn) TT_GO(cut_to_part(&r, part));
     size_t count = tt_json_count(r.conversation.messages);
-    look_at_messages(&r, count);
+    report_messages(&r, count);
     TT_GO(tt_chat_render(chat, &r.conversation, count, false, &r.text));
-    look_at_calls(&r, count);
+    report_calls(&r, count);
     TT_GO(tt_chat_encode(chat, scratch, &r.text, ids, &r.ranges));
     tt_str_clear(supervised);
     TT_GO(tt_str_append_fill(supervised, 1, ids->count));

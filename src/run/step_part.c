@@ -26,11 +26,11 @@ void tt_step_part_phase(void *context, enum tt_phase phase, double start, double
     if (part->next != NULL) part->next(part->next_context, phase, start, seconds);
     if (phase == TT_PHASE_FORWARD) part->done += 1;
     if (phase == TT_PHASE_REDUCE) part->done += 2;
-    if (observer == NULL || observer->on_step_part == NULL || now - part->told_at < every_seconds) return;
+    if (observer == NULL || observer->on_step_part == NULL || now - part->reported_at < every_seconds) return;
     double share = part->done / part->pieces;
     if (share > part_max) share = part_max;
     struct tt_progress progress = part->last;
     progress.seconds_left = seconds_left(part, share, now - part->start);
-    part->told_at = now;
+    part->reported_at = now;
     observer->on_step_part(observer->context, &progress, share);
 }

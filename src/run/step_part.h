@@ -1,4 +1,4 @@
-/* Tells the observer of a run how far a long step is, about once a second, from the phases of the step. */
+/* Reports how far a long step is to the observer of a run, about once a second, from the phases of the step. */
 #ifndef TT_RUN_STEP_PART_H
 #define TT_RUN_STEP_PART_H
 
@@ -6,13 +6,13 @@
 #include "trimtab.h"
 
 struct tt_step_part {
-    const struct tt_train_observer *observer; /* lent; NULL: nobody is told */
+    const struct tt_train_observer *observer; /* lent; NULL: no reports */
     double pieces;       /* of a step: blocks of its micro batches, backward is two pieces */
     tt_phase_sink *next; /* of this step, with next_context (lent) */
     void *next_context;
     struct tt_progress last; /* after the last step; seconds_left below 0: before the first one of this run */
-    double start, told_at;   /* of the step; of the last call */
-    double done;             /* pieces */
+    double start, reported_at; /* of the step; of the last report */
+    double done;               /* pieces */
 };
 
 /* A step begins. `next`: NULL, or gets the phases of this step too. */

@@ -1,5 +1,5 @@
-/* The hardware's approximations, one instruction each (PTX ISA, ex2.approx.ftz and rcp.approx.ftz: errors of 2 and 1
- * units in the last place). Denormals count as zero: __expf and __fdividef spend several more instructions on them. */
+/* The hardware's approximations, one instruction each (PTX ISA, ex2.approx.ftz and rcp.approx.ftz, lists their errors).
+ * Denormals count as zero: __expf and __fdividef spend several more instructions on them. */
 #ifndef TT_BACKEND_CUDA_FAST_MATH_CUH
 #define TT_BACKEND_CUDA_FAST_MATH_CUH
 

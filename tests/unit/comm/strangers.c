@@ -403,31 +403,69 @@ static void somebody_else_listens(void **state)
     test_tcp_expect_ok(processes, 2);
 }
 
+/* Takes the place of rank 0 without a secret, up to the end of the proof; *out: the connection of rank 1. */
+static tt_status take_its_place(const struct test_stranger *stranger, int *out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)stranger->port)};
+    struct tt_proof_key none = {0};
+    struct tt_proof proof;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    TEST_RANK_CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
+                    listen(listener, 8) == 0);
+    int file = *out = accept(listener, NULL, NULL);
+    close(listener);
+    TEST_RANK_CHECK(file >= 0 && test_stranger_hear(file, &proof.opening, sizeof proof.opening));
+    TEST_RANK_CHECK(tt_proof_answer(&none, &proof));
+    test_stranger_say(file, &proof.challenge, sizeof proof.challenge);
+    return TT_OK;
+}
+
 /* Without a secret somebody in the place of rank 0 can keep rank 1 waiting, until its time is over and no
  * longer: also when something comes all the time. */
 static tt_status beat_for_ever(void *argument)
 {
     struct test_stranger *stranger = argument;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)stranger->port)};
-    struct tt_proof_key none = {0};
-    struct tt_proof proof;
     struct tt_wire_header beats[64];
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int file;
     for (size_t i = 0; i < 64; i++)
         beats[i] = (struct tt_wire_header){.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_BEAT};
-    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
-    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    TEST_RANK_CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 &&
-                    listen(listener, 8) == 0);
-    int file = accept(listener, NULL, NULL);
-    close(listener);
-    TEST_RANK_CHECK(file >= 0 && test_stranger_hear(file, &proof.opening, sizeof proof.opening));
-    TEST_RANK_CHECK(tt_proof_answer(&none, &proof));
-    test_stranger_say(file, &proof.challenge, sizeof proof.challenge);
+    TT_TRY(take_its_place(stranger, &file));
     double end = tt_clock_seconds() + 60;
     while (send(file, beats, sizeof beats, MSG_NOSIGNAL) > 0 && tt_clock_seconds() < end) stranger->result++;
     close(file);
     return tt_clock_seconds() < end ? TT_OK : TT_ERR_COMM; /* rank 1 has closed it */
+}
+
+/* Rank 0 has accepted rank 1, and ends before all ranks have met. */
+static tt_status accept_and_end(void *argument)
+{
+    struct tt_wire_accept accepted = {0};
+    struct tt_wire_header header = {.magic = TT_WIRE_MAGIC, .kind = TT_WIRE_ACCEPT, .bytes = sizeof accepted};
+    int file;
+    TT_TRY(take_its_place(argument, &file));
+    test_stranger_say(file, &header, sizeof header);
+    test_stranger_say(file, &accepted, sizeof accepted);
+    test_sleep(0.3);
+    close(file);
+    return TT_OK;
+}
+
+static void rank_0_is_lost(void **state)
+{
+    (void)state;
+    struct test_tcp_process processes[2];
+    struct tt_thread *thread = NULL;
+    test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+    struct test_stranger stranger = {.port = processes[1].config.port};
+    assert_int_equal(tt_thread_start("rank 0", accept_and_end, &stranger, &thread), TT_OK);
+    processes[1].delay = 0.2;
+    test_tcp_run(processes + 1, 1);
+    assert_int_equal(tt_thread_join(thread), TT_OK);
+    test_tcp_expect(&processes[1], TT_ERR_COMM,
+                    "closed the connection before it sent the addresses of all ranks");
+    assert_non_null(strstr(processes[1].error.hint, "its log says why"));
 }
 
 static void somebody_else_keeps_talking(void **state)
@@ -461,6 +499,7 @@ int main(void)
         cmocka_unit_test(secrets_that_differ),
         cmocka_unit_test(somebody_else_listens),
         cmocka_unit_test(somebody_else_keeps_talking),
+        cmocka_unit_test(rank_0_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

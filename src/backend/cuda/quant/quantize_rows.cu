@@ -61,7 +61,7 @@ template <typename T> void launch(cudaStream_t stream, const struct matrix &m, i
 {
     constexpr int W = wide<T>(), MOST = 8;
     int64_t vectors = (m.cols + W - 1) / W;
-    int threads = vectors <= 128 ? 64 : vectors <= 1024 ? 256 : 512, blocks = (int)rows;
+    int threads = row_threads(vectors), blocks = (int)rows;
     int64_t chunks = (vectors + threads - 1) / threads;
     if (!aligned || chunks > MOST)
         quantize_any<T><<<blocks, 512, 0, stream>>>(m);

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(THREADS) recode_held(const struct matrix m)
 
 template <bool NESTED> void launch(cudaStream_t stream, const struct matrix &m)
 {
-    int vectors = m.cols / PIECE, threads = vectors <= 128 ? 64 : vectors <= 1024 ? 256 : THREADS;
+    int vectors = m.cols / PIECE, threads = row_threads(vectors);
     int chunks = (vectors + threads - 1) / threads;
     unsigned blocks = (unsigned)((m.rows + ROWS - 1) / ROWS);
     if (chunks <= 2)

@@ -25,6 +25,12 @@ inline struct coded_rows coded_of(const tt_tensor &codes, const tt_tensor &scale
     return {static_cast<uint8_t *>(codes.data), static_cast<float *>(scale.data)};
 }
 
+/* Threads of a block that holds a row of so many vectors. */
+inline int row_threads(int64_t vectors)
+{
+    return vectors <= 128 ? 64 : vectors <= 1024 ? 256 : 512;
+}
+
 /* The largest of the block's values, in every thread; sizes of floats as bits, so NaN is above infinity. */
 __device__ __forceinline__ uint32_t block_largest(uint32_t value, uint32_t (&partial)[ROW_WARP])
 {
