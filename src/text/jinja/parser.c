@@ -67,8 +67,6 @@ bool jinja_skip_name(struct jinja_parser *parser, const char *name)
 tt_status jinja_unexpected(const struct jinja_parser *parser, const char *expected)
 {
     const struct jinja_token *token = jinja_token(parser);
-    if (token->type == JINJA_TOKEN_END)
-        return jinja_fail_at(parser->jinja, token->offset, "the template ends here, expected %s", expected);
     if (token->type == JINJA_TOKEN_BLOCK_END || token->type == JINJA_TOKEN_VARIABLE_END)
         return jinja_fail_at(parser->jinja, token->offset, "the tag ends here, expected %s", expected);
     int bytes = token->text.bytes < 40 ? (int)token->text.bytes : 40;
