@@ -207,7 +207,8 @@ tt_status tt_pattern_next(const struct tt_pattern *regex, struct tt_pattern_runn
             *start = pair[0];
             *end = pair[1];
         }
-        if (*start > *end) return tt_fail(TT_ERR_UNSUPPORTED, "a pattern of the tokenizer matches backwards");
+        /* \K, which could move the start behind the end, is refused. */
+        if (*start > *end) return tt_fail(TT_ERR_INTERNAL, "a pattern of the tokenizer matches backwards");
         if (*start == *end && it->last_end == *end) {
             it->at += it->at < it->bytes ? tt_utf8_length((unsigned char)it->text[it->at]) : 1;
             continue;

@@ -49,7 +49,6 @@ static tt_status read_merges(const struct tt_json *json, const struct tt_json_va
     const struct tt_json_value *merges = NULL;
     TT_TRY(tt_json_array(json, model, "merges", &merges));
     size_t count = tt_json_count(merges);
-    if (count >= UINT32_MAX) return tt_fail(TT_ERR_DATA, "%s: too many merges", json->origin);
     bpe->cuts_at_metaspace = true; /* cleared by merges and options */
     for (size_t i = 0; i < count; i++) {
         const struct tt_json_value *value = tt_json_at(merges, i);
