@@ -6,14 +6,19 @@
 #include "base/number.h"
 #include "base/utf8.h"
 #include "monitor/canvas.h"
+#include "monitor/run_colour.h"
 
-enum { WIDTH = 900, PANEL = 210, LEFT = 80, RIGHT = 20, TOP = 34, BOTTOM = 30, COLUMNS = 800, LEGEND = 22 };
-
-static uint32_t colour_of(size_t run)
-{
-    static const uint32_t colours[] = {0x2f7ed8, 0xd9542b, 0x2a9d5c, 0xa65fd0, 0xc08a00, 0x0a9bb0};
-    return colours[run % (sizeof colours / sizeof *colours)];
-}
+enum {
+    WIDTH = 900,
+    PANEL = 210,
+    LEFT = 80,
+    RIGHT = 20,
+    TOP = 34,
+    BOTTOM = 30,
+    COLUMNS = 800,
+    LEGEND = 22,
+    NAMES = 3
+};
 
 struct range {
     double low, high;
@@ -79,7 +84,7 @@ static tt_status draw_axes(const struct panel *panel, const char *title, struct 
     for (int i = 0; i <= 2; i++) {
         double value = panel->y.low + (panel->y.high - panel->y.low) * i / 2, y = place_y(panel, value);
         TT_TRY(canvas->ops->grid_line(canvas, LEFT, y, WIDTH - RIGHT));
-        tt_snprintf(words, sizeof words, "%.4g", value);
+        tt_snprintf(words, sizeof words, fabs(value) >= 1e4 && fabs(value) < 1e7 ? "%.0f" : "%.4g", value);
         TT_TRY(canvas->ops->text(canvas, LEFT - 8, y + 4, TT_CANVAS_TEXT_TO, words));
     }
     double bottom = panel->top + PANEL - TOP - BOTTOM + 18;
@@ -89,21 +94,26 @@ static tt_status draw_axes(const struct panel *panel, const char *title, struct 
     return canvas->ops->text(canvas, WIDTH - RIGHT, bottom, TT_CANVAS_TEXT_TO, words);
 }
 
-static tt_status draw_panel(const struct tt_run_figures *runs, size_t count, enum tt_figure figure,
-                            double top, struct tt_canvas *canvas)
+static void widen_steps(const struct tt_run_figures *runs, size_t count, struct range *x)
 {
-    struct panel panel = {{NAN, NAN}, {NAN, NAN}, top};
+    for (size_t r = 0; r < count; r++)
+        for (int f = 0; f < TT_FIGURE_COUNT; f++)
+            for (size_t i = 0; i < runs[r].series[f].count; i++) widen(x, runs[r].series[f].steps[i]);
+}
+
+/* x: the steps of all panels. */
+static tt_status draw_panel(const struct tt_run_figures *runs, size_t count, enum tt_figure figure,
+                            struct range x, double top, struct tt_canvas *canvas)
+{
+    struct panel panel = {x, {NAN, NAN}, top};
     for (size_t r = 0; r < count; r++) {
         const struct tt_series *series = &runs[r].series[figure];
-        for (size_t i = 0; i < series->count; i++) {
-            widen(&panel.x, series->steps[i]);
-            widen(&panel.y, series->values[i]);
-        }
+        for (size_t i = 0; i < series->count; i++) widen(&panel.y, series->values[i]);
     }
     TT_TRY(draw_axes(&panel, tt_figure_title(figure), canvas));
     for (size_t r = 0; r < count; r++)
         if (runs[r].series[figure].count > 0)
-            TT_TRY(draw_curve(&panel, &runs[r].series[figure], colour_of(r), canvas));
+            TT_TRY(draw_curve(&panel, &runs[r].series[figure], tt_run_colour(r, count), canvas));
     return TT_OK;
 }
 
@@ -114,14 +124,29 @@ static bool has(const struct tt_run_figures *runs, size_t count, enum tt_figure 
     return false;
 }
 
-static tt_status draw_names(const struct tt_run_figures *runs, size_t count, struct tt_canvas *canvas)
+/* Names stand in as many columns as the longest leaves room for; a character is at most 8 units wide. */
+static size_t count_columns(const struct tt_run_figures *runs, size_t count)
 {
+    size_t longest = 1;
+    for (size_t r = 0; r < count; r++) {
+        size_t bytes = strlen(runs[r].folder);
+        if (bytes > longest) longest = bytes;
+    }
+    size_t columns = count <= NAMES ? 1 : (WIDTH - LEFT - RIGHT) / (26 + 8 * longest);
+    return columns < 1 ? 1 : columns > NAMES ? NAMES : columns;
+}
+
+static tt_status draw_names(const struct tt_run_figures *runs, size_t count, size_t rows,
+                            struct tt_canvas *canvas)
+{
+    size_t columns = count_columns(runs, count);
     char name[1024];
     for (size_t r = 0; r < count; r++) {
-        double y = (double)LEGEND * (double)(r + 1);
-        TT_TRY(canvas->ops->box(canvas, LEFT, y - 6, 18, 4, colour_of(r)));
+        double x = LEFT + (double)(r / rows) * (WIDTH - LEFT - RIGHT) / (double)columns;
+        double y = (double)LEGEND * (double)(r % rows + 1);
+        TT_TRY(canvas->ops->box(canvas, x, y - 6, 18, 4, tt_run_colour(r, count)));
         tt_utf8_printable(runs[r].folder, strlen(runs[r].folder), "", name, sizeof name);
-        TT_TRY(canvas->ops->text(canvas, LEFT + 26, y, TT_CANVAS_TEXT_FROM, name));
+        TT_TRY(canvas->ops->text(canvas, x + 26, y, TT_CANVAS_TEXT_FROM, name));
     }
     return TT_OK;
 }
@@ -129,15 +154,18 @@ static tt_status draw_names(const struct tt_run_figures *runs, size_t count, str
 tt_status tt_run_plot(const struct tt_run_figures *runs, size_t count, enum tt_plot_format format,
                       struct tt_str *file)
 {
-    double top = (double)LEGEND * (double)count + 10;
+    size_t columns = count_columns(runs, count), rows = (count + columns - 1) / columns;
+    double top = (double)LEGEND * (double)rows + 10;
+    struct range x = {NAN, NAN};
     int panels = 0;
     for (int f = 0; f < TT_FIGURE_COUNT; f++) panels += has(runs, count, (enum tt_figure)f);
     struct tt_canvas *canvas;
     TT_TRY((format == TT_PLOT_PNG ? tt_canvas_png : tt_canvas_svg)(WIDTH, top + panels * PANEL, &canvas));
-    tt_status status = draw_names(runs, count, canvas);
+    widen_steps(runs, count, &x);
+    tt_status status = draw_names(runs, count, rows, canvas);
     for (int f = 0; f < TT_FIGURE_COUNT && status == TT_OK; f++) {
         if (!has(runs, count, (enum tt_figure)f)) continue;
-        status = draw_panel(runs, count, (enum tt_figure)f, top + TOP, canvas);
+        status = draw_panel(runs, count, (enum tt_figure)f, x, top + TOP, canvas);
         top += PANEL;
     }
     if (status == TT_OK) status = canvas->ops->write(canvas, file);

@@ -139,7 +139,10 @@ grep -q 'data-painted' dom || fail "hostile texts end the page"
 [ "$(grep -o '<script' dom | wc -l)" = 2 ] && ! grep -q '<img' dom && grep -q '<title>5 runs' dom || fail "a text became markup"
 grep -q '&lt;/script&gt;&lt;script&gt;' dom || fail "a text is not shown"
 serve ended
-browse --virtual-time-budget=5000 "http://127.0.0.1:$port/" >dom
+for _ in 1 2 3; do
+    browse --virtual-time-budget=5000 "http://127.0.0.1:$port/" >dom
+    grep -q 'data-chart' dom && break
+done
 for part in 'data-chart="loss"' '<path d="M' 'Time of a step' 'Memory of a rank' '>ended<' 'Settings of ended' \
     'src="picture/0/4-7.jpg"' 'step 4: shape, 1 annotated, 2 found'; do
     grep -q "$part" dom || fail "the page in a browser has no $part"
@@ -153,4 +156,54 @@ END
 browse --allow-file-access-from-files --virtual-time-budget=3000 "file://$folder/phone.html" >dom
 wide=$(sed -nE 's/.*data-wide="([0-9]+)".*/\1/p' dom)
 [ "${wide:-9999}" -le 390 ] || fail "on a phone of 390 pixels the page is ${wide:-?} wide"
+
+# 25 runs, on a phone and a desk: a page asks the page within it and writes what is wrong.
+for i in $(seq 25); do
+    mkdir "many-$i"
+    awk -v i="$i" 'BEGIN { for (s = 1; s <= 20 + 2 * i; s++) printf "{\"step\": %d, \"loss\": %g, \"learning_rate\": %g}\n", s,
+        9 - i / 5 - s / 100, 1 / (s + i) }' >"many-$i/metrics.jsonl"
+    echo '{"step": 20, "eval_loss": 7.5}' >>"many-$i/metrics.jsonl"
+    echo "{\"name\": \"one run of a sweep with a long name $((i % 24))\", \"state\": \"ended\"}" >"many-$i/run.json"
+done
+"$trimtab" plot many-{1..25} --output many.html >/dev/null || fail "a page of 25 runs"
+cat >ask.html <<'END'
+<body><iframe id=f src="many.html" height=900></iframe><script>
+f.width = location.hash.slice(1);
+f.onload = () => {
+  const d = f.contentDocument, wrong = [], all = selector => [...d.querySelectorAll(selector)];
+  const check = (right, text) => { if (!right) wrong.push(text); };
+  const runs = () => all("[data-table=runs] tbody button.run"), paths = key => all(`[data-chart=${key}] path.curve`).length;
+  const row = i => runs()[i].closest("tr").textContent;
+  check(d.documentElement.scrollWidth <= Number(f.width), "the page is too wide");
+  check(all("[data-chart] h2").every(e => e.getBoundingClientRect().height < 30), "a title is broken");
+  check(new Set(all("[data-table=runs] .dot").map(e => getComputedStyle(e).backgroundColor)).size === 25, "colours repeat");
+  check(new Set(runs().map(e => e.textContent)).size === 25, "names repeat");
+  const texts = all("[data-chart=loss] svg text");
+  check(texts.length > 3 && texts.every(e => Math.abs(e.getBoundingClientRect().height - 15) < 4), "text grows or shrinks");
+  const ticks = key => all(`[data-chart=${key}] svg text[text-anchor=middle]`).map(e => e.textContent + "@" + e.getAttribute("x")).join();
+  check(ticks("eval_loss") === ticks("loss") && ticks("loss") !== "", `ranges differ: ${ticks("eval_loss")} and ${ticks("loss")}`);
+  const box = all("[data-table=runs]")[0].closest(".tall");
+  check(box.scrollHeight > box.clientHeight, "the table of runs is not cut");
+  check(Number(f.width) > 390 || box.scrollWidth > box.clientWidth, "the table of runs does not scroll");
+  const svg = all("[data-chart=loss] svg")[0], place = svg.getBoundingClientRect(), tip = all("[data-chart=loss] .tip")[0];
+  svg.dispatchEvent(new f.contentWindow.PointerEvent("pointermove", { clientX: place.right - 10, clientY: place.bottom - 24 }));
+  check(/^step 70/.test(tip.textContent) && /name 1 \(many-25\)3\.3/.test(tip.textContent), "no step, name or value: " + tip.textContent);
+  check(tip.querySelectorAll(".dot").length <= 8 && tip.querySelector(".nearest") !== null, "the nearest is not told");
+  check(paths("loss") === 25, paths("loss") + " curves");
+  runs()[0].click();
+  check(paths("loss") === 24 && all("[data-chart=learning_rate] path.curve").length === 24, "a click hides nothing");
+  const sort = () => all("[data-table=runs] thead button")[3].click();
+  sort();
+  check(row(0).includes("many-25") && row(24).includes("many-1)"), "not sorted: " + row(0) + " to " + row(24));
+  sort();
+  check(row(0).includes("many-1)") && runs()[0].getAttribute("aria-pressed") === "false", "not sorted downwards: " + row(0));
+  runs()[3].dispatchEvent(new f.contentWindow.MouseEvent("click", { shiftKey: true, bubbles: true }));
+  check(paths("loss") === 1 && all("[data-chart=loss] .value")[0].textContent !== "", "Shift does not choose one");
+  document.body.dataset.wrong = wrong.join("; ") || "nothing";
+};</script>
+END
+for size in 1280 390; do
+    browse --allow-file-access-from-files --window-size=1400,1000 --virtual-time-budget=3000 "file://$folder/ask.html#$size" >dom
+    grep -q 'data-wrong="nothing"' dom || fail "25 runs at $size pixels:" "$(grep -o 'data-wrong="[^"]*"' dom)"
+done
 finish

@@ -39,6 +39,21 @@ expect 2 "format" plot long --output x.svg --format gif
 "$trimtab" plot empty --output drawing --format svg >out 2>&1 || fail "another name: $(cat out)"
 cmp -s drawing one.svg || fail "--format svg writes something else than a name with .svg"
 
+# 64 runs: a colour for each, names beside each other, one range of steps in every panel, numbers in digits.
+many=()
+for i in $(seq 64); do
+    mkdir "run-$i" && many+=("run-$i")
+    printf '{"step": %d, "loss": %d, "tokens_per_second": 43210}\n' "$i" 2 $((i + 100)) 1 >"run-$i/metrics.jsonl"
+    echo '{"step": 90, "eval_loss": 1.5}' >>"run-$i/metrics.jsonl"
+done
+"$trimtab" plot "${many[@]}" --output many.svg >out 2>&1 || fail "64 runs: $(cat out)"
+[ "$(grep '<polyline' many.svg | grep -o '#[0-9a-f]\{6\}' | sort -u | wc -l)" = 64 ] || fail "colours of 64 runs repeat"
+[ "$(grep -c '>1</text>' many.svg)" -ge 3 ] && [ "$(grep -c '>step 164</text>' many.svg)" = 3 ] ||
+    fail "panels have other ranges of steps:" "$(grep -o 'step [0-9]*<' many.svg)"
+grep -q '>43210</text>' many.svg || fail "no number in digits:" "$(grep -o '>[0-9.e+]*</text>' many.svg)"
+height=$(sed -nE '1s/.*viewBox="0 0 900 ([0-9]+).*/\1/p' many.svg)
+[ "${height:-9999}" -lt $((3 * 210 + 22 * 22 + 11)) ] || fail "the names of 64 runs are ${height:-?} high"
+
 echo leak:libfontconfig >leaks # for builds with sanitizers: it keeps what it has read of the fonts
 export LSAN_OPTIONS=suppressions=$PWD/leaks
 # PNG (tests/cli/plot_png.c looks at its pixels): many runs, no run with a row, no cairo.

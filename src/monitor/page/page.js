@@ -8,10 +8,19 @@ const PHASES = [["data_seconds", "data"], ["gather_seconds", "gather"], ["forwar
   ["backward_seconds", "backward"], ["reduce_seconds", "reduce"], ["queue_seconds", "queueing"],
   ["device_wait_seconds", "device"], ["rank_wait_seconds", "wait for ranks"], ["optimizer_seconds", "optimizer"],
   ["save_wait_seconds", "wait for a save"]];
-const logarithmic = new Set();
-let board = null, chosen = 0, skew = 0, quiet = 0;
+const logarithmic = new Set(), hidden = new Set(), sorting = new Map(); /* hidden: indices of runs; sorting: of tables */
+const SHOWN = 8; /* runs that a chart names at once */
+let board = null, chosen = 0, skew = 0, quiet = 0, pointed = null, charts = [];
 
-const colour = i => `var(--p${i % 10})`;
+/* Of up to ten runs the colours of the style; of more, twelve hues a round, each round of another lightness and between
+   the hues of the one before. Rounds: lightness, chroma, turn. */
+const ROUNDS = [[0.6, 0.17, 0], [0.74, 0.13, 15], [0.46, 0.15, 8], [0.67, 0.09, 22], [0.53, 0.1, 4], [0.8, 0.1, 26]];
+const phaseColour = i => `var(--p${i})`;
+function colour(i) {
+  if (board.runs.length <= 10) return phaseColour(i);
+  const [lightness, chroma, turn] = ROUNDS[Math.floor(i / 12) % ROUNDS.length];
+  return `oklch(calc(${lightness} + var(--lift)) ${chroma} ${(i * 150 + turn) % 360})`;
+}
 function make(tag, attributes, ...children) {
   const element = document.createElement(tag);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -49,8 +58,8 @@ function seconds(value) {
 }
 const percent = value => short(100 * value, 3) + " %";
 function nameOf(run) {
-  const record = run.run || {};
-  return typeof record.name === "string" && record.name !== "" ? record.name : run.folder;
+  const given = r => r.run && typeof r.run.name === "string" && r.run.name !== "" ? r.run.name : r.folder, name = given(run);
+  return name === run.folder || !board.runs.some(r => r !== run && given(r) === name) ? name : `${name} (${run.folder})`;
 }
 function lastStep(run) {
   let step = 0;
@@ -77,68 +86,130 @@ function niceTicks(low, high, count) {
   return ticks;
 }
 
-/* One chart: curves = [{name, colour, steps, values}] */
-function chart(key, title, curves) {
-  const W = 560, H = 208, L = 56, R = 10, T = 8, B = 22;
-  const log = logarithmic.has(key), to = log ? Math.log10 : x => x;
+/* The steps of all shown runs: every chart has the same range. */
+function stepRange(curvesOf) {
+  let first = Infinity, last = -Infinity;
+  for (const curves of curvesOf) for (const c of curves) if (c.steps.length > 0) {
+    first = Math.min(first, c.steps[0]);
+    last = Math.max(last, c.steps[c.steps.length - 1]);
+  }
+  return first < last ? [first, last] : [first - 0.5, last + 0.5];
+}
+const dot = colour_ => make("i", { class: "dot", style: { background: colour_ } });
+const by = (points, step) => points.reduce((a, b) => Math.abs(b[0] - step) < Math.abs(a[0] - step) ? b : a);
+
+/* One chart: curves = [{run, name, colour, steps, values}]. It is drawn in pixels of the screen, once it has a width. */
+function chart(key, title, curves, range) {
+  const H = 208, L = 58, R = 10, T = 8, B = 24, log = logarithmic.has(key), to = log ? Math.log10 : x => x;
   const kept = curves.map(c => {
     const points = [];
     c.steps.forEach((s, i) => { const v = c.values[i]; if (v !== null && (!log || v > 0)) points.push([s, v]); });
     return { ...c, points };
   }).filter(c => c.points.length > 0);
-  const value = make("span", { class: "value" });
-  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
+  const svg = draw("svg", { class: "plot", height: H, role: "img", "aria-label": title }), tip = make("div", { class: "tip", hidden: "" });
   const toggle = make("button", { "aria-pressed": String(log), title: "logarithmic", on: () => {
     if (log) logarithmic.delete(key); else logarithmic.add(key);
     render();
   } }, "log");
-  const section = make("section", { "data-chart": key }, make("div", { class: "head" }, make("h2", {}, title), value, toggle), svg);
-  if (kept.length === 0) { value.textContent = "no value above 0"; return section; }
-  let x0 = Infinity, x1 = -Infinity, y0 = Infinity, y1 = -Infinity;
-  for (const c of kept) for (const [s, v] of c.points) {
-    x0 = Math.min(x0, s); x1 = Math.max(x1, s); y0 = Math.min(y0, to(v)); y1 = Math.max(y1, to(v));
-  }
-  if (x1 === x0) { x0 -= 0.5; x1 += 0.5; }
+  const last = c => short(c.points[c.points.length - 1][1]);
+  const value = make("span", { class: "value" }, kept.length === 1 ? last(kept[0]) : kept.length === 0 ? (curves.length ? "no value above 0" : "all runs are hidden") : "");
+  const names = kept.length > 1 && kept.length <= SHOWN ? make("div", { class: "key" }, ...kept.map(c => runButton(c.run, c.name, last(c)))) : null;
+  const section = make("section", { "data-chart": key }, make("div", { class: "head" }, make("h2", {}, title), value, toggle),
+    make("div", { class: "frame" }, svg, tip), names);
+  const shown = { key, section, paint: () => {}, leave: () => {} };
+  if (kept.length === 0) return shown;
+  const [x0, x1] = range;
+  let y0 = Infinity, y1 = -Infinity;
+  for (const c of kept) for (const [, v] of c.points) { y0 = Math.min(y0, to(v)); y1 = Math.max(y1, to(v)); }
   const room = (y1 - y0) * 0.05 || Math.abs(y1) * 0.05 || 0.5;
   y0 -= room; y1 += room;
+  let W = 0;
   const px = s => L + (s - x0) / (x1 - x0) * (W - L - R), py = v => T + (y1 - to(v)) / (y1 - y0) * (H - T - B);
-  for (const t of niceTicks(y0, y1, 4)) {
-    const v = log ? Math.pow(10, t) : t, y = T + (y1 - t) / (y1 - y0) * (H - T - B);
-    svg.append(draw("line", { x1: L, x2: W - R, y1: y, y2: y, class: "grid" }));
-    svg.append(draw("text", { x: L - 6, y: y + 4, "text-anchor": "end" }, short(v, 3)));
-  }
-  for (const t of niceTicks(x0, x1, 7)) if (Number.isInteger(t))
-    svg.append(draw("text", { x: Math.min(px(t), W - R - 14), y: H - 6, "text-anchor": "middle" }, short(t, 6)));
-  for (const c of kept) {
-    const d = c.points.map(([s, v], i) => (i ? "L" : "M") + px(s).toFixed(1) + " " + py(v).toFixed(1)).join("");
-    if (c.points.length > 1) svg.append(draw("path", { d, class: "curve", style: `stroke:${c.colour}` }));
-    if (c.points.length < 40) for (const [s, v] of c.points)
-      svg.append(draw("circle", { cx: px(s), cy: py(v), r: 2.5, style: `fill:${c.colour}` }));
-  }
   const cross = draw("line", { y1: T, y2: H - B, class: "cross", visibility: "hidden" });
-  svg.append(cross);
-  const latest = () => {
-    value.replaceChildren(...kept.map(c => make("span", {}, " ", kept.length > 1 ? make("i", { class: "dot", style: { background: c.colour } }) : "",
-      short(c.points[c.points.length - 1][1]))));
+  shown.paint = () => {
+    W = Math.max(L + R + 60, Math.floor(svg.getBoundingClientRect().width));
+    svg.replaceChildren();
+    for (const t of niceTicks(y0, y1, 4)) {
+      const y = T + (y1 - t) / (y1 - y0) * (H - T - B);
+      svg.append(draw("line", { x1: L, x2: W - R, y1: y, y2: y, class: "grid" }));
+      svg.append(draw("text", { x: L - 6, y: y + 4, "text-anchor": "end" }, short(log ? Math.pow(10, t) : t, 3)));
+    }
+    for (const t of niceTicks(x0, x1, Math.max(2, Math.floor((W - L - R) / 75)))) if (Number.isInteger(t))
+      svg.append(draw("text", { x: Math.min(px(t), W - R - 14), y: H - 6, "text-anchor": "middle" }, short(t, 6)));
+    for (const c of kept) {
+      const d = c.points.map(([s, v], i) => (i ? "L" : "M") + px(s).toFixed(1) + " " + py(v).toFixed(1)).join("");
+      c.drawn = draw("g", { style: `stroke:${c.colour};fill:${c.colour}` });
+      if (c.points.length > 1) c.drawn.append(draw("path", { d, class: "curve" }));
+      if (c.points.length < 40) for (const [s, v] of c.points) c.drawn.append(draw("circle", { cx: px(s), cy: py(v), r: 2.5 }));
+      svg.append(c.drawn);
+    }
+    svg.append(cross);
+    if (pointed !== null && pointed.key === key) point(pointed.x, pointed.y);
+  };
+  /* x, y: of the svg. The curves nearest to the pointer are named, in the order in which they are drawn. */
+  const point = (x, y) => {
+    const wanted = x0 + (x - L) / (W - L - R) * (x1 - x0), step = by(kept.map(c => by(c.points, wanted)), wanted)[0];
+    const near = kept.map(c => ({ c, at: by(c.points, step) })).map(n => ({ ...n, far: Math.abs(py(n.at[1]) - y), aside: Math.abs(px(n.at[0]) - px(step)) }))
+      .filter(n => n.aside < 40).sort((a, b) => a.far - b.far);
+    const nearest = near[0].c, named = near.slice(0, SHOWN).sort((a, b) => b.at[1] - a.at[1]), more = kept.length - named.length;
+    cross.setAttribute("x1", px(step)); cross.setAttribute("x2", px(step)); cross.setAttribute("visibility", "visible");
+    tip.replaceChildren(make("p", {}, `step ${short(step, 9)}`), ...named.map(n => make("div", n.c === nearest ? { class: "nearest" } : {},
+      dot(n.c.colour), make("span", {}, n.c.name), make("b", {}, short(n.at[1], 5) + (n.at[0] === step ? "" : ` at ${short(n.at[0], 9)}`)))));
+    if (more > 0) tip.append(make("p", {}, `and ${more} more`));
+    tip.hidden = false;
+    const room = innerHeight - svg.getBoundingClientRect().bottom;
+    tip.style.left = Math.max(0, Math.min(px(step) - tip.offsetWidth / 2, W - tip.offsetWidth)) + "px";
+    tip.style.top = (room > tip.offsetHeight ? H : -tip.offsetHeight) + "px"; /* beside the curves, not over them */
+    if (kept.length > 1) for (const c of kept) c.drawn.setAttribute("class", c === nearest ? "near" : "far");
+  };
+  shown.leave = () => {
+    cross.setAttribute("visibility", "hidden");
+    tip.hidden = true;
+    for (const c of kept) if (c.drawn) c.drawn.removeAttribute("class");
   };
   const at = event => {
-    const box = svg.getBoundingClientRect(), wanted = x0 + ((event.clientX - box.left) / box.width * W - L) / (W - L - R) * (x1 - x0);
-    const found = kept.map(c => c.points.reduce((a, b) => Math.abs(b[0] - wanted) < Math.abs(a[0] - wanted) ? b : a));
-    const nearest = found.reduce((a, b) => Math.abs(b[0] - wanted) < Math.abs(a[0] - wanted) ? b : a);
-    cross.setAttribute("x1", px(nearest[0])); cross.setAttribute("x2", px(nearest[0])); cross.setAttribute("visibility", "visible");
-    value.replaceChildren(`step ${nearest[0]}: `, ...kept.map((c, i) => make("span", {}, " ",
-      kept.length > 1 ? make("i", { class: "dot", style: { background: c.colour } }) : "", short(found[i][1], 5))));
+    const box = svg.getBoundingClientRect();
+    for (const other of charts) if (other.key !== key) other.leave(); /* a finger leaves none */
+    pointed = { key, x: event.clientX - box.left, y: event.clientY - box.top };
+    point(pointed.x, pointed.y);
   };
   svg.addEventListener("pointermove", at);
   svg.addEventListener("pointerdown", at);
-  svg.addEventListener("pointerleave", () => { cross.setAttribute("visibility", "hidden"); latest(); });
-  latest();
-  return section;
+  svg.addEventListener("pointerleave", event => { if (event.pointerType !== "touch") { pointed = null; shown.leave(); } });
+  return shown;
 }
 
-function table(heads, rows) {
-  return make("div", { class: "scroll tall" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...heads.map(h => make("th", h.startsWith("#") ? { class: "number" } : {}, h.replace(/^[#~]/, ""))))),
+/* Shows or hides a run; with Shift that run alone. */
+function runButton(i, name, value) {
+  return make("button", { class: "run", "aria-pressed": String(!hidden.has(i)), title: "click: show or hide; Shift: this one alone", on: event => {
+    if (event.shiftKey) board.runs.forEach((_, r) => { if (r === i) hidden.delete(r); else hidden.add(r); });
+    else if (!hidden.delete(i)) hidden.add(i);
+    render();
+  } }, dot(colour(i)), make("span", {}, name), value === undefined ? null : make("b", {}, value));
+}
+
+const textOf = cell => typeof cell === "string" ? cell : cell.textContent;
+function compare(a, b) {
+  const x = parseFloat(a), y = parseFloat(b), numbers = [x, y].map(v => !isNaN(v));
+  if (numbers[0] && numbers[1] && x !== y) return x - y;
+  if (numbers[0] !== numbers[1]) return numbers[0] ? -1 : 1;
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+/* heads: "#" a number, "~" a text that is broken; key: a table that is sorted by a click at a head. Cells without a
+   number come last, whichever way. */
+function table(heads, rows, key) {
+  const order = sorting.get(key), plain = heads.map(h => h.replace(/^[#~]/, ""));
+  if (order !== undefined && order.column < heads.length) {
+    const none = row => textOf(row[order.column]) === "\u2013";
+    rows = [...rows].sort((a, b) => none(a) - none(b) || (order.down ? -1 : 1) * compare(textOf(a[order.column]), textOf(b[order.column])));
+  }
+  const sort = i => make("button", { class: "sort", on: () => {
+    sorting.set(key, { column: i, down: order !== undefined && order.column === i && !order.down });
+    render();
+  } }, plain[i], order !== undefined && order.column === i ? (order.down ? " \u25be" : " \u25b4") : "");
+  return make("div", { class: "scroll tall" }, make("table", key ? { "data-table": key } : {},
+    make("thead", {}, make("tr", {}, ...heads.map((h, i) => make("th", { ...(h.startsWith("#") ? { class: "number" } : {}),
+      ...(order !== undefined && order.column === i ? { "aria-sort": order.down ? "descending" : "ascending" } : {}) }, key ? sort(i) : plain[i])))),
     make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((cell, i) =>
       make("td", heads[i].startsWith("#") ? { class: "number" } : heads[i].startsWith("~") ? { class: "text" } : {}, cell)))))));
 }
@@ -148,13 +219,17 @@ function runsCard() {
   const rows = board.runs.map((run, i) => {
     const [state, mood] = stateOf(run), total = run.run && run.run.steps && run.run.steps.total, step = lastStep(run);
     const latest = key => { const c = run.curves[key]; return c ? c.values[c.values.length - 1] : undefined; };
-    return [make("span", {}, make("i", { class: "dot", style: { background: colour(i) } }), nameOf(run)),
+    return [board.runs.length > 1 ? runButton(i, nameOf(run)) : nameOf(run),
       make("span", { class: "state " + mood }, state), total ? `${step} of ${total}` : String(step), short(latest("loss")),
       short(latest("eval_loss")), short(latest(run.curves.images_per_second ? "images_per_second" : "tokens_per_second")), run.mfu > 0 ? percent(run.mfu) : "\u2013", String(run.saves)];
   });
   const images = board.runs.filter(r => r.curves.images_per_second).length;
   const unit = images === 0 ? "#Tokens/s" : images === board.runs.length ? "#Images/s" : "#Tokens or images/s";
-  return card(board.runs.length > 1 ? "Runs" : "Run", true, table(["Run", "State", "#Step", "#Loss", "#Evaluation", unit, "#MFU", "#Saves"], rows));
+  const heads = ["Run", "State", "#Step", "#Loss", "#Evaluation", unit, "#MFU", "#Saves"];
+  if (board.runs.length < 2) return card("Run", true, table(heads, rows));
+  const all = hide => make("button", { on: () => { board.runs.forEach((_, i) => { if (hide) hidden.add(i); else hidden.delete(i); }); render(); } }, hide ? "hide all" : "show all");
+  return make("section", { class: "wide" }, make("div", { class: "head" }, make("h2", {}, `Runs: ${board.runs.length}`),
+    make("span", {}, all(false), " ", all(true))), table(heads, rows, "runs"));
 }
 
 function factsCard(run) {
@@ -184,8 +259,8 @@ function timeCard(run) {
   const time = run.time, step = time.step_seconds;
   if (!step || !(step.mean > 0)) return null;
   const parts = PHASES.map(([key, name], i) => ({ name, mean: time[key] ? time[key].mean : 0, values: time[key] && time[key].values, i })).filter(p => p.mean > 5e-4 * step.mean);
-  const bar = make("div", { class: "bar" }, ...parts.map(p => make("i", { style: { width: 100 * p.mean / step.mean + "%", background: colour(p.i) } })));
-  const keys = make("div", { class: "key" }, ...parts.map(p => make("span", {}, make("i", { class: "dot", style: { background: colour(p.i) } }),
+  const bar = make("div", { class: "bar" }, ...parts.map(p => make("i", { style: { width: 100 * p.mean / step.mean + "%", background: phaseColour(p.i) } })));
+  const keys = make("div", { class: "key" }, ...parts.map(p => make("span", {}, dot(phaseColour(p.i)),
     `${p.name} ${percent(p.mean / step.mean)}`)));
   const W = 560, H = 120, svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "img", "aria-label": "shares of a step" });
   svg.style.height = "7rem";
@@ -197,7 +272,7 @@ function timeCard(run) {
       if (!p.values) continue;
       const top = base.map((b, i) => b + (step.values[i] > 0 ? p.values[i] / step.values[i] : 0));
       const line = (a, reverse) => a.map((v, i) => [(i / (n - 1) * W).toFixed(1), (H - Math.min(1, v) * H).toFixed(1)]).map(q => q.join(" "))[reverse ? "reverse" : "slice"]().join("L");
-      svg.append(draw("path", { d: `M${line(top)}L${line(base, true)}Z`, style: `fill:${colour(p.i)}` }));
+      svg.append(draw("path", { d: `M${line(top)}L${line(base, true)}Z`, style: `fill:${phaseColour(p.i)}` }));
       top.forEach((v, i) => { base[i] = v; });
     }
   }
@@ -287,24 +362,26 @@ function differencesCard() {
   if (board.runs.length < 2) return null;
   const all = board.runs.map(settingsOf), names = new Set();
   for (const s of all) for (const name of s.keys()) names.add(name);
-  const rows = [...names].filter(name => name !== "output_dir" && new Set(all.filter(s => s.size > 0).map(s => s.has(name) ? s.get(name).value : "")).size > 1)
-    .map(name => [name, ...all.map(s => s.has(name) ? s.get(name).value : "\u2013")]);
-  if (rows.length === 0) return null;
-  return card("Settings in which the runs differ", true, table(["Setting", ...board.runs.map(r => "~" + nameOf(r))], rows));
+  const valueOf = (settings, name) => settings.has(name) ? settings.get(name).value : "\u2013";
+  const differing = [...names].filter(name => name !== "output_dir" && new Set(all.filter(s => s.size > 0).map(s => valueOf(s, name))).size > 1);
+  if (differing.length === 0) return null;
+  return card("Settings in which the runs differ", true, table(["Run", ...differing.map(name => "~" + name)],
+    board.runs.map((run, i) => [runButton(i, nameOf(run)), ...differing.map(name => valueOf(all[i], name))]), "differences"));
 }
 
 function render() {
   const main = document.getElementById("main"), pick = document.getElementById("pick"), runs = board.runs;
   chosen = Math.min(chosen, Math.max(0, runs.length - 1));
-  const run = runs[chosen], scrolls = [...main.querySelectorAll(".tall")].map(e => e.scrollTop);
-  const charts = CURVES.map(([key, title]) => {
-    const curves = runs.map((r, i) => r.curves[key] && { name: nameOf(r), colour: colour(i), ...r.curves[key] }).filter(Boolean);
-    return curves.length ? chart(key, title, curves) : null;
-  });
-  const cards = run ? [runsCard(), errorCard(run), ...charts, timeCard(run), memoryCard(run), ranksCard(run), eventsCard(run),
+  const run = runs[chosen], scrolls = [...main.querySelectorAll(".tall")].map(e => [e.scrollLeft, e.scrollTop]);
+  const drawn = CURVES.filter(([key]) => runs.some(r => r.curves[key])).map(([key, title]) => [key, title, runs.map((r, i) =>
+    r.curves[key] && !hidden.has(i) && { run: i, name: nameOf(r), colour: colour(i), ...r.curves[key] }).filter(Boolean)]);
+  const range = stepRange(drawn.map(([, , curves]) => curves));
+  charts = drawn.map(([key, title, curves]) => chart(key, title, curves, range));
+  const cards = run ? [runsCard(), errorCard(run), ...charts.map(c => c.section), timeCard(run), memoryCard(run), ranksCard(run), eventsCard(run),
     factsCard(run), picturesCard(run, chosen), generationsCard(run), differencesCard(), settingsCard(run)] : [card("No run", true)];
   main.replaceChildren(...cards.filter(Boolean));
-  [...main.querySelectorAll(".tall")].forEach((e, i) => { if (scrolls[i]) e.scrollTop = scrolls[i]; });
+  [...main.querySelectorAll(".tall")].forEach((e, i) => { if (scrolls[i]) [e.scrollLeft, e.scrollTop] = scrolls[i]; });
+  for (const c of charts) c.paint();
   if (runs.length > 1 && pick.childElementCount === 0) {
     const select = make("select", { "aria-label": "run" }, ...runs.map((r, i) => make("option", { value: i }, nameOf(r))));
     select.addEventListener("change", () => { chosen = Number(select.value); render(); });
@@ -337,6 +414,12 @@ async function poll() {
   } catch (error) { note("no connection: " + error.message + "; showing what was last received", true); }
 }
 
+let width = 0;
+new ResizeObserver(() => {
+  const now = document.documentElement.clientWidth;
+  if (now !== width) for (const c of charts) c.paint();
+  width = now;
+}).observe(document.documentElement);
 const embedded = document.getElementById("data").textContent.trim();
 if (embedded === "") {
   poll();
