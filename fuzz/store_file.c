@@ -33,6 +33,8 @@ static void mend(uint8_t *data, size_t bytes)
     header->header_sum = tt_store_header_sum(header, (const char *)data + layout.key);
 }
 
+static const struct tt_store_bounds bounds = {VOCAB, MAX_LENGTH, false};
+
 static void use_batches(const struct tt_dataset *dataset, int packing)
 {
     const struct tt_sampler_config config = {.micro_batch_size = 2,
@@ -86,8 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes >= sizeof(struct tt_store_header)) mend(copy, bytes);
     const char *path = fuzz_write("x.rows", copy, bytes);
     free(copy);
-    if (tt_store_file_open(path, key, VOCAB, MAX_LENGTH, &store, &report, &parts, &part_count) != TT_OK)
-        return 0;
+    if (tt_store_file_open(path, key, &bounds, &store, &report, &parts, &part_count) != TT_OK) return 0;
     if (tt_dataset_adopt(&store, &report, parts, part_count, &dataset) != TT_OK) abort();
     use(dataset);
     tt_dataset_destroy(dataset);

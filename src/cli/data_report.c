@@ -121,6 +121,9 @@ static tt_status write_over_length(const struct subject *subject, const struct t
                                    const struct tt_data_config *data, struct tt_str *text)
 {
     const struct tt_dataset_report *report = &subject->report;
+    if (tt_data_streams(data))
+        return tt_str_printf(text, "one stream        cut every %lld tokens (the longest row has %lld)\n",
+                             (long long)inputs->max_length, (long long)report->longest);
     TT_TRY(tt_str_printf(text, "over max_length   %lld rows of more than %lld tokens (the longest has %lld)",
                          (long long)(report->truncated + report->dropped), (long long)inputs->max_length,
                          (long long)report->longest));
@@ -197,7 +200,9 @@ tt_status tt_data_report_text(const struct tt_inputs *inputs, const struct tt_da
                          (long long)s->shortest, (long long)s->median, (long long)s->p95,
                          (long long)s->longest, s->mean));
     TT_TRY(write_histogram(s, text));
-    TT_TRY(write_over_length(&subject, inputs, view->data, text));
+    struct tt_data_config data = *view->data;
+    if (eval) data.packing = tt_data_packs_eval(&data);
+    TT_TRY(write_over_length(&subject, inputs, &data, text));
     TT_TRY(tt_str_printf(text, "without labels    %lld, left out\n", (long long)report->without_supervision));
     TT_TRY(tt_str_printf(text, "duplicates        %lld samples are equal to an earlier one (%.1f %%)\n",
                          (long long)s->duplicates, share(s->duplicates, report->samples)));

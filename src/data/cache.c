@@ -91,11 +91,14 @@ static tt_status open_rows(struct work *work, struct tt_dataset **out)
     struct tt_dataset_report report;
     const struct tt_dataset_part *parts;
     size_t part_count;
-    TT_TRY(tt_store_file_open(tt_str_text(&work->path), tt_str_text(&work->key), work->request->vocab_size,
-                              tt_dataset_limit(work->request->config), &store, &report, &parts, &part_count));
+    const struct tt_data_config *config = work->request->config;
+    const struct tt_store_bounds bounds = {work->request->vocab_size, tt_dataset_limit(config),
+                                           tt_data_streams(config)};
+    TT_TRY(tt_store_file_open(tt_str_text(&work->path), tt_str_text(&work->key), &bounds, &store, &report,
+                              &parts, &part_count));
     struct tt_dataset *dataset = NULL;
     TT_TRY(tt_dataset_adopt(&store, &report, parts, part_count, &dataset));
-    tt_status status = work->request->config->preference ? tt_dataset_group(dataset, 2) : TT_OK;
+    tt_status status = config->preference ? tt_dataset_group(dataset, 2) : TT_OK;
     if (status == TT_OK)
         *out = dataset;
     else

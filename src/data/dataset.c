@@ -26,30 +26,8 @@ void tt_dataset_destroy(struct tt_dataset *dataset)
     if (dataset == NULL) return;
     tt_store_deinit(&dataset->store);
     tt_free(dataset->parts);
-    tt_free(dataset->source_of);
+    tt_free(dataset->origins);
     tt_free(dataset);
-}
-
-const struct tt_dataset_part *tt_dataset_parts(const struct tt_dataset *dataset, size_t *count)
-{
-    *count = dataset->part_count;
-    return dataset->parts;
-}
-
-size_t tt_dataset_source_count(const struct tt_dataset *dataset)
-{
-    if (dataset->source_of != NULL) return dataset->source_count;
-    return dataset->part_count > 1 ? dataset->parts[dataset->part_count - 1].source + 1 : 0;
-}
-
-size_t tt_dataset_source(const struct tt_dataset *dataset, size_t index)
-{
-    if (dataset->source_of != NULL) return dataset->source_of[index];
-    if (dataset->part_count < 2) return 0;
-    size_t part = 0, end = (size_t)dataset->parts[0].report.samples;
-    while (index >= end && part + 1 < dataset->part_count)
-        end += (size_t)dataset->parts[++part].report.samples;
-    return dataset->parts[part].source;
 }
 
 size_t tt_dataset_count(const struct tt_dataset *dataset)
@@ -149,53 +127,27 @@ uint64_t tt_dataset_sum(const struct tt_dataset *dataset)
     return tt_columns_sum(&store->columns, &counts, sum);
 }
 
-/* Makes room for the sources of `to`, which gets samples of `from`. *out stays NULL where there is one source. */
-static tt_status reserve_sources(const struct tt_dataset *from, size_t samples, uint8_t **out)
-{
-    *out = NULL;
-    if (tt_dataset_source_count(from) == 0) return TT_OK;
-    *out = tt_calloc(samples, sizeof **out);
-    return *out != NULL ? TT_OK : TT_ERR_MEMORY;
-}
-
-/* `to`: NULL or the sources of samples, among them those of a group from sample `at`. */
-static void copy_sources(uint8_t *to, size_t at, const struct tt_dataset *from, size_t group)
-{
-    size_t size = tt_store_group_size(&from->store);
-    for (size_t i = 0; to != NULL && i < size; i++)
-        to[at + i] = (uint8_t)tt_dataset_source(from, group * size + i);
-}
-
-static void take_sources(struct tt_dataset *dataset, uint8_t **sources, size_t count)
-{
-    tt_free(dataset->source_of);
-    dataset->source_of = *sources;
-    dataset->source_count = count;
-    *sources = NULL;
-}
-
 tt_status tt_dataset_shuffle(struct tt_dataset *dataset, uint64_t seed)
 {
     struct tt_store *store = &dataset->store, shuffled = {0};
     struct tt_rng rng = tt_rng_derive(tt_rng_make(seed), "data shuffle");
     size_t groups = tt_store_group_count(store);
-    uint8_t *sources = NULL;
+    uint16_t *origins = NULL;
     tt_status status = tt_store_init_like(&shuffled, store);
     if (status == TT_OK) status = tt_store_reserve(&shuffled, store->token_count, store->sample_count);
-    if (status == TT_OK) status = reserve_sources(dataset, store->sample_count, &sources);
+    if (status == TT_OK) status = tt_dataset_reserve_origins(dataset, store->sample_count, &origins);
     for (size_t i = 0; status == TT_OK && i < groups; i++) {
         size_t group = tt_rng_permute(rng, i, groups);
-        copy_sources(sources, shuffled.sample_count, dataset, group);
+        tt_dataset_copy_origins(origins, shuffled.sample_count, dataset, group);
         status = tt_store_append_group(&shuffled, store, group);
     }
     if (status == TT_OK) {
         struct tt_store before = *store;
         *store = shuffled;
         shuffled = before;
-        take_sources(dataset, &sources, tt_dataset_source_count(dataset));
-        dataset->part_count = 0;
+        tt_dataset_take_origins(dataset, &origins);
     }
-    tt_free(sources);
+    tt_free(origins);
     tt_store_deinit(&shuffled);
     return status;
 }
@@ -270,40 +222,33 @@ tt_status tt_dataset_split(struct tt_dataset *dataset, size_t count, uint64_t se
     tt_status status = TT_OK;
     struct tt_store kept = {0};
     struct tt_dataset *held = tt_calloc(1, sizeof *held);
-    uint8_t *moves = tt_calloc(total, 1), *kept_sources = NULL, *held_sources = NULL;
-    size_t sources = tt_dataset_source_count(dataset);
+    uint8_t *moves = tt_calloc(total, 1);
+    uint16_t *kept_origins = NULL, *held_origins = NULL;
     if (held == NULL || moves == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(choose_held(&dataset->store, count, seed, copies_together, moves, &count));
-    TT_GO(reserve_sources(dataset, (total - count) * size, &kept_sources));
-    TT_GO(reserve_sources(dataset, count * size, &held_sources));
+    TT_GO(tt_dataset_copy_parts(dataset, held));
+    TT_GO(tt_dataset_reserve_origins(dataset, (total - count) * size, &kept_origins));
+    TT_GO(tt_dataset_reserve_origins(dataset, count * size, &held_origins));
     TT_GO(tt_store_init_like(&kept, &dataset->store));
     TT_GO(tt_store_init_like(&held->store, &dataset->store));
     for (size_t i = 0; i < total; i++) {
         struct tt_store *to = moves[i] ? &held->store : &kept;
-        copy_sources(moves[i] ? held_sources : kept_sources, to->sample_count, dataset, i);
+        tt_dataset_copy_origins(moves[i] ? held_origins : kept_origins, to->sample_count, dataset, i);
         TT_GO(tt_store_append_group(to, &dataset->store, i));
     }
     tt_store_deinit(&dataset->store);
     dataset->store = kept;
-    take_sources(dataset, &kept_sources, sources);
-    take_sources(held, &held_sources, sources);
-    dataset->part_count = 0;
+    tt_dataset_take_origins(dataset, &kept_origins);
+    tt_dataset_take_origins(held, &held_origins);
     kept = (struct tt_store){0};
-    tt_dataset_count_samples(dataset);
-    tt_dataset_count_samples(held);
-    held->report.rows = (int64_t)count;
-    dataset->report.rows -= (int64_t)count;
-    for (size_t i = 0; i < held->store.sample_count; i++) {
-        if (held->store.samples[i].count > held->report.longest)
-            held->report.longest = held->store.samples[i].count;
-    }
+    tt_dataset_divide_reports(dataset, held);
     *out = held;
     held = NULL;
 out:
     tt_store_deinit(&kept);
     tt_dataset_destroy(held);
     tt_free(moves);
-    tt_free(kept_sources);
-    tt_free(held_sources);
+    tt_free(kept_origins);
+    tt_free(held_origins);
     return status;
 }

@@ -9,8 +9,9 @@
  * and completion are tokenized as one text, EOS after the completion, and the completion begins at the first id that
  * differs from the ids of the prompt alone (rows where that is before the end of the prompt are counted and reported).
  * Rows without a supervised token after truncation are dropped and counted. A .txt file is one text, cut into
- * consecutive samples of max_length tokens; so are over-long rows when packing as one stream ("wrapped"). Rows are read
- * by one thread per processor; the result does not depend on the number of threads.
+ * consecutive samples of max_length tokens. When packing as one stream ("wrapped") rows and texts are whole samples, of
+ * any length and with labels or without, which the sampler cuts (data/stream.h). Rows are read by one thread per
+ * processor; the result does not depend on the number of threads.
  */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
@@ -65,6 +66,12 @@ struct tt_data_config {
     bool preference; /* rows have a chosen and a rejected answer; by the objective, not a setting */
 };
 
+/* Whether the rows are packed as one stream. Of evaluation data `packing` is first set to what packs_eval says. */
+bool tt_data_streams(const struct tt_data_config *config);
+bool tt_data_packs_eval(const struct tt_data_config *config);
+/* Whether the evaluation data are rows of the training data. */
+bool tt_data_holds_out(const struct tt_data_config *config);
+
 struct tt_sample {
     const int32_t *ids;
     const uint8_t *supervised; /* [count]: the loss counts token t, predicted at t - 1 */
@@ -110,9 +117,10 @@ TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_dataset_request *r
 /* The rows of one source. Rows are counted once, samples as often as the weight says. */
 struct tt_dataset_part {
     size_t source; /* in the sources */
+    int64_t once;  /* samples of the rows once; the others are copies that the weight asks for, behind them */
     struct tt_dataset_report report;
 };
-/* The parts of a data set that was loaded from sources; *count is 0 after a shuffle or a split, and for others. */
+/* The parts of a data set that was loaded from sources, one for each source with rows; *count is 0 for others. */
 const struct tt_dataset_part *tt_dataset_parts(const struct tt_dataset *dataset, size_t *count);
 /* How many sources the samples are of, and the source of one, also after a shuffle or a split. 0 of them: the data set
  * has one source. */

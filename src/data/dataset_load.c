@@ -35,6 +35,7 @@ struct load {
     int64_t vocab_size;
     struct block *blocks;
     size_t block_count, block_rows;
+    size_t row_limit; /* rows to read, of a text samples; 0: all */
     atomic_size_t next_block;
     atomic_bool failed;
     /* The failure of the first row that failed, in any thread, so that messages do not depend on timing. Blocks are
@@ -61,32 +62,50 @@ static tt_status add_sample(struct block *block, const struct tt_row *row, size_
                            whole ? row->prompt : NULL, whole ? row->completion : NULL);
 }
 
-/* Consecutive samples of max_length tokens each. */
-static tt_status add_pieces(struct block *block, const struct tt_row *row, size_t length)
+static size_t sample_limit(const struct tt_data_config *config)
 {
-    for (size_t first = 0; first < row->count; first += length) {
-        size_t left = row->count - first;
-        TT_TRY(add_sample(block, row, first, left < length ? left : length, row->count <= length));
-    }
-    return TT_OK;
+    return config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX ? (size_t)config->max_length
+                                                                            : SAMPLE_TOKENS_MAX;
 }
 
 int64_t tt_dataset_limit(const struct tt_data_config *config)
 {
-    return config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX ? config->max_length
-                                                                            : SAMPLE_TOKENS_MAX;
+    return tt_data_streams(config) ? SAMPLE_TOKENS_MAX : (int64_t)sample_limit(config);
 }
 
-static size_t sample_limit(const struct tt_data_config *config)
+/* Rows of which every token is used: a text, and those of a stream. */
+static bool keeps_all(const struct load *load)
 {
-    return (size_t)tt_dataset_limit(config);
+    return load->rows->plain_text || tt_data_streams(load->config);
 }
 
-/* A text file is one long row, and a stream is cut in any case: neither loses tokens. */
-static bool is_cut(const struct load *load)
+/* Tokens of a sample that a row of which every token is used is cut into. Only a stream has whole texts, unless samples
+ * of them are to be held out. */
+static size_t piece_length(const struct load *load)
 {
     const struct tt_data_config *config = load->config;
-    return load->rows->plain_text || (config->packing && config->packing_strategy == TT_PACKING_WRAPPED);
+    bool whole = tt_data_streams(config) && !(load->rows->plain_text && tt_data_holds_out(config));
+    return whole ? SAMPLE_TOKENS_MAX : sample_limit(config);
+}
+
+/* Consecutive samples. In a stream each token counts, with a label or without: it moves the cuts behind it. */
+static tt_status add_pieces(const struct load *load, const struct tt_row *row, struct block *block)
+{
+    size_t length = piece_length(load), count = row->count, most;
+    bool streams = tt_data_streams(load->config);
+    if (load->rows->plain_text && streams && load->row_limit > 0 &&
+        !__builtin_mul_overflow(load->row_limit, sample_limit(load->config), &most) && count > most)
+        count = most;
+    if (count == 0) block->report.without_supervision++;
+    for (size_t first = 0; first < count; first += length) {
+        size_t now = count - first < length ? count - first : length;
+        bool whole = count <= length;
+        TT_TRY(!streams
+                   ? add_sample(block, row, first, now, whole)
+                   : tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)now,
+                                     whole ? row->prompt : NULL, whole ? row->completion : NULL));
+    }
+    return TT_OK;
 }
 
 /* Of a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
@@ -103,13 +122,11 @@ static tt_status check_length(const struct load *load, size_t index, size_t tota
 static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)
 {
     struct tt_dataset_report *report = &block->report;
-    size_t limit = sample_limit(load->config), total = row->total;
-    if ((int64_t)total > report->longest) report->longest = (int64_t)total;
+    size_t limit = sample_limit(load->config), total = row->total, longest = total;
+    if (keeps_all(load) && longest > piece_length(load)) longest = piece_length(load);
+    if ((int64_t)longest > report->longest) report->longest = (int64_t)longest;
+    if (keeps_all(load)) return add_pieces(load, row, block);
     if (total <= limit) return add_sample(block, row, 0, total, true);
-    if (is_cut(load)) {
-        report->longest = (int64_t)limit;
-        return add_pieces(block, row, limit);
-    }
     TT_TRY(check_length(load, index, total));
     if (load->config->over_length == TT_OVER_LENGTH_DROP) {
         report->dropped++;
@@ -218,7 +235,7 @@ static tt_status read_blocks(void *argument)
     struct load *load = argument;
     struct tt_row_reader *reader = NULL;
     size_t row = 0;
-    size_t ids_max = is_cut(load) ? 0 : sample_limit(load->config);
+    size_t ids_max = keeps_all(load) ? 0 : sample_limit(load->config);
     tt_status status =
         tt_row_reader_create(load->rows, load->config, load->tokenizer, load->vocab_size, ids_max, &reader);
     while (status == TT_OK && !atomic_load(&load->failed)) {
@@ -241,8 +258,7 @@ static tt_status run_threads(struct load *load)
     return atomic_load(&load->failed) ? tt_error_restore(&load->error) : TT_OK;
 }
 
-/* Counts of rows; samples are counted when they are complete. */
-static void add_report(struct tt_dataset_report *sum, const struct tt_dataset_report *report)
+void tt_dataset_report_add(struct tt_dataset_report *sum, const struct tt_dataset_report *report)
 {
     sum->rows += report->rows;
     sum->truncated += report->truncated;
@@ -266,7 +282,7 @@ static tt_status join_blocks(struct load *load, size_t max_samples, struct tt_da
     for (size_t i = 0; i < load->block_count; i++) {
         tokens += load->blocks[i].store.token_count;
         samples += load->blocks[i].store.sample_count;
-        add_report(&dataset->report, &load->blocks[i].report);
+        tt_dataset_report_add(&dataset->report, &load->blocks[i].report);
     }
     TT_TRY(tt_store_reserve(&dataset->store, tokens, samples));
     for (size_t i = 0; i < load->block_count; i++) {
@@ -320,6 +336,7 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
     if (load->config->prompt_template != NULL) TT_GO(tt_prompt_template_check(load->config->prompt_template));
     TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, load->config->max_row_size, &rows));
     load->rows = &rows;
+    load->row_limit = max_samples > 0 ? limit : 0;
     load->sample_limit = max_samples > 0 && max_samples < INT64_MAX / each ? max_samples * each : INT64_MAX;
     TT_GO(load_rows(&rows, load, (size_t)load->sample_limit, dataset));
     tt_dataset_count_samples(dataset);
@@ -328,7 +345,7 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
         dataset->report.tokens = load->written.tokens;
         dataset->report.supervised_tokens = load->written.supervised;
     }
-    if (dataset->report.samples == 0) TT_GO(fail_empty(path, &dataset->report));
+    if (dataset->report.supervised_tokens == 0) TT_GO(fail_empty(path, &dataset->report));
 out:
     tt_rows_close(&rows);
     return status;
@@ -357,6 +374,8 @@ struct gathering {
     const struct tt_dataset_request *request;
     struct tt_store_writer *writer; /* NULL: memory */
     struct tt_dataset *dataset;
+    struct tt_dataset_part *files; /* that were read */
+    size_t file_count, file_capacity;
 };
 
 static tt_status add_one(const struct gathering *gathering, const struct tt_store *from, size_t index)
@@ -381,26 +400,24 @@ static tt_status add_samples(const struct gathering *gathering, const struct tt_
     return TT_OK;
 }
 
-/* Adds a file's counts of rows, and of the samples since `before`, to the part of its source. */
-static tt_status add_to_part(struct tt_dataset *dataset, size_t source,
-                             const struct tt_dataset_report *before, const struct tt_dataset_report *rows)
+/* Lists a file with its counts of rows, and of the samples since `before`. */
+static tt_status list_file(struct gathering *gathering, size_t source, const struct tt_dataset_report *before,
+                           const struct tt_dataset_report *read)
 {
-    if (dataset->part_count == 0 || dataset->parts[dataset->part_count - 1].source != source) {
-        TT_TRY(
-            tt_grow(&dataset->parts, dataset->part_count, &dataset->part_capacity, sizeof *dataset->parts));
-        dataset->parts[dataset->part_count++] = (struct tt_dataset_part){.source = source};
-    }
-    struct tt_dataset_report *report = &dataset->parts[dataset->part_count - 1].report;
-    add_report(report, rows);
-    report->samples += dataset->report.samples - before->samples;
-    report->tokens += dataset->report.tokens - before->tokens;
-    report->supervised_tokens += dataset->report.supervised_tokens - before->supervised_tokens;
+    const struct tt_dataset_report *now = &gathering->dataset->report;
+    TT_TRY(tt_grow(&gathering->files, gathering->file_count, &gathering->file_capacity,
+                   sizeof *gathering->files));
+    struct tt_dataset_part *file = &gathering->files[gathering->file_count++];
+    *file = (struct tt_dataset_part){.source = source, .once = read->samples, .report = *read};
+    file->report.samples = now->samples - before->samples;
+    file->report.tokens = now->tokens - before->tokens;
+    file->report.supervised_tokens = now->supervised_tokens - before->supervised_tokens;
     return TT_OK;
 }
 
 /* Adds the rows of a file; *left: rows that may still be read. Rows that a writer takes once, and those of the only
  * file, go where they belong without a copy. */
-static tt_status add_file(const struct gathering *gathering, const struct tt_source_file *file, int64_t *left,
+static tt_status add_file(struct gathering *gathering, const struct tt_source_file *file, int64_t *left,
                           struct tt_rng rng)
 {
     const struct tt_dataset_request *request = gathering->request;
@@ -424,14 +441,14 @@ static tt_status add_file(const struct gathering *gathering, const struct tt_sou
     } else if (status == TT_OK) {
         status = add_samples(gathering, &read, weight, rng);
     }
-    add_report(&dataset->report, &read.report);
-    if (status == TT_OK) status = add_to_part(dataset, file->source, &before, &read.report);
+    tt_dataset_report_add(&dataset->report, &read.report);
+    if (status == TT_OK) status = list_file(gathering, file->source, &before, &read.report);
     if (*left > 0) *left -= read.report.rows;
     tt_store_deinit(&read.store);
     return status;
 }
 
-static tt_status gather(const struct gathering *gathering)
+static tt_status gather(struct gathering *gathering)
 {
     const struct tt_sources *sources = gathering->request->sources;
     struct tt_rng rng = tt_rng_derive(tt_rng_make(gathering->request->seed), "data mixture");
@@ -447,42 +464,47 @@ static tt_status gather(const struct gathering *gathering)
 
 tt_status tt_dataset_load_sources(const struct tt_dataset_request *request, struct tt_dataset **out)
 {
-    struct gathering gathering = {request, NULL, tt_calloc(1, sizeof(struct tt_dataset))};
+    struct gathering gathering = {.request = request, .dataset = tt_calloc(1, sizeof(struct tt_dataset))};
     if (gathering.dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = gather(&gathering);
+    if (status == TT_OK)
+        status = tt_dataset_set_files(gathering.dataset, gathering.files, gathering.file_count);
     if (status == TT_OK && request->config->preference) status = tt_dataset_group(gathering.dataset, 2);
     if (status == TT_OK)
         *out = gathering.dataset;
     else
         tt_dataset_destroy(gathering.dataset);
+    tt_free(gathering.files);
     return status;
 }
 
 tt_status tt_dataset_write(const struct tt_dataset_request *request, struct tt_store_writer *writer)
 {
-    struct gathering gathering = {request, writer, tt_calloc(1, sizeof(struct tt_dataset))};
+    struct gathering gathering = {
+        .request = request, .writer = writer, .dataset = tt_calloc(1, sizeof(struct tt_dataset))};
     if (gathering.dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = gather(&gathering);
     if (status == TT_OK)
-        status = tt_store_writer_finish(writer, &gathering.dataset->report, gathering.dataset->parts,
-                                        gathering.dataset->part_count);
+        status =
+            tt_store_writer_finish(writer, &gathering.dataset->report, gathering.files, gathering.file_count);
     tt_dataset_destroy(gathering.dataset);
+    tt_free(gathering.files);
     return status;
 }
 
 tt_status tt_dataset_adopt(struct tt_store *store, const struct tt_dataset_report *report,
-                           const struct tt_dataset_part *parts, size_t part_count, struct tt_dataset **out)
+                           const struct tt_dataset_part *files, size_t file_count, struct tt_dataset **out)
 {
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
-    struct tt_dataset_part *copy = tt_calloc(part_count, sizeof *copy);
-    if (dataset == NULL || copy == NULL) {
-        tt_free(dataset);
-        tt_free(copy);
+    if (dataset == NULL) {
         tt_store_deinit(store);
         return TT_ERR_MEMORY;
     }
-    if (part_count > 0) memcpy(copy, parts, part_count * sizeof *parts);
-    *dataset = (struct tt_dataset){*store, *report, copy, part_count, part_count, NULL, 0};
-    *out = dataset;
-    return TT_OK;
+    *dataset = (struct tt_dataset){.store = *store, .report = *report};
+    tt_status status = tt_dataset_set_files(dataset, files, file_count);
+    if (status == TT_OK)
+        *out = dataset;
+    else
+        tt_dataset_destroy(dataset);
+    return status;
 }

@@ -400,7 +400,7 @@ static tt_status check_tokens(const struct tt_sampler *sampler, uint64_t unit)
 {
     struct piece_walk walk = walk_start(sampler, unit);
     for (struct piece piece; walk_next(sampler, &walk, &piece);)
-        TT_TRY(tt_store_check(sampler->store, piece.sample));
+        TT_TRY(tt_store_check(sampler->store, piece.sample, piece.first, piece.count));
     return TT_OK;
 }
 

@@ -36,7 +36,7 @@ tt_status tt_dataset_pieces(const struct tt_dataset *dataset, size_t index,
     int32_t shown = sample.count < SHOWN_TOKENS ? sample.count : SHOWN_TOKENS;
     struct tt_str before = {0}, text = {0};
     tt_status status = TT_OK;
-    TT_TRY(tt_store_check(tt_dataset_store(dataset), index));
+    TT_TRY(tt_store_check(tt_dataset_store(dataset), index, 0, sample.count));
     for (int32_t first = 0; first < shown;) {
         int32_t end = first + 1;
         while (end < shown && sample.supervised[end] == sample.supervised[first]) end++;

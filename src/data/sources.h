@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
-enum { TT_SOURCES_MAX = 256 }; /* the source of a sample is a byte */
+enum { TT_SOURCES_MAX = 256 };
 
 struct tt_source {
     char *name; /* owned: as it was given */

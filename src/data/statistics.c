@@ -90,7 +90,7 @@ static tt_status count_duplicates(const struct tt_dataset *dataset, int64_t *dup
     if (list == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < samples; i++) {
         struct tt_sample sample = tt_dataset_sample(dataset, i);
-        tt_status status = tt_store_check(tt_dataset_store(dataset), i);
+        tt_status status = tt_store_check(tt_dataset_store(dataset), i, 0, sample.count);
         if (status != TT_OK) {
             tt_free(list);
             return status;

@@ -78,7 +78,7 @@ tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint
 tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *from, size_t index)
 {
     const struct tt_store_sample *sample = &from->samples[index];
-    TT_TRY(tt_store_check(from, index));
+    TT_TRY(tt_store_check(from, index, 0, sample->count));
     return tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
                            tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion));
 }
@@ -122,9 +122,9 @@ tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *f
     return TT_OK;
 }
 
-tt_status tt_store_check(const struct tt_store *store, size_t index)
+tt_status tt_store_check(const struct tt_store *store, size_t index, int32_t first, int32_t count)
 {
-    return store->file != NULL ? tt_store_file_check(store, index) : TT_OK;
+    return store->file != NULL ? tt_store_file_check(store, index, first, count) : TT_OK;
 }
 
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index)

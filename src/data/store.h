@@ -43,8 +43,9 @@ TT_MUST_USE tt_status tt_store_init_like(struct tt_store *store, const struct tt
 /* Appends the samples and column values of a group. `store` was made by tt_store_init_like. */
 TT_MUST_USE tt_status tt_store_append_group(struct tt_store *store, const struct tt_store *from,
                                             size_t group);
-/* Checks the tokens of a sample, which may come from a file: TT_ERR_DATA. */
-TT_MUST_USE tt_status tt_store_check(const struct tt_store *store, size_t index);
+/* Checks tokens first .. first + count - 1 of a sample, which may come from a file: TT_ERR_DATA. */
+TT_MUST_USE tt_status tt_store_check(const struct tt_store *store, size_t index, int32_t first,
+                                     int32_t count);
 struct tt_sample tt_store_sample(const struct tt_store *store, size_t index);
 /* prompt or completion of a sample */
 const char *tt_store_text(const struct tt_store *store, size_t position);
@@ -52,13 +53,33 @@ const char *tt_store_text(const struct tt_store *store, size_t position);
 struct tt_dataset {
     struct tt_store store;
     struct tt_dataset_report report;
-    struct tt_dataset_part *parts;
-    size_t part_count, part_capacity;
-    uint8_t *source_of; /* NULL or of each sample: after a shuffle or a split of several sources */
-    size_t source_count;
+    struct tt_dataset_part *parts; /* of each source with rows */
+    size_t part_count;
+    uint16_t *origins; /* of each sample: its source, a copy or not; NULL: one source, no copies */
 };
 /* Sets the numbers of the report that follow from the samples of the store. */
 void tt_dataset_count_samples(struct tt_dataset *dataset);
+/* dataset_parts.c: makes the parts and origins of a data set whose samples are those of `files`, one after the other.
+ */
+TT_MUST_USE tt_status tt_dataset_set_files(struct tt_dataset *dataset, const struct tt_dataset_part *files,
+                                           size_t count);
+/* Adds the counts of rows; those of samples are counted when they are complete. */
+void tt_dataset_report_add(struct tt_dataset_report *sum, const struct tt_dataset_report *report);
+/* The part of a sample; NULL: the data set has none. */
+struct tt_dataset_part *tt_dataset_part_of(struct tt_dataset *dataset, size_t index);
+TT_MUST_USE tt_status tt_dataset_copy_parts(const struct tt_dataset *from, struct tt_dataset *to);
+/* *out stays NULL where `from` has no origins. */
+TT_MUST_USE tt_status tt_dataset_reserve_origins(const struct tt_dataset *from, size_t samples,
+                                                 uint16_t **out);
+/* Copies the origins of a group to those from sample `at`. `to` may be NULL. */
+void tt_dataset_copy_origins(uint16_t *to, size_t at, const struct tt_dataset *from, size_t group);
+void tt_dataset_take_origins(struct tt_dataset *dataset, uint16_t **origins);
+/* Sets the numbers of the parts that follow from the samples. */
+void tt_dataset_count_parts(struct tt_dataset *dataset);
+/* Divides the reports of `kept`, of all rows, after samples have moved to `held`. */
+void tt_dataset_divide_reports(struct tt_dataset *kept, struct tt_dataset *held);
+/* Replaces the samples by those of `store`, which are the ones with keeps[i], changed. `store` gets those before. */
+TT_MUST_USE tt_status tt_dataset_keep(struct tt_dataset *dataset, const bool *keeps, struct tt_store *store);
 /* The samples of a data set. */
 const struct tt_store *tt_dataset_store(const struct tt_dataset *dataset);
 

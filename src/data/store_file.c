@@ -106,8 +106,16 @@ static bool is_report(const struct tt_dataset_report *report)
     return true;
 }
 
+/* Samples of a stream may have one token, and no label. */
+static bool is_sample(const struct tt_store_sample *sample, const struct tt_store_bounds *bounds)
+{
+    int32_t fewest = bounds->stream ? 0 : 1;
+    return sample->count > fewest && sample->count <= bounds->max_length &&
+           sample->supervised_count >= fewest && sample->supervised_count < sample->count;
+}
+
 static tt_status check_samples(const struct tt_store_file *file, const struct tt_store_header *header,
-                               const struct tt_store_layout *layout, int64_t max_length)
+                               const struct tt_store_layout *layout, const struct tt_store_bounds *bounds)
 {
     const struct tt_store_sample *samples = (const void *)(file->map.data + layout->samples);
     const struct tt_dataset_part *parts = (const void *)(file->map.data + layout->parts);
@@ -117,8 +125,7 @@ static tt_status check_samples(const struct tt_store_file *file, const struct tt
         return damaged(file->path, "its texts do not end");
     for (uint64_t i = 0; i < header->sample_count; i++) {
         const struct tt_store_sample *sample = &samples[i];
-        if (sample->first != at || sample->count < 2 || sample->count > max_length ||
-            sample->supervised_count < 1 || sample->supervised_count >= sample->count ||
+        if (sample->first != at || !is_sample(sample, bounds) ||
             !is_text(sample->prompt, header->text_bytes) || !is_text(sample->completion, header->text_bytes))
             return damaged(file->path, "a sample is impossible");
         supervised += sample->supervised_count;
@@ -132,7 +139,8 @@ static tt_status check_samples(const struct tt_store_file *file, const struct tt
         header->report.supervised_tokens != supervised)
         return damaged(file->path, "its counts are impossible");
     for (uint64_t i = 0; i < header->part_count; i++)
-        if (parts[i].source >= TT_SOURCES_MAX || !is_report(&parts[i].report))
+        if (parts[i].source >= TT_SOURCES_MAX || (i > 0 && parts[i].source < parts[i - 1].source) ||
+            parts[i].once < 0 || !is_report(&parts[i].report))
             return damaged(file->path, "a source is impossible");
     return TT_OK;
 }
@@ -152,7 +160,7 @@ static tt_status open_file(const char *path, struct tt_store_file **out)
     return status;
 }
 
-tt_status tt_store_file_open(const char *path, const char *key, int64_t vocab_size, int64_t max_length,
+tt_status tt_store_file_open(const char *path, const char *key, const struct tt_store_bounds *bounds,
                              struct tt_store *store, struct tt_dataset_report *report,
                              const struct tt_dataset_part **parts, size_t *part_count)
 {
@@ -162,9 +170,9 @@ tt_status tt_store_file_open(const char *path, const char *key, int64_t vocab_si
     TT_TRY(open_file(path, &file));
     const struct tt_store_header *header = (const void *)file->map.data;
     TT_GO(check_header(file, key, header, &layout));
-    TT_GO(check_samples(file, header, &layout, max_length));
+    TT_GO(check_samples(file, header, &layout, bounds));
     const uint8_t *data = file->map.data;
-    file->vocab_size = vocab_size;
+    file->vocab_size = bounds->vocab_size;
     file->rows_sum = header->rows_sum;
     file->sums = (const void *)(data + layout.sums);
     file->checked = tt_calloc(count_blocks(header->token_count), sizeof *file->checked);
@@ -224,20 +232,21 @@ static tt_status check_block(const struct tt_store *store, uint64_t block)
     return TT_OK;
 }
 
-tt_status tt_store_file_check(const struct tt_store *store, size_t index)
+tt_status tt_store_file_check(const struct tt_store *store, size_t index, int32_t first, int32_t count)
 {
     const struct tt_store_sample *sample = &store->samples[index];
-    const int32_t *ids = store->ids + sample->first;
-    const uint8_t *supervised = store->supervised + sample->first;
-    uint64_t end = sample->first + (uint64_t)sample->count;
+    uint64_t begin = sample->first + (uint64_t)first, end = begin + (uint64_t)count;
+    const int32_t *ids = store->ids + begin;
+    const uint8_t *supervised = store->supervised + begin;
     int64_t marked = 0;
-    for (uint64_t b = sample->first / TT_STORE_BLOCK_TOKENS; b * TT_STORE_BLOCK_TOKENS < end; b++)
+    for (uint64_t b = begin / TT_STORE_BLOCK_TOKENS; b * TT_STORE_BLOCK_TOKENS < end; b++)
         TT_TRY(check_block(store, b));
     /* A sum can be forged: memory is only read and written by what this finds. */
-    for (int32_t t = 0; t < sample->count; t++) {
+    for (int32_t t = 0; t < count; t++) {
         if (ids[t] < 0 || ids[t] >= store->file->vocab_size || supervised[t] > 1)
-            return fail_tokens(store->file, sample->first + (uint64_t)t);
+            return fail_tokens(store->file, begin + (uint64_t)t);
         marked += t > 0 && supervised[t];
     }
-    return marked == sample->supervised_count ? TT_OK : fail_tokens(store->file, sample->first);
+    bool whole = count == sample->count;
+    return !whole || marked == sample->supervised_count ? TT_OK : fail_tokens(store->file, begin);
 }

@@ -8,7 +8,7 @@
 #include "job/compared.h"
 
 /* Of the rules by which rows become samples: a change of them makes files of earlier releases ones of another key. */
-enum { RULES = 2 };
+enum { RULES = 3 };
 
 static bool changes_rows(const struct tt_setting *row)
 {
@@ -39,8 +39,9 @@ static tt_status write_settings(const struct tt_data_config *data, struct tt_str
     for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
         if (changes_rows(row)) TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
     if (data->preference) TT_TRY(tt_str_append_text(key, "preferences\n"));
-    bool wrapped = data->packing && data->packing_strategy == TT_PACKING_WRAPPED;
-    return tt_str_printf(key, "cut: %d\n", (int)wrapped);
+    bool streams = tt_data_streams(data);
+    return tt_str_printf(key, "stream: %d, texts in pieces: %d\n", (int)streams,
+                         streams && tt_data_holds_out(data));
 }
 
 struct texts {

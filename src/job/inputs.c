@@ -9,6 +9,7 @@
 #include "base/hub_cache.h"
 #include "base/log.h"
 #include "data/cache.h"
+#include "data/stream.h"
 #include "job/data_files.h"
 #include "job/data_key.h"
 #include "job/spec.h"
@@ -184,6 +185,11 @@ int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_
     return model->max_position_embeddings;
 }
 
+int64_t tt_inputs_pack_length(const struct tt_inputs *inputs, const struct tt_data_config *data)
+{
+    return data->packing_strategy == TT_PACKING_WRAPPED ? inputs->max_length : data->max_length;
+}
+
 /* Adds the hint how to export a data set of the hub to a file of rows. */
 static tt_status hint_at_export(tt_status status, const char *name, const char *split)
 {
@@ -245,12 +251,13 @@ out:
     return status;
 }
 
-static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data,
+static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data, bool packs,
                               const struct tt_sources *files, int64_t max_samples, uint64_t seed,
                               struct tt_dataset **out, double *seconds)
 {
     tt_status status = TT_OK;
     struct tt_data_config limited = *data;
+    limited.packing = packs;
     struct tt_str key = {0};
     double start = tt_clock_seconds();
     bool keeps = data->prepared_path != NULL, hit = false;
@@ -277,6 +284,8 @@ out:
 static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
+    bool held_out = config->evaluates && tt_data_holds_out(data);
+    bool packs = data->packing || (held_out && tt_data_packs_eval(data));
     if (data->dataset_name == NULL && data->datasets == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "no training data");
         tt_hint("give a file with --dataset_name train.jsonl, or a folder that holds train.jsonl");
@@ -290,7 +299,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
         return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .csv, .txt or .parquet",
                                       data->dataset_name, data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
-    tt_status status = load_dataset(inputs, data, &inputs->train_files, data->max_train_samples,
+    tt_status status = load_dataset(inputs, data, packs, &inputs->train_files, data->max_train_samples,
                                     (uint64_t)config->seed, &inputs->train, &inputs->train_seconds);
     if (status == TT_OK && data->shuffle_dataset)
         status = tt_dataset_shuffle(inputs->train, (uint64_t)config->seed);
@@ -303,6 +312,27 @@ static bool has_copies(const struct tt_sources *sources)
     for (size_t i = 0; i < sources->count; i++)
         if (sources->sources[i].weight > 1) return true;
     return false;
+}
+
+/* Both sides of a split were loaded alike, as a stream where one of them is packed as one. */
+static tt_status part_streams(const struct tt_data_config *data, struct tt_inputs *inputs)
+{
+    struct tt_data_config limited = *data;
+    bool eval_packs = tt_data_packs_eval(data);
+    limited.max_length = inputs->max_length;
+    if (data->packing_strategy != TT_PACKING_WRAPPED || data->packing == eval_packs) return TT_OK;
+    return eval_packs ? tt_stream_part(inputs->train, &limited, "training data")
+                      : tt_stream_part(inputs->eval, &limited, "evaluation data");
+}
+
+/* The reports have the supervised tokens that are left at the cuts of the streams. */
+static void count_streams(const struct tt_data_config *data, struct tt_inputs *inputs)
+{
+    struct tt_data_config eval = *data;
+    eval.packing = tt_data_packs_eval(data);
+    if (inputs->max_length < 1) return;
+    if (inputs->train != NULL && tt_data_streams(data)) tt_stream_count(inputs->train, inputs->max_length);
+    if (inputs->eval != NULL && tt_data_streams(&eval)) tt_stream_count(inputs->eval, inputs->max_length);
 }
 
 static tt_status hold_out(const struct tt_inputs_config *config, struct tt_inputs *inputs)
@@ -320,8 +350,9 @@ static tt_status hold_out(const struct tt_inputs_config *config, struct tt_input
     if (count < 1 || (double)count >= rows)
         return tt_fail(TT_ERR_USAGE, "eval_split_size %g of %.0f rows leaves no rows on one side", size,
                        rows);
-    return tt_dataset_split(inputs->train, count, (uint64_t)config->seed, has_copies(&inputs->train_files),
-                            &inputs->eval);
+    TT_TRY(tt_dataset_split(inputs->train, count, (uint64_t)config->seed, has_copies(&inputs->train_files),
+                            &inputs->eval));
+    return part_streams(config->data, inputs);
 }
 
 /* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows, which an
@@ -329,7 +360,7 @@ static tt_status hold_out(const struct tt_inputs_config *config, struct tt_input
 static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
-    if (data->eval_dataset == NULL && data->eval_split_size > 0.0) {
+    if (tt_data_holds_out(data)) {
         if (inputs->train != NULL) return hold_out(config, inputs);
         TT_TRY(load_train(config, inputs));
         TT_TRY(hold_out(config, inputs));
@@ -350,8 +381,9 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
                 data->dataset_test_split);
         return TT_ERR_USAGE;
     }
-    tt_status status = load_dataset(inputs, data, &inputs->eval_files, data->max_eval_samples,
-                                    (uint64_t)config->seed, &inputs->eval, &inputs->eval_seconds);
+    tt_status status =
+        load_dataset(inputs, data, tt_data_packs_eval(data), &inputs->eval_files, data->max_eval_samples,
+                     (uint64_t)config->seed, &inputs->eval, &inputs->eval_seconds);
     if (status != TT_OK) tt_while("loading the evaluation data");
     return status;
 }
@@ -388,6 +420,7 @@ tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs
     if (config->data != NULL) inputs->max_length = tt_inputs_max_length(config->data, &inputs->model_facts);
     if (config->use == TT_INPUTS_TRAIN || config->use == TT_INPUTS_DATA) TT_GO(load_train(config, inputs));
     if (config->evaluates) TT_GO(load_eval(config, inputs));
+    if (config->data != NULL) count_streams(config->data, inputs);
 out:
     if (status != TT_OK) tt_inputs_close(inputs);
     return status;

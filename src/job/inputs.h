@@ -70,6 +70,8 @@ TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, stru
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
 /* The setting, limited to the model's positions, with a log line when it is more. */
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
+/* Tokens of a pack: pieces of a stream have positions up to its end, while whole samples begin anew in it. */
+int64_t tt_inputs_pack_length(const struct tt_inputs *inputs, const struct tt_data_config *data);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* The files that the evaluation data come from: those of the training data where their rows were held out. */
 const struct tt_sources *tt_inputs_eval_files(const struct tt_inputs *inputs);

@@ -141,9 +141,9 @@ static tt_status order_data(struct evaluation_run *run, int data_size, struct tt
         .micro_batch_size = config->run.per_device_eval_batch_size,
         .world_size = data_size,
         .accumulation = 1,
-        .packing = config->data.eval_packing > 0,
+        .packing = tt_data_packs_eval(&config->data),
         .packing_strategy = config->data.packing_strategy,
-        .max_length = config->data.max_length,
+        .max_length = tt_inputs_pack_length(&run->inputs, &config->data),
     };
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), limits);

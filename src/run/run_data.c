@@ -53,7 +53,7 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
         .drop_last = spec->dataloader_drop_last,
         .packing = data->packing,
         .packing_strategy = data->packing_strategy,
-        .max_length = data->max_length,
+        .max_length = tt_inputs_pack_length(&run->inputs, data),
     };
     TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
     run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);
@@ -64,7 +64,7 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
     eval.micro_batch_size = spec->per_device_eval_batch_size;
     eval.accumulation = 1;
     eval.shuffle = eval.drop_last = false;
-    eval.packing = data->eval_packing >= 0 ? data->eval_packing : data->packing;
+    eval.packing = tt_data_packs_eval(data);
     TT_TRY(tt_sampler_create(run->inputs.eval, &eval, &run->eval_sampler));
     tt_sampler_limits(run->eval_sampler, 0, tt_sampler_steps_per_epoch(run->eval_sampler), &run->eval_limits);
     return TT_OK;

@@ -68,7 +68,6 @@ expect 0 '"sources": [{"rows": 5, "samples": 15' "${data[@]}" --datasets "$mixtu
 expect 2 "dataset_name' is missing" "${data[@]}"
 printf 'dataset_name: sums.jsonl\nlearning_rate: 1e-4\nlora_r: 4\nmax_steps: 3\n' >sft.yaml
 expect 0 'rows              5' "${data[@]}" --config sft.yaml
-finish
 
 # The turns of a conversation stay on one side.
 cat >turns.jinja <<'END'
@@ -79,6 +78,26 @@ for i in 1 2 3 4; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i\"}, {\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"}, {\"role\": \"assistant\", \"content\": \"c\"}]}"
 done >turns.jsonl
 turns=("${data[@]}" --dataset_name turns.jsonl --chat_template_path turns.jinja --assistant_only_loss --sample_per_turn)
-expect 0 'rows              8' "${turns[@]}"
+expect 0 'samples           8' "${turns[@]}"
 expect 2 'eval_split_size would hold out samples of conversations whose other turns train' "${turns[@]}" --eval_strategy steps \
     --eval_split_size 0.25
+
+# One stream: rows are whole, what is supervised is counted after the cuts, and eval_packing decides for itself.
+for first in 10 30 60; do
+    echo "{\"input_ids\": [$(seq -s ', ' $first $((first + 19)))]}"
+done >stream.jsonl
+stream=("${data[@]}" --dataset_name stream.jsonl --max_length 16 --packing_strategy wrapped --rows 0)
+expect 0 'tokens            60, of which 54 are supervised (90.0 %)' "${stream[@]}" --packing
+grep -q 'one stream        cut every 16 tokens (the longest row has 20)' printed || fail "no line about the stream:" "$(cat printed)"
+expect 0 'tokens            48, of which 45 are supervised' "${stream[@]}"
+both=(--eval_strategy steps --eval_dataset stream.jsonl)
+expect 0 'tokens            60, of which 54 are supervised' "${stream[@]}" --packing "${both[@]}"
+[ "$(grep -c 'of which 54 are supervised' printed)" -eq 2 ] || fail "the evaluation data are no stream:" "$(cat printed)"
+expect 0 'tokens            60, of which 54 are supervised' "${stream[@]}" "${both[@]}" --eval_packing true
+grep -q 'tokens            48, of which 45 are supervised' printed || fail "the training rows are not truncated:" "$(cat printed)"
+expect 0 'tokens            60, of which 54 are supervised' "${stream[@]}" --packing "${both[@]}" --eval_packing false
+grep -q '3 rows of more than 16 tokens (the longest has 20), truncated' printed || fail "the evaluation rows are whole:" "$(cat printed)"
+expect 0 'tokens            16, of which 15 are supervised' "${stream[@]}" --packing --eval_strategy steps --eval_split_size 1 --eval_packing false
+expect 0 'tokens            32, of which 30 are supervised' "${stream[@]}" --eval_packing true --eval_strategy steps --eval_split_size 1
+grep -q 'tokens            20, of which 18 are supervised' printed || fail "the held out row is not whole:" "$(cat printed)"
+finish

@@ -19,6 +19,7 @@
 
 enum { VOCAB = 500, ROWS = 600 };
 static const char key[] = "a key";
+static const struct tt_store_bounds bounds = {VOCAB, 64, false};
 
 static struct tt_data_config config = {.dataset_text_field = "text",
                                        .dataset_prompt_field = "prompt",
@@ -67,7 +68,7 @@ static void assert_equal(const struct tt_dataset *a, const struct tt_dataset *b)
     assert_int_equal(tt_dataset_count(a), tt_dataset_count(b));
     for (size_t i = 0; i < tt_dataset_count(a); i++) {
         struct tt_sample s = tt_dataset_sample(a, i), t = tt_dataset_sample(b, i);
-        assert_int_equal(tt_store_check(tt_dataset_store(b), i), TT_OK);
+        assert_int_equal(tt_store_check(tt_dataset_store(b), i, 0, t.count), TT_OK);
         assert_int_equal(s.count, t.count);
         assert_int_equal(s.supervised_count, t.supervised_count);
         assert_memory_equal(s.ids, t.ids, (size_t)s.count * sizeof *s.ids);
@@ -150,12 +151,13 @@ static bool is_refused(const char *data, size_t bytes)
     size_t part_count;
     put_bytes(data, bytes);
     tt_status status =
-        tt_store_file_open(test_at("y.rows"), key, VOCAB, 64, &store, &report, &parts, &part_count);
+        tt_store_file_open(test_at("y.rows"), key, &bounds, &store, &report, &parts, &part_count);
     if (status != TT_OK) {
         assert_int_equal(status, TT_ERR_DATA);
         return true;
     }
-    for (size_t i = 0; i < store.sample_count && status == TT_OK; i++) status = tt_store_check(&store, i);
+    for (size_t i = 0; i < store.sample_count && status == TT_OK; i++)
+        status = tt_store_check(&store, i, 0, store.samples[i].count);
     if (status != TT_OK) assert_int_equal(status, TT_ERR_DATA);
     tt_store_deinit(&store);
     return status != TT_OK;
@@ -264,13 +266,19 @@ static void change_file(int change)
     case 16:
         header->report.longest = -1;
         break;
+    case 17:
+        parts[0].once = -1;
+        break;
+    case 18:
+        samples[0].supervised_count = 0;
+        break;
     }
 }
 
 static void forged_files_are_refused(void **state)
 {
     (void)state;
-    for (int change = 0; change <= 16; change++) {
+    for (int change = 0; change <= 18; change++) {
         write_file(ROWS);
         change_file(change);
         forge();
@@ -327,7 +335,7 @@ static void batches_are_checked(void **state)
             put_bytes(written.data, written.bytes);
             written.data[layout.ids + 4] ^= (char)damaged;
             assert_int_equal(
-                tt_store_file_open(test_at("y.rows"), key, VOCAB, 64, &store, &report, &parts, &part_count),
+                tt_store_file_open(test_at("y.rows"), key, &bounds, &store, &report, &parts, &part_count),
                 TT_OK);
             assert_int_equal(tt_dataset_adopt(&store, &report, parts, part_count, &dataset), TT_OK);
             assert_int_equal(tt_sampler_create(dataset, &sampling, &sampler), TT_OK);
