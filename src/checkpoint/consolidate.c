@@ -212,6 +212,24 @@ tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cance
     return status;
 }
 
+tt_status tt_checkpoint_verify_weights(const char *folder, const struct tt_cancel *cancel)
+{
+    struct tt_manifest manifest = {0};
+    size_t kept = 0;
+    TT_TRY(tt_manifest_read(folder, &manifest));
+    for (size_t i = 0; i < manifest.count; i++) {
+        struct tt_manifest_file file = manifest.files[i];
+        if (is_state_file(file.name))
+            tt_free(file.name);
+        else
+            manifest.files[kept++] = file;
+    }
+    manifest.count = kept;
+    tt_status status = tt_manifest_verify(&manifest, folder, cancel);
+    tt_manifest_deinit(&manifest);
+    return status;
+}
+
 /* ---- Consolidating ---- */
 
 /* True if a file has pieces of tensors under names of their own (layout.h). */

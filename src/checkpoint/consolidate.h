@@ -23,6 +23,10 @@ TT_MUST_USE tt_status tt_checkpoint_facts(const char *folder, struct tt_checkpoi
  * every element of every tensor once. TT_ERR_DATA names the file or the tensor. */
 TT_MUST_USE tt_status tt_checkpoint_verify(const char *folder, const struct tt_cancel *cancel);
 
+/* Checks that every byte of the weights, and of the other files of the result, is as saved: all but the tensors of the
+ * training state. TT_ERR_DATA as tt_manifest_verify. */
+TT_MUST_USE tt_status tt_checkpoint_verify_weights(const char *folder, const struct tt_cancel *cancel);
+
 /* Verifies the checkpoint and writes a copy with the training state in whole tensors, in the same files that
  * FULL_STATE_DICT writes (max_file_bytes: see tt_state_split; 0 except in tests). All other files are copied, with
  * state_dict_type changed in training_state.json. `output_dir` must not exist, or be empty, unless `overwrite`; it

@@ -282,6 +282,7 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     if (piece->count == 0) return TT_OK;
     const tt_param *original =
         piece->param->transposed_of != NULL ? piece->param->transposed_of : piece->param;
+    if (loading->source->adapter_only && !original->adapter) return TT_OK;
     TT_TRY(find_origin(loading->model, loading->source, original, &origin));
     bool quantized = tt_param_is_quantized(piece->param);
     if (origin.entry == NULL && quantized && piece->param->init != TT_INIT_FILE) {

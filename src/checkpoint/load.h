@@ -13,6 +13,7 @@ struct tt_load_source {
     /* NULL: base weights get initial values (training from random weights) */
     const struct tt_model_folder *folder;
     const struct tt_safetensors *adapter; /* NULL: adapters get their initial values */
+    bool adapter_only;                    /* the base is in place: only the adapter's values are loaded */
     uint64_t seed;
     /* NULL or lent: any request ends the loading with TT_ERR_CANCELLED. For the start of a run only: the reading back
      * at its end must not be cancelled */

@@ -301,7 +301,7 @@ static tt_status report_best(const struct tt_checkpoints *checkpoints, struct tt
     const struct tt_best *best = &checkpoints->memory->best;
     char path[PATH_BYTES];
     if (!best->known) return TT_OK;
-    TT_TRY(checkpoint_path(run, best->step, path));
+    TT_TRY(tt_best_path(run, best, path));
     bool exists = best->step == saved || tt_path_exists(path);
     return tt_journal_best(run->journal, best->step, best->metric, exists ? path : NULL);
 }
@@ -360,31 +360,6 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
     return status;
 }
 
-static tt_status load_best(const struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank)
-{
-    char path[PATH_BYTES];
-    tt_status status = TT_OK;
-    struct tt_load_source source = run->inputs.source;
-    struct tt_safetensors *adapter = NULL;
-    struct tt_model_folder *folder = NULL;
-    struct tt_path weights;
-    TT_GO(checkpoint_path(run, checkpoints->memory->best.step, path));
-    if (rank->model->adapter_param_count > 0) {
-        TT_GO(tt_path_set(&weights, path, "adapter_model.safetensors"));
-        TT_GO(tt_safetensors_open(weights.text, &adapter));
-        source.adapter = adapter;
-    } else {
-        TT_GO(tt_model_folder_open(path, true, &folder));
-        source.folder = folder;
-    }
-    TT_GO(tt_load_units(rank->model, rank->units, rank->stream, &source));
-out:
-    if (status != TT_OK) tt_while("loading the best checkpoint");
-    tt_safetensors_close(adapter);
-    tt_model_folder_close(folder);
-    return status;
-}
-
 /* Enforces the limit in a resumed run that makes no save: the earlier part may have been killed between its last save
  * and the removal of an old checkpoint. */
 static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_run *run)
@@ -400,28 +375,13 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     return remove_old(checkpoints);
 }
 
-/* Restores the weights of the best checkpoint, unless it could not be written. */
-static tt_status restore_best(const struct tt_checkpoints *checkpoints, struct tt_run *run,
-                              struct tt_rank *rank)
-{
-    char path[PATH_BYTES];
-    if (!run->watch->load_best_model_at_end || !checkpoints->memory->best.known) return TT_OK;
-    TT_TRY(checkpoint_path(run, checkpoints->memory->best.step, path));
-    if (run->watch->on_save_error == TT_SAVE_ERROR_CONTINUE && !tt_path_exists(path)) {
-        if (checkpoints->first)
-            tt_warn("the best checkpoint, %s, was not written: the result is that of the last step", path);
-        return TT_OK;
-    }
-    return tt_comm_agree(rank->world, load_best(checkpoints, run, rank));
-}
-
 tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run, struct tt_rank *rank,
                                 int64_t step, bool stopped)
 {
     bool first = tt_comm_rank(rank->world) == 0;
     struct tt_save_job job = {.folder = run->spec->output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
-    TT_TRY(restore_best(checkpoints, run, rank));
+    TT_TRY(tt_best_restore(run, rank, &checkpoints->memory->best));
     tt_status status = first ? report_best(checkpoints, run, -1) : TT_OK;
     record_begin(checkpoints, step);
     if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);

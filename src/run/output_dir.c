@@ -119,6 +119,19 @@ tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_mod
     return lock(out);
 }
 
+/* A lock file that a killed run left can be opened where no file can be created any more. */
+static tt_status check_writable(const struct tt_output_dir *output)
+{
+    struct tt_path path;
+    int descriptor = -1;
+    TT_TRY(tt_path_set(&path, output->path, ".write-probe"));
+    tt_status status = tt_file_create(path.text, 0, &descriptor);
+    tt_file_close(descriptor);
+    if (status == TT_OK) status = tt_dir_remove(path.text);
+    if (status != TT_OK) tt_hint("output_dir must be writable until the run ends: choose another");
+    return status;
+}
+
 tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run, bool resumes)
 {
     bool result = false;
@@ -131,7 +144,8 @@ tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_
         return TT_ERR_USAGE;
     }
     output->checked = true;
-    return tt_output_dir_clear(output);
+    TT_TRY(tt_output_dir_clear(output));
+    return check_writable(output);
 }
 
 tt_status tt_output_dir_clear(struct tt_output_dir *output)

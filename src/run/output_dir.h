@@ -18,7 +18,8 @@ struct tt_output_dir {
  * `restarts` it may be an earlier start of this one, which ends: TT_ERR_COMM. */
 TT_MUST_USE tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_model_spec *model,
                                           bool restarts, struct tt_output_dir *out);
-/* Refuses to overwrite an earlier result unless requested; removes unfinished files of killed runs. `resumes`: the run
+/* Refuses to overwrite an earlier result unless requested, and a folder where no file can be created; removes
+ * unfinished files of killed runs. `resumes`: the run
  * resumes from a checkpoint, or begins again after it was killed. */
 TT_MUST_USE tt_status tt_output_dir_check(struct tt_output_dir *output, const struct tt_run_spec *run,
                                           bool resumes);

@@ -7,10 +7,12 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
 #include "job/settings.h"
 #include "launch/world.h"
+#include "optim/schedule.h"
 #include "run/run.h"
 
 enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
@@ -203,6 +205,7 @@ tt_status tt_resume_open(struct tt_run *run)
                       (long long)version, VERSION));
     TT_GO(tt_json_int(&resume->state, resume->state.root, "step", &resume->step));
     TT_GO(read_json(resume->folder, "trainer_state.json", &resume->trainer));
+    TT_GO(tt_resume_best(&resume->state, &resume->best));
     TT_GO(open_weights(resume));
 out:
     if (status != TT_OK) tt_while("resuming from '%s'", resume->folder);
@@ -217,6 +220,7 @@ void tt_resume_close(struct tt_resume *resume)
     tt_json_deinit(&resume->state);
     tt_json_deinit(&resume->trainer);
     tt_free(resume->folder);
+    tt_free(resume->best_folder);
     *resume = (struct tt_resume){0};
 }
 
@@ -228,15 +232,23 @@ static tt_status write_value(const char *name, const struct tt_json_value *value
     return word[0] != '\0' ? tt_str_printf(text, "\"%s\"", word) : tt_json_write(value, 0, true, text);
 }
 
-/* Appends "'learning_rate' was 0.1 and is 0.2" for each difference. Names that only one side has are not compared. */
+static bool is_among(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(name, *names) != 0) names++;
+    return *names != NULL;
+}
+
+/* Appends "'learning_rate' was 0.1 and is 0.2" for each difference. Names that only one side has are not compared,
+ * nor are those of `except`, which ends with NULL. */
 static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
-                              struct tt_str *text, int *count)
+                              const char *const *except, struct tt_str *text, int *count)
 {
     const char *name;
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
         const struct tt_json_value *old = tt_json_get(before, name);
         struct tt_str was = {0}, is = {0};
+        if (is_among(name, except)) continue;
         if (old == NULL || tt_json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
         tt_status status = write_value(name, old, &was);
         if (status == TT_OK) status = write_value(name, value, &is);
@@ -286,18 +298,58 @@ static tt_status check_tuning(const struct tt_run *run)
 {
     const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before = tt_json_get(resume->state.root, "tuning");
+    const char *const none[] = {NULL};
     struct tt_str text = {0};
     int count = 0;
     if (!tt_json_is_object(before)) return TT_OK; /* an earlier version wrote it */
     struct tt_json_value *now = tt_resume_tuning(run);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of devices");
-    tt_status status = list_changes(before, now, &text, &count);
+    tt_status status = list_changes(before, now, none, &text, &count);
     tt_json_release(now);
     if (status == TT_OK && text.bytes > 0)
         tt_warn("since '%s' was saved, devices compute in another way, and results may round otherwise: %s",
                 resume->folder, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
+}
+
+/* A run with more steps than it was planned for, and nothing else changed by them: the steps of a warm-up that is a
+ * share of all follow. */
+struct longer {
+    int64_t before; /* steps in all; 0: the run is not longer */
+    struct tt_schedule_length old, now;
+    const char *names[3]; /* of the identity, which need not be equal; NULL after the last */
+};
+
+static struct longer find_longer(const struct tt_run *run, const struct tt_json_value *before)
+{
+    int64_t steps = tt_json_integer(tt_json_get(before, TT_RESUME_STEPS));
+    int64_t warmup = tt_json_integer(tt_json_get(before, TT_RESUME_WARMUP));
+    struct longer longer = {.old = {steps, run->steps_per_epoch},
+                            .now = {run->total_steps, run->steps_per_epoch}};
+    if (steps <= 0 || run->total_steps <= steps) return longer;
+    longer.before = steps;
+    longer.names[0] = TT_RESUME_STEPS;
+    if (tt_schedule_warmup_steps(run->optim, longer.old) == warmup) longer.names[1] = TT_RESUME_WARMUP;
+    return longer;
+}
+
+/* One line: the schedule is that of the new length, as in transformers. */
+static void report_longer(const struct tt_run *run, const struct longer *longer)
+{
+    const struct tt_optim_config *optim = run->optim;
+    int64_t done = run->resume.step;
+    double peak = optim->learning_rate, next = peak * tt_schedule_factor(optim, done, longer->now);
+    double last = peak * tt_schedule_factor(optim, done > 0 ? done - 1 : 0, longer->old);
+    char line[400];
+    if (longer->before == 0) return;
+    tt_snprintf(
+        line, sizeof line,
+        "training longer: %lld steps instead of %lld. The learning rate follows the schedule of the new "
+        "length: step %lld had %.4g, step %lld has %.4g",
+        (long long)run->total_steps, (long long)longer->before, (long long)done, last, (long long)done + 1,
+        next);
+    tt_run_report_line(run, line);
 }
 
 static tt_status check_identity(const struct tt_run *run, int world_size)
@@ -309,7 +361,8 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
     struct tt_json_value *now = tt_resume_identity(run, world_size);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare");
-    tt_status status = list_changes(before, now, &text, &count);
+    const struct longer longer = find_longer(run, before);
+    tt_status status = list_changes(before, now, longer.names, &text, &count);
     tt_json_release(now);
     if (status == TT_OK) status = check_inputs(run, &text);
     if (status == TT_OK && text.bytes > 0 && run->spec->resume_changed) {
@@ -319,6 +372,7 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
                          tt_str_text(&text));
         hint_changed(run, before, world_size);
     }
+    if (status == TT_OK) report_longer(run, &longer);
     tt_str_deinit(&text);
     return status;
 }

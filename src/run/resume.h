@@ -11,6 +11,7 @@
 #include "checkpoint/state.h"
 #include "data/sampler.h"
 #include "io/model_folder.h"
+#include "run/best.h"
 
 struct tt_run;
 struct tt_rank;
@@ -26,6 +27,8 @@ struct tt_resume {
     struct tt_safetensors *adapter;  /* weights of an adapter run */
     struct tt_model_folder *weights; /* weights of full fine-tuning whose files hold the masters */
     struct tt_state *tensors;
+    struct tt_best best; /* of the earlier part, as tt_best_find leaves it */
+    char *best_folder;   /* owned; NULL: not found, or there is no best */
     /* On global rank 0, the cost: */
     uint64_t bytes;        /* of the files in the manifest */
     double verify_seconds; /* of all verified checkpoints, skipped ones included */
@@ -44,8 +47,8 @@ TT_MUST_USE tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
 TT_MUST_USE tt_status tt_resume_open(struct tt_run *run);
 /* Call after inputs, samplers and configuration are known. Makes adapters load from the checkpoint. In the process of
  * rank 0, changed settings that affect training, rows or base model are TT_ERR_USAGE, which names them, unless
- * resume_changed is set. Other changed input files (evaluation data, tokenizer, start adapter, training data with the
- * same rows) are a warning. */
+ * resume_changed is set; more steps in all alone are one line, which says what becomes of the learning rate. Other
+ * changed input files (evaluation data, tokenizer, start adapter, training data with the same rows) are a warning. */
 TT_MUST_USE tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world);
 /* TT_ERR_DATA unless the checkpoint has the parameters that the model trains. */
 TT_MUST_USE tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model);
@@ -59,15 +62,19 @@ TT_MUST_USE tt_status tt_resume_describe(const struct tt_run *run, const struct 
 
 /* Call after tt_rank_load: restores the masters and moments of one rank. */
 TT_MUST_USE tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank);
+/* Reads the best evaluation of a training_state.json; there need not be one. */
+TT_MUST_USE tt_status tt_resume_best(const struct tt_json *state, struct tt_best *best);
 /* Restores the memory of the run from the checkpoint. memory->watch is initialized. */
 TT_MUST_USE tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory);
 /* Appends the text of training_state.json after `step`. Rank 0 only. */
 TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
                                      const struct tt_memory *memory, struct tt_str *text);
 
-/* The name of the samples of a step in the identity. */
+/* Names of the identity: the samples of a step, all steps, and those of the warm-up. */
 #define TT_RESUME_SAMPLES                                                                                    \
     "samples of a step (ranks x per_device_train_batch_size x gradient_accumulation_steps)"
+#define TT_RESUME_STEPS "steps in all (max_steps, num_train_epochs)"
+#define TT_RESUME_WARMUP "warmup_steps"
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);

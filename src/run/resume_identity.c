@@ -135,8 +135,8 @@ static void add_optimizer(struct builder *to, const struct tt_run *run)
     add(to, "learning_rate", tt_json_new_real(optim->learning_rate));
     add(to, "lr_scheduler_type", text_or_null(optim->lr_scheduler_type));
     add(to, "lr_scheduler_kwargs", text_or_null(optim->lr_scheduler_kwargs));
-    add(to, "steps in all (max_steps, num_train_epochs)", tt_json_new_integer(run->total_steps));
-    add(to, "warmup_steps", tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
+    add(to, TT_RESUME_STEPS, tt_json_new_integer(run->total_steps));
+    add(to, TT_RESUME_WARMUP, tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
     add(to, "weight_decay", tt_json_new_real(optim->weight_decay));
     if (optim->norm_weight_decay >= 0)
         add(to, "norm_weight_decay", tt_json_new_real(optim->norm_weight_decay));

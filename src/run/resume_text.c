@@ -192,10 +192,21 @@ static tt_status read_patience(const struct tt_json *json, struct tt_patience *p
     return read_metric(json, object, &patience->metric);
 }
 
+tt_status tt_resume_best(const struct tt_json *state, struct tt_best *best)
+{
+    const struct tt_json_value *object = tt_json_get(state->root, "best");
+    *best = (struct tt_best){0};
+    if (!tt_json_is_object(object)) return TT_OK;
+    TT_TRY(tt_json_int(state, object, "step", &best->step));
+    TT_TRY(read_metric(state, object, &best->metric));
+    best->known = true;
+    return TT_OK;
+}
+
 tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
 {
     const struct tt_json *json = &run->resume.state;
-    const struct tt_json_value *object, *best = tt_json_get(json->root, "best");
+    const struct tt_json_value *object;
     if (run->resume.folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
@@ -206,8 +217,6 @@ tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
     TT_TRY(read_patience(json, &memory->patience));
     memory->evaluation_due = false;
     TT_TRY(tt_json_opt_bool(json, json->root, "evaluation_due", &memory->evaluation_due));
-    if (!tt_json_is_object(best)) return TT_OK;
-    memory->best.known = true;
-    TT_TRY(tt_json_int(json, best, "step", &memory->best.step));
-    return read_metric(json, best, &memory->best.metric);
+    memory->best = run->resume.best;
+    return TT_OK;
 }

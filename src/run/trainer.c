@@ -320,6 +320,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     TT_GO(agree_on_date(&run, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_best_find(&run, &world));
     TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
     status = tt_world_run(&world, rank_main, &run);
     if (status != TT_OK) tt_rank0_files_detach(&files);

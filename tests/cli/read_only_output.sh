@@ -34,6 +34,12 @@ for number in $EROFS $EACCES; do
 done
 [ -z "$(ls -A old)" ] || fail "files are left in a folder that cannot be written: $(ls -A old)"
 
+# A killed run has left its lock file, which opens (changes 1 and 2), and no file can be created beside it any more.
+mkdir killed && touch killed/.trimtab.lock
+TRIMTAB_FILE_FAULT="3 $EACCES 1" expect 3 "cannot create 'killed/.write-probe': Permission denied" "${train[@]}" killed
+grep -qF 'hint: output_dir must be writable until the run ends' err || fail "no hint:" "$(cat err)"
+! grep -q '^step' err || fail "a step was trained: $(cat err)"
+
 # Without faults: a file in the way, a folder that is missing, and for users other than root one without permission.
 touch file
 expect 3 'hint: a file lies at this path or above it: remove it' "${train[@]}" file/out

@@ -135,7 +135,7 @@ static void another_run_is_refused(void **state)
     } changes[] = {
         {"ranks 2 learning_rate 0.02", "learning_rate was 0.01 and is 0.02", "restore the settings"},
         {"ranks 2 lora_dropout 0.2", "lora_dropout was 0.1 and is 0.2", "restore the settings"},
-        {"ranks 2 max_steps 7", "steps in all (max_steps, num_train_epochs) was 6 and is 7",
+        {"ranks 2 max_steps 5", "steps in all (max_steps, num_train_epochs) was 6 and is 5",
          "restore the settings"},
         {"ranks 1", "per_device_train_batch_size x gradient_accumulation_steps) was 8 and is 4",
          "with ranks 1 --gradient_accumulation_steps 2 makes 8 samples a step as before"},

@@ -1,0 +1,34 @@
+/* The best checkpoint of a run: where it lies, whether it is whole, and its weights as the result. */
+#ifndef TT_RUN_BEST_H
+#define TT_RUN_BEST_H
+
+#include "base/error.h"
+
+struct tt_run;
+struct tt_rank;
+struct tt_world;
+
+enum { TT_BEST_PATH_BYTES = 4096 };
+
+/* The best evaluation so far, by metric_for_best_model. */
+struct tt_best {
+    bool known;
+    double metric;
+    int64_t step;
+    const char *folder; /* lent: of its checkpoint; NULL: output_dir/checkpoint-<step> */
+};
+
+/* Collective over processes, after tt_resume_open: finds the checkpoint of resume.best in the folder of the checkpoint
+ * that the run resumes from, where trainer_state.json has it, or in output_dir. With load_best_model_at_end its weights
+ * are verified as those of the checkpoint to resume from are; where they are gone or damaged, the best of the
+ * checkpoints with an evaluation that are whole takes its place, with a warning, or none. */
+TT_MUST_USE tt_status tt_best_find(struct tt_run *run, struct tt_world *world);
+/* Stores the folder of the best checkpoint in `path`. */
+TT_MUST_USE tt_status tt_best_path(const struct tt_run *run, const struct tt_best *best,
+                                   char path[TT_BEST_PATH_BYTES]);
+/* Collective over ranks, at the end: with load_best_model_at_end the weights of the best checkpoint are verified
+ * and restored. Where they are gone or damaged those of the last step stay, with a warning. */
+TT_MUST_USE tt_status tt_best_restore(const struct tt_run *run, struct tt_rank *rank,
+                                      const struct tt_best *best);
+
+#endif
