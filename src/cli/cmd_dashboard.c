@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/crowd.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "monitor/dashboard.h"
@@ -10,7 +11,7 @@
 static const char usage[] = " RUN_FOLDER... [--host ADDRESS] [--port N]";
 
 struct dashboard_command {
-    const char *host;
+    const char *host, *allowed_hosts;
     int64_t port;
 };
 
@@ -24,6 +25,9 @@ static const struct tt_setting own_settings[] = {
              "them."},
     {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "0", .null_text = "0", .minimum = 0,
      .maximum = 65535, .help = "Port to listen at; 0: a free one, which is printed."},
+    {.name = "allowed_hosts", .type = TT_SETTING_JSON, OWN(allowed_hosts),
+     .help = "Host names by which browsers may ask, as trimtab.example.com or *.example.com, besides localhost and "
+             "addresses in numbers. Not given: no others at loopback, all elsewhere."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -46,11 +50,12 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
         .host = command->host,
         .port = (int)command->port,
         .port_setting = "port",
+        .allowed_hosts = command->allowed_hosts,
         .folders = (const char *const *)call->argv,
         .count = call->argc,
     };
     TT_TRY(tt_dashboard_open(&config, &dashboard));
-    if (!tt_starts_with(command->host, "127.") && strcmp(command->host, "::1") != 0)
+    if (!tt_host_is_loopback(command->host))
         tt_warn("%s is open to everybody who can reach this machine: there is no key and no encryption",
                 command->host);
     snprintf(line, sizeof line, "dashboard at http://%s%.100s%s:%d/", v6 ? "[" : "", command->host,

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/crowd.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
 #include "cli/talk_call.h"
@@ -10,7 +11,7 @@
 
 struct serve_command {
     struct tt_talk_call call; /* must be first: the offsets of its settings apply here */
-    const char *host, *served_model_name;
+    const char *host, *allowed_hosts, *served_model_name;
     int64_t port, slots, waiting, connections;
     size_t request_bytes;
     double request_seconds;
@@ -26,6 +27,10 @@ static const struct tt_setting own_settings[] = {
              "reach them."},
     {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "8000", .minimum = 0, .maximum = 65535,
      .help = "Port to listen at; 0: a free one, which is printed."},
+    {.name = "allowed_hosts", .type = TT_SETTING_JSON, OWN(allowed_hosts),
+     .help = "Host names by which clients may ask, as trimtab.example.com or *.example.com, besides localhost and "
+             "addresses in numbers. Not given: no others at loopback, all elsewhere; a proxy that keeps the name of "
+             "the client's request needs it."},
     {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
      .help = "Name of the base model for clients; not given: the last part of its path. Adapters have the last parts "
              "of theirs."},
@@ -35,7 +40,8 @@ static const struct tt_setting own_settings[] = {
     {.name = "max_waiting", .type = TT_SETTING_INT, OWN(waiting), .default_text = "256", .minimum = 0,
      .maximum = 1 << 16, .help = "Requests that wait for others to end; further ones get the status 429."},
     {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
-     .maximum = 1 << 16, .help = "Connections; further ones are closed at once."},
+     .maximum = 1 << 16,
+     .help = "Connections; for a further one the oldest idle one is closed, of the client that has most of them."},
     {.name = "max_request_size", .type = TT_SETTING_BYTES, OWN(request_bytes), .default_text = "1MiB",
      .help = "Largest body of a request; larger ones get the status 413."},
     {.name = "request_timeout", .type = TT_SETTING_DOUBLE, OWN(request_seconds), .default_text = "60",
@@ -67,11 +73,6 @@ static char *make_name(const char *path, const char *taken)
     return NULL;
 }
 
-static bool is_local(const char *host)
-{
-    return tt_starts_with(host, "127.") || strcmp(host, "::1") == 0;
-}
-
 /* Serves until a request to stop. */
 static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
                        const struct tt_serve_config *config)
@@ -81,7 +82,7 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
     char line[300];
     bool v6 = strchr(command->host, ':') != NULL;
     TT_TRY(tt_serve_open(config, &server));
-    if (!is_local(command->host))
+    if (!tt_host_is_loopback(command->host))
         tt_warn("%s is open to everybody who can reach this machine: there is no key and no encryption",
                 command->host);
     snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
@@ -98,6 +99,7 @@ static struct tt_http_config http_config(const struct serve_command *command)
     return (struct tt_http_config){.host = command->host,
                                    .port = (int)command->port,
                                    .connections = (int)command->connections,
+                                   .allowed_hosts = command->allowed_hosts,
                                    .body_bytes = command->request_bytes,
                                    .seconds = command->request_seconds};
 }

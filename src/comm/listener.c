@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/crowd.h"
 #include "base/log.h"
 
 enum {
-    CANDIDATES_MIN = 16,
     FILES_OF_PROGRAM = 256, /* descriptors for the rest of the program */
     PAUSE_SECONDS = 1,      /* without accepting, after the process ran out of descriptors */
     LOG_SECONDS = 10,       /* between two log lines about refused connections */
@@ -17,14 +16,7 @@ enum {
 
 size_t tt_listener_capacity(size_t members)
 {
-    struct rlimit limit;
-    rlim_t needed = (rlim_t)members + FILES_OF_PROGRAM, wanted = needed + TT_CANDIDATES_MAX;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return TT_CANDIDATES_MAX;
-    limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur >= wanted) return TT_CANDIDATES_MAX;
-    rlim_t left = limit.rlim_cur > needed ? limit.rlim_cur - needed : 0;
-    return left > CANDIDATES_MIN ? (size_t)left : CANDIDATES_MIN;
+    return tt_crowd_capacity(TT_CANDIDATES_MAX, members + FILES_OF_PROGRAM);
 }
 
 int tt_listener_accept(struct tt_listener *listener, double now, bool *full)
@@ -60,25 +52,15 @@ void tt_candidate_close(struct tt_candidate *candidate)
     candidate->socket = -1;
 }
 
-static bool is_same_origin(const struct tt_candidate *a, const struct tt_candidate *b)
-{
-    return memcmp(a->origin, b->origin, sizeof a->origin) == 0;
-}
-
 struct tt_candidate *tt_listener_choose_victim(struct tt_candidate *const *candidates, size_t count)
 {
-    struct tt_candidate *victim = NULL;
-    size_t most = 0;
+    struct tt_stranger strangers[TT_CANDIDATES_MAX];
     for (size_t i = 0; i < count; i++) {
-        size_t of_origin = 0;
-        for (size_t j = 0; j < count; j++) of_origin += is_same_origin(candidates[i], candidates[j]);
-        bool less_far = victim != NULL && of_origin == most && is_same_origin(victim, candidates[i]) &&
-                        candidates[i]->stage < victim->stage;
-        if (of_origin <= most && !less_far) continue;
-        victim = candidates[i];
-        most = of_origin;
+        strangers[i] = (struct tt_stranger){
+            .stage = (int)candidates[i]->stage, .since = (double)i, .connection = candidates[i]};
+        memcpy(strangers[i].origin, candidates[i]->origin, sizeof strangers[i].origin);
     }
-    return victim;
+    return tt_crowd_choose(strangers, count);
 }
 
 void tt_listener_log_stranger(struct tt_listener *listener, const struct tt_candidate *candidate,

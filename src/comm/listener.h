@@ -45,7 +45,7 @@ struct tt_candidate {
     struct tt_proof proof;
     unsigned char sum[TT_PROOF_SUM_BYTES];
     size_t have;              /* received bytes of the current message */
-    unsigned char origin[16]; /* tt_wire_origin */
+    unsigned char origin[16]; /* of base/crowd.h */
     char from[64];            /* its address, for messages */
     double since;             /* time of the accept */
 };
@@ -58,8 +58,8 @@ size_t tt_listener_capacity(size_t members);
 int tt_listener_accept(struct tt_listener *listener, double now, bool *full);
 void tt_candidate_init(struct tt_candidate *candidate, int socket, double now);
 void tt_candidate_close(struct tt_candidate *candidate);
-/* Chooses the candidate to close: of the origin with the most candidates those at the earliest stage, and of these the
- * first. candidates[count] are in order of time, none of them proven or closed. NULL: there is none. */
+/* Chooses the candidate to close, by the rule of base/crowd.h. candidates[count] are in order of time, none of them
+ * proven or closed, at most TT_CANDIDATES_MAX. NULL: there is none. */
 struct tt_candidate *tt_listener_choose_victim(struct tt_candidate *const *candidates, size_t count);
 /* Counts a stranger and logs the reason `why`, at most once in ten seconds. `why` NULL: it closed the connection, which
  * is not logged. Does not close the candidate. */

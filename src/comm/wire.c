@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/crowd.h"
 #include "base/number.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
@@ -168,13 +169,6 @@ void tt_wire_address_of(int socket, bool other_end, struct tt_wire_address *addr
     if (code == 0) address_from((const struct sockaddr *)&at, address);
 }
 
-static bool is_loopback(const struct sockaddr *from)
-{
-    struct tt_wire_address address;
-    address_from(from, &address);
-    return tt_wire_is_loopback(&address);
-}
-
 static int close_with(int file, int error)
 {
     close(file);
@@ -254,7 +248,7 @@ tt_status tt_wire_listen(const char *address, bool local, int port, struct tt_wi
          at = at->ai_next) {
         int file = listen_at(at->ai_addr, at->ai_addrlen);
         if (file < 0) TT_GO(fail_listen(address, port));
-        listener->local = listener->local && is_loopback(at->ai_addr);
+        listener->local = listener->local && tt_address_is_loopback(at->ai_addr);
         listener->sockets[listener->count++] = file;
     }
 out:
@@ -352,11 +346,11 @@ void tt_wire_listener_close(struct tt_wire_listener *listener)
 void tt_wire_origin(int socket, unsigned char origin[16], char *text, size_t text_bytes)
 {
     struct tt_wire_address address;
+    struct sockaddr_storage to;
     tt_wire_address_of(socket, true, &address);
     tt_wire_address_text(&address, text, text_bytes);
-    memset(origin, 0, 16);
-    if (address.family == 6) memcpy(origin, address.bytes, 8);
-    if (address.family == 4) memcpy(origin + 12, address.bytes, 4);
+    (void)address_to(&address, &to);
+    tt_origin_of((const struct sockaddr *)&to, origin);
 }
 
 /* ---- Connecting ---- */

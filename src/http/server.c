@@ -18,19 +18,22 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/thread.h"
+#include "http/connections.h"
+#include "http/hosts.h"
 
-enum { HEADER_BYTES_MAX = 32 << 10, STREAM_BLOCK = 4096, PATH_BYTES = 256 };
-static const double watch_seconds = 0.2;
+enum {
+    HEADER_BYTES_MAX = 32 << 10,
+    STREAM_BLOCK = 4096,
+    PATH_BYTES = 256,
+    ENDING_MAX = 64,       /* connections that are shut down, and not closed yet */
+    OTHER_FILES_MAX = 768, /* descriptors of the program, and of its other sockets */
+};
+static const double watch_seconds = 0.2, warn_seconds = 60;
 static const char too_large_text[] = "{\"error\": {\"message\": \"the body is too large\", \"type\": "
                                      "\"invalid_request_error\", \"param\": null, \"code\": null}}\n";
-
-/* A connection, as the watch sees it. All fields belong to the server's lock. */
-struct line {
-    struct line *previous, *next;
-    int file;
-    double deadline;                   /* of tt_clock_seconds; 0: the client waits for us */
-    struct tt_http_exchange *exchange; /* NULL: no complete request */
-};
+static const char foreign_text[] =
+    "this server does not answer to that name: ask for it by localhost or by an address "
+    "in numbers, or name the host in its setting allowed_hosts\n";
 
 struct tt_http_server {
     struct tt_http_config config;
@@ -38,7 +41,9 @@ struct tt_http_server {
     struct tt_thread *watch;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct line lines; /* a ring */
+    struct tt_http_lines lines;
+    struct tt_http_hosts hosts;
+    double warned; /* tt_clock_seconds; 0: never */
     atomic_bool closes;
     int port;
 };
@@ -46,11 +51,11 @@ struct tt_http_server {
 /* `lock` guards everything from `connection` on. The order of locks: the server's, then the exchange's. */
 struct tt_http_exchange {
     struct tt_http_server *server;
-    struct line *line; /* of the server's thread */
+    struct tt_http_line *line; /* of the server's thread */
     atomic_int references;
     char method[16], path[PATH_BYTES];
     struct tt_str body;
-    bool handled, too_large; /* of the server's thread */
+    bool handled, too_large, foreign; /* of the server's thread */
     pthread_mutex_t lock;
     struct MHD_Connection *connection; /* NULL: gone */
     bool suspended, begun, streams, ended, broken, gone;
@@ -60,12 +65,14 @@ struct tt_http_exchange {
     size_t taken; /* of `out` */
 };
 
-static void set_deadline(struct tt_http_server *server, struct line *line, double seconds,
-                         struct tt_http_exchange *exchange)
+static void set_stage(struct tt_http_server *server, struct tt_http_line *line, enum tt_http_stage stage,
+                      struct tt_http_exchange *exchange)
 {
     pthread_mutex_lock(&server->lock);
-    line->deadline = seconds > 0 ? tt_clock_seconds() + seconds : 0;
+    line->stage = stage;
     line->exchange = exchange;
+    /* a request has one time for its head and its body */
+    if (stage != TT_HTTP_SENDS) line->since = tt_clock_seconds();
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -199,6 +206,10 @@ static enum MHD_Result begin_request(struct tt_http_server *server, struct MHD_C
     *state = exchange;
     if (strlen(url) >= PATH_BYTES) return queue_text(connection, 414, "text/plain", "the path is too long\n");
     exchange->too_large = length != NULL && strtoull(length, NULL, 10) > server->config.body_bytes;
+    exchange->foreign = !tt_http_path_is_one_of(url, server->config.probes) &&
+                        !tt_http_host_is_allowed(
+                            &server->hosts, MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"));
+    set_stage(server, exchange->line, TT_HTTP_SENDS, NULL);
     /* A client that is sending its body already reads no answer before the end: the bytes are dropped. */
     bool asks = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect") != NULL;
     return exchange->too_large && asks ? queue_text(connection, 413, "application/json", too_large_text)
@@ -219,10 +230,11 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *bytes = 0;
         return MHD_YES;
     }
+    if (exchange->foreign) return queue_text(connection, 403, "text/plain; charset=utf-8", foreign_text);
     if (exchange->too_large) return queue_text(connection, 413, "application/json", too_large_text);
     if (!exchange->handled) {
         exchange->handled = true;
-        set_deadline(server, exchange->line, 0, exchange);
+        set_stage(server, exchange->line, TT_HTTP_ANSWERED, exchange);
         atomic_fetch_add(&exchange->references, 1);
         server->config.handler(server->config.context, exchange);
     }
@@ -237,7 +249,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     (void)connection, (void)why;
     if (exchange == NULL) return;
     *state = NULL;
-    set_deadline(server, exchange->line, server->config.seconds, NULL);
+    set_stage(server, exchange->line, TT_HTTP_IDLE, NULL);
     pthread_mutex_lock(&exchange->lock);
     exchange->connection = NULL;
     exchange->gone = true;
@@ -246,33 +258,52 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     tt_http_release(exchange);
 }
 
+/* Under the server's lock. */
+static void make_room(struct tt_http_server *server, struct tt_http_line *line, double now)
+{
+    struct tt_http_line *victim = tt_http_lines_add(&server->lines, line);
+    if (victim == NULL) return;
+    (void)shutdown(victim->file, SHUT_RDWR);
+    if (server->warned > 0 && now - server->warned < warn_seconds) return;
+    server->warned = now;
+    tt_warn("port %d: more than %zu connections: %s", server->port, server->lines.most,
+            victim != line ? "the oldest idle one is closed for each new one"
+                           : "all wait for their answers, so new ones are closed");
+}
+
+static void begin_line(struct tt_http_server *server, struct MHD_Connection *connection,
+                       struct tt_http_line *line)
+{
+    const union MHD_ConnectionInfo *file =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *from =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    if (file == NULL || from == NULL) return;
+    *line = (struct tt_http_line){.file = file->connect_fd,
+                                  .local = tt_address_is_loopback(from->client_addr),
+                                  .since = tt_clock_seconds()};
+    tt_origin_of(from->client_addr, line->origin);
+    pthread_mutex_lock(&server->lock);
+    make_room(server, line, line->since);
+    pthread_mutex_unlock(&server->lock);
+}
+
 static void on_connection(void *context, struct MHD_Connection *connection, void **state,
                           enum MHD_ConnectionNotificationCode code)
 {
     struct tt_http_server *server = context;
-    struct line *line = *state;
+    struct tt_http_line *line = *state;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         *state = line = tt_calloc(1, sizeof *line);
-        if (line == NULL || info == NULL) return;
-        pthread_mutex_lock(&server->lock);
-        *line = (struct line){.previous = server->lines.previous,
-                              .next = &server->lines,
-                              .file = info->connect_fd,
-                              .deadline = tt_clock_seconds() + server->config.seconds};
-        line->previous->next = line->next->previous = line;
-    } else {
-        *state = NULL;
-        if (line == NULL) return;
-        pthread_mutex_lock(&server->lock);
-        if (line->next != NULL) {
-            line->previous->next = line->next;
-            line->next->previous = line->previous;
-        }
-        tt_free(line);
+        if (line != NULL) begin_line(server, connection, line);
+        return;
     }
+    *state = NULL;
+    if (line == NULL) return;
+    pthread_mutex_lock(&server->lock);
+    tt_http_lines_remove(line);
     pthread_mutex_unlock(&server->lock);
+    tt_free(line);
 }
 
 static void leave(struct tt_http_exchange *exchange)
@@ -284,11 +315,11 @@ static void leave(struct tt_http_exchange *exchange)
 }
 
 /* libmicrohttpd does not look at a connection that waits for its answer; nor does it limit the time of a request. */
-static void check_line(struct line *line, double now)
+static void check_line(struct tt_http_line *line, double now, double seconds)
 {
     char byte;
-    if (line->deadline > 0) {
-        if (now > line->deadline) (void)shutdown(line->file, SHUT_RDWR);
+    if (line->stage != TT_HTTP_ANSWERED) {
+        if (now > line->since + seconds) (void)shutdown(line->file, SHUT_RDWR);
         return;
     }
     ssize_t bytes = recv(line->file, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -302,8 +333,9 @@ static tt_status watch(void *argument)
     pthread_mutex_lock(&server->lock);
     while (!atomic_load(&server->closes)) {
         double now = tt_clock_seconds();
-        for (struct line *line = server->lines.next; line != &server->lines; line = line->next)
-            check_line(line, now);
+        for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring;
+             line = line->next)
+            check_line(line, now, server->config.seconds);
         (void)tt_cond_wait_until(&server->changed, &server->lock, now + watch_seconds);
     }
     pthread_mutex_unlock(&server->lock);
@@ -337,9 +369,10 @@ static tt_status start_daemon(struct tt_http_server *server)
     server->daemon = MHD_start_daemon(
         flags, (uint16_t)config->port, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log,
         NULL, MHD_OPTION_SOCK_ADDR, address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)config->connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(config->seconds + 1.0),
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES_MAX, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+        (unsigned)server->lines.most + ENDING_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(config->seconds + 1.0), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES_MAX,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        server, MHD_OPTION_END);
     int reason = errno;
     freeaddrinfo(address);
     if (server->daemon != NULL) return TT_OK;
@@ -352,15 +385,20 @@ static tt_status start_daemon(struct tt_http_server *server)
 tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_server **out)
 {
     tt_status status = TT_OK;
+    TT_TRY(tt_http_hosts_check(config->allowed_hosts, "allowed_hosts"));
     struct tt_http_server *server = tt_calloc(1, sizeof *server);
     if (server == NULL) return TT_ERR_MEMORY;
     server->config = *config;
-    server->lines.previous = server->lines.next = &server->lines;
+    server->hosts = (struct tt_http_hosts){config->allowed_hosts, !tt_host_is_loopback(config->host)};
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->changed, NULL);
+    TT_GO(
+        tt_http_lines_init(tt_crowd_capacity((size_t)config->connections, OTHER_FILES_MAX), &server->lines));
     TT_GO(start_daemon(server));
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    pthread_mutex_lock(&server->lock);
     server->port = info != NULL ? info->port : config->port;
+    pthread_mutex_unlock(&server->lock);
     TT_GO(tt_thread_start("http watch", watch, server, &server->watch));
     *out = server;
     server = NULL;
@@ -380,13 +418,14 @@ void tt_http_close(struct tt_http_server *server)
     atomic_store(&server->closes, true);
     pthread_mutex_lock(&server->lock);
     pthread_cond_broadcast(&server->changed);
-    for (struct line *line = server->lines.next; line != &server->lines; line = line->next)
+    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring; line = line->next)
         if (line->exchange != NULL) leave(line->exchange);
     pthread_mutex_unlock(&server->lock);
     if (server->watch != NULL && tt_thread_join(server->watch) != TT_OK) tt_error_clear();
     if (server->daemon != NULL) MHD_stop_daemon(server->daemon);
     pthread_mutex_destroy(&server->lock);
     pthread_cond_destroy(&server->changed);
+    tt_http_lines_deinit(&server->lines);
     tt_free(server);
 }
 
@@ -426,8 +465,12 @@ static void end_answer(struct tt_http_exchange *exchange)
     bool gone = tt_http_is_gone(exchange);
     if (gone) return;
     pthread_mutex_lock(&server->lock);
-    for (struct line *line = server->lines.next; line != &server->lines; line = line->next)
-        if (line->exchange == exchange) line->deadline = tt_clock_seconds() + server->config.seconds;
+    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring;
+         line = line->next) {
+        if (line->exchange != exchange) continue;
+        line->stage = TT_HTTP_FETCHES;
+        line->since = tt_clock_seconds();
+    }
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -485,89 +528,6 @@ bool tt_http_is_gone(struct tt_http_exchange *exchange)
     bool gone = exchange->gone;
     pthread_mutex_unlock(&exchange->lock);
     return gone;
-}
-
-#else
-
-tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_server **out)
-{
-    (void)config, (void)out;
-    tt_fail(TT_ERR_UNSUPPORTED, "this build has no HTTP server");
-    tt_hint("install libmicrohttpd-dev and build again (docs/dependencies.md)");
-    return TT_ERR_UNSUPPORTED;
-}
-
-int tt_http_port(const struct tt_http_server *server)
-{
-    (void)server;
-    return 0;
-}
-
-void tt_http_close(struct tt_http_server *server)
-{
-    (void)server;
-}
-
-const char *tt_http_method(const struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-    return "";
-}
-
-const char *tt_http_path(const struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-    return "";
-}
-
-struct tt_span tt_http_body(const struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-    return (struct tt_span){"", 0};
-}
-
-const char *tt_http_header(const struct tt_http_exchange *exchange, const char *name)
-{
-    (void)exchange, (void)name;
-    return NULL;
-}
-
-void tt_http_answer(struct tt_http_exchange *exchange, int code, const char *type, const char *body,
-                    size_t bytes)
-{
-    (void)exchange, (void)code, (void)type, (void)body, (void)bytes;
-}
-
-void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type)
-{
-    (void)exchange, (void)code, (void)type;
-}
-
-void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes)
-{
-    (void)exchange, (void)data, (void)bytes;
-}
-
-void tt_http_end(struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-}
-
-size_t tt_http_pending(struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-    return 0;
-}
-
-bool tt_http_is_gone(struct tt_http_exchange *exchange)
-{
-    (void)exchange;
-    return true;
-}
-
-void tt_http_release(struct tt_http_exchange *exchange)
-{
-    (void)exchange;
 }
 
 #endif

@@ -20,7 +20,10 @@ struct tt_http_config {
     const char *host;         /* a numeric address: "127.0.0.1", "::1", "0.0.0.0" */
     int port;                 /* 0: a free one */
     const char *port_setting; /* its name, for a hint; NULL: "port" */
-    int connections;          /* further ones are closed at once */
+    int connections; /* the most; for a further one that of base/crowd.h's choice ends, if it waits for no answer */
+    const char *allowed_hosts; /* of http/hosts.h; lent */
+    /* Paths that are answered whatever the Host: load balancers ask by names of their own. NULL-terminated, lent. */
+    const char *const *probes;
     size_t body_bytes;
     /* A request must be complete, and an answer must be fetched, within this time; a connection may be idle as long. */
     double seconds;

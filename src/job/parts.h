@@ -108,6 +108,7 @@ struct tt_monitor_spec {
     bool dashboard;
     int64_t dashboard_port; /* 0: a free one */
     const char *dashboard_host;
+    const char *allowed_hosts; /* of http/hosts.h */
     bool profile;
     const char *callbacks; /* JSON; settled into `profile` */
 };

@@ -174,6 +174,10 @@ const struct tt_setting tt_monitor_settings[] = {
      .local = true,
      .help = "Address to listen at for that page; others than those of this machine itself are open to everybody who "
              "can reach them."},
+    {.name = "allowed_hosts", .type = TT_SETTING_JSON, FIELD(monitor.allowed_hosts), .local = true,
+     .help = "Host names by which clients may ask for that page and for /metrics, as trimtab.example.com or "
+             "*.example.com, besides localhost and addresses in numbers. Not given: no others at loopback, all "
+             "elsewhere; a proxy that keeps the name of the client's request needs it."},
     {.name = "profile", .type = TT_SETTING_BOOL, FIELD(monitor.profile), .default_text = "false",
      .help = "Add the time by op, power and clock to the rows of metrics.jsonl, and write a trace of three steps as "
              "trace.json, for Perfetto or chrome://tracing. It takes some time of its own."},

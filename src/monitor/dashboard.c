@@ -16,12 +16,12 @@
 enum { CONNECTIONS_MAX = 64, BODY_BYTES_MAX = 1024 };
 static const double seconds_max = 30.0, fresh_seconds = 1.0;
 
-/* Everything but `local` belongs to the server's thread once it runs. */
+/* Everything belongs to the server's thread once it runs. */
 struct tt_dashboard {
     struct tt_http_server *server;
     struct tt_run_figures *runs; /* [count] */
     int count, opened;
-    bool live, local;
+    bool live;
     struct tt_str page, data;
     uint64_t version; /* of `data` */
     double read;      /* tt_clock_seconds */
@@ -87,25 +87,12 @@ static void answer_picture(const struct tt_dashboard *dashboard, struct tt_http_
     tt_str_deinit(&bytes);
 }
 
-/* "localhost", or an address in numbers, with or without a port. */
-static bool is_own_name(const char *host)
-{
-    size_t bytes;
-    if (host == NULL) return true; /* no browser */
-    if (host[0] == '[') return true;
-    bytes = strcspn(host, ":");
-    return strspn(host, "0123456789.") == bytes ||
-           (bytes == strlen("localhost") && strncmp(host, "localhost", bytes) == 0);
-}
-
 static void handle(void *context, struct tt_http_exchange *exchange)
 {
     struct tt_dashboard *dashboard = context;
     const char *method = tt_http_method(exchange), *path = tt_http_path(exchange);
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
         answer_text(exchange, 405, "only GET and HEAD\n");
-    else if (dashboard->local && !is_own_name(tt_http_header(exchange, "Host")))
-        answer_text(exchange, 403, "ask for it by localhost or an address\n");
     else if (strcmp(path, "/") == 0)
         tt_http_answer(exchange, 200, "text/html; charset=utf-8", dashboard->page.data,
                        dashboard->page.bytes);
@@ -144,7 +131,6 @@ tt_status tt_dashboard_open(const struct tt_dashboard_config *config, struct tt_
     struct tt_dashboard *dashboard = tt_calloc(1, sizeof *dashboard);
     if (dashboard == NULL) return TT_ERR_MEMORY;
     dashboard->live = config->live;
-    dashboard->local = tt_starts_with(config->host, "127.") || strcmp(config->host, "::1") == 0;
     TT_GO(tt_page_write("", &dashboard->page));
     TT_GO(open_runs(dashboard, config));
     struct tt_http_config http = {
@@ -152,6 +138,7 @@ tt_status tt_dashboard_open(const struct tt_dashboard_config *config, struct tt_
         .port = config->port,
         .port_setting = config->port_setting,
         .connections = CONNECTIONS_MAX,
+        .allowed_hosts = config->allowed_hosts,
         .body_bytes = BODY_BYTES_MAX,
         .seconds = seconds_max,
         .handler = handle,

@@ -1,7 +1,6 @@
 /* The dashboard of runs over HTTP: the page at /, its data at /data, and at /data/VERSION: only where they differ
  * from that version; at /picture/R/NAME a picture of the run R, counted from 0. Folders are read again at most once a
- * second. GET and HEAD only. At an address of this machine only requests whose Host is one are answered, so that no
- * page of the web can read a run through a name of its own. */
+ * second. GET and HEAD only, of hosts as in http/hosts.h. */
 #ifndef TT_MONITOR_DASHBOARD_H
 #define TT_MONITOR_DASHBOARD_H
 
@@ -12,8 +11,9 @@ enum { TT_DASHBOARD_RUNS_MAX = 64 };
 
 struct tt_dashboard_config {
     const char *host;
-    int port;                 /* 0: a free one */
-    const char *port_setting; /* its name */
+    int port;                  /* 0: a free one */
+    const char *port_setting;  /* its name */
+    const char *allowed_hosts; /* of http/hosts.h; lent */
     const char *const *folders;
     int count;
     bool live; /* a training serves its own folder, which may have no row yet */

@@ -6,9 +6,10 @@
 #include "http/server.h"
 #include "monitor/exposition.h"
 
-/* A scrape takes milliseconds. Slow clients are cut off, and never take all connections for longer. */
+/* A scrape takes milliseconds. Slow clients are cut off. */
 enum { CONNECTIONS_MAX = 256, BODY_BYTES_MAX = 1024 };
 static const double seconds_max = 5.0;
+static const char *const probes[] = {"/healthz", "/readyz", "/readyz/step", NULL};
 
 struct tt_endpoints {
     struct tt_live *live;
@@ -50,7 +51,8 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     tt_http_release(exchange);
 }
 
-tt_status tt_endpoints_open(const char *host, int port, struct tt_live *live, struct tt_endpoints **out)
+tt_status tt_endpoints_open(const char *host, int port, const char *allowed_hosts, struct tt_live *live,
+                            struct tt_endpoints **out)
 {
     tt_status status = TT_OK;
     struct tt_endpoints *endpoints = tt_calloc(1, sizeof *endpoints);
@@ -61,6 +63,8 @@ tt_status tt_endpoints_open(const char *host, int port, struct tt_live *live, st
         .port = port,
         .port_setting = "metrics_port",
         .connections = CONNECTIONS_MAX,
+        .allowed_hosts = allowed_hosts,
+        .probes = probes,
         .body_bytes = BODY_BYTES_MAX,
         .seconds = seconds_max,
         .handler = handle,

@@ -14,8 +14,8 @@ static tt_status open_endpoints(struct tt_monitoring *monitoring, int local_rank
     if (port > 65535)
         return tt_fail(TT_ERR_USAGE, "metrics_port %lld: the process with local rank %d has no port",
                        (long long)monitoring->spec->metrics_port, local_rank);
-    return tt_endpoints_open(monitoring->spec->metrics_host, (int)port, monitoring->live,
-                             &monitoring->endpoints);
+    return tt_endpoints_open(monitoring->spec->metrics_host, (int)port, monitoring->spec->allowed_hosts,
+                             monitoring->live, &monitoring->endpoints);
 }
 
 tt_status tt_monitoring_open(const struct tt_job_spec *job, struct tt_monitoring *monitoring)
@@ -64,6 +64,7 @@ static tt_status open_dashboard(struct tt_monitoring *monitoring, const struct t
         .host = spec->dashboard_host,
         .port = (int)spec->dashboard_port,
         .port_setting = "dashboard_port",
+        .allowed_hosts = spec->allowed_hosts,
         .folders = &run->spec->output_dir,
         .count = 1,
         .live = true,

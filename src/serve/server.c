@@ -8,10 +8,12 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "http/hosts.h"
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
 
 static const char json_type[] = "application/json";
+static const char *const probes[] = {"/healthz", "/health", "/readyz", NULL};
 
 struct tt_server {
     struct tt_serve_config config;
@@ -201,8 +203,7 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     if (chat || strcmp(path, "/v1/completions") == 0) {
         handle_post(server, exchange, chat);
     } else if (strcmp(path, "/v1/models") == 0 || tt_starts_with(path, "/v1/models/") ||
-               strcmp(path, "/healthz") == 0 || strcmp(path, "/health") == 0 ||
-               strcmp(path, "/readyz") == 0) {
+               tt_http_path_is_one_of(path, probes)) {
         handle_get(server, exchange, path);
     } else {
         tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,
@@ -287,6 +288,7 @@ tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server *
     struct tt_server *server = tt_calloc(1, sizeof *server);
     if (server == NULL) return TT_ERR_MEMORY;
     server->config = *config;
+    server->config.http.probes = probes;
     server->config.http.handler = handle;
     server->config.http.context = server;
     server->pending_end = &server->pending;

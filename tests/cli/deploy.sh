@@ -21,7 +21,7 @@ collect() {
     fi
     port=$(sed -nE 's|^metrics at http://127.0.0.1:([0-9]+)/metrics$|\1|p' said)
     exec 3<>"/dev/tcp/127.0.0.1/$port" || { fail "${*:2}: $(cat said)"; return; }
-    printf 'GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n' >&3
+    printf 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
     cat <&3 | tr -d '\r' >"$1"
     exec 3>&-
     kill -INT $training

@@ -11,10 +11,10 @@ fi
 
 trap "" PIPE # a server may close before it has read all
 
-# ask PORT REQUEST-LINE [HEADER]: the answer, with its head
+# ask PORT REQUEST-LINE [HEADER [HOST]]: the answer, with its head
 ask() {
     exec 3<>"/dev/tcp/127.0.0.1/$1" || return 1
-    printf '%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n' "$2" "${3:+$3$'\r\n'}" >&3
+    printf '%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n' "$2" "${4:-localhost}" "${3:+$3$'\r\n'}" >&3
     cat <&3 | tr -d '\r'
     exec 3>&-
 }
@@ -55,6 +55,8 @@ ask "$port" 'GET /' | grep -q '^HTTP/1.1 404' || fail "/ is there"
 ask "$port" 'DELETE /metrics' | grep -q '^HTTP/1.1 405' || fail "DELETE"
 ask "$port" 'HEAD /metrics' | grep -q '^HTTP/1.1 200' || fail "HEAD"
 ask "$port" "GET /$(head -c 5000 /dev/zero | tr '\0' a)" | grep -q '^HTTP/1.1 414' || fail "a long path"
+ask "$port" 'GET /metrics' '' evil.example | grep -q '^HTTP/1.1 403' || fail "another name is answered"
+ask "$port" 'GET /healthz' '' evil.example | grep -q '^HTTP/1.1 200' || fail "a probe by another name is not answered"
 ask "$port" $'\001nonsense' >/dev/null # whatever the answer, the next one is right
 ask "$port" 'GET /healthz' | grep -q '^ok: ' || fail "after nonsense"
 expect 5 "cannot listen at 127.0.0.1 port $port" "${run[@]}" --output_dir other --metrics_port "$port"
@@ -83,6 +85,8 @@ for attempt in 0 1 2 3; do
 done
 expect 2 "is no address to listen at" "${run[@]}" --output_dir other --metrics_port 0 --metrics_host nowhere.example
 expect 2 "metrics_port" "${run[@]}" --output_dir other --metrics_port 70000
+expect 2 "allowed_hosts: 'http://a.example' is no host name" "${run[@]}" --output_dir other --metrics_port 0 \
+    --allowed_hosts http://a.example
 
 # Two processes of one machine: one port each; the totals of the run are those of rank 0.
 base=$((20000 + RANDOM % 12000))

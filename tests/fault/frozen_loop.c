@@ -27,8 +27,8 @@ static void get(int port, const char *path, char *answer, size_t answer_bytes)
     ssize_t got;
     int line = test_dial(port, 10);
     assert_true(line >= 0);
-    int request_bytes =
-        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", path);
+    int request_bytes = snprintf(request, sizeof request,
+                                 "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     assert_int_equal(write(line, request, (size_t)request_bytes), request_bytes);
     while (bytes < answer_bytes - 1 && (got = read(line, answer + bytes, answer_bytes - 1 - bytes)) > 0)
         bytes += (size_t)got;

@@ -52,7 +52,7 @@ class Server:
         """A request whose answer is not read yet."""
         line = self.connect()
         text = json.dumps(body).encode()
-        line.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        line.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                      % (path.encode(), len(text), text))
         return line
 
@@ -282,7 +282,7 @@ def test_errors(server):
     status, large = server.ask(CHAT, b" " * (1 << 20) + b"{}")
     check(status == 413 and json.loads(large)["error"]["message"] == "the body is too large", "a large body")
     line = server.connect()
-    line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b" " * 65536 + b"\r\n") * 17 + b"0\r\n\r\n")
     check(b" 413 " in line.recv(100), "a large body in chunks")
     for junk in (b"\0" * 1000, b"GET\r\n\r\n", b"POST /v1/completions HTTP/9\r\n\r\n", b"A" * 100000,
@@ -302,7 +302,7 @@ def test_slow(server):
     """The request timeout is 2 seconds: neither silence nor a byte now and then holds a connection longer."""
     lines = [server.connect() for _ in range(6)]
     lines[1].sendall(b"POST /v1/completions HT")
-    lines[2].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{")
+    lines[2].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{")
     ended = {}
     began = time.monotonic()
     while len(ended) < len(lines) and time.monotonic() < began + 20:
