@@ -23,8 +23,10 @@ struct tt_batch {
     int64_t token_count; /* T; 0: this rank has no samples in this micro batch, but joins its collectives */
     int64_t sequence_count; /* B */
     int64_t max_length;
-    const int32_t *ids;        /* [T] */
-    const int32_t *positions;  /* [T] from 0 in each sequence */
+    const int32_t *ids;       /* [T] */
+    const int32_t *positions; /* [T] from 0 in each sequence */
+    /* [T] the length that the token's sequence has reached, earlier batches included; NULL: that in this batch */
+    const int32_t *reached;
     const int64_t *row_keys;   /* [T] (sample << 24) | position */
     const int32_t *cu_seqlens; /* [B + 1] */
     int64_t row_count;         /* N */

@@ -93,6 +93,8 @@ struct tt_rank {
     struct tt_buffer *sums_buffer;          /* f64: the sums of the op loss_sums, then the sum of squares */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_rope_table ropes[TT_PASS_ROPES];
+    struct tt_rope_parts rope_parts; /* of `ropes` */
+    int32_t *rope_rows;              /* [limits.tokens], host memory; NULL: rows are positions */
     struct tt_batch_limits limits;
     /* anchors, and where the device is not the host the slots; NULL: tokens */
     struct tt_buffer *image_buffer;

@@ -17,9 +17,9 @@ static size_t aligned(size_t bytes)
 static tt_status create_ropes(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_model_facts *facts = config->model_facts;
-    int64_t positions = config->limits.length;
+    const struct tt_rope_parts *parts = &rank->rope_parts;
     size_t floats = 0;
-    for (int i = 0; i < facts->rope_count; i++) floats += (size_t)(positions * facts->ropes[i].columns);
+    for (int i = 0; i < facts->rope_count; i++) floats += (size_t)(parts->rows * facts->ropes[i].columns);
     TT_TRY(tt_buffer_create(rank->device, floats * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
     float *device_table = tt_buffer_data(rank->rope_buffer), *host = NULL;
     if (!tt_device_is_plan(rank->device)) {
@@ -29,10 +29,10 @@ static tt_status create_ropes(const struct tt_rank_config *config, struct tt_ran
     size_t at = 0;
     for (int i = 0; i < facts->rope_count; i++) {
         int64_t half = facts->ropes[i].columns / 2;
-        size_t table = (size_t)(positions * half);
-        rank->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, positions, half);
-        rank->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, positions, half);
-        if (host != NULL) tt_model_fill_rope(&facts->ropes[i], positions, host + at, host + at + table);
+        size_t table = (size_t)(parts->rows * half);
+        rank->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, parts->rows, half);
+        rank->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, parts->rows, half);
+        if (host != NULL) tt_model_fill_rope(&facts->ropes[i], parts, host + at, host + at + table);
         at += 2 * table;
     }
     if (host == NULL) return TT_OK;
@@ -51,7 +51,28 @@ tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_ran
                    2 * aligned(rows * sizeof(int32_t)) +
                    (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
+    tt_rope_parts_make(config->model_facts, limits->length, &rank->rope_parts);
+    if (rank->rope_parts.count > 1) {
+        rank->rope_rows = tt_calloc(tokens, sizeof *rank->rope_rows);
+        if (rank->rope_rows == NULL) return TT_ERR_MEMORY;
+    }
     return create_ropes(config, rank);
+}
+
+/* The rows of the rotations' tables that the batch's tokens read. */
+static const int32_t *find_rope_rows(struct tt_rank *rank, const struct tt_batch *batch)
+{
+    const struct tt_rope_parts *parts = &rank->rope_parts;
+    if (parts->count == 1 || batch->positions == NULL) return batch->positions;
+    for (int64_t b = 0, t = 0; t < batch->token_count; b++) {
+        int64_t end = batch->reached != NULL ? batch->token_count : batch->cu_seqlens[b + 1],
+                length = end - t;
+        for (; t < end; t++) {
+            int part = tt_rope_part_of(parts, batch->reached != NULL ? batch->reached[t] : length);
+            rank->rope_rows[t] = (int32_t)parts->first_rows[part] + batch->positions[t];
+        }
+    }
+    return rank->rope_rows;
 }
 
 /* Takes the next piece of the batch buffer and copies `bytes` from the host into it. */
@@ -72,10 +93,10 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
                        (long long)batch->token_count, (long long)limits->tokens);
     int64_t tokens = batch->token_count, rows = batch->row_count;
     char *next = tt_buffer_data(rank->batch_buffer);
-    void *ids, *positions, *keys, *borders, *row_list, *labels;
+    void *ids, *rope_rows, *keys, *borders, *row_list, *labels;
     size_t borders_bytes = tokens > 0 ? (size_t)(batch->sequence_count + 1) * sizeof(int32_t) : 0;
     TT_TRY(upload(rank, &next, batch->ids, (size_t)tokens * sizeof(int32_t), &ids));
-    TT_TRY(upload(rank, &next, batch->positions, (size_t)tokens * sizeof(int32_t), &positions));
+    TT_TRY(upload(rank, &next, find_rope_rows(rank, batch), (size_t)tokens * sizeof(int32_t), &rope_rows));
     TT_TRY(upload(rank, &next, batch->row_keys, (size_t)tokens * sizeof(int64_t), &keys));
     TT_TRY(upload(rank, &next, batch->cu_seqlens, borders_bytes, &borders));
     TT_TRY(upload(rank, &next, batch->rows, (size_t)rows * sizeof(int32_t), &row_list));
@@ -85,7 +106,7 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
         .sequence_count = batch->sequence_count,
         .max_length = batch->max_length,
         .ids_T = tt_tensor_1d(ids, TT_I32, tokens),
-        .positions_T = tt_tensor_1d(positions, TT_I32, tokens),
+        .rope_rows_T = tt_tensor_1d(rope_rows, TT_I32, tokens),
         .row_keys_T = tt_tensor_1d(keys, TT_I64, tokens),
         .cu_seqlens = tt_tensor_1d(borders, TT_I32, batch->sequence_count + 1),
         .host_cu_seqlens = batch->cu_seqlens,

@@ -38,6 +38,7 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
     engine->arrays = (struct pass_arrays){
         .ids = tt_calloc(tokens, sizeof(int32_t)),
         .positions = tt_calloc(tokens, sizeof(int32_t)),
+        .reached = tt_calloc(tokens, sizeof(int32_t)),
         .row_keys = tt_calloc(tokens, sizeof(int64_t)),
         .labels = tt_calloc(slots, sizeof(int32_t)),
         .borders = tt_calloc(slots + 1, sizeof(int32_t)),
@@ -48,9 +49,9 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
     };
     const struct pass_arrays *arrays = &engine->arrays;
     if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || arrays->ids == NULL ||
-        arrays->positions == NULL || arrays->row_keys == NULL || arrays->labels == NULL ||
-        arrays->borders == NULL || arrays->rows == NULL || arrays->slot_of_row == NULL ||
-        arrays->wanted == NULL || arrays->rules == NULL)
+        arrays->positions == NULL || arrays->reached == NULL || arrays->row_keys == NULL ||
+        arrays->labels == NULL || arrays->borders == NULL || arrays->rows == NULL ||
+        arrays->slot_of_row == NULL || arrays->wanted == NULL || arrays->rules == NULL)
         return TT_ERR_MEMORY;
     for (size_t s = 0; s < slots; s++) engine->slots[s].ids = engine->slot_ids + s * length;
     return TT_OK;
@@ -119,6 +120,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->needed);
     tt_free(engine->arrays.ids);
     tt_free(engine->arrays.positions);
+    tt_free(engine->arrays.reached);
     tt_free(engine->arrays.row_keys);
     tt_free(engine->arrays.labels);
     tt_free(engine->arrays.borders);

@@ -30,13 +30,14 @@ struct slot {
     struct request *request; /* NULL: free */
     int32_t *ids;            /* [length] */
     int adapter;             /* that they were computed with */
-    int64_t last_used;       /* number of the pass */
-    int64_t added;           /* tokens of the current pass */
+    int rope_part;     /* of the tables of rotary angles, which they were computed with (model/model.h) */
+    int64_t last_used; /* number of the pass */
+    int64_t added;     /* tokens of the current pass */
 };
 
 /* Host arrays of the next pass. */
 struct pass_arrays {
-    int32_t *ids, *positions, *labels, *borders, *rows;
+    int32_t *ids, *positions, *reached, *labels, *borders, *rows;
     int64_t *row_keys;
     int *slot_of_row;
     bool *wanted;                 /* rows with logprobs */

@@ -20,7 +20,7 @@ struct tt_generation_single {
     struct kind kinds[GRAPHS_MAX];
     int kind_count;
     /* Host arrays of the padded batch, [slots]. */
-    int32_t *sequences, *ids, *positions, *rows, *labels, *borders;
+    int32_t *sequences, *ids, *positions, *reached, *rows, *labels, *borders;
     int64_t *row_keys;
     struct tt_sample_rule *rules;
 };
@@ -37,6 +37,7 @@ tt_status tt_generation_single_create(const struct tt_rank *rank, int64_t slots,
         .sequences = tt_calloc(count, sizeof(int32_t)),
         .ids = tt_calloc(count, sizeof(int32_t)),
         .positions = tt_calloc(count, sizeof(int32_t)),
+        .reached = tt_calloc(count, sizeof(int32_t)),
         .rows = tt_calloc(count, sizeof(int32_t)),
         .labels = tt_calloc(count, sizeof(int32_t)),
         .borders = tt_calloc(count + 1, sizeof(int32_t)),
@@ -44,8 +45,8 @@ tt_status tt_generation_single_create(const struct tt_rank *rank, int64_t slots,
         .rules = tt_calloc(count, sizeof(struct tt_sample_rule)),
     };
     if (single->sequences == NULL || single->ids == NULL || single->positions == NULL ||
-        single->rows == NULL || single->labels == NULL || single->borders == NULL ||
-        single->row_keys == NULL || single->rules == NULL) {
+        single->reached == NULL || single->rows == NULL || single->labels == NULL ||
+        single->borders == NULL || single->row_keys == NULL || single->rules == NULL) {
         tt_generation_single_destroy(single);
         return TT_ERR_MEMORY;
     }
@@ -66,6 +67,7 @@ void tt_generation_single_destroy(struct tt_generation_single *single)
     tt_free(single->sequences);
     tt_free(single->ids);
     tt_free(single->positions);
+    tt_free(single->reached);
     tt_free(single->rows);
     tt_free(single->labels);
     tt_free(single->borders);
@@ -109,6 +111,7 @@ static struct tt_batch pad(struct tt_generation_single *single, const struct tt_
         bool is = t < count && batch->ids != NULL;
         single->ids[t] = is ? batch->ids[t] : 0;
         single->positions[t] = is ? batch->positions[t] : 0;
+        single->reached[t] = is ? batch->reached[t] : 0;
         single->rows[t] = (int32_t)t;
         single->rules[t] = is && rules != NULL ? rules[t] : (struct tt_sample_rule){.seen_row = -1};
     }
@@ -118,6 +121,7 @@ static struct tt_batch pad(struct tt_generation_single *single, const struct tt_
         .max_length = 1,
         .ids = single->ids,
         .positions = single->positions,
+        .reached = single->reached,
         .row_keys = single->row_keys,
         .cu_seqlens = single->borders,
         .row_count = rows,

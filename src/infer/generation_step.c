@@ -24,6 +24,12 @@ static int64_t common_length(const struct request *request, const int32_t *ids, 
     return common;
 }
 
+/* The part of the tables of rotary angles by which all tokens of the request rotate, as far as it has come. */
+static int rope_part_of(const struct tt_generation_engine *engine, const struct request *request)
+{
+    return tt_rope_part_of(&engine->rank.rank->rope_parts, (int64_t)request->ids.count);
+}
+
 /* The slot of a request, and the cached tokens that it continues from. */
 struct place {
     int64_t slot;   /* free; -1: none */
@@ -36,11 +42,12 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
 {
     struct place place = {.slot = -1, .source = -1};
     int64_t coming = 0, oldest = -1;
+    int part = rope_part_of(engine, request);
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
         if (slot->request == NULL && (oldest < 0 || slot->last_used < engine->slots[oldest].last_used))
             oldest = s;
-        if (slot->adapter != request->adapter) continue;
+        if (slot->adapter != request->adapter || slot->rope_part != part) continue;
         int64_t common = common_length(request, slot->ids, held(engine, s));
         if (common > place.common || (common == place.common && slot->request == NULL)) {
             place.common = common;
@@ -73,12 +80,26 @@ static tt_status start(struct tt_generation_engine *engine, struct request *requ
     memcpy(slot->ids, request->ids.data, (size_t)place->common * sizeof *slot->ids);
     slot->request = request;
     slot->adapter = request->adapter;
+    slot->rope_part = rope_part_of(engine, request);
     request->state = TT_GENERATION_RUNNING;
     request->reused = request->done = (size_t)place->common;
     engine->load.waiting--;
     engine->load.running++;
     engine->load.reused += place->common;
     return TT_OK;
+}
+
+/* A request whose tokens have come to rotate by another part of the tables is computed again from its beginning: it
+ * goes on as a prompt of the same tokens would. */
+static void restart_rotated(struct tt_generation_engine *engine)
+{
+    for (int64_t s = 0; s < engine->limits.slots; s++) {
+        struct slot *slot = &engine->slots[s];
+        int part = slot->request != NULL ? rope_part_of(engine, slot->request) : slot->rope_part;
+        if (part == slot->rope_part) continue;
+        slot->rope_part = part;
+        tt_kv_cache_truncate(engine->rank.cache, s, 0);
+    }
 }
 
 /* Gives free slots to waiting requests, the oldest first. */
@@ -145,6 +166,7 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
         .sequence_count = engine->limits.slots,
         .ids = arrays->ids,
         .positions = arrays->positions,
+        .reached = arrays->reached,
         .row_keys = arrays->row_keys,
         .cu_seqlens = arrays->borders,
         .rows = arrays->rows,
@@ -156,6 +178,7 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
         for (int64_t t = first; t < first + slot->added; t++) {
             slot->ids[t] = slot->request->ids.data[t];
             arrays->ids[batch.token_count] = slot->ids[t];
+            arrays->reached[batch.token_count] = (int32_t)slot->request->ids.count;
             arrays->positions[batch.token_count++] = (int32_t)t;
         }
         arrays->borders[s + 1] = (int32_t)batch.token_count;
@@ -210,7 +233,7 @@ static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int 
         struct slot *slot = &engine->slots[s];
         if (slot->added == 0) continue;
         slot->last_used = engine->load.passes;
-        slot->request->done = (size_t)held(engine, s);
+        if ((size_t)held(engine, s) > slot->request->done) slot->request->done = (size_t)held(engine, s);
     }
     const float *logits = engine->rank.logits;
     for (int64_t n = 0; n < batch.row_count; n++) {
@@ -233,6 +256,7 @@ static bool has_requests(const struct tt_generation_engine *engine, int adapter)
 /* A pass that one rank needs is run by all: those without requests take part in its transfers. */
 tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy)
 {
+    restart_rotated(engine);
     TT_TRY(admit(engine));
     bool ran = false, apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
     double *needed = engine->needed; /* of the base alone, then of each adapter */

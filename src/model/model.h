@@ -16,7 +16,16 @@ enum {
 };
 
 /* Rotary positions of some layers. Keys of config.json: Hugging Face's. */
-enum tt_rope_type { TT_ROPE_DEFAULT, TT_ROPE_LINEAR, TT_ROPE_LLAMA3, TT_ROPE_YARN, TT_ROPE_LONGROPE };
+enum tt_rope_type {
+    TT_ROPE_DEFAULT,
+    TT_ROPE_LINEAR,
+    /* as default: it begins beyond max_position_embeddings, which no sequence here passes */
+    TT_ROPE_DYNAMIC,
+    TT_ROPE_LLAMA3,
+    TT_ROPE_YARN,
+    TT_ROPE_LONGROPE,
+    TT_ROPE_TYPES
+};
 enum { TT_ROPE_FACTORS_MAX = 128 };
 struct tt_rope {
     enum tt_rope_type type;
@@ -27,8 +36,19 @@ struct tt_rope {
     double attention_factor;     /* yarn and longrope: multiplies cos and sin */
     double beta_fast, beta_slow; /* yarn */
     bool truncate;
-    /* longrope: divisors of the frequencies, for tables within the original positions and beyond them */
+    /* longrope: divisors of the frequencies, for sequences within the original positions and beyond them */
     float short_factor[TT_ROPE_FACTORS_MAX], long_factor[TT_ROPE_FACTORS_MAX];
+};
+
+/* The tables of rotary angles of a run. All tokens of a sequence rotate by its own length, whatever is beside it:
+ * sequences of at most ends[0] tokens read part 0 of the tables, those of at most ends[1] part 1, and so on. There is
+ * one part unless a rotation is LongRoPE with fewer original positions than the longest sequence has tokens. Part p has
+ * the rows first_rows[p] + 0 .. ends[p] - 1, one a position. */
+enum { TT_ROPE_PARTS_MAX = TT_MODEL_ROPES_MAX + 1 };
+struct tt_rope_parts {
+    int count;
+    int64_t ends[TT_ROPE_PARTS_MAX], first_rows[TT_ROPE_PARTS_MAX];
+    int64_t rows; /* of all parts */
 };
 
 /* One decoder layer as others see it. */
@@ -154,10 +174,14 @@ TT_MUST_USE tt_status tt_model_facts_parse(const struct tt_json *json, struct tt
 TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
-/* Fills cos and sin tables f32 [positions, columns / 2] (host memory); positions must not exceed
- * max_position_embeddings unless the rope type extends it. LongRoPE takes its long factors when there are more
- * positions than the original ones: the run has one table, so that a sample does not depend on those beside it. */
-void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE);
+/* The parts of tables for sequences of at most `length` tokens. */
+void tt_rope_parts_make(const struct tt_model_facts *facts, int64_t length, struct tt_rope_parts *parts);
+/* The part of a sequence that reaches `length` tokens, those before it in a cache included. */
+int tt_rope_part_of(const struct tt_rope_parts *parts, int64_t length);
+/* Fills cos and sin tables f32 [rows, columns / 2] (host memory) of a rotation for all parts. LongRoPE takes its long
+ * factors in parts for more tokens than its original positions. */
+void tt_model_fill_rope(const struct tt_rope *rope, const struct tt_rope_parts *parts, float *cos_PE,
+                        float *sin_PE);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
 /* The module with this path; NULL when there is none. */

@@ -48,31 +48,75 @@ static double frequency_of(const struct tt_rope *rope, int64_t index)
     case TT_ROPE_YARN:
         return yarn_frequency(rope, frequency, index);
     case TT_ROPE_LONGROPE: /* has its own function */
+    case TT_ROPE_DYNAMIC:
     case TT_ROPE_DEFAULT:
+    case TT_ROPE_TYPES:
         break;
     }
     return frequency;
 }
 
 /* Ding et al., arXiv 2402.13753. */
-static float longrope_frequency(const struct tt_rope *rope, int64_t positions, int64_t index)
+static float longrope_frequency(const struct tt_rope *rope, int64_t length, int64_t index)
 {
-    bool beyond = positions > rope->original_max_position;
+    bool beyond = length > rope->original_max_position;
     float power = (float)pow(rope->theta, (double)(2 * index) / (double)rope->columns);
     return 1.0f / ((beyond ? rope->long_factor[index] : rope->short_factor[index]) * power);
 }
 
-void tt_model_fill_rope(const struct tt_rope *rope, int64_t positions, float *cos_PE, float *sin_PE)
+static void add_end(struct tt_rope_parts *parts, int64_t end)
+{
+    int at = 0;
+    while (at < parts->count && parts->ends[at] < end) at++;
+    if (at < parts->count && parts->ends[at] == end) return;
+    for (int i = parts->count; i > at; i--) parts->ends[i] = parts->ends[i - 1];
+    parts->ends[at] = end;
+    parts->count++;
+}
+
+void tt_rope_parts_make(const struct tt_model_facts *facts, int64_t length, struct tt_rope_parts *parts)
+{
+    *parts = (struct tt_rope_parts){0};
+    add_end(parts, length);
+    for (int i = 0; i < facts->rope_count; i++) {
+        const struct tt_rope *rope = &facts->ropes[i];
+        bool changes = rope->type == TT_ROPE_LONGROPE && rope->original_max_position < length;
+        if (changes) add_end(parts, rope->original_max_position);
+    }
+    for (int p = 0; p < parts->count; p++) {
+        parts->first_rows[p] = parts->rows;
+        parts->rows += parts->ends[p];
+    }
+}
+
+int tt_rope_part_of(const struct tt_rope_parts *parts, int64_t length)
+{
+    int part = 0;
+    while (part < parts->count - 1 && length > parts->ends[part]) part++;
+    return part;
+}
+
+/* The rows of sequences of at most `length` tokens. */
+static void fill_part(const struct tt_rope *rope, int64_t length, float *cos_PE, float *sin_PE)
 {
     int64_t half = rope->columns / 2;
     bool longrope = rope->type == TT_ROPE_LONGROPE;
     double scale = rope->type == TT_ROPE_YARN || longrope ? rope->attention_factor : 1;
     for (int64_t e = 0; e < half; e++) {
-        float frequency = longrope ? longrope_frequency(rope, positions, e) : (float)frequency_of(rope, e);
-        for (int64_t p = 0; p < positions; p++) {
+        float frequency = longrope ? longrope_frequency(rope, length, e) : (float)frequency_of(rope, e);
+        for (int64_t p = 0; p < length; p++) {
             float angle = (float)p * frequency;
             cos_PE[p * half + e] = (float)(cos((double)angle) * scale);
             sin_PE[p * half + e] = (float)(sin((double)angle) * scale);
         }
+    }
+}
+
+void tt_model_fill_rope(const struct tt_rope *rope, const struct tt_rope_parts *parts, float *cos_PE,
+                        float *sin_PE)
+{
+    for (int p = 0; p < parts->count; p++) {
+        int64_t at = parts->first_rows[p] * (rope->columns / 2);
+        fill_part(rope, parts->ends[p], cos_PE + at, sin_PE + at);
     }
 }

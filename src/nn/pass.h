@@ -29,7 +29,9 @@ struct tt_device_batch {
     int64_t sequence_count;                /* B */
     int64_t max_length;                    /* of a sequence */
     tt_tensor ids_T;                       /* i32 */
-    tt_tensor positions_T;                 /* i32, from 0 in each sequence (plus the tokens in the cache) */
+    /* i32: the rows of the rotations' tables, by the position in the sequence (plus the tokens in the cache) and by the
+     * length of the sequence (struct tt_rope_parts of model/model.h) */
+    tt_tensor rope_rows_T;
     /* i64: identity of the token for dropout: (sample << 24) | position in the sample */
     tt_tensor row_keys_T;
     tt_tensor cu_seqlens; /* i32 [B + 1] */
@@ -80,7 +82,7 @@ struct tt_exchange {
 
 enum { TT_PASS_ROPES = 2 };
 
-/* Rotary angles of every position: f32 [positions, rotated columns / 2], device memory. */
+/* Rotary angles: f32 [rows, rotated columns / 2], device memory. */
 struct tt_rope_table {
     tt_tensor cos_PE, sin_PE;
 };

@@ -79,7 +79,7 @@ static struct tt_rope_args rotation_of(const struct tt_pass *pass, const struct 
 {
     x_THE.dims[2] = 2 * table->cos_PE.dims[1];
     return (struct tt_rope_args){.x_THE = x_THE,
-                                 .positions_T = pass->in.batch->positions_T,
+                                 .positions_T = pass->in.batch->rope_rows_T,
                                  .cos_PE = table->cos_PE,
                                  .sin_PE = table->sin_PE,
                                  .inverse = inverse};
@@ -136,7 +136,7 @@ static tt_status project(const struct tt_self_attention *attention, const struct
     }
     struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
                                    .head_dim = attention->head_dim,
-                                   .positions_T = pass->in.batch->positions_T,
+                                   .positions_T = pass->in.batch->rope_rows_T,
                                    .cos_PE = table->cos_PE,
                                    .sin_PE = table->sin_PE};
     return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);

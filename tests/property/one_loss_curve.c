@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "support/port.h"
 #include "support/train_run.h"
+#include "support/workplace.h"
 
 enum { STEPS = 8, MACHINES = 2 };
 
@@ -170,6 +171,76 @@ static void packing_changes_nothing(void **state)
     test_folder_remove(output);
 }
 
+/* Phi-3 whose factors change beyond 20 tokens, as in golden/variants; most rows of the data are longer. */
+static void make_longrope(struct test_workplace *place, char more[800], const char *settings)
+{
+    char path[TEST_PATH_BYTES];
+    test_workplace_create("phi3", place);
+    test_copy_file(TT_TEST_ROOT "/golden/variants/phi3_longrope.json",
+                   test_join(place->model, "config.json", path));
+    snprintf(more, 800, "model_name_or_path %s %s", place->model, settings);
+}
+
+/* LongRoPE's factors are those of a row's own length, whatever is in the micro batch, the pack or the run. */
+static void longrope(void **state)
+{
+    struct test_workplace place;
+    char more[800];
+    (void)state;
+    make_longrope(&place, more, "lora_r 4 lora_target_modules all-linear lora_dropout 0.1");
+    same_curve("phi3", more);
+    test_workplace_remove(&place);
+}
+
+static void first_loss(const char *settings, double *loss, double *norm)
+{
+    const struct split all = {"1", "64", "1", "NO_SHARD", "false", "NO_PREFETCH"};
+    struct test_workplace place;
+    char more[800], *output = test_folder_create();
+    make_longrope(&place, more, settings);
+    run("phi3", &all, more, output);
+    assert_int_equal(test_read_log(output, "loss", loss, 1), 1);
+    assert_int_equal(test_read_log(output, "grad_norm", norm, 1), 1);
+    test_workplace_remove(&place);
+    test_folder_remove(output);
+}
+
+static void packing_keeps_longrope(void **state)
+{
+    double loss, norm, packed_loss, packed_norm;
+    (void)state;
+    first_loss("max_steps 1 lora_target_modules all-linear", &loss, &norm);
+    first_loss("max_steps 1 lora_target_modules all-linear packing true max_length 96", &packed_loss,
+               &packed_norm);
+    assert_true(fabs(loss - packed_loss) < 1e-6 * loss);
+    assert_true(fabs(norm - packed_norm) < 1e-4 * norm);
+}
+
+/* A longer row in another data set of the run, here the evaluation's, changes no loss of training. */
+static void other_rows_keep_longrope(void **state)
+{
+    struct test_workplace place;
+    char path[TEST_PATH_BYTES], rows[TEST_PATH_BYTES], settings[2 * TEST_PATH_BYTES + 200];
+    double loss, norm, other_loss, other_norm;
+    (void)state;
+    test_workplace_create("phi3", &place);
+    test_workplace_write(&place, "short.jsonl", "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11, 12, 13]}\n", path);
+    test_workplace_write(
+        &place, "long.jsonl",
+        "{\"input_ids\": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, "
+        "23, 24, 25, 26, 27, 28]}\n",
+        rows);
+    snprintf(settings, sizeof settings, "max_steps 1 lora_target_modules all-linear dataset_name %s", path);
+    first_loss(settings, &loss, &norm);
+    snprintf(settings, sizeof settings,
+             "max_steps 1 lora_target_modules all-linear dataset_name %s eval_dataset %s eval_strategy steps "
+             "eval_steps 1",
+             path, rows);
+    first_loss(settings, &other_loss, &other_norm);
+    assert_true(loss == other_loss && norm == other_norm);
+    test_workplace_remove(&place);
+}
+
 static void same_command_same_bits(void **state)
 {
     (void)state;
@@ -195,6 +266,9 @@ int main(void)
         cmocka_unit_test(full_untied),
         cmocka_unit_test(packed),
         cmocka_unit_test(packing_changes_nothing),
+        cmocka_unit_test(longrope),
+        cmocka_unit_test(packing_keeps_longrope),
+        cmocka_unit_test(other_rows_keep_longrope),
         cmocka_unit_test(same_command_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,13 +79,15 @@ static void place_block(struct tt_model_runner *runner, struct tt_block *block)
 static void make_rope(struct tt_model_runner *runner)
 {
     const struct tt_model_facts *facts = &runner->model->facts;
+    const struct tt_rope_parts *parts = &runner->rope_parts;
+    tt_rope_parts_make(facts, ROPE_POSITIONS, &runner->rope_parts);
     for (int i = 0; i < facts->rope_count; i++) {
         int64_t half = facts->ropes[i].columns / 2;
-        float *cos_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
-        float *sin_PE = new_buffer(runner, (size_t)(ROPE_POSITIONS * half) * sizeof(float));
-        tt_model_fill_rope(&facts->ropes[i], ROPE_POSITIONS, cos_PE, sin_PE);
-        runner->pass.lent.ropes[i].cos_PE = tt_tensor_2d(cos_PE, TT_F32, ROPE_POSITIONS, half);
-        runner->pass.lent.ropes[i].sin_PE = tt_tensor_2d(sin_PE, TT_F32, ROPE_POSITIONS, half);
+        float *cos_PE = new_buffer(runner, (size_t)(parts->rows * half) * sizeof(float));
+        float *sin_PE = new_buffer(runner, (size_t)(parts->rows * half) * sizeof(float));
+        tt_model_fill_rope(&facts->ropes[i], parts, cos_PE, sin_PE);
+        runner->pass.lent.ropes[i].cos_PE = tt_tensor_2d(cos_PE, TT_F32, parts->rows, half);
+        runner->pass.lent.ropes[i].sin_PE = tt_tensor_2d(sin_PE, TT_F32, parts->rows, half);
     }
 }
 
@@ -212,9 +214,10 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
     int64_t t = 0;
     for (int64_t b = 0; b < sequence_count; b++) {
         int64_t held = runner->pass.lent.cache != NULL ? tt_kv_cache_length(runner->pass.lent.cache, b) : 0;
+        int part = tt_rope_part_of(&runner->rope_parts, held + lengths[b]);
         for (int64_t i = 0; i < lengths[b]; i++, t++) {
             id[t] = ids[t];
-            position[t] = (int32_t)(held + i);
+            position[t] = (int32_t)(runner->rope_parts.first_rows[part] + held + i);
             key[t] = (b << 24) | (held + i);
             if (labels != NULL && labels[t] < 0) continue;
             row[rows] = (int32_t)t;
@@ -225,7 +228,7 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
     }
     batch->token_count = tokens;
     batch->ids_T = tt_tensor_1d(id, TT_I32, tokens);
-    batch->positions_T = tt_tensor_1d(position, TT_I32, tokens);
+    batch->rope_rows_T = tt_tensor_1d(position, TT_I32, tokens);
     batch->row_keys_T = tt_tensor_1d(key, TT_I64, tokens);
     batch->cu_seqlens = tt_tensor_1d(border, TT_I32, sequence_count + 1);
     batch->host_cu_seqlens = border;

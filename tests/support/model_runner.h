@@ -17,6 +17,7 @@ struct tt_model_runner {
     struct tt_buffer *buffers[256]; /* values, gradients, rope tables, the batch */
     int buffer_count;
     int batch_first; /* first buffer of the batch */
+    struct tt_rope_parts rope_parts;
 };
 
 /* Reads config.json of the model folder `folder` (or `config_name` in its parent, when not NULL). */

@@ -81,8 +81,8 @@ static inline int64_t tt_decode_parts(int64_t max_count)
  * in place over all heads; `inverse` rotates back (the gradient). */
 struct tt_rope_args {
     tt_tensor x_THE;          /* f32 | bf16, in place */
-    tt_tensor positions_T;    /* i32 */
-    tt_tensor cos_PE, sin_PE; /* f32 [positions, E/2] */
+    tt_tensor positions_T;    /* i32: the row of the tables that each token reads, in any order */
+    tt_tensor cos_PE, sin_PE; /* f32 [rows, E/2] */
     bool inverse;
     /* Empty, or of rows [T, C] whose first columns are x, with heads one beside the other: their rows in FP8 after the
      * rotation, as by tt_quantize_rows (gemm_scaled.h). */

@@ -170,16 +170,22 @@ static const struct refusal refusals[] = {
     {"{\"rope_theta\": 0}", TT_ERR_DATA, "rope_theta"},
     {"{\"rope_theta\": -5}", TT_ERR_DATA, "rope_theta"},
     {"{\"tie_word_embeddings\": \"yes\"}", TT_ERR_DATA, "tie_word_embeddings"},
-    {"{\"hidden_act\": \"gelu\"}", TT_ERR_UNSUPPORTED, "gelu"},
+    {"{\"hidden_act\": \"gelu_10\"}", TT_ERR_UNSUPPORTED, "hidden_act 'gelu_10'"},
+    {"{\"hidden_act\": \"quick_gelu\"}", TT_ERR_UNSUPPORTED, "hidden_act 'quick_gelu'"},
     {"{\"dtype\": \"int8\"}", TT_ERR_UNSUPPORTED, "int8"},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", TT_ERR_UNSUPPORTED, "gptq"},
     {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}}", TT_ERR_DATA, "neither of"},
     {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "
      "\"bnb_4bit_quant_type\": \"int3\"}}",
      TT_ERR_UNSUPPORTED, "int3"},
-    {"{\"partial_rotary_factor\": 0.5}", TT_ERR_UNSUPPORTED, "partial_rotary_factor"},
-    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", TT_ERR_UNSUPPORTED, "dynamic"},
-    {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", TT_ERR_UNSUPPORTED, "longrope"},
+    {"{\"partial_rotary_factor\": 0.5, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
+     TT_ERR_UNSUPPORTED, "partial_rotary_factor is 0.5"},
+    {"{\"partial_rotary_factor\": 2}", TT_ERR_DATA, "partial_rotary_factor"},
+    {"{\"rope_scaling\": {\"type\": \"dynamic\"}}", TT_ERR_DATA, "factor"},
+    {"{\"rope_scaling\": {\"type\": \"su\"}}", TT_ERR_UNSUPPORTED, "the rope type 'su'"},
+    {"{\"rope_scaling\": {\"rope_type\": \"longrope\"}}", TT_ERR_DATA, "short_factor"},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
+     TT_ERR_UNSUPPORTED, "dynamic"},
     {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\"}}", TT_ERR_DATA, "short_factor"},
     {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 2, 3]}}",
      TT_ERR_DATA, "short_factor"},
@@ -191,8 +197,8 @@ static const struct refusal refusals[] = {
     {"{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": 0}", TT_ERR_DATA, "attn_logit_softcapping"},
     {"{\"model_type\": \"gemma2\", \"final_logit_softcapping\": -30}", TT_ERR_DATA,
      "final_logit_softcapping"},
-    {"{\"model_type\": \"gemma2\", \"hidden_activation\": \"gelu\"}", TT_ERR_UNSUPPORTED,
-     "hidden_activation"},
+    {"{\"model_type\": \"gemma2\", \"hidden_activation\": \"relu\"}", TT_ERR_UNSUPPORTED,
+     "hidden_activation 'relu'"},
     {"{\"model_type\": \"gemma2\", \"use_bidirectional_attention\": true}", TT_ERR_UNSUPPORTED,
      "use_bidirectional_attention"},
     {"{\"model_type\": \"gemma2\", \"sliding_window\": 0}", TT_ERR_DATA, "sliding_window"},
@@ -256,8 +262,10 @@ static void yarn_frequencies(void **state)
     struct tt_model_facts config =
         parsed("{\"head_dim\": 16, \"max_position_embeddings\": 256, \"rope_scaling\": {\"rope_type\": "
                "\"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 64}}");
+    struct tt_rope_parts parts;
     float cos_PE[2 * 8], sin_PE[2 * 8];
-    tt_model_fill_rope(&config.ropes[0], 2, cos_PE, sin_PE);
+    tt_rope_parts_make(&config, 2, &parts);
+    tt_model_fill_rope(&config.ropes[0], &parts, cos_PE, sin_PE);
     for (int e = 0; e < 8; e++) {
         double factor = 1.13862943611;
         assert_true(fabs(cos_PE[8 + e] - factor * cos(frequency[e])) < 2e-7);
@@ -266,29 +274,61 @@ static void yarn_frequencies(void **state)
     }
 }
 
-/* Against the definition in fp64: the short factors up to the original positions, the long ones beyond them. */
+/* Against the definition in fp64: a part with the short factors for sequences within the original positions, and one
+ * with the long factors for longer ones, from position 0. */
 static void longrope_tables(void **state)
 {
     (void)state;
-    enum { COLUMNS = 6, HALF = COLUMNS / 2, ORIGINAL = 8 };
-    static struct tt_rope rope = {.type = TT_ROPE_LONGROPE,
-                                  .columns = COLUMNS,
-                                  .theta = 100,
-                                  .original_max_position = ORIGINAL,
-                                  .attention_factor = 1.25,
-                                  .short_factor = {1, 1.5f, 2},
-                                  .long_factor = {3, 5, 7}};
-    float cosine[(ORIGINAL + 1) * HALF], sine[(ORIGINAL + 1) * HALF];
-    for (int64_t positions = ORIGINAL; positions <= ORIGINAL + 1; positions++) {
-        const float *factors = positions > ORIGINAL ? rope.long_factor : rope.short_factor;
-        tt_model_fill_rope(&rope, positions, cosine, sine);
-        for (int64_t i = 0; i < positions * HALF; i++) {
-            int64_t e = i % HALF;
-            double angle = (double)(i / HALF) / ((double)factors[e] * pow(100, 2.0 * (double)e / COLUMNS));
-            assert_true(fabs(cosine[i] - 1.25 * cos(angle)) < 2e-6);
-            assert_true(fabs(sine[i] - 1.25 * sin(angle)) < 2e-6);
-        }
+    enum { COLUMNS = 6, HALF = COLUMNS / 2, ORIGINAL = 8, LENGTH = 11, ROWS = ORIGINAL + LENGTH };
+    static struct tt_model_facts facts = {.rope_count = 1};
+    static const struct tt_rope rope = {.type = TT_ROPE_LONGROPE,
+                                        .columns = COLUMNS,
+                                        .theta = 100,
+                                        .original_max_position = ORIGINAL,
+                                        .attention_factor = 1.25,
+                                        .short_factor = {1, 1.5f, 2},
+                                        .long_factor = {3, 5, 7}};
+    struct tt_rope_parts parts;
+    float cosine[ROWS * HALF], sine[ROWS * HALF];
+    facts.ropes[0] = rope;
+    tt_rope_parts_make(&facts, LENGTH, &parts);
+    assert_true(parts.count == 2 && parts.rows == ROWS);
+    for (int64_t length = 1; length <= LENGTH; length++)
+        assert_int_equal(tt_rope_part_of(&parts, length), length > ORIGINAL);
+    tt_model_fill_rope(&rope, &parts, cosine, sine);
+    for (int64_t i = 0; i < ROWS * HALF; i++) {
+        int64_t e = i % HALF, row = i / HALF, position = row < ORIGINAL ? row : row - ORIGINAL;
+        const float *factors = row < ORIGINAL ? rope.short_factor : rope.long_factor;
+        double angle = (double)position / ((double)factors[e] * pow(100, 2.0 * (double)e / COLUMNS));
+        assert_true(fabs(cosine[i] - 1.25 * cos(angle)) < 2e-6);
+        assert_true(fabs(sine[i] - 1.25 * sin(angle)) < 2e-6);
     }
+}
+
+/* Borders of two rotations, in order and each once; none beyond the longest sequence. */
+static void rope_parts(void **state)
+{
+    (void)state;
+    static struct tt_model_facts facts = {
+        .rope_count = 2,
+        .ropes = {{.type = TT_ROPE_LONGROPE, .original_max_position = 8},
+                  {.type = TT_ROPE_LONGROPE, .original_max_position = 5}},
+    };
+    struct tt_rope_parts parts;
+    tt_rope_parts_make(&facts, 20, &parts);
+    assert_true(parts.count == 3 && parts.rows == 33);
+    assert_true(parts.ends[0] == 5 && parts.ends[1] == 8 && parts.ends[2] == 20);
+    assert_true(parts.first_rows[0] == 0 && parts.first_rows[1] == 5 && parts.first_rows[2] == 13);
+    assert_true(tt_rope_part_of(&parts, 5) == 0 && tt_rope_part_of(&parts, 6) == 1);
+    assert_true(tt_rope_part_of(&parts, 8) == 1 && tt_rope_part_of(&parts, 9) == 2);
+    tt_rope_parts_make(&facts, 8, &parts);
+    assert_true(parts.count == 2 && parts.rows == 13);
+    facts.ropes[1].original_max_position = 8;
+    tt_rope_parts_make(&facts, 9, &parts);
+    assert_true(parts.count == 2 && parts.rows == 17);
+    facts.ropes[0].type = facts.ropes[1].type = TT_ROPE_YARN;
+    tt_rope_parts_make(&facts, 20, &parts);
+    assert_true(parts.count == 1 && parts.rows == 20);
 }
 
 int main(void)
@@ -297,6 +337,7 @@ int main(void)
         cmocka_unit_test(defaults),         cmocka_unit_test(both_spellings),
         cmocka_unit_test(windows),          cmocka_unit_test(absurd_values_are_refused),
         cmocka_unit_test(yarn_frequencies), cmocka_unit_test(longrope_tables),
+        cmocka_unit_test(rope_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
