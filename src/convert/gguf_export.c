@@ -61,6 +61,9 @@ static tt_status check_model(struct export *export)
     export->architecture = family->gguf;
     const char *cannot = family->gguf->cannot != NULL ? family->gguf->cannot(facts) : NULL;
     if (cannot != NULL) return refuse(cannot, NULL);
+    for (int i = 0; i < facts->rope_count; i++)
+        if (facts->ropes[i].type == TT_ROPE_LONGROPE && !family->gguf->longrope)
+            return refuse("LongRoPE for this model type", NULL);
     for (int64_t i = 0; i < facts->num_hidden_layers && !export->options->adapter_only; i++) {
         int64_t window = facts->layers[i].window;
         if (family->gguf->windows || window == 0 || window >= facts->max_position_embeddings) continue;

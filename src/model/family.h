@@ -33,6 +33,7 @@ struct tt_gguf_family {
     bool pairs;
     bool windows;     /* it has sliding windows */
     bool norm_offset; /* weights of norms are around 1, and not their distance from 1 as in the model */
+    bool longrope;    /* it has LongRoPE's factors */
     const struct tt_gguf_name *names; /* ends with a NULL module */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
     /* A property of this model that the architecture cannot express; NULL: none. */
@@ -68,6 +69,7 @@ struct tt_decoder_shape {
     int64_t ffn;                       /* intermediate_size, F */
     int64_t heads, kv_heads, head_dim; /* H, K, E */
     double norm_eps;                   /* rms_norm_eps */
+    enum tt_activation activation;     /* of the MLP: tt_family_parse_activation */
 };
 
 /* Values of missing keys. */
@@ -82,13 +84,18 @@ struct tt_decoder_defaults {
 TT_MUST_USE tt_status tt_family_parse_shape(const struct tt_json *json,
                                             const struct tt_decoder_defaults *defaults,
                                             struct tt_model_facts *facts, struct tt_decoder_shape *shape);
-/* Refuses an activation (hidden_act) other than SiLU. */
-TT_MUST_USE tt_status tt_family_check_silu(const struct tt_json *json);
+/* Reads the activation of the MLP under one of its names of transformers (activations.py); without the key it is
+ * `activation` as it was. */
+TT_MUST_USE tt_status tt_family_parse_activation(const struct tt_json *json, const char *key,
+                                                 enum tt_activation *activation);
 struct tt_rope_rules {
     int64_t head_dim;
-    double theta;  /* default of rope_theta; 0: 10000 */
-    bool partial;  /* partial_rotary_factor may be below 1 */
-    bool longrope; /* of the scalings only LongRoPE, also called su and yarn */
+    double theta; /* default of rope_theta; 0: 10000 */
+    /* Phi-3's: of the types only default and LongRoPE, also called su and yarn; partial_rotary_factor may be below 1 */
+    bool phi3;
+    /* default of original_max_position_embeddings beside the object, before its own; 0: its own, or
+     * max_position_embeddings */
+    int64_t original_positions;
     /* NULL, or the layers that rotate so: "full_attention". rope_parameters then has an object for each type. */
     const char *layer_type;
     const char *theta_key; /* beside rope_scaling; NULL: rope_theta */

@@ -79,13 +79,41 @@ tt_status tt_family_parse_shape(const struct tt_json *json, const struct tt_deco
     return TT_OK;
 }
 
-tt_status tt_family_check_silu(const struct tt_json *json)
+/* ACT2CLS of transformers' activations.py: five of these are the same approximation by tanh. */
+static const struct {
+    const char *name;
+    enum tt_activation activation;
+} activations[] = {
+    {"silu", TT_ACTIVATION_SILU},
+    {"swish", TT_ACTIVATION_SILU},
+    {"gelu", TT_ACTIVATION_GELU},
+    {"gelu_python", TT_ACTIVATION_GELU},
+    {"gelu_new", TT_ACTIVATION_GELU_TANH},
+    {"gelu_fast", TT_ACTIVATION_GELU_TANH},
+    {"gelu_accurate", TT_ACTIVATION_GELU_TANH},
+    {"gelu_pytorch_tanh", TT_ACTIVATION_GELU_TANH},
+    {"gelu_python_tanh", TT_ACTIVATION_GELU_TANH},
+};
+enum { ACTIVATIONS = sizeof activations / sizeof *activations };
+
+tt_status tt_family_parse_activation(const struct tt_json *json, const char *key,
+                                     enum tt_activation *activation)
 {
-    const char *activation = "silu";
-    TT_TRY(tt_json_opt_string(json, json->root, "hidden_act", &activation));
-    if (strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0) return TT_OK;
-    return tt_fail(TT_ERR_UNSUPPORTED, "%s: hidden_act is '%s'; only 'silu' is supported", json->origin,
-                   activation);
+    const char *name = NULL;
+    struct tt_str names = {0};
+    TT_TRY(tt_json_opt_string(json, json->root, key, &name));
+    if (name == NULL) return TT_OK;
+    for (int i = 0; i < ACTIVATIONS; i++) {
+        if (strcmp(name, activations[i].name) != 0) continue;
+        *activation = activations[i].activation;
+        return TT_OK;
+    }
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: %s '%s' is not supported", json->origin, key, name);
+    for (int i = 0; i < ACTIVATIONS; i++)
+        if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", activations[i].name) != TT_OK) break;
+    tt_hint("supported are: %s", tt_str_text(&names));
+    tt_str_deinit(&names);
+    return status;
 }
 
 tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,

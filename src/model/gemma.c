@@ -1,7 +1,6 @@
 #include "model/gemma.h"
 
 #include <math.h>
-#include <string.h>
 
 const struct tt_attention_names tt_gemma_attention_names = {
     .module = "self_attn",
@@ -59,15 +58,28 @@ bool tt_gemma_gguf_has_windows(const struct tt_model_facts *facts, int64_t perio
     return true;
 }
 
-tt_status tt_gemma_check(const struct tt_json *json)
+const char *tt_gemma_cannot_activation(const struct tt_decoder_shape *shape)
 {
-    const char *activation = "gelu_pytorch_tanh";
+    return shape->activation != TT_ACTIVATION_GELU_TANH
+               ? "an activation other than GELU by tanh of this model type"
+               : NULL;
+}
+
+tt_status tt_gemma_parse_cap(const struct tt_json *json, const char *key, double missing, double *cap)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, key);
+    bool none = value == NULL ? missing == 0 : tt_json_is_null(value);
+    *cap = none ? 0 : missing;
+    if (none) return TT_OK;
+    TT_TRY(tt_json_opt_double(json, json->root, key, cap));
+    return tt_family_check_positive(json, key, *cap, 1e6);
+}
+
+tt_status tt_gemma_parse(const struct tt_json *json, struct tt_decoder_shape *shape)
+{
     bool bidirectional = false;
-    TT_TRY(tt_json_opt_string(json, json->root, "hidden_activation", &activation));
-    if (strcmp(activation, "gelu_pytorch_tanh") != 0)
-        return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s: hidden_activation is '%s'; only 'gelu_pytorch_tanh' is supported", json->origin,
-                       activation);
+    shape->activation = TT_ACTIVATION_GELU_TANH;
+    TT_TRY(tt_family_parse_activation(json, "hidden_activation", &shape->activation));
     TT_TRY(tt_json_opt_bool(json, json->root, "use_bidirectional_attention", &bidirectional));
     if (bidirectional)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported", json->origin);

@@ -8,9 +8,14 @@
 extern const struct tt_attention_names tt_gemma_attention_names;
 extern const struct tt_mlp_names tt_gemma_mlp_names;
 extern const struct tt_gguf_name tt_gemma_gguf_names[];
-/* Refuses an activation (hidden_activation) other than GELU by tanh, and attention to later tokens. */
-TT_MUST_USE tt_status tt_gemma_check(const struct tt_json *json);
+/* Reads the activation (hidden_activation), and refuses attention to later tokens. */
+TT_MUST_USE tt_status tt_gemma_parse(const struct tt_json *json, struct tt_decoder_shape *shape);
+/* Reads a cap; null is none, which is 0; without the key it is `missing`. */
+TT_MUST_USE tt_status tt_gemma_parse_cap(const struct tt_json *json, const char *key, double missing,
+                                         double *cap);
 
+/* An activation other than the one that llama.cpp has here; NULL: it is that one. */
+const char *tt_gemma_cannot_activation(const struct tt_decoder_shape *shape);
 /* llama.cpp computes the scale of scores from the shape: 1 / sqrt(head_dim), and 1 / sqrt(hidden_size / heads) for the
  * 27B model, which it knows by its `large` layers. */
 bool tt_gemma_gguf_has_scale(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,

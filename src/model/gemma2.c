@@ -10,19 +10,6 @@ struct gemma2 {
     bool attention_bias;
 };
 
-/* null: none */
-static tt_status parse_cap(const struct tt_json *json, const char *key, double usual, double *cap)
-{
-    const struct tt_json_value *value = tt_json_get(json->root, key);
-    *cap = usual;
-    if (value != NULL && tt_json_is_null(value)) {
-        *cap = 0;
-        return TT_OK;
-    }
-    TT_TRY(tt_json_opt_double(json, json->root, key, cap));
-    return tt_family_check_positive(json, key, *cap, 1e6);
-}
-
 /* Without layer_types the first layer has the window, the second sees all keys, and so on. A window of null is none. */
 static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts *facts)
 {
@@ -44,13 +31,13 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 8192};
     double scalar = 256;
     if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
-    TT_TRY(tt_gemma_check(json));
     TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
+    TT_TRY(tt_gemma_parse(json, &gemma->shape));
     TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
     TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
     gemma->score_scale = 1 / sqrt(scalar);
-    TT_TRY(parse_cap(json, "attn_logit_softcapping", 50, &gemma->score_cap));
-    TT_TRY(parse_cap(json, "final_logit_softcapping", 30, &gemma->logit_cap));
+    TT_TRY(tt_gemma_parse_cap(json, "attn_logit_softcapping", 50, &gemma->score_cap));
+    TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 30, &gemma->logit_cap));
     TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
     TT_TRY(parse_windows(json, facts));
     struct tt_rope_rules rules = {.head_dim = gemma->shape.head_dim};
@@ -74,7 +61,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
-                              .activation = TT_ACTIVATION_GELU_TANH};
+                              .activation = shape->activation};
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .mlp = &mlp,
@@ -98,6 +85,7 @@ static const char *cannot(const struct tt_model_facts *facts)
 {
     const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
     if (gemma->attention_bias) return "attention_bias of this model type";
+    if (tt_gemma_cannot_activation(&gemma->shape) != NULL) return tt_gemma_cannot_activation(&gemma->shape);
     if (!facts->tie_word_embeddings) return "a head of its own of this model type";
     if (gemma->score_cap == 0 || gemma->logit_cap == 0) return "a model of this type without caps";
     if (!tt_gemma_gguf_has_windows(facts, GGUF_PERIOD))

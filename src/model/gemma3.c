@@ -8,21 +8,17 @@ enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT };
 
 struct gemma3 {
     struct tt_decoder_shape shape;
-    double score_scale;
+    double score_scale, logit_cap;
     bool attention_bias;
 };
 
-/* Scores and logits have no caps here. */
-static tt_status check_caps(const struct tt_json *json)
+/* Scores have no cap here: the reference reads the key, and its attention does not apply it. */
+static tt_status check_score_cap(const struct tt_json *json)
 {
-    static const char *const caps[] = {"final_logit_softcapping", "attn_logit_softcapping"};
-    for (int i = 0; i < 2; i++) {
-        const struct tt_json_value *cap = tt_json_get(json->root, caps[i]);
-        if (cap != NULL && !tt_json_is_null(cap))
-            return tt_fail(TT_ERR_UNSUPPORTED, "%s: %s of a gemma3_text model is not supported", json->origin,
-                           caps[i]);
-    }
-    return TT_OK;
+    const struct tt_json_value *cap = tt_json_get(json->root, "attn_logit_softcapping");
+    if (cap == NULL || tt_json_is_null(cap)) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: attn_logit_softcapping of a gemma3_text model is not supported",
+                   json->origin);
 }
 
 /* Without layer_types every sliding_window_pattern-th layer sees all keys. */
@@ -49,9 +45,10 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 131072};
     double scalar = 256;
     if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
-    TT_TRY(tt_gemma_check(json));
-    TT_TRY(check_caps(json));
+    TT_TRY(check_score_cap(json));
     TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
+    TT_TRY(tt_gemma_parse(json, &gemma->shape));
+    TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 0, &gemma->logit_cap));
     TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
     TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
     gemma->score_scale = 1 / sqrt(scalar);
@@ -85,11 +82,12 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
-                              .activation = TT_ACTIVATION_GELU_TANH};
+                              .activation = shape->activation};
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .mlp = &mlp,
                                                .embedding_scale = sqrt((double)facts->hidden_size),
+                                               .logit_cap = gemma->logit_cap,
                                                .norm = {.eps = shape->norm_eps, .offset = true}});
 }
 
@@ -105,6 +103,8 @@ static const char *cannot(const struct tt_model_facts *facts)
 {
     const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
     if (gemma->attention_bias) return "attention_bias of this model type";
+    if (gemma->logit_cap > 0) return "final_logit_softcapping of this model type";
+    if (tt_gemma_cannot_activation(&gemma->shape) != NULL) return tt_gemma_cannot_activation(&gemma->shape);
     if (!tt_gemma_gguf_has_windows(facts, GGUF_PERIOD))
         return "layers without a window other than every sixth";
     if (facts->ropes[ROPE_SLIDING].theta != 1e4)

@@ -42,8 +42,8 @@ tt_status tt_llama_parse(const struct tt_json *json, const struct tt_decoder_def
                          struct tt_model_facts *facts)
 {
     struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
-    TT_TRY(tt_family_check_silu(json));
     TT_TRY(tt_family_parse_shape(json, defaults, facts, &llama->shape));
+    TT_TRY(tt_family_parse_activation(json, "hidden_act", &llama->shape.activation));
     facts->rope_count = 1;
     struct tt_rope_rules rules = {.head_dim = llama->shape.head_dim, .theta = defaults->rope_theta};
     return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
@@ -59,8 +59,11 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
                                           .bias = llama->attention_bias,
                                           .output_bias = llama->output_bias,
                                           .qk_norm = llama->qk_norm};
-    struct tt_mlp_spec mlp = {
-        .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .bias = llama->mlp_bias};
+    struct tt_mlp_spec mlp = {.names = &mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .bias = llama->mlp_bias,
+                              .activation = shape->activation};
     tt_build_decoder(
         builder, facts,
         &(struct tt_decoder_spec){
@@ -72,9 +75,17 @@ void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys 
     tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct tt_llama)->shape, keys);
 }
 
+const char *tt_llama_cannot_activation(const struct tt_model_facts *facts)
+{
+    const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
+    return llama->shape.activation != TT_ACTIVATION_SILU ? "an activation other than silu of this model type"
+                                                         : NULL;
+}
+
 const char *tt_llama_cannot_bias(const struct tt_model_facts *facts)
 {
     const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
+    if (llama->shape.activation != TT_ACTIVATION_SILU) return tt_llama_cannot_activation(facts);
     return llama->output_bias || llama->mlp_bias ? "biases of o_proj and the MLP of this model type" : NULL;
 }
 
@@ -87,8 +98,11 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_json_opt_bool(json, json->root, "mlp_bias", &llama->mlp_bias);
 }
 
-static const struct tt_gguf_family gguf = {
-    .name = "llama", .pairs = true, .names = tt_llama_gguf_names, .add_keys = tt_llama_gguf_keys};
+static const struct tt_gguf_family gguf = {.name = "llama",
+                                           .pairs = true,
+                                           .names = tt_llama_gguf_names,
+                                           .add_keys = tt_llama_gguf_keys,
+                                           .cannot = tt_llama_cannot_activation};
 
 const struct tt_model_family tt_family_llama = {
     .model_type = "llama",

@@ -21,7 +21,9 @@ void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *build
 /* Names of the modules' tensors in GGUF. */
 extern const struct tt_gguf_name tt_llama_gguf_names[];
 void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
-/* Biases of o and the MLP, which architectures made for other families lack; NULL: there are none. */
+/* An activation other than SiLU, which no architecture of llama.cpp for these families has; NULL: it is SiLU. */
+const char *tt_llama_cannot_activation(const struct tt_model_facts *facts);
+/* The same, or biases of o and the MLP, which architectures made for other families lack; NULL: neither. */
 const char *tt_llama_cannot_bias(const struct tt_model_facts *facts);
 
 #endif

@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "model/llama.h"
 
+enum { ORIGINAL_POSITIONS = 4096 }; /* where the key is missing */
+
 struct phi3 {
     struct tt_decoder_shape shape;
     int64_t original_positions;
@@ -43,17 +45,18 @@ static tt_status warn_of_dropout(const struct tt_json *json)
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct phi3 *phi3 = TT_FAMILY_OWN(facts, struct phi3);
-    TT_TRY(tt_family_check_silu(json));
     TT_TRY(
         tt_family_parse_shape(json, &(struct tt_decoder_defaults){.positions = 4096}, facts, &phi3->shape));
+    TT_TRY(tt_family_parse_activation(json, "hidden_act", &phi3->shape.activation));
     if (tt_json_get(json->root, "rms_norm_eps") == NULL) phi3->shape.norm_eps = 1e-5;
-    phi3->original_positions = facts->max_position_embeddings;
+    phi3->original_positions = ORIGINAL_POSITIONS;
     TT_TRY(tt_json_opt_int(json, json->root, "original_max_position_embeddings", &phi3->original_positions));
     TT_TRY(tt_family_check_range(json, "original_max_position_embeddings", phi3->original_positions, 1,
                                  INT32_MAX));
     TT_TRY(warn_of_dropout(json));
     TT_TRY(parse_window(json, facts));
-    struct tt_rope_rules rules = {.head_dim = phi3->shape.head_dim, .partial = true, .longrope = true};
+    struct tt_rope_rules rules = {
+        .head_dim = phi3->shape.head_dim, .phi3 = true, .original_positions = ORIGINAL_POSITIONS};
     facts->rope_count = 1;
     return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
 }
@@ -63,7 +66,8 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     const struct tt_decoder_shape *shape = &TT_FAMILY_OWN_CONST(facts, struct phi3)->shape;
     struct tt_attention_spec attention = {
         .names = &attention_names, .heads = shape->heads, .norm_eps = shape->norm_eps};
-    struct tt_mlp_spec mlp = {.names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps};
+    struct tt_mlp_spec mlp = {
+        .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .activation = shape->activation};
     tt_build_decoder(
         builder, facts,
         &(struct tt_decoder_spec){
@@ -96,8 +100,19 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
     if (longrope) tt_gguf_add_f32(keys, "rope.scaling.attn_factor", rope->attention_factor);
 }
 
-static const struct tt_gguf_family gguf = {
-    .name = "phi3", .windows = true, .names = gguf_names, .add_keys = add_keys};
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct phi3 *phi3 = TT_FAMILY_OWN_CONST(facts, struct phi3);
+    return phi3->shape.activation != TT_ACTIVATION_SILU ? "an activation other than silu of this model type"
+                                                        : NULL;
+}
+
+static const struct tt_gguf_family gguf = {.name = "phi3",
+                                           .windows = true,
+                                           .longrope = true,
+                                           .names = gguf_names,
+                                           .add_keys = add_keys,
+                                           .cannot = cannot};
 
 const struct tt_model_family tt_family_phi3 = {
     .model_type = "phi3",

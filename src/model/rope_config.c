@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "model/family.h"
 
 /* Where the keys of one rotation are. */
@@ -18,23 +19,26 @@ static tt_status unsupported_type(const struct source *source, const char *name)
 {
     tt_status status =
         tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not supported", source->json->origin, name);
-    tt_hint(source->rules->longrope ? "supported are default and longrope"
-                                    : "supported are default, linear, llama3 and yarn");
+    tt_hint(source->rules->phi3 ? "supported are default and longrope"
+                                : "supported are default, linear, dynamic, llama3, yarn and longrope");
     return status;
 }
 
 static tt_status read_type(const struct source *source, struct tt_rope *rope)
 {
-    static const char *const names[] = {"default", "linear", "llama3", "yarn"}; /* in order of the enum */
+    static const char *const names[TT_ROPE_TYPES] = {
+        [TT_ROPE_DEFAULT] = "default", [TT_ROPE_LINEAR] = "linear", [TT_ROPE_DYNAMIC] = "dynamic",
+        [TT_ROPE_LLAMA3] = "llama3",   [TT_ROPE_YARN] = "yarn",     [TT_ROPE_LONGROPE] = "longrope",
+    };
     const char *name = "default";
     TT_TRY(tt_json_opt_string(source->json, source->object, "type", &name));
     TT_TRY(tt_json_opt_string(source->json, source->object, "rope_type", &name));
-    if (source->rules->longrope) {
+    if (source->rules->phi3) {
         bool known = strcmp(name, "longrope") == 0 || strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0;
         rope->type = known ? TT_ROPE_LONGROPE : TT_ROPE_DEFAULT;
         return known || strcmp(name, "default") == 0 ? TT_OK : unsupported_type(source, name);
     }
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TT_ROPE_TYPES; i++) {
         if (strcmp(name, names[i]) != 0) continue;
         rope->type = (enum tt_rope_type)i;
         return TT_OK;
@@ -118,16 +122,18 @@ static tt_status read_longrope(const struct source *source, struct tt_rope *rope
 static tt_status read_original(const struct source *source, struct tt_rope *rope)
 {
     static const char key[] = "original_max_position_embeddings";
+    const struct tt_rope_rules *rules = source->rules;
     rope->original_max_position = source->facts->max_position_embeddings;
     TT_TRY(tt_json_opt_int(source->json, source->object, key, &rope->original_max_position));
-    TT_TRY(tt_json_opt_int(source->json, source->json->root, key, &rope->original_max_position));
+    if (rules->original_positions > 0) rope->original_max_position = rules->original_positions;
+    if (rules->layer_type == NULL)
+        TT_TRY(tt_json_opt_int(source->json, source->json->root, key, &rope->original_max_position));
     return tt_family_check_range(source->json, key, rope->original_max_position, 1, INT32_MAX);
 }
 
 static tt_status read_scaling(const struct source *source, struct tt_rope *rope)
 {
     const struct tt_json *json = source->json;
-    TT_TRY(read_type(source, rope));
     if (rope->type == TT_ROPE_DEFAULT) return TT_OK;
     if (rope->type == TT_ROPE_LONGROPE) {
         TT_TRY(read_original(source, rope));
@@ -135,25 +141,31 @@ static tt_status read_scaling(const struct source *source, struct tt_rope *rope)
     }
     TT_TRY(tt_json_double(json, source->object, "factor", &rope->factor));
     TT_TRY(tt_family_check_positive(json, "the rope factor", rope->factor, 1e6));
-    if (rope->type == TT_ROPE_LINEAR) return TT_OK;
+    if (rope->type == TT_ROPE_LINEAR || rope->type == TT_ROPE_DYNAMIC) return TT_OK;
     TT_TRY(read_original(source, rope));
     return rope->type == TT_ROPE_YARN ? read_yarn(source, rope) : read_llama3(source, rope);
 }
 
-/* Columns of a head that rotate: the reference rounds down, and an odd number has no pairs. */
 static tt_status read_partial(const struct source *source, const struct tt_json_value *object,
                               double *partial)
 {
     TT_TRY(tt_json_opt_double(source->json, object, "partial_rotary_factor", partial));
-    if (*partial == 1) return TT_OK;
-    if (!source->rules->partial)
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: partial_rotary_factor is %g; only 1 is supported",
-                       source->json->origin, *partial);
     return tt_family_check_positive(source->json, "partial_rotary_factor", *partial, 1);
 }
 
+/* Columns of a head that rotate: the reference rounds down, and an odd number has no pairs. Of the families only Phi-3
+ * reads partial_rotary_factor where the type is default; with the other types the reference's models of the others make
+ * too few angles for a head, and fail. */
 static tt_status set_columns(const struct source *source, double partial, struct tt_rope *rope)
 {
+    bool reads = source->rules->phi3;
+    if (!reads && partial != 1 && rope->type != TT_ROPE_DEFAULT)
+        return tt_fail(
+            TT_ERR_UNSUPPORTED,
+            "%s: partial_rotary_factor is %g, and the rope type is not default: for model_type '%s' "
+            "only 1 is supported",
+            source->json->origin, partial, source->facts->model_type);
+    if (!reads) partial = 1;
     rope->columns = (int64_t)((double)source->rules->head_dim * partial);
     if (rope->columns >= 2 && rope->columns % 2 == 0) return TT_OK;
     return tt_fail(TT_ERR_DATA,
@@ -205,8 +217,13 @@ tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_
         if (source.object == NULL) continue;
         TT_TRY(tt_json_opt_double(json, source.object, "rope_theta", &rope->theta));
         TT_TRY(read_partial(&source, source.object, &partial));
+        TT_TRY(read_type(&source, rope));
         TT_TRY(set_columns(&source, partial, rope));
         TT_TRY(read_scaling(&source, rope));
     }
+    if (partial != 1 && !rules->phi3 && !rules->unscaled)
+        tt_warn("%s: partial_rotary_factor %g has no effect on models of model_type '%s', here as in "
+                "transformers",
+                json->origin, partial, facts->model_type);
     return check_theta(json, rope->theta);
 }

@@ -65,6 +65,7 @@ static const char *cannot(const struct tt_model_facts *facts)
 {
     const struct tt_llama *llama = TT_FAMILY_OWN_CONST(facts, struct tt_llama);
     if (llama->attention_bias || llama->mlp_bias) return "attention_bias and mlp_bias of this model type";
+    if (tt_llama_cannot_activation(facts) != NULL) return tt_llama_cannot_activation(facts);
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
         if ((facts->layers[i].rope < 0) != ((i + 1) % DEFAULT_INTERVAL == 0))
             return "layers without rotation other than every fourth";

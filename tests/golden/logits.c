@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "io/safetensors.h"
@@ -125,6 +126,43 @@ static void compare(const struct run *run, const char *file_name, const char *te
     tt_free(reference.logits);
 }
 
+/* Each configuration of variants/ over the weights of its family. One batch holds rows on both sides of LongRoPE's
+ * border; only the last token of each sequence has a reference. */
+static void check_variant(const char *name)
+{
+    struct reference batch = {0}, wanted = {0};
+    char family[16] = "", config[80];
+    (void)snprintf(family, sizeof family, "%.*s", (int)strcspn(name, "_"), name);
+    (void)snprintf(config, sizeof config, "../variants/%s.json", name);
+    read_batch(family, &batch);
+    wanted.token_count = batch.sequence_count;
+    read_logits("variants/reference.safetensors", name, &wanted);
+    float *logits =
+        run_model(&(struct run){.family = family, .config_name = config, .dtype = TT_F32}, &batch);
+    double worst = 0;
+    for (int64_t b = 0, end = 0; b < batch.sequence_count; b++) {
+        end += batch.lengths[b];
+        worst = fmax(worst, relative_error(logits + (end - 1) * wanted.vocab,
+                                           wanted.logits + b * wanted.vocab, wanted.vocab));
+    }
+    print_message("%s: worst row %.2e\n", name, worst);
+    if (!(worst <= 1e-5)) fail_msg("%s: error %g", name, worst);
+    tt_free(logits);
+    tt_free(wanted.logits);
+}
+
+static void configurations(void **state)
+{
+    struct tt_safetensors *file = NULL;
+    size_t count = 0;
+    (void)state;
+    test_must(tt_safetensors_open(GOLDEN "variants/reference.safetensors", &file));
+    for (; count < tt_safetensors_count(file); count++)
+        check_variant(tt_safetensors_entry(file, count)->name);
+    assert_true(count >= 20);
+    tt_safetensors_close(file);
+}
+
 static const char *const all_families[] = {"llama2",  "llama3", "mistral", "qwen2", "qwen3",
                                            "smollm3", "phi3",   "gemma3",  "gemma2"};
 
@@ -195,9 +233,8 @@ static void bf16_is_close(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(base_and_adapter),
-        cmocka_unit_test(unusual_adapters),
-        cmocka_unit_test(other_configs),
+        cmocka_unit_test(base_and_adapter), cmocka_unit_test(unusual_adapters),
+        cmocka_unit_test(other_configs),    cmocka_unit_test(configurations),
         cmocka_unit_test(bf16_is_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
