@@ -142,7 +142,8 @@ static tt_status write_warnings(const struct tt_dataset_report *report, struct t
             text, "prompt mismatch   %lld rows whose prompt tokenizes differently with its completion\n",
             (long long)report->prompt_mismatch));
     if (report->roles_mapped > 0)
-        TT_TRY(tt_str_printf(text, "roles mapped      %lld conversations (human: user, gpt: assistant)\n",
+        TT_TRY(tt_str_printf(text,
+                             "roles mapped      %lld conversations (human: user, gpt: assistant, ...)\n",
                              (long long)report->roles_mapped));
     if (report->history_differs > 0)
         TT_TRY(tt_str_printf(
@@ -150,12 +151,13 @@ static tt_status write_warnings(const struct tt_dataset_report *report, struct t
             "history differs   %lld conversations with an earlier turn that the model would write "
             "differently\n",
             (long long)report->history_differs));
-    if (report->role_doubtful > 0)
-        TT_TRY(
-            tt_str_printf(text,
-                          "roles in doubt    %lld conversations with a role that is nearly a usual one, the "
-                          "first in row %lld\n",
-                          (long long)report->role_doubtful, (long long)report->role_doubtful_row));
+    for (size_t i = 0; i < TT_ROLES_MAX && report->roles[i].name[0] != '\0'; i++)
+        TT_TRY(tt_str_printf(text,
+                             "role in doubt     '%s' in %lld conversations, the first in row %lld: it is no "
+                             "usual role%s\n",
+                             report->roles[i].name, (long long)report->roles[i].conversations,
+                             (long long)report->roles[i].row,
+                             report->roles[i].masked ? " and does not train" : ""));
     if (report->answer_empty > 0)
         TT_TRY(tt_str_printf(
             text,
@@ -217,14 +219,19 @@ tt_status tt_data_report_text(const struct tt_inputs *inputs, const struct tt_da
 
 static struct tt_json_value *report_to_json(const struct tt_dataset_report *report)
 {
-    return tt_json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "rows", report->rows,
+    struct tt_json_value *roles = tt_json_new_list();
+    for (size_t i = 0; i < TT_ROLES_MAX && report->roles[i].name[0] != '\0'; i++)
+        tt_json_append(roles, tt_json_pack("{s:s,s:I,s:I,s:b}", "role", report->roles[i].name,
+                                           "conversations", report->roles[i].conversations, "row",
+                                           report->roles[i].row, "trains", report->roles[i].masked == 0));
+    return tt_json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "rows", report->rows,
                         "samples", report->samples, "tokens", report->tokens, "supervised_tokens",
                         report->supervised_tokens, "longest_row", report->longest, "truncated",
                         report->truncated, "dropped", report->dropped, "without_supervision",
                         report->without_supervision, "prompt_mismatch", report->prompt_mismatch,
                         "conversations", report->conversations, "roles_mapped", report->roles_mapped,
                         "history_differs", report->history_differs, "role_doubtful", report->role_doubtful,
-                        "answer_empty", report->answer_empty);
+                        "answer_empty", report->answer_empty, "roles_in_doubt", roles);
 }
 
 static struct tt_json_value *lengths_to_json(const struct tt_data_statistics *s)

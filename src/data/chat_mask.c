@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "data/chat_roles.h"
 
 /* Where the values of a message are in a rendering. */
 struct place {
@@ -243,27 +244,6 @@ out:
 
 /* ---- All turns ---- */
 
-static bool is_listed(const char *list, const char *role)
-{
-    size_t bytes = strlen(role);
-    if (bytes == 0) return false; /* it would be found everywhere */
-    for (const char *at = list; (at = strstr(at, role)) != NULL; at += bytes) {
-        bool begins = at == list || strchr(" ,[\"'", at[-1]) != NULL;
-        if (begins && (at[bytes] == '\0' || strchr(" ,]\"'", at[bytes]) != NULL)) return true;
-    }
-    return false;
-}
-
-/* A message has the usual name of its role; the list may have ShareGPT's. */
-static bool has_role(const struct tt_data_config *config, const char *role)
-{
-    const char *list = config->roles_to_train;
-    bool assistant = strcmp(role, "assistant") == 0;
-    if (list == NULL) return assistant;
-    return is_listed(list, role) || (assistant && is_listed(list, "gpt")) ||
-           (strcmp(role, "user") == 0 && is_listed(list, "human"));
-}
-
 bool tt_chat_trains(const struct tt_data_config *config, const struct tt_conversation *conversation,
                     size_t index)
 {
@@ -275,7 +255,9 @@ bool tt_chat_trains(const struct tt_data_config *config, const struct tt_convers
     case TT_MESSAGE_UNSAID:
         break;
     }
-    return has_role(config, tt_conversation_role(conversation, index));
+    const char *role = tt_conversation_role(conversation, index);
+    return config->roles_to_train != NULL ? tt_chat_role_is_listed(config->roles_to_train, role)
+                                          : strcmp(role, "assistant") == 0;
 }
 
 static bool trains(const struct masking *m, size_t index)

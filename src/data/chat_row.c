@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/utf8.h"
 #include "data/chat_mask.h"
+#include "data/chat_roles.h"
 
 struct reading {
     struct tt_chat *chat;
@@ -47,17 +49,22 @@ static tt_status cut_to_part(struct reading *r, size_t part)
     return tt_conversation_cut(&r->conversation, end);
 }
 
-/* Whether `role` is a misspelling of a usual one. */
-static bool is_doubtful(const char *role)
+/* Adds a role that is no usual one to the report: a misspelling of one, and where messages are chosen for training one
+ * that is not chosen. */
+static void report_role(struct reading *r, size_t index)
 {
-    static const char *const usual[] = {"system", "user", "assistant", "tool", "developer"};
-    bool near = false;
-    int distance;
-    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
-        if (strcmp(role, usual[i]) == 0) return false;
-        near |= tt_name_is_near(usual[i], role, &distance) && distance <= 2;
-    }
-    return near;
+    const char *role = tt_conversation_role(&r->conversation, index);
+    bool near, masked = r->config->assistant_only_loss && !tt_chat_trains(r->config, &r->conversation, index);
+    if (tt_chat_role_is_usual(role, &near) || !(near || masked)) return;
+    struct tt_chat_row_report *report = &r->report;
+    char name[TT_ROLE_BYTES];
+    (void)tt_utf8_printable(role, strlen(role), "", name, sizeof name);
+    for (int i = 0; i < report->role_count; i++)
+        if (strcmp(report->roles[i].name, name) == 0) return;
+    if (report->role_count == TT_ROLES_MAX) return;
+    struct tt_role_count *added = &report->roles[report->role_count++];
+    *added = (struct tt_role_count){.conversations = 1, .masked = masked};
+    memcpy(added->name, name, sizeof name);
 }
 
 /* An answer without text, tool calls and reasoning. */
@@ -92,7 +99,7 @@ static void report_calls(struct reading *r, size_t count)
 static void report_messages(struct reading *r, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        r->report.role_doubtful |= is_doubtful(tt_conversation_role(&r->conversation, i));
+        report_role(r, i);
         r->report.answer_empty |= says_nothing(tt_json_at(r->conversation.messages, i));
     }
 }

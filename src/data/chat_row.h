@@ -8,8 +8,9 @@ struct tt_chat_row_report {
     size_t parts; /* samples of the row: 1, or with sample_per_turn one for each message that trains */
     bool prompt_mismatch; /* the ids of the prompt alone are no prefix */
     bool roles_mapped, history_differs;
-    bool role_doubtful; /* a message has a role that is nearly one of the usual ones */
-    bool answer_empty;  /* a message of the assistant says nothing, or its calls are lost */
+    struct tt_role_count roles[TT_ROLES_MAX]; /* in doubt (data/dataset.h), each once */
+    int role_count;
+    bool answer_empty; /* a message of the assistant says nothing, or its calls are lost */
 };
 
 /* Replaces ids and `supervised`, one byte for each. All tokens train, except: in rows of prompt and completion the

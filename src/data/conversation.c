@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "data/chat_parts.h"
+#include "data/chat_roles.h"
 
 const char *const tt_conversation_members[] = {
     "messages",    "conversations", "prompt", "completion", "tools",   "documents", "chat_template_kwargs",
@@ -34,25 +35,12 @@ bool tt_conversation_is_alpaca(const struct tt_json_value *row)
            tt_json_is_string(tt_json_get(row, "output"));
 }
 
-/* Beside `from` all of ShareGPT's names are known. Beside `role` function and observation stay: some templates have a
- * rule for them, while human and gpt would be headers that no model knows. */
-static const char *usual_role(const char *role, bool sharegpt)
-{
-    static const char *const names[][2] = {
-        {"human", "user"},     {"gpt", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
-        {"bard", "assistant"}, {"function", "tool"}, {"observation", "tool"}};
-    const size_t count = sizeof names / sizeof names[0] - (sharegpt ? 0 : 2);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(role, names[i][0]) == 0) return names[i][1];
-    return role;
-}
-
 /* A message on its way to the list. */
 struct message {
     const struct tt_json *json;
     const char *list; /* for messages */
     size_t index;
-    bool sharegpt, maps_role;
+    bool sharegpt, maps_role, calls;
     struct tt_json_value *out;
     enum tt_message_trains trains;
 };
@@ -72,15 +60,36 @@ static tt_status read_trains(struct message *m, const char *key, const struct tt
 
 static struct tt_json_value *copy_role(struct message *m, const char *role)
 {
-    const char *usual = usual_role(role, m->sharegpt);
+    const char *usual = tt_chat_role_usual(role, m->sharegpt);
     m->maps_role |= usual != role;
+    m->calls = tt_chat_role_calls(role);
     return tt_json_new_string(usual);
+}
+
+static bool is_one_of(const char *key, const char *const *names)
+{
+    while (*names != NULL && strcmp(key, *names) != 0) names++;
+    return *names != NULL;
+}
+
+/* Masks within a message, and weights other than 0 and 1, of other trainers. */
+static tt_status refuse_mask(const struct message *m, const char *key)
+{
+    tt_fail(TT_ERR_UNSUPPORTED, "%s: %s[%zu] has '%s': a message trains as a whole or not at all",
+            m->json->origin, m->list, m->index, key);
+    tt_hint(
+        "say it by \"train\": true or false, and divide a message that trains in part into several; or write "
+        "rows of input_ids with labels");
+    return TT_ERR_UNSUPPORTED;
 }
 
 static tt_status add_member(struct message *m, const char *key, const struct tt_json_value *value)
 {
+    static const char *const says_trains[] = {"train", "training", "weight", "loss", NULL};
+    static const char *const masks[] = {"train_detail", "loss_scale", "loss_mask", NULL};
     if (tt_json_is_null(value)) return TT_OK;
-    if (strcmp(key, "train") == 0 || strcmp(key, "weight") == 0) return read_trains(m, key, value);
+    if (is_one_of(key, says_trains)) return read_trains(m, key, value);
+    if (is_one_of(key, masks)) return refuse_mask(m, key);
     if (m->sharegpt && strcmp(key, "from") == 0) key = "role";
     if (m->sharegpt && strcmp(key, "value") == 0) key = "content";
     const char *role = strcmp(key, "role") == 0 ? tt_json_text(value) : NULL;
@@ -127,8 +136,25 @@ static tt_status append_message(struct tt_conversation *out, struct message *m)
     return tt_json_append(out->messages, m->out) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 
-static tt_status read_message(struct tt_conversation *out, struct message *m,
-                              const struct tt_json_value *value)
+/* A message that is a call by its role, and one with a call as OpenAI's first API had it (`function_call`), get the
+ * usual form of calls. Another text is what the assistant says. */
+static tt_status make_calls(struct message *m)
+{
+    const struct tt_json_value *old = tt_json_get(m->out, "function_call");
+    struct tt_json_value *calls = NULL;
+    if (tt_json_get(m->out, "tool_calls") != NULL) return TT_OK;
+    if (m->calls)
+        TT_TRY(tt_chat_role_read_calls(tt_json_get(m->out, "content"), &calls));
+    else if (tt_json_is_object(old))
+        TT_TRY(tt_chat_role_read_calls(old, &calls));
+    m->calls = m->calls && calls != NULL;
+    if (calls == NULL) return TT_OK;
+    if (tt_json_set(m->out, "tool_calls", calls) != 0) return TT_ERR_MEMORY;
+    if (!m->calls) return TT_OK;
+    return tt_json_set(m->out, "content", tt_json_new_string("")) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status fill_message(struct message *m, const struct tt_json_value *value)
 {
     const char *key;
     const struct tt_json_value *member;
@@ -141,12 +167,60 @@ static tt_status read_message(struct tt_conversation *out, struct message *m,
     for (size_t i = 0; status == TT_OK && tt_json_next_member(value, &i, &key, &member);)
         status = add_member(m, key, member);
     if (status == TT_OK) status = fill_reasoning(m->out);
-    if (status != TT_OK) {
-        tt_json_release(m->out);
-        return status;
-    }
+    if (status == TT_OK) status = make_calls(m);
+    if (status != TT_OK) tt_json_release(m->out);
+    return status;
+}
+
+static tt_status read_message(struct tt_conversation *out, struct message *m,
+                              const struct tt_json_value *value)
+{
+    TT_TRY(fill_message(m, value));
     out->maps_roles |= m->maps_role;
     return append_message(out, m);
+}
+
+static const char *role_of(const struct tt_json_value *message)
+{
+    const char *role = tt_json_text(tt_json_get(message, "role"));
+    return role != NULL ? role : tt_json_text(tt_json_get(message, "from"));
+}
+
+/* Adds the calls of one message to another. */
+static tt_status join_calls(struct message *to, const struct message *from)
+{
+    const struct tt_json_value *calls = tt_json_get(from->out, "tool_calls"),
+                               *before = tt_json_get(to->out, "tool_calls");
+    struct tt_json_value *list = before != NULL ? tt_json_copy(before) : tt_json_new_list();
+    if (list == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < tt_json_count(calls); i++) {
+        if (tt_json_append_copy(list, tt_json_at(calls, i)) == 0) continue;
+        tt_json_release(list);
+        return TT_ERR_MEMORY;
+    }
+    return tt_json_set(to->out, "tool_calls", list) == 0 ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* Reads the messages behind an assistant's that are its calls, into it; *at: the index of the last one read. A call
+ * that another setting has for training is a message of its own. */
+static tt_status read_calls(struct tt_conversation *out, struct message *m, const struct tt_json_value *list,
+                            size_t *at)
+{
+    const char *role = role_of(m->out);
+    while (role != NULL && strcmp(role, "assistant") == 0 && *at + 1 < tt_json_count(list)) {
+        struct message next = {.json = m->json, .list = m->list, .index = *at + 1};
+        const struct tt_json_value *value = tt_json_at(list, *at + 1);
+        const char *next_role = role_of(value);
+        if (next_role == NULL || !tt_chat_role_calls(next_role)) break;
+        TT_TRY(fill_message(&next, value));
+        bool joins = next.calls && next.trains == m->trains;
+        tt_status status = joins ? join_calls(m, &next) : TT_OK;
+        tt_json_release(next.out);
+        if (status != TT_OK || !joins) return status;
+        out->maps_roles = true;
+        ++*at;
+    }
+    return TT_OK;
 }
 
 static tt_status read_list(struct tt_conversation *out, const struct tt_json *json, const char *name)
@@ -154,7 +228,14 @@ static tt_status read_list(struct tt_conversation *out, const struct tt_json *js
     const struct tt_json_value *list = tt_json_get(json->root, name);
     for (size_t i = 0; i < tt_json_count(list); i++) {
         struct message message = {.json = json, .list = name, .index = i};
-        TT_TRY(read_message(out, &message, tt_json_at(list, i)));
+        TT_TRY(fill_message(&message, tt_json_at(list, i)));
+        tt_status status = read_calls(out, &message, list, &i);
+        if (status != TT_OK) {
+            tt_json_release(message.out);
+            return status;
+        }
+        out->maps_roles |= message.maps_role;
+        TT_TRY(append_message(out, &message));
     }
     return TT_OK;
 }
@@ -219,6 +300,28 @@ out:
     return status;
 }
 
+/* The tools of a list, of which some may be JSON texts (ms-swift). */
+static tt_status copy_tools(const struct tt_json *json, const struct tt_json_value *list,
+                            struct tt_json_value *out)
+{
+    for (size_t i = 0; i < tt_json_count(list); i++) {
+        const struct tt_json_value *tool = tt_json_at(list, i);
+        struct tt_span text = tt_json_span(tool);
+        struct tt_json parsed = {0};
+        tt_status status =
+            text.data != NULL ? tt_json_parse(text.data, text.bytes, "a tool", &parsed) : TT_OK;
+        if (status == TT_OK && text.data != NULL && !tt_json_is_object(parsed.root))
+            status = tt_fail(TT_ERR_DATA, "%s: tools[%zu] is a text that is no JSON object", json->origin, i);
+        else if (status == TT_ERR_DATA)
+            tt_while("reading tools[%zu] of %s", i, json->origin);
+        if (status == TT_OK && tt_json_append_copy(out, text.data != NULL ? parsed.root : tool) != 0)
+            status = TT_ERR_MEMORY;
+        tt_json_deinit(&parsed);
+        TT_TRY(status);
+    }
+    return TT_OK;
+}
+
 /* A list, or a list as JSON text; an empty one is none. */
 static tt_status read_tools(struct tt_conversation *out, const struct tt_json *json)
 {
@@ -236,8 +339,9 @@ static tt_status read_tools(struct tt_conversation *out, const struct tt_json *j
     }
     if (tt_json_is_null(value)) goto out;
     if (!tt_json_is_list(value)) TT_GO(tt_fail(TT_ERR_DATA, "%s: 'tools' must be a list", json->origin));
-    out->tools = tt_json_copy(value);
-    if (out->tools == NULL) status = TT_ERR_MEMORY;
+    out->tools = tt_json_new_list();
+    if (out->tools == NULL) TT_GO(TT_ERR_MEMORY);
+    status = copy_tools(json, value, out->tools);
 out:
     tt_json_deinit(&parsed);
     return status;

@@ -4,12 +4,13 @@
  * become role and content); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
  * before them; preferences (tt_conversation_read_pair). Beside them `system` (a text: the first message, unless the
  * list begins with one), `tools` (a list, or a list as JSON text), `documents` and `chat_template_kwargs` (an object).
- * Roles get their usual names: human is user, gpt, chatgpt, bing and bard are assistant, and beside `from` function and
- * observation are tool.
+ * Roles get their usual names (data/chat_roles.h), and messages that are calls of tools become those of the assistant's
+ * message; neighbouring ones are one message. `tools` may have JSON texts.
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
- * reasoning fill each other's place. A content may be a list of parts (data/chat_parts.h). `weight` (OpenAI: 0, 1) and
- * `train` (true or false) of a message say whether it trains; templates do not see them. */
+ * reasoning fill each other's place. A content may be a list of parts (data/chat_parts.h). `weight` (OpenAI: 0, 1),
+ * `train`, `training` and `loss` (true or false) of a message say whether it trains; templates do not see them. Masks
+ * within a message (train_detail, loss_scale, loss_mask) are TT_ERR_UNSUPPORTED. */
 #ifndef TT_DATA_CONVERSATION_H
 #define TT_DATA_CONVERSATION_H
 

@@ -79,6 +79,15 @@ struct tt_sample {
     int32_t supervised_count; /* without token 0, which has no prediction */
 };
 
+/* A role in doubt: it is none of system, user, assistant, tool and developer, and a misspelling of one, or it does not
+ * train where messages are chosen for training. */
+enum { TT_ROLES_MAX = 6, TT_ROLE_BYTES = 32 };
+struct tt_role_count {
+    char name[TT_ROLE_BYTES];   /* printable; "": none */
+    int64_t conversations, row; /* with it; the first such row of a file, from 1 */
+    int64_t masked;             /* 1: its messages do not train */
+};
+
 struct tt_dataset_report {
     int64_t rows, samples, tokens, supervised_tokens;
     int64_t truncated, dropped, without_supervision; /* rows */
@@ -88,8 +97,9 @@ struct tt_dataset_report {
     int64_t conversations;
     int64_t roles_mapped;    /* conversations with a role that got another name */
     int64_t history_differs; /* conversations with an earlier turn that the model is to write differently */
-    int64_t role_doubtful, answer_empty;         /* conversations with one: data/chat_row.h */
-    int64_t role_doubtful_row, answer_empty_row; /* the first such row of a file, from 1; 0: none */
+    int64_t role_doubtful, answer_empty;      /* conversations with one: data/chat_row.h */
+    int64_t answer_empty_row;                 /* the first such row of a file, from 1; 0: none */
+    struct tt_role_count roles[TT_ROLES_MAX]; /* the first ones in doubt; the others are counted above */
 };
 
 struct tt_dataset;

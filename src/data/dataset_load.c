@@ -158,6 +158,23 @@ static tt_status add_side(const struct load *load, size_t index, const struct tt
     return add_sample(block, row, 0, row->total < limit ? row->total : limit, true);
 }
 
+/* `row`: 0 takes that of the role. */
+static void add_role(struct tt_dataset_report *report, const struct tt_role_count *role, int64_t row)
+{
+    for (size_t i = 0; i < TT_ROLES_MAX; i++) {
+        struct tt_role_count *known = &report->roles[i];
+        if (known->name[0] == '\0') {
+            *known = *role;
+            if (row > 0) known->row = row;
+            return;
+        }
+        if (strcmp(known->name, role->name) != 0) continue;
+        known->conversations += role->conversations;
+        known->masked |= role->masked;
+        return;
+    }
+}
+
 static void count_row(struct tt_dataset_report *report, const struct tt_row *row, size_t index)
 {
     report->rows++;
@@ -165,10 +182,10 @@ static void count_row(struct tt_dataset_report *report, const struct tt_row *row
     report->conversations += row->conversation;
     report->roles_mapped += row->roles_mapped;
     report->history_differs += row->history_differs;
-    report->role_doubtful += row->role_doubtful;
+    report->role_doubtful += row->role_count > 0;
     report->answer_empty += row->answer_empty;
     int64_t number = (int64_t)index + 1;
-    if (row->role_doubtful && report->role_doubtful_row == 0) report->role_doubtful_row = number;
+    for (int i = 0; i < row->role_count; i++) add_role(report, &row->roles[i], number);
     if (row->answer_empty && report->answer_empty_row == 0) report->answer_empty_row = number;
 }
 
@@ -270,7 +287,8 @@ void tt_dataset_report_add(struct tt_dataset_report *sum, const struct tt_datase
     sum->history_differs += report->history_differs;
     sum->role_doubtful += report->role_doubtful;
     sum->answer_empty += report->answer_empty;
-    if (sum->role_doubtful_row == 0) sum->role_doubtful_row = report->role_doubtful_row;
+    for (size_t i = 0; i < TT_ROLES_MAX && report->roles[i].name[0] != '\0'; i++)
+        add_role(sum, &report->roles[i], 0);
     if (sum->answer_empty_row == 0) sum->answer_empty_row = report->answer_empty_row;
     if (report->longest > sum->longest) sum->longest = report->longest;
 }

@@ -464,12 +464,14 @@ static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *
     TT_GO(tt_row_check_ids(reader, true));
     reader->ids.limit = reader->ids_max;
     tt_ids_clip(&reader->ids);
+    memcpy(reader->roles, report.roles, sizeof reader->roles);
     *out = (struct tt_row){.prompt_mismatch = report.prompt_mismatch,
                            .parts = report.parts,
                            .conversation = true,
                            .roles_mapped = report.roles_mapped,
                            .history_differs = report.history_differs,
-                           .role_doubtful = report.role_doubtful,
+                           .roles = reader->roles,
+                           .role_count = report.role_count,
                            .answer_empty = report.answer_empty};
 out:
     tt_json_deinit(&json);

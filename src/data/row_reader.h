@@ -25,7 +25,9 @@ struct tt_row {
     bool prompt_mismatch;
     size_t parts;                                     /* samples of the row */
     bool conversation, roles_mapped, history_differs; /* data/chat_row.h */
-    bool role_doubtful, answer_empty;                 /* as above */
+    bool answer_empty;                                /* as above */
+    const struct tt_role_count *roles;                /* in doubt */
+    int role_count;
     /* Of a preference, whose sample 0 is the chosen answer behind its prompt and 1 the rejected one: */
     bool pair;
     size_t border;            /* ids of the prompt */

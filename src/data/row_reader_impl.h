@@ -31,9 +31,10 @@ struct tt_row_reader {
     struct tt_str supervised;   /* one byte per id */
     struct tt_str text, prompt; /* the text to tokenize; the prompt alone */
     struct tt_str completion;
-    struct tt_pair_ids pair; /* of a row with a preference */
-    struct tt_chat *chat;    /* NULL until a row is a conversation */
-    size_t row, part;        /* the current row, for messages; the sample of it */
+    struct tt_pair_ids pair;                  /* of a row with a preference */
+    struct tt_chat *chat;                     /* NULL until a row is a conversation */
+    struct tt_role_count roles[TT_ROLES_MAX]; /* of the current row */
+    size_t row, part;                         /* the current row, for messages; the sample of it */
 };
 
 /* Fails with the place of the row before the message. */

@@ -1,6 +1,7 @@
 #include "data/store_file.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -97,12 +98,25 @@ static bool is_text(size_t position, uint64_t text_bytes)
     return position <= text_bytes;
 }
 
+static bool is_count(int64_t count)
+{
+    return count >= 0 && count <= INT64_MAX / 2;
+}
+
 /* Counts are printed and subtracted: none is negative, or so large that sums overflow. */
 static bool is_report(const struct tt_dataset_report *report)
 {
     const int64_t *counts = (const int64_t *)report;
-    for (size_t i = 0; i < sizeof *report / sizeof *counts; i++)
-        if (counts[i] < 0 || counts[i] > INT64_MAX / 2) return false;
+    for (size_t i = 0; i < offsetof(struct tt_dataset_report, roles) / sizeof *counts; i++)
+        if (!is_count(counts[i])) return false;
+    for (size_t i = 0; i < TT_ROLES_MAX; i++) {
+        const struct tt_role_count *role = &report->roles[i];
+        const char *end = memchr(role->name, '\0', sizeof role->name);
+        if (end == NULL || !is_count(role->conversations) || !is_count(role->row) || !is_count(role->masked))
+            return false;
+        for (const char *at = role->name; at < end; at++)
+            if ((unsigned char)*at < ' ') return false;
+    }
     return true;
 }
 

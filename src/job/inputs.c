@@ -481,16 +481,18 @@ tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *
         TT_TRY(tt_str_printf(text, "; %lld whose prompt tokenizes differently with its completion",
                              (long long)report.prompt_mismatch));
     if (report.roles_mapped > 0)
-        TT_TRY(tt_str_printf(text, "; %lld with roles by other names (human: user, gpt: assistant)",
+        TT_TRY(tt_str_printf(text, "; %lld with roles by other names (human: user, gpt: assistant, ...)",
                              (long long)report.roles_mapped));
     if (report.history_differs > 0)
         TT_TRY(tt_str_printf(text,
                              "; %lld with an earlier turn that the model would write differently (the chat "
                              "template shortens history)",
                              (long long)report.history_differs));
-    if (report.role_doubtful > 0)
-        TT_TRY(tt_str_printf(text, "; %lld with a role that is nearly a usual one, the first in row %lld",
-                             (long long)report.role_doubtful, (long long)report.role_doubtful_row));
+    for (size_t i = 0; i < TT_ROLES_MAX && report.roles[i].name[0] != '\0'; i++)
+        TT_TRY(tt_str_printf(
+            text, "; %lld with the role '%s', which is no usual one%s, the first in row %lld",
+            (long long)report.roles[i].conversations, report.roles[i].name,
+            report.roles[i].masked ? " and does not train" : "", (long long)report.roles[i].row));
     if (report.answer_empty > 0)
         TT_TRY(tt_str_printf(
             text,

@@ -36,10 +36,16 @@ echo "{% for m in messages %}{{ m.role + ': ' + m.content + '</s>' }}{% endfor %
     echo '{"messages": [{"role": "narrator", "content": "1"}, {"role": "assistant", "content": " "}]}'
     echo '{"messages": [{"role": "user", "content": "1"}, {"role": "assistant", "content": "", "tool_calls": []}]}'
 } >chats.jsonl
-expect 0 'roles in doubt    1 conversations with a role that is nearly a usual one, the first in row 2' \
+sed -n '1p;3s/" "/"a"/p' chats.jsonl >masked.jsonl
+expect 0 "role in doubt     'asistant' in 1 conversations, the first in row 2: it is no usual role" \
     "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
 expect 0 "empty answers     1 conversations with an assistant's message that says nothing, or whose tool calls the chat template leaves out, the first in row 3" \
     "${data[@]}" --dataset_name chats.jsonl --chat_template_path chat.jinja
+
+expect 0 "role in doubt     'narrator' in 1 conversations, the first in row 2: it is no usual role and does not train" \
+    "${data[@]}" --dataset_name masked.jsonl --chat_template_path chat.jinja --assistant_only_loss
+expect 0 '"roles_in_doubt": [{"role": "narrator", "conversations": 1, "row": 2, "trains": false}]' \
+    "${data[@]}" --dataset_name masked.jsonl --chat_template_path chat.jinja --assistant_only_loss --json
 
 # Per source, and the evaluation data.
 mixture='[{"path": "sums.jsonl", "weight": 3}, {"path": "other.jsonl"}]'

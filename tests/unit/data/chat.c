@@ -137,6 +137,25 @@ static void single_messages(void **state)
                               "{'role': 'assistant', 'content': 'b', 'weight': 1, 'name': null}]}";
     expect(&config, CHATML, row,
            S "user\n[[q" E "\n]]" S "assistant\na" E "\n" S "user\nr" E "\n" S "assistant\n[[b" E "\n]]");
+    static const char *const others[] = {"loss", "training", "train"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        char said[300];
+        snprintf(
+            said, sizeof said,
+            "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a', '%s': "
+            "false}, {'role': 'user', 'content': 'r', '%s': null}, {'role': 'assistant', 'content': 'b', "
+            "'%s': true}]}",
+            others[i], others[i], others[i]);
+        expect(&config, CHATML, said,
+               S "user\nq" E "\n" S "assistant\na" E "\n" S "user\nr" E "\n" S "assistant\n[[b" E "\n]]");
+    }
+    static const char *const masks[] = {"train_detail", "loss_scale", "loss_mask"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        char said[200];
+        snprintf(said, sizeof said, "{'messages': [{'role': 'assistant', 'content': 'a', '%s': 1}]}",
+                 masks[i]);
+        expect_error(&config, CHATML, said, TT_ERR_UNSUPPORTED, masks[i]);
+    }
     /* A tag does not overrule them. */
     expect(&config,
            "{% for m in messages %}{{ m.role + ':' }}{% generation %}{{ m.content + '<|im_end|>' }}"
@@ -252,6 +271,95 @@ static void dialects(void **state)
     expect_error(&config, CHATML,
                  "{'messages': [{'role': 'user', 'content': 'x'}], 'chat_template_kwargs': []}", TT_ERR_DATA,
                  "'chat_template_kwargs' must be an object");
+}
+
+#define SPOKEN                                                                                               \
+    "{% for m in messages %}{{ m.role + ':' + m.content }}{% for c in m.tool_calls or [] %}{{ '<' + "        \
+    "c.function.name + ' ' + (c.function.arguments | tojson) + '>' }}{% endfor %}{{ '<|im_end|>' }}"         \
+    "{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
+
+/* Calls that are messages of their own, in the names of several trainers. */
+static void roles_of_calls(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    static const char *const rows[] = {
+        "{'conversations': [{'from': 'human', 'value': 'q'}, {'from': 'function_call', 'value': "
+        "'{\\'name\\': \\'f\\', \\'arguments\\': {}}'}, {'from': 'observation', 'value': '1'}, "
+        "{'from': 'gpt', 'value': 'a'}]}",
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'tool_call', 'content': {'name': 'f', "
+        "'arguments': {}}}, {'role': 'tool_response', 'content': '1'}, {'role': 'model', 'content': 'a'}]}",
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': '', "
+        "'function_call': {'name': 'f', 'arguments': {}}}, {'role': 'tool', 'content': '1'}, {'role': 'bot', "
+        "'content': 'a'}]}",
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        expect(&config, SPOKEN, rows[i],
+               "user:q" E "assistant:[[<f {}>" E "]]tool:1" E "assistant:[[a" E "]]");
+    assert_int_equal(report.role_count, 0);
+    /* Neighbouring calls belong to one message, and to the text before them; not to one that does not train. */
+    expect(
+        &config, SPOKEN,
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'wait'}, {'role': "
+        "'tool_call', 'content': '[{\\'name\\': \\'f\\', \\'arguments\\': {}}]'}, {'role': 'tool_call', "
+        "'content': '{\\'name\\': \\'g\\', \\'arguments\\': {\\'x\\': 1}}'}, {'role': 'tool', "
+        "'content': '1'}]}",
+        "user:q" E "assistant:[[wait<f {}><g {\"x\": 1}>" E "]]tool:1" E);
+    expect(&config, SPOKEN,
+           "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'wait', 'loss': "
+           "false}, {'role': 'tool_call', 'content': '{\\'name\\': \\'f\\', \\'arguments\\': {}}'}]}",
+           "user:q" E "assistant:wait" E "assistant:[[<f {}>" E "]]");
+    /* A text that is no call is what the assistant says. */
+    expect(
+        &config, SPOKEN,
+        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'tool_call', 'content': 'look'}, {'role': "
+        "'AI', 'content': 'a'}]}",
+        "user:q" E "assistant:[[look" E "]]assistant:[[a" E "]]");
+    config.roles_to_train = "[model]";
+    expect(&config, SPOKEN, rows[1], "user:q" E "assistant:[[<f {}>" E "]]tool:1" E "assistant:[[a" E "]]");
+}
+
+/* Roles that do not train and are none of the usual ones are reported by name, once for a conversation. */
+static void roles_in_doubt(void **state)
+{
+    (void)state;
+    struct tt_data_config config = assistant();
+    static const char row[] =
+        "{'messages': [{'role': 'narrator', 'content': 'n'}, {'role': 'user', 'content': 'q'}, {'role': "
+        "'asistant', 'content': 'x'}, {'role': 'assistant', 'content': 'a'}, {'role': 'narrator', 'content': "
+        "'m'}, {'role': 'tool', 'content': 't'}]}";
+    static const char wanted[] =
+        "narrator:n" E "user:q" E "asistant:x" E "assistant:[[a" E "]]narrator:m" E "tool:t" E;
+    expect(&config, SPOKEN, row, wanted);
+    assert_int_equal(report.role_count, 2);
+    assert_string_equal(report.roles[0].name, "narrator");
+    assert_string_equal(report.roles[1].name, "asistant");
+    assert_int_equal(report.roles[0].masked, 1);
+    config.roles_to_train = "assistant, narrator, asistant";
+    expect(&config, SPOKEN, row,
+           "narrator:[[n" E "]]user:q" E "asistant:[[x" E "]]assistant:[[a" E "]]narrator:[[m" E
+           "]]tool:t" E);
+    assert_int_equal(report.role_count, 1); /* it trains, but may be a mistake */
+    assert_int_equal(report.roles[0].masked, 0);
+    config = (struct tt_data_config){.completion_only_loss = -1};
+    expect(&config, "{{ messages[0].role }}", row, "[[narrator]]");
+    assert_int_equal(report.role_count, 1);
+    assert_string_equal(report.roles[0].name, "asistant");
+}
+
+static void tools_as_texts(void **state)
+{
+    (void)state;
+    struct tt_data_config config = {.completion_only_loss = -1};
+    static const char template[] = "{{ tools[0].name }}{{ tools[1].name }}";
+    expect(&config, template,
+           "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['{\\'name\\': \\'f\\'}', {'name': "
+           "'g'}]}",
+           "[[fg]]");
+    expect_error(&config, template, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['[1]']}",
+                 TT_ERR_DATA, "tools[0] is a text that is no JSON object");
+    expect_error(&config, template, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['{']}",
+                 TT_ERR_DATA, "a tool");
 }
 
 /* A special token in a message is ordinary text, so no turn ends there. */
@@ -466,6 +574,9 @@ int main(void)
         cmocka_unit_test(single_messages),
         cmocka_unit_test(dialects),
         cmocka_unit_test(beside_messages),
+        cmocka_unit_test(roles_of_calls),
+        cmocka_unit_test(roles_in_doubt),
+        cmocka_unit_test(tools_as_texts),
         cmocka_unit_test(special_tokens_in_messages),
         cmocka_unit_test(shortened_history),
         cmocka_unit_test(samples_of_turns),
