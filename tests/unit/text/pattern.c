@@ -229,8 +229,8 @@ static const char *const refused[][2] = {
 static void refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_pattern_refused(cases[i][0], cases[i][1]);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        assert_pattern_refused(refused[i][0], refused[i][1]);
     static char text[70000];
     memset(text, 'a', sizeof text - 1);
     assert_pattern_refused(text, "a pattern of 69999 bytes; at most 65536 are read");
