@@ -288,7 +288,7 @@ tt_status tt_pth_file_storage(struct tt_pth_file *file, const struct tt_pickle_v
     size_t number;
     const char *key = tt_pickle_text(tt_pickle_at(stored->id, 2));
     if (key == NULL || !tt_name_index_find(&file->index, key, &number))
-        return tt_fail(TT_ERR_DATA, "'%s' names no storage '%s'", file->path, key != NULL ? key : "");
+        return tt_fail(TT_ERR_INTERNAL, "'%s' names no storage '%s'", file->path, key != NULL ? key : "");
     struct tt_pth_storage *found = &file->storages[number];
     if (found->width == 0)
         return tt_fail(TT_ERR_UNSUPPORTED, "'%s': storage '%s' is of the unknown type '%s'", file->path, key,

@@ -128,6 +128,34 @@ static void missing_and_misshapen_parts(void **state)
     for (int i = 0; i < 256; i++) broken[i] = i == 9 ? NAN : 1;
     parts[NESTED_MAP].data = broken;
     refused(parts, PARTS, TT_ERR_DATA, "[9] is not a number");
+    good_parts(parts);
+    parts[STATE].entry.dtype = TT_I8;
+    refused(parts, PARTS, TT_ERR_DATA, "__nf4' is I8, but must be U8 with JSON in it");
+}
+
+/* Codes of a type that safetensors knows, and nothing here reads. */
+static void codes_of_another_type(void **state)
+{
+    (void)state;
+    struct made parts[PARTS];
+    struct tt_quantized tensor;
+    struct tt_model_folder *folder = NULL;
+    struct tt_str file = {0};
+    good_parts(parts);
+    parts[CODES].entry.dtype = TT_F64;
+    parts[CODES].entry.dims[0] = 38;
+    put_folder("one", "{\"model_type\": \"llama\"}", parts, PARTS);
+    ok(tt_file_read(test_at("one/model.safetensors"), 1 << 20, &file));
+    char *type = memmem(file.data, file.bytes, "\"F64\"", 5);
+    assert_non_null(type);
+    memcpy(type, "\"C64\"", 5); /* of eight bytes too */
+    ok(tt_file_write_atomic(test_at("one/model.safetensors"), file.data, file.bytes));
+    tt_str_deinit(&file);
+    ok(tt_model_folder_open(test_at("one"), true, &folder));
+    assert_int_equal(tt_quantized_find(folder, "a.weight", &tensor), TT_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(tt_error_last()->message, "'a.weight' has the type C64, whose bytes cannot be read"));
+    tt_model_folder_close(folder);
 }
 
 static void states_that_do_not_fit(void **state)
@@ -137,7 +165,7 @@ static void states_that_do_not_fit(void **state)
         const char *from, *to, *told;
         tt_status status;
     } rows[] = {
-        {"nf4", "fp4", "'quant_type' is 'fp4'", TT_ERR_DATA},
+        {"nf4", "fp4", "__nf4': 'quant_type' is 'fp4'", TT_ERR_DATA},
         {"nf4", "nf5", "'quant_type' is 'nf5', not nf4 or fp4", TT_ERR_UNSUPPORTED},
         {"\"nf4\"", "4", "quant_type", TT_ERR_DATA},
         {"64", "32", "must be", TT_ERR_DATA}, /* twice as many absmax: see below */
@@ -187,7 +215,9 @@ static void rows_of_int8(void **state)
     assert_int_equal(tensor.layout.format.type, TT_QUANT_INT8);
     refused(parts, 4, TT_ERR_DATA, "more than one kind");
     parts[2].data = &tiles;
-    refused(parts, 3, TT_ERR_UNSUPPORTED, "in tiles");
+    refused(parts, 3, TT_ERR_UNSUPPORTED, "'a.weight' is in tiles (weight_format 1), not in rows");
+    parts[2].entry.dtype = TT_F32;
+    refused(parts, 3, TT_ERR_DATA, "'a.weight_format' is not one U8");
     parts[1].entry.dims[0] = ROWS - 1;
     refused(parts, 2, TT_ERR_DATA, "20 bytes");
     parts[1].entry.dims[0] = ROWS;
@@ -224,7 +254,7 @@ static void configurations(void **state)
         {"{\"quantization_config\": {\"load_in_4bit\": 1}}", "load_in_4bit", TT_ERR_DATA, 0, false},
         {"{\"quantization_config\": 4}", "not an object", TT_ERR_DATA, 0, false},
         {"{\"quantization_config\": {\"load_in_4bit\": true, \"bnb_4bit_compute_dtype\": \"x\"}}",
-         "not a type", TT_ERR_DATA, 0, false},
+         "config.json: 'bnb_4bit_compute_dtype' is 'x', which is not a type", TT_ERR_DATA, 0, false},
         {"{\"quantization_config\": {\"load_in_4bit\": true, \"llm_int8_skip_modules\": [1]}}",
          "not a list of names", TT_ERR_DATA, 0, false},
     };
@@ -263,6 +293,25 @@ static void put_source(void)
         {{.name = "m.norm.weight", .dtype = TT_F32, .rank = 1, .dims = {COLS}}, weights},
     };
     put_folder("source", "{\"model_type\": \"llama\"}", made, 2);
+}
+
+static void names_that_cannot_be_written(void **state)
+{
+    (void)state;
+    struct tt_arena arena = {0};
+    struct tt_quantized_output output;
+    char name[1100];
+    memset(name, 'm', sizeof name);
+    strcpy(name + 1009, ".weight");
+    ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_INT8, false), ROWS, COLS, &layout));
+    ok(tt_quantized_describe(name, &layout, TT_F16, TT_U8, &arena, &output));
+    strcpy(name + 1010, ".weight");
+    assert_int_equal(tt_quantized_describe(name, &layout, TT_F16, TT_U8, &arena, &output), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "the name 'mmmm"));
+    assert_non_null(strstr(tt_error_last()->message, "mmmm...' is too long"));
+    assert_int_equal(tt_quantized_describe(".weight", &layout, TT_F16, TT_U8, &arena, &output), TT_ERR_DATA);
+    assert_string_equal(tt_error_last()->message, "'.weight' is not the weight of a module");
+    tt_arena_deinit(&arena);
 }
 
 static tt_status quantize(const struct tt_quantize_options *options, struct tt_quantize_report *report)
@@ -440,9 +489,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_good_weight_is_found, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(missing_and_misshapen_parts, test_root_create, test_root_remove),
+        cmocka_unit_test_setup_teardown(codes_of_another_type, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(states_that_do_not_fit, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(rows_of_int8, test_root_create, test_root_remove),
         cmocka_unit_test(configurations),
+        cmocka_unit_test_setup_teardown(names_that_cannot_be_written, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(written_and_read, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(what_is_not_written, test_root_create, test_root_remove),
         cmocka_unit_test_setup_teardown(threads_make_the_same_file, test_root_create, test_root_remove),

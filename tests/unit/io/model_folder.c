@@ -282,6 +282,52 @@ static void what_is_copied_is_checked(void **state)
     assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_ERR_DATA);
 }
 
+static void too_many_templates(void **state)
+{
+    (void)state;
+    char name[64];
+    assert_int_equal(tt_dir_create(test_at("additional_chat_templates")), TT_OK);
+    for (int i = 0; i <= 1000; i++) {
+        snprintf(name, sizeof name, "additional_chat_templates/%d.jinja", i);
+        test_put(name, "");
+    }
+    assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_ERR_DATA);
+    assert_non_null(
+        strstr(tt_error_last()->message, "/additional_chat_templates' holds more than 1000 files"));
+    snprintf(name, sizeof name, "additional_chat_templates/%d.jinja", 0);
+    assert_int_equal(unlink(test_at(name)), 0);
+    assert_int_equal(tt_model_folder_check_copied(test_root(), true), TT_OK);
+}
+
+static bool name_alike(void *context, const struct tt_safetensors_entry *entry, char *name, size_t bytes)
+{
+    return snprintf(name, bytes, "%s", context != NULL ? (const char *)context : entry->name) > 0;
+}
+
+static void tensors_renamed_alike(void **state)
+{
+    (void)state;
+    static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                                 "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}";
+    struct tt_safetensors *file = NULL;
+    struct tt_model_folder *folder = NULL;
+    struct tt_str bytes = {0};
+    const char size[8] = {sizeof header - 1};
+    assert_int_equal(tt_str_append(&bytes, size, sizeof size), TT_OK);
+    assert_int_equal(tt_str_append(&bytes, header, sizeof header - 1), TT_OK);
+    assert_int_equal(tt_str_append(&bytes, "12", 2), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("x.safetensors"), bytes.data, bytes.bytes), TT_OK);
+    tt_str_deinit(&bytes);
+    assert_int_equal(tt_safetensors_open(test_at("x.safetensors"), &file), TT_OK);
+    assert_int_equal(tt_model_folder_of_file(file, name_alike, NULL, &folder), TT_OK);
+    tt_model_folder_close(folder);
+    folder = NULL;
+    assert_int_equal(tt_safetensors_open(test_at("x.safetensors"), &file), TT_OK);
+    assert_int_equal(tt_model_folder_of_file(file, name_alike, "c", &folder), TT_ERR_DATA);
+    assert_null(folder);
+    assert_non_null(strstr(tt_error_last()->message, "x.safetensors' has tensor 'c' under two names"));
+}
+
 static void golden_shards(void **state)
 {
     (void)state;
@@ -323,6 +369,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pickled_weights, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bad_config, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(tensors_renamed_alike, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(too_many_templates, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(golden_shards, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(every_allocation_may_fail, fresh, test_root_remove),

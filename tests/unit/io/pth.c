@@ -223,28 +223,36 @@ static void damaged_archives(void **state)
     data.data[entry + 24]--;
     assert_refused_bytes(data.data, data.bytes, TT_ERR_DATA, "not those of 12 elements");
     data.data[entry + 22] = data.data[entry + 26] = 1;
-    assert_refused_bytes(data.data, data.bytes, TT_ERR_DATA, "is truncated");
+    assert_refused_bytes(data.data, data.bytes, TT_ERR_DATA, "the member 'archive/data/0' of ");
     data.data[entry + 20]++;
     data.data[entry + 24]++;
     data.data[entry + 22] = data.data[entry + 26] = 0;
     memcpy(data.data + find(&data, "little", 6, 0), "bigger", 6);
-    assert_refused_bytes(data.data, data.bytes, TT_ERR_UNSUPPORTED, "byte order 'bigger'");
+    assert_refused_bytes(data.data, data.bytes, TT_ERR_UNSUPPORTED,
+                         "has the byte order 'bigger'; only little is supported");
     tt_str_deinit(&data);
 }
 
 /* A stream whose object is the given pickle, with the list of keys ['0'] and one storage of two floats. */
-static void put_stream(const char *object, size_t bytes)
+static void put_stream_with_tail(const char *object, size_t bytes, const char *tail, size_t tail_bytes)
 {
     static const char head[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
                                "\x80\x02M\xe9\x03."
                                "\x80\x02}X\x0d\0\0\0little_endian\x88s.";
-    static const char tail[] = "\x80\x02]X\1\0\0\0000a.\2\0\0\0\0\0\0\0\0\0\x80?\0\0\0@";
     struct tt_str file = {0};
     assert_int_equal(tt_str_append(&file, head, sizeof head - 1), TT_OK);
     assert_int_equal(tt_str_append(&file, object, bytes), TT_OK);
-    assert_int_equal(tt_str_append(&file, tail, sizeof tail - 1), TT_OK);
+    assert_int_equal(tt_str_append(&file, tail, tail_bytes), TT_OK);
     put_bytes("x.pth", file.data, file.bytes);
     tt_str_deinit(&file);
+}
+
+#define KEYS "\x80\x02]X\1\0\0\0000a."
+#define DATA "\2\0\0\0\0\0\0\0\0\0\x80?\0\0\0@"
+
+static void put_stream(const char *object, size_t bytes)
+{
+    put_stream_with_tail(object, bytes, KEYS DATA, sizeof KEYS DATA - 1);
 }
 
 #define STORAGE "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\2NtQ"
@@ -268,8 +276,10 @@ static void objects(void **state)
         {OBJECT(START STORAGE "K\0J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86K\0K\0\x86" END), TT_ERR_DATA,
          "reaches"},
         {OBJECT(START STORAGE "J\xff\xff\xff\xffK\2\x85K\1\x85" END), TT_ERR_DATA, "has no storage"},
-        {OBJECT(START STORAGE "K\0K\2\x85J\xff\xff\xff\xff\x85" END), TT_ERR_DATA, "below 0"},
-        {OBJECT(START STORAGE "K\0K\2\x85)" END), TT_ERR_DATA, "1 sizes and 0 strides"},
+        {OBJECT(START STORAGE "K\0K\2\x85J\xff\xff\xff\xff\x85" END), TT_ERR_DATA,
+         "tensor 'w' has a size or stride below 0"},
+        {OBJECT(START STORAGE "K\0K\2\x85)" END), TT_ERR_DATA,
+         "x.pth': tensor 'w' has 1 sizes and 0 strides"},
         {OBJECT(START STORAGE "K\0(K\1K\1K\1K\1K\1K\1K\1K\1K\1tK\1\x85" END), TT_ERR_UNSUPPORTED,
          "9 dimensions"},
         {OBJECT(START "N" STORAGE "K\2\x85K\1\x85" END), TT_ERR_DATA, "'w' has no storage"},
@@ -280,7 +290,7 @@ static void objects(void **state)
         {OBJECT("\x80\x02NN."), TT_ERR_DATA, "more or less than one value"},
         {OBJECT("\x80\x02s."), TT_ERR_DATA, "takes more values than it has"},
         {OBJECT("\x80\x02N(\x85."), TT_ERR_DATA, "takes more values than it has"},
-        {OBJECT("\x80\x02t."), TT_ERR_DATA, "takes a mark"},
+        {OBJECT("\x80\x02t."), TT_ERR_DATA, "takes a mark that it has not set"},
         {OBJECT("\x80\x02(\x90."), TT_ERR_DATA, "takes more values than it has"},
         {OBJECT("\x80\x02h\5."), TT_ERR_DATA, "reads a memo that it has not set"},
         {OBJECT("\x80\x02Nr\xff\xff\xff\xff."), TT_ERR_DATA, "a memo of more values"},
@@ -288,8 +298,9 @@ static void objects(void **state)
         {OBJECT("\x80\x02NNNs."), TT_ERR_DATA, "sets a key of a value that is not a dictionary"},
         {OBJECT("\x80\x02}(Nu."), TT_ERR_DATA, "a key without a value"},
         {OBJECT("\x80\x02NNR."), TT_ERR_DATA, "arguments that are no tuple"},
-        {OBJECT("\x80\x02I1\n."), TT_ERR_DATA, "the opcode 0x49"},
-        {OBJECT("\x80\x09N."), TT_ERR_DATA, "of a protocol"},
+        {OBJECT("\x80\x02I1\n."), TT_ERR_DATA, "has the opcode 0x49, which torch.save does not write"},
+        {OBJECT("\x80\x09N."), TT_ERR_DATA,
+         "x.pth': the pickle at byte 47 is of a protocol that torch does not write"},
         {OBJECT("\x80\x02X\xff\xff\xff\xffx."), TT_ERR_DATA, "longer than the file"},
         {OBJECT("\x80\2ca\0b\nc\n."), TT_ERR_DATA, "a global that is no name"},
         {OBJECT("\x80\x02NQ."), TT_ERR_DATA, "a persistent id is not one of a storage"},
@@ -302,6 +313,21 @@ static void objects(void **state)
         {OBJECT(START
                 "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\3NtQK\0K\2\x85K\1\x85" END),
          TT_ERR_DATA, "has 2 elements in one place, 3 in another"},
+        {OBJECT(START STORAGE "K\0NK\1\x85" END), TT_ERR_DATA, "the shape of tensor 'w' is no tuple"},
+        {OBJECT("\x80\x02}X\1\0\0\0wctorch._utils\n_rebuild_tensor_v3\n(" STORAGE
+                "K\0K\2\x85K\1\x85\x89}NtRs."),
+         TT_ERR_DATA, "tensor 'w' has no type"},
+        {OBJECT(START "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\2("
+                      "X\1\0\0\000aK\3K\1ttQK\0K\1\x85K\1\x85" END),
+         TT_ERR_DATA, "a view of storage '0' begins outside it"},
+        {OBJECT("\x80\x02(" STORAGE
+                "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\3NtQt."),
+         TT_ERR_DATA, "storage '0' is given two types or sizes"},
+        {OBJECT("\x80\x02(" STORAGE
+                "(X\7\0\0\0storagectorch\nDoubleStorage\nX\1\0\0\0000X\3\0\0\0cpuK\2NtQt."),
+         TT_ERR_DATA, "storage '0' is given two types or sizes"},
+        {OBJECT("\x80\2ccollections\nOrderedDict\n](NNe\x85R."), TT_ERR_DATA,
+         "makes an OrderedDict of what are no pairs"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         put_stream(cases[i].object, cases[i].bytes);
@@ -319,6 +345,34 @@ static void objects(void **state)
     }
 }
 
+/* What follows the object of a stream: the keys of its storages, then their sizes and data. */
+static void tails(void **state)
+{
+    (void)state;
+    static const char object[] = START STORAGE "K\0K\2\x85K\1\x85" END;
+    static const char twice[] =
+        "\x80\x02}(" /* both values are the tensor in the memo */
+        "X\1\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "K\0K\2\x85K\1\x85\x89}tRq\1X\1\0\0\0wh\1u.";
+    static const struct {
+        const char *tail;
+        size_t bytes;
+        const char *part;
+    } cases[] = {
+        {OBJECT("\x80\x02N."), "x.pth': the list of storages is none"},
+        {OBJECT("\x80\x02]."), "x.pth' does not hold storage '0'"},
+        {OBJECT(KEYS "\2\0\0\0"), "x.pth' is truncated: storage '0' is missing"},
+        {OBJECT(KEYS "\2\0\0\0\0\0\0\0\0\0\x80?"), "x.pth' is truncated in storage '0' of 2 elements"},
+        {OBJECT(KEYS "\3\0\0\0\0\0\0\0"), "x.pth': storage '0' has 3 elements in one place, 2 in another"},
+        {OBJECT("\x80\x02]X\1\0\0\0001a." DATA), "lists a storage that its object does not name"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        put_stream_with_tail(object, sizeof object - 1, cases[i].tail, cases[i].bytes);
+        assert_refused(test_at("x.pth"), TT_ERR_DATA, cases[i].part);
+    }
+    put_stream(twice, sizeof twice - 1);
+    assert_refused(test_at("x.pth"), TT_ERR_DATA, "x.pth' has two tensors 'w'");
+}
+
 /* Nesting, stack and number of values are bounded. */
 static void bombs(void **state)
 {
@@ -327,8 +381,9 @@ static void bombs(void **state)
         char op;
         size_t count;
         const char *part;
-    } cases[] = {
-        {'(', 300, "nested deeper"}, {'N', 2 << 20, "a deeper stack"}, {'}', 2 << 20, "a deeper stack"}};
+    } cases[] = {{'(', 300, "is nested deeper than a model is"},
+                 {'N', 2 << 20, "a deeper stack"},
+                 {'}', 2 << 20, "a deeper stack"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_str object = {0};
         assert_int_equal(tt_str_append(&object, "\x80\x02", 2), TT_OK);
@@ -344,7 +399,7 @@ static void bombs(void **state)
     for (int i = 0; i < 1500000; i++) assert_int_equal(tt_str_append(&object, "h\1a", 3), TT_OK);
     put_stream(object.data, object.bytes);
     tt_str_deinit(&object);
-    assert_refused(test_at("x.pth"), TT_ERR_DATA, "more elements");
+    assert_refused(test_at("x.pth"), TT_ERR_DATA, "has more elements than a model has");
 }
 
 static void unknown_tensors(void **state)
@@ -402,6 +457,7 @@ static void reads_what_it_wrote(void **state)
     tt_safetensors_close(file);
     struct tt_safetensors_entry wrong = {.name = "x", .dtype = TT_F8_E4M3, .rank = 1, .dims = {1}};
     assert_int_equal(tt_pth_write(test_at("own.pth"), &wrong, 1, give, NULL), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "torch has no storage for tensor 'x' of type F8_E4M3"));
     tt_file_fail_at(3, 28, true); /* ENOSPC */
     assert_int_equal(tt_pth_write(test_at("full.pth"), written, 3, give, NULL), TT_ERR_IO);
     tt_file_fail_at(0, 0, false);
@@ -446,6 +502,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cut_anywhere, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(damaged_archives, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(objects, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(tails, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bombs, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(unknown_tensors, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(reads_what_it_wrote, fresh, test_root_remove),

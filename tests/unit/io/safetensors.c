@@ -60,9 +60,10 @@ static void refusals(void **state)
     } cases[] = {
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 3, TT_ERR_DATA,
          "of which the file has 3"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 5, TT_ERR_DATA, "1 bytes follow"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 5, TT_ERR_DATA,
+         "': 1 bytes follow the last tensor"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[1,5]}}", 5, TT_ERR_DATA,
-         "hole after the header"},
+         "tensor 'a' leaves a hole after the header: it begins at byte 1 of the data, not at 0"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
          "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
          6, TT_ERR_DATA, "'b' overlaps with a"},
@@ -71,13 +72,16 @@ static void refusals(void **state)
          10, TT_ERR_DATA, "'b' leaves a hole after a"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
          "\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}",
-         8, TT_ERR_DATA, "duplicate"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA, "need 16"},
+         8, TT_ERR_DATA, "duplicate key"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA,
+         "tensor 'a' has 4 bytes, but its type and shape need 16"},
         {"{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA,
-         "unknown type 'F33'"},
-        {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA, "no 'dtype'"},
-        {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA, "no list 'shape'"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, TT_ERR_DATA, "no list 'data_offsets'"},
+         "tensor 'a' has the unknown type 'F33'"},
+        {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA, "tensor 'a' has no 'dtype'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA,
+         "tensor 'a' has no list 'shape'"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, TT_ERR_DATA,
+         "tensor 'a' has no list 'data_offsets'"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA,
          "integers of 0 and more"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.0],\"data_offsets\":[0,4]}}", 4, TT_ERR_DATA,
@@ -88,7 +92,7 @@ static void refusals(void **state)
         {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, TT_ERR_DATA,
          "does not end at a byte"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
-         TT_ERR_DATA, "more elements than"},
+         TT_ERR_DATA, "tensor 'a' has a shape of more elements than a file can hold"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
          TT_ERR_DATA, "more elements"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,4611686018427387904],\"data_offsets\":[0,"
@@ -118,11 +122,13 @@ static void refusals(void **state)
     write_file("{}", 3, 0);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->hint, "the file is incomplete: download or write it again");
+    assert_message("is not a safetensors file: it claims a header of 3 bytes; the file has 10");
     write_file("{}", UINT64_MAX, 0);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
+    assert_message("it claims a header of 18446744073709551615 bytes; the file has 10");
     assert_int_equal(tt_file_write_atomic(path, "short", 5), TT_OK);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
-    assert_message("only 5 bytes");
+    assert_message("is not a safetensors file: it has only 5 bytes");
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n";
     assert_int_equal(tt_file_write_atomic(path, pointer, sizeof pointer - 1), TT_OK);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
@@ -163,6 +169,7 @@ static void accepted(void **state)
     assert_int_equal(complex->dtype, TT_DTYPE_NONE);
     assert_string_equal(complex->dtype_name, "C64");
     assert_int_equal(tt_safetensors_read(file, complex, 0, 1, bytes, TT_F32), TT_ERR_UNSUPPORTED);
+    assert_message("tensor 'c' of type C64 cannot be read as F32");
     assert_int_equal(tt_safetensors_read(file, late, 0, 2, bytes, TT_F32), TT_ERR_UNSUPPORTED);
     assert_int_equal(tt_safetensors_read(file, late, 1, 2, bytes, TT_U8), TT_ERR_INTERNAL);
     assert_int_equal(tt_safetensors_read(file, late, -1, 1, bytes, TT_U8), TT_ERR_INTERNAL);
