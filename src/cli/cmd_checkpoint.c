@@ -22,7 +22,7 @@ struct checkpoint_command {
 static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, FIELD(json), .default_text = "false",
      .help = "ls: print one JSON list. \"whole\" means that all files have the recorded size; verify reads all bytes."},
-    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .path = TT_PATH_WRITE,
      .help = "consolidate: folder for the new checkpoint, whose training state is in whole tensors."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
      .help = "consolidate: replace all of an output_dir that is not empty."},

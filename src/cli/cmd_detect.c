@@ -20,32 +20,32 @@ struct detect_command {
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
-    {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(weights_path), .required = true,
+    {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(weights_path), .required = true, .path = TT_PATH_READ,
      .help = "Weights of torchvision's retinanet_resnet50_fpn or _v2: a .pth file, which is read without executing "
              "anything in it, or safetensors."},
-    {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(local_image_dir),
+    {.name = "local_image_dir", .type = TT_SETTING_STRING, FIELD(local_image_dir), .path = TT_PATH_READ,
      .help = "Folder of the images, JPEG or PNG; also in its folders data, train and validation."},
-    {.name = "dataset_name", .type = TT_SETTING_STRING, FIELD(dataset_name),
+    {.name = "dataset_name", .type = TT_SETTING_STRING, FIELD(dataset_name), .path = TT_PATH_READ,
      .help = "A Parquet or Arrow file that contains images and boxes, or a folder of such files per split, instead."},
     {.name = "bbox_format", .type = TT_SETTING_CHOICE, FIELD(box_format), .default_text = "xywh",
-     .choices = "xywh xyxy cxcywh",
+     .choices = "xywh xyxy cxcywh", .needs = "dataset_name",
      .help = "How its boxes are written, in pixels: left, top, width, height; left, top, right, bottom; or centre, "
              "width, height."},
-    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir),
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .path = TT_PATH_WRITE,
      .help = "Folder for results.json, in COCO's format, and the pictures. Without it nothing is written."},
     {.name = "evaluate", .type = TT_SETTING_BOOL, FIELD(evaluate), .default_text = "true",
      .help = "Compare with annotations: COCO's mean average precision. Without it all images of the folder are read."},
-    {.name = "annotations", .type = TT_SETTING_STRING, FIELD(annotations),
+    {.name = "annotations", .type = TT_SETTING_STRING, FIELD(annotations), .path = TT_PATH_READ,
      .help = "Boxes of Open Images (.csv) or of COCO (.json). Otherwise found by their usual names in cache_dir, in "
              "the folder above the images, and in theirs."},
-    {.name = "class_descriptions", .type = TT_SETTING_STRING, FIELD(class_descriptions),
+    {.name = "class_descriptions", .type = TT_SETTING_STRING, FIELD(class_descriptions), .path = TT_PATH_READ,
      .help = "Open Images' classes (class-descriptions-boxable.csv); otherwise those of the training, in classes.csv "
              "beside the weights, or found like the annotations."},
-    {.name = "image_labels", .type = TT_SETTING_STRING, FIELD(image_labels),
+    {.name = "image_labels", .type = TT_SETTING_STRING, FIELD(image_labels), .path = TT_PATH_READ,
      .help = "Open Images' image-level labels that people verified "
              "(validation-annotations-human-imagelabels-boxable.csv), for its mean average precision; otherwise found "
              "like the annotations, or none: every class counts in every image."},
-    {.name = "class_hierarchy", .type = TT_SETTING_STRING, FIELD(class_hierarchy),
+    {.name = "class_hierarchy", .type = TT_SETTING_STRING, FIELD(class_hierarchy), .path = TT_PATH_READ,
      .help = "Open Images' hierarchy of classes (bbox_labels_600_hierarchy.json): in its mean average precision boxes "
              "count for the classes above theirs too."},
     {.name = "split", .type = TT_SETTING_CHOICE, FIELD(split), .default_text = "validation",
@@ -54,9 +54,9 @@ static const struct tt_setting own_settings[] = {
      .choices = "sorted raw",
      .help = "Labels of COCO's categories: 1 to K in the order of the ids, or the raw ids, as published weights "
              "have them."},
-    {.name = "cache_dir", .type = TT_SETTING_STRING, FIELD(cache_dir),
+    {.name = "cache_dir", .type = TT_SETTING_STRING, FIELD(cache_dir), .path = TT_PATH_WRITE,
      .help = "Folder for sizes and decoded pixels, also searched for annotations."},
-    {.name = "cache_size", .type = TT_SETTING_BYTES, FIELD(cache_size), .default_text = "2GiB",
+    {.name = "cache_size", .type = TT_SETTING_BYTES, FIELD(cache_size), .default_text = "2GiB", .needs = "cache_dir",
      .help = "Most bytes of decoded pixels in cache_dir."},
     {.name = "max_val", .type = TT_SETTING_INT, FIELD(max_val), .default_text = "0", .maximum = 1e12,
      .help = "Only so many images, the first by id; 0: all."},
@@ -76,8 +76,10 @@ static const struct tt_setting own_settings[] = {
     {.name = "score_threshold", .type = TT_SETTING_DOUBLE, FIELD(score_threshold), .default_text = "0.05",
      .maximum = 1, .help = "Detections have a larger score."},
     {.name = "pictures", .type = TT_SETTING_INT, FIELD(pictures), .default_text = "20", .maximum = 1e9,
+     .needs = "output_dir",
      .help = "Images that are written into output_dir/pictures with boxes drawn."},
     {.name = "picture_score", .type = TT_SETTING_DOUBLE, FIELD(picture_score), .default_text = "0.5", .maximum = 1,
+     .needs = "output_dir",
      .help = "Least score of a box that is drawn."},
     {.name = "skip_corrupt_images", .type = TT_SETTING_BOOL, FIELD(skip_corrupt), .default_text = "false",
      .help = "Decode every image first and leave out those that are damaged, instead of stopping."},

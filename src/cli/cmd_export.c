@@ -15,12 +15,14 @@ struct export_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
-     .required = true, .help = "Folder of the model, or of the adapter's base model."},
+     .required = true, .path = TT_PATH_HUB, .help = "Folder of the model, or of the adapter's base model."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
+     .path = TT_PATH_HUB,
      .help = "PEFT adapter folder; the adapter is merged into the exported model."},
     {.name = "adapter_only", .type = TT_SETTING_BOOL, FIELD(adapter_only), .default_text = "false",
      .help = "Write the adapter alone, as a file to load beside that of its base model."},
     {.name = "output_file", .aliases = "outfile", .type = TT_SETTING_STRING, FIELD(output_file), .required = true,
+     .path = TT_PATH_WRITE,
      .help = "The GGUF file to write. It becomes visible when it is complete."},
     {.name = "outtype", .type = TT_SETTING_CHOICE, FIELD(outtype), .choices = "auto f32 f16 bf16",
      .default_text = "auto",

@@ -24,13 +24,13 @@ struct generate_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "prompt", .type = TT_SETTING_STRING, OWN(prompt), .help = "The text to complete."},
-    {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file),
+    {.name = "prompt_file", .aliases = "prompts", .type = TT_SETTING_STRING, OWN(prompt_file), .path = TT_PATH_READ,
      .help = "A file with one prompt a line: text, or a JSON object with the key prompt. - means standard input, "
              "which is also read when no prompt is given."},
-    {.name = "messages", .type = TT_SETTING_STRING, OWN(messages),
+    {.name = "messages", .type = TT_SETTING_STRING, OWN(messages), .path = TT_PATH_READ,
      .help = "A conversation to answer instead of a prompt: a JSON list of messages or a row with messages and "
              "tools; or a file with one such row a line."},
-    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path),
+    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path), .path = TT_PATH_READ,
      .help = "Chat template of messages: a file, or the folder of a tokenizer; not given: the tokenizer's own."},
     {.name = "date", .type = TT_SETTING_STRING, OWN(date),
      .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},

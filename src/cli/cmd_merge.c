@@ -16,10 +16,10 @@ struct merge_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model base_model", .type = TT_SETTING_STRING, FIELD(model),
-     .required = true, .help = "Folder of the base model that the adapter was trained on."},
+     .required = true, .path = TT_PATH_HUB, .help = "Folder of the base model that the adapter was trained on."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING, FIELD(adapter),
-     .required = true, .help = "PEFT adapter folder."},
-    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
+     .required = true, .path = TT_PATH_HUB, .help = "PEFT adapter folder."},
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true, .path = TT_PATH_WRITE,
      .help = "Folder for the merged model. It becomes visible when it is complete."},
     {.name = "save_dtype", .type = TT_SETTING_STRING, FIELD(save_dtype), .choices = "float32 bfloat16 float16",
      .help = "Type of every tensor; not given: its type in the base model."},

@@ -20,6 +20,7 @@ struct plot_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "output", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, output), .required = true,
+     .path = TT_PATH_WRITE,
      .help = "File to write: .svg or .png, the curves; .html, the dashboard's page as it is now, which loads nothing "
              "else."},
     {.name = "format", .type = TT_SETTING_STRING, .offset = offsetof(struct plot_command, format),

@@ -24,8 +24,8 @@ struct quantize_command {
 /* clang-format off */
 static const struct tt_setting own_settings[] = {
     {.name = "model_name_or_path", .aliases = "model_name model", .type = TT_SETTING_STRING, FIELD(model),
-     .required = true, .help = "Folder of the model in bfloat16, float16 or float32."},
-    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true,
+     .required = true, .path = TT_PATH_HUB, .help = "Folder of the model in bfloat16, float16 or float32."},
+    {.name = "output_dir", .type = TT_SETTING_STRING, FIELD(output_dir), .required = true, .path = TT_PATH_WRITE,
      .help = "Folder for the quantized model. It becomes visible when it is complete."},
     {.name = "to", .type = TT_SETTING_CHOICE, FIELD(to), .default_text = "auto",
      .choices = "auto nf4 fp4 int8 fp8",

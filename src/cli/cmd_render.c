@@ -3,13 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
+#include "job/paths.h"
 #include "launch/launch.h"
 #include "render/render.h"
 #include "planning/offline.h"
 
-enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, PATHS_MAX = 15, FIRST_FREE_PORT = 1024 };
+enum { DEFAULT_PORT = 29500, METRICS_PORT = 9400, FIRST_FREE_PORT = 1024 };
 /* Pods start one after another: images are pulled and replacements wait for minutes. */
 static const char rendezvous_seconds[] = "1200";
 static const char origin[] = "trimtab render";
@@ -230,32 +232,24 @@ static int count_copies(const struct render_command *command, const struct tt_pl
     return strategy == TT_HYBRID_SHARD ? plan->ranks.machines : 1;
 }
 
-/* What the pods read and write. Returns the number of paths, of which those that are not given are NULL. */
-static int list_paths(const struct tt_job_spec *job, struct tt_render_path paths[PATHS_MAX])
+struct path_list {
+    const struct tt_job_spec *job;
+    struct tt_arena arena; /* of the texts */
+    struct tt_render_path *items;
+    size_t count, capacity;
+};
+
+static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
-    const struct tt_detect_spec *detect = &job->detect;
-    const char *resume = job->run.resume_from_checkpoint;
-    const struct tt_render_path all[] = {
-        {"model_name_or_path", job->model.model_name_or_path, false},
-        {"adapter_name_or_path", job->model.adapter_name_or_path, false},
-        {"dataset_name", job->data.dataset_name, false},
-        {"eval_dataset", job->data.eval_dataset, false},
-        {"chat_template_path", job->data.chat_template_path, false},
-        {"dataset_prepared_path", job->data.prepared_path, true},
-        {"weights_path", detect->weights_path, false},
-        {"local_image_dir", detect->local_image_dir, false},
-        {"annotations", detect->annotations, false},
-        {"eval_annotations", detect->eval_annotations, false},
-        {"class_descriptions", detect->class_descriptions, false},
-        /* Without pixels only sizes of images would be kept there, and a run goes on where it cannot. */
-        {"cache_dir", detect->cache_dir, detect->cache_size > 0},
-        {"resume_from_checkpoint", resume != NULL && strchr(resume, '/') != NULL ? resume : NULL, false},
-        {"logging_dir", job->watch.logging_dir, true},
-        {"output_dir", job->run.output_dir, true},
-    };
-    _Static_assert(sizeof all / sizeof *all == PATHS_MAX, "all paths have a place");
-    memcpy(paths, all, sizeof all);
-    return PATHS_MAX;
+    struct path_list *list = context;
+    /* Without pixels only sizes of images would be kept in cache_dir, and a run goes on where it cannot. */
+    bool optional = path == list->job->detect.cache_dir && list->job->detect.cache_size == 0;
+    TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity, sizeof *list->items));
+    path = tt_arena_strdup(&list->arena, path);
+    if (path == NULL) return TT_ERR_MEMORY;
+    list->items[list->count++] =
+        (struct tt_render_path){row->name, path, row->path == TT_PATH_WRITE && !optional};
+    return TT_OK;
 }
 
 static tt_status render(struct tt_cli *cli, const struct render_command *command,
@@ -266,18 +260,19 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     bool is_cpu = job->device.choice == TT_DEVICE_CPU;
     struct tt_plan plan;
     struct tt_str config = {0}, text = {0};
-    struct tt_render_path paths[PATHS_MAX];
+    struct path_list paths = {.job = job};
     struct tt_render_run run = {.kind = kind,
                                 .spec = &command->spec,
                                 .exits = &exits,
                                 .plan = &plan,
-                                .paths = paths,
-                                .path_count = list_paths(job, paths),
                                 .kept = job->watch.save_total_limit,
                                 .save_steps = count_save_steps(&job->watch),
                                 .port = job->launch.main_process_port > 0 ? (int)job->launch.main_process_port
                                                                           : DEFAULT_PORT};
     bool claims;
+    TT_GO(tt_job_paths_visit(job, add_path, &paths));
+    run.paths = paths.items;
+    run.path_count = (int)paths.count;
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
     TT_GO(find_metrics_port(command, kind, &run.metrics_port));
     TT_GO(check_ports(command, &run));
@@ -295,6 +290,8 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
 out:
     tt_str_deinit(&config);
     tt_str_deinit(&text);
+    tt_free(paths.items);
+    tt_arena_deinit(&paths.arena);
     return status;
 }
 

@@ -106,15 +106,24 @@ static void choose_format(struct tt_report *report, const struct tt_setting_sect
     tt_report_set_json(report, call->log_format == TT_LOG_FORMAT_JSON);
 }
 
-static tt_status call_command(struct tt_cli *cli, const struct tt_command_ops *ops, int argc,
+/* The words of a command that are no flags name files and folders, or actions. */
+static tt_status check_words(const char *command, int count, char *const *words)
+{
+    for (int i = 0; i < count; i++) TT_TRY(tt_setting_check_scheme(command, words[i]));
+    return TT_OK;
+}
+
+static tt_status call_command(struct tt_cli *cli, const struct tt_command *command, int argc,
                               char *const *argv)
 {
+    const struct tt_command_ops *ops = command->ops;
     tt_status status = TT_OK;
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
     struct tt_command_call call = {.argc = argc, .argv = argv};
-    if (ops->sections == NULL) return ops->run(cli, &call);
-    call.argc = 0;
+    if (ops->sections != NULL) call.argc = 0;
     if (ops->parse_words != NULL) TT_TRY(ops->parse_words(argc, argv, &call.argc));
+    TT_TRY(check_words(command->name, call.argc, argv));
+    if (ops->sections == NULL) return ops->run(cli, &call);
     call.target = tt_calloc(1, ops->target_bytes);
     if (call.target == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_settings_create(sections, ops->sections(sections), call.target, ops->target_bytes,
@@ -141,7 +150,7 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);
     if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);
-    return call_command(cli, command->ops, argc - 2, argv + 2);
+    return call_command(cli, command, argc - 2, argv + 2);
 }
 
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)

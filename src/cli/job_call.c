@@ -8,7 +8,7 @@
 /* clang-format off */
 const struct tt_setting tt_job_call_settings[] = {
     {.name = "config_file", .aliases = "accelerate_config", .type = TT_SETTING_STRING,
-     FIELD(config_file), .transient = true,
+     FIELD(config_file), .transient = true, .path = TT_PATH_READ,
      .help = "accelerate's configuration file (FSDP), unchanged; settings from other sources override it."},
     {.name = "print_config", .aliases = "dry_run", .type = TT_SETTING_BOOL, FIELD(print_config),
      .default_text = "false", .transient = true,

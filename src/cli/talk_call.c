@@ -11,7 +11,7 @@
 /* One row reads as one paragraph. */
 /* clang-format off */
 static const struct tt_setting rows[] = {
-    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path),
+    {.name = "chat_template_path", .type = TT_SETTING_STRING, OWN(chat_template_path), .path = TT_PATH_READ,
      .help = "Chat template: a file, or the folder of a tokenizer; not given: the adapter's, else the model's."},
     {.name = "date", .type = TT_SETTING_STRING, OWN(date),
      .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},

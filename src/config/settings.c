@@ -72,6 +72,7 @@ static tt_status add_section(struct tt_settings *settings, const struct tt_setti
             return tt_fail(TT_ERR_INTERNAL, "setting '%s' is outside its struct", row->name);
         settings->count++;
         TT_TRY(tt_settings_assign(settings, entry, row->default_text, false, NULL));
+        entry->by_default = entry->text;
     }
     return TT_OK;
 }
@@ -164,6 +165,7 @@ tt_status tt_settings_check(struct tt_settings *settings)
         const struct tt_setting *row = entry->row;
         if (row->unneeded != NULL && entry->origin != NULL)
             tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
+        TT_TRY(tt_settings_check_effect(settings, &settings->entries[i]));
         if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
         if (is_replaced(settings, row)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
@@ -482,6 +484,7 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     if (text != NULL && find_synonym(row->synonyms, text, word, sizeof word)) text = word;
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
+    if (origin != NULL) TT_TRY(tt_settings_check_path(row, text, origin));
     if (text == NULL && !keeps_null(row)) {
         text = meaning_of_null(row);
         if (text == NULL) {

@@ -32,6 +32,24 @@ enum tt_setting_type {
 /* As an offset: the setting is checked and stored, but written to no struct. */
 #define TT_SETTING_NO_FIELD SIZE_MAX
 
+/* What a value names on a disk. Such a value may not be SCHEME://... (there are no stores). */
+enum tt_setting_path {
+    TT_PATH_NONE,
+    TT_PATH_READ,  /* a file or folder; of a JSON row: where the value is no list and no mapping */
+    TT_PATH_WRITE, /* a file or folder that is written */
+    TT_PATH_HUB,   /* a folder, or a name in the hub's cache */
+    TT_PATH_MIXTURE, /* JSON: a list of mappings, each with a `path` and perhaps `data_files` (data/sources.h) */
+};
+
+/* What another value changes. Every row of a training that has a field says it. */
+enum tt_setting_changes {
+    TT_CHANGES_ROWS = 1, /* how rows become tokens: part of the key of rows that are kept (job/data_key.h) */
+    TT_CHANGES_RESULT = 2, /* the trained weights: part of the identity of a run (run/resume.h) */
+    TT_CHANGES_PLACE =
+        4, /* where a run lies and whether it goes on there: a complete run stays the same run */
+    TT_CHANGES_OTHER = 8, /* none of these; or what follows from the value is compared in its place */
+};
+
 struct tt_setting {
     const char *name;    /* NULL: the end of the table */
     const char *aliases; /* NULL or "max_seq_length other": old spellings, separated by blanks */
@@ -60,6 +78,17 @@ struct tt_setting {
     const char *means;
     const char *environment; /* not NULL: the variable that has the value where no source sets it */
     bool local;              /* may differ between the processes of a run */
+    enum tt_setting_path path;
+    const char *path_words; /* with `path`: NULL, or values that name no path, separated by blanks */
+    unsigned changes;       /* bits of enum tt_setting_changes */
+    bool is_axis;           /* CHOICE: its words may stand in the `of` of other rows */
+    /* NULL: for all; or words of one axis ("detection"; "sft dpo"). With another word of the axis a given value is an
+     * error */
+    const char *of;
+    /* NULL, or what gives the value an effect: alternatives separated by blanks, each made of conditions joined by '+'.
+     * A condition is NAME (true, a text, a number above 0) or NAME=VALUE, negated by '!' before it. A given value
+     * without effect is a warning. Conditions on settings that the command lacks hold */
+    const char *needs;
     bool required;
     /* settings, separated by blanks, each of which replaces a required one in commands that have it; NULL: none */
     const char *or_else;
@@ -83,6 +112,11 @@ struct tt_setting_section {
     const struct tt_setting *rows; /* ended by a row without name */
     size_t base_offset;            /* of the section's struct in the target */
 };
+
+/* Whether the value of a row with `path` is a path: no word of the row, no list or mapping. Takes NULL. */
+bool tt_setting_is_path(const struct tt_setting *row, const char *value);
+/* TT_ERR_USAGE where `text`, the value of `what`, is SCHEME://...; a comma may stand before it. */
+TT_MUST_USE tt_status tt_setting_check_scheme(const char *what, const char *text);
 
 /* The word of a CHOICE row for the enum's `value`; empty beyond the choices. Returns `word`. */
 const char *tt_setting_word(const struct tt_setting *row, int value, char *word, size_t word_bytes);
@@ -116,10 +150,14 @@ TT_MUST_USE tt_status tt_settings_imply(struct tt_settings *settings, const char
                                         const char *value);
 /* the command has such a setting */
 bool tt_settings_has(const struct tt_settings *settings, const char *name);
-/* Checks that required settings are set; logs once each given setting without effect. */
+/* Checks that required settings are set and that no setting of another axis' word is given; logs once each given
+ * setting without effect. A default in a file is not
+ * given: a resolved file lists every setting. */
 TT_MUST_USE tt_status tt_settings_check(struct tt_settings *settings);
 /* True if a source has set it; false for a default. */
 bool tt_settings_is_set(const struct tt_settings *settings, const char *name);
+/* True if its value is the default, whether a source has set it or not. */
+bool tt_settings_has_default(const struct tt_settings *settings, const char *name);
 /* Origin of the value ("sft.yaml line 7"); NULL: the default, or no such name. */
 const char *tt_settings_origin(const struct tt_settings *settings, const char *name);
 /* The resolved settings with the origin of each; parsing the text gives the same values. */

@@ -84,6 +84,7 @@ static tt_status take_document(struct tt_settings *settings, const struct tt_yam
 tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)
 {
     struct tt_yaml yaml;
+    TT_TRY(tt_setting_check_scheme("the configuration", path));
     tt_status status = tt_yaml_read(path, &yaml);
     if (status != TT_OK) {
         tt_while("reading the configuration '%s'", path);

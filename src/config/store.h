@@ -9,6 +9,7 @@ struct tt_setting_entry {
     const struct tt_setting *row;
     size_t base_offset;
     const char *text;               /* canonical; NULL is null */
+    const char *by_default;         /* canonical; lent as `text` */
     const char *origin;             /* NULL: the default */
     int level;                      /* how near the source is (enum tt_setting_level); of defaults 0 */
     const struct tt_setting *route; /* the mapping whose key set it; NULL: it was set by its own name */
@@ -44,6 +45,12 @@ TT_MUST_USE tt_status tt_settings_check_keys(const struct tt_settings *settings,
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
                                          const char *text, bool quoted, const char *origin);
+/* effect.c. TT_ERR_USAGE where the value of a row with `path` lies in a store. */
+TT_MUST_USE tt_status tt_settings_check_path(const struct tt_setting *row, const char *text,
+                                             const char *origin);
+/* effect.c. Refuses a given setting of another axis' word, and warns of one whose `needs` does not hold. */
+TT_MUST_USE tt_status tt_settings_check_effect(const struct tt_settings *settings,
+                                               const struct tt_setting_entry *entry);
 /* settle.c. Each key of the mapping sets the setting of its name, as if it stood in the mapping's place. */
 TT_MUST_USE tt_status tt_settings_spread(struct tt_settings *settings, struct tt_setting_entry *entry);
 /* settle.c. TT_ERR_USAGE when the same source gives `entry` another value by another route: its own name, a mapping. */

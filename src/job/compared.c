@@ -29,13 +29,14 @@ tt_status tt_job_write_setting(const struct tt_setting *row, const void *value, 
     return TT_OK;
 }
 
-tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, struct tt_str *text)
+tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, unsigned without, struct tt_str *text)
 {
     const struct tt_job_rows *rows = &tt_job_rows[kind];
     for (size_t s = 0; s < rows->count; s++) {
         const struct tt_setting_section *section = &rows->sections[s];
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
             if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || row->local) continue;
+            if ((row->changes & without) != 0) continue;
             TT_TRY(tt_job_write_setting(row, (const char *)spec + section->base_offset + row->offset, text));
         }
     }

@@ -10,34 +10,11 @@
 /* Of the rules by which rows become samples: a change of them makes files of earlier releases ones of another key. */
 enum { RULES = 3 };
 
-static bool changes_rows(const struct tt_setting *row)
-{
-    static const char *const others[] = {
-        "dataset_name",
-        "datasets",
-        "dataset_train_split",
-        "dataset_test_split",
-        "eval_dataset",
-        "eval_split_size",
-        "packing",
-        "packing_strategy",
-        "eval_packing",
-        "chat_template_path",
-        "date",
-        "shuffle_dataset",
-        "max_train_samples",
-        "max_eval_samples",
-        "dataset_prepared_path",
-    };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(row->name, others[i]) == 0) return false;
-    return row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD;
-}
-
 static tt_status write_settings(const struct tt_data_config *data, struct tt_str *key)
 {
     for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
-        if (changes_rows(row)) TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
+        if ((row->changes & TT_CHANGES_ROWS) != 0)
+            TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
     if (data->preference) TT_TRY(tt_str_append_text(key, "preferences\n"));
     bool streams = tt_data_streams(data);
     return tt_str_printf(key, "stream: %d, texts in pieces: %d\n", (int)streams,

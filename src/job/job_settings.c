@@ -39,16 +39,16 @@ const struct tt_setting tt_generate_settings[] = {
      .help = "Draw tokens instead of choosing the likeliest; null: on if temperature, top_k, top_p or min_p is "
              "given."},
     {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "1",
-     .transient = true, .minimum = 0, .maximum = 1000,
+     .transient = true, .minimum = 0, .maximum = 1000, .needs = "!do_sample=false",
      .help = "Divisor of the logits; 0: choose the likeliest token."},
     {.name = "top_k", .type = TT_SETTING_INT, FIELD(top_k), .default_text = "0", .null_text = "0",
-     .transient = true, .minimum = 0, .maximum = INFINITY,
+     .transient = true, .minimum = 0, .maximum = INFINITY, .needs = "!do_sample=false+!temperature=0",
      .help = "Draw from this number of likeliest tokens; 0: from all."},
     {.name = "top_p", .type = TT_SETTING_DOUBLE, FIELD(top_p), .default_text = "1", .null_text = "1",
-     .transient = true, .minimum = 1e-6, .maximum = 1,
+     .transient = true, .minimum = 1e-6, .maximum = 1, .needs = "!do_sample=false+!temperature=0",
      .help = "Draw from the likeliest tokens that have this share of the probability together."},
     {.name = "min_p", .type = TT_SETTING_DOUBLE, FIELD(min_p), .default_text = "0", .null_text = "0",
-     .transient = true, .minimum = 0, .maximum = 1,
+     .transient = true, .minimum = 0, .maximum = 1, .needs = "!do_sample=false+!temperature=0",
      .help = "Draw from tokens that have at least this share of the largest probability."},
     {.name = "repetition_penalty", .type = TT_SETTING_DOUBLE, FIELD(repetition_penalty), .default_text = "1",
      .null_text = "1", .transient = true, .minimum = 1e-6, .maximum = 1000,
@@ -64,7 +64,7 @@ static const struct tt_setting eval_settings[] = {
     {.name = "exact_match", .type = TT_SETTING_BOOL, FIELD(exact_match), .default_text = "false",
      .help = "Also complete each prompt greedily and count the completions that equal the row's."},
     {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128", .minimum = 1,
-     .maximum = 1 << 20, .help = "Largest number of tokens of a completion."},
+     .maximum = 1 << 20, .needs = "exact_match", .help = "Largest number of tokens of a completion."},
     {.name = NULL},
 };
 #undef FIELD
@@ -74,11 +74,12 @@ static const struct tt_setting plan_settings[] = {
     {.name = "device", .type = TT_SETTING_STRING, FIELD(device), .default_text = "auto",
      .help = "Device to plan for: cpu, cuda, auto, or a chip, which need not be present: h200, rtx4090, ... (the error "
              "for an unknown word lists them)."},
-    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json),
+    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .path = TT_PATH_READ,
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
     {.name = "num_classes", .type = TT_SETTING_INT, FIELD(num_classes), .default_text = "0", .maximum = 100000,
+     .of = "detection",
      .help = "Of a detection: classes with the background, as torchvision counts them; 0: those of weights_path, "
              "without the weights of a detector COCO's 91."},
     {.name = "generation_length", .type = TT_SETTING_INT, FIELD(generation_length), .default_text = "0", .minimum = 0,
@@ -94,12 +95,12 @@ static const struct tt_setting plan_settings[] = {
 
 #define FIELD(member) .offset = offsetof(struct tt_bench_spec, member)
 static const struct tt_setting bench_settings[] = {
-    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .required = true,
+    {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .required = true, .path = TT_PATH_READ,
      .help = "Config.json of the model to measure, such as bench/shapes/q05b.json; the weights are random."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "512", .minimum = 2, .maximum = 1 << 20, .help = "Tokens of each row."},
     {.name = "row_tokens_min", .type = TT_SETTING_INT, FIELD(row_tokens_min), .default_text = "0", .minimum = 0,
-     .maximum = 1 << 20,
+     .maximum = 1 << 20, .needs = "row_tokens_max",
      .help = "Tokens of the shortest row, with row_tokens_max: rows of random lengths, packed to sequence_length."},
     {.name = "row_tokens_max", .type = TT_SETTING_INT, FIELD(row_tokens_max), .default_text = "0", .minimum = 0,
      .maximum = 1 << 20, .help = "Tokens of the longest of these rows; 0: every row has sequence_length tokens."},

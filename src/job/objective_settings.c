@@ -10,25 +10,25 @@
 
 #define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
 
-static const double default_beta = 0.1;
-
 /* One row reads as one paragraph. */
 /* clang-format off */
 const struct tt_setting tt_objective_settings[] = {
     {.name = "objective", .type = TT_SETTING_CHOICE, FIELD(objectives.objective), .default_text = "sft",
      .choices = "sft dpo",
      .only_reason = "sft: supervised fine-tuning; dpo: direct preference optimization",
+     .is_axis = true, .of = "language",
      .help = "sft: supervised fine-tuning; dpo: direct preference optimization, on rows of prompt, chosen and "
              "rejected, with LoRA. The reference is the model with adapters off. With dpo learning_rate is 1e-6 and "
              "lora_dropout 0 unless they are given."},
     {.name = "beta", .type = TT_SETTING_DOUBLE, FIELD(objectives.beta), .default_text = "0.1", .minimum = 1e-6,
-     .maximum = INFINITY, .help = "With dpo: how much a deviation from the reference counts."},
+     .maximum = INFINITY, .of = "dpo", .help = "With dpo: how much a deviation from the reference counts."},
     {.name = "label_smoothing", .type = TT_SETTING_DOUBLE, FIELD(objectives.label_smoothing), .default_text = "0",
-     .minimum = 0, .maximum = 0.4999,
+     .minimum = 0, .maximum = 0.4999, .of = "dpo",
      .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
     {.name = "discopop_tau", .type = TT_SETTING_DOUBLE, FIELD(objectives.discopop_tau), .default_text = "0.05",
-     .minimum = 1e-6, .maximum = INFINITY, .help = "With dpo and loss_type discopop: where its two losses blend."},
-    {.name = "loss_type", .type = TT_SETTING_JSON, FIELD(objectives.loss_type), .default_text = "nll",
+     .minimum = 1e-6, .maximum = INFINITY, .of = "dpo",
+     .help = "With dpo and loss_type discopop: where its two losses blend."},
+    {.name = "loss_type", .type = TT_SETTING_JSON, FIELD(objectives.loss_type), .default_text = "nll", .of = "language",
      .help = "nll or chunked_nll: the loss of sft. Of dpo: sigmoid (its default), robust, hinge, ipo, exo_pair, "
              "nca_pair, bco_pair, sppo_hard, apo_zero, apo_down, discopop or sigmoid_norm."},
     {.name = NULL},
@@ -87,35 +87,31 @@ static tt_status check_loss(const struct tt_job_spec *job, int *loss)
     return status;
 }
 
-/* What TRL ignores, or what it refuses. */
-static tt_status check_smoothing(double smoothing, int loss)
+/* Options of single losses, which TRL ignores with others. */
+static tt_status check_options(const struct tt_settings *settings, const struct tt_objective_spec *spec,
+                               int loss)
 {
-    bool smooths = loss == TT_DPO_ROBUST || loss == TT_DPO_EXO_PAIR;
-    if (loss == TT_DPO_EXO_PAIR && smoothing == 0)
+    static const struct {
+        const char *option;
+        int losses[2];
+    } options[] = {{"label_smoothing", {TT_DPO_ROBUST, TT_DPO_EXO_PAIR}},
+                   {"discopop_tau", {TT_DPO_DISCOPOP, TT_DPO_DISCOPOP}}};
+    const char *name = tt_dpo_loss_name(loss);
+    if (loss == TT_DPO_EXO_PAIR && spec->label_smoothing == 0)
         return usage("loss_type exo_pair needs a label_smoothing above 0", "its paper recommends 1e-3");
-    if (smoothing == 0 || smooths) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_USAGE, "label_smoothing is given, and loss_type is %s", tt_dpo_loss_name(loss));
-    tt_hint("TRL's %s ignores it: set loss_type: robust", tt_dpo_loss_name(loss));
-    return status;
-}
-
-/* Settings of dpo alone are at their defaults. */
-static tt_status check_sft(const struct tt_objective_spec *spec)
-{
-    const char *given = spec->beta != default_beta  ? "beta"
-                        : spec->label_smoothing > 0 ? "label_smoothing"
-                                                    : NULL;
-    if (given == NULL) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and the objective is sft", given);
-    tt_hint("set objective: dpo");
-    return status;
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const int *losses = options[i].losses;
+        if (loss == losses[0] || loss == losses[1]) continue;
+        if (tt_settings_has_default(settings, options[i].option)) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and loss_type is %s", options[i].option, name);
+        tt_hint("TRL's %s ignores it: set loss_type: %s", name, tt_dpo_loss_name(losses[0]));
+        return status;
+    }
+    return TT_OK;
 }
 
 static tt_status check_dpo_model(const struct tt_settings *settings, const struct tt_job_spec *job)
 {
-    if (job->task == TT_TASK_DETECTION)
-        return usage("the task is detection, and the objective is dpo", "leave objective out");
     if (!tt_settings_has(settings, "use_peft")) return TT_OK; /* nothing trains */
     if (!job->model.use_peft)
         return usage("objective dpo needs LoRA, and use_peft is off",
@@ -135,9 +131,6 @@ static tt_status check_dpo_data(const struct tt_job_spec *job)
     if (data->assistant_only_loss || data->sample_per_turn || data->completion_only_loss == 0)
         return usage("objective dpo trains on the whole of both answers, and on nothing else",
                      "leave assistant_only_loss, sample_per_turn and completion_only_loss out");
-    if (job->run.label_smoothing_factor > 0)
-        return usage("label_smoothing_factor is given, and the objective is dpo",
-                     "label_smoothing with loss_type robust is the smoothing of preferences");
     return TT_OK;
 }
 
@@ -150,8 +143,8 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     TT_TRY(tt_objective_init(job->task == TT_TASK_DETECTION ? "detection" : language, &job->objective));
     if (!tt_settings_has(settings, "objective")) return TT_OK;
     TT_TRY(check_loss(job, &loss));
-    if (!dpo) return check_sft(spec);
-    TT_TRY(check_smoothing(spec->label_smoothing, loss));
+    if (!dpo) return TT_OK;
+    TT_TRY(check_options(settings, spec, loss));
     TT_TRY(check_dpo_model(settings, job));
     TT_TRY(check_dpo_data(job));
     job->data.preference = true;

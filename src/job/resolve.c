@@ -236,15 +236,10 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
         !has_config)
         return usage("setting 'model_name_or_path' is missing",
                      "give --model_name_or_path, or --task detection with --local_image_dir");
-    if (!detects && job->detect.local_image_dir != NULL)
-        return usage("local_image_dir is given, and the task is a language model's", "set --task detection");
-    if (!detects && tt_settings_has(settings, "norm_weight_decay") && job->optim.norm_weight_decay >= 0)
-        return usage("norm_weight_decay is given, and the task is a language model's",
-                     "norms of language models have no weight decay, as transformers' Trainer groups them");
     if (!detects) return TT_OK;
-    if (job->model.model_name_or_path != NULL || job->data.datasets != NULL)
-        return usage("the task is detection, and a model folder or a mixture of data sets is given",
-                     "a detection reads weights_path, and local_image_dir or dataset_name");
+    if (tt_settings_has(settings, "use_peft") && job->model.use_peft)
+        return usage("use_peft is on, and the task is detection",
+                     "a detector trains its weights: leave use_peft out");
     if (job->data.dataset_name != NULL &&
         (job->detect.annotations != NULL || job->detect.eval_annotations != NULL))
         return usage("dataset_name and annotations are both given",
@@ -254,9 +249,6 @@ static tt_status check_task(const struct tt_settings *settings, const struct tt_
     if (job->detect.norm == TT_NORMS_BATCH && job->shard.sharding_strategy != TT_NO_SHARD)
         return usage("norm is batch, and sharding_strategy is not NO_SHARD",
                      "running statistics are kept whole on every rank");
-    if (job->run.dataloader_drop_last || job->run.train_sampling_strategy != TT_SAMPLING_RANDOM)
-        return usage("a detection trains on every image of an epoch, in random order",
-                     "leave out dataloader_drop_last and train_sampling_strategy");
     return TT_OK;
 }
 
@@ -361,8 +353,6 @@ tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spe
     TT_TRY(settle(settings, &spec->job));
     if (spec->job.task == TT_TASK_DETECTION && spec->generation_length > 0)
         return usage("a detector generates no text", "leave generation_length out");
-    if (spec->job.task != TT_TASK_DETECTION && spec->num_classes > 0)
-        return usage("num_classes is given, and the task is a language model's", "set --task detection");
     if (spec->num_classes == 1)
         return usage("num_classes is 1, which is the background alone", "give the number of classes with it");
     spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");

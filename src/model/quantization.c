@@ -18,42 +18,44 @@ static const char stored_regex[] = "re:", weight_end[] = ".weight";
 /* clang-format off */
 const struct tt_setting tt_quantization_settings[] = {
     {.name = "load_in_4bit", .aliases = "_load_in_4bit", .type = TT_SETTING_BOOL, FIELD(load_in_4bit),
-     .default_text = "false", .help = "Store the frozen linears in 4 bits (QLoRA), quantized during loading."},
+     .default_text = "false", .of = "language",
+     .help = "Store the frozen linears in 4 bits (QLoRA), quantized during loading."},
     {.name = "load_in_8bit", .aliases = "_load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit),
-     .default_text = "false", .help = "Store the frozen linears as int8 with one scale a row."},
+     .default_text = "false", .of = "language", .help = "Store the frozen linears as int8 with one scale a row."},
     {.name = "bnb_4bit_quant_type", .type = TT_SETTING_CHOICE, FIELD(quant_type),
-     .default_text = TT_FORMAT_4BIT_DEFAULT, .choices = TT_FORMATS_4BIT,
+     .default_text = TT_FORMAT_4BIT_DEFAULT, .choices = TT_FORMATS_4BIT, .of = "language", .needs = "load_in_4bit",
      .help = "Table of the sixteen values of 4 bits."},
     {.name = "bnb_4bit_use_double_quant", .aliases = "use_bnb_nested_quant", .type = TT_SETTING_BOOL,
-     FIELD(use_double_quant), .default_text = "false",
+     FIELD(use_double_quant), .default_text = "false", .of = "language", .needs = "load_in_4bit",
      .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
     {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype),
-     .choices = "bfloat16 float32 float16",
+     .choices = "bfloat16 float32 float16", .of = "language", .needs = "load_in_4bit",
      .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
+     .of = "language", .needs = "load_in_4bit load_in_8bit load_in_fp8 base_dtype=fp8 fp8_blocks=rows",
      .help = "Names of linears that are not quantized; the embeddings never are, and lm_head only with fp8_lm_head."},
     {.name = "base_dtype", .type = TT_SETTING_CHOICE, FIELD(base_dtype), .default_text = "auto",
-     .choices = "auto fp8",
+     .choices = "auto fp8", .of = "language",
      .help = "Storage of the frozen linears: fp8 is E4M3 with one scale a row, quantized during loading and multiplied "
              "as it is, with activations and gradients quantized by rows."},
-    {.name = "load_in_fp8", .type = TT_SETTING_BOOL, FIELD(load_in_fp8), .default_text = "false",
+    {.name = "load_in_fp8", .type = TT_SETTING_BOOL, FIELD(load_in_fp8), .default_text = "false", .of = "language",
      .help = "The same as base_dtype fp8 (Unsloth's spelling)."},
     {.name = "fp8_products", .type = TT_SETTING_CHOICE, FIELD(fp8_products), .default_text = "all",
-     .choices = "all forward none single",
+     .choices = "all forward none single", .of = "language",
      .help = "Products in FP8 over an fp8 base: all keeps a transposed copy of each weight for the gradients of "
              "inputs; single has one copy and transposes its codes for these, in half of the memory; forward decodes "
              "it for these; none decodes for all, on any device. Over 4 bits and int8 single and forward quantize each "
              "decoded weight to FP8 for its products; all and none multiply it in the compute type."},
     {.name = "fp8_blocks", .type = TT_SETTING_CHOICE, FIELD(fp8_blocks), .default_text = "keep",
-     .choices = "keep rows",
+     .choices = "keep rows", .of = "language",
      .help = "A folder in FP8 with scales of 128 x 128 weights: keep has them as stored, multiplied in the compute "
              "type with activations rounded as a server does (fp8_products none: not rounded); rows quantizes anew, "
              "with a scale a row, for products in FP8."},
     {.name = "fp8_gate_up", .type = TT_SETTING_CHOICE, FIELD(fp8_gate_up), .default_text = "bf16",
-     .choices = "bf16 e4m3",
+     .choices = "bf16 e4m3", .of = "language",
      .help = "What a training over an fp8 base keeps of gate and up for backward: bf16 as computed; e4m3 in FP8 with a "
              "scale a row, in half of the memory (activation_func_fp8_input_store of Megatron-Core)."},
-    {.name = "fp8_lm_head", .type = TT_SETTING_BOOL, FIELD(fp8_lm_head), .default_text = "false",
+    {.name = "fp8_lm_head", .type = TT_SETTING_BOOL, FIELD(fp8_lm_head), .default_text = "false", .of = "language",
      .help = "Over an fp8 base: quantize lm_head too, with a scale a row, and multiply it in FP8. Only where it is not "
              "the table of the embeddings."},
     {.name = "quantization_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD,

@@ -21,9 +21,9 @@ const struct tt_setting tt_render_settings[] = {
      .help = "GPUs of a pod, one rank each; 0: ranks, or num_processes / num_machines. None with device cpu."},
     {COUNT(cpus_per_node, 1, 4096, "8"), .help = "Processors that a pod requests; with device cpu also its limit."},
     {TEXT(chip), .help = "Kind of the GPUs, for the plan: h200, rtx4090, ... (as device of trimtab plan)."},
-    {TEXT(config_json),
+    {TEXT(config_json), .path = TT_PATH_READ,
      .help = "The model's config.json on this machine, for the plan; not given: that of model_name_or_path."},
-    {TEXT(weights_file),
+    {TEXT(weights_file), .path = TT_PATH_READ, .of = "detection",
      .help = "Detection: a copy of the weights on this machine, for the plan; not given: weights_path itself."},
     {TEXT(volumes),
      .help = "Claims that exist and where pods mount them: models:/models:ro,data:/data:ro. Files of the run lie in "

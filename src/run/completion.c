@@ -17,32 +17,14 @@ enum { BYTES_MAX = 64 << 20, VERSION = 1 };
 
 /* ---- The settings that are compared ---- */
 
-/* These say what to do with what lies in output_dir, or where that is. */
-static bool is_compared(const char *line)
-{
-    static const char *const names[] = {
-        "output_dir: ", "overwrite_output_dir: ", "resume_from_checkpoint: ", "resume_changed: "};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(line, names[i], strlen(names[i])) == 0) return false;
-    return true;
-}
-
 tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *job)
 {
-    struct tt_str all = {0};
     const char *resume = run->spec->resume_from_checkpoint;
-    tt_status status = tt_job_compared(TT_JOB_TRAIN, job, &all);
-    for (const char *line = tt_str_text(&all); status == TT_OK && *line != '\0';) {
-        size_t bytes = strcspn(line, "\n");
-        if (line[bytes] == '\n') bytes++;
-        if (is_compared(line)) status = tt_str_append(&run->compared, line, bytes);
-        line += bytes;
-    }
+    TT_TRY(tt_job_compared(TT_JOB_TRAIN, job, TT_CHANGES_PLACE, &run->compared));
     /* A given checkpoint is where the run begins. */
-    if (status == TT_OK && tt_resume_is_requested(resume) && !tt_resume_means_newest(resume))
-        status = tt_str_printf(&run->compared, "resume_from_checkpoint: %s\n", resume);
-    tt_str_deinit(&all);
-    return status;
+    if (tt_resume_is_requested(resume) && !tt_resume_means_newest(resume))
+        return tt_str_printf(&run->compared, "resume_from_checkpoint: %s\n", resume);
+    return TT_OK;
 }
 
 /* ---- Reading ---- */
@@ -131,7 +113,8 @@ static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *jo
                           const struct tt_world *world)
 {
     struct tt_json json = {0};
-    struct tt_run probe = {.objective = run->objective,
+    struct tt_run probe = {.job = job,
+                           .objective = run->objective,
                            .model = run->model,
                            .data = run->data,
                            .optim = run->optim,

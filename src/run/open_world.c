@@ -15,7 +15,7 @@ tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struc
     const struct tt_job_spec *job = spec; /* every kind begins with one */
     struct tt_str settings = {0};
     tt_status status = TT_OK;
-    TT_GO(tt_job_compared(kind, spec, &settings));
+    TT_GO(tt_job_compared(kind, spec, 0, &settings));
     struct tt_world_config config = {
         .launch = &job->launch,
         .device = &job->device,

@@ -8,9 +8,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "comm/host_values.h"
-#include "data/sources.h"
+#include "job/paths.h"
 #include "launch/launch.h"
-#include "run/resume.h"
 
 enum { PATHS_MAX = 16, PATH_BYTES = 1024, CONNECT_SECONDS = 60 };
 
@@ -57,32 +56,17 @@ static void add_path(struct paths *paths, const char *path)
     paths->exists[paths->count++] = tt_path_exists(text);
 }
 
-static tt_status add_mixture(struct paths *paths, const char *text)
+/* Local paths may be of each machine, and of what is written only output_dir is shared. */
+static tt_status add_shared(void *context, const struct tt_setting *row, const char *path)
 {
-    struct tt_json json = {0};
-    if (text == NULL) return TT_OK;
-    tt_status status = tt_json_parse(text, strlen(text), "datasets", &json);
-    for (size_t i = 0; status == TT_OK && tt_json_is_list(json.root) && i < tt_json_count(json.root); i++) {
-        struct tt_mixture_entry entry;
-        status = tt_mixture_read(json.root, i, &entry);
-        if (status == TT_OK) add_path(paths, entry.path);
-    }
-    tt_json_deinit(&json);
-    return status;
+    if (!row->local && row->path != TT_PATH_WRITE) add_path(context, path);
+    return TT_OK;
 }
 
 static tt_status list_paths(const struct tt_job_spec *job, struct paths *paths)
 {
     add_path(paths, job->run.output_dir);
-    add_path(paths, job->model.model_name_or_path);
-    add_path(paths, job->model.adapter_name_or_path);
-    add_path(paths, job->detect.weights_path);
-    add_path(paths, job->data.dataset_name);
-    add_path(paths, job->data.eval_dataset);
-    add_path(paths, job->data.chat_template_path);
-    if (tt_resume_is_requested(job->run.resume_from_checkpoint))
-        add_path(paths, job->run.resume_from_checkpoint);
-    return add_mixture(paths, job->data.datasets);
+    return tt_job_paths_visit(job, add_shared, paths);
 }
 
 static bool is_own(const struct paths *own, const char *path)

@@ -7,6 +7,7 @@
 #include "engine/step.h"
 #include "infer/evaluator.h"
 #include "job/inputs.h"
+#include "job/spec.h"
 #include "launch/fingerprint.h"
 #include "monitor/live.h"
 #include "run/journal.h"
@@ -16,6 +17,7 @@
 #include "run/shown_rows.h"
 
 struct tt_run {
+    const struct tt_job_spec *job; /* lent: for what its rows say of it (run/resume_identity.c) */
     /* the parts of the job that a run reads; lent */
     const struct tt_objective *objective;
     const struct tt_model_spec *model;

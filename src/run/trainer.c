@@ -287,6 +287,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     struct tt_monitoring monitoring = {0};
     bool complete = false; /* before it began */
     struct tt_run run = {
+        .job = job,
         .objective = &job->objective,
         .model = &job->model,
         .data = &job->data,

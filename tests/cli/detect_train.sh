@@ -87,7 +87,7 @@ expect 4 "this run needs" "${largest[@]}" --batch-size $((most + 1)) --output_di
 expect 0 "45 x 12 x 3 x 3" plan --task detection --units --weights-path "$weights"
 expect 0 "2367 x 256" plan --task detection --units --num_classes 263
 expect 2 "which is the background alone" plan --task detection --num_classes 1
-expect 2 "num_classes is given, and the task is a language model's" plan --config_json "$root"/bench/shapes/tiny.json --num_classes 4
+expect 2 "num_classes is given, and the task is language" plan --config_json "$root"/bench/shapes/tiny.json --num_classes 4
 expect 2 "a detector generates no text" plan --task detection --generation_length 5
 
 # Without a list of classes labels are numbered as they come: those of the training count, also to `detect`.
@@ -192,7 +192,7 @@ for name in frozen:
 END
 expect 2 "norm is batch, and sharding_strategy is not NO_SHARD" "${stages[@]}" --sharding_strategy FULL_SHARD --output_dir no
 expect 0 "weights: 'second/model.pth'" "${stages[@]}" --norm frozen --norm-weight-decay 0 --output_dir stages_frozen
-expect 2 "norm_weight_decay is given, and the task is a language model's" train --model_name_or_path . --dataset_name x.jsonl \
+expect 2 "norm_weight_decay is given, and the task is language" train --model_name_or_path . --dataset_name x.jsonl \
     --norm-weight-decay 0
 
 expect 2 "architecture is retinanet_resnet50_fpn, and 'second/model.pth' has the weights of retinanet_resnet50_fpn_v2" \
@@ -207,7 +207,9 @@ damaged=$(ls openimages/images/train/*.png | head -n 1)
 expect 2 "setting 'model_name_or_path' is missing" train --local_image_dir openimages/images
 expect 2 "setting 'model_name_or_path' is missing" train --task language
 expect 2 "setting 'local_image_dir' is missing" train --task detection
-expect 2 "a model folder or a mixture of data sets is given" train --task detection --local-image-dir x --model y
+expect 2 "model_name_or_path is given, and the task is detection" train --task detection --local-image-dir x --model y
+expect 2 "datasets is given, and the task is detection" train --task detection --local-image-dir x --datasets '[{"path": "y"}]'
+expect 2 "use_peft is on, and the task is detection" train --task detection --local-image-dir x --use_peft
 expect 2 "dataset_name and annotations are both given" train --task detection --annotations x --dataset_name y
 expect 3 "there is no file or folder 'y'" train --task detection --dataset_name y
 expect 2 "has an unknown word 'tpu'" "${command[@]}" --backend tpu

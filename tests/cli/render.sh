@@ -245,7 +245,7 @@ if command -v python3 >/dev/null && python3 "$root/examples/detection/make_weigh
     done
     "$trimtab" render sbatch "${detection[@]}" >det.sbatch 2>err && grep -q '^weights_path: /weights/' det.sbatch || fail "a detection as sbatch: $(cat err)"
     expect 2 "cache_dir '/data/openimages' lies in no volume of the pods that they may write" render job "${detection[@]}" "${volumes[@]}" --cache_dir /data/openimages
-    expect 2 "weights_file is given, but weights_path is not" render job "${base[@]}" --nodes 2 --device cpu --weights_file copy.pth
+    expect 2 "weights_file is given, and the task is language" render job "${base[@]}" --nodes 2 --device cpu --weights_file copy.pth
     expect 3 "--weights_file FILE names another" render job "${detection[@]::8}" "${volumes[@]}"
 else
     echo "skipped: a detection: python3 makes no weights: $(tail -n 1 out)"

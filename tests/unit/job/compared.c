@@ -27,7 +27,7 @@ static void a_training(void **state)
                               .device.tuning.hang_seconds = 9,
                               .launch.main_process_ip = "x"};
     struct tt_str text = {0};
-    assert_int_equal(tt_job_compared(TT_JOB_TRAIN, &job, &text), TT_OK);
+    assert_int_equal(tt_job_compared(TT_JOB_TRAIN, &job, 0, &text), TT_OK);
     assert_true(has_line(&text, "seed: 7"));
     assert_true(has_line(&text, "learning_rate: 0"));
     assert_true(has_line(&text, "model_name_or_path: null"));
@@ -47,13 +47,13 @@ static void other_kinds(void **state)
     struct tt_eval_spec evaluation = {.job.run.seed = 7, .exact_match = true, .max_new_tokens = 11};
     struct tt_bench_spec bench = {.job.run.seed = 7, .sequence_length = 13, .config_json = "c.json"};
     struct tt_str text = {0};
-    assert_int_equal(tt_job_compared(TT_JOB_EVALUATE, &evaluation, &text), TT_OK);
+    assert_int_equal(tt_job_compared(TT_JOB_EVALUATE, &evaluation, 0, &text), TT_OK);
     assert_true(has_line(&text, "exact_match: true"));
     assert_true(has_line(&text, "max_new_tokens: 11"));
     assert_true(has_line(&text, "seed: 7"));
     assert_false(has_line(&text, "learning_rate: 0"));
     tt_str_clear(&text);
-    assert_int_equal(tt_job_compared(TT_JOB_BENCH, &bench, &text), TT_OK);
+    assert_int_equal(tt_job_compared(TT_JOB_BENCH, &bench, 0, &text), TT_OK);
     assert_true(has_line(&text, "sequence_length: 13"));
     assert_true(has_line(&text, "config_json: c.json"));
     assert_true(has_line(&text, "learning_rate: 0"));

@@ -135,7 +135,11 @@ static void refusals(void **state)
         const char *pairs[7], *message;
     } cases[] = {
         {{"beta", "0.2", NULL}, "beta is given, and the objective is sft"},
+        {{"beta", "0.1", NULL}, "beta is given, and the objective is sft"},
         {{"label_smoothing", "0.2", NULL}, "label_smoothing is given, and the objective is sft"},
+        {{"discopop_tau", "0.5", NULL}, "discopop_tau is given, and the objective is sft"},
+        {{"objective", "dpo", "discopop_tau", "0.5", NULL},
+         "discopop_tau is given, and loss_type is sigmoid"},
         {{"loss_type", "sigmoid", NULL}, "loss_type 'sigmoid' is no loss of the objective sft"},
         {{"objective", "dpo", "loss_type", "nll", NULL}, "loss_type 'nll' is no loss of the objective dpo"},
         {{"objective", "dpo", "loss_type", "[\"sigmoid\", \"sft\"]", NULL},

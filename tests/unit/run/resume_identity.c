@@ -1,5 +1,5 @@
-/* The identity of a run: the objective with its options, the groups and columns of its data, and the words of its
- * choices. */
+/* The identity of a run: each setting that changes the result, the objective with its options, the groups and columns
+ * of its data, and the words of its choices. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,21 +7,29 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "job/spec.h"
+#include "job/settings.h"
 #include "run/resume.h"
 #include "run/run.h"
+
+static void lend_job(struct tt_run *run, const struct tt_job_spec *job)
+{
+    run->job = job;
+    run->objective = &job->objective;
+    run->model = &job->model;
+    run->data = &job->data;
+    run->optim = &job->optim;
+    run->spec = &job->run;
+    run->watch = &job->watch;
+    run->tuning = &job->device.tuning;
+}
 
 static struct tt_json_value *identity_over(const struct tt_objective *objective, struct tt_dataset *data,
                                            const struct tt_base_quant *quant)
 {
     const struct tt_job_spec job = {0};
     struct tt_run *run = test_calloc(1, sizeof *run);
+    lend_job(run, &job);
     run->objective = objective;
-    run->model = &job.model;
-    run->data = &job.data;
-    run->optim = &job.optim;
-    run->spec = &job.run;
-    run->watch = &job.watch;
     run->inputs.train = data;
     run->inputs.model_options.quant = *quant;
     run->inputs.model_facts.stored_fp8_blocks = quant->blocks;
@@ -166,6 +174,199 @@ static void other_numbers_are_counts(void **state)
     tt_dataset_destroy(data);
 }
 
+/* ---- Every row of the identity ---- */
+
+struct change {
+    const char *name, *value;
+    const char *key;   /* in the identity; NULL: name */
+    const char *first; /* "NAME=VALUE" that the change needs, or NULL */
+};
+
+/* What checkpoints record of a language model's run, each with another value than its default. */
+static const struct change language[] = {
+    {"init", "random", NULL, NULL},
+    {"use_peft", "false", NULL, NULL},
+    {"bf16", "false", NULL, NULL},
+    {"seed", "7", NULL, NULL},
+    {"lora_r", "4", NULL, NULL},
+    {"lora_alpha", "4", NULL, NULL},
+    {"lora_dropout", "0.5", NULL, NULL},
+    {"use_rslora", "true", NULL, NULL},
+    {"lora_target_modules", "o_proj", NULL, NULL},
+    {"exclude_modules", "o_proj", NULL, NULL},
+    {"lora_modules_to_save", "lm_head", "modules_to_save", NULL},
+    {"layers_to_transform", "[1]", NULL, NULL},
+    {"layers_pattern", "h", NULL, NULL},
+    {"rank_pattern", "{\"q_proj\": 2}", NULL, NULL},
+    {"alpha_pattern", "{\"q_proj\": 2}", NULL, NULL},
+    {"max_length", "77", NULL, NULL},
+    {"packing", "true", NULL, NULL},
+    {"packing_strategy", "wrapped", NULL, "packing=true"},
+    {"train_sampling_strategy", "sequential", NULL, NULL},
+    {"dataloader_drop_last", "true", NULL, NULL},
+    {"optim", "sgd", NULL, NULL},
+    {"learning_rate", "0.5", NULL, NULL},
+    {"lr_scheduler_type", "cosine", NULL, NULL},
+    {"lr_scheduler_kwargs", "{\"num_cycles\": 2}", NULL, "lr_scheduler_type=cosine"},
+    {"weight_decay", "0.5", NULL, NULL},
+    {"adam_beta1", "0.5", NULL, NULL},
+    {"adam_beta2", "0.5", NULL, NULL},
+    {"adam_epsilon", "0.5", NULL, NULL},
+    {"max_grad_norm", "0.5", NULL, NULL},
+    {"label_smoothing_factor", "0.5", NULL, NULL},
+    {"metric_for_best_model", "entropy", NULL, NULL},
+    {"data_seed", "7", NULL, NULL},
+    {"per_device_train_batch_size", "4", TT_RESUME_SAMPLES, NULL},
+    {"gradient_accumulation_steps", "4", TT_RESUME_SAMPLES, NULL},
+    {"warmup_steps", "3", NULL, NULL},
+    {"warmup_ratio", "0.5", "warmup_steps", NULL},
+    {"momentum", "0.5", NULL, "momentum=0.25"},
+    {"nesterov", "true", NULL, "momentum=0.5"},
+    {"norm_weight_decay", "0.5", NULL, "norm_weight_decay=0.25"},
+};
+
+/* The same of a detection's. */
+static const struct change detection[] = {
+    {"bf16", "false", NULL, NULL},
+    {"seed", "7", NULL, NULL},
+    {"image_size", "64", NULL, NULL},
+    {"max_image_size", "96", NULL, NULL},
+    {"hflip", "0.25", NULL, NULL},
+    {"multiscale", "true", NULL, NULL},
+    {"group_by_aspect", "false", NULL, NULL},
+    {"trainable_layers", "1", NULL, NULL},
+    {"optim", "sgd", NULL, NULL},
+    {"learning_rate", "0.5", NULL, NULL},
+    {"lr_scheduler_type", "cosine", NULL, NULL},
+    {"weight_decay", "0.5", NULL, NULL},
+    {"adam_beta1", "0.5", NULL, NULL},
+    {"adam_beta2", "0.5", NULL, NULL},
+    {"adam_epsilon", "0.5", NULL, NULL},
+    {"max_grad_norm", "0.5", NULL, NULL},
+    {"label_smoothing_factor", "0.5", NULL, NULL},
+    {"metric_for_best_model", "map", NULL, NULL},
+    {"data_seed", "7", NULL, NULL},
+    {"norm_weight_decay", "0.5", NULL, "norm_weight_decay=0.25"},
+    {"warmup_epochs", "2", "warmup_steps", NULL},
+};
+
+struct job {
+    struct tt_job_spec spec;
+    struct tt_settings *settings;
+    struct tt_run *run;
+};
+
+static void set(struct job *job, const char *name, const char *value)
+{
+    if (tt_settings_set(job->settings, name, value, "test") != TT_OK)
+        fail_msg("%s", tt_error_last()->message);
+}
+
+/* A run of a job with its settings' defaults, but for `first`, then for name and value (NULL: none). */
+static void open_job(struct job *job, struct tt_dataset *data, struct tt_detect_dataset *images,
+                     const char *first, const char *name, const char *value)
+{
+    *job = (struct job){.run = test_calloc(1, sizeof *job->run)};
+    assert_int_equal(tt_job_settings_create(TT_JOB_TRAIN, &job->spec, sizeof job->spec, &job->settings),
+                     TT_OK);
+    assert_int_equal(tt_objective_init(images != NULL ? "detection" : "sft", &job->spec.objective), TT_OK);
+    if (first != NULL) {
+        char text[100], *equals;
+        strncpy(text, first, sizeof text - 1);
+        text[sizeof text - 1] = '\0';
+        equals = strchr(text, '=');
+        *equals = '\0';
+        set(job, text, equals + 1);
+    }
+    if (name != NULL) set(job, name, value);
+    struct tt_run *run = job->run;
+    lend_job(run, &job->spec);
+    run->total_steps = 40;
+    run->steps_per_epoch = 10;
+    if (images != NULL) {
+        run->inputs.detect.spec = &job->spec.detect;
+        run->inputs.detect.train = images;
+        return;
+    }
+    run->inputs.train = data;
+    run->inputs.model_options.train_base = !job->spec.model.use_peft;
+    run->inputs.model_options.lora = job->spec.lora;
+}
+
+static void close_job(struct job *job)
+{
+    tt_settings_destroy(job->settings);
+    test_free(job->run);
+}
+
+/* Resumes the run `now` from a checkpoint of the run `before`: refused, with `key` in the message. */
+static void check_refused(const struct tt_run *before, struct tt_run *now, const char *key)
+{
+    const struct tt_world world = {.world_size = 1, .local_count = 1};
+    struct tt_json_value *state = tt_json_pack("{s:o, s:o}", "identity", tt_resume_identity(before, 1),
+                                               "inputs", tt_fingerprint_json(&before->fingerprint));
+    char folder[] = "checkpoint-1";
+    assert_non_null(state);
+    now->resume.folder = folder;
+    now->resume.state.root = state;
+    tt_status status = tt_resume_prepare(now, &world);
+    if (status != TT_ERR_USAGE) fail_msg("another %s: resumed", key);
+    if (strstr(tt_error_last()->message, key) == NULL)
+        fail_msg("another %s: %s", key, tt_error_last()->message);
+    tt_error_clear();
+    tt_json_release(state);
+}
+
+static void each_change_is_refused(const struct change *changes, size_t count, struct tt_dataset *data,
+                                   struct tt_detect_dataset *images)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct change *change = &changes[i];
+        struct job before, now;
+        open_job(&before, data, images, change->first, NULL, NULL);
+        open_job(&now, data, images, change->first, change->name, change->value);
+        check_refused(before.run, now.run, change->key != NULL ? change->key : change->name);
+        close_job(&before);
+        close_job(&now);
+    }
+}
+
+static void every_setting_of_a_language_model(void **state)
+{
+    (void)state;
+    struct tt_dataset *data = make_data(1, NULL, 0);
+    each_change_is_refused(language, sizeof language / sizeof *language, data, NULL);
+    tt_dataset_destroy(data);
+}
+
+static void every_setting_of_a_detection(void **state)
+{
+    (void)state;
+    void *no_images = test_calloc(1, 4096); /* a data set of zeros has no images */
+    each_change_is_refused(detection, sizeof detection / sizeof *detection, NULL, no_images);
+    test_free(no_images);
+}
+
+static bool is_listed(const char *name)
+{
+    for (size_t i = 0; i < sizeof language / sizeof *language; i++)
+        if (strcmp(language[i].name, name) == 0) return true;
+    for (size_t i = 0; i < sizeof detection / sizeof *detection; i++)
+        if (strcmp(detection[i].name, name) == 0) return true;
+    return false;
+}
+
+/* A row that is said to change the result is tried above. */
+static void every_row_is_tried(void **state)
+{
+    (void)state;
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
+    for (size_t s = 0; s < rows->count; s++)
+        for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++)
+            if ((row->changes & TT_CHANGES_RESULT) != 0 && !is_listed(row->name))
+                fail_msg("%s changes the result: add it to the changes of this test", row->name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +374,9 @@ int main(void)
         cmocka_unit_test(groups_and_columns),
         cmocka_unit_test(choices_saved_as_numbers_have_words),
         cmocka_unit_test(other_numbers_are_counts),
+        cmocka_unit_test(every_setting_of_a_language_model),
+        cmocka_unit_test(every_setting_of_a_detection),
+        cmocka_unit_test(every_row_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
