@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DIGITS_MAX = 17 }; /* which tell any two doubles apart */
+
 /* The C locale is a constant of the C library: this call allocates nothing and needs no freelocale(). */
 static locale_t c_locale(void)
 {
@@ -80,11 +82,17 @@ struct decimal {
     int exponent;
 };
 
+/* Where digits and power of ten are doubles without rounding, so one operation rounds once, as strtod does. */
 static double decimal_value(struct decimal decimal)
 {
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    const int power_max = (int)(sizeof powers / sizeof *powers) - 1;
     char text[48];
-    snprintf(text, sizeof text, "%llue%d", (unsigned long long)decimal.digits,
-             decimal.exponent - (decimal.count - 1));
+    int power = decimal.exponent - (decimal.count - 1);
+    if (decimal.digits <= UINT64_C(1) << 53 && abs(power) <= power_max)
+        return power < 0 ? (double)decimal.digits / powers[-power] : (double)decimal.digits * powers[power];
+    snprintf(text, sizeof text, "%llue%d", (unsigned long long)decimal.digits, power);
     return strtod_l(text, NULL, c_locale());
 }
 
@@ -100,20 +108,34 @@ static struct decimal decimal_round(double value, int count)
     return decimal;
 }
 
-/* Just above a power of two the gap below is half the gap above, so the nearest decimal of a given length may not parse
- * back while its neighbour does. */
+/* A decimal of `count` digits that parses back. At a power of two the gap below is half the gap above, so the nearest
+ * decimal may not parse back while its neighbour does. */
+static bool decimal_find(double value, int count, struct decimal *out)
+{
+    int exponent;
+    *out = decimal_round(value, count);
+    if (count >= DIGITS_MAX || decimal_value(*out) == value) return true;
+    if (frexp(value, &exponent) != 0.5) return false;
+    out->digits++;
+    if (decimal_value(*out) == value) return true;
+    out->digits -= 2;
+    return decimal_value(*out) == value;
+}
+
+/* If one of some length parses back, one of each greater length does. */
 static struct decimal decimal_shortest(double value)
 {
-    for (int count = 1; count < 17; count++) {
-        struct decimal nearest = decimal_round(value, count);
-        if (decimal_value(nearest) == value) return nearest;
-        struct decimal above = nearest, below = nearest;
-        above.digits++;
-        if (decimal_value(above) == value) return above;
-        below.digits--;
-        if (decimal_value(below) == value) return below;
+    struct decimal shortest = {0}, tried;
+    for (int least = 1, most = DIGITS_MAX; least <= most;) {
+        int count = (least + most) / 2;
+        if (decimal_find(value, count, &tried)) {
+            shortest = tried;
+            most = count - 1;
+        } else {
+            least = count + 1;
+        }
     }
-    return decimal_round(value, 17);
+    return shortest;
 }
 
 /* The text of value > 0, finite. */
