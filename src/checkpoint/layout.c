@@ -89,11 +89,11 @@ static void append(struct tt_weights_layout *layout, struct tt_weights_file *fil
 }
 
 static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
-                           const tt_param *param, tt_dtype dtype)
+                           const tt_param *param, const char *name, tt_dtype dtype)
 {
-    struct tt_safetensors_entry entry = {.name = param->name, .dtype = dtype, .rank = param->rank};
+    struct tt_safetensors_entry entry = {.name = name, .dtype = dtype, .rank = param->rank};
     if (layout->adapter) {
-        char *key = tt_adapter_key(param->name);
+        char *key = tt_adapter_key(name);
         if (key == NULL) return TT_ERR_MEMORY;
         entry.name = tt_arena_strdup(&layout->arena, key);
         tt_free(key);
@@ -167,6 +167,10 @@ tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, u
     if (file_of == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(layout, model->params[i])) bytes[count++] = saved_bytes(model->params[i], dtype);
+    /* PEFT looks for a table that both share under both names. */
+    const tt_param *twice =
+        tt_model_saves_table_twice(model) ? tt_model_find_param(model, model->embedding_name) : NULL;
+    if (twice != NULL) bytes[count++] = saved_bytes(twice, dtype);
     uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
     size_t file_count = split_files(bytes, count, most, file_of);
     TT_GO(alloc_files(layout, file_count, file_of, count));
@@ -175,7 +179,9 @@ tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, u
     count = 0;
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(layout, model->params[i]))
-            TT_GO(add_entry(layout, &layout->files[file_of[count++]], model->params[i], dtype));
+            TT_GO(add_entry(layout, &layout->files[file_of[count++]], model->params[i],
+                            model->params[i]->name, dtype));
+    if (twice != NULL) TT_GO(add_entry(layout, &layout->files[0], twice, model->head_name, dtype));
     for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
 out:
     tt_free(bytes);

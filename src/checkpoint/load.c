@@ -9,8 +9,8 @@
 #include "checkpoint/load_quantized.h"
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/unread.h"
 #include "model/adapter_config.h"
-#include "model/module.h"
 
 /* Bytes of the buffer of ones, which is uploaded repeatedly. */
 enum { ONES_BYTES = 64 * 1024 };
@@ -45,7 +45,9 @@ static tt_status find_origin(const struct tt_model *model, const struct tt_load_
 struct complaint {
     struct tt_str text;
     int64_t missing, unexpected, misshapen;
-    int64_t of_adapter; /* of all of them */
+    int64_t of_adapter;   /* of all of them */
+    struct tt_span extra; /* what unexpected names have more than the model's; empty: nothing */
+    bool mixed;           /* not all of them have the same */
 };
 
 enum { COMPLAINTS_SHOWN = 8 };
@@ -123,74 +125,80 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     return TT_OK;
 }
 
-/* Scales of a cache in FP8 (kv_cache_scheme of compressed-tensors), which servers read. */
-static bool is_cache_scale(const char *name)
+static bool same_span(struct tt_span a, struct tt_span b)
 {
-    return tt_ends_with(name, ".k_scale") || tt_ends_with(name, ".v_scale");
+    return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
 }
 
-static bool carries_nothing(const struct tt_model *model, const char *name)
+/* An unexpected name, with what would have to be left out of it to make it one of the model's. */
+static tt_status complain_unexpected(const struct tt_model *model, struct complaint *complaint,
+                                     const char *name, const char *path)
 {
-    if (tt_module_is_buffer(name)) return true;
-    if (model->facts.stored_quant == TT_QUANT_FP8 && is_cache_scale(name)) return true;
-    return model->facts.tie_word_embeddings && model->head_name != NULL &&
-           strcmp(name, model->head_name) == 0;
+    struct tt_span extra = tt_model_extra_part(model, path), *common = &complaint->extra;
+    if (common->bytes == 0 && extra.bytes > 0) *common = extra;
+    complaint->mixed |= extra.bytes > 0 && !same_span(extra, *common);
+    return complain(complaint, &complaint->unexpected, "unexpected", name);
 }
 
-static tt_status check_folder(const struct tt_model *model, const struct tt_model_folder *folder,
+static tt_status check_folder(const struct tt_model *model, const struct tt_load_source *source,
                               struct complaint *complaint)
 {
-    for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
-        const char *name = tt_model_folder_tensor_name(folder, i);
-        if (tt_model_find_param(model, name) == NULL && !carries_nothing(model, name) &&
-            !tt_stored_quant_owns(model, name))
-            TT_TRY(complain(complaint, &complaint->unexpected, "unexpected", name));
+    for (size_t i = 0; i < tt_model_folder_tensor_count(source->folder); i++) {
+        const char *name = tt_model_folder_tensor_name(source->folder, i);
+        bool unread;
+        if (tt_model_find_param(model, name) != NULL || tt_stored_quant_owns(model, name)) continue;
+        TT_TRY(tt_unread_of_folder(model, source, name, &unread));
+        if (!unread) TT_TRY(complain_unexpected(model, complaint, name, name));
     }
     return TT_OK;
 }
 
-/* With LoRA on the head, PEFT also saves the original head, which the base has already. */
-static bool is_base_copy(const char *key)
-{
-    return tt_ends_with(key, ".base_layer.weight");
-}
-
-static tt_status check_adapter(const struct tt_model *model, const struct tt_safetensors *adapter,
+static tt_status check_adapter(const struct tt_model *model, const struct tt_load_source *source,
                                struct complaint *complaint)
 {
-    for (size_t i = 0; i < tt_safetensors_count(adapter); i++) {
-        const char *key = tt_safetensors_entry(adapter, i)->name;
-        if (is_base_copy(key)) continue;
-        tt_error_clear();
-        char *name = tt_adapter_param_name(key);
-        if (name == NULL && tt_error_last()->status != TT_OK) return tt_error_last()->status;
-        const tt_param *param = name != NULL ? tt_model_find_param(model, name) : NULL;
-        tt_free(name);
-        if (param == NULL || !param->adapter) {
-            complaint->of_adapter++;
-            TT_TRY(complain(complaint, &complaint->unexpected, "unexpected", key));
-        }
+    for (size_t i = 0; i < tt_safetensors_count(source->adapter); i++) {
+        const char *key = tt_safetensors_entry(source->adapter, i)->name, *path;
+        const tt_param *param = NULL;
+        bool unread;
+        if (tt_adapter_key_path(key, &path)) param = tt_model_find_param(model, path);
+        if (param != NULL && param->adapter) continue;
+        TT_TRY(tt_unread_of_adapter(model, source, key, &unread));
+        if (unread) continue;
+        complaint->of_adapter++;
+        TT_TRY(complain_unexpected(model, complaint, key, path));
     }
     return TT_OK;
+}
+
+static void hint(const struct complaint *complaint, bool adapter)
+{
+    const struct tt_span *extra = &complaint->extra;
+    if (extra->bytes > 0 && !complaint->mixed)
+        tt_hint(
+            "the names have '%.*s', which the model's do not have: a wrapper around the model left it there "
+            "when the file was saved; save the model that it wraps, or rename the tensors",
+            (int)extra->bytes, extra->data);
+    else
+        tt_hint("%lld missing, %lld unexpected, %lld of another shape or type; %s",
+                (long long)complaint->missing, (long long)complaint->unexpected,
+                (long long)complaint->misshapen,
+                adapter ? "was the adapter made for another base model, or one with resized embeddings?"
+                        : "does config.json belong to these weights?");
 }
 
 tt_status tt_load_check(const struct tt_model *model, const struct tt_load_source *source)
 {
     struct complaint complaint = {0};
     tt_status status = check_params(model, source, &complaint);
-    if (status == TT_OK && source->folder != NULL) status = check_folder(model, source->folder, &complaint);
-    if (status == TT_OK && source->adapter != NULL)
-        status = check_adapter(model, source->adapter, &complaint);
+    if (status == TT_OK && source->folder != NULL) status = check_folder(model, source, &complaint);
+    if (status == TT_OK && source->adapter != NULL) status = check_adapter(model, source, &complaint);
     int64_t total = complaint.missing + complaint.unexpected + complaint.misshapen;
     if (status == TT_OK && total > 0) {
         bool adapter = complaint.of_adapter == total;
         status = tt_fail(TT_ERR_DATA, "the tensors%s do not match %s %s model: %s%s",
                          adapter ? " of the adapter" : "", adapter ? "this" : "a", model->facts.model_type,
                          tt_str_text(&complaint.text), total > COMPLAINTS_SHOWN ? ", ..." : "");
-        tt_hint("%lld missing, %lld unexpected, %lld of another shape or type; %s",
-                (long long)complaint.missing, (long long)complaint.unexpected, (long long)complaint.misshapen,
-                adapter ? "was the adapter made for another base model, or one with resized embeddings?"
-                        : "does config.json belong to these weights?");
+        hint(&complaint, adapter);
     }
     tt_str_deinit(&complaint.text);
     return status;

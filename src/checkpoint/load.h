@@ -9,6 +9,11 @@
 #include "model/model.h"
 #include "shard/unit.h"
 
+/* Ranks [first, first + count) of `all` compare their slices of two tensors; zeroed: everything is compared. */
+struct tt_compare_share {
+    int first, count, all;
+};
+
 struct tt_load_source {
     /* NULL: base weights get initial values (training from random weights) */
     const struct tt_model_folder *folder;
@@ -18,11 +23,12 @@ struct tt_load_source {
     /* NULL or lent: any request ends the loading with TT_ERR_CANCELLED. For the start of a run only: the reading back
      * at its end must not be cancelled */
     const struct tt_cancel *cancel;
+    struct tt_compare_share share; /* of the tensors that only repeat others */
 };
 
-/* Checks names, shapes and types before any value is read: TT_ERR_DATA lists tensors that are missing, unexpected or of
- * another shape, in the model folder and in the adapter. Redundant tensors of Hugging Face's (rotary_emb.inv_freq;
- * lm_head.weight of a tied model) are ignored. */
+/* Checks names, shapes and types before any value is loaded: TT_ERR_DATA lists tensors that are missing, unexpected or
+ * of another shape, in the model folder and in the adapter. Tensors that repeat others are compared with them, and not
+ * loaded (checkpoint/unread.h). */
 TT_MUST_USE tt_status tt_load_check(const struct tt_model *model, const struct tt_load_source *source);
 
 /* Loads all units of one rank and waits until the values are in place; without communication. On the plan device it has

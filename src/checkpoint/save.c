@@ -95,6 +95,16 @@ static tt_status ask_who_writes(struct tt_saver *saver)
     return tt_comm_host_all_gather(comm, &mine, saver->expected, sizeof mine);
 }
 
+/* A model whose config.json ties two tables that differ is saved as what it is. */
+static tt_status keep_files(struct tt_saver *saver)
+{
+    bool whole = !saver->weights.adapter;
+    TT_TRY(tt_kept_files_read(saver->config.base_folder, whole, &saver->kept));
+    return whole && saver->config.model->facts.own_head
+               ? tt_kept_files_set_flag(&saver->kept, "tie_word_embeddings", false)
+               : TT_OK;
+}
+
 tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out)
 {
     struct tt_saver *saver = tt_calloc(1, sizeof *saver);
@@ -120,8 +130,7 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
             tt_state_layout_init(config->model, config->snapshot->config.optimizer, needs_masters(config),
                                  config->sharded ? &part : NULL, config->max_file_bytes, &saver->state);
     if (status == TT_OK) status = plan_files(saver);
-    if (status == TT_OK && saver->first && config->base_folder != NULL)
-        status = tt_kept_files_read(config->base_folder, !saver->weights.adapter, &saver->kept);
+    if (status == TT_OK && saver->first && config->base_folder != NULL) status = keep_files(saver);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;
 out:

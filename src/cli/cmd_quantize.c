@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "checkpoint/load.h"
+#include "checkpoint/unread.h"
 #include "cli/commands.h"
 #include "convert/quantized_folder.h"
 #include "model/module.h"
@@ -210,6 +210,7 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
             "original weights");
         goto out;
     }
+    TT_GO(tt_tied_head_inspect(*folder, config));
     TT_GO(tt_model_create(config, &options, model));
     TT_GO(tt_load_check(*model, &(struct tt_load_source){.folder = *folder}));
 out:
@@ -235,6 +236,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(open_model(command, &folder, &model));
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, true));
     options.config.type = model->options.quant.type;
+    options.unties = model->facts.own_head;
     if (options.config.type == TT_QUANT_FP8)
         TT_GO(list_ignored(model, &skip, &arena, &options.config));
     else

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
-#include "checkpoint/load.h"
+#include "checkpoint/unread.h"
 #include "model/adapter_config.h"
 #include "model/quantization.h"
 #include "tensor/format.h"
@@ -140,6 +140,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
     TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
+    TT_GO(tt_tied_head_inspect(merge->folder, config));
     if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));

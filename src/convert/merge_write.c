@@ -228,11 +228,11 @@ static tt_status write_config(const struct writing *writing)
     const struct tt_json *config = tt_model_folder_config(writing->merge->folder);
     tt_dtype dtype = writing->options->dtype;
     /* copied */
-    if (!writing->merge->unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
+    bool unties = writing->merge->unties || writing->merge->model->facts.own_head;
+    if (!unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
     bool ok = root != NULL;
-    if (writing->merge->unties)
-        ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
+    if (unties) ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, transformers 4 torch_dtype; both read either key. */

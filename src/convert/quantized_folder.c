@@ -13,6 +13,7 @@ static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 /* A tensor of the source and its outputs. */
 struct item {
     const struct tt_safetensors_entry *from;
+    const char *name;                     /* in the folder */
     const struct tt_quant_layout *layout; /* NULL: copied */
     struct tt_quantized_output to;        /* copied: one entry */
 };
@@ -33,16 +34,17 @@ struct writing {
 
 /* ---- Output of each tensor ---- */
 
-static tt_status plan_item(struct writing *writing, const struct tt_safetensors_entry *from,
+static tt_status plan_item(struct writing *writing, const struct tt_safetensors_entry *from, const char *name,
                            struct item *item)
 {
     const struct tt_quantize_options *options = writing->options;
-    *item = (struct item){.from = from, .layout = options->layout_of(options->context, from->name)};
+    *item = (struct item){.from = from, .name = name, .layout = options->layout_of(options->context, name)};
     if (item->layout == NULL) {
         if (from->dtype == TT_DTYPE_NONE)
             return tt_fail(TT_ERR_UNSUPPORTED, "'%s' has the type %s, which is not copied", from->name,
                            from->dtype_name);
         item->to.entries[0] = *from;
+        item->to.entries[0].name = name;
         item->to.count = 1;
         return TT_OK;
     }
@@ -53,8 +55,8 @@ static tt_status plan_item(struct writing *writing, const struct tt_safetensors_
         return tt_fail(TT_ERR_DATA, "'%s' is not a matrix of %lld x %lld", from->name,
                        (long long)item->layout->rows, (long long)item->layout->cols);
     tt_dtype dtype = from->dtype == TT_F64 ? TT_F32 : from->dtype;
-    return tt_quantized_describe(from->name, item->layout, dtype, options->config.storage_dtype,
-                                 &writing->arena, &item->to);
+    return tt_quantized_describe(name, item->layout, dtype, options->config.storage_dtype, &writing->arena,
+                                 &item->to);
 }
 
 static uint64_t bytes_of(const struct item *item)
@@ -81,7 +83,7 @@ static tt_status plan(struct writing *writing)
     writing->shard_count = 1;
     for (size_t i = 0; i < writing->count; i++) {
         const struct tt_safetensors_entry *from = tt_model_folder_tensor(writing->folder, i);
-        TT_TRY(plan_item(writing, from, &writing->items[i]));
+        TT_TRY(plan_item(writing, from, tt_model_folder_tensor_name(writing->folder, i), &writing->items[i]));
         uint64_t bytes = bytes_of(&writing->items[i]);
         if (filled > 0 && filled + bytes > limit) {
             writing->shard_first[writing->shard_count++] = i;
@@ -170,7 +172,7 @@ static tt_status write_quantized(struct writing *writing, const struct shard *sh
         TT_GO(tt_quantized_state_write(layout, dtype, offset, &state));
         TT_GO(tt_file_pwrite(shard->descriptor, shard->path, state.data, state.bytes, at));
     }
-    count_error(writing->report, item->from->name, &error);
+    count_error(writing->report, item->name, &error);
 out:
     tt_str_deinit(&state);
     tt_free(tail);
@@ -252,7 +254,9 @@ static tt_status write_config(const struct writing *writing)
     struct tt_json_value *root = tt_json_copy(tt_model_folder_config(writing->folder)->root);
     struct tt_json_value *config = tt_quantized_config_make(&writing->options->config);
     tt_status status = TT_ERR_MEMORY;
-    if (tt_json_set(root, "quantization_config", config) == 0)
+    bool ok =
+        !writing->options->unties || tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
+    if (tt_json_set(root, "quantization_config", config) == 0 && ok)
         status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");
     else
         (void)tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
@@ -301,10 +305,10 @@ static tt_status verify(const struct writing *writing)
     for (size_t i = 0; i < writing->count && status == TT_OK; i++) {
         const struct item *item = &writing->items[i];
         struct tt_quantized tensor;
-        status = tt_quantized_find(folder, item->from->name, &tensor);
+        status = tt_quantized_find(folder, item->name, &tensor);
         enum tt_quant_type type = item->layout != NULL ? item->layout->format.type : TT_QUANT_NONE;
         if (status == TT_OK && tensor.layout.format.type != type)
-            status = tt_fail(TT_ERR_IO, "'%s' does not exist after writing", item->from->name);
+            status = tt_fail(TT_ERR_IO, "'%s' does not exist after writing", item->name);
     }
     tt_model_folder_close(folder);
     return status;

@@ -38,6 +38,7 @@ struct tt_quantize_options {
     struct tt_quantized_config config; /* written to config.json */
     /* The format of a weight; NULL: the tensor is copied. */
     const struct tt_quant_layout *(*layout_of)(void *context, const char *name);
+    bool unties; /* config.json ties embeddings and head that differ: the new one does not */
     void *context;
     uint64_t max_shard_bytes; /* of one weights file; 0: 50 GB, transformers' default */
     int threads;              /* 0: one per processor, at most 8 */

@@ -4,7 +4,11 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/str.h"
 #include "io/model_folder.h"
+
+static const char config_name[] = "config.json";
 
 struct reading {
     const char *from;
@@ -39,9 +43,36 @@ tt_status tt_kept_files_read(const char *from, bool whole_model, struct tt_kept_
     struct reading reading = {from, kept};
     tt_status status = TT_OK;
     *kept = (struct tt_kept_files){0};
-    if (whole_model) status = read_one(&reading, "config.json");
+    if (whole_model) status = read_one(&reading, config_name);
     if (status == TT_OK) status = tt_model_folder_list_tokenizer(from, whole_model, read_one, &reading);
     if (status != TT_OK) tt_kept_files_deinit(kept);
+    return status;
+}
+
+tt_status tt_kept_files_set_flag(struct tt_kept_files *kept, const char *key, bool value)
+{
+    tt_status status = TT_OK;
+    struct tt_json json = {0};
+    struct tt_str text = {0};
+    struct tt_kept_file *file = NULL;
+    struct tt_json_value *root = NULL;
+    for (size_t i = 0; i < kept->count; i++)
+        if (strcmp(kept->files[i].name, config_name) == 0) file = &kept->files[i];
+    if (file == NULL) return tt_fail(TT_ERR_INTERNAL, "there is no %s to change", config_name);
+    TT_GO(tt_json_parse(file->data, file->bytes, config_name, &json));
+    root = tt_json_copy(json.root);
+    if (root == NULL || tt_json_set(root, key, tt_json_new_bool(value)) != 0) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_json_write(root, 2, false, &text));
+    TT_GO(tt_str_append_char(&text, '\n'));
+    char *data = tt_strndup(tt_str_text(&text), text.bytes);
+    if (data == NULL) TT_GO(TT_ERR_MEMORY);
+    tt_free(file->data);
+    file->data = data;
+    file->bytes = text.bytes;
+out:
+    tt_json_release(root);
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
     return status;
 }
 

@@ -41,8 +41,7 @@ struct tt_model_folder {
     size_t file_count;
     struct located *tensors; /* by name */
     size_t tensor_count;
-    bool renamed;          /* of one file, */
-    struct tt_arena names; /* with these names */
+    struct tt_arena names; /* of renamed tensors */
 };
 
 /* ---- Content of the folder, for messages ---- */
@@ -241,8 +240,28 @@ out:
     return status;
 }
 
+/* A model without its head (AutoModel, LlamaModel) is saved with names that lack its place in the whole one: as
+ * transformers does (core_model_loading.py, rename_source_key), they are read as those of the whole one. */
+static tt_status add_base_prefix(struct tt_model_folder *folder)
+{
+    static const char prefix[] = "model.", inner[] = "layers.", head[] = "lm_head.";
+    bool is_inner = false;
+    for (size_t i = 0; i < folder->tensor_count; i++) {
+        if (tt_starts_with(folder->tensors[i].name, prefix)) return TT_OK;
+        is_inner |= tt_starts_with(folder->tensors[i].name, inner);
+    }
+    for (size_t i = 0; i < folder->tensor_count && is_inner; i++) {
+        struct located *tensor = &folder->tensors[i];
+        if (tt_starts_with(tensor->name, head)) continue;
+        tensor->name = tt_arena_printf(&folder->names, "%s%s", prefix, tensor->name);
+        if (tensor->name == NULL) return TT_ERR_MEMORY;
+    }
+    qsort(folder->tensors, folder->tensor_count, sizeof *folder->tensors, compare_located);
+    return TT_OK;
+}
+
 /* With a single file and an index, the single file is used, as in the reference library. */
-static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
+static tt_status find_weights(struct tt_model_folder *folder, bool require_weights)
 {
     struct contents contents = {0};
     struct tt_path path;
@@ -256,6 +275,12 @@ static tt_status open_weights(struct tt_model_folder *folder, bool require_weigh
     if (!require_weights) return TT_OK;
     TT_TRY(tt_dir_list(folder->path, look_at, &contents));
     return fail_no_weights(folder->path, &contents);
+}
+
+static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
+{
+    TT_TRY(find_weights(folder, require_weights));
+    return add_base_prefix(folder);
 }
 
 static tt_status open_config(struct tt_model_folder *folder)
@@ -308,7 +333,6 @@ static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename
     const struct tt_safetensors *file = folder->files[0];
     size_t count = tt_safetensors_count(file);
     char name[512];
-    folder->renamed = true;
     folder->tensors = tt_calloc(count + 1, sizeof *folder->tensors);
     if (folder->tensors == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < count; i++) {
@@ -409,9 +433,14 @@ const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_fo
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    if (folder->renamed) return folder->files[0];
-    const struct located *found = find(folder, entry->name);
-    if (found != NULL && found->entry == entry) return found->file;
+    for (size_t f = 0; f < folder->file_count; f++) {
+        const struct tt_safetensors *file = folder->files[f];
+        size_t count = tt_safetensors_count(file);
+        if (count == 0) continue;
+        uintptr_t first = (uintptr_t)tt_safetensors_entry(file, 0);
+        if ((uintptr_t)entry >= first && (uintptr_t)entry <= (uintptr_t)tt_safetensors_entry(file, count - 1))
+            return file;
+    }
     tt_fail(TT_ERR_INTERNAL, "tensor '%s' is not of the folder '%s'", entry->name, folder->path);
     return NULL;
 }

@@ -29,7 +29,8 @@ bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
 size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 /* Tensor `index` of all files, in order of name. */
 const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
-/* Its name in the folder, which is the file's unless it was renamed. */
+/* Its name in the folder, which is the file's unless it was renamed: by tt_model_folder_of_file, or to have the
+ * "model." that files of a model without its head lack. */
 const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, size_t index);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name);

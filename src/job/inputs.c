@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "checkpoint/unread.h"
 #include "data/cache.h"
 #include "data/stream.h"
 #include "job/data_files.h"
@@ -162,7 +163,12 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_facts_parse(tt_model_folder_config(inputs->folder), &inputs->model_facts));
-    if (!weightless) TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));
+    if (!weightless) {
+        TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));
+        TT_TRY(tt_tied_head_compare(inputs->folder, &config->share, &inputs->model_facts,
+                                    &inputs->head_differs));
+        if (config->share.all == 0) tt_inputs_settle(inputs, inputs->head_differs);
+    }
     inputs->model_options = tt_job_model_options(config->model, config->lora, config->device, random);
     TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
@@ -172,8 +178,21 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
         .adapter =
             inputs->adapter_count == 1 ? inputs->adapter : NULL, /* infer/adapter_set.h loads several */
         .seed = (uint64_t)config->seed,
+        .share = config->share,
     };
     return TT_OK;
+}
+
+tt_status tt_inputs_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
+                            struct tt_model_facts *facts)
+{
+    TT_TRY(tt_quantization_inspect(folder, arena, facts));
+    return tt_tied_head_inspect(folder, facts);
+}
+
+void tt_inputs_settle(struct tt_inputs *inputs, bool differs)
+{
+    if (inputs->folder != NULL) tt_tied_head_settle(inputs->folder, differs, &inputs->model_facts);
 }
 
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model)

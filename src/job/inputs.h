@@ -31,7 +31,8 @@ struct tt_inputs {
     size_t adapter_count;
     struct tt_arena arena; /* settings that came with the adapter */
     struct tt_load_source source;
-    int64_t max_length;                 /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
+    bool head_differs;  /* of the folder's tied tables, in the share of this process (checkpoint/unread.h) */
+    int64_t max_length; /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;    /* NULL when not asked for */
     bool dated;                         /* as in the configuration */
     double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
@@ -60,12 +61,18 @@ struct tt_inputs_config {
     int64_t seed;
     bool dated;     /* a date for chat templates was given: it is the same in every run */
     bool evaluates; /* evaluation data too */
+    struct tt_compare_share share;
 };
 struct tt_job_spec;
 struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum tt_inputs_use use);
 
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
+/* Adds what the weights of a folder, compared by one process, say beyond config.json. */
+TT_MUST_USE tt_status tt_inputs_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
+                                        struct tt_model_facts *facts);
+/* After opening with a share: what the processes found together, `differs` in one of them. */
+void tt_inputs_settle(struct tt_inputs *inputs, bool differs);
 /* Checks that the weights to begin with are those of the model. */
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
 /* The setting, limited to the model's positions, with a log line when it is more. */

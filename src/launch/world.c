@@ -356,3 +356,36 @@ tt_status tt_world_agree(struct tt_world *world, tt_status status)
     tt_error_copy(&agreement.error);
     return tt_world_run(world, agree_rank, &agreement);
 }
+
+struct tt_compare_share tt_world_share(const struct tt_world *world)
+{
+    if (world->local_count == world->world_size) return (struct tt_compare_share){0};
+    return (struct tt_compare_share){world->first_rank, world->local_count, world->world_size};
+}
+
+struct finding {
+    bool own, any; /* of this process, of one of them */
+    int first_rank;
+};
+
+static tt_status gather_finding(void *context, const struct tt_world_rank *rank)
+{
+    struct finding *finding = context;
+    int count = tt_comm_world_size(rank->comm);
+    bool *findings = tt_calloc((size_t)count, sizeof *findings), any = false;
+    TT_TRY(tt_comm_agree(rank->comm, findings != NULL ? TT_OK : TT_ERR_MEMORY));
+    tt_status status = tt_comm_host_all_gather(rank->comm, &finding->own, findings, sizeof finding->own);
+    for (int r = 0; r < count; r++) any |= findings[r];
+    if (tt_comm_rank(rank->comm) == finding->first_rank) finding->any = any;
+    tt_free(findings);
+    return status;
+}
+
+tt_status tt_world_settle_inputs(struct tt_world *world, struct tt_inputs *inputs)
+{
+    struct finding finding = {.own = inputs->head_differs, .first_rank = world->first_rank};
+    if (world->local_count == world->world_size || inputs->source.folder == NULL) return TT_OK;
+    TT_TRY(tt_world_run(world, gather_finding, &finding));
+    tt_inputs_settle(inputs, finding.any);
+    return TT_OK;
+}

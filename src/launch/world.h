@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "job/parts.h"
+#include "job/inputs.h"
 #include "launch/pulse.h"
 
 /* Arguments of a rank. */
@@ -60,6 +60,11 @@ void tt_world_close(struct tt_world *world);
 
 /* All processes exchange their status before their ranks start: tt_comm_agree; no effect with one process. */
 TT_MUST_USE tt_status tt_world_agree(struct tt_world *world, tt_status status);
+
+/* The slices that this process compares of tensors that should be equal; zeroed where it is alone. */
+struct tt_compare_share tt_world_share(const struct tt_world *world);
+/* After inputs were opened with that share: what the processes found together (tt_inputs_settle). Collective. */
+TT_MUST_USE tt_status tt_world_settle_inputs(struct tt_world *world, struct tt_inputs *inputs);
 
 /* Call before a failed rank is destroyed: adds the rank's number to the record and notifies the others. No effect for
  * TT_OK, and for TT_ERR_CANCELLED, on which all ranks have agreed. `comm`: the rank's communicator for data if it

@@ -17,10 +17,11 @@ char *tt_adapter_key(const char *param_name)
     return key;
 }
 
-char *tt_adapter_param_name(const char *key)
+bool tt_adapter_key_path(const char *key, const char **path)
 {
-    if (strncmp(key, key_prefix, sizeof key_prefix - 1) != 0) return NULL;
-    return tt_strdup(key + sizeof key_prefix - 1);
+    bool begins = strncmp(key, key_prefix, sizeof key_prefix - 1) == 0;
+    *path = begins ? key + sizeof key_prefix - 1 : key;
+    return begins;
 }
 
 /* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */
@@ -28,8 +29,6 @@ static const struct {
     const char *key;
     const char *default_text; /* a string that is also the default, or NULL */
 } must_be_default[] = {
-    {"bias", "none"},
-    {"fan_in_fan_out", NULL},
     {"use_dora", NULL},
     {"lora_bias", NULL},
     {"use_qalora", NULL},
@@ -37,7 +36,6 @@ static const struct {
     {"megatron_config", NULL},
     {"layer_replication", NULL},
     {"loftq_config", NULL},
-    {"eva_config", NULL},
     {"corda_config", NULL},
     {"lora_ga_config", NULL},
     {"velora_config", NULL},
@@ -47,7 +45,6 @@ static const struct {
     {"target_parameters", NULL},
     {"trainable_token_indices", NULL},
     {"alora_invocation_tokens", NULL},
-    {"ensure_weight_tying", NULL},
     {"task_type", "CAUSAL_LM"},
 };
 
@@ -68,6 +65,10 @@ static const char *const known_keys[] = {
     "alpha_pattern",
     "auto_mapping",
     "base_model_name_or_path",
+    "bias",
+    "ensure_weight_tying",
+    "eva_config",     /* of the values that A begins with */
+    "fan_in_fan_out", /* PEFT turns it off for linears, which all modules here are */
     "inference_mode",
     "megatron_core",
     "peft_version",
@@ -103,6 +104,20 @@ static tt_status check_key(const struct tt_json *json, const char *key, const st
     }
     if (!is_nothing(value)) tt_warn("%s: the key '%s' is unknown and was ignored", json->origin, key);
     return TT_OK;
+}
+
+/* Whether the model has such biases is known when it is built. */
+static tt_status read_bias(const struct tt_json *json, struct tt_lora_config *lora)
+{
+    static const char *const words[] = {"none", "all", "lora_only"};
+    const char *text = words[TT_LORA_BIAS_NONE];
+    TT_TRY(tt_json_opt_string(json, json->root, "bias", &text));
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, words[i]) != 0) continue;
+        lora->bias = (enum tt_lora_bias)i;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_DATA, "%s: bias is '%.40s', not none, all or lora_only", json->origin, text);
 }
 
 /* true, false and the initialisations that do not change the base weights have no effect on an existing adapter. */
@@ -167,6 +182,8 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(tt_json_opt_double(json, json->root, "lora_alpha", &lora.alpha));
     TT_TRY(tt_json_opt_double(json, json->root, "lora_dropout", &lora.dropout));
     TT_TRY(tt_json_opt_bool(json, json->root, "use_rslora", &lora.use_rslora));
+    TT_TRY(tt_json_opt_bool(json, json->root, "ensure_weight_tying", &lora.ensure_weight_tying));
+    TT_TRY(read_bias(json, &lora));
     TT_TRY(read_init(json, &lora));
     TT_TRY(read_text(json, "target_modules", arena, &lora.target_modules));
     TT_TRY(read_text(json, "exclude_modules", arena, &lora.exclude_modules));

@@ -21,7 +21,7 @@ TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, cons
 /* "model.layers.0.self_attn.q_proj.lora_A.weight" -> "base_model.model.model.layers...": returns owned
  * memory, or NULL with the error record set. */
 char *tt_adapter_key(const char *param_name);
-/* The inverse; NULL when `key` is not a tensor of an adapter, or memory runs out. */
-char *tt_adapter_param_name(const char *key);
+/* The part of an adapter's key behind "base_model.model."; the key itself, and false, when it does not begin so. */
+bool tt_adapter_key_path(const char *key, const char **path);
 
 #endif

@@ -72,7 +72,7 @@ static tt_status set_names(struct tt_json_value *object, const char *key, const 
     if (text == NULL) return set(object, key, tt_json_new_null());
     TT_GO(tt_name_pattern_init(&pattern, key, text, words));
     if (pattern.regex != NULL) {
-        TT_GO(set(object, key, tt_json_new_string(text)));
+        TT_GO(set(object, key, tt_json_new_string(pattern.expression)));
         goto out;
     }
     names = tt_calloc(pattern.count, sizeof *names);
@@ -174,6 +174,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_con
     TT_TRY(set(object, "lora_alpha", number(lora->alpha)));
     TT_TRY(set(object, "lora_dropout", tt_json_new_real(lora->dropout)));
     TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
+    if (lora->ensure_weight_tying) TT_TRY(set(object, "ensure_weight_tying", tt_json_new_bool(true)));
     return set(object, "init_lora_weights",
                lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));
 }

@@ -236,6 +236,21 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
     }
 }
 
+/* PEFT trains such a bias of the base beside the adapter, and saves it with it. */
+static void check_bias(struct tt_builder *builder, const struct tt_module *module)
+{
+    const struct tt_lora_config *lora = &builder->model->options.lora;
+    bool trains = lora->bias == TT_LORA_BIAS_ALL || (lora->bias == TT_LORA_BIAS_LORA_ONLY && module->adapted);
+    if (!lora->enabled || !trains || builder->status != TT_OK) return;
+    builder->status = tt_fail(TT_ERR_UNSUPPORTED,
+                              "bias %s: '%s' has a bias, and training it beside an adapter is not supported",
+                              lora->bias == TT_LORA_BIAS_ALL ? "all" : "lora_only", module->path);
+    tt_hint(lora->from_adapter
+                ? "in Python, PeftModel.from_pretrained(base, folder).merge_and_unload() makes one model of "
+                  "base and adapter, whose folder trimtab reads"
+                : "leave bias out, or train all weights (use_peft false)");
+}
+
 /* Weights first, then biases, then all A and all B, so that each kind is contiguous. */
 static void make_group(struct tt_builder *builder, const struct members *members, int64_t in, tt_param *tied,
                        struct tt_linear_group *group)
@@ -247,6 +262,7 @@ static void make_group(struct tt_builder *builder, const struct members *members
     for (int i = 0; i < members->count; i++) {
         const struct tt_linear_spec *spec = members->specs[i];
         if (!spec->bias) continue;
+        check_bias(builder, members->modules[i]);
         tt_param *bias = tt_builder_param(builder, members->modules[i], "bias", 1, &spec->out, TT_INIT_ZERO);
         if (bias != NULL) bias->reach = spec->bias_reach;
         group->linears[i].bias = bias;

@@ -72,6 +72,31 @@ static tt_status add_adapters(struct tt_model *model, const struct tt_model_fami
     return status;
 }
 
+/* PEFT's ensure_weight_tying (LoraModel._add_modules_to_save_to_tie, 0.21): what trains one of the two trains both. */
+static tt_status tie_saved(struct tt_model *model)
+{
+    const struct tt_module_list *list = &model->modules;
+    struct tt_module *table = NULL, *head = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i].kind == TT_MODULE_EMBEDDING) table = &list->items[i];
+        if (list->items[i].kind == TT_MODULE_HEAD) head = &list->items[i];
+    }
+    bool ties = model->options.lora.ensure_weight_tying && model->facts.tie_word_embeddings;
+    if (!ties || table == NULL || head == NULL) return TT_OK;
+    if (head->adapted) {
+        tt_status status =
+            tt_fail(TT_ERR_UNSUPPORTED,
+                    "ensure_weight_tying: target_modules adapts '%s', so the embeddings would need "
+                    "the same adapter",
+                    head->path);
+        tt_hint("leave ensure_weight_tying out, or train the table as a whole: modules_to_save %s",
+                tt_module_last_name(table));
+        return status;
+    }
+    table->saved = head->saved = table->saved || head->saved;
+    return TT_OK;
+}
+
 static tt_status apply_rules(struct tt_model *model, const struct tt_model_family *family)
 {
     if (model->options.lora.enabled) {
@@ -80,6 +105,7 @@ static tt_status apply_rules(struct tt_model *model, const struct tt_model_famil
                            "LoRA and training of all base weights exclude each other: set one of them");
         TT_TRY(tt_lora_apply(&model->options.lora, family->default_target_modules, &model->modules));
         TT_TRY(add_adapters(model, family));
+        TT_TRY(tie_saved(model));
     }
     return tt_quantization_apply(&model->options, model->facts.stored_quant != TT_QUANT_NONE,
                                  &model->modules);
@@ -108,8 +134,7 @@ static void count_params(struct tt_model *model)
         const tt_param *param = model->params[i];
         int64_t count = tt_param_count(param);
         const char *source = tt_model_source_name(model, param);
-        bool original_is_embedding = source != NULL && strcmp(param->name, source) != 0;
-        if (source != NULL && !original_is_embedding) model->base_param_count += count;
+        if (source != NULL && !tt_model_repeats_table(model, param)) model->base_param_count += count;
         if (param->adapter) model->adapter_param_count += count;
         if (param->trainable) model->trainable_param_count += count;
     }

@@ -128,10 +128,13 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     tt_build_module(builder, names->activation);
 }
 
-/* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then separates them. */
+/* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then separates them, except
+ * with ensure_weight_tying. */
 static bool shares_head(const struct tt_builder *builder, const struct tt_module *head)
 {
-    return builder->model->facts.tie_word_embeddings && !builder->embedding_module->saved && !head->saved;
+    bool saves = builder->embedding_module->saved || head->saved;
+    return builder->model->facts.tie_word_embeddings &&
+           (!saves || builder->model->options.lora.ensure_weight_tying);
 }
 
 static tt_status check_fp8_head(const struct tt_builder *builder, const struct tt_module *module)
@@ -175,7 +178,7 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     struct tt_norm_spec norm = spec->norm;
     norm.path = "model.norm";
     tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens", spec->embedding_scale);
+    tt_build_embedding(builder, TT_MODEL_EMBEDDING, spec->embedding_scale);
     tt_build_layers(builder, "model.layers");
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
@@ -184,5 +187,5 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
         tt_build_layer_end(builder);
     }
     tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &norm, "lm_head", spec->logit_cap);
+    tt_build_head(builder, &norm, TT_MODEL_HEAD, spec->logit_cap);
 }

@@ -19,7 +19,17 @@ struct rules {
 
 bool tt_lora_is_all_linear(const char *target_modules)
 {
-    return target_modules != NULL && tt_ascii_same(target_modules, "all-linear");
+    static const char word[] = "all-linear";
+    struct tt_json list = {0};
+    if (target_modules == NULL || tt_ascii_same(target_modules, word)) return target_modules != NULL;
+    if (target_modules[strspn(target_modules, " \t\r\n")] != '[') return false;
+    bool parsed = tt_json_parse(target_modules, strlen(target_modules), "target_modules", &list) == TT_OK;
+    const char *only =
+        parsed && tt_json_count(list.root) == 1 ? tt_json_text(tt_json_at(list.root, 0)) : NULL;
+    bool all = only != NULL && tt_ascii_same(only, word);
+    if (!parsed) tt_error_clear(); /* who reads the names reports it */
+    tt_json_deinit(&list);
+    return all;
 }
 
 static void rules_deinit(struct rules *rules)
@@ -228,10 +238,34 @@ static tt_status list_linears(const struct tt_module_list *modules, struct tt_st
     return TT_OK;
 }
 
+/* Whether the entry of rank_pattern or alpha_pattern is for modules that there are, but that no adapter has. */
+static tt_status names_unadapted(const struct rules *rules, const struct tt_module_list *modules,
+                                 const char *setting, const char *entry, bool *names)
+{
+    *names = false;
+    const struct tt_value_pattern *values[] = {&rules->rank, &rules->alpha};
+    for (int v = 0; v < 2; v++) {
+        for (size_t k = 0; k < values[v]->count; k++) {
+            if (strcmp(values[v]->setting, setting) != 0 || strcmp(values[v]->keys[k], entry) != 0) continue;
+            for (size_t i = 0; i < modules->count && !*names; i++)
+                TT_TRY(tt_regex_fullmatch(values[v]->regexes[k], modules->items[i].path, names));
+        }
+    }
+    return TT_OK;
+}
+
 static tt_status unused(const struct rules *rules, const struct tt_module_list *modules, const char *setting,
                         const char *entry)
 {
     struct tt_str linears = {0};
+    bool unadapted;
+    TT_TRY(names_unadapted(rules, modules, setting, entry, &unadapted));
+    if (unadapted && !rules->config->from_adapter) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "%s: '%s' matches none of the modules that are adapted", setting, entry);
+        tt_hint("the model has such modules: name them in target_modules too, or leave the entry out");
+        return status;
+    }
     if (rules->config->from_adapter) {
         tt_info("%s: '%s' matches no module of this model", setting, entry);
         return TT_OK;

@@ -25,10 +25,40 @@ tt_param *tt_model_find_param(const struct tt_model *model, const char *name)
     return tt_name_index_find(&model->param_index, name, &index) ? model->params[index] : NULL;
 }
 
+/* The end of the component that begins at `at`, behind its point; NULL: it is the last one. */
+static const char *component_end(const char *at)
+{
+    const char *dot = strchr(at, '.');
+    return dot != NULL ? dot + 1 : NULL;
+}
+
+struct tt_span tt_model_extra_part(const struct tt_model *model, const char *name)
+{
+    char rest[512];
+    if (strlen(name) >= sizeof rest) return (struct tt_span){0};
+    for (const char *from = name; from != NULL; from = component_end(from)) {
+        for (const char *to = component_end(from); to != NULL; to = component_end(to)) {
+            (void)snprintf(rest, sizeof rest, "%.*s%s", (int)(from - name), name, to);
+            if (tt_model_find_param(model, rest) != NULL) return (struct tt_span){from, (size_t)(to - from)};
+        }
+    }
+    return (struct tt_span){0};
+}
+
 const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path)
 {
     size_t index;
     return tt_name_index_find(&model->module_index, path, &index) ? &model->modules.items[index] : NULL;
+}
+
+static bool is_named(const tt_param *param, const char *name)
+{
+    return name != NULL && strcmp(param->name, name) == 0;
+}
+
+bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param)
+{
+    return model->facts.tie_word_embeddings && is_named(param, model->head_name);
 }
 
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param)
@@ -36,13 +66,22 @@ const char *tt_model_source_name(const struct tt_model *model, const tt_param *p
     if (tt_ends_with(param->name, ".lora_A.weight") || tt_ends_with(param->name, ".lora_B.weight"))
         return NULL;
     if (param->transposed_of != NULL) return NULL;
-    bool head = model->head_name != NULL && strcmp(param->name, model->head_name) == 0;
-    return head && model->facts.tie_word_embeddings ? model->embedding_name : param->name;
+    bool table = is_named(param, model->embedding_name) || tt_model_repeats_table(model, param);
+    if (!table) return param->name;
+    return model->facts.table_in_head ? model->head_name : model->embedding_name;
 }
 
 bool tt_model_is_tied(const struct tt_model *model)
 {
     return model->unit_of_block[model->block_count - 1] == model->unit_of_block[0];
+}
+
+bool tt_model_saves_table_twice(const struct tt_model *model)
+{
+    const tt_param *table = model->embedding_name != NULL && tt_model_is_tied(model)
+                                ? tt_model_find_param(model, model->embedding_name)
+                                : NULL;
+    return table != NULL && table->adapter;
 }
 
 /* 1234567 -> "1,234,567" */

@@ -58,6 +58,10 @@ struct tt_layer_facts {
     int rope;                   /* index in ropes; -1: no rotation */
 };
 
+/* The modules that tie_word_embeddings makes one, in all families of language models. */
+#define TT_MODEL_EMBEDDING "model.embed_tokens"
+#define TT_MODEL_HEAD "lm_head"
+
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
  * rest of its configuration in `own`, in a struct of its file (model/family.h). */
 struct tt_model_facts {
@@ -68,7 +72,10 @@ struct tt_model_facts {
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
     int64_t max_position_embeddings;
-    bool tie_word_embeddings;
+    /* Embeddings and head are one table. Set by config.json, then by the weights (checkpoint/unread.h): `own_head` is
+     * true where config.json ties them, but the folder has a head that differs; `table_in_head`: where it has the table
+     * under the head's name alone; `head_settled`: the weights were asked. */
+    bool tie_word_embeddings, own_head, table_in_head, head_settled;
     double initializer_range;
     struct tt_rope ropes[TT_MODEL_ROPES_MAX];
     int rope_count;
@@ -87,6 +94,9 @@ struct tt_model_facts {
     _Alignas(16) unsigned char own[TT_MODEL_OWN_BYTES];
 };
 
+/* PEFT's `bias`: the base's biases that train beside an adapter. None can: others than NONE need modules without. */
+enum tt_lora_bias { TT_LORA_BIAS_NONE, TT_LORA_BIAS_ALL, TT_LORA_BIAS_LORA_ONLY };
+
 /* LoRA's settings, in PEFT's words; model/lora.h has the rules. */
 struct tt_lora_config {
     bool enabled;
@@ -102,6 +112,9 @@ struct tt_lora_config {
     const char *layers_pattern;      /* NULL, name or JSON list */
     const char *rank_pattern;        /* NULL or JSON object */
     const char *alpha_pattern;
+    /* embeddings and head that are one table stay one when modules_to_save trains it */
+    bool ensure_weight_tying;
+    enum tt_lora_bias bias;
     /* read from an adapter: parts of a pattern that match nothing are only logged */
     bool from_adapter;
 };
@@ -184,15 +197,22 @@ void tt_model_fill_rope(const struct tt_rope *rope, const struct tt_rope_parts *
                         float *sin_PE);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
+/* The components of `name` without which it is a parameter's: "_orig_mod." of "_orig_mod.model.norm.weight". Lent by
+ * `name`; empty when there are none. */
+struct tt_span tt_model_extra_part(const struct tt_model *model, const char *name);
 /* The module with this path; NULL when there is none. */
 const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path);
 /* The tensor of the model folder from which a base parameter is loaded: its own name, except for an lm_head.weight that
- * is separate from tied embeddings because modules_to_save trains one of the two. NULL for LoRA's A and B, and
- * for transposed copies (tensor/param.h). */
+ * is separate from tied embeddings because modules_to_save trains one of the two, and for a tied table that the folder
+ * has under the head's name. NULL for LoRA's A and B, and for transposed copies (tensor/param.h). */
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param);
+/* The parameter is a head of its own, which begins with the values of the table that it is tied to in the folder. */
+bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param);
 /* Embedding and head are one parameter. False too when config.json ties them but modules_to_save trains a copy of one
  * (as PEFT does): such an adapter cannot be merged into a tied model. */
 bool tt_model_is_tied(const struct tt_model *model);
+/* modules_to_save trains one table for both (ensure_weight_tying): an adapter's file has it under both names. */
+bool tt_model_saves_table_twice(const struct tt_model *model);
 /* "trainable params: 1,024 || all params: 10,240 || trainable%: 10.0000", as PEFT prints it; returns `text`. */
 const char *tt_model_format_counts(const struct tt_model *model, char *text, size_t text_bytes);
 

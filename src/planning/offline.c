@@ -17,14 +17,15 @@
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 
-/* Weights of a folder in FP8 say which of them are; without any, config.json does. */
+/* Weights of a folder say which of them are in FP8, and whether tied embeddings have a head of their own; without any,
+ * config.json does. */
 static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
 {
     struct tt_model_folder *folder = NULL;
-    if (path == NULL || model->stored_quant != TT_QUANT_FP8) return TT_OK;
+    if (path == NULL || (model->stored_quant != TT_QUANT_FP8 && !model->tie_word_embeddings)) return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
-    if (status == TT_OK) status = tt_quantization_inspect(folder, arena, model);
-    if (status != TT_OK) tt_while("looking which weights are in FP8 (--config_json plans without them)");
+    if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
+    if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");
     tt_model_folder_close(folder);
     return status;
 }

@@ -120,7 +120,8 @@ out:
 
 static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *world)
 {
-    const struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_EVALUATE);
+    struct tt_inputs_config inputs = tt_inputs_config_of(run->config, TT_INPUTS_EVALUATE);
+    inputs.share = tt_world_share(world);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     if (world->local_count == world->world_size) return TT_OK; /* no other process to compare with */
     return tt_fingerprint_compute(run->config->launch.verify_inputs, tt_str_text(&world->settings),
@@ -221,6 +222,7 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_world_settle_inputs(&world, &run.inputs));
     run.first_rank = world.first_rank;
     TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     if (spec->exact_match && world.world_size > world.local_count)

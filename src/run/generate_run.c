@@ -23,7 +23,8 @@ struct generate_run {
 static tt_status open_inputs(struct generate_run *run, const struct tt_world *world)
 {
     const struct tt_job_spec *job = run->job;
-    const struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
+    struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_GENERATE);
+    inputs.share = tt_world_share(world);
     TT_TRY(run->hooks->open != NULL ? run->hooks->open(run->hooks->context, &run->inputs)
                                     : tt_inputs_open(&inputs, &run->inputs));
     if (run->inputs.adapter_count > 1 && job->shard.offload_params) {
@@ -142,6 +143,7 @@ tt_status tt_generate_run_call(const struct tt_generate_call *call, const struct
     run.first_rank = world.first_rank;
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
+    TT_GO(tt_world_settle_inputs(&world, &run.inputs));
     TT_GO(tt_world_agree(&world, world.first_rank == 0 ? choose(&run, &world) : TT_OK));
     if (world.world_size > world.local_count) TT_GO(tt_world_run(&world, share_choice, &run));
     TT_GO(tt_world_agree(&world, check(&run, &world)));

@@ -213,6 +213,7 @@ tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
     struct tt_data_config data = *inputs.data;
     data.date = run->date;
     inputs.data = &data;
+    inputs.share = tt_world_share(world);
     announce_rows(run, data.dataset_name);
     TT_TRY(tt_inputs_open(&inputs, &run->inputs));
     return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
@@ -322,6 +323,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_best_find(&run, &world));
+    TT_GO(tt_world_settle_inputs(&world, &run.inputs));
     TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
     status = tt_world_run(&world, rank_main, &run);
     if (status != TT_OK) tt_rank0_files_detach(&files);

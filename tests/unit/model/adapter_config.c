@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
@@ -53,9 +54,8 @@ static void unsupported_values_are_refused(void **state)
         {"{\"peft_type\": \"IA3\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"r\": \"eight\"}", TT_ERR_DATA},
         {"{\"peft_type\": \"LORA\", \"use_dora\": true}", TT_ERR_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"bias\": \"all\"}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"bias\": \"some\"}", TT_ERR_DATA},
         {"{\"peft_type\": \"LORA\", \"lora_bias\": true}", TT_ERR_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"fan_in_fan_out\": true}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2]]}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"trainable_token_indices\": [1]}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"target_parameters\": [\"x\"]}", TT_ERR_UNSUPPORTED},
@@ -79,10 +79,11 @@ static void tensor_names(void **state)
     (void)state;
     char *key = tt_adapter_key("model.layers.0.self_attn.q_proj.lora_A.weight");
     assert_string_equal(key, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight");
-    char *name = tt_adapter_param_name(key);
-    assert_string_equal(name, "model.layers.0.self_attn.q_proj.lora_A.weight");
-    assert_null(tt_adapter_param_name("_orig_mod.base_model.model.x"));
-    tt_free(name);
+    const char *path;
+    assert_true(tt_adapter_key_path(key, &path));
+    assert_string_equal(path, "model.layers.0.self_attn.q_proj.lora_A.weight");
+    assert_false(tt_adapter_key_path("_orig_mod.base_model.model.x", &path));
+    assert_string_equal(path, "_orig_mod.base_model.model.x");
     tt_free(key);
 }
 
@@ -142,6 +143,11 @@ static void mistakes_of_the_user(void **state)
          "q_proj"},
         {{.target_modules = "[\"q_proj\"]", .rank_pattern = "{\"v_projj\": 3}"}, "v_projj", "v_proj"},
         {{.target_modules = "[\"q_proj\"]", .rank_pattern = "{\"q_proj\": 0}"}, "rank_pattern", ""},
+        {{.target_modules = "[\"q_proj\"]", .rank_pattern = "{\"k_proj\": 3}"},
+         "'k_proj' matches none of the modules that are adapted",
+         "name them in target_modules too"},
+        {{.target_modules = "[\"q_proj\"]", .alpha_pattern = "{\".*down_proj\": 3}"}, "that are adapted", ""},
+        {{.target_modules = "[\"no[_]proj\"]"}, "matches no module", ""},
         {{.target_modules = "[\"q_proj\"]", .alpha_pattern = "[1]"}, "alpha_pattern", ""},
         {{.target_modules = "[\"q_proj\"]", .layers_to_transform = "[3]"}, "layer 3", ""},
         {{.target_modules = "[\"q_proj\"]", .layers_to_transform = "first"}, "layers_to_transform", ""},
@@ -169,6 +175,83 @@ static void mistakes_of_the_user(void **state)
         if (strstr(error->message, cases[i].word) == NULL) fail_msg("case %zu: %s", i, text);
         if (strstr(error->hint, cases[i].hint) == NULL) fail_msg("case %zu: %s", i, text);
     }
+}
+
+/* What TRL and PEFT take for the same selection: the number of linears of a layer with an adapter. */
+static void spellings_of_targets(void **state)
+{
+    static const struct {
+        const char *targets;
+        int q, down;
+    } cases[] = {{"all-linear", 1, 1},
+                 {"[\"all-linear\"]", 1, 1},
+                 {" [ \"All-Linear\" ]", 1, 1},
+                 {"[\".*\\\\.(q|down)_proj\"]", 1, 1},
+                 {"[\"q_proj\"]", 1, 0},
+                 {"[\"self_attn.q_proj\"]", 1, 0},
+                 {"q_proj", 1, 0},
+                 {"[\"mlp.down_proj\", \"q_proj\"]", 1, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_model_options options = {
+            .compute_dtype = TT_F32,
+            .lora = {.enabled = true, .r = 4, .alpha = 8, .target_modules = cases[i].targets}};
+        struct tt_model *model = NULL;
+        struct tt_str text = {0};
+        assert_int_equal(tt_model_create(&small, &options, &model), TT_OK);
+        const struct tt_decoder_layer *layer = model->blocks[1].impl;
+        assert_int_equal(layer->attention.qkv.linears[0].r > 0, cases[i].q);
+        assert_int_equal(layer->mlp.down.linears[0].r > 0, cases[i].down);
+        assert_int_equal(tt_adapter_config_write(model, NULL, &text), TT_OK); /* and read again */
+        struct tt_arena arena = {0};
+        struct tt_model *again = NULL;
+        assert_int_equal(parse(tt_str_text(&text), &arena, &options.lora), TT_OK);
+        assert_int_equal(tt_model_create(&small, &options, &again), TT_OK);
+        assert_int_equal(again->trainable_param_count, model->trainable_param_count);
+        tt_model_destroy(model);
+        tt_model_destroy(again);
+        tt_str_deinit(&text);
+        tt_arena_deinit(&arena);
+    }
+}
+
+/* PEFT's keys that have no effect where nothing is there for them. */
+static void keys_without_effect(void **state)
+{
+    static const char with_bias[] =
+        "{\"model_type\": \"qwen2\", \"vocab_size\": 11, \"hidden_size\": 8, \"intermediate_size\": 8, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
+        "\"max_position_embeddings\": 64}";
+    static const struct {
+        const char *text;
+        bool biased;
+        tt_status status;
+    } cases[] = {
+        {"\"bias\": \"all\", \"target_modules\": [\"q_proj\"]", false, TT_OK},
+        {"\"bias\": \"lora_only\", \"target_modules\": [\"q_proj\"]", false, TT_OK},
+        {"\"bias\": \"lora_only\", \"target_modules\": [\"up_proj\"]", true, TT_OK},
+        {"\"bias\": \"lora_only\", \"target_modules\": [\"q_proj\"]", true, TT_ERR_UNSUPPORTED},
+        {"\"bias\": \"all\", \"target_modules\": [\"up_proj\"]", true, TT_ERR_UNSUPPORTED},
+        {"\"fan_in_fan_out\": true, \"target_modules\": [\"q_proj\"]", false, TT_OK},
+        {"\"init_lora_weights\": \"eva\", \"eva_config\": {\"rho\": 2.0}, \"target_modules\": [\"q_proj\"]",
+         false, TT_OK},
+    };
+    struct tt_model_facts *biased = tt_calloc(1, sizeof *biased);
+    (void)state;
+    assert_int_equal(test_facts(with_bias, biased), TT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_arena arena = {0};
+        struct tt_model_options options = {.compute_dtype = TT_F32};
+        struct tt_model *model = NULL;
+        char text[300];
+        (void)snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", cases[i].text);
+        assert_int_equal(parse(text, &arena, &options.lora), TT_OK);
+        tt_status status = tt_model_create(cases[i].biased ? biased : &small, &options, &model);
+        if (status != cases[i].status) fail_msg("case %zu: %s", i, tt_status_name(status));
+        tt_model_destroy(model);
+        tt_arena_deinit(&arena);
+    }
+    tt_free(biased);
 }
 
 /* Of several adapters at a time none may have modules_to_save, whichever place it has. */
@@ -229,6 +312,8 @@ int main(void)
         cmocka_unit_test(mistakes_of_the_user),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(saved_modules_of_several_adapters),
+        cmocka_unit_test(spellings_of_targets),
+        cmocka_unit_test(keys_without_effect),
     };
     return cmocka_run_group_tests(tests, parse_small, NULL);
 }
