@@ -317,17 +317,18 @@ static tt_status assign_string(struct assignment *to, const char *text)
 
 enum { LIST_WORD_MAX = 256 };
 
-/* "q_proj,v_proj": names and numbers separated by commas are always a list. */
+/* "q_proj, v_proj": names and numbers separated by commas are always a list; blanks around them do not count. */
 static bool is_comma_list(const char *text)
 {
     static const char *const part = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-    size_t bytes = strspn(text, part);
-    if (text[bytes] != ',') return false;
-    for (;;) {
+    for (size_t count = 1;; count++) {
+        text += strspn(text, " ");
+        size_t bytes = strspn(text, part);
         if (bytes == 0 || bytes >= LIST_WORD_MAX) return false;
-        if (text[bytes] != ',') return text[bytes] == 0;
-        text += bytes + 1;
-        bytes = strspn(text, part);
+        text += bytes;
+        text += strspn(text, " ");
+        if (*text != ',') return *text == 0 && count > 1;
+        text++;
     }
 }
 
@@ -335,7 +336,8 @@ static struct tt_json_value *split_commas(const char *text)
 {
     struct tt_json_value *list = tt_json_new_list();
     while (list != NULL) {
-        size_t bytes = strcspn(text, ",");
+        text += strspn(text, " ");
+        size_t bytes = strcspn(text, " ,");
         char word[LIST_WORD_MAX];
         int64_t number;
         snprintf(word, sizeof word, "%.*s", (int)bytes, text);
@@ -345,8 +347,10 @@ static struct tt_json_value *split_commas(const char *text)
             tt_json_release(list);
             return NULL;
         }
-        if (text[bytes] == 0) break;
-        text += bytes + 1;
+        text += bytes;
+        text += strspn(text, " ");
+        if (*text == 0) break;
+        text++;
     }
     return list;
 }

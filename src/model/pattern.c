@@ -39,6 +39,24 @@ static tt_status init_list(struct tt_name_pattern *pattern)
     return TT_OK;
 }
 
+/* Letters of names and points: as an expression it would match little else than the path itself. */
+static bool is_path(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (!tt_ascii_is_letter(*text) && !tt_ascii_is_digit(*text) && strchr("_.-", *text) == NULL)
+            return false;
+    return true;
+}
+
+static tt_status init_expression(struct tt_name_pattern *pattern, const char *expression)
+{
+    pattern->expression = expression;
+    pattern->count = 0;
+    tt_status status = tt_regex_compile(expression, &pattern->regex);
+    if (status != TT_OK) tt_while("reading %s", pattern->setting);
+    return status;
+}
+
 tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting, const char *text,
                                bool words)
 {
@@ -48,16 +66,16 @@ tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *sett
     const char *first = text + strspn(text, " \t\r\n");
     if (*first == '[') {
         TT_TRY(tt_pattern_parse(setting, text, &pattern->list));
-        return init_list(pattern);
+        TT_TRY(init_list(pattern));
+        const char *only = words && pattern->count == 1 ? tt_name_pattern_entry(pattern, 0) : NULL;
+        return only != NULL && !is_path(only) ? init_expression(pattern, only) : TT_OK;
     }
     if (words && is_word(text)) {
         pattern->list.root = tt_json_pack("[s]", text);
         if (pattern->list.root == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for %s", setting);
         return init_list(pattern);
     }
-    tt_status status = tt_regex_compile(text, &pattern->regex);
-    if (status != TT_OK) tt_while("reading %s", setting);
-    return status;
+    return init_expression(pattern, text);
 }
 
 void tt_name_pattern_deinit(struct tt_name_pattern *pattern)

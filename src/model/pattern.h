@@ -11,15 +11,17 @@
  * that must match the whole path. A zeroed struct is "not given" and matches nothing. */
 struct tt_name_pattern {
     const char *setting;    /* for messages: "target_modules" */
-    struct tt_regex *regex; /* or: */
-    struct tt_json list;    /* strings */
+    struct tt_regex *regex; /* of `expression`, or: */
+    const char *expression;
+    struct tt_json list; /* strings */
     size_t count;
     bool *used; /* [count]: the entry matched some path */
     bool given;
 };
 
-/* `text`: NULL, a JSON list, or an expression. With `words` a single word of letters, digits and underscores is a list
- * of one: as an expression it could only match a module at the top. `text` is copied. */
+/* `text`: NULL, a JSON list, or an expression. With `words`, as settings are read: a single word of letters, digits and
+ * underscores is a list of one (as an expression it could only match a module at the top), and a list of one expression
+ * is the expression, as in TRL. `text` is lent. */
 TT_MUST_USE tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting,
                                            const char *text, bool words);
 void tt_name_pattern_deinit(struct tt_name_pattern *pattern);

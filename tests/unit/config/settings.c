@@ -227,6 +227,10 @@ static void lists_and_mappings_become_json(void **state)
     assert_string_equal(target->names, "all-linear");
     assert_int_equal(yaml(fixture, "names: q_proj,v_proj\n"), TT_OK);
     assert_string_equal(target->names, "[\"q_proj\", \"v_proj\"]");
+    assert_int_equal(yaml(fixture, "names: ' q_proj , v_proj,3 '\n"), TT_OK);
+    assert_string_equal(target->names, "[\"q_proj\", \"v_proj\", 3]");
+    assert_int_equal(yaml(fixture, "names: 'q_proj v_proj'\n"), TT_OK);
+    assert_string_equal(target->names, "q_proj v_proj");
     assert_int_equal(yaml(fixture, "names: '[qv]_proj'\n"), TT_OK);
     assert_string_equal(target->names, "[qv]_proj");
     assert_int_equal(yaml(fixture, "names: '.*\\.(q|v)_proj{1,2}'\n"), TT_OK);
