@@ -126,7 +126,8 @@ static bool has_frequencies(const struct tt_rope *rope, const float *stored, int
 {
     int64_t half = rope->columns / 2;
     if (count != half) return false;
-    tt_model_fill_rope(rope, 2, tables, tables + 2 * half);
+    const struct tt_rope_parts parts = {.count = 1, .ends = {2}, .rows = 2};
+    tt_model_fill_rope(rope, &parts, tables, tables + 2 * half);
     for (int64_t i = 0; i < count; i++)
         if (!is_frequency(rope, i, stored[i], dtype, tables, tables + 2 * half)) return false;
     return true;
