@@ -1,5 +1,7 @@
 #include "nn/decoder_layer.h"
 
+#include <math.h>
+
 struct saved {
     struct tt_self_attention_saved attention;
     struct tt_mlp_saved mlp;
@@ -60,8 +62,8 @@ static double flops(const struct tt_block *block, double length, bool full)
 {
     const struct tt_decoder_layer *layer = block->impl;
     const struct tt_self_attention *attention = &layer->attention;
-    double window = (double)attention->window;
-    double seen = attention->window > 0 && window < length ? window : length / 2; /* keys per query */
+    double window = attention->window > 0 ? fmin((double)attention->window, length) : length;
+    double seen = length > 0 ? window - window * window / (2 * length) : 0; /* keys per query, their mean */
     double sum = tt_linear_group_flops(&attention->qkv, full) + tt_linear_group_flops(&attention->o, full);
     sum += tt_linear_group_flops(&layer->mlp.gate_up, full) + tt_linear_group_flops(&layer->mlp.down, full);
     /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */

@@ -297,6 +297,25 @@ static void eighty_layers_in_a_second(void **state)
     assert_true(tt_clock_seconds() - start < 10); /* a loaded machine with checks in every access */
 }
 
+/* Its attention is that of the whole row; a shorter one takes less time. */
+static void a_window_beyond_the_row_changes_nothing(void **state)
+{
+    static struct tt_model_facts windowed;
+    static const int64_t windows[] = {4096, 2048, 2049, 1024};
+    struct tt_plan plan;
+    struct tt_rank_config rank = rank_of("h200", TT_RECOMPUTE_NONE, 0);
+    (void)state;
+    make("h200", TT_RECOMPUTE_NONE, 0, &plan);
+    double whole = plan.step_seconds;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        windowed = shape;
+        for (int64_t l = 0; l < windowed.num_hidden_layers; l++) windowed.layers[l].window = windows[i];
+        rank.model_facts = &windowed;
+        assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+        assert_true(windows[i] >= batch.length ? plan.step_seconds == whole : plan.step_seconds < whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +330,7 @@ int main(void)
         cmocka_unit_test(networks_take_time),
         cmocka_unit_test(prefetches_trade_memory_for_time),
         cmocka_unit_test(eighty_layers_in_a_second),
+        cmocka_unit_test(a_window_beyond_the_row_changes_nothing),
     };
     return cmocka_run_group_tests(tests, parse_shape, NULL);
 }
