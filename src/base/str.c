@@ -157,6 +157,25 @@ const char *tt_format_bytes(double bytes, char *text, size_t text_bytes)
     return text;
 }
 
+struct tt_rounded tt_rounded(double value)
+{
+    struct tt_rounded out = {""};
+    char digits[sizeof out.text];
+    double size = fabs(value);
+    if (!(size >= 999.5 && size < 1e15)) {
+        tt_snprintf(out.text, sizeof out.text, "%.3g", value);
+        return out;
+    }
+    double unit = pow(10, floor(log10(size)) - 2);
+    size_t count = (size_t)tt_snprintf(digits, sizeof digits, "%.0f", round(size / unit) * unit), at = 0;
+    if (value < 0) out.text[at++] = '-';
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && (count - i) % 3 == 0) out.text[at++] = ',';
+        out.text[at++] = digits[i];
+    }
+    return out;
+}
+
 const char *tt_format_duration(double seconds, char *text, size_t text_bytes)
 {
     if (!(seconds >= 0.0) || seconds > 1e12) {

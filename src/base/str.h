@@ -39,6 +39,12 @@ bool tt_starts_with_one_of(const char *text, const char *starts);
 
 /* "1.5 GiB", "312 MiB", "17 B"; returns `text`. */
 const char *tt_format_bytes(double bytes, char *text, size_t text_bytes);
+struct tt_rounded {
+    char text[32];
+};
+/* A number for readers, to three digits: "1,140", "85.4", "0.0791", "9,870,000", "0". In an expression of its caller:
+ * tt_rounded(rate).text. */
+struct tt_rounded tt_rounded(double value);
 /* "1h02m", "3m20s", "12.3s"; returns `text`. */
 const char *tt_format_duration(double seconds, char *text, size_t text_bytes);
 /* Damerau-Levenshtein distance of the first 127 bytes of each, for "did you mean". */

@@ -3,6 +3,7 @@
 
 #include "cli/data_report.h"
 #include "cli/job_call.h"
+#include "cli/wrap.h"
 #include "job/inputs.h"
 
 struct data_command {
@@ -11,6 +12,8 @@ struct data_command {
     int64_t rows, skip;
     bool json;
 };
+
+enum { TEXT_COLUMN = 18 }; /* of the figures */
 
 #define FIELD(member) .offset = offsetof(struct data_command, member)
 
@@ -39,12 +42,18 @@ static tt_status resolve(void *target, struct tt_settings *settings)
     return tt_train_resolve(settings, &command->job);
 }
 
-static tt_status write_text(const struct tt_inputs *inputs, const struct tt_data_view *view,
-                            struct tt_str *text)
+/* The samples as they are, the figures fitted to the terminal. */
+static tt_status write_text(struct tt_cli *cli, const struct tt_inputs *inputs,
+                            const struct tt_data_view *view, struct tt_str *text)
 {
-    TT_TRY(tt_data_report_rows(inputs, view, text));
-    TT_TRY(tt_data_report_text(inputs, view, false, text));
-    return inputs->eval != NULL ? tt_data_report_text(inputs, view, true, text) : TT_OK;
+    struct tt_str figures = {0};
+    const struct tt_wrap wrap = {.columns = tt_report_row_columns(cli->report->out), .indent = TEXT_COLUMN};
+    tt_status status = tt_data_report_rows(inputs, view, text);
+    if (status == TT_OK) status = tt_data_report_text(inputs, view, false, &figures);
+    if (status == TT_OK && inputs->eval != NULL) status = tt_data_report_text(inputs, view, true, &figures);
+    if (status == TT_OK) status = tt_wrap_append(text, tt_str_text(&figures), &wrap);
+    tt_str_deinit(&figures);
+    return status;
 }
 
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
@@ -69,7 +78,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
         .off = colour ? "\033[0m" : "]]",
     };
     TT_GO(tt_inputs_open(&config, &inputs));
-    TT_GO(command->json ? tt_data_report_json(&inputs, &view, &text) : write_text(&inputs, &view, &text));
+    TT_GO(command->json ? tt_data_report_json(&inputs, &view, &text)
+                        : write_text(cli, &inputs, &view, &text));
     status = tt_report_print_escaped(cli->report, tt_str_text(&text), text.bytes);
 out:
     tt_str_deinit(&text);

@@ -19,6 +19,7 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
+enum { TEXT_COLUMN = 11 + 1 + 8 + 1 };
 static const char *const verdicts[] = {
     [TT_DOCTOR_OK] = "ok", [TT_DOCTOR_WARNS] = "warning", [TT_DOCTOR_FAILS] = "FAILED"};
 
@@ -45,7 +46,7 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_doctor_report *
         status = tt_str_printf(&text, "%d checks in %.1f s: %d failed, %d warned\n", report->check_count,
                                report->seconds, tt_doctor_count(report, TT_DOCTOR_FAILS),
                                tt_doctor_count(report, TT_DOCTOR_WARNS));
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), TEXT_COLUMN);
     tt_str_deinit(&text);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "cli/completion.h"
 #include "cli/exit_codes.h"
 #include "cli/man.h"
+#include "cli/wrap.h"
 #include "trimtab.h"
 
 static tt_status write_program_help(struct tt_str *text)
@@ -14,12 +15,10 @@ static tt_status write_program_help(struct tt_str *text)
     for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
         TT_TRY(tt_str_printf(text, "  %-10s %s\n", command->name, command->summary));
     TT_TRY(tt_str_append_text(
-        text,
-        "\ntrimtab COMMAND --help lists the settings of a command. Names, defaults and meaning are those of "
-        "TRL's\n"
-        "SFTConfig, transformers' TrainingArguments and PEFT's LoraConfig, for all settings that exist "
-        "there.\n\n"
-        "exit codes:\n"));
+        text, "\ntrimtab COMMAND --help lists the settings of a command. Names, defaults and\n"
+              "meaning are those of TRL's SFTConfig, transformers' TrainingArguments and\n"
+              "PEFT's LoraConfig, for all settings that exist there.\n\n"
+              "exit codes:\n"));
     for (const struct tt_exit_meaning *meaning = tt_exit_meanings; meaning->text != NULL; meaning++)
         TT_TRY(tt_str_printf(text, "  %-10d %s\n", (int)meaning->code, meaning->text));
     return TT_OK;
@@ -28,10 +27,15 @@ static tt_status write_program_help(struct tt_str *text)
 static tt_status write_command_help(struct tt_str *text, const struct tt_command *command, int columns)
 {
     struct tt_setting_section sections[TT_COMMAND_SECTIONS_MAX];
-    TT_TRY(tt_str_printf(text, "usage: trimtab %s%s\n\n%s\n", command->name, command->ops->usage,
-                         command->summary));
+    struct tt_str head = {0};
+    const struct tt_wrap wrap = {.columns = columns, .indent = 7, .keep_brackets = true};
     size_t count = tt_command_sections(command, sections);
-    return count > 0 ? tt_settings_help(sections, count, columns, text) : TT_OK;
+    tt_status status = tt_str_printf(&head, "usage: trimtab %s%s\n\n%s\n", command->name, command->ops->usage,
+                                     command->summary);
+    if (status == TT_OK) status = tt_wrap_append(text, tt_str_text(&head), &wrap);
+    tt_str_deinit(&head);
+    if (status != TT_OK || count == 0) return status;
+    return tt_settings_help(sections, count, columns, text);
 }
 
 tt_status tt_help_print(struct tt_cli *cli, const struct tt_command *command)

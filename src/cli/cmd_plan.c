@@ -195,7 +195,9 @@ static tt_status print_comparison(struct tt_cli *cli, const struct plan_command 
 {
     struct tt_str text = {0};
     struct tt_command_call copy = *call;
-    tt_status status = tt_plan_table(command->compare, plan_flags, &copy, &text);
+    cli->report->once = true; /* most warnings are those of every combination */
+    tt_status status =
+        tt_plan_table(command->compare, plan_flags, &copy, tt_report_row_columns(cli->report->out), &text);
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
@@ -218,10 +220,10 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 }
 
 const struct tt_command_ops tt_cmd_plan = {
-    .usage = " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory "
-             "24GiB] "
-             "[--json] [--max batch|length|image_size] [--compare 'KEY=A,B ...'] [--units] [--details] "
-             "[--key value ...]",
+    .usage =
+        " --model_name_or_path FOLDER | --config_json FILE [--device h200] [--ranks N] [--device_memory "
+        "24GiB] [--json] [--max batch|length|image_size] [--compare 'KEY=A,B ...'] [--units] [--details] "
+        "[--key value ...]",
     .sections = list_sections,
     .target_bytes = sizeof(struct plan_command),
     .resolve = resolve,

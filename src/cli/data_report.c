@@ -211,8 +211,8 @@ tt_status tt_data_report_text(const struct tt_inputs *inputs, const struct tt_da
     TT_TRY(write_warnings(report, text));
     TT_TRY(write_parts(&subject, text));
     if (subject.seconds <= 0) return TT_OK;
-    return tt_str_printf(text, "reading           %.2f s, %.3g tokens/s\n", subject.seconds,
-                         (double)report->tokens / subject.seconds);
+    return tt_str_printf(text, "reading           %.2f s, %s tokens/s\n", subject.seconds,
+                         tt_rounded((double)report->tokens / subject.seconds).text);
 }
 
 /* ---- JSON ---- */

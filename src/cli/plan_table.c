@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cli/wrap.h"
 
-enum { AXES_MAX = 6, VALUES_MAX = 32, ROWS_MAX = 256 };
+enum { AXES_MAX = 6, VALUES_MAX = 32, ROWS_MAX = 256, FIGURES = 4, LEVELS_LEAST = 16, APART = 4 };
 
 struct axis {
     const char *name;
@@ -14,10 +15,17 @@ struct axis {
     char flag[128]; /* "--device=h200", of the current row */
 };
 
+/* A row: the values of the axes, the figures of its plan, and what is computed again. */
+struct row {
+    const char *values[AXES_MAX];
+    char figures[FIGURES][32], levels[160];
+};
+
 struct table {
     struct axis axes[AXES_MAX];
     int axis_count;
-    int rows;
+    int row_count;
+    struct row rows[ROWS_MAX];
     bool counts_images; /* its plans are of images */
 };
 
@@ -47,13 +55,13 @@ static tt_status parse_axis(char *word, struct axis *axis)
 static tt_status parse_axes(char *words, struct table *table)
 {
     char *position = NULL;
-    table->rows = 1;
+    table->row_count = 1;
     for (char *word = strtok_r(words, " ", &position); word != NULL; word = strtok_r(NULL, " ", &position)) {
         if (table->axis_count == AXES_MAX) return fail_axes(word);
         struct axis *axis = &table->axes[table->axis_count++];
         TT_TRY(parse_axis(word, axis));
-        table->rows *= axis->count;
-        if (table->rows > ROWS_MAX) return fail_axes(axis->name);
+        table->row_count *= axis->count;
+        if (table->row_count > ROWS_MAX) return fail_axes(axis->name);
     }
     return table->axis_count > 0 ? TT_OK : fail_axes("");
 }
@@ -66,63 +74,103 @@ static int width_of(const struct axis *axis)
     return (int)width;
 }
 
-static tt_status format_plan(const struct tt_plan *plan, struct tt_str *text)
+static void describe_plan(const struct tt_plan *plan, struct row *row)
 {
-    char need[32], left[40] = "-", step[32] = "-", speed[32] = "-", levels[160];
+    char levels[160];
     double seconds = tt_plan_estimate(plan);
+    tt_format_bytes((double)plan->memory.total_peak, row->figures[0], sizeof row->figures[0]);
+    for (int i = 1; i < FIGURES; i++) snprintf(row->figures[i], sizeof row->figures[i], "-");
     if (plan->limit_bytes > 0 && plan->fits)
-        tt_format_bytes((double)(plan->limit_bytes - plan->memory.total_peak), left, sizeof left);
-    if (!plan->fits) snprintf(left, sizeof left, "does not fit");
+        tt_format_bytes((double)(plan->limit_bytes - plan->memory.total_peak), row->figures[1],
+                        sizeof row->figures[1]);
+    if (!plan->fits) snprintf(row->figures[1], sizeof row->figures[1], "does not fit");
     if (seconds > 0) {
-        snprintf(step, sizeof step, "%.3g s", seconds);
         double each = (double)plan->step_tokens * plan->ranks.count / seconds;
-        snprintf(speed, sizeof speed, "%.*f", plan->counts_images && each < 100.0 ? 1 : 0, each);
+        snprintf(row->figures[2], sizeof row->figures[2], "%.3g s", seconds);
+        snprintf(row->figures[3], sizeof row->figures[3], "%.*f", plan->counts_images && each < 100.0 ? 1 : 0,
+                 each);
     }
     tt_plan_recompute_text(plan, levels, sizeof levels);
-    return tt_str_printf(text, "%10s  %12s  %9s  %9s  %s\n",
-                         tt_format_bytes((double)plan->memory.total_peak, need, sizeof need), left, step,
-                         speed, levels + strlen("recompute "));
+    snprintf(row->levels, sizeof row->levels, "%s", levels + strlen("recompute "));
 }
 
 /* Rows count through the values of the last setting first. */
-static tt_status format_row(struct table *table, int row, tt_plan_of_flags plan_of, void *context,
-                            struct tt_str *text)
+static tt_status make_row(struct table *table, int number, tt_plan_of_flags plan_of, void *context)
 {
     char *flags[AXES_MAX];
-    int rest = row;
+    int rest = number;
+    struct row *row = &table->rows[number];
     struct tt_plan *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return TT_ERR_MEMORY;
     for (int a = table->axis_count - 1; a >= 0; a--) {
         struct axis *axis = &table->axes[a];
-        snprintf(axis->flag, sizeof axis->flag, "--%s=%s", axis->name, axis->values[rest % axis->count]);
+        row->values[a] = axis->values[rest % axis->count];
+        snprintf(axis->flag, sizeof axis->flag, "--%s=%s", axis->name, row->values[a]);
         rest /= axis->count;
         flags[a] = axis->flag;
     }
     tt_status status = plan_of(context, table->axis_count, flags, plan);
-    for (int a = 0; a < table->axis_count && status == TT_OK; a++)
-        status = tt_str_printf(text, "%-*s  ", width_of(&table->axes[a]),
-                               table->axes[a].flag + strlen(table->axes[a].name) + 3);
-    if (status == TT_OK) status = format_plan(plan, text);
+    if (status == TT_OK) describe_plan(plan, row);
     table->counts_images = plan->counts_images;
     tt_free(plan);
     return status;
 }
 
-tt_status tt_plan_table(const char *axes, tt_plan_of_flags plan_of, void *context, struct tt_str *text)
+/* A line of the table. Where its parts do not stand beside each other, the axes have a line of their own; the last part
+ * continues below itself. */
+static tt_status append_line(const struct table *table, const struct row *row, const int *widths, int columns,
+                             struct tt_str *text)
+{
+    int axes = 0, figures = 0;
+    struct tt_str line = {0};
+    tt_status status = TT_OK;
+    for (int a = 0; a < table->axis_count; a++) axes += width_of(&table->axes[a]) + 2;
+    for (int i = 0; i < FIGURES; i++) figures += widths[i] + 2;
+    bool apart = axes + figures + LEVELS_LEAST > columns;
+    for (int a = 0; a < table->axis_count; a++)
+        TT_GO(!apart ? tt_str_printf(&line, "%-*s  ", width_of(&table->axes[a]), row->values[a])
+              : row->values[a] == table->axes[a].name
+                  ? TT_OK
+                  : tt_str_printf(&line, "%s%s=%s", a > 0 ? "  " : "", table->axes[a].name, row->values[a]));
+    if (apart) TT_GO(tt_str_printf(&line, "%s%*s", line.bytes > 0 ? "\n" : "", APART, ""));
+    for (int i = 0; i < FIGURES; i++) TT_GO(tt_str_printf(&line, "%*s  ", widths[i], row->figures[i]));
+    TT_GO(tt_str_printf(&line, "%s\n", row->levels));
+    const struct tt_wrap wrap = {.columns = columns, .indent = apart ? figures : axes + figures};
+    TT_GO(tt_wrap_append(text, tt_str_text(&line), &wrap));
+out:
+    tt_str_deinit(&line);
+    return status;
+}
+
+static tt_status format_table(const struct table *table, int columns, struct tt_str *text)
+{
+    struct row head = {.figures = {"a rank", "left", "a step", "tokens/s"}, .levels = "recompute"};
+    int widths[FIGURES];
+    if (table->counts_images) snprintf(head.figures[3], sizeof head.figures[3], "images/s");
+    for (int a = 0; a < table->axis_count; a++) head.values[a] = table->axes[a].name;
+    for (int i = 0; i < FIGURES; i++) {
+        widths[i] = (int)strlen(head.figures[i]);
+        for (int r = 0; r < table->row_count; r++)
+            if ((int)strlen(table->rows[r].figures[i]) > widths[i])
+                widths[i] = (int)strlen(table->rows[r].figures[i]);
+    }
+    TT_TRY(append_line(table, &head, widths, columns, text));
+    for (int r = 0; r < table->row_count; r++)
+        TT_TRY(append_line(table, &table->rows[r], widths, columns, text));
+    return TT_OK;
+}
+
+tt_status tt_plan_table(const char *axes, tt_plan_of_flags plan_of, void *context, int columns,
+                        struct tt_str *text)
 {
     tt_status status = TT_OK;
-    struct tt_str rows = {0};
     struct table *table = tt_calloc(1, sizeof *table);
     char *words = tt_strdup(axes);
     if (table == NULL || words == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(parse_axes(words, table));
-    for (int row = 0; row < table->rows; row++) TT_GO(format_row(table, row, plan_of, context, &rows));
-    for (int a = 0; a < table->axis_count; a++)
-        TT_GO(tt_str_printf(text, "%-*s  ", width_of(&table->axes[a]), table->axes[a].name));
-    TT_GO(tt_str_printf(text, "%10s  %12s  %9s  %9s  %s\n%s", "a rank", "left", "a step",
-                        table->counts_images ? "images/s" : "tokens/s", "recompute", tt_str_text(&rows)));
+    for (int row = 0; row < table->row_count; row++) TT_GO(make_row(table, row, plan_of, context));
+    TT_GO(format_table(table, columns, text));
 out:
-    tt_str_deinit(&rows);
     tt_free(words);
     tt_free(table);
     return status;

@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/str.h"
 #include "base/utf8.h"
 #include "cli/report_json.h"
+#include "cli/wrap.h"
 #include "comm/launcher.h"
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_FOR_BAR = 60, BAR_MIN = 10, BAR_MAX = 30 };
@@ -23,6 +25,11 @@ int tt_report_columns(FILE *file)
     struct winsize size;
     if (ioctl(fileno(file), TIOCGWINSZ, &size) != 0 || size.ws_col < 20) return COLUMNS_DEFAULT;
     return size.ws_col;
+}
+
+int tt_report_row_columns(FILE *file)
+{
+    return isatty(fileno(file)) == 1 ? tt_report_columns(file) : INT_MAX;
 }
 
 static bool is_dumb(void)
@@ -61,6 +68,7 @@ static void end_bar(struct tt_report *report)
 void tt_report_deinit(struct tt_report *report)
 {
     end_bar(report);
+    tt_str_deinit(&report->warnings);
     pthread_mutex_destroy(&report->lock);
 }
 
@@ -88,13 +96,29 @@ static void draw_bar(struct tt_report *report, double now)
     report->drawn_at = now;
 }
 
-/* Prints a line above the bar. */
-static void print_line(struct tt_report *report, const char *before, const char *line, const char *after)
+/* A command that the reader may copy stays whole. */
+static const char to_copy[] = "  try it: ";
+
+/* Writes `text` behind `used` columns of its first line. */
+static void write_lines(struct tt_report *report, const char *text, int used)
+{
+    struct tt_str wrapped = {0};
+    const struct tt_wrap wrap = {.columns = tt_report_columns(report->err), .used = used, .indent = 2};
+    bool plain =
+        !report->terminal || tt_starts_with(text, to_copy) || tt_wrap_append(&wrapped, text, &wrap) != TT_OK;
+    fputs(plain ? text : tt_str_text(&wrapped), report->err);
+    tt_str_deinit(&wrapped);
+}
+
+/* Prints a line above the bar. `word`: before it, of `used` columns. */
+static void print_line(struct tt_report *report, const char *word, int used, const char *line)
 {
     pthread_mutex_lock(&report->lock);
     bool shown = report->bar_shown;
     erase_bar(report);
-    fprintf(report->err, "%s%s%s\n", before, line, after);
+    fputs(word, report->err);
+    write_lines(report, line, used);
+    fputc('\n', report->err);
     report->printed_at = tt_clock_seconds();
     if (shown) draw_bar(report, tt_clock_seconds());
     fflush(report->err);
@@ -106,7 +130,20 @@ void tt_report_line(struct tt_report *report, const char *line)
     if (report->json)
         tt_report_json_message(report, TT_LOG_INFO, line);
     else
-        print_line(report, "", line, "");
+        print_line(report, "", 0, line);
+}
+
+/* Whether `warning` came before, of a report that prints each once. */
+static bool is_known(struct tt_report *report, const char *warning)
+{
+    bool known = false;
+    if (!report->once) return false;
+    pthread_mutex_lock(&report->lock);
+    for (const char *at = tt_str_text(&report->warnings); *at != '\0' && !known; at += strcspn(at, "\n") + 1)
+        known = strcspn(at, "\n") == strlen(warning) && tt_starts_with(at, warning);
+    if (!known && tt_str_printf(&report->warnings, "%s\n", warning) != TT_OK) report->once = false;
+    pthread_mutex_unlock(&report->lock);
+    return known;
 }
 
 void tt_report_log(void *context, enum tt_log_level level, const char *line)
@@ -114,12 +151,25 @@ void tt_report_log(void *context, enum tt_log_level level, const char *line)
     struct tt_report *report = context;
     /* Rank 0 logs the same lines as a quiet process, except notices, which concern one process. */
     if (level == TT_LOG_DEBUG || (report->quiet && level != TT_LOG_NOTICE)) return;
+    if (level == TT_LOG_WARNING && is_known(report, line)) return;
     if (report->json)
         tt_report_json_message(report, level, line);
     else if (level == TT_LOG_WARNING)
-        print_line(report, report->colour ? "\033[33mwarning:\033[0m " : "warning: ", line, "");
+        print_line(report,
+                   report->colour ? "\033[33mwarning:\033[0m " : "warning: ", (int)strlen("warning: "), line);
     else
-        print_line(report, "", line, "");
+        print_line(report, "", 0, line);
+}
+
+/* After the bar: what it has shown last. */
+static void print_last_rows(struct tt_report *report)
+{
+    struct tt_str text = {0};
+    pthread_mutex_lock(&report->lock);
+    if (tt_last_rows_take(&report->last, tt_report_columns(report->err), &text) == TT_OK && text.bytes > 0)
+        fputs(tt_str_text(&text), report->err);
+    pthread_mutex_unlock(&report->lock);
+    tt_str_deinit(&text);
 }
 
 void tt_report_error(struct tt_report *report)
@@ -132,17 +182,18 @@ void tt_report_error(struct tt_report *report)
     }
     tt_error_format(error, text, sizeof text);
     end_bar(report);
+    print_last_rows(report);
     /* one line for the log of this rank: another rank prints the whole record */
     if (error->reported_elsewhere) {
         fprintf(report->err, "ended: %s\n", error->message);
         fflush(report->err);
         return;
     }
-    const char *word = "error:";
-    if (report->colour && strncmp(text, word, strlen(word)) == 0)
-        fprintf(report->err, "\033[1;31m%s\033[0m%s", word, text + strlen(word));
-    else
-        fputs(text, report->err);
+    const char *word = "error: ";
+    bool coloured = report->colour && tt_starts_with(text, word);
+    size_t used = coloured ? strlen(word) : 0;
+    if (coloured) fputs("\033[1;31merror:\033[0m ", report->err);
+    write_lines(report, text + used, (int)used);
     if (text[0] == 0 || text[strlen(text) - 1] != '\n') fputc('\n', report->err);
     if (error->status == TT_ERR_INTERNAL)
         fputs("  this is a bug in trimtab: please report it\n", report->err);
@@ -254,13 +305,12 @@ static void on_step_part(void *context, const struct tt_progress *progress, doub
     tt_report_line(report, line);
 }
 
-static void append_field(char *line, size_t line_bytes, const struct tt_log_field *field)
+static void append_field(char *line, size_t line_bytes, const char *name, double value)
 {
+    char number[40];
     size_t length = strlen(line);
-    double value = field->value, size = fabs(value);
-    bool whole = value == floor(value) && size < 1e15;
-    const char *format = whole || size >= 1000 ? "  %s %.0f" : size >= 1e-3 ? "  %s %.4f" : "  %s %.3g";
-    snprintf(line + length, line_bytes - length, format, field->name, value);
+    snprintf(line + length, line_bytes - length, "  %s %s", name,
+             tt_last_rows_value(value, number, sizeof number));
 }
 
 static bool has_field(const struct tt_log_row *row, const char *name)
@@ -287,16 +337,46 @@ static void append_pace(char *line, size_t line_bytes, const struct tt_log_row *
                  tt_format_duration(progress->seconds_left, number, sizeof number));
 }
 
-/* With a bar, training rows print nothing: the bar shows their values. Evaluation rows always print a line. The last
- * row of a run prints nothing: tt_report_summary has its values. */
+/* The fields of an evaluation beside a bar: what it costs and the epoch are left out, "eval_" stands once. */
+static void append_brief(char *line, size_t line_bytes, const struct tt_log_row *row)
+{
+    static const char *const left_out[] = {"_runtime", "_per_second", "epoch", "step"};
+    bool first = true;
+    for (int i = 0; i < row->field_count; i++) {
+        const char *name = row->fields[i].name;
+        bool out = false;
+        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++)
+            out |= tt_ends_with(name, left_out[k]);
+        if (out) continue;
+        bool shorter = !first && tt_starts_with(name, "eval_");
+        append_field(line, line_bytes, shorter ? name + strlen("eval_") : name, row->fields[i].value);
+        first = false;
+    }
+}
+
+static void append_fields(char *line, size_t line_bytes, const struct tt_log_row *row,
+                          const struct tt_progress *progress)
+{
+    for (int i = 0; i < row->field_count; i++)
+        if (strcmp(row->fields[i].name, "step") != 0)
+            append_field(line, line_bytes, row->fields[i].name, row->fields[i].value);
+    if (!has_field(row, "epoch")) append_field(line, line_bytes, "epoch", row->epoch);
+    append_pace(line, line_bytes, row, progress);
+}
+
+/* With a bar, training rows are kept for the end of the run: the bar shows their values. Evaluation rows always print
+ * a line. The last row of a run prints nothing: tt_report_summary has its values. */
 static void on_log(void *context, const struct tt_log_row *row)
 {
     struct tt_report *report = context;
     char line[600];
-    if ((report->bar && !row->evaluation) || has_field(row, "train_runtime")) return;
+    if (has_field(row, "train_runtime")) return;
     pthread_mutex_lock(&report->lock);
     struct tt_progress progress = report->progress;
+    bool kept = report->bar && !row->evaluation;
+    if (kept) tt_last_rows_add(&report->last, row);
     pthread_mutex_unlock(&report->lock);
+    if (kept) return;
     if (report->json) {
         tt_report_json_row(report, row, progress.max_steps);
         return;
@@ -304,11 +384,10 @@ static void on_log(void *context, const struct tt_log_row *row)
     snprintf(line, sizeof line, "step %lld", (long long)row->step);
     if (progress.max_steps > 0)
         snprintf(line, sizeof line, "step %lld/%lld", (long long)row->step, (long long)progress.max_steps);
-    for (int i = 0; i < row->field_count; i++)
-        if (strcmp(row->fields[i].name, "step") != 0) append_field(line, sizeof line, &row->fields[i]);
-    if (!has_field(row, "epoch"))
-        append_field(line, sizeof line, &(struct tt_log_field){.name = "epoch", .value = row->epoch});
-    append_pace(line, sizeof line, row, &progress);
+    if (report->bar)
+        append_brief(line, sizeof line, row);
+    else
+        append_fields(line, sizeof line, row, &progress);
     tt_report_line(report, line);
 }
 
@@ -332,6 +411,7 @@ void tt_report_summary(struct tt_report *report, const struct tt_train_summary *
     }
     (void)tt_utf8_printable(summary->output, strlen(summary->output), "", output, sizeof output);
     end_bar(report);
+    print_last_rows(report);
     FILE *err = report->err;
     if (summary->was_complete) {
         fprintf(err, "  result: %s\n", output);
@@ -371,6 +451,17 @@ tt_status tt_report_print(struct tt_report *report, const char *text)
     (void)tt_utf8_printable(text, bytes, "\n\t", shown, needed + 1);
     tt_status status = write_out(report, shown, needed);
     tt_free(shown);
+    return status;
+}
+
+tt_status tt_report_print_wrapped(struct tt_report *report, const char *text, int indent)
+{
+    struct tt_str wrapped = {0};
+    const struct tt_wrap wrap = {.columns = tt_report_columns(report->out), .indent = indent};
+    if (isatty(fileno(report->out)) != 1) return tt_report_print(report, text);
+    tt_status status = tt_wrap_append(&wrapped, text, &wrap);
+    if (status == TT_OK) status = tt_report_print(report, tt_str_text(&wrapped));
+    tt_str_deinit(&wrapped);
     return status;
 }
 

@@ -315,22 +315,23 @@ static tt_status check_speed(struct tt_doctor_report *report)
     if (report->quick) return TT_OK;
     TT_TRY(tt_doctor_begin_check(report, "speed", &check));
     TT_TRY(tt_doctor_median(report, flops_of, &median));
-    TT_TRY(tt_str_printf(&check->text, "products in bf16: median %.3g TFLOP/s a rank, all ranks at once",
-                         median / 1e12));
+    TT_TRY(tt_str_printf(&check->text, "products in bf16: median %s TFLOP/s a rank, all ranks at once",
+                         tt_rounded(median / 1e12).text));
     for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
         double flops = report->ranks[r].flops, expected = report->ranks[r].expected_flops;
         if (flops < slow_chip * expected) {
             tt_doctor_worsen(check, TT_DOCTOR_WARNS);
             named++;
-            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %.3g of the %.3g usual for its chip",
-                                 r, report->ranks[r].host, flops / 1e12, expected / 1e12));
+            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %s of the %s usual for its chip", r,
+                                 report->ranks[r].host, tt_rounded(flops / 1e12).text,
+                                 tt_rounded(expected / 1e12).text));
             continue;
         }
         if (flops >= slow_rank * median) continue;
         tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         named++;
-        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %.3g, %.0f %% of it", r,
-                             report->ranks[r].host, flops / 1e12, 100 * flops / median));
+        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s reaches %s, %.0f %% of it", r,
+                             report->ranks[r].host, tt_rounded(flops / 1e12).text, 100 * flops / median));
     }
     return TT_OK;
 }
@@ -349,10 +350,10 @@ static tt_status check_collective(struct tt_doctor_report *report)
                                   "the sum of known values is wrong: a link or a memory damages data");
     }
     char size[32];
-    return tt_str_printf(&check->text, "1 KiB in %.0f us, %s at %.3g GB/s (bus), the sum is right",
+    return tt_str_printf(&check->text, "1 KiB in %.0f us, %s at %s GB/s (bus), the sum is right",
                          report->all_reduce_seconds * 1e6,
                          tt_format_bytes((double)report->bus_bytes, size, sizeof size),
-                         report->all_reduce_bytes / 1e9);
+                         tt_rounded(report->all_reduce_bytes / 1e9).text);
 }
 
 /* The link of rank `r` with the next one. */
@@ -374,8 +375,8 @@ static tt_status compare_links(struct tt_doctor_report *report, bool between, st
     double median = count > 0 ? tt_median(rates, count) : 0;
     tt_free(rates);
     if (count == 0) return TT_OK;
-    TT_TRY(tt_str_printf(&check->text, "%s%s: median %.3g GB/s each way", check->text.bytes > 0 ? "; " : "",
-                         between ? "between machines" : "inside a machine", median / 1e9));
+    TT_TRY(tt_str_printf(&check->text, "%s%s: median %s GB/s each way", check->text.bytes > 0 ? "; " : "",
+                         between ? "between machines" : "inside a machine", tt_rounded(median / 1e9).text));
     for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
         const struct tt_doctor_rank *rank = &report->ranks[r], *next;
         if (rank->link_bytes <= 0 || is_between(report, r) != between) continue;
@@ -383,8 +384,9 @@ static tt_status compare_links(struct tt_doctor_report *report, bool between, st
         next = &report->ranks[(r + 1) % report->rank_count];
         tt_doctor_worsen(check, TT_DOCTOR_WARNS);
         named++;
-        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s with rank %d on %s: %.3g GB/s", r, rank->host,
-                             (r + 1) % report->rank_count, next->host, rank->link_bytes / 1e9));
+        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s with rank %d on %s: %s GB/s", r, rank->host,
+                             (r + 1) % report->rank_count, next->host,
+                             tt_rounded(rank->link_bytes / 1e9).text));
     }
     return TT_OK;
 }
@@ -414,10 +416,10 @@ static tt_status check_storage(struct tt_doctor_report *report)
         if (!rank->sees_rank0 && blind < 0) blind = r;
         if (rank->write_bytes > 0 && rank->write_bytes < slowest->write_bytes) slowest = rank;
     }
-    TT_TRY(tt_str_printf(&check->text,
-                         "%s written at %.3g MB/s (synchronized), read at %.3g MB/s on %s, %s free",
+    TT_TRY(tt_str_printf(&check->text, "%s written at %s MB/s (synchronized), read at %s MB/s on %s, %s free",
                          tt_format_bytes((double)slowest->file_bytes, size, sizeof size),
-                         slowest->write_bytes / 1e6, slowest->read_bytes / 1e6, slowest->host,
+                         tt_rounded(slowest->write_bytes / 1e6).text,
+                         tt_rounded(slowest->read_bytes / 1e6).text, slowest->host,
                          tt_format_bytes((double)slowest->free_bytes, free_bytes, sizeof free_bytes)));
     double needed = (double)report->needs.kept * (double)report->needs.checkpoint_bytes;
     for (int r = 0; r < report->rank_count; r++) {

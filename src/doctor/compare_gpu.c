@@ -171,8 +171,8 @@ tt_status tt_doctor_check_copies(struct tt_doctor_report *report)
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         double median;
         TT_TRY(tt_doctor_median(report, ways[i].rate, &median));
-        TT_TRY(tt_str_printf(&check->text, "%smedian %.3g GB/s %s", i > 0 ? "; " : "", median / 1e9,
-                             ways[i].name));
+        TT_TRY(tt_str_printf(&check->text, "%smedian %s GB/s %s", i > 0 ? "; " : "",
+                             tt_rounded(median / 1e9).text, ways[i].name));
         for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
             const struct tt_doctor_rank *rank = &report->ranks[r];
             double rate = ways[i].rate(rank), usual = ways[i].usual(rank);
@@ -180,8 +180,8 @@ tt_status tt_doctor_check_copies(struct tt_doctor_report *report)
             if (!rank->is_gpu || (!of_chip && rate >= slow_rank * median)) continue;
             tt_doctor_worsen(check, TT_DOCTOR_WARNS);
             named++;
-            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s: %.3g GB/s, %.0f %% of %s", r, rank->host,
-                                 rate / 1e9, 100 * rate / (of_chip ? usual : median),
+            TT_TRY(tt_str_printf(&check->text, "; rank %d on %s: %s GB/s, %.0f %% of %s", r, rank->host,
+                                 tt_rounded(rate / 1e9).text, 100 * rate / (of_chip ? usual : median),
                                  of_chip ? "what is usual for its chip" : "it"));
         }
     }

@@ -5,11 +5,15 @@ source "$(dirname "$0")/../tools/command_line.sh" "$1"
 "$trimtab" --help >"$folder/help" || fail "--help"
 "$trimtab" >"$folder/plain" || fail "no words"
 cmp -s "$folder/help" "$folder/plain" || fail "trimtab and trimtab --help differ"
-for command in train eval generate chat serve plan profile plot doctor render merge quantize export checkpoint inspect bench help version; do
-    grep -q "^  $command " "$folder/help" || fail "$command is not in the help"
+mapfile -t commands < <(sed -nE '/^exit codes/q; s/^  ([a-z]+) .*/\1/p' "$folder/help")
+[ "${#commands[@]}" -ge 21 ] && [[ " ${commands[*]} " == *" data "*" dashboard "*" version "* ]] ||
+    fail "the help lists ${#commands[@]} commands:" "${commands[*]}"
+for command in "${commands[@]}"; do
     "$trimtab" $command --help >"$folder/a" || fail "$command --help"
     "$trimtab" help $command >"$folder/b" || fail "help $command"
     cmp -s "$folder/a" "$folder/b" || fail "$command --help and help $command differ"
+    wide=$(awk 'length($0) > 80' "$folder/a" "$folder/help")
+    [ -z "$wide" ] || fail "$command --help has lines of more than 80 columns:" "$wide"
     head -1 "$folder/a" | grep -q "^usage: trimtab $command" || fail "$command --help has no usage"
 done
 "$trimtab" train --model x --help --nonsense >"$folder/a" || fail "--help among other flags"

@@ -1,5 +1,6 @@
 /* base: the error record, allocation, arena, strings, log and threads. */
 #include <pthread.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -295,6 +296,15 @@ static void formats(void **state)
     assert_string_equal(tt_format_bytes(1.5 * 1024 * 1024 * 1024, text, sizeof text), "1.5 GiB");
     assert_string_equal(tt_format_bytes(312.0 * 1024 * 1024, text, sizeof text), "312 MiB");
     assert_string_equal(tt_format_bytes(1024 * 1024 - 1, text, sizeof text), "1.0 MiB");
+    static const struct {
+        double value;
+        const char *text;
+    } rounded[] = {{1139.7, "1,140"},   {999.6, "1,000"},    {999.4, "999"},
+                   {85.42, "85.4"},     {0.07912, "0.0791"}, {9866383, "9,870,000"},
+                   {123456, "123,000"}, {-1660, "-1,660"},   {0, "0"},
+                   {1e18, "1e+18"},     {INFINITY, "inf"},   {9.994e14, "999,000,000,000,000"}};
+    for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
+        assert_string_equal(tt_rounded(rounded[i].value).text, rounded[i].text);
     assert_string_equal(tt_format_duration(12.34, text, sizeof text), "12.3s");
     assert_string_equal(tt_format_duration(59.99, text, sizeof text), "1m00s");
     assert_string_equal(tt_format_duration(200, text, sizeof text), "3m20s");
