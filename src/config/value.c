@@ -101,7 +101,7 @@ static bool is_printable(uint32_t point)
     return point != 0x2028 && point != 0x2029 && point != 0xfeff && point != 0xfffe && point != 0xffff;
 }
 
-static bool is_plain(const char *text)
+bool tt_value_is_plain(const char *text)
 {
     bool truth;
     double number;
@@ -114,7 +114,7 @@ static bool is_plain(const char *text)
 
 tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml)
 {
-    if (is_plain(text)) return tt_str_append_text(yaml, text);
+    if (tt_value_is_plain(text)) return tt_str_append_text(yaml, text);
     TT_TRY(tt_str_append_char(yaml, '"'));
     for (const char *at = text, *end = text + strlen(text); at < end;) {
         uint32_t point = (unsigned char)*at;

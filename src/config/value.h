@@ -20,6 +20,8 @@ bool tt_value_parse_double(const char *text, double *out);
 /* Shortest decimal that parses back to the same double, in a form that is also a number in YAML 1.1 (2.0e-05). */
 const char *tt_value_format_double(double value, char *text, size_t text_bytes);
 bool tt_value_is_utf8(const char *text);
+/* True if a reader of YAML 1.1 or 1.2 takes `text`, unquoted, as this text; false for some that it would, too. */
+bool tt_value_is_plain(const char *text);
 /* Appends `text` as a YAML scalar: plain where that is unambiguous, double-quoted otherwise. */
 TT_MUST_USE tt_status tt_value_write_yaml(const char *text, struct tt_str *yaml);
 /* Appends `text` for a comment or a log line, as one printable line; other characters become '?'. */

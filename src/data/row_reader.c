@@ -242,6 +242,22 @@ tt_status tt_row_read_string(const struct tt_row_reader *reader, const struct tt
     return tt_str_append(out, tt_json_span(value).data, tt_json_span(value).bytes);
 }
 
+/* TRL has a ValueError: every token would train. `row` NULL: plain text. */
+static tt_status check_conversational(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    if (!reader->config->assistant_only_loss) return TT_OK;
+    tt_row_fail(reader, TT_ERR_DATA, "assistant_only_loss is set, and the row is no conversation");
+    if (row != NULL && tt_conversation_is_alpaca(row))
+        tt_hint(
+            "its '%s' is read; another dataset_text_field, such as none, lets instruction and output be the "
+            "conversation",
+            reader->config->dataset_text_field);
+    else
+        tt_hint("all of its tokens would train: leave assistant_only_loss out, or give conversations "
+                "('messages')");
+    return TT_ERR_DATA;
+}
+
 static tt_status read_text_row(struct tt_row_reader *reader, const struct tt_json_value *row,
                                struct tt_row *out)
 {
@@ -250,6 +266,7 @@ static tt_status read_text_row(struct tt_row_reader *reader, const struct tt_jso
         return tt_row_fail(reader, TT_ERR_DATA,
                            "completion_only_loss is set, but the row has no prompt and completion");
     }
+    TT_TRY(check_conversational(reader, row));
     TT_TRY(tt_row_need_tokenizer(reader));
     TT_TRY(tt_row_read_string(reader, row, key, &reader->text));
     tt_row_forget_source(reader);
@@ -303,6 +320,7 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const struct 
                                      struct tt_row *out)
 {
     const struct tt_data_config *config = reader->config;
+    if (config->completion_only_loss == 0) TT_TRY(check_conversational(reader, row));
     TT_TRY(tt_row_need_tokenizer(reader));
     TT_TRY(tt_row_read_prompt(reader, row));
     TT_TRY(tt_row_read_string(reader, row, config->dataset_completion_field, &reader->completion));
@@ -510,6 +528,7 @@ static tt_status read_plain(struct tt_row_reader *reader, const struct tt_row_sp
 {
     if (reader->config->preference)
         return tt_row_fail(reader, TT_ERR_DATA, "a file of plain text has no preferences");
+    TT_TRY(check_conversational(reader, NULL));
     TT_TRY(tt_row_need_tokenizer(reader));
     tt_str_clear(&reader->text);
     TT_TRY(tt_str_append(&reader->text, span->data, span->bytes));

@@ -183,20 +183,24 @@ typedef double warmup_function(const struct kwargs *, struct position);
 
 static const struct schedule {
     const char *name;
+    const char *keys;        /* of lr_scheduler_kwargs, separated by blanks */
     shape_function *shape;   /* after the warm-up */
     warmup_function *warmup; /* NULL: none, regardless of the settings */
 } schedules[] = {
-    {"linear", linear, linear_warmup},
-    {"cosine", cosine, linear_warmup},
-    {"cosine_with_restarts", cosine_with_restarts, linear_warmup},
-    {"cosine_with_min_lr", cosine_with_min_lr, linear_warmup},
-    {"cosine_warmup_with_min_lr", cosine_warmup_with_min_lr, min_lr_warmup},
-    {"polynomial", polynomial, linear_warmup},
-    {"constant", constant, NULL},
-    {"constant_with_warmup", constant, linear_warmup},
-    {"inverse_sqrt", inverse_sqrt, linear_warmup},
-    {"warmup_stable_decay", warmup_stable_decay, stable_warmup},
-    {"multistep", multistep, NULL}, /* it has its own warm-up, which milestones also lower */
+    {"linear", "", linear, linear_warmup},
+    {"cosine", "num_cycles", cosine, linear_warmup},
+    {"cosine_with_restarts", "num_cycles", cosine_with_restarts, linear_warmup},
+    {"cosine_with_min_lr", "num_cycles min_lr min_lr_rate", cosine_with_min_lr, linear_warmup},
+    {"cosine_warmup_with_min_lr", "num_cycles min_lr min_lr_rate warmup_lr_rate", cosine_warmup_with_min_lr,
+     min_lr_warmup},
+    {"polynomial", "lr_end power", polynomial, linear_warmup},
+    {"constant", "", constant, NULL},
+    {"constant_with_warmup", "", constant, linear_warmup},
+    {"inverse_sqrt", "timescale", inverse_sqrt, linear_warmup},
+    {"warmup_stable_decay", "num_stable_steps num_decay_steps min_lr_ratio num_cycles warmup_type decay_type",
+     warmup_stable_decay, stable_warmup},
+    /* it has its own warm-up, which milestones also lower */
+    {"multistep", "milestones milestone_epochs gamma warmup_factor", multistep, NULL},
 };
 
 static const struct schedule *find_schedule(const char *name)
@@ -222,20 +226,41 @@ static tt_status read_list(const struct tt_json_value *object, const char *key,
     return TT_OK;
 }
 
-static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
+static bool has_key(const struct schedule *schedule, const char *key)
 {
-    static const char *const known[] = {
-        "num_cycles",   "lr_end",           "power",           "timescale",        "min_lr",
-        "min_lr_rate",  "num_stable_steps", "num_decay_steps", "min_lr_ratio",     "warmup_type",
-        "decay_type",   "warmup_lr_rate",   "milestones",      "milestone_epochs", "gamma",
-        "warmup_factor"};
+    size_t bytes = strlen(key);
+    for (const char *at = schedule->keys; *at != '\0'; at += strspn(at, " ")) {
+        size_t here = strcspn(at, " ");
+        if (here == bytes && strncmp(at, key, bytes) == 0) return true;
+        at += here;
+    }
+    return false;
+}
+
+/* A key of another schedule would change nothing: transformers raises a TypeError for it. */
+static tt_status check_key(const struct schedule *schedule, const char *key)
+{
+    bool known = false;
+    if (has_key(schedule, key)) return TT_OK;
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) known |= has_key(&schedules[i], key);
+    tt_status status = known
+                           ? tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs: the schedule %s has no key '%.100s'",
+                                     schedule->name, key)
+                           : tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs has an unknown key '%.100s'", key);
+    if (schedule->keys[0] != '\0')
+        tt_hint("keys of lr_scheduler_type %s: %s", schedule->name, schedule->keys);
+    else
+        tt_hint("lr_scheduler_type %s has no keys: leave lr_scheduler_kwargs out", schedule->name);
+    return status;
+}
+
+static tt_status read_kwargs(const struct schedule *schedule, const struct tt_json *json,
+                             struct kwargs *kwargs)
+{
     const char *key;
     const struct tt_json_value *value;
-    for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);) {
-        bool found = false;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strcmp(known[i], key) == 0;
-        if (!found) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs has an unknown key '%s'", key);
-    }
+    for (size_t member = 0; tt_json_next_member(json->root, &member, &key, &value);)
+        TT_TRY(check_key(schedule, key));
     const struct tt_json_value *root = json->root;
     TT_TRY(tt_json_opt_double(json, root, "num_cycles", &kwargs->num_cycles));
     TT_TRY(tt_json_opt_double(json, root, "lr_end", &kwargs->lr_end));
@@ -256,8 +281,8 @@ static tt_status read_kwargs(const struct tt_json *json, struct kwargs *kwargs)
 }
 
 /* `json` keeps the strings alive; the caller deinits it. */
-static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_json *json,
-                              struct kwargs *kwargs)
+static tt_status parse_kwargs(const struct tt_optim_config *config, const struct schedule *schedule,
+                              struct tt_json *json, struct kwargs *kwargs)
 {
     *kwargs = (struct kwargs){.num_cycles = -1,
                               .lr_end = 1e-7,
@@ -278,7 +303,7 @@ static tt_status parse_kwargs(const struct tt_optim_config *config, struct tt_js
                        "lr_scheduler_kwargs: '%.100s' is not a mapping such as {\"num_cycles\": 2}", text);
     TT_TRY(status);
     if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs must be a mapping");
-    return read_kwargs(json, kwargs);
+    return read_kwargs(schedule, json, kwargs);
 }
 
 static bool is_shape(const char *name)
@@ -292,6 +317,12 @@ static tt_status check_kwargs(const struct tt_optim_config *config, const struct
     if (strstr(name, "_with_min_lr") != NULL && kwargs->min_lr < 0 && kwargs->min_lr_rate < 0)
         return tt_fail(TT_ERR_USAGE,
                        "lr_scheduler_type %s needs min_lr or min_lr_rate in lr_scheduler_kwargs", name);
+    if (kwargs->min_lr >= 0 && kwargs->min_lr_rate >= 0)
+        return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs has min_lr and min_lr_rate, which are one thing: "
+                                     "set one of them");
+    if (strcmp(name, "polynomial") == 0 && !(kwargs->lr_end < config->learning_rate))
+        return tt_fail(TT_ERR_USAGE, "lr_scheduler_kwargs: lr_end %g is not below learning_rate %g",
+                       kwargs->lr_end, config->learning_rate);
     if (strcmp(name, "warmup_stable_decay") == 0 && kwargs->num_decay_steps <= 0)
         return tt_fail(TT_ERR_USAGE, "lr_scheduler_type warmup_stable_decay needs num_decay_steps in "
                                      "lr_scheduler_kwargs");
@@ -314,7 +345,8 @@ static tt_status check_kwargs(const struct tt_optim_config *config, const struct
 
 tt_status tt_schedule_check(const struct tt_optim_config *config)
 {
-    if (find_schedule(config->lr_scheduler_type) == NULL) {
+    const struct schedule *schedule = find_schedule(config->lr_scheduler_type);
+    if (schedule == NULL) {
         (void)tt_fail(TT_ERR_USAGE, "lr_scheduler_type '%s' is not supported", config->lr_scheduler_type);
         tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, cosine_warmup_with_min_lr, "
                 "polynomial, constant, constant_with_warmup, inverse_sqrt, warmup_stable_decay, multistep");
@@ -322,7 +354,7 @@ tt_status tt_schedule_check(const struct tt_optim_config *config)
     }
     struct tt_json json = {0};
     struct kwargs kwargs;
-    tt_status status = parse_kwargs(config, &json, &kwargs);
+    tt_status status = parse_kwargs(config, schedule, &json, &kwargs);
     if (status == TT_OK) status = check_kwargs(config, &kwargs);
     tt_json_deinit(&json);
     return status;
@@ -344,7 +376,7 @@ double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
     struct tt_json json = {0};
     struct kwargs kwargs;
     /* Both were checked before the run began (tt_schedule_check). */
-    if (schedule == NULL || parse_kwargs(config, &json, &kwargs) != TT_OK) {
+    if (schedule == NULL || parse_kwargs(config, schedule, &json, &kwargs) != TT_OK) {
         tt_json_deinit(&json);
         return 0.0;
     }

@@ -73,8 +73,8 @@ static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spe
     if (kind == TT_RENDER_SBATCH || (spec->nodes <= 1 && kind == TT_RENDER_PYTORCHJOB))
         snprintf(suffix, sizeof suffix, "%s", tt_render_kind_facts(kind)->first);
     else
-        snprintf(suffix, sizeof suffix, "%s%lld", tt_render_kind_facts(kind)->last,
-                 (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0));
+        snprintf(suffix, sizeof suffix, "%s%lld%s", tt_render_kind_facts(kind)->last,
+                 (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0), tt_render_kind_facts(kind)->counted);
     if (!consists_of(spec->name, bytes, lower, "-") || (spec->name[0] >= '0' && spec->name[0] <= '9'))
         return refuse("name", spec->name,
                       "lower case letters, digits and '-', first a letter, last a letter or digit");
@@ -82,7 +82,7 @@ static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spe
     tt_status status =
         tt_fail(TT_ERR_USAGE, "name '%.120s' (metadata.name) has %zu characters, and the last pod adds '%s'",
                 spec->name, bytes, suffix);
-    tt_hint("the host name of a pod has at most 63 characters: a name of at most %zu", 63 - strlen(suffix));
+    tt_hint("the name of a pod has at most 63 characters: a name of at most %zu", 63 - strlen(suffix));
     return status;
 }
 

@@ -70,7 +70,7 @@ static tt_status write_jobset(const struct tt_render_work *work, const struct tt
     bool alone = work->run->kind == TT_RENDER_JOBSET;
     TT_TRY(LINE(sheet, 0, "network:"));
     TT_TRY(LINE(sheet, 1, "enableDNSHostnames: true"));
-    if (alone) TT_TRY(LINE(sheet, 1, "subdomain: %s", work->run->spec->name));
+    if (alone) TT_TRY(LINE(sheet, 1, "subdomain: %s", work->run->name));
     TT_TRY(LINE(sheet, 1, "publishNotReadyAddresses: true"));
     TT_TRY(write_failure_policy(work, sheet));
     TT_TRY(LINE(sheet, 0, "replicatedJobs:"));
@@ -79,7 +79,7 @@ static tt_status write_jobset(const struct tt_render_work *work, const struct tt
     TT_TRY(LINE(sheet, 1, "template:"));
     TT_TRY(LINE(sheet, 2, "metadata:"));
     TT_TRY(LINE(sheet, 3, "labels:"));
-    TT_TRY(LINE(sheet, 4, "trimtab/run: %s", work->run->spec->name));
+    TT_TRY(LINE(sheet, 4, "trimtab/run: %s", work->run->name));
     if (!alone) TT_TRY(LINE(sheet, 4, "trainer.kubeflow.org/trainjob-ancestor-step: trainer"));
     TT_TRY(LINE(sheet, 2, "spec:"));
     return write_job(work, &job);
@@ -149,10 +149,11 @@ tt_status tt_render_write_trainjob(const struct tt_render_work *work, struct tt_
     const struct tt_render_spec *run = work->run->spec;
     struct tt_render_sheet sheet = {text, 0};
     const char *kind = run->runtime != NULL ? "ClusterTrainingRuntime" : "TrainingRuntime";
+    char runtime[TT_RENDER_SCALAR_BYTES];
     if (run->runtime == NULL) TT_TRY(write_runtime(work, &sheet));
     TT_TRY(tt_render_write_metadata(work, trainer_version, "TrainJob", true, &sheet));
     TT_TRY(LINE(&sheet, 1, "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: %s, name: %s}", kind,
-                run->runtime != NULL ? run->runtime : run->name));
+                tt_render_scalar(run->runtime != NULL ? run->runtime : run->name, runtime)));
     TT_TRY(write_trainer(work, &sheet));
     return run->runtime != NULL ? write_patches(work, &sheet) : TT_OK;
 }

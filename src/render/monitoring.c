@@ -20,7 +20,7 @@ tt_status tt_render_write_probes(const struct tt_render_work *work, const struct
 
 static tt_status write_monitor(const struct tt_render_run *run, struct tt_str *text)
 {
-    const char *name = run->spec->name;
+    const char *name = run->name;
     return tt_str_printf(
         text,
         "---\napiVersion: monitoring.coreos.com/v1\nkind: PodMonitor\nmetadata:\n  name: %s\n"
@@ -64,7 +64,7 @@ static tt_status write_rules(const struct tt_render_run *run, struct tt_str *tex
         text,
         "---\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: %s\n"
         "  labels:\n    trimtab/run: %s\nspec:\n  groups:\n  - name: trimtab-%s\n    rules:\n",
-        name, name, name));
+        run->name, run->name, name));
     rules.indent = 2;
     TT_TRY(LINE(&rules, 0, "- alert: TrimtabNoStep"));
     TT_TRY(LINE(

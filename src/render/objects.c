@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/value.h"
 #include "render/render_impl.h"
 
 /* A ConfigMap has at most 1 MiB, with its names. */
@@ -69,7 +70,7 @@ static tt_status write_config(const struct tt_render_run *run, struct tt_str *te
     TT_TRY(tt_str_printf(text,
                          "---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s-config\n  labels:\n    "
                          "trimtab/run: %s\ndata:\n  config.yaml: |\n",
-                         run->spec->name, run->spec->name));
+                         run->spec->name, run->name));
     while (*rest != '\0') {
         size_t bytes = strcspn(rest, "\n");
         if (bytes > 0) TT_TRY(tt_str_append_text(text, "    "));
@@ -83,7 +84,7 @@ static tt_status write_config(const struct tt_render_run *run, struct tt_str *te
 /* Of a plain Job; the controllers of the others make their own. */
 static tt_status write_service(const struct tt_render_run *run, struct tt_str *text)
 {
-    const char *name = run->spec->name;
+    const char *name = run->name;
     return tt_str_printf(
         text,
         "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: %s\n  labels:\n    trimtab/run: %s\n"
@@ -95,18 +96,19 @@ static tt_status write_service(const struct tt_render_run *run, struct tt_str *t
 /* Prometheus reads the pods' metrics. Probes come from the node, which no policy keeps out. */
 static tt_status write_ingress(const struct tt_render_run *run, struct tt_str *text)
 {
+    char namespace[TT_RENDER_SCALAR_BYTES];
     if (run->spec->monitoring_namespace == NULL) return TT_OK;
     return tt_str_printf(text,
                          "  - from:\n    - namespaceSelector:\n        matchLabels:\n"
                          "          kubernetes.io/metadata.name: %s\n    ports:\n"
                          "    - {protocol: TCP, port: %d}\n",
-                         run->spec->monitoring_namespace, run->metrics_port);
+                         tt_render_scalar(run->spec->monitoring_namespace, namespace), run->metrics_port);
 }
 
 /* Pods of a run reach each other and the name service, and nothing else. */
 static tt_status write_policy(const struct tt_render_run *run, struct tt_str *text)
 {
-    const char *name = run->spec->name;
+    const char *name = run->name;
     TT_TRY(tt_str_printf(
         text,
         "---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata:\n  name: %s\n  labels:\n"
@@ -131,7 +133,7 @@ static tt_status write_claim(const struct tt_render_run *run, size_t bytes, stru
         text,
         "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: %s-run\n  labels:\n"
         "    trimtab/run: %s\nspec:\n  accessModes: [%s]\n",
-        spec->name, spec->name, spec->nodes > 1 ? "ReadWriteMany" : "ReadWriteOnce"));
+        spec->name, run->name, spec->nodes > 1 ? "ReadWriteMany" : "ReadWriteOnce"));
     if (spec->storage_class != NULL)
         TT_TRY(tt_str_printf(text, "  storageClassName: \"%s\"\n", spec->storage_class));
     return tt_str_printf(text, "  resources:\n    requests:\n      storage: %zuMi\n", bytes >> 20);
@@ -140,7 +142,7 @@ static tt_status write_claim(const struct tt_render_run *run, size_t bytes, stru
 /* Pods of a group are scheduled all or none. */
 static tt_status write_group(const struct tt_render_run *run, struct tt_str *text)
 {
-    const char *name = run->spec->name;
+    const char *name = run->name;
     return tt_str_printf(
         text,
         "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata:\n  name: %s\n"
@@ -156,9 +158,9 @@ tt_status tt_render_write_metadata(const struct tt_render_work *work, const char
     TT_TRY(LINE(sheet, 0, "apiVersion: %s", version));
     TT_TRY(LINE(sheet, 0, "kind: %s", kind));
     TT_TRY(LINE(sheet, 0, "metadata:"));
-    TT_TRY(LINE(sheet, 1, "name: %s", spec->name));
+    TT_TRY(LINE(sheet, 1, "name: %s", work->run->name));
     TT_TRY(LINE(sheet, 1, "labels:"));
-    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", spec->name));
+    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", work->run->name));
     if (queue && spec->queue != NULL)
         TT_TRY(LINE(sheet, 2, "kueue.x-k8s.io/queue-name: \"%s\"", spec->queue));
     return LINE(sheet, 0, "spec:");
@@ -191,9 +193,18 @@ static tt_status write_workload(const struct tt_render_work *work, struct tt_str
     return tt_fail(TT_ERR_INTERNAL, "a batch script is no object");
 }
 
-tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text)
+const char *tt_render_scalar(const char *text, char scalar[TT_RENDER_SCALAR_BYTES])
 {
+    const char *quote = tt_value_is_plain(text) ? "" : "\"";
+    snprintf(scalar, TT_RENDER_SCALAR_BYTES, "%s%.200s%s", quote, text, quote);
+    return scalar;
+}
+
+tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text)
+{
+    struct tt_render_run named = *given, *run = &named;
     struct tt_render_work work = {.run = run};
+    (void)tt_render_scalar(run->spec->name, named.name);
     bool grouped = run->spec->gang && (run->kind == TT_RENDER_JOB || run->kind == TT_RENDER_JOBSET);
     TT_TRY(tt_render_volumes(run->spec->volumes, work.volumes, &work.volume_count));
     TT_TRY(tt_render_read_pairs("pod_env", run->spec->pod_env, &work.env));

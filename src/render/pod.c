@@ -40,9 +40,10 @@ static tt_status write_field(const struct tt_render_sheet *pod, const char *name
 /* The user's come last; none of them is one of these (check.c). */
 static tt_status write_user_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
+    char name[TT_RENDER_SCALAR_BYTES];
     for (int i = 0; i < work->env.count; i++)
-        TT_TRY(
-            LINE(pod, 1, "- {name: %s, value: \"%s\"}", work->env.items[i].name, work->env.items[i].value));
+        TT_TRY(LINE(pod, 1, "- {name: %s, value: \"%s\"}", tt_render_scalar(work->env.items[i].name, name),
+                    work->env.items[i].value));
     return TT_OK;
 }
 
@@ -171,11 +172,13 @@ static tt_status write_tolerations(const struct tt_render_work *work, const stru
 /* Requirements of the nodes, and the account that may pull the image. */
 static tt_status write_selection(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
+    char key[TT_RENDER_SCALAR_BYTES];
     if (work->run->spec->image_pull_secret != NULL)
         TT_TRY(LINE(pod, 0, "imagePullSecrets: [{name: \"%s\"}]", work->run->spec->image_pull_secret));
     if (work->labels.count > 0) TT_TRY(LINE(pod, 0, "nodeSelector:"));
     for (int i = 0; i < work->labels.count; i++)
-        TT_TRY(LINE(pod, 1, "%s: \"%s\"", work->labels.items[i].name, work->labels.items[i].value));
+        TT_TRY(LINE(pod, 1, "%s: \"%s\"", tt_render_scalar(work->labels.items[i].name, key),
+                    work->labels.items[i].value));
     return write_tolerations(work, pod);
 }
 
@@ -187,9 +190,9 @@ static tt_status write_placement(const struct tt_render_work *work, const struct
     TT_TRY(LINE(pod, 0, "- maxSkew: 1"));
     TT_TRY(LINE(pod, 1, "topologyKey: kubernetes.io/hostname"));
     TT_TRY(LINE(pod, 1, "whenUnsatisfiable: DoNotSchedule"));
-    TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", spec->name));
+    TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", work->run->name));
     if (spec->gang && (kind == TT_RENDER_JOB || kind == TT_RENDER_JOBSET))
-        TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", spec->name));
+        TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", work->run->name));
     return write_selection(work, pod);
 }
 
@@ -199,7 +202,7 @@ static tt_status write_pod(const struct tt_render_work *work, const char *comman
 {
     const struct tt_render_spec *spec = work->run->spec;
     enum tt_render_kind kind = work->run->kind;
-    if (kind == TT_RENDER_JOB) TT_TRY(LINE(pod, 0, "subdomain: %s", spec->name));
+    if (kind == TT_RENDER_JOB) TT_TRY(LINE(pod, 0, "subdomain: %s", work->run->name));
     if (kind != TT_RENDER_PYTORCHJOB && kind != TT_RENDER_MPIJOB)
         TT_TRY(LINE(pod, 0, "restartPolicy: Never"));
     TT_TRY(LINE(pod, 0, "enableServiceLinks: false"));
@@ -221,7 +224,7 @@ static tt_status write_pod_metadata(const struct tt_render_work *work, const str
     const struct tt_render_spec *spec = work->run->spec;
     TT_TRY(LINE(sheet, 0, "metadata:"));
     TT_TRY(LINE(sheet, 1, "labels:"));
-    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", spec->name));
+    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", work->run->name));
     if (spec->networks != NULL) {
         TT_TRY(LINE(sheet, 1, "annotations:"));
         TT_TRY(LINE(sheet, 2, "k8s.v1.cni.cncf.io/networks: \"%s\"", spec->networks));
@@ -262,6 +265,7 @@ tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool l
                                        const struct tt_render_sheet *sheet)
 {
     struct tt_str command = {0};
+    char name[TT_RENDER_SCALAR_BYTES];
     tt_status status;
     if (launcher)
         status = tt_str_printf(&command, "command: [mpirun, -n, \"%d\", --bind-to, none, ",
@@ -270,7 +274,7 @@ tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool l
         status = tt_str_printf(&command, "command: [/usr/sbin/sshd, -De, -f, %s/.sshd_config]", mpi_home);
     /* sshd gives its own variables to nobody. */
     for (int i = 0; launcher && status == TT_OK && i < work->env.count; i++)
-        status = tt_str_printf(&command, "-x, %s, ", work->env.items[i].name);
+        status = tt_str_printf(&command, "-x, %s, ", tt_render_scalar(work->env.items[i].name, name));
     if (status == TT_OK && launcher)
         status = tt_str_append_text(&command, "trimtab, train, --config, /etc/trimtab/config.yaml]");
     if (status == TT_OK) status = write_template(work, tt_str_text(&command), sheet);

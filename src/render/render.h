@@ -12,6 +12,8 @@
 #include "config/settings.h"
 #include "engine/plan.h"
 
+enum { TT_RENDER_SCALAR_BYTES = 256 }; /* of a text as a scalar of YAML */
+
 enum tt_render_kind {
 #define KIND(name, ...) TT_RENDER_##name,
 #include "render/kinds.def"
@@ -24,6 +26,7 @@ struct tt_render_kind_facts {
     const char *first;     /* after the run's name, the host name of the first pod */
     bool has_domain;       /* the run's name follows as a domain */
     const char *last;      /* the part of the last pod's name before its number */
+    const char *counted;   /* what the cluster adds to it before it compares with the limit, or empty */
 };
 /* Of the kinds in render/kinds.def. */
 const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind);
@@ -82,8 +85,9 @@ struct tt_render_run {
     const struct tt_plan *plan;
     const struct tt_render_path *paths;
     int path_count;
-    int ranks;                    /* of a node */
-    int moments;                  /* values of the optimizer for each master */
+    int ranks;                         /* of a node */
+    char name[TT_RENDER_SCALAR_BYTES]; /* the run's, as YAML has it; set by tt_render_write */
+    int moments;                       /* values of the optimizer for each master */
     int copies;                   /* replicas of the trainable parameters: ranks that hold the same slices */
     int64_t kept;                 /* checkpoints that stay; 0: all */
     int64_t save_steps;           /* between saves; 0: they follow no steps */
@@ -116,7 +120,7 @@ TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, boo
 /* Fills run->sizes. TT_ERR_USAGE where a given size is less than the run needs. */
 TT_MUST_USE tt_status tt_render_size(struct tt_render_run *run);
 /* Appends all objects as one YAML stream. The specification is checked. */
-TT_MUST_USE tt_status tt_render_write(const struct tt_render_run *run, struct tt_str *text);
+TT_MUST_USE tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text);
 /* The same as a script for sbatch. */
 TT_MUST_USE tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str *text);
 

@@ -18,6 +18,9 @@ struct tt_render_work {
     bool claims;                        /* output_dir gets a claim of its own */
 };
 
+/* A text of printable ASCII without quotes as a key or value of YAML: quoted where YAML 1.1 or 1.2 would read something
+ * else (no, 010, 0x10, 2026-01-01). Returns `scalar`. */
+const char *tt_render_scalar(const char *text, char scalar[TT_RENDER_SCALAR_BYTES]);
 /* Appends the spaces of a line `deeper` levels below the sheet's. */
 TT_MUST_USE tt_status tt_render_indent(const struct tt_render_sheet *sheet, int deeper);
 /* One line; only memory can fail. */

@@ -256,10 +256,10 @@ refused() { expect 2 "$1" render "${@:2}"; }
 one=(jobset "${base[@]}" --nodes 1 --gpus_per_node 1 --chip h200)
 refused "cannot render a 'pod'" pod "${gpus[@]}"
 refused "image" --config sft.yaml --nodes 1
-long=abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzab
+long=abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuv
 expect 0 "" render "${one[@]}" --name $long
-refused "at most 54" "${one[@]}" --name "${long}c"
-refused "at most 53" jobset "${gpus[@]}" --nodes 11 --name "${long}"
+refused "at most 48" "${one[@]}" --name "${long}w"
+refused "at most 47" jobset "${gpus[@]}" --nodes 11 --name "${long}"
 for name in Sft 1sft sft_1 -sft sft- sft.a; do refused "name '$name' is not valid as metadata.name" "${one[@]}" --name=$name; done
 refused "image 'a b' is not valid" "${one[@]}" --image "a b"
 refused "networks 'a\"b' is not valid" "${one[@]}" --networks 'a"b'
@@ -267,9 +267,9 @@ for setting in storage_class:PersistentVolumeClaim.spec.storageClassName priorit
     secret:volumes[secret].secret.secretName queue:metadata.labels[kueue.x-k8s.io/queue-name]; do
     refused "${setting%%:*} 'A b' is not valid as ${setting#*:}" "${one[@]}" "--${setting%%:*}" "A b"
 done
-refused "at most 54" trainjob "${gpus[@]}" --name "${long}c" --nodes 1
-refused "at most 56" volcano "${gpus[@]}" --name "${long}abcde"
-refused "at most 54" pytorchjob "${gpus[@]}" --name "${long}abc"
+refused "at most 48" trainjob "${gpus[@]}" --name "${long}w" --nodes 1
+refused "at most 56" volcano "${gpus[@]}" --name "${long}abcdefghi"
+refused "at most 54" pytorchjob "${gpus[@]}" --name "${long}abcdefg"
 refused "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)" mpijob "${gpus[@]}" --nodes 1
 refused "metrics_port is 0, a free port, which probes (containers[0].ports) cannot know" "${one[@]}" --metrics_port 0
 refused "metrics_port is main_process_port" job "${gpus[@]}" --metrics_port 29500

@@ -226,6 +226,11 @@ static void completion_rows(void **state)
     d = load_with("a.jsonl", "{\"question\": \"h\", \"answer\": \"i\"}", &config, tokenizer);
     assert_sample(d, 0, "0* 104* 105* 1*");
     tt_dataset_destroy(d);
+    config.completion_only_loss = -1;
+    config.assistant_only_loss = true; /* the completion is the answer */
+    d = load_with("a.jsonl", "{\"question\": \"h\", \"answer\": \"i\"}", &config, tokenizer);
+    assert_sample(d, 0, "0 104 105* 1*");
+    tt_dataset_destroy(d);
 }
 
 static void prompt_template(void **state)

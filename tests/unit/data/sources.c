@@ -318,6 +318,37 @@ static void masks_that_do_not_fit(void **state)
     }
 }
 
+/* Every token of such a row would train, where only answers were asked for. */
+static void texts_of_no_conversation(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *rows;
+        int completion_only;
+        const char *words; /* of the message or the hint */
+    } cases[] = {
+        {"a.jsonl", "{\"text\": \"hi\"}", -1,
+         "row 1 (line 1): assistant_only_loss is set, and the row is no conversation"},
+        {"a.jsonl", "{\"text\": \"hi\"}", -1, "leave assistant_only_loss out"},
+        {"a.txt", "hi", -1, "assistant_only_loss is set, and the row is no conversation"},
+        {"a.jsonl", "{\"prompt\": \"h\", \"completion\": \"i\"}", 0, "the row is no conversation"},
+        {"a.jsonl", "{\"instruction\": \"h\", \"input\": \"\", \"output\": \"i\", \"text\": \"hi\"}", -1,
+         "another dataset_text_field"},
+    };
+    struct tt_data_config config = ids_config();
+    config.assistant_only_loss = true;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_dataset *d = NULL;
+        char text[1024];
+        config.completion_only_loss = cases[i].completion_only;
+        test_put(cases[i].name, cases[i].rows);
+        assert_int_equal(tt_dataset_load(test_at(cases[i].name), &config, NULL, 100, 0, &d), TT_ERR_DATA);
+        (void)tt_error_format(tt_error_last(), text, sizeof text);
+        if (strstr(text, cases[i].words) == NULL) fail_msg("'%s' is not in: %s", cases[i].words, text);
+        tt_error_clear();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names),
@@ -326,6 +357,7 @@ int main(void)
                                        cmocka_unit_test(copies_stay_together),
                                        cmocka_unit_test(labels),
                                        cmocka_unit_test(refusals),
-                                       cmocka_unit_test(masks_that_do_not_fit)};
+                                       cmocka_unit_test(masks_that_do_not_fit),
+                                       cmocka_unit_test(texts_of_no_conversation)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

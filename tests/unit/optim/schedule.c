@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -77,6 +78,94 @@ static void wrong_names_are_refused(void **state)
     config.lr_scheduler_type = "warmup_stable_decay";
     config.lr_scheduler_kwargs = NULL;
     assert_int_equal(tt_schedule_check(&config), TT_ERR_USAGE);
+}
+
+/* Keys of lr_scheduler_kwargs, each with the schedules that have it. */
+static const struct {
+    const char *key, *value, *schedules; /* with a blank before and behind each */
+} keys[] = {
+    {"num_cycles", "1",
+     " cosine cosine_with_restarts cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay "},
+    {"min_lr", "1e-5", " cosine_with_min_lr cosine_warmup_with_min_lr "},
+    {"min_lr_rate", "0.1", " cosine_with_min_lr cosine_warmup_with_min_lr "},
+    {"warmup_lr_rate", "0.1", " cosine_warmup_with_min_lr "},
+    {"lr_end", "1e-5", " polynomial "},
+    {"power", "2", " polynomial "},
+    {"timescale", "10", " inverse_sqrt "},
+    {"num_stable_steps", "2", " warmup_stable_decay "},
+    {"num_decay_steps", "2", " warmup_stable_decay "},
+    {"min_lr_ratio", "0.1", " warmup_stable_decay "},
+    {"warmup_type", "\"cosine\"", " warmup_stable_decay "},
+    {"decay_type", "\"linear\"", " warmup_stable_decay "},
+    {"milestones", "[5]", " multistep "},
+    {"milestone_epochs", "[5]", " multistep "},
+    {"gamma", "0.5", " multistep "},
+    {"warmup_factor", "0.5", " multistep "},
+};
+
+static const struct {
+    const char *name, *needed; /* what it cannot be without, or empty */
+    const char *instead;       /* keys that are in the place of `needed`, or empty */
+} schedules[] = {
+    {"linear", "", ""},
+    {"cosine", "", ""},
+    {"cosine_with_restarts", "", ""},
+    {"cosine_with_min_lr", ", \"min_lr_rate\": 0.1", "min_lr min_lr_rate"},
+    {"cosine_warmup_with_min_lr", ", \"min_lr_rate\": 0.1", "min_lr min_lr_rate"},
+    {"polynomial", "", ""},
+    {"constant", "", ""},
+    {"constant_with_warmup", "", ""},
+    {"inverse_sqrt", "", ""},
+    {"warmup_stable_decay", ", \"num_decay_steps\": 2", "num_decay_steps"},
+    {"multistep", ", \"milestones\": [5]", "milestones milestone_epochs"},
+};
+
+static void check_key(size_t s, size_t k)
+{
+    const char *name = schedules[s].name, *key = keys[k].key;
+    bool instead = strstr(schedules[s].instead, key) != NULL && strcmp(key, "min_lr_ratio") != 0;
+    char kwargs[200], named[80], expected[160];
+    snprintf(kwargs, sizeof kwargs, "{\"%s\": %s%s}", key, keys[k].value, instead ? "" : schedules[s].needed);
+    snprintf(named, sizeof named, " %s ", name);
+    snprintf(expected, sizeof expected, "the schedule %s has no key '%s'", name, key);
+    const struct tt_optim_config config = {
+        .learning_rate = 1e-3, .lr_scheduler_type = name, .lr_scheduler_kwargs = kwargs};
+    bool own = strstr(keys[k].schedules, named) != NULL;
+    tt_status status = tt_schedule_check(&config);
+    if (own && status != TT_OK) fail_msg("%s: %s", kwargs, tt_error_last()->message);
+    if (!own && (status != TT_ERR_USAGE || strstr(tt_error_last()->message, expected) == NULL))
+        fail_msg("%s with %s: %d %s", name, kwargs, status, tt_error_last()->message);
+    tt_error_clear();
+}
+
+/* transformers' functions raise a TypeError for keyword arguments of another schedule. */
+static void keys_of_other_schedules_are_refused(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) check_key(s, k);
+}
+
+static void contradictions_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type, *kwargs, *words;
+    } cases[] = {
+        {"cosine_with_min_lr", "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.5}", "min_lr and min_lr_rate"},
+        {"cosine_warmup_with_min_lr", "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.5}", "min_lr and min_lr_rate"},
+        {"polynomial", "{\"lr_end\": 1e-2}", "lr_end 0.01 is not below learning_rate 0.001"},
+        {"polynomial", "{\"lr_end\": 1e-3}", "lr_end 0.001 is not below learning_rate 0.001"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct tt_optim_config config = {.learning_rate = 1e-3,
+                                               .lr_scheduler_type = cases[i].type,
+                                               .lr_scheduler_kwargs = cases[i].kwargs};
+        assert_int_equal(tt_schedule_check(&config), TT_ERR_USAGE);
+        if (strstr(tt_error_last()->message, cases[i].words) == NULL)
+            fail_msg("'%s': %s", cases[i].words, tt_error_last()->message);
+        tt_error_clear();
+    }
 }
 
 static double factor(const char *kwargs, int64_t step, int64_t total, int64_t epoch)
@@ -157,9 +246,14 @@ static void wrong_milestones_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(factors_are_transformers), cmocka_unit_test(warmup_is_steps_or_share),
-        cmocka_unit_test(wrong_names_are_refused),  cmocka_unit_test(milestones_are_steps_shares_or_epochs),
-        cmocka_unit_test(warmup_of_epochs),         cmocka_unit_test(wrong_milestones_are_refused),
+        cmocka_unit_test(factors_are_transformers),
+        cmocka_unit_test(warmup_is_steps_or_share),
+        cmocka_unit_test(keys_of_other_schedules_are_refused),
+        cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(wrong_names_are_refused),
+        cmocka_unit_test(milestones_are_steps_shares_or_epochs),
+        cmocka_unit_test(warmup_of_epochs),
+        cmocka_unit_test(wrong_milestones_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
