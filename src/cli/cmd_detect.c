@@ -129,7 +129,7 @@ struct line {
     const char *name, *text;
     int64_t count;
 };
-enum { LINES = 7 };
+enum { LINES = 8 };
 
 static void list_lines(const struct tt_detect_report *data, struct line lines[LINES])
 {
@@ -138,7 +138,8 @@ static void list_lines(const struct tt_detect_report *data, struct line lines[LI
         {"rows_absent", "boxes of these", data->rows_absent},
         {"images_corrupt", "damaged images, left out", data->images_corrupt},
         {"images_over", "images above max_val", data->images_over},
-        {"boxes_empty", "boxes outside their image, left out", data->boxes_empty},
+        {"boxes_empty", "boxes without width or height, left out", data->boxes_empty},
+        {"boxes_outside", "boxes outside their image, left out", data->boxes_outside},
         {"boxes_unknown", "boxes of unknown classes, left out", data->boxes_unknown},
         {"boxes", "boxes", data->boxes},
     };

@@ -46,6 +46,10 @@ tt_status tt_annotations_add_image(struct tt_annotations *notes, const char *nam
 
 tt_status tt_annotations_add_box(struct tt_annotations *notes, const struct tt_noted_box *box)
 {
+    if (box->box.label < 0) {
+        notes->images[box->image].lost_box = true;
+        return TT_OK;
+    }
     TT_TRY(tt_grow(&notes->boxes, notes->box_count, &notes->box_capacity, sizeof *notes->boxes));
     notes->boxes[notes->box_count++] = *box;
     return TT_OK;

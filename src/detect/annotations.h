@@ -15,6 +15,7 @@ struct tt_noted_image {
     int64_t id;              /* TT_NOTED_NO_ID: the annotations have none */
     int32_t height, width;   /* 0: unknown */
     bool noted;              /* the annotations name it */
+    bool lost_box;           /* a box of it was left out */
     const uint8_t *data; /* of an image within a table: its file's bytes, in one of the maps; NULL: at path */
     bool in_table;
     int64_t data_bytes, data_time; /* the time is that of the table, in nanoseconds */
@@ -64,6 +65,7 @@ TT_MUST_USE tt_status tt_annotations_append_image(struct tt_annotations *notes, 
  * of its own, but does not leave the folder. */
 TT_MUST_USE tt_status tt_annotations_find_file(const char *image_dir, const char *split, const char *name,
                                                struct tt_path *path, bool *found);
+/* A box of label -1 is left out, and its image remembers that. */
 TT_MUST_USE tt_status tt_annotations_add_box(struct tt_annotations *notes, const struct tt_noted_box *box);
 /* The label of a key, which is added unless classes are fixed; -1: left out, and counted. */
 TT_MUST_USE tt_status tt_annotations_label(struct tt_annotations *notes, const char *key, int32_t *label);

@@ -209,7 +209,7 @@ static tt_status add_box(struct reading *reading, const struct tt_json *json)
     noted.box.crowd = crowd == 1 || tt_json_is_true(flag);
     snprintf(key, sizeof key, "%lld", (long long)category_id);
     TT_TRY(tt_annotations_label(reading->notes, key, &noted.box.label));
-    return noted.box.label < 0 ? TT_OK : tt_annotations_add_box(reading->notes, &noted);
+    return tt_annotations_add_box(reading->notes, &noted);
 }
 
 static tt_status read_lists(struct reading *reading, const struct tt_file_map *map)

@@ -188,9 +188,9 @@ static tt_status group_boxes(struct making *making)
     return TT_OK;
 }
 
-/* The box in pixels; false: nothing of it is in the image. */
+/* The box in pixels. Returns false for one that is left out, and counts it. */
 static bool place_box(const struct tt_noted_box *noted, const struct tt_image_facts *facts,
-                      struct tt_detect_box *box)
+                      struct tt_detect_report *report, struct tt_detect_box *box)
 {
     *box = noted->box;
     if (noted->fractions) {
@@ -202,7 +202,10 @@ static bool place_box(const struct tt_noted_box *noted, const struct tt_image_fa
     }
     double w = fmin(box->x + box->w, facts->width) - fmax(box->x, 0);
     double h = fmin(box->y + box->h, facts->height) - fmax(box->y, 0);
-    return box->w > 0 && box->h > 0 && w > 0 && h > 0;
+    bool empty = !(box->w > 0 && box->h > 0), outside = !(w > 0 && h > 0);
+    report->boxes_empty += empty;
+    report->boxes_outside += !empty && outside;
+    return !empty && !outside;
 }
 
 /* Adds the boxes of an image behind those of `record`; *trains: one of them is larger than a pixel and no crowd. */
@@ -215,10 +218,7 @@ static int64_t add_boxes(struct making *making, size_t image, struct tt_detect_r
     for (int64_t i = 0; i < making->count[image]; i++) {
         struct tt_detect_box *box = &dataset->boxes[record->first_box + count];
         const struct tt_noted_box *noted = &dataset->notes.boxes[making->sorted[making->first[image] + i]];
-        if (!place_box(noted, &making->facts[image], box)) {
-            dataset->notes.report.boxes_empty++;
-            continue;
-        }
+        if (!place_box(noted, &making->facts[image], &dataset->notes.report, box)) continue;
         if (noted->fractions) box->id = next_id + count;
         if (!box->crowd && box->w > 1 && box->h > 1) *trains = true;
         count++;
@@ -254,10 +254,12 @@ static tt_status make_records(struct making *making)
                                             .file_bytes = facts->bytes,
                                             .file_time = facts->time};
         record->box_count = add_boxes(making, image, record, boxes + 1, &trains);
-        if (making->config->train && !trains) {
+        bool background = making->config->keep_empty && making->count[image] == 0 && !noted->lost_box;
+        if (making->config->train && !trains && !background) {
             notes->report.images_empty++;
             continue;
         }
+        notes->report.images_background += making->config->train && !trains;
         boxes += record->box_count;
         dataset->count++;
     }

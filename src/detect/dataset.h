@@ -44,14 +44,16 @@ struct tt_detect_record {
 
 /* Why rows and images were left out. */
 struct tt_detect_report {
-    int64_t images, boxes;  /* of the data set */
-    int64_t images_absent;  /* annotated, without a file: first_absent is the first of them */
-    int64_t rows_absent;    /* boxes of these */
-    int64_t images_empty;   /* training: without a box of more than a pixel */
-    int64_t images_corrupt; /* first_corrupt says why the first one cannot be read */
-    int64_t images_over;    /* above max_images */
-    int64_t boxes_empty;    /* no width or height within the image */
-    int64_t boxes_unknown;  /* of a class that the list of classes lacks: first_unknown */
+    int64_t images, boxes;     /* of the data set */
+    int64_t images_absent;     /* annotated, without a file: first_absent is the first of them */
+    int64_t rows_absent;       /* boxes of these */
+    int64_t images_empty;      /* training: without a box of more than a pixel, left out */
+    int64_t images_background; /* training: without a box, kept (keep_empty) */
+    int64_t images_corrupt;    /* first_corrupt says why the first one cannot be read */
+    int64_t images_over;       /* above max_images */
+    int64_t boxes_empty;       /* without width or height */
+    int64_t boxes_outside;     /* nothing of them is within the image */
+    int64_t boxes_unknown;     /* of a class that the list of classes lacks: first_unknown */
     char first_absent[160], first_corrupt[400], first_unknown[160];
 };
 
@@ -85,6 +87,8 @@ struct tt_detect_dataset_config {
     int64_t unannotated_classes;
     /* leave out the images that train nothing: without a box of more than a pixel */
     bool train;
+    /* of these keep the images without any annotated box: all of them is background. Open Images' files name none. */
+    bool keep_empty;
     /* decode every image once, and leave out those that fail; else a failure is an error */
     bool skip_corrupt;
     struct tt_pixel_cache *cache;               /* keeps the decoded images; borrowed; NULL: none */

@@ -110,6 +110,37 @@ out:
 
 /* ---- One image ---- */
 
+/* Of the file; 1: none, or it cannot be read. */
+static int orientation_of(const struct tt_detect_record *record)
+{
+    struct tt_file_map map = {0};
+    if (record->data != NULL) return tt_image_orientation(record->data, (size_t)record->file_bytes);
+    if (tt_file_map_open(record->path, &map) != TT_OK) return 1;
+    int orientation = tt_image_orientation(map.data, (size_t)map.bytes);
+    tt_file_map_close(&map);
+    return orientation;
+}
+
+tt_status tt_image_files_fail_size(const struct tt_detect_record *record, int32_t height, int32_t width,
+                                   const char *said)
+{
+    enum { TURNS = 5 }; /* from this orientation on */
+    bool exchanged = height == record->width && width == record->height && height != width;
+    int orientation = exchanged ? orientation_of(record) : 1;
+    tt_status status =
+        orientation >= TURNS
+            ? tt_fail(TT_ERR_DATA,
+                      "'%s' has %d x %d pixels, %s %d x %d: viewers turn it by its Exif orientation, %d",
+                      record->path, width, height, said, record->width, record->height, orientation)
+            : tt_fail(TT_ERR_DATA, "'%s' has %d x %d pixels, %s %d x %d", record->path, width, height, said,
+                      record->width, record->height);
+    if (orientation >= TURNS)
+        tt_hint(
+            "pixels are read as they are stored: turn them in the file (Pillow's ImageOps.exif_transpose, "
+            "jpegtran), or annotate what is stored");
+    return status;
+}
+
 static tt_status read_image(struct checking *checking, size_t index)
 {
     const struct tt_detect_dataset_config *config = checking->config;
@@ -167,10 +198,13 @@ static tt_status check_image(struct checking *checking, size_t index)
     }
     bool differs = (noted->height > 0 && noted->height != facts->height) ||
                    (noted->width > 0 && noted->width != facts->width);
-    if (differs)
-        return tt_fail(TT_ERR_DATA, "'%s' has %d x %d pixels, the annotations say %d x %d", noted->path,
-                       facts->width, facts->height, noted->width, noted->height);
-    return TT_OK;
+    const struct tt_detect_record record = {.path = noted->path,
+                                            .data = noted->data,
+                                            .file_bytes = facts->bytes,
+                                            .height = noted->height,
+                                            .width = noted->width};
+    return differs ? tt_image_files_fail_size(&record, facts->height, facts->width, "the annotations say")
+                   : TT_OK;
 }
 
 /* Counts a corrupt image, or keeps the error of the first image that failed. */

@@ -18,4 +18,9 @@ TT_MUST_USE tt_status tt_image_files_check(struct tt_annotations *notes,
                                            const struct tt_detect_dataset_config *config,
                                            struct tt_image_facts **facts);
 
+/* Fails: the file has `height` x `width` pixels, and not those of the record, which `said` names ("the annotations
+ * say"). Where the sides are exchanged, a hint names the file's Exif orientation. */
+TT_MUST_USE tt_status tt_image_files_fail_size(const struct tt_detect_record *record, int32_t height,
+                                               int32_t width, const char *said);
+
 #endif

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "detect/image_files.h"
 #include "image/resize.h"
 
 enum { WORKERS_MAX = 64 };
@@ -197,8 +198,7 @@ static tt_status make_pixels(const struct tt_detect_loader *loader, const struct
     TT_TRY(tt_pixel_cache_read(loader->config.cache, record, loader->config.max_pixels, &decoded));
     tt_status status = TT_OK;
     if (decoded.height != record->height || decoded.width != record->width)
-        status = tt_fail(TT_ERR_DATA, "'%s' has %d x %d pixels, the data set says %d x %d", record->path,
-                         decoded.width, decoded.height, record->width, record->height);
+        status = tt_image_files_fail_size(record, decoded.height, decoded.width, "the data set says");
     if (status == TT_OK) {
         memset(target.pixels, 0, bytes);
         status = tt_image_normalize_resize(decoded.rgb, decoded.height, decoded.width, &target);

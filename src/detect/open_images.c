@@ -77,7 +77,7 @@ static tt_status read_row(struct tt_annotations *notes, const struct tt_csv *csv
     notes->images[noted.image].noted = true;
     TT_TRY(read_box(csv, columns, &noted.box));
     TT_TRY(tt_annotations_label(notes, key, &noted.box.label));
-    return noted.box.label < 0 ? TT_OK : tt_annotations_add_box(notes, &noted);
+    return tt_annotations_add_box(notes, &noted);
 }
 
 tt_status tt_open_images_read(struct tt_annotations *notes, const char *path, double share, bool keep_share)

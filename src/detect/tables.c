@@ -251,7 +251,7 @@ static tt_status add_box(struct reading *reading, const struct tt_json *json, si
     noted.box.crowd = tt_json_is_true(object->crowd) || tt_json_integer(object->crowd) == 1;
     noted.box.id = (int64_t)notes->box_count + 1;
     TT_TRY(read_label(reading, json, object->category, &noted.box.label));
-    return noted.box.label < 0 ? TT_OK : tt_annotations_add_box(notes, &noted);
+    return tt_annotations_add_box(notes, &noted);
 }
 
 static const struct tt_json_value *get_category(const struct tt_json_value *object)

@@ -35,6 +35,11 @@ TT_MUST_USE tt_status tt_image_decode(const void *data, size_t bytes, const char
 TT_MUST_USE tt_status tt_image_decode_size(const void *data, size_t bytes, const char *origin,
                                            int64_t max_pixels, int32_t *height, int32_t *width);
 
+/* Exif's orientation of a JPEG or PNG file, 1 to 8: how a viewer turns the pixels, which are read as they are stored.
+ * 1: as they are, also where the file says nothing or is damaged; 5 to 8 exchange height and width. */
+int tt_image_orientation(const void *data, size_t bytes);
+
+enum { TT_JPEG_SIDE_MAX = 65500 }; /* pixels of a side that libjpeg writes */
 /* Writes a file, atomically: PNG, or JPEG of quality 90, by the name's ending (.png, .jpg, .jpeg). */
 TT_MUST_USE tt_status tt_image_write(const char *path, const struct tt_image *image);
 /* Appends the file's bytes. */

@@ -173,6 +173,9 @@ static void encode(struct encoding *encoding)
 
 tt_status tt_image_encode_jpeg(const struct tt_image *image, int quality, struct tt_str *file)
 {
+    if (image->height > TT_JPEG_SIDE_MAX || image->width > TT_JPEG_SIDE_MAX)
+        return tt_fail(TT_ERR_UNSUPPORTED, "a JPEG file has at most %d pixels on a side, the image %d x %d",
+                       TT_JPEG_SIDE_MAX, image->width, image->height);
     struct encoding *encoding = tt_calloc(1, sizeof *encoding);
     if (encoding == NULL) return TT_ERR_MEMORY;
     encoding->image = image;

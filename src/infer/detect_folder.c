@@ -82,7 +82,7 @@ static tt_status draw(struct run *run, int64_t index)
 {
     const struct tt_detect_folder_config *config = run->config;
     const struct tt_detect_record *record = tt_detect_dataset_record(run->dataset, index);
-    struct tt_image image = {0};
+    struct tt_image image = {0}, picture = {0};
     struct tt_path path;
     char name[200];
     if (config->picture_dir == NULL || index >= config->picture_count) return TT_OK;
@@ -91,8 +91,18 @@ static tt_status draw(struct run *run, int64_t index)
                    tt_path_basename(record->name));
     TT_TRY(tt_path_set(&path, config->picture_dir, name));
     tt_status status = tt_pixel_cache_read(run->cache, record, config->data.max_pixels, &image);
+    double scale = 1;
+    if (status == TT_OK && (image.height > TT_JPEG_SIDE_MAX || image.width > TT_JPEG_SIDE_MAX)) {
+        double side = image.height > image.width ? image.height : image.width;
+        status = tt_image_shrink(&image, TT_JPEG_SIDE_MAX, &picture);
+        scale = TT_JPEG_SIDE_MAX / side;
+        tt_warn("'%s' has %d x %d pixels, a JPEG file at most %d on a side: its picture is smaller",
+                record->path, image.width, image.height, TT_JPEG_SIDE_MAX);
+        tt_image_deinit(&image);
+        image = picture;
+    }
     if (status == TT_OK) {
-        const struct tt_box_style style = {.scale = 1, .min_score = config->picture_score};
+        const struct tt_box_style style = {.scale = scale, .min_score = config->picture_score};
         (void)tt_detections_draw(&image, run->dataset, &run->list, &style);
         status = tt_image_write(path.text, &image);
     }

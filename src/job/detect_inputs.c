@@ -36,6 +36,7 @@ static struct tt_detect_dataset_config data_config(const struct tt_detect_inputs
         .validation_share = own ? 0 : spec->validation_share,
         .max_images = train ? spec->max_train : spec->max_val,
         .train = train,
+        .keep_empty = spec->keep_empty_images,
         .skip_corrupt = spec->skip_corrupt_images,
         .cache = inputs->cache,
         .classes_of = train ? NULL : inputs->train,
@@ -307,7 +308,10 @@ tt_status tt_detect_inputs_describe(const struct tt_detect_dataset *dataset, con
     TT_TRY(add_count(text, report->images_absent, "annotated images without a file", report->first_absent));
     TT_TRY(add_count(text, report->images_empty, "images without a box, left out", NULL));
     TT_TRY(add_count(text, report->images_corrupt, "damaged images, left out", report->first_corrupt));
-    TT_TRY(add_count(text, report->boxes_empty, "boxes outside their image, left out", NULL));
+    TT_TRY(
+        add_count(text, report->images_background, "of the images without a box, kept as background", NULL));
+    TT_TRY(add_count(text, report->boxes_empty, "boxes without width or height, left out", NULL));
+    TT_TRY(add_count(text, report->boxes_outside, "boxes outside their image, left out", NULL));
     return add_count(text, report->boxes_unknown, "boxes of unknown classes, left out",
                      report->first_unknown);
 }

@@ -156,7 +156,7 @@ struct tt_detect_spec {
     bool multiscale, group_by_aspect;
     int64_t num_workers; /* threads of a rank */
     size_t cache_size, max_image_pixels;
-    bool skip_corrupt_images;
+    bool skip_corrupt_images, keep_empty_images;
     int64_t trainable_layers;
     enum tt_norms norm;
     double frozen_bn_eps;

@@ -70,6 +70,22 @@ open("bomb.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk
 END
 mv bomb.png "$(of validation png)"
 all 3 "60000 x 60000" data
+# A picture of a side that JPEG has not: drawn smaller, with a word, and the other pictures are there.
+fresh
+python3 - <<'END'
+import struct
+import zlib
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+head = struct.pack(">IIBBBBB", 1, 70000, 8, 2, 0, 0, 0)
+open("long.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(4 * 70000))) + chunk(b"IEND", b""))
+END
+mkdir tall && mv long.png tall/a.png && cp "$(of validation png)" tall/b.png
+expect 0 "2 images" detect --cpu_threads 1 "${small[@]}" --weights-path good.pth --local-image-dir tall --evaluate false --output_dir found
+grep -q "warning: '.*a.png' has 1 x 70000 pixels, .* its picture is smaller" err || fail "no word of the picture:" "$(cat err)"
+[ "$(find found/pictures -name '*.jpg' | wc -l)" = 2 ] || fail "not two pictures:" "$(ls found/pictures)"
 
 # Boxes and classes.
 # rows SED: changes the first box of the validation images.
@@ -80,7 +96,7 @@ rows() {
 rows 's/\(,1,\)[0-9.]*,\([0-9.]*,\)/\10.2,1.25,/'
 all 3 "row 2: the box" data
 rows 's/\(,1,\)[0-9.]*,[0-9.]*,/\10.5,0.5,/'
-all 0 "outside their image, left out" data
+all 0 "boxes without width or height, left out" data
 rows 's/\(,1,\)[0-9.]*,/\1nan,/'
 all 3 "row 2" data
 rows 's/shape0[0-9]/shape99/'
@@ -106,6 +122,23 @@ head -c 300 data/coco/validation.json >data/coco/cut.json
 detect=(detect "${small[@]}" --cpu_threads 1 --weights-path good.pth --local-image-dir data/images)
 expect 0 "outside their image, left out" "${detect[@]}" --annotations data/coco/outside.json
 expect 0 "of unknown classes, left out" "${detect[@]}" --annotations data/coco/class.json
+
+# Training images without a box: left out, or background if asked.
+python3 - <<'END'
+import json
+
+data = json.load(open("data/coco/train.json"))
+first = data["images"][0]["id"]
+data["annotations"] = [a for a in data["annotations"] if a["image_id"] != first]
+json.dump(data, open("data/coco/empty.json", "w"))
+END
+train=(train --task detection --backend cpu --threads 1 --batch-size 2 --epochs 1 "${small[@]}" --weights-path good.pth
+    --local-image-dir data/images --annotations data/coco/empty.json --eval_annotations data/coco/validation.json
+    --category_labels sorted --save_strategy no --logging_steps 1 --overwrite_output_dir)
+expect 0 "training data: 7 images" "${train[@]}"
+grep -q "; 1 images without a box, left out" err || fail "an image without a box is not counted:" "$(cat err)"
+expect 0 "training data: 8 images" "${train[@]}" --keep_empty_images true
+grep -q "; 1 of the images without a box, kept as background" err || fail "an image without a box does not train:" "$(cat err)"
 expect 3 "four numbers" "${detect[@]}" --annotations data/coco/three.json
 expect 3 "cut.json" "${detect[@]}" --annotations data/coco/cut.json
 expect 3 "nothing.json" "${detect[@]}" --annotations nothing.json

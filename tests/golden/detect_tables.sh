@@ -78,7 +78,7 @@ python3 - <<'END' || fail "counts of odd rows: $(cat printed)"
 import json
 
 got = json.load(open("printed"))
-assert got["images"] == 4 and got["images_absent"] == 2 and got["images_corrupt"] == 1 and got["boxes_empty"] == 1 and got["boxes_unknown"] == 1, got
+assert got["images"] == 4 and got["images_absent"] == 2 and got["images_corrupt"] == 1 and got["boxes_outside"] == 1 and got["boxes_unknown"] == 1, got
 END
 expect 2 "dataset_name and annotations are both given" detect --weights_path saved/model.pth --dataset_name x.parquet \
     --annotations y.json

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "detect/dataset.h"
+#include "detect/image_files.h"
 #include "detect/pixel_cache.h"
 #include "support/allocations.h"
 #include "support/detect_images.h"
@@ -334,6 +335,83 @@ static void corrupt_images(void **state)
     assert_refused(&other, "no image of", "has 40 x 20 pixels, the annotations say 40 x 21");
 }
 
+/* Annotations of the picture that a viewer shows: their sides are those of the file exchanged. */
+static void turned_by_exif(void **state)
+{
+    struct tt_str file = {0};
+    (void)state;
+    if (!test_images_work()) skip();
+    assert_int_equal(tt_file_read(TT_TEST_ROOT "/golden/images/rotated.jpg", 1 << 20, &file), TT_OK);
+    assert_int_equal(tt_file_write_atomic(test_at("images/a.jpg"), file.data, file.bytes), TT_OK);
+    tt_str_deinit(&file);
+    test_put_image("images/b.png", 20, 40, 1);
+    test_put_folder("labels");
+    struct tt_detect_dataset_config config = config_of(TT_DETECT_TRAIN);
+    config.skip_corrupt = true; /* so that all of an image is read here, not by the loader */
+    const struct {
+        const char *image, *message, *hint;
+    } cases[] = {
+        {"\"a.jpg\", \"height\": 29, \"width\": 37", "no image of",
+         "has 29 x 37 pixels, the annotations say 37 x 29: viewers turn it by its Exif orientation, 6"},
+        {"\"b.png\", \"height\": 40, \"width\": 20", "no image of",
+         "has 40 x 20 pixels, the annotations say 20 x 40"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "{" CATEGORIES ", \"annotations\": [{\"image_id\": 1, \"category_id\": 1, \"bbox\": [1, 1, "
+                 "3, 3]}], \"images\": [{\"id\": 1, \"file_name\": %s}]}",
+                 cases[i].image);
+        test_put("labels/train.json", text);
+        config.annotations = test_at("labels/train.json");
+        assert_refused(&config, cases[i].message, cases[i].hint);
+    }
+    /* The size from the list of the cache, as the loader has it from the file. */
+    const struct tt_detect_record record = {
+        .path = TT_TEST_ROOT "/golden/images/rotated.jpg", .height = 29, .width = 37};
+    assert_int_equal(tt_image_files_fail_size(&record, 37, 29, "the data set says"), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "37 x 29: viewers turn it by its Exif orientation, 6"));
+    const struct tt_detect_record other = {.path = test_at("images/b.png"), .height = 40, .width = 20};
+    assert_int_equal(tt_image_files_fail_size(&other, 20, 40, "the data set says"), TT_ERR_DATA);
+    assert_null(strstr(tt_error_last()->message, "Exif"));
+}
+
+/* COCO's images without an annotation train as background if asked; one that lost its box does not. */
+static void images_without_boxes(void **state)
+{
+    (void)state;
+    if (!test_images_work()) skip();
+    for (char name[] = "images/a.png"; name[7] <= 'e'; name[7]++) test_put_image(name, 20, 40, 1);
+    test_put_folder("labels");
+    test_put(
+        "labels/train.json",
+        "{" CATEGORIES ", \"images\": [{\"id\": 1, \"file_name\": \"a.png\"}, {\"id\": 2, \"file_name\": "
+        "\"b.png\"}, {\"id\": 3, \"file_name\": \"c.png\"}, {\"id\": 4, \"file_name\": \"d.png\"}, "
+        "{\"id\": 5, \"file_name\": \"e.png\"}], \"annotations\": [{\"image_id\": 1, \"category_id\": 1, "
+        "\"bbox\": [1, 1, 3, 3]}, {\"image_id\": 1, \"category_id\": 1, \"bbox\": [5, 5, 0, 3]}, "
+        "{\"image_id\": 3, \"category_id\": 1, \"bbox\": [5, 5, 3, 0]}, {\"image_id\": 4, \"category_id\": "
+        "1, "
+        "\"bbox\": [50, 5, 3, 3]}, {\"image_id\": 5, \"category_id\": 1, \"bbox\": [1, 1, 9, 9], "
+        "\"iscrowd\": "
+        "1}]}");
+    struct tt_detect_dataset_config config = config_of(TT_DETECT_TRAIN);
+    char path[300];
+    snprintf(path, sizeof path, "%s", test_at("labels/train.json"));
+    config.annotations = path;
+    config.validation_share = 0;
+    for (int keep = 0; keep < 2; keep++) {
+        config.keep_empty = keep == 1;
+        struct tt_detect_dataset *dataset = load(&config);
+        const struct tt_detect_report *report = tt_detect_dataset_report(dataset);
+        assert_int_equal(tt_detect_dataset_count(dataset), 1 + keep);
+        assert_true(report->images_empty == 4 - keep && report->images_background == keep);
+        assert_true(report->boxes_empty == 2 && report->boxes_outside == 1);
+        if (keep) assert_string_equal(tt_detect_dataset_record(dataset, 1)->name, "b.png");
+        if (keep) assert_int_equal(tt_detect_dataset_record(dataset, 1)->box_count, 0);
+        tt_detect_dataset_destroy(dataset);
+    }
+}
+
 /* The second run takes the sizes from the list, while file size and time are the same. */
 static void kept_sizes(void **state)
 {
@@ -396,8 +474,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, test_root_remove)
     const struct CMUnitTest tests[] = {
-        TEST(open_images),    TEST(one_file),    TEST(fiftyone_layout),
-        TEST(coco),           TEST(refused_csv), TEST(refused_json),
-        TEST(corrupt_images), TEST(kept_sizes),  TEST(every_allocation_may_fail)};
+        TEST(open_images),    TEST(one_file),     TEST(fiftyone_layout),          TEST(coco),
+        TEST(refused_csv),    TEST(refused_json), TEST(turned_by_exif),           TEST(images_without_boxes),
+        TEST(corrupt_images), TEST(kept_sizes),   TEST(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

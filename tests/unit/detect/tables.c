@@ -248,7 +248,7 @@ static void odd_rows(void **state)
     assert_int_equal(tt_detect_dataset_count(dataset), 4);
     assert_true(report->images_absent == 2 && report->rows_absent == 3 && report->images_corrupt == 1);
     assert_non_null(strstr(report->first_corrupt, "odd.parquet#4"));
-    assert_true(report->boxes_empty == 1 && report->boxes_unknown == 1);
+    assert_true(report->boxes_outside == 1 && report->boxes_empty == 0 && report->boxes_unknown == 1);
     assert_string_equal(report->first_unknown, "3");
     assert_int_equal(tt_detect_dataset_record(dataset, 1)->box_count, 0);
     assert_true(tt_detect_dataset_boxes(dataset, 3)[0].crowd);

@@ -98,6 +98,11 @@ static void faults_are_named(void **state)
     report.ranks[2].sees_rank0 = report.ranks[3].sees_rank0 = 0;
     expect(&report, "storage", TT_DOCTOR_WARNS, "rank 2 on node-1 does not see rank 0's file");
     report = healthy();
+    report.ranks[2].sees_rank0 = report.ranks[3].sees_rank0 = 0;
+    report.ranks[0].write_bytes = report.ranks[2].write_bytes = 1.1397e9;
+    report.ranks[0].read_bytes = report.ranks[2].read_bytes = 2.5e10;
+    expect(&report, "storage", TT_DOCTOR_WARNS, "written at 1,140 MB/s (synchronized), read at 25,000 MB/s");
+    report = healthy();
     snprintf(report.ranks[2].storage_error, sizeof report.ranks[2].storage_error, "no space left");
     expect(&report, "storage", TT_DOCTOR_FAILS, "rank 2 on node-1: no space left");
     report = healthy();
@@ -344,7 +349,7 @@ static void speeds_of_gpus(void **state)
         {offsetof(struct tt_doctor_rank, to_host_bytes), 2.5e10, "copies",
          "to the host; rank 2 on node-1: 25 GB/s, 50 % of what is usual for its chip"},
         {offsetof(struct tt_doctor_rank, on_device_bytes), 2e12, "copies",
-         "rank 2 on node-1: 2e+03 GB/s, 50 % of what"},
+         "rank 2 on node-1: 2,000 GB/s, 50 % of what"},
         {offsetof(struct tt_doctor_rank, flops), 6e11, "speed",
          "rank 2 on node-1 reaches 0.6 of the 1 usual for its chip"},
     };

@@ -269,6 +269,73 @@ static void shrinks_by_means(void **state)
     tt_image_deinit(&image);
 }
 
+/* Adds a chunk behind the head of a PNG file; nobody looks at its sum. */
+static void add_chunk(struct tt_str *file, const char *name, const void *data, unsigned char bytes)
+{
+    struct tt_str longer = {0};
+    const size_t head = 8 + 8 + 13 + 4;
+    const char length[4] = {0, 0, 0, (char)bytes};
+    assert_int_equal(tt_str_append(&longer, file->data, head), TT_OK);
+    assert_int_equal(tt_str_append(&longer, length, 4), TT_OK);
+    assert_int_equal(tt_str_append_text(&longer, name), TT_OK);
+    assert_int_equal(tt_str_append(&longer, data, bytes), TT_OK);
+    assert_int_equal(tt_str_append(&longer, "sum.", 4), TT_OK);
+    assert_int_equal(tt_str_append(&longer, file->data + head, file->bytes - head), TT_OK);
+    tt_str_deinit(file);
+    *file = longer;
+}
+
+static void orientations(void **state)
+{
+    static const char little[] =
+        "II*\0\x0a\0\0\0..\2\0\0\1\4\0\1\0\0\0\7\0\0\0\x12\1\3\0\1\0\0\0\x08\0\0\0\0\0\0";
+    struct tt_str file = {0};
+    (void)state;
+    assert_int_equal(tt_file_read(golden("rotated.jpg"), 1 << 20, &file), TT_OK);
+    assert_int_equal(tt_image_orientation(file.data, file.bytes), 6);
+    /* Cut anywhere, it is 6 or unknown, and nothing behind the end is read. */
+    for (size_t bytes = 0; bytes < 80; bytes++) {
+        char *part = malloc(bytes + 1);
+        assert_non_null(part);
+        memcpy(part, file.data, bytes);
+        int found = tt_image_orientation(part, bytes);
+        assert_true(found == 1 || (found == 6 && bytes > 50));
+        free(part);
+    }
+    char *value = memchr(file.data + 40, 6, 40);
+    assert_non_null(value);
+    *value = 9; /* none of the eight */
+    assert_int_equal(tt_image_orientation(file.data, file.bytes), 1);
+    tt_str_deinit(&file);
+    assert_int_equal(tt_file_read(golden("420.jpg"), 1 << 20, &file), TT_OK);
+    assert_int_equal(tt_image_orientation(file.data, file.bytes), 1);
+    tt_str_deinit(&file);
+    assert_int_equal(tt_file_read(golden("rgb.png"), 1 << 20, &file), TT_OK);
+    assert_int_equal(tt_image_orientation(file.data, file.bytes), 1);
+    add_chunk(&file, "eXIf", little, sizeof little - 1);
+    assert_int_equal(tt_image_orientation(file.data, file.bytes), 8);
+    tt_str_deinit(&file);
+    assert_int_equal(tt_image_orientation("no image", 8), 1);
+}
+
+/* libjpeg writes no longer side: an error of the image, and none of the program. */
+static void too_long_for_jpeg(void **state)
+{
+    struct tt_image image = {0};
+    struct tt_str file = {0};
+    (void)state;
+    if (!is_built("x.jpg")) return;
+    assert_int_equal(tt_image_create(TT_JPEG_SIDE_MAX, 1, &image), TT_OK);
+    assert_int_equal(tt_image_encode_jpeg(&image, 50, &file), TT_OK);
+    tt_image_deinit(&image);
+    tt_str_deinit(&file);
+    assert_int_equal(tt_image_create(1, TT_JPEG_SIDE_MAX + 1, &image), TT_OK);
+    assert_int_equal(tt_image_encode_jpeg(&image, 50, &file), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "at most 65500 pixels on a side"));
+    tt_image_deinit(&image);
+    tt_str_deinit(&file);
+}
+
 static tt_status attempt(void *context)
 {
     struct tt_image image = {0};
@@ -302,6 +369,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(writes_what_it_reads, test_root_create, test_root_remove),
         cmocka_unit_test(draws_boxes),
         cmocka_unit_test(shrinks_by_means),
+        cmocka_unit_test(orientations),
+        cmocka_unit_test(too_long_for_jpeg),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
