@@ -68,13 +68,36 @@ out:
     return status;
 }
 
+/* Words that a user may take for a format, and the command or the flag that makes it. */
+static const char *find_way(const char *word)
+{
+    static const struct {
+        const char *words, *way;
+    } ways[] = {
+        {"lora adapter peft",
+         "the adapter alone: trimtab export gguf --adapter_only true with --model_name_or_path, "
+         "--adapter_name_or_path and --output_file; a PEFT folder is what train writes"},
+        {"merged hf safetensors huggingface model", "one plain model folder: trimtab merge"},
+        {"fp8 int8 nf4 bnb 4bit 8bit bitsandbytes compressed-tensors quantized",
+         "a quantized model folder: trimtab quantize"},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        if (tt_starts_with_one_of(word, ways[i].words)) return ways[i].way;
+    return NULL;
+}
+
 static tt_status parse_words(int argc, char *const *argv, int *count)
 {
     *count = 1;
     if (argc >= 1 && strcmp(argv[0], "gguf") == 0) return TT_OK;
-    tt_status status = argc < 1 ? tt_fail(TT_ERR_USAGE, "export needs a format")
-                                : tt_fail(TT_ERR_USAGE, "there is no format '%.60s'", argv[0]);
-    tt_hint("trimtab export gguf --model_name_or_path FOLDER --output_file FILE.gguf");
+    bool none = argc < 1 || argv[0][0] == '-';
+    const char *way = none ? NULL : find_way(argv[0]);
+    tt_status status = none ? tt_fail(TT_ERR_USAGE, "export needs a format, before its flags")
+                            : tt_fail(TT_ERR_USAGE, "there is no format '%.60s'", argv[0]);
+    if (way != NULL)
+        tt_hint("%s", way);
+    else
+        tt_hint("trimtab export gguf --model_name_or_path FOLDER --output_file FILE.gguf");
     return status;
 }
 

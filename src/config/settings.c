@@ -158,6 +158,17 @@ static bool is_replaced(const struct tt_settings *settings, const struct tt_sett
     return false;
 }
 
+/* Another text that may be given in place of the setting's; NULL: there is none. */
+static const char *find_alternative(const struct tt_settings *settings, const struct tt_setting *row)
+{
+    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
+        const struct tt_setting *other = settings->entries[i].row;
+        if (other->type == TT_SETTING_STRING && tt_words_find(row->or_else, other->name, NULL))
+            return other->name;
+    }
+    return NULL;
+}
+
 tt_status tt_settings_check(struct tt_settings *settings)
 {
     for (size_t i = 0; i < settings->count; i++) {
@@ -169,7 +180,9 @@ tt_status tt_settings_check(struct tt_settings *settings)
         if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
         if (is_replaced(settings, row)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
-        tt_hint("give --%s, or a line '%s: ...' in the file of --config", row->name, row->name);
+        const char *other = find_alternative(settings, row);
+        tt_hint("give --%s%s%s, or a line '%s: ...' in the file of --config", row->name,
+                other != NULL ? " or --" : "", other != NULL ? other : "", row->name);
         return status;
     }
     return TT_OK;
@@ -198,8 +211,10 @@ static tt_status wanted(const struct assignment *to, const char *what)
     if (to->origin == NULL)
         return tt_fail(TT_ERR_INTERNAL, "default '%s' of setting '%s' is not %s", to->given, to->row->name,
                        what);
-    return tt_fail(TT_ERR_USAGE, "%s: '%s' takes %s, not '%.100s'", to->origin, to->row->name, what,
-                   to->given != NULL ? to->given : "null");
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s: '%s' takes %s, not '%.100s'", to->origin, to->row->name,
+                               what, to->given != NULL ? to->given : "null");
+    if (to->given != NULL) tt_settings_hint_value(to->row, to->given);
+    return status;
 }
 
 static tt_status wanted_one_of(const struct assignment *to)
@@ -489,6 +504,7 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     if (text != NULL && text[0] == 0 && row->type == TT_SETTING_JSON) text = NULL;
     TT_TRY(check_served(&to, text));
     if (origin != NULL) TT_TRY(tt_settings_check_path(row, text, origin));
+    if (text != NULL && origin != NULL) TT_TRY(tt_settings_check_foreign(row, text, origin));
     if (text == NULL && !keeps_null(row)) {
         text = meaning_of_null(row);
         if (text == NULL) {

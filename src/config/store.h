@@ -39,6 +39,11 @@ struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, co
 /* unknown.c. The error for an unknown name. The hint: what takes the place of another program's key (elsewhere.def), or
  * the nearest known name. */
 tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin);
+/* unknown.c. Hints what takes the place of another program's value of this setting (elsewhere.def), if it is one. */
+void tt_settings_hint_value(const struct tt_setting *row, const char *value);
+/* unknown.c. TT_ERR_USAGE for such a value of a text or a path, unless a file of this name is there. */
+TT_MUST_USE tt_status tt_settings_check_foreign(const struct tt_setting *row, const char *value,
+                                                const char *origin);
 /* unknown.c. TT_ERR_USAGE for a mapping with several unknown keys, which the error lists; a single one is left to
  * tt_settings_fail_unknown. */
 TT_MUST_USE tt_status tt_settings_check_keys(const struct tt_settings *settings, const struct tt_yaml *yaml);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/str.h"
 #include "config/store.h"
 
@@ -16,10 +17,50 @@ struct elsewhere {
 static const struct elsewhere elsewhere[] = {
 #define NAMED(key_, program_, setting_) {key_, program_, setting_, NULL},
 #define ELSEWHERE(key_, program_, setting_, what_) {key_, program_, setting_, what_},
+#define VALUE(setting_, value_, program_, what_)
 #include "config/elsewhere.def"
 #undef NAMED
 #undef ELSEWHERE
+#undef VALUE
 };
+
+/* A value of another program's configuration, which the setting here has not. */
+struct foreign_value {
+    const char *setting, *value, *program, *what;
+};
+
+static const struct foreign_value foreign_values[] = {
+#define NAMED(key_, program_, setting_)
+#define ELSEWHERE(key_, program_, setting_, what_)
+#define VALUE(setting_, value_, program_, what_) {setting_, value_, program_, what_},
+#include "config/elsewhere.def"
+#undef NAMED
+#undef ELSEWHERE
+#undef VALUE
+};
+
+static const struct foreign_value *find_foreign(const struct tt_setting *row, const char *value)
+{
+    for (size_t i = 0; i < sizeof foreign_values / sizeof foreign_values[0]; i++)
+        if (strcmp(foreign_values[i].setting, row->name) == 0 && strcmp(foreign_values[i].value, value) == 0)
+            return &foreign_values[i];
+    return NULL;
+}
+
+void tt_settings_hint_value(const struct tt_setting *row, const char *value)
+{
+    const struct foreign_value *known = find_foreign(row, value);
+    if (known != NULL) tt_hint("%s is a value of %s; here: %s", value, known->program, known->what);
+}
+
+tt_status tt_settings_check_foreign(const struct tt_setting *row, const char *value, const char *origin)
+{
+    if (row->type != TT_SETTING_STRING || find_foreign(row, value) == NULL || tt_path_exists(value))
+        return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "%s: '%s' has no '%s'", origin, row->name, value);
+    tt_settings_hint_value(row, value);
+    return status;
+}
 
 static const struct elsewhere *find_elsewhere(const struct tt_settings *settings, const char *key)
 {

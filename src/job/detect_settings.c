@@ -93,6 +93,7 @@ const struct tt_setting tt_detect_settings[] = {
      .default_text = "false", .changes = TT_CHANGES_OTHER, .of = "detection",
      .help = "Decode every image first and leave out those that are damaged, instead of stopping."},
     {.name = "keep_empty_images", .type = TT_SETTING_BOOL, FIELD(detect.keep_empty_images), .default_text = "false",
+     .changes = TT_CHANGES_OTHER, .of = "detection",
      .help = "Train on images without any annotated box too, of COCO, Parquet and Arrow files: every anchor is "
              "background. Not given, they are left out, as torchvision's reference does."},
     {.name = "max_image_pixels", .type = TT_SETTING_BYTES, FIELD(detect.max_image_pixels), .default_text = "178956970",

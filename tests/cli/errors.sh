@@ -45,10 +45,33 @@ for i in $(seq 40); do echo "some_key_$i: 1"; done >many.yaml
 expect 2 ' more' train --config many.yaml
 "$trimtab" train --help >settings
 keys=0
-for setting in $(tr '\n' ' ' <"$root/src/config/elsewhere.def" | sed -E 's/(NAMED|ELSEWHERE)\("/\n/g' |
+for setting in $(grep -v '^VALUE' "$root/src/config/elsewhere.def" | tr '\n' ' ' | sed -E 's/(NAMED|ELSEWHERE)\("/\n/g' |
     sed -nE 's/^[^"]*", +"[^"]*", +"([^"]*)".*/\1/p'); do
     keys=$((keys + 1))
     grep -q -- "--$setting " settings || fail "elsewhere.def names '$setting', which is no setting of train"
+done
+# Values of other trainers, and words that are no format.
+for setting in $(sed -nE 's/^VALUE\("([^"]*)".*/\1/p' "$root/src/config/elsewhere.def"); do
+    grep -q -- "--$setting " settings || fail "elsewhere.def has a value of '$setting', which is no setting of train"
+done
+expect 2 "hint: unsloth is a value of Unsloth and axolotl; here: recompute: offload" train --gradient_checkpointing unsloth
+expect 2 "takes true, false or null, not 'unsloth'" train --gradient_checkpointing unsloth
+printf 'base_model: m\n' | sed 's/base_model/model_name_or_path/; $a adapter: lora' >adapter.yaml
+expect 2 "adapter.yaml line 2: 'adapter_name_or_path' has no 'lora'" train --config adapter.yaml
+expect 2 "hint: lora is a value of axolotl; here: remove it: LoRA is what trains" train --config adapter.yaml
+expect 2 "here: load_in_4bit: true" train --adapter qlora
+mkdir lora
+expect 0 "adapter_name_or_path: lora" train --adapter lora --model_name_or_path m --dataset_name d.jsonl --output_dir o --print_config
+rmdir lora
+expect 2 "hint: give --model_name_or_path or --config_json, or a line" plan
+expect 2 "hint: give --model_name_or_path, or a line" train
+expect 2 "export needs a format, before its flags" export --model m
+expect 2 "hint: trimtab export gguf --model_name_or_path FOLDER" export --model m
+expect 2 "hint: the adapter alone: trimtab export gguf --adapter_only true" export lora
+expect 2 "trimtab merge" export safetensors
+expect 2 "trimtab quantize" export int8
+for key in train_type use_gradient_checkpointing excess_length_strategy loraplus_lr_ratio; do
+    expect 2 "hint: $key is a key of " train --$key x
 done
 [ $keys -gt 25 ] || fail "the keys of elsewhere.def were not found"
 expect 2 "broken.yaml line" train --config broken.yaml
