@@ -223,7 +223,7 @@ static tt_status finish(struct tt_store_writer *writer, const struct tt_dataset_
     uint64_t sum = 0;
     if (writer->held > 0) TT_TRY(write_block(writer));
     if (!tt_store_lay_out(header, layout))
-        return tt_fail(TT_ERR_DATA, "'%s' would be too large", writer->path);
+        return tt_fail(TT_ERR_INTERNAL, "'%s' would be too large", writer->path);
     uint64_t end_of_ids = layout->ids + header->token_count * sizeof(int32_t);
     TT_TRY(tt_file_pwrite(writer->descriptor, writer->path, zeros, (size_t)(layout->supervised - end_of_ids),
                           end_of_ids));

@@ -251,10 +251,17 @@ static void prompt_template(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         config.prompt_template = bad[i];
         assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_USAGE);
+        assert_non_null(strstr(tt_error_last()->message, "' has a brace without a {field}"));
     }
+    config.prompt_template = "{list}";
+    test_put("a.jsonl", "{\"list\": [], \"out\": \"i\"}");
+    assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
+    assert_string_equal(tt_error_last()->message,
+                        "the row has no text in its field 'list', which prompt_template names");
     config.prompt_template = "{missing}";
     assert_int_equal(tt_dataset_load(test_at("a.jsonl"), &config, tokenizer, VOCAB, 0, &d), TT_ERR_DATA);
-    assert_non_null(strstr(tt_error_last()->message, "no field 'missing'"));
+    assert_string_equal(tt_error_last()->message,
+                        "the row has no field 'missing', which prompt_template names");
     assert_non_null(strstr(tt_error_last()->context[0], "row 1 (line 1)"));
     assert_null(d);
 }
@@ -372,7 +379,8 @@ static void refusals(void **state)
         {"r.jsonl", "{\"text\": \"\xff\"}", TT_ERR_DATA, "row 1: line 1"},
         {"r.txt", "ok \xff", TT_ERR_DATA, "UTF-8"},
         {"r.jsonl", "3", TT_ERR_DATA, "row 1 (line 1): a row must be an object"},
-        {"r.jsonl", "{\"a\": 1, \"b\": 2}", TT_ERR_DATA, "it has 'a', 'b'"},
+        {"r.jsonl", "{\"a\": 1, \"b\": 2}", TT_ERR_DATA,
+         "neither 'messages', nor 'text', nor 'prompt' with 'completion', nor 'input_ids'; it has 'a', 'b'"},
         {"r.jsonl", "{}", TT_ERR_DATA, "it has no fields"},
         {"r.jsonl", "{\"prompt\": \"x\"}", TT_ERR_DATA, "it has 'prompt'"},
         {"r.jsonl", "{\"text\": 3}", TT_ERR_DATA, "'text' must be a string"},
@@ -386,19 +394,21 @@ static void refusals(void **state)
         {"r.jsonl", "{\"messages\": [\"x\"]}", TT_ERR_DATA, "messages[0] is not an object"},
         {"r.jsonl", "{\"prompt\": [1], \"completion\": \"x\"}", TT_ERR_DATA,
          "'prompt' is a list and not a text"},
-        {"r.jsonl", "{\"prompt\": \"x\", \"chosen\": \"\", \"rejected\": \"\"}", TT_ERR_DATA, "preference"},
+        {"r.jsonl", "{\"prompt\": \"x\", \"chosen\": \"\", \"rejected\": \"\"}", TT_ERR_DATA,
+         "row 1 (line 1): the row has a preference ('chosen', 'rejected')"},
         {"r.jsonl", "{\"input_ids\": [1, 2]}\n{\"input_ids\": [1, 400]}", TT_ERR_DATA,
          "row 2 (line 2): input_ids[1] is 400; the model's vocabulary has ids 0 to 399"},
-        {"r.jsonl", "{\"input_ids\": [1, -1]}", TT_ERR_DATA, "input_ids[1] is not a token id"},
         {"r.jsonl", "{\"input_ids\": [1, 4294967297]}", TT_ERR_DATA, "input_ids[1] is not a token id"},
         {"r.jsonl", "{\"input_ids\": [1, \"2\"]}", TT_ERR_DATA, "input_ids[1] is not a token id"},
-        {"r.jsonl", "{\"input_ids\": 7}", TT_ERR_DATA, "must be a list"},
+        {"r.jsonl", "{\"input_ids\": 7}", TT_ERR_DATA, "'input_ids' must be a list of integers"},
         {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1]}", TT_ERR_DATA,
          "'labels' has 1 entries, but input_ids has 2"},
-        {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, 3]}", TT_ERR_UNSUPPORTED, "labels[1] is 3"},
-        {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, null]}", TT_ERR_DATA, "labels[1] is not an"},
+        {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, 3]}", TT_ERR_UNSUPPORTED,
+         "labels[1] is 3: a label must repeat its input id (2) or be -100"},
+        {"r.jsonl", "{\"input_ids\": [1, 2], \"labels\": [1, null]}", TT_ERR_DATA,
+         "labels[1] is not an integer"},
         {"r.jsonl", "{\"input_ids\": [1, 2], \"completion_mask\": [1, 2]}", TT_ERR_DATA,
-         "completion_mask[1]"},
+         "completion_mask[1] must be 0 or 1"},
         {"r.jsonl", "{\"input_ids\": [1]}", TT_ERR_DATA, "no row that can be used"},
         {"r.jsonl", "{\"text\": \"<s>hi\"}", TT_ERR_DATA, "begins with '<s>', which the tokenizer adds"},
         {"r.tsv", "a,b", TT_ERR_UNSUPPORTED, ".jsonl, .json, .csv or .txt"},

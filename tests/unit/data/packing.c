@@ -96,6 +96,11 @@ static void refuses_what_does_not_fit(void **state)
     store.samples[1].count = 11;
     struct tt_packs packs = {0};
     assert_int_equal(tt_packs_make(&store, 10, &packs), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message,
+                        "sample 1 has 11 tokens and does not fit into a pack of 10");
+    assert_int_equal(tt_packs_make(&(struct tt_store){.sample_count = UINT32_MAX}, 10, &packs),
+                     TT_ERR_UNSUPPORTED);
+    assert_string_equal(tt_error_last()->message, "packing supports fewer than 4294967295 samples");
     assert_null(packs.first);
     tt_store_deinit(&store);
 }

@@ -241,6 +241,8 @@ static void copies_stay_together(void **state)
     struct tt_dataset *same = NULL, *held = NULL;
     assert_int_equal(tt_dataset_create_random(8, 2, 2, 1, 1, &same), TT_OK); /* a vocabulary of one token */
     assert_int_equal(tt_dataset_split(same, 1, 5, true, &held), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message,
+                        "cannot hold out 1 of 8 samples: they are copies of each other");
     tt_dataset_destroy(same);
 }
 
@@ -297,6 +299,10 @@ static void refusals(void **state)
         assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_sources_check(&sources), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "is given twice"));
+    for (int i = 2; i < TT_SOURCES_MAX; i++)
+        assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
+    assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message, "a mixture has at most 256 sources");
     tt_sources_deinit(&sources);
 }
 

@@ -142,8 +142,8 @@ static void put_bytes(const char *data, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Whether the bytes are refused, at once or when a sample is used. */
-static bool is_refused(const char *data, size_t bytes)
+/* Why the bytes are refused, at once or when a sample is used; NULL: they are not. */
+static const char *why_refused(const char *data, size_t bytes)
 {
     struct tt_store store;
     struct tt_dataset_report report;
@@ -154,13 +154,24 @@ static bool is_refused(const char *data, size_t bytes)
         tt_store_file_open(test_at("y.rows"), key, &bounds, &store, &report, &parts, &part_count);
     if (status != TT_OK) {
         assert_int_equal(status, TT_ERR_DATA);
-        return true;
+        return tt_error_last()->message;
     }
     for (size_t i = 0; i < store.sample_count && status == TT_OK; i++)
         status = tt_store_check(&store, i, 0, store.samples[i].count);
     if (status != TT_OK) assert_int_equal(status, TT_ERR_DATA);
     tt_store_deinit(&store);
-    return status != TT_OK;
+    return status != TT_OK ? tt_error_last()->message : NULL;
+}
+
+static bool is_refused(const char *data, size_t bytes)
+{
+    return why_refused(data, bytes) != NULL;
+}
+
+static void assert_why(const char *why)
+{
+    const char *said = why_refused(written.data, written.bytes);
+    if (said == NULL || strstr(said, why) == NULL) fail_msg("%s, not %s", said != NULL ? said : "read", why);
 }
 
 static void every_damaged_byte_is_found(void **state)
@@ -203,31 +214,10 @@ static void forge(void)
 }
 
 /* One of the changes of a written file; 0: none. */
-static void change_file(int change)
+static void change_samples(int change, struct tt_store_header *header, struct tt_store_sample *samples)
 {
-    struct tt_store_layout layout;
-    struct tt_store_header *header = (struct tt_store_header *)written.data;
-    assert_true(tt_store_lay_out(header, &layout));
-    int32_t *ids = (int32_t *)(written.data + layout.ids);
-    uint8_t *supervised = (uint8_t *)written.data + layout.supervised;
-    struct tt_store_sample *samples = (struct tt_store_sample *)(written.data + layout.samples);
-    struct tt_dataset_part *parts = (struct tt_dataset_part *)(written.data + layout.parts);
-    assert_in_range(header->token_count, TT_STORE_BLOCK_TOKENS + 1, 1 << 20);
+    struct tt_store_sample *last = &samples[header->sample_count - 1];
     switch (change) {
-    case 0:
-        break; /* a right one */
-    case 1:
-        ids[header->token_count - 1] = VOCAB;
-        break;
-    case 2:
-        ids[0] = -1;
-        break;
-    case 3:
-        supervised[samples[3].first + 1] = 2;
-        break;
-    case 4: /* more than the sample says: a batch would have no room for them */
-        supervised[samples[1].first + 1] = !supervised[samples[1].first + 1];
-        break;
     case 5:
         samples[5].first++;
         break;
@@ -246,16 +236,55 @@ static void change_file(int change)
     case 10:
         samples[4].completion = SIZE_MAX;
         break;
+    case 13: /* two samples as one: longer than max_length, or not the number of samples */
+        samples[0].count += samples[1].count;
+        samples[0].supervised_count += samples[1].supervised_count;
+        memmove(samples + 1, samples + 2, (header->sample_count - 2) * sizeof *samples);
+        break;
+    case 18:
+        samples[0].supervised_count = 0;
+        break;
+    case 19:
+        last->count += 5;
+        break;
+    case 20:
+        last->count--;
+        last->supervised_count--;
+        break;
+    }
+}
+
+static void change_file(int change)
+{
+    struct tt_store_layout layout;
+    struct tt_store_header *header = (struct tt_store_header *)written.data;
+    assert_true(tt_store_lay_out(header, &layout));
+    int32_t *ids = (int32_t *)(written.data + layout.ids);
+    uint8_t *supervised = (uint8_t *)written.data + layout.supervised;
+    struct tt_store_sample *samples = (struct tt_store_sample *)(written.data + layout.samples);
+    struct tt_dataset_part *parts = (struct tt_dataset_part *)(written.data + layout.parts);
+    assert_in_range(header->token_count, TT_STORE_BLOCK_TOKENS + 1, 1 << 20);
+    change_samples(change, header, samples);
+    switch (change) {
+    case 0:
+        break; /* a right one */
+    case 1:
+        ids[header->token_count - 1] = VOCAB;
+        break;
+    case 2:
+        ids[0] = -1;
+        break;
+    case 3:
+        supervised[samples[3].first + 1] = 2;
+        break;
+    case 4: /* more than the sample says: a batch would have no room for them */
+        supervised[samples[1].first + 1] = !supervised[samples[1].first + 1];
+        break;
     case 11:
         parts[0].source = TT_SOURCES_MAX;
         break;
     case 12:
         header->report.supervised_tokens++;
-        break;
-    case 13: /* two samples as one: longer than max_length, or not the number of samples */
-        samples[0].count += samples[1].count;
-        samples[0].supervised_count += samples[1].supervised_count;
-        memmove(samples + 1, samples + 2, (header->sample_count - 2) * sizeof *samples);
         break;
     case 14:
         header->report.tokens--;
@@ -269,21 +298,88 @@ static void change_file(int change)
     case 17:
         parts[0].once = -1;
         break;
-    case 18:
-        samples[0].supervised_count = 0;
-        break;
     }
 }
 
 static void forged_files_are_refused(void **state)
 {
     (void)state;
-    for (int change = 0; change <= 18; change++) {
+    static const char tokens[] = "y.rows' are damaged at token ",
+                      sample[] = "are damaged: a sample is impossible",
+                      source[] = "are damaged: a source is impossible",
+                      counts[] = "are damaged: its counts are impossible";
+    static const char *const why[] = {[1] = tokens,
+                                      [2] = tokens,
+                                      [3] = tokens,
+                                      [4] = tokens,
+                                      [5] = sample,
+                                      [6] = sample,
+                                      [7] = sample,
+                                      [8] = sample,
+                                      [9] = sample,
+                                      [10] = sample,
+                                      [11] = source,
+                                      [12] = counts,
+                                      [13] = sample,
+                                      [14] = counts,
+                                      [15] = source,
+                                      [16] = counts,
+                                      [17] = source,
+                                      [18] = sample,
+                                      [19] = "are damaged: a sample is outside",
+                                      [20] = "are damaged: samples are missing"};
+    write_file(ROWS);
+    change_file(0);
+    forge();
+    assert_false(is_refused(written.data, written.bytes));
+    for (int change = 1; change < (int)(sizeof why / sizeof why[0]); change++) {
         write_file(ROWS);
         change_file(change);
         forge();
-        if (is_refused(written.data, written.bytes) != (change > 0)) fail_msg("change %d", change);
+        assert_why(why[change]);
     }
+}
+
+/* What is wrong with a file as a whole is said by name. */
+static void damage_is_named(void **state)
+{
+    (void)state;
+    struct tt_store_layout layout;
+    write_file(9);
+    struct tt_store_header *header = (struct tt_store_header *)written.data;
+    assert_true(tt_store_lay_out(header, &layout));
+    header->token_count = UINT64_MAX;
+    assert_why("the tokenized rows in '");
+    assert_why("y.rows' are damaged: the sizes in its header are impossible");
+    write_file(9);
+    ((struct tt_store_header *)written.data)->rows_sum++;
+    assert_why("are damaged: the sum of its header is wrong");
+    write_file(9);
+    written.data[layout.samples]++;
+    assert_why("are damaged: the sum of its tables is wrong");
+    write_file(9);
+    assert_int_equal(tt_str_append_text(&written, "more"), TT_OK);
+    assert_why("are damaged: it has another size than its header says");
+    written.bytes = 10;
+    assert_why("are damaged: it is too short");
+    write_file(9);
+    written.data[0]++;
+    assert_why("y.rows' is not a file of tokenized rows of this version");
+    /* Texts of one alignment, without a terminator. */
+    write_file(9);
+    struct tt_str whole = {0};
+    static const char letters[TT_STORE_ALIGNMENT] = "abc";
+    assert_int_equal(tt_str_append(&whole, written.data, layout.texts), TT_OK);
+    assert_int_equal(tt_str_append(&whole, letters, sizeof letters), TT_OK);
+    assert_int_equal(tt_str_append(&whole, written.data + layout.texts, written.bytes - layout.texts), TT_OK);
+    tt_str_deinit(&written);
+    written = whole;
+    ((struct tt_store_header *)written.data)->text_bytes = TT_STORE_ALIGNMENT;
+    forge();
+    assert_false(is_refused(written.data, written.bytes));
+    written.data[layout.texts + TT_STORE_ALIGNMENT - 1] = 'x';
+    forge();
+    assert_why("are damaged: its texts do not end");
 }
 
 /* With a right sum of the header, as far as there can be one. */
@@ -382,9 +478,13 @@ static int remove_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_those_of_memory), cmocka_unit_test(every_damaged_byte_is_found),
-        cmocka_unit_test(forged_files_are_refused), cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(batches_are_checked),      cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(rows_are_those_of_memory),
+        cmocka_unit_test(every_damaged_byte_is_found),
+        cmocka_unit_test(forged_files_are_refused),
+        cmocka_unit_test(damage_is_named),
+        cmocka_unit_test(impossible_sizes_are_refused),
+        cmocka_unit_test(batches_are_checked),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("data/store_file", tests, test_root_create, remove_all);
 }

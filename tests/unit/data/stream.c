@@ -167,6 +167,9 @@ static void parts_are_shortened(void **state)
                          drops ? TT_ERR_DATA : TT_OK);
         struct tt_dataset *dataset = load("rows.jsonl");
         assert_int_equal(tt_stream_part(dataset, &single, "evaluation data"), drops ? TT_ERR_DATA : TT_OK);
+        if (drops)
+            assert_string_equal(tt_error_last()->message,
+                                "the evaluation data has no row with a supervised token within max_length");
         if (!drops) {
             tt_dataset_report(reference, &alone);
             tt_dataset_report(dataset, &report);
