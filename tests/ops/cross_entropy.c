@@ -408,7 +408,8 @@ static void a_label_outside_the_vocabulary_is_refused(void **state)
     make_problem(&p, &row);
     test_device_open(&device, "cpu", 1);
     test_tensor_set(&p.tensors[LABELS], (const double[]){0, 10, 1});
-    test_refused(run_op(&device, &row, p.tensors), TT_ERR_DATA, "label 1 is 10");
+    test_refused(run_op(&device, &row, p.tensors), TT_ERR_DATA,
+                 "cross_entropy: label 1 is 10, which is outside 0..9");
     test_tensor_set(&p.tensors[LABELS], (const double[]){0, 1, -100});
     test_refused(run_op(&device, &row, p.tensors), TT_ERR_DATA, "label 2 is -100");
     test_device_close(&device);

@@ -87,6 +87,7 @@ static void unsound_descriptions_are_refused(void **state)
     x = tt_tensor_2d(memory, TT_F32, 2, 3);
     x.dims[1] = -3;
     assert_int_equal(sound(x), TT_ERR_INTERNAL);
+    assert_string_equal(tt_error_last()->message, "test: x is F32[2, -3], with a negative dimension");
     x = tt_tensor_2d(memory, TT_F32, 2, 4);
     x.dims[0] = INT64_MAX;
     assert_int_equal(sound(x), TT_ERR_INTERNAL);

@@ -155,6 +155,7 @@ static void single_messages(void **state)
         snprintf(said, sizeof said, "{'messages': [{'role': 'assistant', 'content': 'a', '%s': 1}]}",
                  masks[i]);
         expect_error(&config, CHATML, said, TT_ERR_UNSUPPORTED, masks[i]);
+        assert_non_null(strstr(tt_error_last()->message, "': a message trains as a whole or not at all"));
     }
     /* A tag does not overrule them. */
     expect(&config,
@@ -164,6 +165,9 @@ static void single_messages(void **state)
     config.assistant_only_loss = false;
     expect_error(&config, CHATML, row, TT_ERR_DATA,
                  "message 2 is not to train, which needs assistant_only_loss");
+    config.completion_only_loss = 1;
+    expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'q'}]}", TT_ERR_DATA,
+                 "completion_only_loss is set, but the row has no prompt and completion");
     config = assistant();
     expect_error(&config, CHATML, "{'messages': [{'role': 'user', 'content': 'q', 'weight': 0.5}]}",
                  TT_ERR_DATA, "messages[0]: weight must be 0 or 1");

@@ -298,7 +298,7 @@ static void refusals(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_sources_check(&sources), TT_ERR_USAGE);
-    assert_non_null(strstr(tt_error_last()->message, "is given twice"));
+    assert_non_null(strstr(tt_error_last()->message, "twice.jsonl' is given twice"));
     for (int i = 2; i < TT_SOURCES_MAX; i++)
         assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_ERR_USAGE);

@@ -23,7 +23,7 @@ tt_status tt_cpu_channel_sums(struct tt_stream *stream, const struct tt_channel_
 {
     void (*add)(const struct tt_channel_sums_args *, int64_t, int64_t, double *) = TT_BEST(stream, add_rows);
     int64_t rows = args->x_PC.dims[0], width = 2 * args->x_PC.dims[1];
-    int64_t groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS, together = DOUBLES_MAX / width;
+    int64_t groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS, together = width > 0 ? DOUBLES_MAX / width : 1;
     if (together < 1)
         return tt_fail(TT_ERR_UNSUPPORTED, "channel_sums: %lld channels, the cpu's limit is %d",
                        (long long)(width / 2), DOUBLES_MAX / 2);

@@ -1,4 +1,4 @@
-/* Rows without what a preference needs are refused by name. */
+/* Rows without what their settings need are refused by name: a preference, or a text in a field of the template. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,26 +15,30 @@ static void refusals(void **state)
     (void)state;
     static const struct {
         const char *name, *text, *message;
+        const char *prompt_template; /* NULL: rows with a preference */
     } cases[] = {
-        {"r.txt", "text", "a file of plain text has no preferences"},
+        {"r.txt", "text", "a file of plain text has no preferences", NULL},
         {"r.jsonl", "{\"text\": \"a\"}",
-         "row 1 (line 1): the row has no preference, 'chosen' and 'rejected'; it has 'text'"},
+         "row 1 (line 1): the row has no preference, 'chosen' and 'rejected'; it has 'text'", NULL},
         {"r.jsonl",
          "{\"chosen\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"rejected\": [{\"role\": "
          "\"assistant\", \"content\": \"b\"}]}",
-         "'chosen' and 'rejected' have no prompt"},
+         "'chosen' and 'rejected' have no prompt", NULL},
+        {"r.jsonl", "{\"list\": [], \"completion\": \"i\"}",
+         "the row has no text in its field 'list', which prompt_template names", "{list}"},
     };
-    const struct tt_data_config config = {.dataset_text_field = "text",
-                                          .dataset_prompt_field = "prompt",
-                                          .dataset_completion_field = "completion",
-                                          .max_length = 64,
-                                          .completion_only_loss = -1,
-                                          .preference = true};
+    struct tt_data_config config = {.dataset_text_field = "text",
+                                    .dataset_prompt_field = "prompt",
+                                    .dataset_completion_field = "completion",
+                                    .max_length = 64,
+                                    .completion_only_loss = -1};
     static const char json[] = "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}";
     struct tt_tokenizer *tokenizer = NULL;
     assert_int_equal(tt_tokenizer_parse(json, sizeof json - 1, "tokenizer.json", &tokenizer), TT_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_dataset *dataset = NULL;
+        config.preference = cases[i].prompt_template == NULL;
+        config.prompt_template = cases[i].prompt_template;
         test_put(cases[i].name, cases[i].text);
         assert_int_equal(tt_dataset_load(test_at(cases[i].name), &config, tokenizer, 100, 0, &dataset),
                          TT_ERR_DATA);
