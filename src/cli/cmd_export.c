@@ -61,7 +61,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                         command->output_file, command->adapter_only ? "LoRA adapter" : "model",
                         report.architecture, report.tensors, tt_dtype_torch_name(report.dtype),
                         tt_format_bytes((double)report.bytes, bytes, sizeof bytes)));
-    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+    TT_GO(tt_report_print_wrapped(cli->report, tt_str_text(&text), 2));
 out:
     tt_str_deinit(&text);
     tt_merge_close(&merge);

@@ -335,7 +335,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     tt_status status = subject_open(&subject);
     if (status == TT_OK)
         status = json ? write_json(&text, &subject, list) : write_report(&text, &subject, list);
-    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), 24);
+    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), json ? -1 : 24);
     subject_close(&subject);
     tt_str_deinit(&text);
     return status;

@@ -41,6 +41,7 @@ static size_t list_sections(struct tt_setting_section *sections)
 
 /* Of the root mean square of the change. */
 static const double rounding_that_matters = 0.25;
+static const char all_tensors[] = "all changed tensors";
 
 static double relative(double part, double whole)
 {
@@ -51,15 +52,19 @@ static tt_status write_text(struct tt_str *text, const struct tt_merge_report *r
 {
     char bytes[32];
     const struct tt_merge_change *total = &report->total;
-    TT_TRY(tt_str_printf(text, "%-56s %11s %11s %9s\n", "tensor", "largest", "rms", "relative"));
+    int width = (int)strlen(all_tensors);
+    for (size_t i = 0; i < report->count; i++)
+        if (report->outputs[i].change.count > 0 && (int)strlen(report->outputs[i].tensor->name) > width)
+            width = (int)strlen(report->outputs[i].tensor->name);
+    TT_TRY(tt_str_printf(text, "%-*s %10s %10s %9s\n", width, "tensor", "largest", "rms", "relative"));
     for (size_t i = 0; i < report->count; i++) {
         const struct tt_merge_change *change = &report->outputs[i].change;
         if (change->count == 0) continue;
-        TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", report->outputs[i].tensor->name,
+        TT_TRY(tt_str_printf(text, "%-*s %10.3e %10.3e %9.2e\n", width, report->outputs[i].tensor->name,
                              change->largest, tt_merge_change_rms(change),
                              relative(change->squares, change->base_squares)));
     }
-    TT_TRY(tt_str_printf(text, "%-56s %11.3e %11.3e %9.2e\n", "all changed tensors", total->largest,
+    TT_TRY(tt_str_printf(text, "%-*s %10.3e %10.3e %9.2e\n", width, all_tensors, total->largest,
                          tt_merge_change_rms(total), relative(total->squares, total->base_squares)));
     double percent = 100.0 * relative(total->rounding_squares, total->squares);
     int digits = percent >= 10 ? 0 : percent >= 1 ? 1 : 2;
@@ -111,7 +116,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_merge_open(command->model, command->adapter, &both));
     TT_GO(tt_merge_write(&both, &options, &report));
     TT_GO(command->json ? write_json(&text, &report) : write_text(&text, &report, command->output_dir));
-    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+    TT_GO(tt_report_print_wrapped(cli->report, tt_str_text(&text), command->json ? -1 : 2));
     if (relative(report.total.rounding_squares, report.total.squares) > rounding_that_matters)
         tt_warn("rounding takes a large part of what was trained: keep the adapter apart, or merge with "
                 "--save_dtype float32");

@@ -134,7 +134,7 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_plan *plan,
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK && largest != NULL) status = format_largest(command, plan, largest, &text);
     if (status == TT_OK && command->details) status = format_details(command, plan, &text);
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), 4);
     tt_str_deinit(&text);
     return status;
 }
@@ -165,7 +165,7 @@ static tt_status print_units(struct tt_cli *cli, const struct plan_command *comm
 {
     struct tt_str text = {0};
     tt_status status = tt_plan_offline_units(&command->spec, &text);
-    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), 4);
     tt_str_deinit(&text);
     return status;
 }
@@ -195,7 +195,6 @@ static tt_status print_comparison(struct tt_cli *cli, const struct plan_command 
 {
     struct tt_str text = {0};
     struct tt_command_call copy = *call;
-    cli->report->once = true; /* most warnings are those of every combination */
     tt_status status =
         tt_plan_table(command->compare, plan_flags, &copy, tt_report_row_columns(cli->report->out), &text);
     if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
@@ -211,6 +210,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     bool most = command->max != TT_PLAN_MAX_NONE;
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     TT_TRY(check_together(command));
+    cli->report->once = true; /* --max and --compare make many plans of one run */
     if (command->units) return print_units(cli, command);
     if (command->compare != NULL) return print_comparison(cli, command, call);
     TT_TRY(most ? tt_plan_offline_largest(&command->spec, (enum tt_plan_max)command->max, &plan, &largest)

@@ -218,7 +218,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_str text = {0};
     TT_TRY(tt_run_figures_read(call->argv[0], &figures));
     tt_status status = command->json ? format_json(&figures, &text) : format(&figures, &text);
-    if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), 2);
+    if (status == TT_OK)
+        status = tt_report_print_wrapped(cli->report, tt_str_text(&text), command->json ? -1 : 2);
     tt_str_deinit(&text);
     tt_run_figures_deinit(&figures);
     return status;

@@ -249,7 +249,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(command->json
               ? write_json(&text, &report)
               : write_text(&text, &report, tt_quant_type_name(options.config.type), command->output_dir));
-    TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
+    TT_GO(tt_report_print_wrapped(cli->report, tt_str_text(&text), command->json ? -1 : 2));
 out:
     tt_str_deinit(&text);
     tt_arena_deinit(&arena);

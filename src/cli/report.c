@@ -458,7 +458,7 @@ tt_status tt_report_print_wrapped(struct tt_report *report, const char *text, in
 {
     struct tt_str wrapped = {0};
     const struct tt_wrap wrap = {.columns = tt_report_columns(report->out), .indent = indent};
-    if (isatty(fileno(report->out)) != 1) return tt_report_print(report, text);
+    if (indent < 0 || isatty(fileno(report->out)) != 1) return tt_report_print(report, text);
     tt_status status = tt_wrap_append(&wrapped, text, &wrap);
     if (status == TT_OK) status = tt_report_print(report, tt_str_text(&wrapped));
     tt_str_deinit(&wrapped);

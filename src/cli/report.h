@@ -60,7 +60,8 @@ int tt_report_row_columns(FILE *file);
 
 /* Prints on standard output, with control characters escaped. A closed pipe or a full disk is TT_ERR_IO. */
 TT_MUST_USE tt_status tt_report_print(struct tt_report *report, const char *text);
-/* The same; on a terminal broken to its width, with `indent` before what continues a line. */
+/* The same; on a terminal broken to its width, with `indent` before what continues a line; below 0: not broken, as
+ * JSON. */
 TT_MUST_USE tt_status tt_report_print_wrapped(struct tt_report *report, const char *text, int indent);
 /* Prints `object` and a line feed as tt_report_print does, and releases it. NULL: TT_ERR_MEMORY. `indent`: as of
  * tt_json_write. */

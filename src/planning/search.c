@@ -1,5 +1,6 @@
 /* Questions beside the plan: the largest run that fits, what bounds its step, the units that are sharded. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "job/detect_inputs.h"
@@ -120,7 +121,8 @@ static bool holds(const struct tt_block *block, const tt_param *param)
 }
 
 /* The tensors of block `b`, without those of an earlier block of the same unit (tied tensors). */
-static tt_status format_tensors(const struct tt_model *model, int b, int64_t *bytes, struct tt_str *text)
+static tt_status format_tensors(const struct tt_model *model, int b, int width, int64_t *bytes,
+                                struct tt_str *text)
 {
     const struct tt_block *block = &model->blocks[b];
     for (size_t p = 0; p < block->param_count; p++) {
@@ -135,13 +137,15 @@ static tt_status format_tensors(const struct tt_model *model, int b, int64_t *by
             used += snprintf(shape + used, sizeof shape - (size_t)used, "%s%lld", d > 0 ? " x " : "",
                              (long long)param->dims[d]);
         *bytes += stored_bytes(param);
-        TT_TRY(tt_str_printf(text, "  %-64s %-7s %-16s %12lld  %s\n", param->name, type_name(param), shape,
-                             (long long)stored_bytes(param), param->trainable ? "trainable" : "frozen"));
+        TT_TRY(tt_str_printf(text, "  %-*s %-5s %-14s %10lld  %s\n", width, param->name, type_name(param),
+                             shape, (long long)stored_bytes(param),
+                             param->trainable ? "trainable" : "frozen"));
     }
     return TT_OK;
 }
 
-static tt_status format_unit(const struct tt_model *model, int unit, int64_t *all, struct tt_str *text)
+static tt_status format_unit(const struct tt_model *model, int unit, int width, int64_t *all,
+                             struct tt_str *text)
 {
     tt_status status = TT_OK;
     struct tt_str tensors = {0};
@@ -150,7 +154,7 @@ static tt_status format_unit(const struct tt_model *model, int unit, int64_t *al
     for (int b = 0; b < model->block_count; b++) {
         if (model->unit_of_block[b] != unit) continue;
         if (name == NULL) name = model->blocks[b].name;
-        TT_GO(format_tensors(model, b, &bytes, &tensors));
+        TT_GO(format_tensors(model, b, width, &bytes, &tensors));
     }
     *all += bytes;
     TT_GO(tt_str_printf(text, "unit %d: %s, %lld bytes\n", unit, name != NULL ? name : "", (long long)bytes));
@@ -160,6 +164,17 @@ out:
     return status;
 }
 
+static int longest_name(const struct tt_model *model)
+{
+    size_t most = 0;
+    for (int b = 0; b < model->block_count; b++)
+        for (size_t p = 0; p < model->blocks[b].param_count; p++) {
+            size_t bytes = strlen(model->blocks[b].params[p]->name);
+            if (bytes > most) most = bytes;
+        }
+    return (int)most;
+}
+
 tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, struct tt_str *text)
 {
     tt_status status = TT_OK;
@@ -167,7 +182,8 @@ tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, struct tt_str *
     int64_t bytes = 0;
     char counts[160];
     TT_GO(tt_plan_offline_model(spec, &model));
-    for (int u = 0; u < model->unit_count; u++) TT_GO(format_unit(model, u, &bytes, text));
+    for (int u = 0; u < model->unit_count; u++)
+        TT_GO(format_unit(model, u, longest_name(model), &bytes, text));
     TT_GO(tt_str_printf(text, "%d units, %lld bytes\n%s\n", model->unit_count, (long long)bytes,
                         tt_model_format_counts(model, counts, sizeof counts)));
 out:

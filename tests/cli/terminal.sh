@@ -2,6 +2,7 @@
 # A terminal of 80 columns: lines are broken at words, evaluations fit one line, the last rows of a run stay after its
 # bar, also of one that fails; tables fit; a warning of many plans is printed once. A pipe gets whole lines.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
+command -v python3 >/dev/null || { echo "skipped: no python3" && exit 77; }
 command -v script >/dev/null || { echo "skipped: no script (util-linux)" && exit 77; }
 golden=$root/tests/golden/llama2
 export NO_COLOR=1
@@ -48,12 +49,21 @@ for axes in 'device=h200,l4 per_device_train_batch_size=1,8' \
     [ "$("$trimtab" "${plan[@]}" "$axes" 2>/dev/null | wc -l)" = $((1 + $(tr -cd '=' <<<"$axes" | wc -c) * 4 - 4)) ] ||
         fail "$axes: rows are broken in a pipe:" "$("$trimtab" "${plan[@]}" "$axes")"
 done
-[ "$("$trimtab" plan --model_name_or_path "$golden/model" --compare 'device=h200,l4 ranks=1,2' 2>&1 >/dev/null | grep -c '^warning')" = 1 ] ||
-    fail "a warning of four plans is not printed once"
+for many in "--compare|device=h200,l4 ranks=1,2" "--max|batch|--device|h200"; do
+    IFS='|' read -ra words <<<"$many"
+    "$trimtab" plan --model_name_or_path "$golden/model" "${words[@]}" >said 2>&1 || fail "$many: $(cat said)"
+    [ "$(grep -c '^warning' said)" = 1 ] || fail "$many: a warning of many plans is not printed once:" "$(cat said)"
+done
 shown doctor --output_dir three
 fits
 grep -qE '^ {21}[^ ]' terminal || fail "doctor's lines do not continue below themselves:" "$(cat terminal)"
-for words in "profile one" "inspect one" "inspect $golden/model" "checkpoint ls one" "data --model_name_or_path $golden/model --dataset_name $golden/train.jsonl" \
+[ "$("$trimtab" plan --model_name_or_path "$golden/model" --units | grep -c 'frozen$\|trainable$')" -gt 20 ] ||
+    fail "rows of --units are broken in a pipe"
+shown profile one --json
+python3 -c 'import json; json.load(open("terminal"))' || fail "JSON is broken on a terminal:" "$(cat terminal)"
+for words in "plan --model_name_or_path $golden/model --units" "plan --model_name_or_path $golden/model --max batch --device h200" \
+    "plan --model_name_or_path $golden/model --details --device h200 --ranks 8" \
+    "merge --model_name_or_path $golden/model --adapter_name_or_path one --output_dir merged" "profile one" "inspect one" "inspect $golden/model" "checkpoint ls one" "data --model_name_or_path $golden/model --dataset_name $golden/train.jsonl" \
     "eval --model_name_or_path $golden/model --eval_dataset $golden/train.jsonl" "train --max_length" "plan" "help"; do
     read -ra parts <<<"$words"
     shown "${parts[@]}"
