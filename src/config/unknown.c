@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "config/store.h"
 
@@ -123,23 +124,29 @@ tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const cha
     return status;
 }
 
-/* "'cutoff_len' (line 12: max_length)" */
-static tt_status describe_unknown(const struct tt_settings *settings, const struct tt_yaml_node *node,
-                                  struct tt_str *text)
+/* "'cutoff_len' (line 12: max_length)", in `text` while it is shorter than an error's message, then as a warning. */
+static tt_status describe_unknown(const struct tt_settings *settings, const struct tt_yaml *yaml,
+                                  const struct tt_yaml_node *node, struct tt_str *text, size_t *warned)
 {
+    enum { TEXT_BYTES = 480 };
     const struct elsewhere *known = find_elsewhere(settings, node->key);
     struct nearest nearest = find_nearest(settings, node->key);
     const char *instead = nearest.name;
     if (known != NULL) instead = known->setting != NULL ? known->setting : "remove it";
-    return tt_str_printf(text, "%s'%.60s' (line %zu%s%s)", text->bytes > 0 ? ", " : "", node->key, node->line,
-                         *instead != 0 ? ": " : "", instead);
+    const char *colon = *instead != 0 ? ": " : "";
+    if (text->bytes < TEXT_BYTES)
+        return tt_str_printf(text, "%s'%.60s' (line %zu%s%s)", text->bytes > 0 ? ", " : "", node->key,
+                             node->line, colon, instead);
+    tt_warn("%s line %zu: there is no setting '%.60s'%s%s", yaml->origin, node->line, node->key, colon,
+            instead);
+    ++*warned;
+    return TT_OK;
 }
 
 tt_status tt_settings_check_keys(const struct tt_settings *settings, const struct tt_yaml *yaml)
 {
-    enum { TEXT_BYTES = 480 }; /* of an error's message */
     struct tt_str text = {0};
-    size_t unknown = 0, shown = 0;
+    size_t unknown = 0, warned = 0;
     const char *program = NULL;
     tt_status status = TT_OK;
     for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next) {
@@ -147,12 +154,10 @@ tt_status tt_settings_check_keys(const struct tt_settings *settings, const struc
         const struct elsewhere *known = find_elsewhere(settings, node->key);
         if (program == NULL && known != NULL) program = known->program;
         unknown++;
-        if (text.bytes >= TEXT_BYTES) continue;
-        TT_GO(describe_unknown(settings, node, &text));
-        shown++;
+        TT_GO(describe_unknown(settings, yaml, node, &text, &warned));
     }
     if (unknown < 2) goto out; /* the error of the key itself says more */
-    if (shown < unknown) TT_GO(tt_str_printf(&text, " and %zu more", unknown - shown));
+    if (warned > 0) TT_GO(tt_str_printf(&text, " and %zu more, named above", warned));
     status = tt_fail(TT_ERR_USAGE, "%s: there are no settings %s", yaml->origin, tt_str_text(&text));
     if (program != NULL)
         tt_hint("some are keys of %s: behind the line stands what takes the key's place here (--help "

@@ -42,7 +42,11 @@ expect 2 "hint: sequence_len is a key of axolotl; here: max_length" train --conf
 expect 2 "hint: lora_target is a key of LLaMA-Factory; here: lora_target_modules; all is all-linear here" \
     train --lora_target all
 for i in $(seq 40); do echo "some_key_$i: 1"; done >many.yaml
-expect 2 ' more' train --config many.yaml
+expect 2 ' more, named above' train --config many.yaml
+for i in $(seq 40); do
+    [ "$(grep -c "'some_key_$i'" err)" = 1 ] || fail "key $i of 40 unknown ones is not named once:" "$(cat err)"
+done
+grep -q "^warning: many.yaml line 40: there is no setting 'some_key_40'" err || fail "a key without its line:" "$(cat err)"
 "$trimtab" train --help >settings
 keys=0
 for setting in $(grep -v '^VALUE' "$root/src/config/elsewhere.def" | tr '\n' ' ' | sed -E 's/(NAMED|ELSEWHERE)\("/\n/g' |

@@ -253,6 +253,16 @@ static void odd_rows(void **state)
     assert_int_equal(tt_detect_dataset_record(dataset, 1)->box_count, 0);
     assert_true(tt_detect_dataset_boxes(dataset, 3)[0].crowd);
     tt_detect_dataset_destroy(dataset);
+    /* Its row without boxes trains if asked, the one whose only box is outside does not. */
+    config.train = true;
+    dataset = load(&config);
+    int64_t with_boxes = tt_detect_dataset_count(dataset);
+    tt_detect_dataset_destroy(dataset);
+    config.keep_empty = true;
+    dataset = load(&config);
+    assert_int_equal(tt_detect_dataset_count(dataset), with_boxes + 1);
+    assert_int_equal(tt_detect_dataset_report(dataset)->images_background, 1);
+    tt_detect_dataset_destroy(dataset);
 }
 
 /* Classes of the weights, by key or by name; a table's others are left out. */
