@@ -243,6 +243,14 @@ static bool is_plain_path(const char *path)
     return consists_of(path + 1, strlen(path + 1), any, "-._/");
 }
 
+static tt_status refuse_mount(const char *path, const char *taken)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "volumes: '%.120s' %s %s, which pods have of their own", path,
+                               lies_in(path, taken) ? "lies in" : "contains", taken);
+    tt_hint("mount the claim elsewhere, such as at /data or /runs");
+    return status;
+}
+
 static tt_status check_mount(const struct tt_render_volume *volumes, int count, const char *entry)
 {
     static const char *const taken[] = {"/dev", "/proc", "/sys", "/etc", "/tmp", tt_render_run_folder};
@@ -251,8 +259,7 @@ static tt_status check_mount(const struct tt_render_volume *volumes, int count, 
         return refuse("volumes", entry, "a path is absolute, without '..', of letters, digits and -._/");
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (lies_in(volume->path, taken[i]) || lies_in(taken[i], volume->path))
-            return refuse("volumes", entry,
-                          "pods use /dev, /proc, /sys, /etc, /tmp and /run/trimtab themselves");
+            return refuse_mount(volume->path, taken[i]);
     for (int i = 0; i < count; i++)
         if (strcmp(volumes[i].path, volume->path) == 0)
             return refuse("volumes", entry, "two volumes have the same path");

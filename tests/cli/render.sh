@@ -295,10 +295,11 @@ refused "an entry is CLAIM:PATH" "${one[@]}" --volumes models
 refused "an entry is CLAIM:PATH" "${one[@]}" --volumes models:/models:rw
 refused "a path is absolute" "${one[@]}" --volumes models:models
 refused "a path is absolute" "${one[@]}" --volumes models:/a/../etc
-refused "themselves" "${one[@]}" --volumes models:/etc/models
+refused "lies in /etc, which pods have of their own" "${one[@]}" --volumes models:/etc/models
 refused "a path is absolute" "${one[@]}" --volumes models:/
-refused "themselves" "${one[@]}" --volumes models:/run
 refused "two volumes have the same path" "${one[@]}" --volumes a:/models,b:/models
+refused "volumes: '/tmp/x' lies in /tmp, which pods have of their own" "${one[@]}" --volumes a:/models,b:/tmp/x
+refused "volumes: '/run' contains /run/trimtab, which pods have" "${one[@]}" --volumes a:/models,b:/run
 refused "model_name_or_path '/models/l8b' lies in no volume" "${one[@]}" --volumes data:/data
 refused "dataset_name 'train.jsonl' lies in no volume" "${one[@]}" --dataset_name train.jsonl
 refused "output_dir '/data/out' lies in no volume of the pods that they may write" "${one[@]}" --output_dir /data/out

@@ -15,6 +15,10 @@ read -ra options <<<"${CMAKE_OPTIONS:-}"
 generator=()
 [ -e "$build/CMakeCache.txt" ] || ! command -v ninja >/dev/null || generator=(-G Ninja)
 
+pkg-config --exists cmocka || {
+    echo "the tests of the bundle need cmocka: tools/install-dependencies.sh test (libcmocka-dev)" >&2
+    exit 2
+}
 targets=(trimtab trimtab_cuda bench_ops bench_load bench_comm test_unit_comm_gpus)
 for source in "$root"/tests/ops/*.c; do
     name=$(basename "$source" .c)
