@@ -70,4 +70,12 @@ check_held_out() {
 check_held_out --dataset_name rows.jsonl
 check_held_out "${mixture[@]}"
 grep -q '"sources": \[' printed || fail "no sources of the held-out rows of a mixture:" "$(cat printed)"
+# Smoothed labels change what trains and nothing of an evaluation.
+for share in 0 0.5; do
+    expect 0 'done: 1 step' train "${common[@]}" --dataset_name rows.jsonl --max_steps 1 --report_to none --eval_strategy steps \
+        --eval_steps 1 --learning_rate 1e-12 --lora_dropout 0 --label_smoothing_factor $share --output_dir "share-$share"
+done
+[ "$(value share-0/eval_results.json eval_loss)" = "$(value share-0.5/eval_results.json eval_loss)" ] ||
+    fail "smoothed labels change eval_loss"
+[ "$(value share-0/metrics.jsonl loss)" != "$(value share-0.5/metrics.jsonl loss)" ] || fail "labels are not smoothed"
 finish
