@@ -138,11 +138,12 @@ tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const 
     return status;
 }
 
-tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes)
+tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes, uint64_t *block)
 {
     struct statvfs info;
     if (statvfs(path, &info) != 0) return tt_fail_errno(errno, "cannot get the free space of '%s'", path);
     *bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    if (block != NULL) *block = info.f_frsize > 0 ? info.f_frsize : 1;
     return TT_OK;
 }
 

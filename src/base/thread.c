@@ -26,6 +26,17 @@ static void *run(void *pointer)
     return NULL;
 }
 
+static int create(struct tt_thread *thread)
+{
+    pthread_attr_t attributes;
+    int error_number = pthread_attr_init(&attributes);
+    if (error_number != 0) return error_number;
+    error_number = pthread_attr_setstacksize(&attributes, TT_THREAD_STACK_BYTES);
+    if (error_number == 0) error_number = pthread_create(&thread->handle, &attributes, run, thread);
+    (void)pthread_attr_destroy(&attributes);
+    return error_number;
+}
+
 tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument, struct tt_thread **out)
 {
     struct tt_thread *thread = tt_calloc(1, sizeof *thread);
@@ -33,7 +44,7 @@ tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument
     thread->main = main;
     thread->argument = argument;
     snprintf(thread->name, sizeof thread->name, "%s", name);
-    int error_number = pthread_create(&thread->handle, NULL, run, thread);
+    int error_number = create(thread);
     if (error_number != 0) {
         tt_free(thread);
         tt_status status = tt_fail_errno(error_number, "cannot start thread '%s'", name);

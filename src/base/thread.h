@@ -11,6 +11,9 @@
 typedef tt_status tt_thread_main(void *argument);
 struct tt_thread; /* opaque, owned by its starter */
 
+/* The stack of every thread that is started here: it does not depend on `ulimit -s`. */
+enum { TT_THREAD_STACK_BYTES = 8 << 20 };
+
 TT_MUST_USE tt_status tt_thread_start(const char *name, tt_thread_main *main, void *argument,
                                       struct tt_thread **out);
 /* Waits, frees, and returns the thread's status with its error record restored in the calling thread. */

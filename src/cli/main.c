@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/stack.h"
 #include "launch/pulse.h"
 
 /* The thread of a rank hangs, so a normal exit would hang too. */
@@ -24,11 +25,16 @@ static void reserve_standard_streams(void)
         if (fcntl(stream, F_GETFD) < 0) (void)!open("/", O_PATH); /* the lowest number that is free */
 }
 
+static int run(int argc, char **argv)
+{
+    return tt_cli_main(argc, argv, stdout, stderr);
+}
+
 int main(int argc, char **argv)
 {
     reserve_standard_streams();
     tt_pulse_set_handler(leave_stuck);
-    int code = tt_cli_main(argc, argv, stdout, stderr);
+    int code = tt_stack_run(run, argc, argv);
     if (code != TT_EXIT_DEVICE) return code;
     /* The exit handlers of a driver would wait for a GPU that hangs. */
     fflush(NULL);

@@ -61,7 +61,7 @@ static tt_status check_disk(const struct writing *writing)
     uint64_t needed = 0, there = 0;
     char text[2][32];
     for (size_t s = 0; s < writing->shard_count; s++) needed += writing->shards[s].bytes;
-    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
+    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there, NULL));
     if (there >= needed) return TT_OK;
     return tt_fail(TT_ERR_IO, "the merged model needs %s, and the disk of '%s' has %s left",
                    tt_format_bytes((double)needed, text[0], sizeof text[0]), writing->options->output_dir,

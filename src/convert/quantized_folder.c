@@ -290,7 +290,7 @@ static tt_status check_output_dir(const struct writing *writing)
 static tt_status check_disk(const struct writing *writing)
 {
     uint64_t there = 0, needed = writing->report->bytes_after;
-    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there));
+    TT_TRY(tt_dir_free_bytes(tt_str_text(&writing->output.temporary), &there, NULL));
     if (there >= needed) return TT_OK;
     return tt_fail(TT_ERR_IO, "the quantized model needs %.1f GB, and the disk of '%s' has %.1f GB left",
                    (double)needed * 1e-9, writing->options->output_dir, (double)there * 1e-9);

@@ -94,7 +94,7 @@ tt_status tt_doctor_examine_storage(struct tt_examination *exam)
     TT_TRY(tt_path_set(&temporary, folder.text, name));
     tt_status status = TT_OK;
     if (found->local_rank == 0) {
-        status = tt_dir_free_bytes(folder.text, &found->free_bytes);
+        status = tt_dir_free_bytes(folder.text, &found->free_bytes, NULL);
         if (status == TT_OK) status = time_files(exam, temporary.text, path.text);
         if (status == TT_ERR_MEMORY) return status;
         if (status != TT_OK)

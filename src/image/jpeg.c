@@ -12,7 +12,8 @@
 
 #include "base/alloc.h"
 
-enum { RGB = 3, CMYK = 4 };
+/* Encoders write about ten scans. Each one costs a pass over all blocks of the image, however few bytes it has. */
+enum { RGB = 3, CMYK = 4, SCANS_MAX = 100 };
 
 /* libjpeg's error manager, with the way out of it. */
 struct manager {
@@ -70,10 +71,20 @@ static void convert_row(const uint8_t *cmyk, size_t width, uint8_t *rgb)
 struct decoding {
     struct jpeg_decompress_struct info;
     struct manager manager;
+    struct jpeg_progress_mgr progress;
     const struct tt_image_source *source;
     uint8_t *rgb, *row;
     tt_status status;
 };
+
+/* libjpeg calls it for each row of blocks. */
+static void limit_scans(j_common_ptr info)
+{
+    struct manager *manager = (struct manager *)info->err;
+    if (((j_decompress_ptr)info)->input_scan_number <= SCANS_MAX) return;
+    snprintf(manager->message, sizeof manager->message, "it has more than %d scans", SCANS_MAX);
+    longjmp(manager->out, 1);
+}
 
 static void decode_rows(struct decoding *decoding)
 {
@@ -108,6 +119,8 @@ static void decode(struct decoding *decoding, bool pixels)
         return;
     }
     jpeg_create_decompress(info);
+    decoding->progress.progress_monitor = limit_scans;
+    info->progress = &decoding->progress;
     jpeg_mem_src(info, source->data, source->bytes);
     jpeg_read_header(info, TRUE);
     decoding->status = tt_image_check_size(source, info->image_height, info->image_width);

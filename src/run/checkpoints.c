@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -393,76 +392,5 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
         drop_texts(&job);
     if (status == TT_OK) status = finish_save(checkpoints, run, true);
     if (status == TT_OK && first) status = remove_replaced(checkpoints, run, -1);
-    return status;
-}
-
-/* Estimates the number of saves. */
-static int64_t count_saves(const struct tt_run *run)
-{
-    int64_t every = run->watch->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
-    int64_t left = run->total_steps - run->first_step;
-    return every > 0 ? left / every + (left % every != 0) : 0;
-}
-
-/* The sizes of the tokenizer's files, which each checkpoint and the result have. */
-struct copied {
-    const char *folder;
-    uint64_t bytes;
-};
-
-static tt_status add_size(void *context, const char *name)
-{
-    struct copied *copied = context;
-    int descriptor;
-    uint64_t bytes = 0;
-    TT_TRY(tt_file_open_inside(copied->folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, &descriptor, &bytes));
-    (void)close(descriptor);
-    copied->bytes += bytes;
-    return TT_OK;
-}
-
-static tt_status count_copied(const struct tt_run *run, const struct tt_model *model, uint64_t *bytes)
-{
-    struct copied copied = {0};
-    *bytes = 0;
-    if (run->inputs.folder == NULL || model->facts.reads_images) return TT_OK;
-    copied.folder = tt_model_folder_path(run->inputs.folder);
-    TT_TRY(tt_model_folder_list_tokenizer(copied.folder, model->adapter_param_count == 0, add_size, &copied));
-    *bytes = copied.bytes;
-    return TT_OK;
-}
-
-tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model)
-{
-    const char *output_dir = run->spec->output_dir;
-    tt_dtype dtype = tt_run_save_dtype(run->watch->save_dtype, model);
-    uint64_t available, weights, one, beside;
-    int64_t *steps = NULL;
-    size_t there = 0;
-    char have[32], need[32], each[32];
-    TT_TRY(tt_checkpoint_bytes(model, NULL, dtype, &weights));
-    const struct tt_optimizer *saved = run->watch->save_only_model ? NULL : run->rank_config.optimizer;
-    TT_TRY(tt_checkpoint_bytes(model, saved, dtype, &one));
-    TT_TRY(count_copied(run, model, &beside));
-    weights += beside;
-    one += beside;
-    TT_TRY(tt_dir_free_bytes(output_dir, &available));
-    TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
-    tt_free(steps);
-    int64_t saves = count_saves(run), limit = run->watch->save_total_limit;
-    /* one more exists while the newest is written */
-    int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves;
-    if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
-    uint64_t needed, all;
-    if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))
-        needed = UINT64_MAX;
-    if (needed <= available) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_IO,
-                "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",
-                output_dir, tt_format_bytes((double)available, have, sizeof have),
-                tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
-                tt_format_bytes((double)one, each, sizeof each));
-    tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");
     return status;
 }

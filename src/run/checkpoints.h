@@ -64,7 +64,5 @@ TT_MUST_USE tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, 
                                             struct tt_rank *rank, int64_t step, bool stopped);
 /* "8.13 ms", "414 ms", "4.88 s", "1m40s"; returns `text`. */
 const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes);
-/* Checks before the first step that the disk has room for the kept checkpoints, one save in progress and the result. */
-TT_MUST_USE tt_status tt_checkpoints_check_space(const struct tt_run *run, const struct tt_model *model);
 
 #endif

@@ -5,8 +5,10 @@
 
 #include "base/clock.h"
 #include "base/file_remote.h"
+#include "base/log.h"
 #include "run/checkpoints.h"
 #include "run/completion.h"
+#include "run/divergence.h"
 #include "run/monitoring.h"
 #include "run/row_times.h"
 #include "run/run_data.h"
@@ -31,6 +33,7 @@ struct loop {
     double step_seconds; /* of the last step */
     struct tt_step_part part;
     struct tt_trace trace;
+    struct tt_divergence divergence; /* on global rank 0 */
 };
 
 static bool due(int64_t every, int64_t step)
@@ -198,10 +201,30 @@ static bool is_row_due(const struct tt_run *run, int64_t step)
            (step == run->total_steps && run->logging_steps > 0);
 }
 
+/* One warning, at the first step that shows it. */
+static void watch_loss(struct loop *loop, int64_t step, double loss)
+{
+    struct tt_divergence *seen = &loop->divergence;
+    bool known = seen->step > 0;
+    tt_divergence_record(seen, step, loss);
+    if (known || seen->step == 0) return;
+    if (seen->guesses)
+        tt_warn("step %lld: the training diverges: the mean loss of the last %d steps is %.4g, worse than "
+                "guessing "
+                "(%.4g), after %.4g in the first step; lower learning_rate or lengthen the warm-up",
+                (long long)step, TT_DIVERGENCE_STEPS, seen->mean, seen->guess, seen->first);
+    else
+        tt_warn("step %lld: the training diverges: the mean loss of the last %d steps is %.4g, and was %.4g; "
+                "lower "
+                "learning_rate or lengthen the warm-up",
+                (long long)step, TT_DIVERGENCE_STEPS, seen->mean, seen->least);
+}
+
 static void report_step(struct loop *loop, int64_t step, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
     double speed = per_second(loop, (double)loop->memory.counters.tokens);
+    watch_loss(loop, step, result->loss);
     tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
                         flops_so_far(loop));
     tt_live_step(run->live, &(struct tt_live_step){.step = step,
@@ -397,6 +420,9 @@ static tt_status finish(struct loop *loop, bool stopped)
             tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
     }
     if (!loop->first || run->summary == NULL) return TT_OK;
+    if (loop->divergence.diverges)
+        tt_warn("the result is of a training that has diverged since step %lld: its mean loss is %.4g",
+                (long long)loop->divergence.step, loop->divergence.mean);
     fill_summary(loop, runtime, stopped);
     return report_memory(loop);
 }
@@ -518,6 +544,9 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
                  .seconds_left = -1,
                  .unit = tt_objective_unit(&rank->objective)},
     };
+    /* of a mean cross entropy of tokens */
+    if (rank->objective.ops->rows == NULL && rank->model->facts.vocab_size > 0)
+        loop.divergence.guess = log((double)rank->model->facts.vocab_size);
     tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->spec->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);

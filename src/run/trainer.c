@@ -17,6 +17,7 @@
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
 #include "run/completion.h"
+#include "run/disk_space.h"
 #include "doctor/doctor.h"
 #include "run/monitoring.h"
 #include "run/open_world.h"
@@ -96,7 +97,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     TT_GO(tt_inputs_check_model(&run->inputs, model));
     TT_GO(tt_resume_check_model(run, model));
-    if (world->first_rank == 0) TT_GO(tt_checkpoints_check_space(run, model));
+    if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
     TT_GO(make_plan(run, tt_rank_layout_ranks(&layout)));
     TT_GO(tt_run_data_report(run));
     TT_GO(report_model(run, model, world));

@@ -247,7 +247,7 @@ static tt_status decode_metaspace(const struct decoder *step, struct tt_span tok
 }
 
 static tt_status decode_replace(const struct decoder *step, struct tt_pattern_runner *runner,
-                                struct tt_span token, struct decode_list *out)
+                                struct tt_span token, size_t limit, struct decode_list *out)
 {
     struct tt_pattern_iterator it = tt_pattern_matches(token.data, token.bytes);
     size_t copied = 0, start, end;
@@ -255,11 +255,11 @@ static tt_status decode_replace(const struct decoder *step, struct tt_pattern_ru
     for (;;) {
         TT_TRY(tt_pattern_next(step->pattern, runner, &it, &start, &end, &found));
         if (!found) break;
-        TT_TRY(tt_str_append(&out->text, token.data + copied, start - copied));
-        TT_TRY(tt_str_append_text(&out->text, step->content));
+        TT_TRY(tt_text_append(&out->text, limit, token.data + copied, start - copied));
+        TT_TRY(tt_text_append(&out->text, limit, step->content, strlen(step->content)));
         copied = end;
     }
-    TT_TRY(tt_str_append(&out->text, token.data + copied, token.bytes - copied));
+    TT_TRY(tt_text_append(&out->text, limit, token.data + copied, token.bytes - copied));
     return end_token(out);
 }
 
@@ -321,7 +321,7 @@ static tt_status decode_wordpiece(const struct decoder *step, struct tt_span tok
 }
 
 static tt_status apply(const struct decoder *step, struct tt_pattern_runner *runner,
-                       const struct decode_list *in, struct decode_list *out)
+                       const struct decode_list *in, size_t limit, struct decode_list *out)
 {
     if (step->kind == DECODE_BYTE_LEVEL) return decode_byte_level(in, out);
     if (step->kind == DECODE_BYTE_FALLBACK) return decode_byte_fallback(in, out);
@@ -336,7 +336,7 @@ static tt_status apply(const struct decoder *step, struct tt_pattern_runner *run
             TT_TRY(decode_metaspace(step, token, i == 0, out));
             break;
         case DECODE_REPLACE:
-            TT_TRY(decode_replace(step, runner, token, out));
+            TT_TRY(decode_replace(step, runner, token, limit, out));
             break;
         case DECODE_WORDPIECE:
             TT_TRY(decode_wordpiece(step, token, i == 0, out));
@@ -366,13 +366,14 @@ tt_status decoders_apply(const struct decoders *decoders, struct decode_list *li
     struct decode_list out = {0};
     struct tt_pattern_runner *runner = NULL;
     tt_status status = TT_OK;
+    size_t limit = pipeline_limit(list->text.bytes);
     for (size_t i = 0; i < decoders->count; i++) {
         const struct decoder *step = &decoders->steps[i];
         if (step->kind == DECODE_REPLACE) {
             if (runner == NULL) TT_GO(tt_pattern_runner_create(&runner));
             tt_pattern_runner_reset(runner, list->text.bytes);
         }
-        TT_GO(apply(step, runner, list, &out));
+        TT_GO(apply(step, runner, list, limit, &out));
         struct decode_list used = *list;
         *list = out;
         out = used;

@@ -277,20 +277,21 @@ static bool is_prepend_replace(const struct normalizers *normalizers, size_t at)
 }
 
 static tt_status prepend_replace(const struct normalizers *normalizers, size_t at,
-                                 const struct normalizing *with, const char *text, size_t bytes,
+                                 const struct normalizing *with, const char *text, size_t bytes, size_t limit,
                                  struct tt_str *out, bool *at_start)
 {
     const struct normalizer *step = &normalizers->steps[at];
     const char *content = step[0].content;
-    if (bytes > 0)
-        TT_TRY(replace(&step[1], with, content, strlen(content), normalizers->limit, out, at_start));
-    return replace(&step[1], with, text, bytes, normalizers->limit, out, at_start);
+    if (bytes > 0) TT_TRY(replace(&step[1], with, content, strlen(content), limit, out, at_start));
+    return replace(&step[1], with, text, bytes, limit, out, at_start);
 }
 
 tt_status normalizers_apply(const struct normalizers *normalizers, const struct normalizing *with,
                             const char **text, size_t *bytes, bool *at_start)
 {
     int turn = 0;
+    size_t limit = pipeline_limit(*bytes);
+    if (limit > normalizers->limit) limit = normalizers->limit;
     for (size_t i = 0; i < normalizers->count; i++) {
         const struct normalizer *step = &normalizers->steps[i];
         if (step->kind == NORMALIZE_STRIP) {
@@ -301,9 +302,9 @@ tt_status normalizers_apply(const struct normalizers *normalizers, const struct 
         tt_str_clear(out);
         if (with->track != NULL) text_track_begin(with->track, &with->maps[turn]);
         if (with->track == NULL && is_prepend_replace(normalizers, i)) {
-            TT_TRY(prepend_replace(normalizers, i++, with, *text, *bytes, out, at_start));
+            TT_TRY(prepend_replace(normalizers, i++, with, *text, *bytes, limit, out, at_start));
         } else {
-            TT_TRY(apply(step, with, *text, *bytes, normalizers->limit, out, at_start));
+            TT_TRY(apply(step, with, *text, *bytes, limit, out, at_start));
         }
         *text = tt_str_text(out);
         *bytes = out->bytes;

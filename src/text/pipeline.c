@@ -37,6 +37,14 @@ tt_status pipeline_character(const struct tt_json *json, const struct tt_json_va
     return TT_OK;
 }
 
+size_t pipeline_limit(size_t bytes)
+{
+    static const size_t least = 1 << 20, much = 256 << 20;
+    if (bytes >= TEXT_BYTES_MAX / 4) return TEXT_BYTES_MAX;
+    size_t most = 4 * bytes > much ? 4 * bytes : much, usual = least + 32 * bytes;
+    return usual < most ? usual : most;
+}
+
 /* One character stays one character. */
 static bool keeps_offsets(const struct normalizer *step)
 {

@@ -10,8 +10,13 @@
 #include "text/track.h"
 #include "text/unicode.h"
 
-/* The output of a step has at most TEXT_BYTES_MAX bytes; the step stops at the limit. */
+/* A text has at most TEXT_BYTES_MAX bytes, and so has the output of a step, which stops at the limit. */
 enum { PIPELINE_DEPTH_MAX = 16, PIPELINE_STEPS_MAX = 64, TEXT_BYTES_MAX = INT32_MAX / 2 };
+
+/* The most bytes that normalizers, or decoders, may make of `bytes`: 1 MiB and 32 times the text, of long texts 256 MiB
+ * or four times the text. Of one character NFKC makes 11 times its bytes (U+FDFA), ByteLevel twice as many; a few
+ * replacements one after the other can multiply without a bound. */
+size_t pipeline_limit(size_t bytes);
 
 /* The "type" of a step. */
 TT_MUST_USE tt_status pipeline_type(const struct tt_json *json, const struct tt_json_value *object,
@@ -47,7 +52,7 @@ struct normalizer {
 struct normalizers {
     struct normalizer steps[PIPELINE_STEPS_MAX];
     size_t count;
-    size_t limit; /* TEXT_BYTES_MAX; smaller in tests */
+    size_t limit; /* besides pipeline_limit: TEXT_BYTES_MAX; smaller in tests */
 };
 TT_MUST_USE tt_status normalizers_read(const struct tt_json *json, const struct tt_json_value *value,
                                        struct normalizers *out);

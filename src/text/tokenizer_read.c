@@ -155,6 +155,8 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
     return TT_OK;
 }
 
+enum { ADDED_NORMAL_BYTES_MAX = 64 << 10 };
+
 /* Normalized text is searched for the normal form of the token; decoders get it too. */
 static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_pattern_runner *runner,
                                  struct tt_str buffers[2], struct added_token *token, size_t *bytes)
@@ -165,6 +167,9 @@ static tt_status normalize_token(struct tt_tokenizer *tokenizer, struct tt_patte
     tt_pattern_runner_reset(runner, *bytes);
     struct normalizing with = {.runner = runner, .buffers = buffers};
     TT_TRY(normalizers_apply(&tokenizer->normalizers, &with, &text, bytes, &at_start));
+    if (*bytes > ADDED_NORMAL_BYTES_MAX)
+        return tt_fail(TT_ERR_DATA, "the normalizer makes %zu bytes of the added token '%.80s'", *bytes,
+                       token->content);
     if (*bytes == 0) {
         return tt_fail(TT_ERR_UNSUPPORTED, "the normalizer leaves nothing of added token '%s'",
                        token->content);

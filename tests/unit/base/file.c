@@ -81,8 +81,9 @@ static void a_full_disk(void **state)
     assert_int_equal(tt_file_pwrite(descriptor, "/dev/full", "x", 1, 0), TT_ERR_IO);
     assert_message("No space left");
     tt_file_close(descriptor);
-    uint64_t free_bytes = 0;
-    assert_int_equal(tt_dir_free_bytes(test_root(), &free_bytes), TT_OK);
+    uint64_t free_bytes = 0, block = 0;
+    assert_int_equal(tt_dir_free_bytes(test_root(), &free_bytes, &block), TT_OK);
+    assert_true(block > 0 && free_bytes % block == 0);
     /* File systems that cannot reserve blocks make a sparse file instead. */
     tt_status status = tt_file_create(test_at("huge"), (uint64_t)1 << 60, &descriptor);
     if (status == TT_OK) {

@@ -336,6 +336,44 @@ static void too_long_for_jpeg(void **state)
     tt_str_deinit(&file);
 }
 
+/* Where a marker stands, from `at` on. */
+static size_t find_marker(const struct tt_str *file, size_t at, const char *marker)
+{
+    while (memcmp(file->data + at, marker, 2) != 0) at++;
+    return at;
+}
+
+/* The first scan of a progressive file, with its tables, repeated: each costs a pass over the image. */
+static void scans_have_a_limit(void **state)
+{
+    (void)state;
+    const struct {
+        int more;
+        bool decodes;
+    } cases[] = {{0, true}, {80, true}, {100, false}, {20000, false}};
+    struct tt_str file = {0};
+    struct tt_image image = {0};
+    if (!is_built("x.jpg")) return;
+    assert_int_equal(tt_file_read(golden("progressive.jpg"), 1 << 20, &file), TT_OK);
+    size_t end = file.bytes - 2, first = find_marker(&file, 0, "\xFF\xC4");
+    size_t bytes = find_marker(&file, find_marker(&file, first, "\xFF\xDA"), "\xFF\xC4") - first;
+    assert_memory_equal(file.data + end, "\xFF\xD9", 2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tt_str made = {0};
+        assert_int_equal(tt_str_append(&made, file.data, end), TT_OK);
+        for (int n = 0; n < cases[i].more; n++)
+            assert_int_equal(tt_str_append(&made, file.data + first, bytes), TT_OK);
+        assert_int_equal(tt_str_append(&made, "\xFF\xD9", 2), TT_OK);
+        tt_status status = tt_image_decode(made.data, made.bytes, "a.jpg", 0, &image);
+        if (status != (cases[i].decodes ? TT_OK : TT_ERR_DATA)) fail_msg("%d more scans", cases[i].more);
+        if (!cases[i].decodes)
+            assert_string_equal(tt_error_last()->message, "'a.jpg' is damaged: it has more than 100 scans");
+        tt_image_deinit(&image);
+        tt_str_deinit(&made);
+    }
+    tt_str_deinit(&file);
+}
+
 static tt_status attempt(void *context)
 {
     struct tt_image image = {0};
@@ -371,6 +409,7 @@ int main(void)
         cmocka_unit_test(shrinks_by_means),
         cmocka_unit_test(orientations),
         cmocka_unit_test(too_long_for_jpeg),
+        cmocka_unit_test(scans_have_a_limit),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

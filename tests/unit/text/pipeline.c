@@ -148,12 +148,78 @@ static void limit_of_steps(void **state)
     }
 }
 
+static struct tt_tokenizer *parse_ok(const char *normalizer, const char *decoder, const char *added)
+{
+    struct tt_str json = {0};
+    struct tt_tokenizer *tokenizer = NULL;
+    assert_int_equal(tt_str_printf(&json,
+                                   "{\"normalizer\": %s, \"pre_tokenizer\": null, \"decoder\": %s, "
+                                   "\"added_tokens\": [%s], \"model\": {\"type\": \"BPE\", \"vocab\": "
+                                   "{\"a\": 0, \"zz\": 1}, \"merges\": []}}",
+                                   normalizer, decoder, added),
+                     TT_OK);
+    if (tt_tokenizer_parse(json.data, json.bytes, "test.json", &tokenizer) != TT_OK) tokenizer = NULL;
+    tt_str_deinit(&json);
+    return tokenizer;
+}
+
+#define TEN "aaaaaaaaaa"
+#define TIMES_TEN TEXT("a", TEN)
+#define TIMES_THOUSAND TIMES_TEN ", " TIMES_TEN ", " TIMES_TEN
+#define DECODER(steps) "{\"type\": \"Sequence\", \"decoders\": [" steps "]}"
+
+/* Replacements one after the other multiply a text: what they may make depends on its length. */
+static void steps_that_multiply(void **state)
+{
+    (void)state;
+    struct tt_tokenizer *thousand = parse_ok(LIST(TIMES_THOUSAND), DECODER(TIMES_THOUSAND), "");
+    struct tt_tokenizer *million =
+        parse_ok(LIST(TIMES_THOUSAND ", " TIMES_THOUSAND), DECODER(TIMES_THOUSAND ", " TIMES_THOUSAND), "");
+    struct tt_tokenizer_scratch *scratch = NULL;
+    struct tt_ids ids = {0};
+    struct tt_str text = {0};
+    const int32_t some[3] = {0};
+    assert_non_null(thousand);
+    assert_non_null(million);
+    assert_int_equal(tt_tokenizer_scratch_create(thousand, &scratch), TT_OK);
+    assert_int_equal(tt_tokenizer_encode(thousand, scratch, TEN, 10, false, &ids), TT_OK);
+    assert_int_equal(ids.count, 10000);
+    assert_int_equal(tt_tokenizer_decode(thousand, some, 3, false, &text), TT_OK);
+    assert_int_equal(text.bytes, 3000);
+    tt_tokenizer_scratch_destroy(scratch);
+    assert_int_equal(tt_tokenizer_scratch_create(million, &scratch), TT_OK);
+    assert_int_equal(tt_tokenizer_encode(million, scratch, TEN, 10, false, &ids), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "makes more than 1048896 bytes of the text"));
+    assert_true(scratch->normal[0].capacity + scratch->normal[1].capacity < 8 << 20);
+    assert_int_equal(tt_tokenizer_decode(million, some, 3, false, &text), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "makes more than 1048672 bytes of the text"));
+    tt_tokenizer_scratch_destroy(scratch);
+    tt_tokenizer_destroy(thousand);
+    tt_tokenizer_destroy(million);
+    tt_ids_deinit(&ids);
+    tt_str_deinit(&text);
+    static const char added[] = "{\"id\": 1, \"content\": \"zz\", \"special\": false, \"normalized\": true, "
+                                "\"single_word\": false, \"lstrip\": false, \"rstrip\": false}";
+    assert_null(parse_ok(LIST(TEXT("z", TEN) ", " TIMES_THOUSAND ", " TIMES_TEN), "null", added));
+    assert_non_null(strstr(tt_error_last()->message, "makes 200000 bytes of the added token 'zz'"));
+}
+
+static void limits_by_length(void **state)
+{
+    (void)state;
+    assert_int_equal(pipeline_limit(0), 1 << 20);
+    assert_int_equal(pipeline_limit(1 << 20), 33 << 20);
+    assert_int_equal(pipeline_limit(16 << 20), 256 << 20);
+    assert_int_equal(pipeline_limit(100 << 20), 400 << 20);
+    assert_int_equal(pipeline_limit(TEXT_BYTES_MAX), TEXT_BYTES_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_matches),
-        cmocka_unit_test(metaspace_first),
-        cmocka_unit_test(limit_of_steps),
+        cmocka_unit_test(empty_matches),    cmocka_unit_test(metaspace_first),
+        cmocka_unit_test(limit_of_steps),   cmocka_unit_test(steps_that_multiply),
+        cmocka_unit_test(limits_by_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
