@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc64.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "io/pth.h"
@@ -16,6 +17,30 @@ static tt_status write_text(const char *folder, const char *name, const struct t
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, name));
     return tt_file_write_atomic(path.text, tt_str_text(text), text->bytes);
+}
+
+/* Sums what was to be written, not what the disk has. Only checkpoints have a manifest. */
+static tt_status note(const struct tt_publication *request, const char *name, const char *data, size_t bytes)
+{
+    if (request->job->merge) return TT_OK;
+    return tt_manifest_add(request->manifest, name, bytes, tt_crc64(0, data, bytes));
+}
+
+static tt_status write_noted(const struct tt_publication *request, const char *name,
+                             const struct tt_str *text)
+{
+    TT_TRY(write_text(request->temporary, name, text));
+    return note(request, name, tt_str_text(text), text->bytes);
+}
+
+/* Templates may replace some of them, which are then summed as they are on disk. */
+static tt_status write_kept(const struct tt_publication *request)
+{
+    const struct tt_kept_files *kept = request->kept;
+    TT_TRY(tt_kept_files_write(kept, request->temporary));
+    for (size_t i = 0; i < kept->count && request->template_count == 0; i++)
+        TT_TRY(note(request, kept->files[i].name, kept->files[i].data, kept->files[i].bytes));
+    return TT_OK;
 }
 
 /* Chat templates of the settings or of an adapter replace those of the model folder. */
@@ -78,17 +103,16 @@ out:
 static tt_status write_small_files(const struct tt_publication *request)
 {
     const struct tt_weights_layout *layout = request->weights;
-    const char *folder = request->temporary;
     tt_status status = TT_OK;
     struct tt_str text = {0};
     if (layout->adapter) {
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
-        TT_GO(write_text(folder, "adapter_config.json", &text));
+        TT_GO(write_noted(request, "adapter_config.json", &text));
     } else if (layout->file_count > 1) {
         TT_GO(tt_weights_layout_index(layout, &text));
-        TT_GO(write_text(folder, "model.safetensors.index.json", &text));
+        TT_GO(write_noted(request, "model.safetensors.index.json", &text));
     }
-    TT_GO(tt_kept_files_write(request->kept, folder));
+    TT_GO(write_kept(request));
     TT_GO(write_templates(request));
     if (request->torch_name != NULL) TT_GO(write_torch_file(request));
 out:
@@ -102,7 +126,8 @@ static tt_status write_texts(const struct tt_publication *request, const char *f
     for (int i = 0; i < TT_SAVE_TEXTS_MAX; i++) {
         const struct tt_save_text *text = &request->job->texts[i];
         if (text->text.bytes == 0) continue;
-        tt_status status = write_text(folder, text->name, &text->text);
+        tt_status status = must ? write_noted(request, text->name, &text->text)
+                                : write_text(folder, text->name, &text->text);
         if (status != TT_OK && must) return status;
         if (status != TT_OK)
             tt_warn("%s; the result in '%s' is complete without %s", tt_error_last()->message, folder,

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "checkpoint/manifest.h"
 #include "cli/exit_codes.h"
 #include "support/processes.h"
 #include "support/train_run.h"
@@ -122,6 +123,52 @@ static void broken_ones_are_passed_over(void **state)
     assert_int_equal(remove(test_join(scene.output, "checkpoint-4/manifest.json", path)), 0);
     static const char *const none[] = {"has no manifest.json", NULL};
     expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, none);
+    test_workplace_remove(&scene.place);
+}
+
+/* Puts `to` in place of `from` in a file of the checkpoint, and sums the folder again. */
+static void rewrite(const struct scene *scene, const char *checkpoint, const char *from, const char *to)
+{
+    struct tt_str data = {0}, made = {0};
+    struct tt_manifest manifest = {0}, before = {0};
+    char folder[TEST_PATH_BYTES], path[TEST_PATH_BYTES];
+    test_join(scene->output, checkpoint, folder);
+    test_join(folder, "training_state.json", path);
+    assert_int_equal(tt_file_read(path, 1 << 26, &data), TT_OK);
+    char *at = strstr(data.data, from);
+    assert_non_null(at);
+    assert_int_equal(tt_str_append(&made, data.data, (size_t)(at - data.data)), TT_OK);
+    assert_int_equal(tt_str_append_text(&made, to), TT_OK);
+    assert_int_equal(tt_str_append_text(&made, at + strlen(from)), TT_OK);
+    assert_int_equal(tt_file_write_atomic(path, made.data, made.bytes), TT_OK);
+    assert_int_equal(tt_manifest_read(folder, &before), TT_OK);
+    manifest.step = before.step;
+    assert_int_equal(remove(test_join(folder, TT_MANIFEST_NAME, path)), 0);
+    assert_int_equal(tt_manifest_add_rest(&manifest, folder), TT_OK);
+    assert_int_equal(manifest.count, before.count);
+    assert_int_equal(tt_manifest_write(&manifest, folder), TT_OK);
+    tt_manifest_deinit(&manifest);
+    tt_manifest_deinit(&before);
+    tt_str_deinit(&data);
+    tt_str_deinit(&made);
+}
+
+/* The state of another version is whole, and means something else. */
+static void another_version_is_refused(void **state)
+{
+    (void)state;
+    struct scene scene;
+    static const char *const older[] = {"training_state.json' is of version 1; 2 is expected",
+                                        "resuming from", NULL};
+    static const char *const newer[] = {"training_state.json' is of version 3; 2 is expected", NULL};
+    begin(&scene, "checkpoint-4");
+    rewrite(&scene, "checkpoint-4", "\"version\": 2", "\"version\": 1");
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, older);
+    rewrite(&scene, "checkpoint-4", "\"version\": 1", "\"version\": 3");
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DATA, newer);
+    rewrite(&scene, "checkpoint-4", "\"version\": 3", "\"version\": 2");
+    static const char *const taken[] = {"checkpoint-4: step 4 of 6 is done", NULL};
+    expect(&scene, "ranks 2 resume_from_checkpoint true", TT_EXIT_DONE, taken);
     test_workplace_remove(&scene.place);
 }
 
@@ -396,6 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(broken_ones_are_passed_over),
+        cmocka_unit_test(another_version_is_refused),
         cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(another_way_to_compute_is_named),
         cmocka_unit_test(other_base_is_refused),

@@ -28,6 +28,25 @@ struct place {
     char folder[160], path[PATH_BYTES];
 };
 
+/* NULL, or the lock file that somebody removes, and makes again, before the next lock of an open file. */
+static const char *removed;
+static bool made_again;
+
+/* In place of libc's, for everything that is linked here. */
+int fcntl(int descriptor, int command, ...)
+{
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (command == F_OFD_SETLK && removed != NULL) {
+        (void)unlink(removed);
+        if (made_again) (void)close(open(removed, O_CREAT | O_WRONLY | O_CLOEXEC, 0666));
+        removed = NULL;
+    }
+    return (int)syscall(SYS_fcntl, descriptor, command, argument);
+}
+
 static int set_up(void **state)
 {
     static struct place place;
@@ -123,6 +142,23 @@ static void one_holder(void **state)
     assert_false(tt_path_exists(place->path));
     assert_false(tt_lock_is_held(NULL));
     tt_lock_release(NULL);
+}
+
+/* The file is removed, or is another one, between its opening and its lock: the lock is of the file that is there. */
+static void a_file_that_was_removed_meanwhile(void **state)
+{
+    struct place *place = *state;
+    for (int again = 0; again < 2; again++) {
+        struct tt_lock *lock = NULL;
+        removed = place->path;
+        made_again = again == 1;
+        assert_int_equal(tt_lock_take(place->path, "output_dir 'x'", &lock), TT_OK);
+        assert_null(removed);
+        assert_true(tt_lock_is_held(lock));
+        assert_refused(place->path, "process");
+        tt_lock_release(lock);
+        assert_false(tt_path_exists(place->path));
+    }
 }
 
 /* A file server has given the lock away meanwhile: another process has written its name into the file, which stays. */
@@ -255,6 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_holder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_was_removed_meanwhile, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_lock_that_was_lost, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_dead_process_holds_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(without_locks, set_up, tear_down),
