@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/gguf.h"
+#include "text/beside.h"
+#include "text/tokenizer.h"
 
 enum { FILE_BYTES_MAX = 256 << 20, STEPS_MAX = 4 };
 enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
@@ -13,8 +15,8 @@ enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED
 struct source {
     const char *folder;
     const struct tt_model_facts *config;
-    /* tokenizer.json, tokenizer_config.json, special_tokens_map.json, generation_config.json */
-    struct tt_json tokenizer, settings, special, generation;
+    struct tt_json tokenizer, generation; /* tokenizer.json, generation_config.json */
+    struct tt_beside beside;
     const struct tt_json_value *model;
     bool byte_level, ignore_merges;
     size_t count; /* rows of the embeddings */
@@ -226,6 +228,31 @@ static tt_status set_token(struct source *source, struct tt_span text, int64_t i
     return TT_OK;
 }
 
+/* The tokens that only the files beside tokenizer.json name, or make special. */
+static tt_status read_beside(struct source *source)
+{
+    struct tt_tokenizer *tokenizer = NULL;
+    TT_TRY(tt_tokenizer_load(source->folder, &tokenizer));
+    tt_status status = TT_OK;
+    int32_t size = tt_tokenizer_vocab_size(tokenizer);
+    for (int32_t id = 0; id < size && status == TT_OK; id++) {
+        if (!tt_tokenizer_is_added(tokenizer, id)) continue;
+        if ((size_t)id >= source->count) {
+            tt_warn("token '%s' has id %d, and the model embeds %zu: it is left out",
+                    tt_tokenizer_token(tokenizer, id), id, source->count);
+            continue;
+        }
+        if (source->types[id] == UNKNOWN) continue;
+        const char *text = tt_arena_strdup(&source->arena, tt_tokenizer_token(tokenizer, id));
+        if (text == NULL) status = TT_ERR_MEMORY;
+        if (status == TT_OK)
+            status = set_token(source, tt_span_of(text), id,
+                               tt_tokenizer_is_special(tokenizer, id) ? CONTROL : USER_DEFINED);
+    }
+    tt_tokenizer_destroy(tokenizer);
+    return status;
+}
+
 static tt_status read_tokens(struct source *source)
 {
     const struct tt_json *json = &source->tokenizer;
@@ -260,6 +287,7 @@ static tt_status read_tokens(struct source *source)
                          : special  ? CONTROL
                                     : USER_DEFINED));
     }
+    TT_TRY(read_beside(source));
     /* Rows of the embeddings without a token. */
     for (size_t i = 0; i < source->count; i++) {
         if (source->types[i] != 0) continue;
@@ -357,18 +385,14 @@ static int64_t find_id(const struct source *source, const char *text)
     return -1;
 }
 
-/* The id of the token named by tokenizer_config.json or special_tokens_map.json, a text or an object with "content";
- * else `otherwise`. */
+/* The id of the token that the files beside tokenizer.json name, a text or an object with "content"; else `otherwise`.
+ */
 static int64_t named_id(const struct source *source, const char *key, int64_t otherwise)
 {
-    const struct tt_json *files[] = {&source->settings, &source->special};
-    for (size_t i = 0; i < 2; i++) {
-        const struct tt_json_value *value = tt_json_get(files[i]->root, key);
-        const struct tt_json_value *text = tt_json_is_object(value) ? tt_json_get(value, "content") : value;
-        int64_t id = find_id(source, tt_json_text(text));
-        if (id >= 0) return id;
-    }
-    return otherwise;
+    const struct tt_json_value *value = tt_beside_get(&source->beside, key, NULL);
+    const struct tt_json_value *text = tt_json_is_object(value) ? tt_json_get(value, "content") : value;
+    int64_t id = find_id(source, tt_json_text(text));
+    return id >= 0 ? id : otherwise;
 }
 
 /* True if the post-processor adds `id` before (or after) each text; id -1: no token. */
@@ -390,7 +414,7 @@ static bool is_added(const struct source *source, int64_t id, bool before)
 /* From tokenizer_config.json, as llama.cpp's converter reads it; without an entry, from the post-processor. */
 static bool adds(const struct source *source, const char *key, int64_t id, bool before)
 {
-    const struct tt_json_value *value = tt_json_get(source->settings.root, key);
+    const struct tt_json_value *value = tt_json_get(source->beside.config.root, key);
     return tt_json_is_bool(value) ? tt_json_is_true(value) : is_added(source, id, before);
 }
 
@@ -495,16 +519,14 @@ tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folde
     tt_status status = TT_OK;
     struct source source = {.folder = folder, .config = config};
     TT_GO(read_file(&source, "tokenizer.json", true, &source.tokenizer));
-    TT_GO(read_file(&source, "tokenizer_config.json", false, &source.settings));
-    TT_GO(read_file(&source, "special_tokens_map.json", false, &source.special));
+    TT_GO(tt_beside_open(folder, &source.beside));
     TT_GO(read_file(&source, "generation_config.json", false, &source.generation));
     TT_GO(put_kind(&source, header));
     TT_GO(put_tokens(&source, header));
     TT_GO(put_special(&source, header));
 out:
     tt_json_deinit(&source.tokenizer);
-    tt_json_deinit(&source.settings);
-    tt_json_deinit(&source.special);
+    tt_beside_close(&source.beside);
     tt_json_deinit(&source.generation);
     tt_free(source.tokens);
     tt_free(source.types);

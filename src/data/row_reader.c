@@ -146,7 +146,9 @@ tt_status tt_row_check_ids(const struct tt_row_reader *reader, bool own_tokenize
         if (own_tokenizer) {
             tt_row_fail(reader, TT_ERR_DATA, "the tokenizer gives id %d, but the model's vocabulary has %lld",
                         (int)id, (long long)reader->vocab_size);
-            tt_hint("the tokenizer does not belong to this model");
+            tt_hint("the tokenizer does not belong to this model, or has tokens that were added without rows "
+                    "for them: in "
+                    "Python, model.resize_token_embeddings(len(tokenizer)), then save both");
             return TT_ERR_DATA;
         }
         return tt_row_fail(reader, TT_ERR_DATA,

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/beside.h"
 #include "text/jinja/jinja.h"
 
 enum { CONFIG_BYTES_MAX = 64 << 20 };
@@ -141,20 +142,19 @@ static tt_status read_ends(struct tt_chat_files *files, const struct tt_json *js
 
 static tt_status read_folder(struct tt_chat_files *files, const char *folder, bool only_templates)
 {
-    struct tt_json config = {0}, map = {0}, generation = {0};
+    struct tt_beside beside = {0};
+    struct tt_json generation = {0};
     tt_status status = TT_OK;
     TT_GO(read_template_files(files, folder));
-    TT_GO(read_optional(folder, "tokenizer_config.json", &config));
-    if (files->template_count == 0) TT_GO(read_inline(files, &config));
+    TT_GO(tt_beside_open(folder, &beside));
+    if (files->template_count == 0) TT_GO(read_inline(files, &beside.config));
     if (only_templates) goto out;
-    TT_GO(read_optional(folder, "special_tokens_map.json", &map));
     TT_GO(read_optional(folder, "generation_config.json", &generation));
-    TT_GO(read_tokens(files, config.root, false));
-    TT_GO(read_tokens(files, map.root, false));
+    TT_GO(read_tokens(files, beside.map.root, false));
+    TT_GO(read_tokens(files, beside.config.root, false));
     TT_GO(read_ends(files, &generation));
 out:
-    tt_json_deinit(&config);
-    tt_json_deinit(&map);
+    tt_beside_close(&beside);
     tt_json_deinit(&generation);
     return status;
 }

@@ -8,12 +8,12 @@
 
 enum { TOKENIZER_BYTES_MAX = 512 << 20, LONG_TEXT_BYTES = 1 << 20 };
 
-static tt_status create(const struct tt_json *json, struct tt_tokenizer **out)
+static tt_status create(const struct tt_json *json, const struct tt_beside *beside, struct tt_tokenizer **out)
 {
     struct tt_tokenizer *tokenizer = tt_calloc(1, sizeof *tokenizer);
     if (tokenizer == NULL) return TT_ERR_MEMORY;
     tokenizer->bos_id = tokenizer->eos_id = tokenizer->pad_id = -1;
-    tt_status status = tokenizer_read(json, tokenizer);
+    tt_status status = tokenizer_read(json, beside, tokenizer);
     if (status != TT_OK) {
         tt_while("reading the tokenizer '%s'", json->origin);
         tt_tokenizer_destroy(tokenizer);
@@ -28,7 +28,7 @@ tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
     struct tt_json json = {0};
     TT_TRY(tt_json_parse_source(
         &(struct tt_json_source){.text = text, .bytes = bytes, .origin = origin, .nul = true}, &json));
-    tt_status status = create(&json, out);
+    tt_status status = create(&json, &(struct tt_beside){0}, out);
     tt_json_deinit(&json);
     return status;
 }
@@ -36,6 +36,7 @@ tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
 tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
 {
     struct tt_json json = {0};
+    struct tt_beside beside = {0};
     struct tt_tokenizer *tokenizer = NULL;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, "tokenizer.json"));
@@ -44,8 +45,9 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
     if (status == TT_ERR_DATA && !tt_path_exists(path.text))
         tt_hint("transformers writes it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
     TT_GO(status);
-    TT_GO(create(&json, &tokenizer));
-    TT_GO(tokenizer_read_config(folder, tokenizer));
+    TT_GO(tt_beside_open(folder, &beside));
+    TT_GO(create(&json, &beside, &tokenizer));
+    TT_GO(tokenizer_read_config(folder, &beside, tokenizer));
     tokenizer->folder = tt_strdup(folder);
     if (tokenizer->folder == NULL) TT_GO(TT_ERR_MEMORY);
     *out = tokenizer;
@@ -53,6 +55,7 @@ tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
 out:
     if (status != TT_OK) tt_while("loading the tokenizer of '%s'", folder);
     tt_tokenizer_destroy(tokenizer);
+    tt_beside_close(&beside);
     tt_json_deinit(&json);
     return status;
 }
@@ -115,6 +118,11 @@ bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id)
 {
     const struct added_token *added = find_added(tokenizer, id);
     return added != NULL && added->special;
+}
+
+bool tt_tokenizer_is_added(const struct tt_tokenizer *tokenizer, int32_t id)
+{
+    return find_added(tokenizer, id) != NULL;
 }
 
 int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer)

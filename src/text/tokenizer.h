@@ -28,8 +28,8 @@ struct tt_ranges {
 void tt_ranges_deinit(struct tt_ranges *ranges);
 TT_MUST_USE tt_status tt_ranges_append(struct tt_ranges *ranges, struct tt_byte_range range);
 
-/* `folder` contains tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json and
- * chat_template.jinja. */
+/* `folder` contains tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json, added_tokens.json
+ * and chat_template.jinja. Tokens that only these name are added (text/beside.h). */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
 /* One tokenizer.json as text; no special-token names. */
 TT_MUST_USE tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
@@ -41,6 +41,7 @@ int32_t tt_tokenizer_vocab_size(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_token_id(const struct tt_tokenizer *tokenizer, const char *token); /* -1: none */
 const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id);       /* NULL: none */
 bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id);
+bool tt_tokenizer_is_added(const struct tt_tokenizer *tokenizer, int32_t id);
 /* From tokenizer_config.json / special_tokens_map.json; -1 when not named. */
 int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer);

@@ -19,30 +19,13 @@ static tt_status read_optional(const char *folder, const char *name, struct tt_j
     return status;
 }
 
-/* The text of a token member: a string, or an object with "content". */
-static tt_status token_text(const struct tt_json *json, const char *key, const char **text)
+/* A token that no file had before was added (text/beside.h). */
+static void read_token(const struct tt_tokenizer *tokenizer, const struct tt_beside *beside, const char *key,
+                       int32_t *id)
 {
-    const struct tt_json_value *value = tt_json_get(json->root, key);
-    if (tt_json_is_object(value)) return tt_json_string(json, value, "content", text);
-    return json->root == NULL ? TT_OK : tt_json_opt_string(json, json->root, key, text);
-}
-
-static tt_status read_token(const struct tt_tokenizer *tokenizer, const struct tt_json files[2],
-                            const char *key, int32_t *id)
-{
-    for (int i = 0; i < 2; i++) {
-        const char *text = NULL;
-        TT_TRY(token_text(&files[i], key, &text));
-        if (text == NULL) continue;
-        *id = tt_tokenizer_token_id(tokenizer, text);
-        /* Batches have no padding tokens, so a padding token outside the vocabulary is harmless. */
-        if (*id < 0 && strcmp(key, "pad_token") != 0) {
-            return tt_fail(TT_ERR_DATA, "%s: %s is '%s', which tokenizer.json does not have", files[i].origin,
-                           key, text);
-        }
-        return TT_OK;
-    }
-    return TT_OK;
+    const struct tt_json_value *value = tt_beside_get(beside, key, NULL);
+    const char *text = tt_json_text(tt_json_is_object(value) ? tt_json_get(value, "content") : value);
+    if (text != NULL) *id = tt_tokenizer_token_id(tokenizer, text);
 }
 
 /* A string, or a list of {"name", "template"} of which "default" counts. */
@@ -92,22 +75,19 @@ out:
     return status;
 }
 
-tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer)
+tt_status tokenizer_read_config(const char *folder, const struct tt_beside *beside,
+                                struct tt_tokenizer *tokenizer)
 {
-    struct tt_json files[2] = {{0}, {0}}, model = {0};
+    struct tt_json model = {0};
     tt_status status = TT_OK;
-    TT_GO(read_optional(folder, "tokenizer_config.json", &files[0]));
-    TT_GO(read_optional(folder, "special_tokens_map.json", &files[1]));
-    TT_GO(read_token(tokenizer, files, "bos_token", &tokenizer->bos_id));
-    TT_GO(read_token(tokenizer, files, "eos_token", &tokenizer->eos_id));
-    TT_GO(read_token(tokenizer, files, "pad_token", &tokenizer->pad_id));
-    if (files[0].root != NULL) TT_GO(read_template(&files[0], &tokenizer->chat_template));
+    read_token(tokenizer, beside, "bos_token", &tokenizer->bos_id);
+    read_token(tokenizer, beside, "eos_token", &tokenizer->eos_id);
+    read_token(tokenizer, beside, "pad_token", &tokenizer->pad_id);
+    if (beside->config.root != NULL) TT_GO(read_template(&beside->config, &tokenizer->chat_template));
     TT_GO(read_template_file(folder, &tokenizer->chat_template));
     TT_GO(read_optional(folder, "config.json", &model));
-    tokenizer_check_class(&files[0], &model, tokenizer);
+    tokenizer_check_class(&beside->config, &model, tokenizer);
 out:
     tt_json_deinit(&model);
-    tt_json_deinit(&files[0]);
-    tt_json_deinit(&files[1]);
     return status;
 }

@@ -3,6 +3,7 @@
 #define TT_TEXT_TOKENIZER_IMPL_H
 
 #include "text/added.h"
+#include "text/beside.h"
 #include "text/bpe.h"
 #include "text/pipeline.h"
 #include "text/tokenizer.h"
@@ -53,12 +54,14 @@ struct tt_tokenizer_scratch {
     struct tracking *tracking; /* NULL until it is needed */
 };
 
-/* The members of tokenizer.json. */
-TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer);
+/* The members of tokenizer.json, and the tokens that only the files beside it have. */
+TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, const struct tt_beside *beside,
+                                     struct tt_tokenizer *tokenizer);
 /* After tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */
 void tokenizer_leave_blanks(struct tt_tokenizer *tokenizer);
-/* tokenizer_config.json, special_tokens_map.json and chat_template.jinja of the folder; each is optional. */
-TT_MUST_USE tt_status tokenizer_read_config(const char *folder, struct tt_tokenizer *tokenizer);
+/* Named tokens and chat template of these files, and of chat_template.jinja of the folder; each is optional. */
+TT_MUST_USE tt_status tokenizer_read_config(const char *folder, const struct tt_beside *beside,
+                                            struct tt_tokenizer *tokenizer);
 /* Warns where transformers 5 replaces the steps of tokenizer.json. `config` is tokenizer_config.json, `model`
  * config.json; each may be empty. */
 void tokenizer_check_class(const struct tt_json *config, const struct tt_json *model,

@@ -98,6 +98,11 @@ static tt_status read_model(const struct tt_json *json, struct tt_tokenizer *tok
     return bpe_finish(bpe);
 }
 
+struct adding {
+    struct tt_tokenizer *tokenizer;
+    int32_t largest; /* id of the tokens added so far; -1: none */
+};
+
 /* The reference assigns ids itself: the id of the model's token of this name, or the next id above the model's tokens
  * and the tokens added so far. */
 static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content, int32_t *largest)
@@ -109,9 +114,44 @@ static int32_t next_id(const struct tt_tokenizer *tokenizer, const char *content
     return id;
 }
 
-/* One added token. A later one of the same name replaces it, except that special stays special. */
+/* One added token. A later one of the same name replaces it, except that special stays special. `stated`: the id that
+ * the file gives, or -1. */
+static tt_status add_token(const char *origin, const char *content, int64_t stated, struct added_token token,
+                           struct adding *adding)
+{
+    struct tt_tokenizer *tokenizer = adding->tokenizer;
+    if (content[0] == 0) return TT_OK;
+    size_t bytes = strlen(content);
+    int32_t index = vocab_id(&tokenizer->names, content, bytes);
+    token.decodes_normal = token.normalized;
+    if (index < 0) {
+        index = (int32_t)tokenizer->added_count;
+        TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
+        if (tt_grow(&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
+                    sizeof tokenizer->added[0]) != 0) {
+            return TT_ERR_MEMORY;
+        }
+        token.id = next_id(tokenizer, content, &adding->largest);
+        if (token.id >= INT32_MAX - 1)
+            return tt_fail(TT_ERR_DATA, "%s: no id is left for '%s'", origin, content);
+        tokenizer->added_count++;
+    } else {
+        token.id = tokenizer->added[index].id;
+        token.special = token.special || tokenizer->added[index].special;
+        token.decodes_normal = token.decodes_normal || tokenizer->added[index].decodes_normal;
+    }
+    if (stated >= 0 && token.id != stated) {
+        tt_warn("%s: added token '%s' has id %lld and gets %d, as in the reference library", origin, content,
+                (long long)stated, token.id);
+    }
+    token.content = token.decoded = tokenizer->names.tokens[index].data;
+    token.bytes = bytes;
+    tokenizer->added[index] = token;
+    return TT_OK;
+}
+
 static tt_status read_added(const struct tt_json *json, const struct tt_json_value *value,
-                            struct tt_tokenizer *tokenizer, int32_t *largest)
+                            struct adding *adding)
 {
     struct added_token token = {0};
     const char *content = NULL;
@@ -125,34 +165,34 @@ static tt_status read_added(const struct tt_json *json, const struct tt_json_val
     TT_TRY(tt_json_bool(json, value, "rstrip", &token.rstrip));
     TT_TRY(tt_json_bool(json, value, "normalized", &token.normalized));
     TT_TRY(tt_json_bool(json, value, "special", &token.special));
-    if (content[0] == 0) return TT_OK;
-    size_t bytes = strlen(content);
-    int32_t index = vocab_id(&tokenizer->names, content, bytes);
-    token.decodes_normal = token.normalized;
-    if (index < 0) {
-        index = (int32_t)tokenizer->added_count;
-        TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
-        if (tt_grow(&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
-                    sizeof tokenizer->added[0]) != 0) {
-            return TT_ERR_MEMORY;
-        }
-        token.id = next_id(tokenizer, content, largest);
-        if (token.id >= INT32_MAX - 1)
-            return tt_fail(TT_ERR_DATA, "%s: no id is left for '%s'", json->origin, content);
-        tokenizer->added_count++;
-    } else {
-        token.id = tokenizer->added[index].id;
-        token.special = token.special || tokenizer->added[index].special;
-        token.decodes_normal = token.decodes_normal || tokenizer->added[index].decodes_normal;
-    }
-    if (token.id != stated) {
-        tt_warn("%s: added token '%s' has id %lld and gets %d, as in the reference library", json->origin,
-                content, (long long)stated, token.id);
-    }
-    token.content = token.decoded = tokenizer->names.tokens[index].data;
-    token.bytes = bytes;
-    tokenizer->added[index] = token;
-    return TT_OK;
+    return add_token(json->origin, content, stated, token, adding);
+}
+
+static bool is_added(void *context, const char *content)
+{
+    const struct adding *adding = context;
+    return vocab_id(&adding->tokenizer->names, content, strlen(content)) >= 0;
+}
+
+static bool is_same(const struct added_token *a, const struct added_token *b)
+{
+    return a->single_word == b->single_word && a->lstrip == b->lstrip && a->rstrip == b->rstrip &&
+           a->normalized == b->normalized && a->special == b->special;
+}
+
+/* Of a file beside tokenizer.json: the same text with the same members changes nothing. */
+static tt_status add_beside(void *context, const char *origin, const struct tt_beside_token *token)
+{
+    struct adding *adding = context;
+    struct added_token added = {.single_word = token->single_word,
+                                .lstrip = token->lstrip,
+                                .rstrip = token->rstrip,
+                                .normalized = token->normalized,
+                                .special = token->special};
+    int32_t index = vocab_id(&adding->tokenizer->names, token->content, strlen(token->content));
+    if (index >= 0 && is_same(&added, &adding->tokenizer->added[index])) return TT_OK;
+    added.special |= token->named;
+    return add_token(origin, token->content, token->id, added, context);
 }
 
 enum { ADDED_NORMAL_BYTES_MAX = 64 << 10 };
@@ -240,22 +280,26 @@ static tt_status index_ids(struct tt_tokenizer *tokenizer)
     return TT_OK;
 }
 
-static tt_status read_added_tokens(const struct tt_json *json, struct tt_tokenizer *tokenizer)
+static tt_status read_added_tokens(const struct tt_json *json, const struct tt_beside *beside,
+                                   struct tt_tokenizer *tokenizer)
 {
     const struct tt_json_value *tokens = tt_json_get(json->root, "added_tokens");
-    int32_t largest = -1;
+    struct adding adding = {tokenizer, -1};
+    const struct tt_beside_visitor visitor = {add_beside, is_added, &adding};
     if (tokens != NULL && !tt_json_is_null(tokens)) {
         TT_TRY(tt_json_array(json, json->root, "added_tokens", &tokens));
     }
     for (size_t i = 0; i < tt_json_count(tokens); i++) {
-        TT_TRY(read_added(json, tt_json_at(tokens, i), tokenizer, &largest));
+        TT_TRY(read_added(json, tt_json_at(tokens, i), &adding));
     }
+    TT_TRY(tt_beside_list(beside, &visitor));
     TT_TRY(build_finder(tokenizer, false, &tokenizer->raw));
     TT_TRY(build_finder(tokenizer, true, &tokenizer->normalized));
     return index_ids(tokenizer);
 }
 
-tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokenizer)
+tt_status tokenizer_read(const struct tt_json *json, const struct tt_beside *beside,
+                         struct tt_tokenizer *tokenizer)
 {
     const struct tt_json_value *root = json->root;
     const char *version = "1.0";
@@ -271,7 +315,7 @@ tt_status tokenizer_read(const struct tt_json *json, struct tt_tokenizer *tokeni
     TT_TRY(post_processor_read(json, tt_json_get(root, "post_processor"), &tokenizer->post));
     TT_TRY(decoders_read(json, tt_json_get(root, "decoder"), &tokenizer->decoders));
     TT_TRY(read_model(json, tokenizer));
-    TT_TRY(read_added_tokens(json, tokenizer));
+    TT_TRY(read_added_tokens(json, beside, tokenizer));
     tokenizer_leave_blanks(tokenizer);
     return TT_OK;
 }

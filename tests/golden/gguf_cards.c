@@ -218,7 +218,8 @@ static void end_tokens(void **state)
         char *folder = test_folder_create(), path[TEST_PATH_BYTES], tokenizer[600];
         struct tt_gguf_header header = {0};
         (void)snprintf(tokenizer, sizeof tokenizer,
-                       "{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", "
+                       "{\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                       "\"use_regex\": true, \"trim_offsets\": true}, \"model\": {\"type\": \"BPE\", "
                        "\"vocab\": {\"t0\": 0, "
                        "\"t1\": 1, \"%s\": 2, \"t3\": 3, \"t4\": 4}, \"merges\": []}}",
                        cases[i].second);
