@@ -359,6 +359,28 @@ static void remove_folder(char *folder)
     tt_free(folder);
 }
 
+/* Tokens of tokenizer_config.json that are none. */
+static void tokens_beside(void **state)
+{
+    static const char *const cases[][2] = {
+        {"{\"additional_special_tokens\": [[]]}", "a token is neither a text nor an object"},
+        {"{\"extra_special_tokens\": [{\"special\": true}]}", "'extra_special_tokens[0].content' is missing"},
+        {"{\"added_tokens_decoder\": {\"seven\": {\"content\": \"x\"}}}",
+         "'seven' is not an id with its token"},
+        {"{\"added_tokens_decoder\": [1]}", "added_tokens_decoder is not an object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *files[2][2] = {{"tokenizer.json", "{" MODEL "}"}, {"tokenizer_config.json", cases[i][0]}};
+        char *folder = make_folder((const char *const(*)[2])files, 2);
+        struct tt_tokenizer *tokenizer = NULL;
+        assert_int_equal(tt_tokenizer_load(folder, &tokenizer), TT_ERR_DATA);
+        if (strstr(tt_error_last()->message, cases[i][1]) == NULL)
+            fail_msg("%s, not %s", tt_error_last()->message, cases[i][1]);
+        remove_folder(folder);
+    }
+}
+
 static void configuration(void **state)
 {
     (void)state;
@@ -384,14 +406,6 @@ static void configuration(void **state)
         {"{\"eos_token\": \"nowhere\"}", NULL, NULL, TT_OK, -1, 8, -1, NULL},
         {"{\"eos_token\": 7}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
          "tokenizer_config.json: a token is neither a text nor an object"},
-        {"{\"additional_special_tokens\": [[]]}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
-         "tokenizer_config.json: a token is neither a text nor an object"},
-        {"{\"extra_special_tokens\": [{\"special\": true}]}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
-         "'extra_special_tokens[0].content' is missing"},
-        {"{\"added_tokens_decoder\": {\"seven\": {\"content\": \"x\"}}}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
-         "tokenizer_config.json: 'seven' is not an id with its token"},
-        {"{\"added_tokens_decoder\": [1]}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
-         "tokenizer_config.json: added_tokens_decoder is not an object"},
         {"{\"chat_template\": 7}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
          "tokenizer_config.json: chat_template must be a string or a list"},
         {"{\"chat_template\": [7]}", NULL, NULL, TT_ERR_DATA, 0, 0, 0,
@@ -547,8 +561,8 @@ int main(void)
         cmocka_unit_test(vocabulary),      cmocka_unit_test(added_tokens),
         cmocka_unit_test(post_processors), cmocka_unit_test(unknown_characters),
         cmocka_unit_test(order_of_merges), cmocka_unit_test(hostile_texts),
-        cmocka_unit_test(configuration),   cmocka_unit_test(streams),
-        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(configuration),   cmocka_unit_test(tokens_beside),
+        cmocka_unit_test(streams),         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
