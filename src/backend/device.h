@@ -43,12 +43,24 @@ enum tt_purpose {
     TT_PURPOSE_COUNT
 };
 const char *tt_purpose_name(enum tt_purpose purpose); /* "weights shard", ... */
+/* TT_PURPOSE_SCRATCH of a processor's device with so many threads. */
+size_t tt_host_scratch_bytes(int threads);
+
+/* The memory of a machine, or the limit of a control group where that is less, and the ranks that share it. bytes 0:
+ * not known. */
+struct tt_machine_memory {
+    uint64_t bytes;
+    int ranks;
+    bool grouped;
+};
 
 struct tt_device_config {
     const char *kind;    /* "cpu", "cuda" or "plan" */
     int index;           /* index among devices of its kind; on cpus only a number for messages */
     int threads;         /* cpu: threads of one op; 0: all processors */
     size_t memory_limit; /* total bytes of device memory; 0: no limit. More is TT_ERR_MEMORY */
+    /* cpu, and a plan of one: a plan without memory_limit that needs more than a rank's share does not fit */
+    struct tt_machine_memory machine;
     /* plan: the planned chip ("cpu", or a name of tt_chip_find such as "h200"); NULL: "cpu" */
     const char *stands_for;
     /* plan: rate at which a rank receives from other machines; 0: that of usual servers with the chip */
@@ -78,7 +90,7 @@ bool tt_device_is_host(const struct tt_device *device);
 struct tt_memory_use {
     size_t current[TT_PURPOSE_COUNT];
     size_t peak[TT_PURPOSE_COUNT];
-    /* of device buffers, compared with the limit: on cpus without TT_PURPOSE_SCRATCH, so that a plan can match it */
+    /* of all purposes on the device, compared with the limit */
     size_t total_current;
     size_t total_peak;
     /* page-locked host buffers (tt_host_buffer_create), not in the numbers above */

@@ -124,12 +124,6 @@ struct tt_graph {
 /* Counts `bytes` more under `purpose`; TT_ERR_MEMORY when the limit forbids it (then nothing is counted). */
 TT_MUST_USE tt_status tt_device_take(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
 void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size_t bytes);
-/* Counts the memory of the device itself, from open to close; not part of the limit and the totals. */
-static inline void tt_device_count_scratch(struct tt_device *device, size_t bytes)
-{
-    device->memory.current[TT_PURPOSE_SCRATCH] = bytes;
-    device->memory.peak[TT_PURPOSE_SCRATCH] = bytes;
-}
 
 /* tt_dispatch_<op>: the last call of a checked entry. */
 #define OP(name)                                                                                             \

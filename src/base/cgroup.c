@@ -124,3 +124,28 @@ uint64_t tt_memory_bytes(bool *grouped)
     *grouped = limit > 0 && (all == 0 || limit < all);
     return *grouped ? limit : all;
 }
+
+/* "RssAnon:      1234 kB" */
+static bool read_kilobytes(const char *line, const char *key, uint64_t *bytes)
+{
+    unsigned long long kilobytes;
+    size_t length = strlen(key);
+    if (strncmp(line, key, length) != 0 || sscanf(line + length, "%llu kB", &kilobytes) != 1) return false;
+    *bytes = (uint64_t)kilobytes << 10;
+    return true;
+}
+
+struct tt_process_memory tt_process_memory_read(void)
+{
+    struct tt_process_memory memory = {0};
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "re");
+    if (file == NULL) return memory;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (read_kilobytes(line, "VmRSS:", &memory.resident)) continue;
+        if (!read_kilobytes(line, "RssAnon:", &memory.own))
+            (void)read_kilobytes(line, "VmHWM:", &memory.peak);
+    }
+    fclose(file);
+    return memory;
+}

@@ -28,4 +28,11 @@ uint64_t tt_memory_limit(const char *cgroup_file, const char *mounts);
  * the machine where that is less. *grouped: the limit of a group. 0: unknown. */
 uint64_t tt_memory_bytes(bool *grouped);
 
+/* Pages of this process in memory, bytes: all now, those of no file among them, the most so far. 0: unknown. Source:
+ * proc_pid_status(5), VmRSS, RssAnon and VmHWM. */
+struct tt_process_memory {
+    uint64_t resident, own, peak;
+};
+struct tt_process_memory tt_process_memory_read(void);
+
 #endif

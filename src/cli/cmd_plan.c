@@ -86,7 +86,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
     tt_json_set(object, "all_params", tt_json_new_integer(plan->param_count));
     tt_json_set(object, "headroom_bytes",
                 plan->limit_bytes > 0
-                    ? tt_json_new_integer((int64_t)plan->limit_bytes - (int64_t)plan->memory.total_peak)
+                    ? tt_json_new_integer((int64_t)plan->limit_bytes - (int64_t)tt_plan_need(plan))
                     : tt_json_new_null());
     if (largest != NULL) tt_json_set(object, "largest", largest_object(command, largest));
     if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
@@ -100,10 +100,10 @@ static tt_status format_details(const struct plan_command *command, const struct
     TT_TRY(tt_str_printf(text, "  trainable params: %lld of %lld, %.4f %%\n",
                          (long long)plan->trainable_count, (long long)plan->param_count,
                          100.0 * (double)plan->trainable_count / (double)plan->param_count));
-    if (plan->limit_bytes > plan->memory.total_peak)
+    if (plan->limit_bytes > tt_plan_need(plan))
         TT_TRY(tt_str_printf(
             text, "  headroom: %s a rank\n",
-            tt_format_bytes((double)(plan->limit_bytes - plan->memory.total_peak), bytes, sizeof bytes)));
+            tt_format_bytes((double)(plan->limit_bytes - tt_plan_need(plan)), bytes, sizeof bytes)));
     return tt_plan_offline_bounds(&command->spec, plan, text);
 }
 
@@ -143,6 +143,7 @@ static tt_status resolve(void *target, struct tt_settings *settings)
 {
     struct plan_command *command = target;
     TT_TRY(tt_job_call_read(&command->call, settings));
+    command->spec.here = true;
     return tt_plan_resolve(settings, &command->spec);
 }
 

@@ -159,6 +159,8 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
                                 .device = is_cpu ? "cpu" : command->spec.chip};
     spec.job.launch.ranks = ranks;
     spec.job.launch.num_machines = command->spec.nodes;
+    int64_t threads = command->spec.cpus_per_node / ranks;
+    if (is_cpu && spec.job.device.threads == 0) spec.job.device.threads = threads > 0 ? threads : 1;
     bool detects = spec.job.task == TT_TASK_DETECTION;
     if (command->spec.weights_file != NULL && spec.job.detect.weights_path == NULL)
         return fail_usage("weights_file is given, but weights_path is not",

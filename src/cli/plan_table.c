@@ -81,7 +81,7 @@ static void describe_plan(const struct tt_plan *plan, struct row *row)
     tt_format_bytes((double)plan->memory.total_peak, row->figures[0], sizeof row->figures[0]);
     for (int i = 1; i < FIGURES; i++) snprintf(row->figures[i], sizeof row->figures[i], "-");
     if (plan->limit_bytes > 0 && plan->fits)
-        tt_format_bytes((double)(plan->limit_bytes - plan->memory.total_peak), row->figures[1],
+        tt_format_bytes((double)(plan->limit_bytes - tt_plan_need(plan)), row->figures[1],
                         sizeof row->figures[1]);
     if (!plan->fits) snprintf(row->figures[1], sizeof row->figures[1], "does not fit");
     if (seconds > 0) {

@@ -6,6 +6,7 @@
 #include "backend/chips.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "engine/plan_impl.h"
 
 /* Runs the candidate at `position` (plan.h): its first `raised` layers are one level above the others. */
@@ -22,7 +23,7 @@ static tt_status run_at(const struct tt_plan_attempt *attempt, int position, str
 static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
 {
     int layers = plan->block_count - 2;
-    bool roomy = !plan->is_host || plan->limit_bytes != 0;
+    bool roomy = !plan->is_host || (plan->limit_bytes != 0 && plan->machine.bytes == 0);
     switch (rank->recompute) {
     case TT_RECOMPUTE_AUTO: /* on the CPU, offloading frees no memory */
         *first = roomy ? 0 : TT_RECOMPUTE_BLOCK * layers;
@@ -78,7 +79,7 @@ static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_
 tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     TT_TRY(choose_levels(attempt, plan));
-    if (plan->fits || attempt->rank.split_vocabulary) return TT_OK;
+    if (plan->fits || attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
     struct tt_plan_attempt split = *attempt;
     struct tt_plan *other = tt_calloc(1, sizeof *other);
     if (other == NULL) return TT_ERR_MEMORY;
@@ -88,6 +89,19 @@ tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *
     if (status == TT_OK && other->fits) *plan = *other;
     tt_free(other);
     return status;
+}
+
+/* A rank on processors: its share of the machine, and what the program of a run has taken of it. */
+static void limit_host(const struct tt_device_config *device, struct tt_plan *plan)
+{
+    const struct tt_machine_memory *machine = &device->machine;
+    bool runs = strcmp(device->kind, "cpu") == 0;
+    plan->threads = device->threads > 0 ? device->threads : 1;
+    if (machine->bytes == 0 || machine->ranks < 1) return;
+    if (runs) plan->program_bytes = (size_t)tt_process_memory_read().own;
+    if (plan->limit_bytes != 0) return;
+    plan->machine = *machine;
+    plan->limit_bytes = (size_t)(machine->bytes / (uint64_t)machine->ranks);
 }
 
 /* Finds the chip of the device and its memory. An unknown GPU is planned with cautious rates. */
@@ -121,6 +135,7 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
     plan->limit_bytes = memory_bytes - memory_bytes / 50;
     if (device->memory_limit != 0 && (memory_bytes == 0 || device->memory_limit < memory_bytes))
         plan->limit_bytes = device->memory_limit;
+    if (plan->is_host) limit_host(device, plan);
     *stands_for = chip->name;
     return TT_OK;
 }
@@ -152,7 +167,7 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
     plan->step_tokens = (attempt.train.tokens + attempt.train.images) * attempt.micro_steps;
     /* The blocks of a detector keep all or nothing. */
     if (config->model_facts->reads_images && attempt.rank.recompute == TT_RECOMPUTE_AUTO &&
-        plan->limit_bytes == 0)
+        (plan->limit_bytes == 0 || plan->machine.bytes > 0))
         attempt.rank.recompute = TT_RECOMPUTE_CHEAP;
     TT_TRY(tt_plan_choose(&attempt, plan));
     return plan->fits || !advises ? TT_OK : tt_plan_advise(&attempt, plan);

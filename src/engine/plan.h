@@ -34,9 +34,13 @@ struct tt_plan {
     size_t attention_bytes, logits_bytes;
     bool split_vocabulary; /* embedding and head are gathered in parts */
     size_t limit_bytes;    /* of one rank on its device; 0: no limit */
-    bool fits;
-    double step_seconds; /* estimate of one optimizer step; 0 without training */
-    int64_t step_tokens; /* of a rank in that step, at most; images with `counts_images` */
+    /* On processors, of a run: pages that its process had before it made its ranks: program, tokenizer, data. */
+    size_t program_bytes;
+    struct tt_machine_memory machine; /* whose share is the limit; bytes 0: the limit is the device's own */
+    int threads;                      /* of a rank on processors */
+    bool fits;                        /* tt_plan_need is within the limit */
+    double step_seconds;              /* estimate of one optimizer step; 0 without training */
+    int64_t step_tokens;              /* of a rank in that step, at most; images with `counts_images` */
     bool counts_images;
     /* if the plan does not fit: settings that would, with their memory; empty: no attempt fitted */
     char advice[TT_PLAN_ADVICE_BYTES];
@@ -47,11 +51,12 @@ struct tt_plan {
 };
 
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A
- * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the GPU;
- * CPUs have none but that of the machine (tt_plan_check_here). On CPUs without a limit TT_RECOMPUTE_AUTO recomputes
- * every block, because other programs share their memory. `eval_limits` may be all 0; `micro_steps` make one optimizer
- * step. A plan that does not fit is not an error (`fits`), so that it can be printed; see tt_plan_check. Fails as the
- * real rank would (TT_ERR_UNSUPPORTED for an unsupported op). */
+ * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the GPU,
+ * or on CPUs a rank's share of device.machine. On CPUs without memory_limit TT_RECOMPUTE_AUTO recomputes every block,
+ * because other programs share their memory; the share chooses nothing, so that all machines of a run choose alike.
+ * `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan that does not fit is not an error (`fits`),
+ * so that it can be printed; see tt_plan_check. Fails as the real rank would (TT_ERR_UNSUPPORTED for an unsupported
+ * op). */
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
@@ -59,11 +64,14 @@ TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_
 TT_MUST_USE tt_status tt_plan_try(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                   int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                   const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
+/* What one rank needs of the memory that is limited: of a device its buffers; of a machine's share those in host memory
+ * and the rank's part of the program too. */
+size_t tt_plan_need(const struct tt_plan *plan);
 /* TT_ERR_MEMORY, with the advice as hint, when it does not fit. */
 TT_MUST_USE tt_status tt_plan_check(const struct tt_plan *plan);
-/* The same for the memory of a machine: TT_ERR_MEMORY where `ranks` of them, with their page-locked buffers, need more
- * host memory than `bytes`. 0: unknown, which is enough. `grouped`: it is the limit of a control group. */
-TT_MUST_USE tt_status tt_plan_check_host(const struct tt_plan *plan, int ranks, uint64_t bytes, bool grouped);
+/* The same for the memory of a machine: TT_ERR_MEMORY where its ranks, with the program and their page-locked buffers,
+ * need more. */
+TT_MUST_USE tt_status tt_plan_check_host(const struct tt_plan *plan, const struct tt_machine_memory *machine);
 /* Both, with the memory of this machine. */
 TT_MUST_USE tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks);
 

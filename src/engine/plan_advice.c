@@ -13,14 +13,18 @@ static tt_status try_advice(const struct tt_plan_attempt *attempt, const char *w
     struct tt_plan *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return TT_ERR_MEMORY;
     plan->block_count = like->block_count;
+    plan->ranks = like->ranks;
     plan->limit_bytes = like->limit_bytes;
+    plan->program_bytes = like->program_bytes;
+    plan->machine = like->machine;
+    plan->threads = like->threads;
     plan->is_host = like->is_host;
     tt_status status = tt_plan_choose(attempt, plan);
     *found = status == TT_OK && plan->fits;
     if (*found) {
         size_t used = strlen(advice);
         snprintf(advice + used, TT_PLAN_ADVICE_BYTES - used, "%s%s (%s)", used > 0 ? "; or " : "", what,
-                 tt_format_bytes((double)plan->memory.total_peak, need, sizeof need));
+                 tt_format_bytes((double)tt_plan_need(plan), need, sizeof need));
     }
     tt_free(plan);
     return status;

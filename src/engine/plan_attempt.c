@@ -124,6 +124,7 @@ static tt_status run_rank(const struct tt_plan_attempt *attempt, struct tt_comm 
     tt_device_memory(rank.device, &plan->memory);
     /* On the plan device the workspace is unlimited and empty: its high-water mark is the planned size. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + config.reserved_bytes;
+    if (plan->is_host) plan->memory.peak[TT_PURPOSE_SCRATCH] = tt_host_scratch_bytes(plan->threads);
     if (!plan->is_host && config.across_processes)
         plan->memory.peak[TT_PURPOSE_COMM] += tt_device_chip(rank.device)->collectives_bytes;
     plan->memory.total_peak = 0;
@@ -149,6 +150,6 @@ out:
     if (status == TT_ERR_MEMORY) tt_hint("make the batch smaller, or its rows shorter");
     tt_comm_destroy(replicas);
     tt_comm_destroy(comm);
-    plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
+    plan->fits = plan->limit_bytes == 0 || tt_plan_need(plan) <= plan->limit_bytes;
     return status;
 }

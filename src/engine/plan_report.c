@@ -6,10 +6,42 @@
 
 #include "base/cgroup.h"
 
+static double host_bytes(const struct tt_plan *plan)
+{
+    return (double)plan->memory.host_total + (plan->is_host ? (double)plan->memory.total_peak : 0);
+}
+
+size_t tt_plan_need(const struct tt_plan *plan)
+{
+    if (plan->machine.bytes == 0) return plan->memory.total_peak;
+    return (size_t)(host_bytes(plan) + (double)plan->program_bytes / plan->machine.ranks);
+}
+
+tt_status tt_plan_check_host(const struct tt_plan *plan, const struct tt_machine_memory *machine)
+{
+    char need[32], have[32];
+    double all = host_bytes(plan) * machine->ranks + (double)plan->program_bytes;
+    if (machine->bytes == 0 || all <= (double)machine->bytes) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_MEMORY, "this run needs %s of host memory for %d rank%s on this machine, %s %s",
+                tt_format_bytes(all, need, sizeof need), machine->ranks, machine->ranks == 1 ? "" : "s",
+                machine->grouped ? "the limit of its control group is" : "which has",
+                tt_format_bytes((double)machine->bytes, have, sizeof have));
+    const char *group = machine->grouped ? "; the limit of a pod is resources.limits.memory" : "";
+    if (plan->advice[0] != '\0')
+        tt_hint("what would fit: %s%s", plan->advice, group);
+    else
+        tt_hint("use fewer ranks on a machine, %s%s%s",
+                plan->counts_images ? "a smaller --image_size" : "shorter rows",
+                plan->may_quantize ? ", or --load_in_4bit" : "", group);
+    return status;
+}
+
 tt_status tt_plan_check(const struct tt_plan *plan)
 {
     char need[32], have[32];
     if (plan->fits) return TT_OK;
+    if (plan->machine.bytes > 0) return tt_plan_check_host(plan, &plan->machine);
     tt_status status = tt_fail(TT_ERR_MEMORY, "this run needs %s a rank, the limit is %s",
                                tt_format_bytes((double)plan->memory.total_peak, need, sizeof need),
                                tt_format_bytes((double)plan->limit_bytes, have, sizeof have));
@@ -22,29 +54,12 @@ tt_status tt_plan_check(const struct tt_plan *plan)
     return status;
 }
 
-tt_status tt_plan_check_host(const struct tt_plan *plan, int ranks, uint64_t bytes, bool grouped)
-{
-    char need[32], have[32];
-    size_t each = plan->memory.host_total + (plan->is_host ? plan->memory.total_peak : 0);
-    if (bytes == 0 || ranks < 1 || each <= bytes / (size_t)ranks) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_MEMORY, "this run needs %s of host memory for %d rank%s on this machine, %s %s",
-                tt_format_bytes((double)each * ranks, need, sizeof need), ranks, ranks == 1 ? "" : "s",
-                grouped ? "the limit of its control group is" : "which has",
-                tt_format_bytes((double)bytes, have, sizeof have));
-    tt_hint("use fewer ranks on a machine, %s%s%s",
-            plan->counts_images ? "a smaller --image_size" : "shorter rows",
-            plan->may_quantize ? ", or --load_in_4bit" : "",
-            grouped ? "; the limit of a pod is resources.limits.memory" : "");
-    return status;
-}
-
 tt_status tt_plan_check_here(const struct tt_plan *plan, int ranks)
 {
-    bool grouped = false;
-    uint64_t bytes = tt_memory_bytes(&grouped);
+    struct tt_machine_memory machine = {.ranks = ranks};
+    machine.bytes = tt_memory_bytes(&machine.grouped);
     TT_TRY(tt_plan_check(plan));
-    return tt_plan_check_host(plan, ranks, bytes, grouped);
+    return tt_plan_check_host(plan, &machine);
 }
 
 const char *tt_plan_purpose_key(enum tt_purpose purpose)
@@ -131,6 +146,23 @@ static tt_status format_workspace(const struct tt_plan *plan, struct tt_str *tex
     return tt_str_printf(text, "   attention: %s, a chunk of logits: %s", attention, logits);
 }
 
+/* On processors, where all of it is the machine's memory: the program, and all ranks against the machine. */
+static tt_status format_machine(const struct tt_plan *plan, struct tt_str *text)
+{
+    char amount[32], limit[32];
+    const struct tt_machine_memory *machine = &plan->machine;
+    if (plan->program_bytes > 0)
+        TT_TRY(tt_str_printf(text, "\n  %-22s %12s   of the process", "program and data",
+                             tt_format_bytes((double)plan->program_bytes, amount, sizeof amount)));
+    if (machine->bytes == 0) return TT_OK;
+    double all = host_bytes(plan) * machine->ranks + (double)plan->program_bytes;
+    return tt_str_printf(text, "\n  %-22s %12s   of %s%s%s",
+                         machine->grouped ? "of the control group" : "of the machine",
+                         tt_format_bytes(all, amount, sizeof amount),
+                         tt_format_bytes((double)machine->bytes, limit, sizeof limit),
+                         machine->ranks > 1 ? ", all its ranks" : "", plan->fits ? "" : ": does not fit");
+}
+
 tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
 {
     char amount[32], limit[32], levels[96], machines[32] = "";
@@ -147,14 +179,28 @@ tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
     }
     TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in all",
                          tt_format_bytes((double)plan->memory.total_peak, amount, sizeof amount)));
-    if (plan->limit_bytes != 0)
+    if (plan->limit_bytes != 0 && plan->machine.bytes == 0)
         TT_TRY(tt_str_printf(text, "   of %s%s",
                              tt_format_bytes((double)plan->limit_bytes, limit, sizeof limit),
                              plan->fits ? "" : ": does not fit"));
     if (plan->memory.host_total > 0)
         TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in host memory",
                              tt_format_bytes((double)plan->memory.host_total, amount, sizeof amount)));
+    TT_TRY(format_machine(plan, text));
     return format_step(plan, text);
+}
+
+/* On processors: pages of the process before its ranks were made, and the most that it ever had in memory, all its
+ * ranks and the pages of files together. Buffers have pages as far as they were used. */
+static tt_status compare_process(const struct tt_plan *plan, struct tt_str *text)
+{
+    char planned[32], measured[32];
+    struct tt_process_memory memory = tt_process_memory_read();
+    if (plan->program_bytes == 0 || memory.peak == 0) return TT_OK;
+    return tt_str_printf(text, "\n  %-19s %12s\n  %-19s %12s %12s", "program and data",
+                         tt_format_bytes((double)plan->program_bytes, planned, sizeof planned),
+                         "resident pages", "",
+                         tt_format_bytes((double)memory.peak, measured, sizeof measured));
 }
 
 tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device, struct tt_str *text)
@@ -179,7 +225,8 @@ tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device, 
                              tt_format_bytes((double)plan_bytes, planned, sizeof planned),
                              tt_format_bytes((double)bytes, measured, sizeof measured)));
     }
-    return tt_str_printf(text, "\n  %-19s %12s %12s", "in all",
+    TT_TRY(tt_str_printf(text, "\n  %-19s %12s %12s", "in all",
                          tt_format_bytes((double)plan->memory.total_peak, planned, sizeof planned),
-                         tt_format_bytes((double)total, measured, sizeof measured));
+                         tt_format_bytes((double)total, measured, sizeof measured)));
+    return compare_process(plan, text);
 }

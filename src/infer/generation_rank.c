@@ -195,7 +195,7 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     peak[TT_PURPOSE_PANELS] = need.panels;
     plan->memory.total_peak +=
         peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.adapters + need.panels;
-    plan->fits = plan->limit_bytes == 0 || plan->memory.total_peak <= plan->limit_bytes;
+    plan->fits = plan->limit_bytes == 0 || tt_plan_need(plan) <= plan->limit_bytes;
     return TT_OK;
 }
 
@@ -245,7 +245,7 @@ bool tt_generation_limits_are_tight(const struct tt_generation_limits *limits, c
     if (limits->slots_least == 0 || limits->slots <= limits->slots_least || plan->limit_bytes == 0)
         return false;
     double have = unused < plan->limit_bytes ? (double)unused : (double)plan->limit_bytes;
-    return (double)plan->memory.total_peak > 0.9 * have;
+    return (double)tt_plan_need(plan) > 0.9 * have;
 }
 
 bool tt_generation_choose_less(const struct tt_rank_layout *layout, struct tt_generation_choice *choice)

@@ -50,6 +50,7 @@ struct tt_plan_spec {
     int64_t num_classes;       /* of a detection, with the background; 0: not given */
     bool chooses_sharding;     /* no sharding_strategy was given */
     size_t network_bandwidth;  /* bytes a second that a rank receives from other machines; 0: by the chip */
+    bool here; /* processors are planned with the memory and the number of those of this machine */
 };
 
 struct tt_bench_spec {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "launch/launch.h"
@@ -126,6 +127,8 @@ static tt_status assign_devices(const struct tt_device_spec *device, const struc
             world->ranks_per_machine = 0;
     int sharing = ranks_on(machines, world->world_size, machines[world->first_rank]);
     int processors = tt_cpu_count(), threads = processors / (sharing > 0 ? sharing : 1);
+    struct tt_machine_memory memory = {.ranks = sharing};
+    memory.bytes = tt_memory_bytes(&memory.grouped);
     bool first_here = ranks_on(machines, world->first_rank, machines[world->first_rank]) == 0;
     if (strcmp(kind, "cpu") == 0 && first_here && sharing > RANKS_PER_PROCESSOR_MAX * processors)
         tt_warn("%d ranks on %d processor%s: more than %d per processor mostly wait for each other", sharing,
@@ -138,6 +141,7 @@ static tt_status assign_devices(const struct tt_device_spec *device, const struc
         rank->device = (struct tt_device_config){.kind = kind,
                                                  .threads = world->threads_per_rank,
                                                  .memory_limit = device->device_memory,
+                                                 .machine = memory,
                                                  .tuning = device->tuning};
         TT_TRY(choose_index(world, launch, r, devices, kind, &rank->device.index));
     }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "monitor/exposition.h"
@@ -178,6 +179,16 @@ static void add(struct tt_exposition *exposition, enum tt_metric_kind kind, cons
     tt_exposition_sample(exposition, "", value);
 }
 
+/* Under the name that all exporters of processes have. */
+static void add_process(struct tt_exposition *exposition)
+{
+    struct tt_process_memory memory = tt_process_memory_read();
+    if (memory.resident > 0)
+        add(exposition, TT_METRIC_GAUGE, "process_resident_memory_bytes", "bytes",
+            "Memory of this process: the program, and buffers of processors as far as they were used.",
+            (double)memory.resident);
+}
+
 static void add_ranks(const struct tt_live *live, struct tt_exposition *exposition)
 {
     static const char *const phases[TT_LIVE_PHASE_COUNT] = {
@@ -281,6 +292,7 @@ tt_status tt_live_metrics(struct tt_live *live, bool open_metrics, struct tt_str
     pthread_mutex_lock(&live->lock);
     add(&exposition, TT_METRIC_GAUGE, "trimtab_ready", NULL, "1 once the ranks of the run have met.",
         live->attached);
+    add_process(&exposition);
     if (live->attached) {
         add(&exposition, TT_METRIC_GAUGE, "trimtab_ranks", NULL, "Ranks of the run.", live->place.world_size);
         add_ranks(live, &exposition);

@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/integer.h"
 #include "base/json.h"
+#include "base/thread.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
@@ -70,6 +72,10 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     bool automatic = strcmp(word, "auto") == 0;
     if (!automatic && strcmp(word, "cuda") != 0) return TT_OK;
     TT_TRY(tt_world_choose_device(automatic ? TT_DEVICE_AUTO : TT_DEVICE_CUDA, &kind, count));
+    if (strcmp(kind, "cpu") == 0) {
+        device->stands_for = kind;
+        return TT_OK;
+    }
     device->kind = kind;
     device->stands_for = NULL;
     return TT_OK;
@@ -135,6 +141,16 @@ tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model
     return status;
 }
 
+/* Each machine is taken to be as this one, where nothing else is given. A GPU's plan reads none of it. */
+static void set_machine(struct tt_rank_layout *layout)
+{
+    struct tt_machine_memory *machine = &layout->device.machine;
+    int each = tt_cpu_count() / layout->ranks_per_machine;
+    machine->ranks = layout->ranks_per_machine;
+    machine->bytes = tt_memory_bytes(&machine->grouped);
+    if (layout->device.threads == 0) layout->device.threads = each > 0 ? each : 1;
+}
+
 /* Where the ranks are; none of the machines needs to exist. */
 static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layout *layout)
 {
@@ -150,6 +166,8 @@ static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layou
     layout->machines = ranks.machines;
     layout->ranks_per_machine = ranks.count / ranks.machines;
     layout->across_processes = ranks.machines > 1;
+    layout->device.threads = (int)config->device.threads;
+    if (spec->here) set_machine(layout);
     return TT_OK;
 }
 

@@ -96,7 +96,7 @@ tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max wh
     largest->value = fits;
     if (what == TT_PLAN_MAX_IMAGE_SIZE) largest->max_image_size = spec->job.detect.max_image_size;
     largest->bounded = fits == bound || !possible;
-    if (!largest->bounded) largest->next_bytes = other.memory.total_peak;
+    if (!largest->bounded) largest->next_bytes = tt_plan_need(&other);
     return TT_OK;
 }
 

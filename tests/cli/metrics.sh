@@ -48,6 +48,11 @@ for name in steps_total tokens_total loss learning_rate grad_norm step_seconds_b
     'device_memory_bytes{rank="0",kind="weights"}'; do
     grep -qF "trimtab_$name" metrics.txt && grep -qF "trimtab_$name" openmetrics.txt || fail "no trimtab_$name"
 done
+grep -Eq '^process_resident_memory_bytes [1-9]' metrics.txt || fail "no memory of the process"
+# The kinds of a rank's memory add up to its peak and to the plan.
+awk -F'[ }]+' '/^trimtab_device_memory_bytes.rank="1"/ { sum += $NF } /^trimtab_device_memory_peak_bytes.rank="1"/ { peak = $NF }
+    /^trimtab_planned_memory_bytes / { plan = $NF } END { exit !(sum > 0 && sum == peak && sum == plan) }' metrics.txt ||
+    fail "the kinds of memory do not add up:" "$(grep memory metrics.txt)"
 for path in healthz readyz readyz/step; do
     ask "$port" "GET /$path" | grep -q '^HTTP/1.1 200' || fail "/$path"
 done

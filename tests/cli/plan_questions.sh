@@ -37,7 +37,7 @@ question length sequence_length --device rtx4090 --config_json "$shapes/l8b.json
 model=$root/tests/golden/llama2/model
 ids=$(seq -s ', ' 1 64)
 yes "{\"input_ids\": [$ids]}" | head -n 40 >rows.jsonl
-setting=(--model_name_or_path "$model" --max_length 64 --device cpu --device_memory 3MiB)
+setting=(--model_name_or_path "$model" --max_length 64 --device cpu --threads 1 --device_memory 20MiB)
 value=$(largest per_device_train_batch_size --max batch "${setting[@]}")
 borders per_device_train_batch_size "$value" "${setting[@]}"
 train() {
@@ -82,9 +82,12 @@ grep -q 'use a smaller --image_size' err || fail "no hint about image_size: $(ca
 expect 2 "a detector has images, and no rows with a length" plan "${detector[@]}" --max length
 expect 2 "a language model has rows, and no images" plan --config_json "$shapes/tiny.json" --max image_size
 
-# Where not even the smallest fits, the plan says so; where nothing limits, the question has no answer.
+# Where not even the smallest fits, the plan says so; processors have the limit of their machine.
 expect 4 "this run needs" plan --max batch --device rtx4090 --config_json "$shapes/l70b.json" --sequence_length 4096
-expect 2 "cpu has no limit of memory" plan --max batch --device cpu --config_json "$shapes/tiny.json"
+question batch "$batch" --device cpu --config_json "$shapes/tiny.json" --threads 1
+expect 4 "of host memory for 1000 ranks on this machine, " plan --device cpu --ranks 1000 --sharding_strategy NO_SHARD \
+    --config_json "$shapes/l8b.json"
+grep -Eq '^  of the (machine|control group) +[0-9.]+ TiB   of .*, all its ranks: does not fit$' printed || fail "no line: $(cat printed)"
 "$trimtab" plan --max length --device h200 --config_json "$shapes/tiny.json" >"$folder/out" || fail "all positions"
 grep -q '^the largest that fits: --sequence_length 2048; the model has no more positions$' "$folder/out" ||
     fail "the positions do not end the search"

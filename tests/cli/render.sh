@@ -126,7 +126,7 @@ if command -v python3 >/dev/null; then
     code=$?
     [ $code -eq 77 ] || { [ $code -eq 1 ] && grep -q 'resources.limits.memory: at least the plan' out; } || fail "memory below the plan is not refused"
 fi
-"$trimtab" plan --config cpu.config --config_json "$shape" --device cpu --json >plan.json
+"$trimtab" plan --config cpu.config --config_json "$shape" --device cpu --threads 8 --json >plan.json
 wanted=$(mebibytes $(($(number host_bytes plan.json) + $(number device_bytes plan.json) + (8 << 30) + (64 << 20))))
 grep -q "^ *memory: ${wanted}Mi$" cpu.yaml || fail "memory on processors is not ${wanted}Mi: $(grep memory: cpu.yaml)"
 full=(--use_peft false --per_device_train_batch_size 1)

@@ -13,15 +13,12 @@ run() {
     shift
     "$trimtab" train "${sets[@]}" --output_dir "$name" "$@" 2>"$name.log" || fail "$name:" "$(cat "$name.log")"
 }
-# need LOG: prints the bytes that the table of a log adds up to, less one KiB
-need() {
-    sed -nE 's/^ +in all +([0-9.]+) (KiB|MiB).*/\1 \2/p' "$1" | head -n 1 |
-        awk '{ printf "%d", $1 * ($2 == "MiB" ? 1048576 : 1024) - 20480 }'
-}
+# need FOLDER: prints the bytes that its run was planned with, less twenty KiB
+need() { echo $(($(tr -d '\n' <"$1/run.json" | sed -E 's/.*"plan": *\{ *"device_bytes": *([0-9]+).*/\1/') - 20480)); }
 
 run whole --max_steps 6
 grep -q "$parts" whole.log && fail "a run without a limit gathers in parts"
-limit=$(need whole.log)
+limit=$(need whole)
 run split --max_steps 6 --device_memory "$limit"
 grep -q "$parts" split.log || fail "with $limit nothing is gathered in parts:" "$(cat split.log)"
 
@@ -35,15 +32,21 @@ mkdir again && cp -r split/checkpoint-3 again/
 run again --max_steps 6 --device_memory "$limit" --resume_from_checkpoint again/checkpoint-3
 cmp split/adapter_model.safetensors again/adapter_model.safetensors || fail "a resumed run ends elsewhere"
 
-# eval FLAGS; the error of a run that does not fit has the need with whole matrices.
+# eval FLAGS
 evaluate() {
     "$trimtab" eval "${base[@]}" --eval_dataset "$root/tests/golden/llama2/train.jsonl" --adapter_name_or_path split \
         --max_length 256 --per_device_eval_batch_size 3 --json true "$@" 2>eval.log
 }
 evaluate >whole.json || fail "eval:" "$(cat eval.log)"
 evaluate --device_memory 20KiB >small.json && fail "eval in 20 KiB"
-limit=$(sed -nE 's/.*this run needs ([0-9.]+) KiB.*/\1/p' eval.log | awk '{ printf "%d", ($1 - 20) * 1024 }')
-evaluate --device_memory "$limit" >split.json || fail "eval with $limit:" "$(cat eval.log)"
+grep -q 'this run needs' eval.log || fail "eval in 20 KiB:" "$(cat eval.log)"
+# The least limit that is enough is one for parts: whole matrices need more.
+refused=0 limit=65536
+while [ $((limit - refused)) -gt 1 ]; do
+    middle=$(((limit + refused) / 2))
+    if evaluate --device_memory ${middle}KiB >/dev/null; then limit=$middle; else refused=$middle; fi
+done
+evaluate --device_memory ${limit}KiB >split.json || fail "eval with $limit KiB:" "$(cat eval.log)"
 loss() { sed -nE 's/.*"(eval_)?loss": *([0-9.]+).*/\2/p' "$1" | head -n 1; }
 awk "BEGIN { a = $(loss whole.json); b = $(loss split.json); exit !(a > 0 && (a - b) ^ 2 < 1e-10 * a * a) }" ||
     fail "eval:" "$(cat whole.json split.json)"

@@ -34,10 +34,22 @@ static void read_model_name(char *text, size_t text_bytes)
     fclose(file);
 }
 
+static int threads_of(int threads)
+{
+    if (threads <= 0) threads = tt_cpu_count();
+    return threads < THREADS_MAX ? threads : THREADS_MAX;
+}
+
+size_t tt_host_scratch_bytes(int threads)
+{
+    return (size_t)threads_of(threads) * TT_CPU_SCRATCH_BYTES + TT_GEMM_SHARED_FLOATS * sizeof(float);
+}
+
 static void cpu_close(struct tt_device *device)
 {
     struct tt_cpu *cpu = tt_cpu_of(device);
     if (cpu == NULL) return;
+    tt_device_give_back(device, TT_PURPOSE_SCRATCH, device->memory.current[TT_PURPOSE_SCRATCH]);
     tt_gemm_state_destroy(cpu->gemm);
     tt_free(cpu->scratch);
     tt_free(cpu);
@@ -48,18 +60,17 @@ static tt_status cpu_open(struct tt_device *device, const struct tt_device_confi
 {
     if (tt_wait_policy_watch != NULL) tt_wait_policy_watch();
     tt_status status = TT_OK;
-    int threads = config->threads > 0 ? config->threads : tt_cpu_count();
-    device->threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    device->threads = threads_of(config->threads);
     struct tt_cpu *cpu = tt_calloc(1, sizeof *cpu);
     if (cpu == NULL) return TT_ERR_MEMORY;
     device->impl = cpu;
     TT_GO(tt_cpu_detect_isa(&config->tuning, &cpu->isa));
+    TT_GO(tt_device_take(device, TT_PURPOSE_SCRATCH, tt_host_scratch_bytes(device->threads)));
     size_t bytes = (size_t)device->threads * TT_CPU_SCRATCH_BYTES;
     cpu->scratch = tt_alloc_aligned(bytes);
     if (cpu->scratch == NULL) TT_GO(TT_ERR_MEMORY);
     tt_cpu_advise_huge(cpu->scratch, bytes);
     TT_GO(tt_gemm_state_create(device, &cpu->gemm));
-    tt_device_count_scratch(device, bytes + tt_gemm_state_bytes(cpu->gemm));
     char model[96];
     read_model_name(model, sizeof model);
     snprintf(device->name, sizeof device->name, "%.80s, %d thread%s, %s", model, device->threads,
@@ -104,8 +115,13 @@ static tt_status cpu_allocate(struct tt_device *device, size_t bytes, void **dat
         return tt_fail(TT_ERR_MEMORY, "%zu bytes are more than there can be", bytes);
     size_t mapped = mapped_bytes(bytes);
     void *block = mapped > 0 ? map_zeros(mapped) : allocate_zeros(bytes);
-    if (block == NULL)
-        return tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes: %s", bytes, tt_errno_text(errno));
+    if (block == NULL) {
+        tt_status status = tt_fail(TT_ERR_MEMORY, "cannot allocate %zu bytes of host memory: %s", bytes,
+                                   tt_errno_text(errno));
+        tt_hint("trimtab plan --device cpu shows what the run needs and what would need less; limits of this "
+                "process are its ulimit -v and the machine's overcommit");
+        return status;
+    }
     *data = block;
     return TT_OK;
 }

@@ -185,9 +185,10 @@ static void buffers_are_zero_aligned_and_counted(void **state)
         assert_int_equal(use.current[TT_PURPOSE_WEIGHTS], 1001);
         assert_int_equal(use.current[TT_PURPOSE_GATHER], 0);
         assert_int_equal(use.peak[TT_PURPOSE_GATHER], 500);
-        assert_int_equal(use.total_current, 1001);
-        assert_int_equal(use.total_peak, 1501);
-        if (kind == 0) assert_true(use.current[TT_PURPOSE_SCRATCH] > 0);
+        size_t scratch = use.current[TT_PURPOSE_SCRATCH];
+        assert_int_equal(scratch, kind == 0 ? tt_host_scratch_bytes(1) : 0);
+        assert_int_equal(use.total_current, scratch + 1001);
+        assert_int_equal(use.total_peak, scratch + 1501);
         tt_buffer_destroy(a);
         tt_buffer_destroy(empty);
         tt_buffer_destroy(NULL);
@@ -229,14 +230,17 @@ static void large_buffers_take_memory_when_they_are_used(void **state)
     assert_true(resident() - before < (size_t)64 << 20);
     tt_buffer_destroy(buffer);
     assert_int_equal(tt_buffer_create(device, (size_t)1 << 60, TT_PURPOSE_WEIGHTS, &buffer), TT_ERR_MEMORY);
-    assert_non_null(strstr(tt_error_last()->message, "cannot allocate 1152921504606846976 bytes: "));
+    assert_non_null(
+        strstr(tt_error_last()->message, "cannot allocate 1152921504606846976 bytes of host memory: "));
+    assert_non_null(strstr(tt_error_last()->hint, "trimtab plan --device cpu"));
     tt_device_close(device);
 }
 
 static void the_limit_holds(void **state)
 {
     (void)state;
-    struct tt_device *device = open_device("cpu", 1, 10000);
+    const size_t scratch = tt_host_scratch_bytes(1); /* is a part of it */
+    struct tt_device *device = open_device("cpu", 1, scratch + 10000);
     struct tt_buffer *a = NULL, *b = NULL;
     assert_int_equal(tt_buffer_create(device, 6000, TT_PURPOSE_WEIGHTS, &a), TT_OK);
     assert_int_equal(tt_buffer_create(device, 4001, TT_PURPOSE_ACTIVATIONS, &b), TT_ERR_MEMORY);
@@ -250,8 +254,11 @@ static void the_limit_holds(void **state)
     assert_int_equal(tt_buffer_create(device, SIZE_MAX - 100, TT_PURPOSE_ACTIVATIONS, &b), TT_ERR_MEMORY);
     struct tt_memory_use use;
     tt_device_memory(device, &use);
-    assert_int_equal(use.total_current, 0);
+    assert_int_equal(use.total_current, scratch);
     tt_device_close(device);
+    const struct tt_device_config less = {.kind = "cpu", .threads = 1, .memory_limit = scratch - 1};
+    assert_int_equal(tt_device_open(&less, &device), TT_ERR_MEMORY);
+    assert_non_null(strstr(tt_error_last()->message, "device scratch"));
 }
 
 static void a_frozen_device_gives_nothing(void **state)

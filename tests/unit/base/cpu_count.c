@@ -100,6 +100,22 @@ static void nothing_there(void **state)
 }
 
 /* memory.max of all groups above; "max", and version 1's number near 2^63, are no limit. */
+static void memory_of_this_process(void **state)
+{
+    enum { BYTES = 32 << 20 };
+    (void)state;
+    struct tt_process_memory before = tt_process_memory_read();
+    if (before.resident == 0) skip(); /* no /proc */
+    char *block = malloc(BYTES);
+    assert_non_null(block);
+    memset(block, 1, BYTES);
+    struct tt_process_memory after = tt_process_memory_read();
+    assert_true(block[BYTES / 2] == 1);
+    free(block);
+    assert_true(after.own >= before.own + BYTES * 9 / 10 && after.own <= before.own + 2 * (uint64_t)BYTES);
+    assert_true(after.resident >= after.own && after.peak >= after.resident);
+}
+
 static void memory_limits(void **state)
 {
     (void)state;
@@ -169,9 +185,13 @@ static void a_wait_ends_at_its_deadline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(version_2),           cmocka_unit_test(version_1),
-        cmocka_unit_test(nothing_there),       cmocka_unit_test(memory_limits),
-        cmocka_unit_test(memory_of_version_2), cmocka_unit_test(a_wait_ends_at_its_deadline),
+        cmocka_unit_test(version_2),
+        cmocka_unit_test(version_1),
+        cmocka_unit_test(nothing_there),
+        cmocka_unit_test(memory_of_this_process),
+        cmocka_unit_test(memory_limits),
+        cmocka_unit_test(memory_of_version_2),
+        cmocka_unit_test(a_wait_ends_at_its_deadline),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -129,6 +129,12 @@ static void what_waits_for_free_waits(void **state)
     assert_true(plan.step_seconds <= blocks.step_seconds * 1.002);
 }
 
+static tt_status check_host(const struct tt_plan *plan, int ranks, uint64_t bytes, bool grouped)
+{
+    const struct tt_machine_memory machine = {.bytes = bytes, .ranks = ranks, .grouped = grouped};
+    return tt_plan_check_host(plan, &machine);
+}
+
 /* All ranks of a machine share its memory: on the CPU all that they need, with a GPU the page-locked buffers. */
 static void memory_of_the_machine(void **state)
 {
@@ -137,18 +143,57 @@ static void memory_of_the_machine(void **state)
     make("cpu", TT_RECOMPUTE_AUTO, 0, &plan);
     assert_true(plan.fits && plan.is_host);
     size_t each = plan.memory.total_peak + plan.memory.host_total;
-    assert_int_equal(tt_plan_check_host(&plan, 3, 3 * each, true), TT_OK);
-    assert_int_equal(tt_plan_check_host(&plan, 3, 0, false), TT_OK);
-    assert_int_equal(tt_plan_check_host(&plan, 3, 3 * each - 1, true), TT_ERR_MEMORY);
+    assert_int_equal(check_host(&plan, 3, 3 * each, true), TT_OK);
+    assert_int_equal(check_host(&plan, 3, 0, false), TT_OK);
+    assert_int_equal(check_host(&plan, 3, 3 * each - 1, true), TT_ERR_MEMORY);
     assert_non_null(
         strstr(tt_error_last()->message, "for 3 ranks on this machine, the limit of its control group is"));
     assert_non_null(strstr(tt_error_last()->hint, "resources.limits.memory"));
-    assert_int_equal(tt_plan_check_host(&plan, 1, each - 1, false), TT_ERR_MEMORY);
+    assert_int_equal(check_host(&plan, 1, each - 1, false), TT_ERR_MEMORY);
     assert_non_null(strstr(tt_error_last()->message, "which has"));
+    plan.program_bytes = 1000;
+    assert_int_equal(check_host(&plan, 3, 3 * each + 1000, true), TT_OK);
+    assert_int_equal(check_host(&plan, 3, 3 * each + 999, true), TT_ERR_MEMORY);
     make("h200", TT_RECOMPUTE_EVERY_OFFLOAD, 0, &plan);
     assert_true(plan.memory.host_total > 0 && plan.memory.host_total < plan.memory.total_peak);
-    assert_int_equal(tt_plan_check_host(&plan, 2, 2 * plan.memory.host_total, true), TT_OK);
-    assert_int_equal(tt_plan_check_host(&plan, 2, 2 * plan.memory.host_total - 1, true), TT_ERR_MEMORY);
+    assert_int_equal(check_host(&plan, 2, 2 * plan.memory.host_total, true), TT_OK);
+    assert_int_equal(check_host(&plan, 2, 2 * plan.memory.host_total - 1, true), TT_ERR_MEMORY);
+}
+
+/* A rank's share of the machine is a limit of processors as a GPU's memory is of a GPU, and chooses nothing. */
+static void processors_have_the_limit_of_their_machine(void **state)
+{
+    struct tt_plan whole, plan;
+    struct tt_str text = {0};
+    struct tt_rank_config rank = rank_of("cpu", TT_RECOMPUTE_AUTO, 0);
+    (void)state;
+    make("cpu", TT_RECOMPUTE_AUTO, 0, &whole);
+    size_t each = whole.memory.total_peak + whole.memory.host_total, sum = 0;
+    struct tt_plan_row rows[TT_PLAN_ROWS_MAX];
+    for (int i = tt_plan_rows(&whole, rows) - 1; i >= 0; i--) sum += rows[i].bytes;
+    assert_int_equal(sum, whole.memory.total_peak);
+    assert_int_equal(whole.memory.peak[TT_PURPOSE_SCRATCH], tt_host_scratch_bytes(1));
+    rank.device.machine = (struct tt_machine_memory){.bytes = 2 * each, .ranks = 2, .grouped = true};
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    assert_true(plan.fits && plan.limit_bytes == each && tt_plan_need(&plan) == each);
+    assert_memory_equal(plan.levels, whole.levels, sizeof plan.levels);
+    rank.device.machine.bytes = 2 * each - 2;
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    assert_false(plan.fits);
+    assert_memory_equal(plan.levels, whole.levels, sizeof plan.levels);
+    assert_int_equal(tt_plan_check(&plan), TT_ERR_MEMORY);
+    assert_non_null(
+        strstr(tt_error_last()->message, "for 2 ranks on this machine, the limit of its control group"));
+    assert_non_null(
+        strstr(tt_error_last()->hint, "what would fit: half of the --per_device_train_batch_size"));
+    assert_int_equal(tt_plan_format(&plan, &text), TT_OK);
+    assert_non_null(strstr(tt_str_text(&text), "of the control group"));
+    assert_non_null(strstr(tt_str_text(&text), ", all its ranks: does not fit"));
+    tt_str_deinit(&text);
+    /* device_memory is for another machine, and chooses the levels. */
+    rank.device.memory_limit = 4 * each;
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    assert_true(plan.fits && plan.limit_bytes == 4 * each && plan.levels[12] < whole.levels[12]);
 }
 
 static void what_does_not_fit_is_refused(void **state)
@@ -323,6 +368,7 @@ int main(void)
         cmocka_unit_test(the_fastest_that_fits),
         cmocka_unit_test(what_waits_for_free_waits),
         cmocka_unit_test(memory_of_the_machine),
+        cmocka_unit_test(processors_have_the_limit_of_their_machine),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(cpus_recompute_unless_told_what_they_may_take),
         cmocka_unit_test(a_gpu_keeps_something_free),

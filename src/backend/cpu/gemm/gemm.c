@@ -101,11 +101,6 @@ size_t tt_cpu_kept_bytes(const struct tt_device_tuning *tuning, int64_t rows, in
     return (size_t)tt_gemm_kept_floats(tt_gemm_kernel_for(&state, &problem), &problem) * sizeof(float);
 }
 
-size_t tt_gemm_state_bytes(const struct tt_gemm_state *state)
-{
-    return TT_GEMM_SHARED_FLOATS * sizeof *state->shared;
-}
-
 struct tt_gemm_source tt_gemm_source_of(tt_tensor matrix, bool k_contiguous)
 {
     return (struct tt_gemm_source){.data = matrix.data,

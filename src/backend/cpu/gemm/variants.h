@@ -89,7 +89,6 @@ struct tt_kept_range;
 TT_MUST_USE tt_status tt_gemm_state_keep(struct tt_gemm_state *state, void *memory, size_t bytes,
                                          const struct tt_kept_range *ranges, size_t count);
 void tt_gemm_state_destroy(struct tt_gemm_state *state); /* takes NULL */
-size_t tt_gemm_state_bytes(const struct tt_gemm_state *state);
 static inline struct tt_gemm_state *tt_gemm_state_of(const struct tt_stream *stream)
 {
     return tt_cpu_of(stream->device)->gemm;
