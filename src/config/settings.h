@@ -41,13 +41,14 @@ enum tt_setting_path {
     TT_PATH_MIXTURE, /* JSON: a list of mappings, each with a `path` and perhaps `data_files` (data/sources.h) */
 };
 
-/* What another value changes. Every row of a training that has a field says it. */
+/* What another value changes. Rows of data, LoRA, optimizer, run and detection all say it. */
 enum tt_setting_changes {
     TT_CHANGES_ROWS = 1, /* how rows become tokens: part of the key of rows that are kept (job/data_key.h) */
     TT_CHANGES_RESULT = 2, /* the trained weights: part of the identity of a run (run/resume.h) */
-    TT_CHANGES_PLACE =
-        4, /* where a run lies and whether it goes on there: a complete run stays the same run */
-    TT_CHANGES_OTHER = 8, /* none of these; or what follows from the value is compared in its place */
+    TT_CHANGES_PLACE = 4,  /* where a run lies, whether it goes on there: a complete one stays the same run */
+    TT_CHANGES_OTHER = 8,  /* none of these; or what follows from the value is compared in its place */
+    /* as RESULT, but recorded only where it is not the default: for new rows, which earlier checkpoints lack */
+    TT_CHANGES_RESULT_IF_SET = 16,
 };
 
 struct tt_setting {

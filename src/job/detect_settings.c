@@ -125,7 +125,7 @@ const struct tt_setting tt_detect_settings[] = {
      .maximum = 1, .changes = TT_CHANGES_OTHER, .of = "detection",
      .help = "Detections of an evaluation have a larger score."},
     {.name = "eval_pictures", .type = TT_SETTING_INT, FIELD(detect.eval_pictures), .default_text = "4", .maximum = 64,
-     .changes = TT_CHANGES_OTHER, .of = "detection", .needs = "!eval_strategy=no eval_on_start",
+     .changes = TT_CHANGES_OTHER, .of = "detection", .needs = "!eval_strategy=no",
      .help = "Images of the evaluation data, the first by id, that each evaluation of a training shows with annotated "
              "and found boxes: in TensorBoard, in output_dir/pictures, on the dashboard; 0: none."},
     {.name = "picture_score", .type = TT_SETTING_DOUBLE, FIELD(detect.picture_score), .default_text = "0.5",

@@ -61,10 +61,10 @@ const struct tt_setting tt_generate_settings[] = {
 
 #define FIELD(member) .offset = offsetof(struct tt_eval_spec, member)
 static const struct tt_setting eval_settings[] = {
-    {.name = "exact_match", .type = TT_SETTING_BOOL, FIELD(exact_match), .default_text = "false",
+    {.name = "exact_match", .type = TT_SETTING_BOOL, FIELD(exact_match), .default_text = "false", .of = "language",
      .help = "Also complete each prompt greedily and count the completions that equal the row's."},
     {.name = "max_new_tokens", .type = TT_SETTING_INT, FIELD(max_new_tokens), .default_text = "128", .minimum = 1,
-     .maximum = 1 << 20, .needs = "exact_match", .help = "Largest number of tokens of a completion."},
+     .maximum = 1 << 20, .of = "language", .needs = "exact_match", .help = "Largest number of tokens of a completion."},
     {.name = NULL},
 };
 #undef FIELD
@@ -77,7 +77,8 @@ static const struct tt_setting plan_settings[] = {
     {.name = "config_json", .type = TT_SETTING_STRING, FIELD(config_json), .path = TT_PATH_READ,
      .help = "A config.json to plan for, such as bench/shapes/m11b.json; not given: that of model_name_or_path."},
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
-     .default_text = "0", .minimum = 0, .maximum = 1 << 20, .help = "Tokens of each row; 0: max_length."},
+     .default_text = "0", .minimum = 0, .maximum = 1 << 20, .of = "language",
+     .help = "Tokens of each row; 0: max_length."},
     {.name = "num_classes", .type = TT_SETTING_INT, FIELD(num_classes), .default_text = "0", .maximum = 100000,
      .of = "detection",
      .help = "Of a detection: classes with the background, as torchvision counts them; 0: those of weights_path, "

@@ -113,6 +113,7 @@ const struct tt_setting tt_watch_settings[] = {
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .needs = "eval_strategy=steps",
      .help = "Steps between evaluations; below 1: a share of all steps; 0: logging_steps."},
     {.name = "eval_on_start", .type = TT_SETTING_BOOL, FIELD(watch.eval_on_start), .default_text = "false",
+     .needs = "!eval_strategy=no",
      .help = "Evaluate before the first step."},
     {.name = "eval_generate", .type = TT_SETTING_INT, FIELD(watch.eval_generate), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = 1 << 16, .of = "language",
@@ -233,7 +234,7 @@ const struct tt_setting tt_device_settings[] = {
      .local = true,
      .help = "Device memory that a rank may use (24GiB); 0: all memory of the device, on the CPU no limit."},
     {.name = "offload_params", .aliases = "fsdp_offload_params", .type = TT_SETTING_BOOL, FIELD(shard.offload_params),
-     .default_text = "false",
+     .default_text = "false", .needs = "!device=cpu",
      .help = "Keep frozen shards and optimizer state in page-locked host memory; on the CPU they always are in host "
              "memory."},
     {.name = NULL},

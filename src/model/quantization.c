@@ -118,6 +118,16 @@ static tt_status check_fp8_options(const struct tt_base_quant *quant)
     return status;
 }
 
+/* What acts on some folders only. */
+static void warn_of_fp8(const struct tt_quantization_config *given, const struct tt_model_facts *model,
+                        const struct tt_base_quant *quant)
+{
+    if (given->fp8_products != TT_FP8_ALL && quant->type == TT_QUANT_NONE)
+        tt_warn("fp8_products has no effect: the base is not quantized (base_dtype fp8 quantizes it)");
+    if (given->fp8_blocks != TT_FP8_BLOCKS_KEEP && !model->stored_fp8_blocks)
+        tt_warn("fp8_blocks has no effect: the folder has no weights in FP8 with scales of 128 x 128");
+}
+
 /* Over 4 bits and int8 only products that were asked for are in FP8: the default `all` would need two more copies. */
 static bool recodes(const struct tt_base_quant *quant)
 {
@@ -157,6 +167,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .plain_modules = model->stored_plain,
         };
         out->recodes = recodes(out);
+        warn_of_fp8(given, model, out);
         return check_fp8_options(out);
     }
     *out = (struct tt_base_quant){.skip_modules = given->skip_modules};
@@ -170,6 +181,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
         out->nested = given->use_double_quant;
     }
     out->recodes = recodes(out);
+    warn_of_fp8(given, model, out);
     return check_fp8_options(out);
 }
 

@@ -40,7 +40,7 @@ const struct tt_setting tt_optim_settings[] = {
      .help = "Weight decay; with AdamW decoupled from the gradient, with SGD a part of it; not on norms and biases "
              "of language models, as transformers' Trainer."},
     {.name = "norm_weight_decay", .type = TT_SETTING_DOUBLE, FIELD(norm_weight_decay), .default_text = "-1",
-     .null_text = "-1", .minimum = -1, .maximum = INFINITY, .changes = TT_CHANGES_OTHER, .of = "detection",
+     .null_text = "-1", .minimum = -1, .maximum = INFINITY, .changes = TT_CHANGES_RESULT_IF_SET, .of = "detection",
      .help = "Weight decay of a detector's norms that train, as torchvision's references; -1: weight_decay."},
     {.name = "adam_beta1", .type = TT_SETTING_DOUBLE, FIELD(adam_beta1), .default_text = "0.9", .minimum = 0,
      .maximum = 0.9999999, .changes = TT_CHANGES_RESULT, .needs = "!optim=sgd", .help = "Decay of the first moment."},
@@ -51,7 +51,7 @@ const struct tt_setting tt_optim_settings[] = {
      .minimum = 0, .maximum = 1, .changes = TT_CHANGES_RESULT, .needs = "!optim=sgd",
      .help = "Added to the root of the second moment."},
     {.name = "momentum", .type = TT_SETTING_DOUBLE, FIELD(momentum), .default_text = "0", .null_text = "0",
-     .minimum = 0, .maximum = 0.9999999, .changes = TT_CHANGES_OTHER,
+     .minimum = 0, .maximum = 0.9999999, .changes = TT_CHANGES_RESULT_IF_SET,
      .help = "Momentum of optim sgd: v = momentum v + gradient; 0: none, and no optimizer state."},
     {.name = "nesterov", .type = TT_SETTING_BOOL, FIELD(nesterov), .default_text = "false", .changes = TT_CHANGES_OTHER,
      .help = "Nesterov's form of momentum."},

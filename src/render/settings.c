@@ -31,7 +31,7 @@ const struct tt_setting tt_render_settings[] = {
     {TEXT(storage_class),
      .help = "storageClassName of the rendered claim, which several nodes write; not given: the cluster's."},
     {SIZE(claim_size, "0"), .help = "Size of the rendered claim; 0: by the plan and save_total_limit."},
-    {COUNT(checkpoints, 1, 1 << 20, "10"),
+    {COUNT(checkpoints, 1, 1 << 20, "10"), .needs = "!save_total_limit",
      .help = "Checkpoints that the claim has room for where save_total_limit keeps all."},
     {SIZE(memory, "0"), .help = "Memory of a pod; 0: by the plan. Less than the plan's is an error."},
     {SIZE(reserve_memory, "8GiB"),

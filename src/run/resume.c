@@ -238,8 +238,42 @@ static bool is_among(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* Appends "'learning_rate' was 0.1 and is 0.2" for each difference. Names that only one side has are not compared,
- * nor are those of `except`, which ends with NULL. */
+/* Appends "learning_rate was 0.1 and is 0.2" to `text` unless there are many already. */
+static tt_status add_change(const char *name, const struct tt_json_value *old,
+                            const struct tt_json_value *value, struct tt_str *text, int *count)
+{
+    struct tt_str was = {0}, is = {0};
+    if (++*count > CHANGES_SHOWN) return TT_OK;
+    tt_status status = write_value(name, old, &was);
+    if (status == TT_OK) status = write_value(name, value, &is);
+    if (status == TT_OK)
+        status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name, tt_str_text(&was),
+                               tt_str_text(&is));
+    tt_str_deinit(&was);
+    tt_str_deinit(&is);
+    return status;
+}
+
+/* The values that only `one` has, which the other side has not written. */
+static tt_status list_unwritten(const struct tt_json_value *one, const struct tt_json_value *other,
+                                bool one_is_old, struct tt_str *text, int *count)
+{
+    const char *name;
+    const struct tt_json_value *value;
+    for (size_t member = 0; tt_json_next_member(one, &member, &name, &value);) {
+        struct tt_json_value *rest = tt_json_get(other, name) == NULL ? tt_resume_unwritten(name) : NULL;
+        if (rest == NULL) continue;
+        tt_status status = tt_json_equal(rest, value) ? TT_OK
+                                                      : add_change(name, one_is_old ? value : rest,
+                                                                   one_is_old ? rest : value, text, count);
+        tt_json_release(rest);
+        TT_TRY(status);
+    }
+    return TT_OK;
+}
+
+/* Adds each difference. Other names that only one side has are not compared, nor are those of `except`, which ends with
+ * NULL. */
 static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
                               const char *const *except, struct tt_str *text, int *count)
 {
@@ -247,18 +281,11 @@ static tt_status list_changes(const struct tt_json_value *before, const struct t
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
         const struct tt_json_value *old = tt_json_get(before, name);
-        struct tt_str was = {0}, is = {0};
-        if (is_among(name, except)) continue;
-        if (old == NULL || tt_json_equal(old, value) || ++*count > CHANGES_SHOWN) continue;
-        tt_status status = write_value(name, old, &was);
-        if (status == TT_OK) status = write_value(name, value, &is);
-        if (status == TT_OK)
-            status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name,
-                                   tt_str_text(&was), tt_str_text(&is));
-        tt_str_deinit(&was);
-        tt_str_deinit(&is);
-        if (status != TT_OK) return status;
+        if (old == NULL || is_among(name, except) || tt_json_equal(old, value)) continue;
+        TT_TRY(add_change(name, old, value, text, count));
     }
+    TT_TRY(list_unwritten(before, now, true, text, count));
+    TT_TRY(list_unwritten(now, before, false, text, count));
     return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
 }
 

@@ -78,6 +78,9 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);
+/* What an identity without the name has in its place, where only values in use are written. Owned; NULL: nothing is
+ * known, as of names that earlier versions lack. */
+struct tt_json_value *tt_resume_unwritten(const char *name);
 /* run/resume_identity.c: how devices compute (backend/tuning.h). It decides how results are rounded, not what trains: a
  * difference is a warning. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run);

@@ -5,6 +5,7 @@
 
 #include "backend/settings.h"
 #include "base/number.h"
+#include "config/value.h"
 #include "job/settings.h"
 #include "model/settings.h"
 #include "optim/schedule.h"
@@ -59,6 +60,38 @@ static struct tt_json_value *value_of(const struct tt_setting *row, const void *
     return NULL;
 }
 
+/* The default of a row of a setting that is recorded if it is set: a number, a truth or a word. */
+static struct tt_json_value *default_of(const struct tt_setting *row)
+{
+    int64_t whole = 0;
+    double number = 0;
+    bool truth = false;
+    switch (row->type) {
+    case TT_SETTING_INT:
+        return tt_value_parse_int(row->default_text, &whole) ? tt_json_new_integer(whole) : NULL;
+    case TT_SETTING_DOUBLE:
+        return tt_value_parse_double(row->default_text, &number) ? tt_json_new_real(number) : NULL;
+    case TT_SETTING_BOOL:
+        return tt_value_parse_bool(row->default_text, &truth) ? tt_json_new_bool(truth) : NULL;
+    case TT_SETTING_CHOICE:
+    case TT_SETTING_STRING:
+    case TT_SETTING_JSON:
+        return text_or_null(row->default_text);
+    case TT_SETTING_TRISTATE:
+    case TT_SETTING_BYTES:
+        break;
+    }
+    return NULL;
+}
+
+static bool has_default(const struct tt_setting *row, const struct tt_json_value *value)
+{
+    struct tt_json_value *by_default = default_of(row);
+    bool same = by_default != NULL && tt_json_equal(by_default, value);
+    tt_json_release(by_default);
+    return same;
+}
+
 /* Checkpoints have the setting by its name in PEFT. */
 static const char *key_of(const struct tt_setting *row)
 {
@@ -69,6 +102,17 @@ static const char *key_of(const struct tt_setting *row)
 static bool is_of_task(const struct tt_setting *row, bool detects)
 {
     return row->of == NULL || strcmp(row->of, detects ? "language" : "detection") != 0;
+}
+
+static void add_row(struct builder *to, const struct tt_setting *row, const void *field)
+{
+    const unsigned result = TT_CHANGES_RESULT | TT_CHANGES_RESULT_IF_SET;
+    if ((row->changes & result) == 0) return;
+    struct tt_json_value *value = value_of(row, field);
+    if ((row->changes & TT_CHANGES_RESULT) == 0 && has_default(row, value))
+        tt_json_release(value);
+    else
+        add(to, key_of(row), value);
 }
 
 /* The settings that change the result, by their values. Those of LoRA are the adapter's where a run begins with one. */
@@ -83,8 +127,7 @@ static void add_rows(struct builder *to, const struct tt_run *run, bool detects)
             lora ? (const char *)&options->lora : (const char *)run->job + section->base_offset;
         if (lora && options->train_base) continue;
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++)
-            if ((row->changes & TT_CHANGES_RESULT) != 0 && is_of_task(row, detects))
-                add(to, key_of(row), value_of(row, base + row->offset));
+            if (is_of_task(row, detects)) add_row(to, row, base + row->offset);
     }
 }
 
@@ -134,19 +177,25 @@ static void add_packing(struct builder *to, const struct tt_data_config *data)
         add(to, "packing_strategy", tt_json_new_null());
 }
 
-/* Lengths in steps, and what checkpoints have only where it is in use. */
+/* Lengths in steps, and what follows from other settings. */
 static void add_optimizer(struct builder *to, const struct tt_run *run)
 {
     const struct tt_optim_config *optim = run->optim;
     const struct tt_schedule_length length = {run->total_steps, run->steps_per_epoch};
     add(to, TT_RESUME_STEPS, tt_json_new_integer(run->total_steps));
     add(to, TT_RESUME_WARMUP, tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
-    if (optim->norm_weight_decay >= 0)
-        add(to, "norm_weight_decay", tt_json_new_real(optim->norm_weight_decay));
-    if (optim->momentum > 0) {
-        add(to, "momentum", tt_json_new_real(optim->momentum));
-        add(to, "nesterov", tt_json_new_bool(optim->nesterov));
-    }
+    if (optim->momentum > 0) add(to, "nesterov", tt_json_new_bool(optim->nesterov));
+}
+
+struct tt_json_value *tt_resume_unwritten(const char *name)
+{
+    const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
+    for (size_t s = 0; s < rows->count; s++)
+        for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++)
+            if ((row->changes & TT_CHANGES_RESULT_IF_SET) != 0 && strcmp(row->name, name) == 0)
+                return default_of(row);
+    if (strcmp(name, "nesterov") == 0) return tt_json_new_bool(false);
+    return strcmp(name, "fp8_products") == 0 ? tt_json_new_integer(TT_FP8_NONE) : NULL;
 }
 
 /* The classes of a detection and its network are input files (launch/fingerprint.h). */

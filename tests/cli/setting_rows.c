@@ -103,7 +103,7 @@ static void check_changes(const char *command, const struct tt_setting *row)
         fail_msg("%s: %s changes something, and nothing", command, row->name);
     if (row->changes != 0 && row->offset == TT_SETTING_NO_FIELD)
         fail_msg("%s: %s has no field that could change something", command, row->name);
-    if (row->local && (row->changes & (TT_CHANGES_ROWS | TT_CHANGES_RESULT)) != 0)
+    if (row->local && (row->changes & (TT_CHANGES_ROWS | TT_CHANGES_RESULT | TT_CHANGES_RESULT_IF_SET)) != 0)
         fail_msg("%s: %s may differ between processes, and changes the result", command, row->name);
 }
 

@@ -21,6 +21,7 @@ expect 2 "image_size is given, and the task is language" "${language[@]}" --imag
 expect 2 "set task: detection, or leave cache_dir out (--cache_dir)" "${language[@]}" --cache_dir c
 expect 2 "label_smoothing_factor is given, and the objective is dpo" "${language[@]}" --objective dpo --label_smoothing_factor 0.1
 expect 2 "max_length is given, and the task is detection" eval --task detection --weights_path w --local_image_dir i --max_length 5
+expect 2 "exact_match is given, and the task is detection" eval --task detection --weights_path w --local_image_dir i --exact_match
 expect 2 "num_classes is given, and the task is language" plan --config_json "$root"/bench/shapes/tiny.json --num_classes 4
 # A resolved file lists all settings with their defaults: it stays a file of settings.
 for kind in language detection; do
@@ -29,6 +30,7 @@ for kind in language detection; do
     "$trimtab" train --config $kind.yaml --print_config >again.yaml 2>said || fail "$kind, resolved: $(cat said)"
     grep -q "has no effect" said && fail "$kind, resolved: $(cat said)"
 done
+unset -n words
 echo 'hflip: 0.25' >>language.yaml
 sed -i '0,/^hflip:/{/^hflip:/d}' language.yaml
 expect 2 "hflip is given, and the task is language" train --config language.yaml --print_config
@@ -50,6 +52,12 @@ without bnb_4bit_use_double_quant load_in_4bit "${language[@]}" --bnb_4bit_use_d
 without bnb_4bit_compute_dtype load_in_4bit "${language[@]}" --load_in_8bit --bnb_4bit_compute_dtype bfloat16
 without save_steps "save_strategy steps" "${language[@]}" --save_strategy no --save_steps 5
 without eval_steps "eval_strategy steps" "${language[@]}" --eval_steps 5
+without eval_on_start "eval_strategy other than no" "${language[@]}" --eval_on_start
+without eval_dataset "eval_strategy other than no" "${language[@]}" --eval_dataset e
+without eval_split_size "eval_strategy other than no" "${language[@]}" --eval_split_size 0.1
+without max_eval_samples "eval_strategy other than no" "${language[@]}" --max_eval_samples 5
+without eval_pictures "eval_strategy other than no" "${detection[@]}" --eval_strategy no --eval_pictures 5
+without offload_params "device other than cpu" "${language[@]}" --device cpu --offload_params
 without logging_steps "logging_strategy steps or eval_strategy steps" "${language[@]}" --logging_strategy no --logging_steps 5
 without eval_generate_tokens eval_generate "${language[@]}" --eval_generate_tokens 5
 without lora_r use_peft "${language[@]}" --use_peft false --lora_r 4
@@ -63,6 +71,9 @@ without metrics_host "metrics_port other than -1" "${language[@]}" --metrics_hos
 without logging_dir "report_to other than none" "${language[@]}" --report_to none --logging_dir l
 without resume_changed resume_from_checkpoint "${language[@]}" --resume_changed
 without gemm_fused "device other than cpu" "${language[@]}" --device cpu --gemm_fused off
+without max_new_tokens exact_match eval --model_name_or_path m --eval_dataset e --max_new_tokens 5 --print_config
+"$trimtab" generate --model_name_or_path m --temperature 0 --top_k 5 --prompt x >out 2>err
+grep -q "^warning: top_k has no effect: it needs do_sample other than false and temperature other than 0 (--top_k)$" err || fail "top_k: $(cat err)"
 without cache_size cache_dir "${detection[@]}" --cache_size 1GiB
 without picture_score eval_pictures "${detection[@]}" --eval_pictures 0 --picture_score 0.25
 without backbone_width "no weights_path" "${detection[@]}" --weights_path w --backbone_width 32
@@ -73,6 +84,12 @@ for words in "--packing --packing_strategy wrapped" "--assistant_only_loss --rol
     expect 0 "" "${language[@]}" "${given[@]}"
     grep "has no effect" err && fail "$words"
 done
+# Of the folder: whether its weights are in FP8.
+model=$root/examples/demo/model
+expect 0 "warning: fp8_products has no effect: the base is not quantized" plan --config_json "$model/config.json" --fp8_products none
+expect 0 "warning: fp8_blocks has no effect: the folder has no weights in FP8" plan --config_json "$model/config.json" --fp8_blocks rows
+expect 0 "" plan --config_json "$model/config.json" --fp8_products none --base_dtype fp8
+grep "has no effect" err && fail "products over fp8"
 # accelerate's file may be for other runs too.
 printf 'distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: NO_SHARD\n  fsdp_forward_prefetch: true\n' >fsdp.yaml
 expect 0 "" "${language[@]}" --config_file fsdp.yaml
@@ -83,7 +100,7 @@ for words in "train --model_name_or_path m --dataset_name d --output_dir s3://b/
     "eval --model_name_or_path m --eval_dataset gs://b/x=gs" "generate --model_name_or_path https://h/m --prompt x=https" \
     "generate --model_name_or_path m --prompt_file s3://b/p=s3" "chat --model_name_or_path m --adapter_name_or_path s3://b/a=s3" \
     "serve --model_name_or_path m --chat_template_path s3://b/a=s3" "plan --config_json s3://b/c.json=s3" \
-    "bench --config_json s3://b/c.json=s3" "data --model_name_or_path m --dataset_name s3://b/d=s3" \
+    "bench train --config_json s3://b/c.json=s3" "data --model_name_or_path m --dataset_name s3://b/d=s3" \
     "merge --model_name_or_path m --adapter_name_or_path a --output_dir s3://b/o=s3" \
     "quantize --model_name_or_path m --output_dir s3://b/o=s3" "export gguf --model_name_or_path m --output_file s3://b/o=s3" \
     "detect --weights_path s3://b/w=s3" "plot runs --output s3://b/p.svg=s3" "doctor --output_dir s3://b/o=s3" \

@@ -325,9 +325,9 @@ static void resolving_twice_changes_nothing(void **state)
     open_fixture(&first);
     open_fixture(&second);
     assert_int_equal(
-        give(&first,
-             "model: m\ndataset: d\nfsdp: hybrid_shard offload\neval_strategy: steps\nuse_cpu: true\n"
-             "num_processes: 2\nrank_pattern: {q_proj: 4}\nlr_scheduler_kwargs: '{\"num_cycles\": 0.5}'\n"),
+        give(&first, "model: m\ndataset: d\nfsdp: hybrid_shard offload\neval_strategy: steps\nuse_cpu: true\n"
+                     "num_processes: 2\nrank_pattern: {q_proj: 4}\nlr_scheduler_type: "
+                     "cosine\nlr_scheduler_kwargs: '{\"num_cycles\": 0.5}'\n"),
         TT_OK);
     char *nearer[] = {"--sharding_strategy=NO_SHARD"};
     assert_int_equal(tt_settings_parse_flags(first.settings, 1, nearer, NULL), TT_OK);

@@ -195,6 +195,7 @@ static const struct change language[] = {
     {"lora_target_modules", "o_proj", NULL, NULL},
     {"exclude_modules", "o_proj", NULL, NULL},
     {"lora_modules_to_save", "lm_head", "modules_to_save", NULL},
+    {"ensure_weight_tying", "true", NULL, NULL},
     {"layers_to_transform", "[1]", NULL, NULL},
     {"layers_pattern", "h", NULL, NULL},
     {"rank_pattern", "{\"q_proj\": 2}", NULL, NULL},
@@ -221,8 +222,9 @@ static const struct change language[] = {
     {"warmup_steps", "3", NULL, NULL},
     {"warmup_ratio", "0.5", "warmup_steps", NULL},
     {"momentum", "0.5", NULL, "momentum=0.25"},
+    {"momentum", "0.5", NULL, NULL},
+    {"momentum", "0", NULL, "momentum=0.25"},
     {"nesterov", "true", NULL, "momentum=0.5"},
-    {"norm_weight_decay", "0.5", NULL, "norm_weight_decay=0.25"},
 };
 
 /* The same of a detection's. */
@@ -247,6 +249,8 @@ static const struct change detection[] = {
     {"metric_for_best_model", "map", NULL, NULL},
     {"data_seed", "7", NULL, NULL},
     {"norm_weight_decay", "0.5", NULL, "norm_weight_decay=0.25"},
+    {"norm_weight_decay", "0.5", NULL, NULL},
+    {"norm_weight_decay", "-1", NULL, "norm_weight_decay=0.25"},
     {"warmup_epochs", "2", "warmup_steps", NULL},
 };
 
@@ -331,6 +335,28 @@ static void each_change_is_refused(const struct change *changes, size_t count, s
     }
 }
 
+/* Products of a base in 4 bits are written where they are in FP8. */
+static void products_in_fp8(void **state)
+{
+    (void)state;
+    struct tt_dataset *data = make_data(1, NULL, 0);
+    struct job before, now;
+    for (int i = 0; i < 2; i++) {
+        open_job(&before, data, NULL, NULL, NULL, NULL);
+        open_job(&now, data, NULL, NULL, NULL, NULL);
+        before.run->inputs.model_options.quant.type = now.run->inputs.model_options.quant.type = TT_QUANT_NF4;
+        struct tt_base_quant *recoding = &(i == 0 ? &now : &before)->run->inputs.model_options.quant;
+        recoding->recodes = true;
+        recoding->products = TT_FP8_SINGLE;
+        check_refused(before.run, now.run,
+                      i == 0 ? "fp8_products was \"none\" and is \"single\""
+                             : "fp8_products was \"single\" and is \"none\"");
+        close_job(&before);
+        close_job(&now);
+    }
+    tt_dataset_destroy(data);
+}
+
 static void every_setting_of_a_language_model(void **state)
 {
     (void)state;
@@ -363,7 +389,7 @@ static void every_row_is_tried(void **state)
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
     for (size_t s = 0; s < rows->count; s++)
         for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++)
-            if ((row->changes & TT_CHANGES_RESULT) != 0 && !is_listed(row->name))
+            if ((row->changes & (TT_CHANGES_RESULT | TT_CHANGES_RESULT_IF_SET)) != 0 && !is_listed(row->name))
                 fail_msg("%s changes the result: add it to the changes of this test", row->name);
 }
 
@@ -374,6 +400,7 @@ int main(void)
         cmocka_unit_test(groups_and_columns),
         cmocka_unit_test(choices_saved_as_numbers_have_words),
         cmocka_unit_test(other_numbers_are_counts),
+        cmocka_unit_test(products_in_fp8),
         cmocka_unit_test(every_setting_of_a_language_model),
         cmocka_unit_test(every_setting_of_a_detection),
         cmocka_unit_test(every_row_is_tried),
