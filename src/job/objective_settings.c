@@ -23,7 +23,7 @@ const struct tt_setting tt_objective_settings[] = {
     {.name = "beta", .type = TT_SETTING_DOUBLE, FIELD(objectives.beta), .default_text = "0.1", .minimum = 1e-6,
      .maximum = INFINITY, .of = "dpo", .help = "With dpo: how much a deviation from the reference counts."},
     {.name = "label_smoothing", .type = TT_SETTING_DOUBLE, FIELD(objectives.label_smoothing), .default_text = "0",
-     .minimum = 0, .maximum = 0.4999, .of = "dpo",
+     .minimum = 0, .maximum = 0.5, .of = "dpo",
      .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
     {.name = "discopop_tau", .type = TT_SETTING_DOUBLE, FIELD(objectives.discopop_tau), .default_text = "0.05",
      .minimum = 1e-6, .maximum = INFINITY, .of = "dpo",

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -146,6 +147,7 @@ static void refusals(void **state)
          "is no loss of the objective dpo"},
         {{"objective", "dpo", "label_smoothing", "0.1", NULL}, "loss_type is sigmoid"},
         {{"objective", "dpo", "loss_type", "ipo", "label_smoothing", "0.1", NULL}, "loss_type is ipo"},
+        {{"objective", "dpo", "loss_type", "robust", "label_smoothing", "0.5", NULL}, "and below 0.5"},
         {{"objective", "dpo", "loss_type", "exo_pair", NULL}, "exo_pair needs a label_smoothing above 0"},
         {{"objective", "dpo", "loss_type", "aot", NULL}, "'aot' is no loss of the objective dpo"},
         {{"objective", "dpo", "use_peft", "false", NULL}, "objective dpo needs LoRA"},
@@ -168,9 +170,29 @@ static void refusals(void **state)
     }
 }
 
+/* The rows of the settings and the options of the objective are of one mind. */
+static void rows_and_options_agree(void **state)
+{
+    (void)state;
+    struct tt_objective dpo;
+    size_t found = 0;
+    assert_int_equal(tt_objective_init("dpo", &dpo), TT_OK);
+    for (int i = 0; i < dpo.ops->option_count; i++) {
+        const struct tt_objective_option *option = &dpo.ops->options[i];
+        for (const struct tt_setting *row = tt_objective_settings; row->name != NULL; row++) {
+            if (strcmp(row->name, option->name) != 0 || row->type != TT_SETTING_DOUBLE) continue;
+            assert_true(strtod(row->default_text, NULL) == option->by_default);
+            assert_true(row->minimum == option->least && row->maximum == option->below);
+            found++;
+        }
+    }
+    assert_int_equal(found, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls), cmocka_unit_test(what_follows),
-                                       cmocka_unit_test(saved_settings), cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(saved_settings), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(rows_and_options_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
