@@ -59,7 +59,7 @@ struct tt_bench_spec {
     int64_t sequence_length; /* tokens of each row */
     /* 0: rows of sequence_length; else rows of such lengths, packed to it */
     int64_t row_tokens_min, row_tokens_max;
-    int64_t steps, warmup; /* timed; before them */
+    int64_t steps, warmup, profile_steps; /* timed; before them; behind them, with a profile */
     /* of bench generate */
     int64_t prompt_tokens, new_tokens, rows;
     double temperature;

@@ -27,6 +27,45 @@ struct bench {
     struct tt_bench_result *result; /* written by global rank 0 */
 };
 
+/* The gathers of a rank's profiled steps. */
+struct gathers {
+    double *seconds;
+    size_t count, capacity;
+};
+
+static void note_gather(void *context, enum tt_op span, int lane, double start, double seconds)
+{
+    struct gathers *gathers = context;
+    (void)lane, (void)start;
+    if (span != TT_SPAN_GATHER ||
+        tt_grow(&gathers->seconds, gathers->count, &gathers->capacity, sizeof *gathers->seconds) != TT_OK)
+        return;
+    gathers->seconds[gathers->count++] = seconds;
+}
+
+/* Collective. The median is that of the rank with the highest. */
+static tt_status sum_up_gathers(const struct bench *bench, struct tt_rank *rank, struct gathers *gathers)
+{
+    struct tt_bench_result *result = bench->result;
+    enum { COUNT, MEDIAN, LONGEST, NUMBERS };
+    int world_size = tt_comm_world_size(rank->world);
+    double own[NUMBERS] = {[COUNT] = (double)gathers->count};
+    double *all = tt_calloc((size_t)world_size, sizeof own);
+    if (all == NULL) return TT_ERR_MEMORY;
+    own[MEDIAN] = tt_median(gathers->seconds, gathers->count); /* sorts them */
+    if (gathers->count > 0) own[LONGEST] = gathers->seconds[gathers->count - 1];
+    tt_status status = tt_comm_host_all_gather(rank->world, own, all, sizeof own);
+    for (int r = 0; r < world_size && status == TT_OK && tt_comm_rank(rank->world) == 0; r++) {
+        const double *numbers = all + r * NUMBERS;
+        result->gathers += (int64_t)numbers[COUNT];
+        if (numbers[MEDIAN] > result->gather_median_seconds) result->gather_median_seconds = numbers[MEDIAN];
+        if (numbers[LONGEST] > result->gather_longest_seconds)
+            result->gather_longest_seconds = numbers[LONGEST];
+    }
+    tt_free(all);
+    return status;
+}
+
 static size_t peak_resident_bytes(void)
 {
     struct rusage usage;
@@ -47,6 +86,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
                    tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
     result->model_tflops = flops / result->step_seconds / 1e12;
     memcpy(result->op_times, tt_device_op_times(rank->device), sizeof result->op_times);
+    for (int i = 0; i < TT_SPAN_COUNT; i++) result->op_times[i].seconds /= (double)bench->spec->profile_steps;
     result->loss = last->loss;
     result->peak_bytes = peak_resident_bytes();
     result->planned_bytes = bench->plan.memory.total_peak - bench->plan.memory.peak[TT_PURPOSE_CONTEXT];
@@ -66,20 +106,25 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
     struct tt_feed feed = {.sampler = bench->sampler};
     struct tt_gradient_watch watch = {0};
     struct tt_train_step_result last = {0};
-    int64_t warmup = bench->spec->warmup, total = warmup + bench->spec->steps;
+    struct gathers gathers = {0};
+    int64_t warmup = bench->spec->warmup, total = warmup + bench->spec->steps,
+            end_step = total + bench->spec->profile_steps;
     double *seconds = tt_calloc((size_t)bench->spec->steps, sizeof *seconds);
     struct tt_train_step_config config = {
         .optim = &bench->config->optim,
         .feed = &feed,
         .cancel = bench->cancel,
         .seed = (uint64_t)bench->config->run.seed,
-        .length = {total + 1, total + 1},
+        .length = {end_step, end_step},
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
-    for (int64_t step = 0; step <= total; step++) {
-        /* One more step, not timed: profiling costs time. */
-        if (step == total) tt_device_profile(rank->device, true);
+    for (int64_t step = 0; step < end_step; step++) {
+        /* Further steps, not timed: profiling costs time. */
+        if (step == total) {
+            tt_device_profile(rank->device, true);
+            tt_device_trace(rank->device, note_gather, &gathers);
+        }
         double start = tt_clock_seconds();
         TT_GO(tt_train_step(rank, &config, step, &watch, &last));
         double end = tt_clock_seconds();
@@ -89,7 +134,11 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         if (last.stop_requested) TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
     }
     if (tt_comm_rank(rank->world) == 0) fill_result(bench, rank, seconds, &last);
+    (void)tt_device_op_times(rank->device); /* reads the spans */
+    TT_GO(sum_up_gathers(bench, rank, &gathers));
 out:
+    tt_device_trace(rank->device, NULL, NULL);
+    tt_free(gathers.seconds);
     tt_gradient_watch_deinit(&watch);
     tt_feed_deinit(&feed);
     tt_free(seconds);
@@ -105,6 +154,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     tt_status status = tt_rank_init(&config, &rank);
     status = tt_comm_agree(place->comm, status);
     if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (tt_comm_rank(place->comm) == 0)
+        bench->result->load_seconds = tt_clock_seconds() - bench->start_seconds;
     if (status == TT_OK) status = run_steps(bench, &rank);
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
     tt_rank_deinit(&rank);
@@ -162,6 +213,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));
+    bench->result->plan_seconds = tt_clock_seconds() - bench->start_seconds;
     return tt_plan_check_here(&bench->plan, tt_world_ranks_here(world));
 }
 

@@ -9,12 +9,13 @@
 #include "job/spec.h"
 
 struct tt_bench_result {
-    double tokens_per_second;  /* all ranks, median step */
-    double step_seconds;       /* median */
-    double model_tflops;       /* per second, all ranks, recompute not counted */
-    double first_step_seconds; /* from the call to the end of step 1 */
-    double loss;               /* of the last step */
-    size_t peak_bytes;         /* peak resident memory of this process */
+    double tokens_per_second; /* all ranks, median step */
+    double step_seconds;      /* median */
+    double model_tflops;      /* per second, all ranks, recompute not counted */
+    /* from the call: to the plan; until all ranks have their weights; to the end of step 1 */
+    double plan_seconds, load_seconds, first_step_seconds;
+    double loss;       /* of the last step */
+    size_t peak_bytes; /* peak resident memory of this process */
     /* Buffers on rank 0's device, without the driver's context: planned; what the device counted. */
     size_t planned_bytes, device_peak_bytes;
     size_t device_used_bytes;    /* by the driver's count; 0 where the device is the host */
@@ -24,6 +25,9 @@ struct tt_bench_result {
     int64_t base_params, trainable_params;
     /* of rank 0, a step: seconds by op and span; the rest is not in any */
     struct tt_op_time op_times[TT_SPAN_COUNT];
+    /* of all ranks, in the profiled steps: the seconds that gathers took on their stream */
+    int64_t gathers;
+    double gather_median_seconds, gather_longest_seconds;
 };
 
 /* Runs the benchmark of `spec`. Only rank 0 of the run fills `result`; elsewhere it is zeroed. */
