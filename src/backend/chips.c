@@ -18,6 +18,9 @@
  *
  * The column of which `mfu` is a share has those dense rates; of the others 989, 312, 362, 165.2 and 71.
  *
+ * Several links at once: four H200s, each of which copies from the other three beside compute, 232 GB/s, of 388 from
+ * one other GPU (docs/performance.md); other chips with NVLink the same share, those with PCIe no less than from one.
+ *
  * FP8 with a scale a row: H200 measured, 1.82 times bf16 in cuBLASLt (1,220 to 670 TFLOP/s sustained); other chips of
  * compute capability 9.0 and 10.0 the same ratio. 0: no such products (8.0, 8.6), or cuBLASLt offers one scale a matrix
  * only (8.9, 12.0). */
@@ -30,36 +33,36 @@
 #define MIB ((size_t)1 << 20)
 
 static const struct tt_chip chips[] = {
-    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 1.1e9, 5e10, false, 0, 0},
-    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 4.2e12, 360e9, 45e9, 55e9,
-     true, 989e12, 1170e12},
-    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 2.95e12, 360e9, 45e9, 55e9,
-     true, 989e12, 1170e12},
-    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 22e9,
-     24e9, false, 312e12, 0},
-    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 22e9,
-     24e9, false, 312e12, 0},
-    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 11e9, 24e9,
-     false, 362e12, 0},
-    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 1.1e9, 24e9,
-     false, 165.2e12, 0},
+    {"cpu", "cpu", 0, 0, 0, 1e12, 2e11, 2e11, 5e10, 5e10, 5e10, 1.1e9, 5e10, false, 0, 0},
+    {"h200", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 4.2e12, 360e9, 232e9, 45e9,
+     55e9, true, 989e12, 1170e12},
+    {"h100", "cuda", 81008 * MIB, 704 * MIB, 512 * MIB, 640e12, 575e12, 450e12, 2.95e12, 360e9, 232e9, 45e9,
+     55e9, true, 989e12, 1170e12},
+    {"a100-80gb", "cuda", 81050 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.75e12, 220e9, 142e9,
+     22e9, 24e9, false, 312e12, 0},
+    {"a100-40gb", "cuda", 40338 * MIB, 700 * MIB, 256 * MIB, 230e12, 180e12, 140e12, 1.35e12, 220e9, 142e9,
+     22e9, 24e9, false, 312e12, 0},
+    {"l40s", "cuda", 45458 * MIB, 600 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, 11e9,
+     24e9, false, 362e12, 0},
+    {"rtx4090", "cuda", 24081 * MIB, 600 * MIB, 256 * MIB, 150e12, 140e12, 110e12, 0.89e12, 20e9, 20e9, 1.1e9,
+     24e9, false, 165.2e12, 0},
     /* Unknown name: cautious rates, memory from the driver. */
-    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 11e9, 24e9,
-     false, 0, 450e12},
-    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 1.1e9, 12e9,
-     false, 71e12, 0},
-    {"h200-nvl", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 568e12, 510e12, 399e12, 4.2e12, 360e9, 45e9,
-     55e9, true, 835e12, 1040e12},
-    {"h100-nvl", "cuda", 95232 * MIB, 704 * MIB, 512 * MIB, 568e12, 510e12, 399e12, 3.43e12, 240e9, 45e9,
-     55e9, true, 835e12, 1040e12},
-    {"b200", "cuda", 171661 * MIB, 1024 * MIB, 512 * MIB, 1530e12, 900e12, 700e12, 7.0e12, 720e9, 45e9, 55e9,
-     false, 2250e12, 2800e12},
-    {"l4", "cuda", 22464 * MIB, 600 * MIB, 256 * MIB, 82e12, 60e12, 43e12, 0.26e12, 12e9, 11e9, 12e9, false,
-     121e12, 0},
-    {"a5000", "cuda", 23961 * MIB, 600 * MIB, 256 * MIB, 75e12, 63e12, 52e12, 0.67e12, 20e9, 11e9, 24e9,
+    {"hopper-or-newer", "cuda", 0, 1024 * MIB, 256 * MIB, 245e12, 180e12, 130e12, 0.76e12, 24e9, 24e9, 11e9,
+     24e9, false, 0, 450e12},
+    {"rtx3090", "cuda", 24124 * MIB, 600 * MIB, 256 * MIB, 65e12, 55e12, 45e12, 0.82e12, 20e9, 20e9, 1.1e9,
+     12e9, false, 71e12, 0},
+    {"h200-nvl", "cuda", 143156 * MIB, 704 * MIB, 512 * MIB, 568e12, 510e12, 399e12, 4.2e12, 360e9, 232e9,
+     45e9, 55e9, true, 835e12, 1040e12},
+    {"h100-nvl", "cuda", 95232 * MIB, 704 * MIB, 512 * MIB, 568e12, 510e12, 399e12, 3.43e12, 240e9, 155e9,
+     45e9, 55e9, true, 835e12, 1040e12},
+    {"b200", "cuda", 171661 * MIB, 1024 * MIB, 512 * MIB, 1530e12, 900e12, 700e12, 7.0e12, 720e9, 464e9, 45e9,
+     55e9, false, 2250e12, 2800e12},
+    {"l4", "cuda", 22464 * MIB, 600 * MIB, 256 * MIB, 82e12, 60e12, 43e12, 0.26e12, 12e9, 12e9, 11e9, 12e9,
+     false, 121e12, 0},
+    {"a5000", "cuda", 23961 * MIB, 600 * MIB, 256 * MIB, 75e12, 63e12, 52e12, 0.67e12, 20e9, 20e9, 11e9, 24e9,
      false, 111e12, 0},
-    {"rtx5090", "cuda", 31948 * MIB, 600 * MIB, 256 * MIB, 142e12, 132e12, 104e12, 1.57e12, 40e9, 1.1e9, 48e9,
-     false, 209.5e12, 0},
+    {"rtx5090", "cuda", 31948 * MIB, 600 * MIB, 256 * MIB, 142e12, 132e12, 104e12, 1.57e12, 40e9, 40e9, 1.1e9,
+     48e9, false, 209.5e12, 0},
 };
 
 const struct tt_chip *tt_chip_find(const char *name)

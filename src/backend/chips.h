@@ -15,7 +15,8 @@ struct tt_chip {
     double gemm_flops;        /* bf16, sustained */
     double attention_forward_flops, attention_backward_flops; /* causal, head dim 128, long sequences */
     double memory_bytes_per_second;                           /* read plus written */
-    double link_bytes_per_second; /* received from the other GPUs of the machine */
+    double link_bytes_per_second;                             /* received from one other GPU of the machine */
+    double links_bytes_per_second; /* received from several at once, beside compute */
     /* received from other machines: one network adapter a GPU, as in usual servers */
     double network_bytes_per_second;
     double host_bytes_per_second; /* one way, page-locked */

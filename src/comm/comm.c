@@ -70,7 +70,9 @@ static tt_status plan_receive(const struct tt_comm *comm, struct tt_stream *stre
 {
     int machines = (comm->world_size + comm->local_size - 1) / comm->local_size;
     if (comm->world_size == 1) return TT_OK;
-    return tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1), bytes * (size_t)(machines - 1));
+    int inside = comm->local_size < comm->world_size ? comm->local_size : comm->world_size;
+    return tt_plan_receive(stream, bytes * (size_t)(comm->world_size - 1), bytes * (size_t)(machines - 1),
+                           inside - 1);
 }
 
 /* A collective of one rank: copies its own piece, unless a rank outside this group has failed. */

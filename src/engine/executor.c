@@ -7,6 +7,7 @@
 #include "base/integer.h"
 #include "base/thread.h"
 #include "engine/executor_offload.h"
+#include "engine/lead.h"
 #include "engine/places.h"
 
 /* One block's place in the pass. */
@@ -24,6 +25,7 @@ struct tt_executor {
     struct slot *slots;
     char *saved_block; /* memory of all `saved` records */
     struct tt_offload *offload;
+    struct tt_lead lead;
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
     struct tt_places places;  /* of outputs and gradients */
     size_t begin_mark;
@@ -160,6 +162,7 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     executor->saved_block = tt_calloc(1, bytes + 1);
     if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(create_slots(executor));
+    TT_GO(tt_lead_init(config->device, &executor->lead));
     executor->config.levels = NULL; /* lent for this call only */
     executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet,
                                               .take_part = take_part,
@@ -177,6 +180,7 @@ void tt_executor_destroy(struct tt_executor *executor)
     if (executor == NULL) return;
     if (executor->stream != NULL) tt_stream_mark(executor->stream, "the end of the run");
     tt_offload_destroy(executor->offload);
+    tt_lead_deinit(&executor->lead);
     tt_free(executor->slots);
     tt_free(executor->saved_block);
     tt_free(executor);
@@ -188,6 +192,22 @@ static tt_status check_cancel(const struct tt_executor *executor)
     if (cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 1)
         return tt_fail(TT_ERR_CANCELLED, "stopped at once on request");
     return TT_OK;
+}
+
+/* Where ranks copy each other's shards. */
+static bool limits_lead(const struct tt_executor *executor)
+{
+    return executor->config.limits_lead && tt_shard_context_pulls(executor->config.shard);
+}
+
+/* Before a block is queued. */
+static tt_status next_block(struct tt_executor *executor, struct tt_stream *compute, const char *mark)
+{
+    tt_pulse_beat(executor->config.pulse, mark);
+    TT_TRY(check_cancel(executor));
+    if (!limits_lead(executor)) return TT_OK;
+    TT_TRY(tt_lead_next(&executor->lead, compute));
+    return check_cancel(executor);
 }
 
 /* Memory for the output of `block`. Inputs that a backward pass reads stay in the workspace or move to the host; all
@@ -290,11 +310,14 @@ static tt_status gather_post(struct tt_executor *executor, int block)
     return tt_unit_gather_behind(next);
 }
 
-/* Gathers the unit of `block`, which runs next: now, or when the running block reaches its attention. */
+/* Gathers the unit of `block`, which runs next: now, or when the running block reaches its attention. A copy that waits
+ * on its stream holds up the copies of other GPUs behind it (docs/performance.md), so that with a limited lead nothing
+ * is gathered before its turn: then the host is a block ahead, and the buffer is free. */
 static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block, bool backward)
 {
     int64_t tokens_min = executor->config.late_gather_tokens;
     bool late = tokens_min > 0 && pass->in.batch->token_count >= tokens_min;
+    if (limits_lead(executor)) return TT_OK;
     executor->next_unit = unit_for(executor, block, backward);
     return late ? TT_OK : gather_next(executor, false);
 }
@@ -324,8 +347,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
     if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
     executor->stream = pass->lent.stream;
     for (int i = 0; i < count; i++) {
-        tt_pulse_beat(config->pulse, executor->slots[i].forward_mark);
-        TT_TRY(check_cancel(executor));
+        TT_TRY(next_block(executor, pass->lent.stream, executor->slots[i].forward_mark));
         tt_phases_end(executor->phases, TT_PHASE_FORWARD);
         TT_TRY(tt_unit_gather(unit_for(executor, i, false)));
         TT_TRY(tt_unit_wait(unit_of(executor, i)));
@@ -390,8 +412,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
     for (int i = last; i >= executor->places.first_trainable; i--) {
         struct tt_unit *unit = unit_of(executor, i);
         bool more = i > executor->places.first_trainable;
-        tt_pulse_beat(config->pulse, executor->slots[i].backward_mark);
-        TT_TRY(check_cancel(executor));
+        TT_TRY(next_block(executor, pass->lent.stream, executor->slots[i].backward_mark));
         tt_phases_end(executor->phases, TT_PHASE_BACKWARD);
         if (!executor->head_held) TT_TRY(gather_for_backward(executor, i)); /* held: gathered by forward */
         executor->head_held = false;

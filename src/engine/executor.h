@@ -23,8 +23,9 @@
 struct tt_executor;
 
 struct tt_executor_config {
-    struct tt_model *model;       /* lent, as all below */
-    struct tt_unit *const *units; /* [model->unit_count] */
+    struct tt_model *model;               /* lent, as all below */
+    struct tt_unit *const *units;         /* [model->unit_count] */
+    const struct tt_shard_context *shard; /* theirs */
     struct tt_workspace *workspace;
     struct tt_device *device;
     /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
@@ -34,6 +35,7 @@ struct tt_executor_config {
     int64_t tokens_max; /* of a micro batch with gradients: the size of TT_RECOMPUTE_OFFLOAD's host buffers */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
+    bool limits_lead; /* where ranks copy each other's shards the host waits for the device (engine/lead.h) */
     /* with at least so many in a micro batch, a prefetch starts with the running block's attention; 0: never */
     int64_t late_gather_tokens;
     struct tt_pulse *pulse;         /* NULL, or a heartbeat is sent for each block */

@@ -76,10 +76,31 @@ static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_
     return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
 }
 
+/* Keeps as many blocks whole as fit into three quarters of the memory, with the levels of `plan`, which fits. */
+static tt_status choose_unsharded(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+{
+    const struct tt_rank_config *rank = &attempt->rank;
+    size_t room = plan->limit_bytes / 4 * 3;
+    bool sharded = rank->strategy == TT_FULL_SHARD || rank->strategy == TT_HYBRID_SHARD;
+    if (rank->unsharded_blocks != TT_UNSHARDED_AUTO || !rank->train || !sharded || plan->ranks.count == 1 ||
+        plan->is_host || rank->offload_params || plan->memory.total_peak >= room)
+        return TT_OK;
+    struct tt_plan_attempt kept = *attempt;
+    int fitting = 0, beyond = plan->block_count + 1;
+    while (fitting + 1 < beyond) {
+        kept.rank.unsharded_blocks = fitting + (beyond - fitting) / 2;
+        TT_TRY(tt_plan_run(&kept, plan));
+        *(plan->memory.total_peak <= room ? &fitting : &beyond) = kept.rank.unsharded_blocks;
+    }
+    kept.rank.unsharded_blocks = fitting;
+    return tt_plan_run(&kept, plan);
+}
+
 tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     TT_TRY(choose_levels(attempt, plan));
-    if (plan->fits || attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
+    if (plan->fits) return choose_unsharded(attempt, plan);
+    if (attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
     struct tt_plan_attempt split = *attempt;
     struct tt_plan *other = tt_calloc(1, sizeof *other);
     if (other == NULL) return TT_ERR_MEMORY;

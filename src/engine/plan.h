@@ -10,6 +10,9 @@
  * last: by then the memory of all other blocks is free. Where some inputs have to move to the host, all those move
  * whose copies cost no time. If nothing fits, the same is tried with the vocabulary split: embedding and head are then
  * gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
+ *
+ * Memory that the fastest candidate leaves saves gathers: with TT_UNSHARDED_AUTO as many blocks stay whole on every
+ * rank as fit into three quarters of the GPU's memory.
  */
 #ifndef TT_ENGINE_PLAN_H
 #define TT_ENGINE_PLAN_H
@@ -33,6 +36,7 @@ struct tt_plan {
     /* The rest is used in turn by, among others: */
     size_t attention_bytes, logits_bytes;
     bool split_vocabulary; /* embedding and head are gathered in parts */
+    int unsharded_blocks;  /* blocks, from the first, whose weights stay whole on every rank */
     size_t limit_bytes;    /* of one rank on its device; 0: no limit */
     /* On processors, of a run: pages that its process had before it made its ranks: program, tokenizer, data. */
     size_t program_bytes;

@@ -87,6 +87,9 @@ static tt_status run_update(struct tt_rank *rank)
  * ways. */
 static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank *rank, struct tt_plan *plan)
 {
+    /* Units that stay whole are gathered before the first step. */
+    TT_TRY(tt_rank_refresh(rank));
+    TT_TRY(tt_stream_synchronize(rank->stream));
     double start = tt_plan_seconds(rank->device);
     TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
     TT_TRY(tt_stream_synchronize(rank->stream));
@@ -142,6 +145,7 @@ tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *pla
         local = (count + machines - 1) / machines;
     struct tt_comm *comm = NULL, *replicas = NULL;
     plan->split_vocabulary = attempt->rank.split_vocabulary;
+    plan->unsharded_blocks = attempt->rank.unsharded_blocks > 0 ? attempt->rank.unsharded_blocks : 0;
     TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
     if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
     status = run_rank(attempt, comm, replicas, plan);

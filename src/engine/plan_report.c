@@ -113,6 +113,11 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
             used += (size_t)snprintf(text + used, text_bytes - used, " %s in %d of %d layers", name,
                                      counts[level], layers);
     }
+    if (plan->unsharded_blocks > 0 && used < text_bytes)
+        used += (size_t)snprintf(text + used, text_bytes - used, ", %d of %d blocks whole",
+                                 plan->unsharded_blocks < plan->block_count ? plan->unsharded_blocks
+                                                                            : plan->block_count,
+                                 plan->block_count);
     if (plan->split_vocabulary && used < text_bytes)
         snprintf(text + used, text_bytes - used, ", embedding and head gathered in parts");
     return text;

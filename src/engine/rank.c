@@ -94,6 +94,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     struct tt_executor_config executor = {
         .model = rank->model,
         .units = rank->units,
+        .shard = rank->shard,
         .workspace = rank->workspace,
         .device = rank->device,
         .levels = config->levels,
@@ -102,6 +103,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,
         .forward_prefetch = config->forward_prefetch,
+        .limits_lead = config->limits_lead,
         .late_gather_tokens = late_gather_tokens(config, rank),
         /* A block on the CPU has no time limit. */
         .pulse = tt_device_is_host(rank->device) ? NULL : config->pulse,

@@ -17,6 +17,8 @@
 #include "objective/objective.h"
 #include "optim/optimizer.h"
 
+enum { TT_UNSHARDED_AUTO = -1 };
+
 struct tt_rank_config {
     struct tt_device_config device;
     struct tt_comm *world; /* lent: all ranks of the run, for calls from the host */
@@ -37,9 +39,12 @@ struct tt_rank_config {
     const enum tt_level *levels; /* [block_count], lent: the levels that it chose; NULL: TT_KEEP_CHEAP */
     /* the plan chose it: embedding and head are gathered in parts where they can be; the same on all ranks */
     bool split_vocabulary;
+    /* blocks, from the first, whose units stay gathered (shard/unit.h); TT_UNSHARDED_AUTO: the plan chooses */
+    int unsharded_blocks;
     bool offload_params; /* frozen shards and optimizer state in page-locked host memory */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
+    bool limits_lead; /* of the host over the device, where ranks copy each other's shards (engine/lead.h) */
     tt_dtype reduce_dtype;
     size_t reserved_bytes;          /* of a plan: device memory that others take beside the rank */
     size_t workspace_bytes;         /* from the plan; ignored on the plan device */

@@ -52,6 +52,8 @@ tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt
                              : splits ? TT_PREFETCH_PRE
                                       : TT_PREFETCH_NONE,
         .forward_prefetch = trains ? shard->forward_prefetch : splits,
+        .unsharded_blocks = trains ? (int)shard->unsharded_blocks : 0,
+        .limits_lead = !trains || shard->limit_all_gathers,
         .reduce_dtype = trains && shard->reduce_dtype == TT_REDUCE_BFLOAT16 ? TT_BF16 : TT_F32,
         .cancel = cancel,
     };
@@ -77,5 +79,6 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     config.workspace_bytes = plan->workspace_bytes;
     config.levels = plan->levels;
     config.split_vocabulary = plan->split_vocabulary;
+    config.unsharded_blocks = plan->unsharded_blocks;
     return config;
 }

@@ -51,6 +51,24 @@ static void choose_split(const struct tt_rank_config *config, const struct tt_mo
     split->rows = (int64_t)tt_align_up((size_t)even, PART_ROWS);
 }
 
+/* Gathers are collective, so that all ranks keep as many units whole as the rank that can keep the fewest. */
+static tt_status agree_on_unsharded(const struct tt_rank_config *config, const struct tt_rank *rank,
+                                    int *count)
+{
+    struct tt_comm *comm = rank->mesh.shard;
+    int world_size = tt_comm_world_size(comm);
+    bool sharded = config->strategy == TT_FULL_SHARD || config->strategy == TT_HYBRID_SHARD;
+    *count = sharded && config->unsharded_blocks > 0 ? config->unsharded_blocks : 0;
+    if (!config->train || !sharded || world_size == 1 || tt_device_is_plan(rank->device)) return TT_OK;
+    int *all = tt_calloc((size_t)world_size, sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_comm_host_all_gather(comm, count, all, sizeof *count);
+    for (int i = 0; i < world_size && status == TT_OK; i++)
+        if (all[i] < *count) *count = all[i];
+    tt_free(all);
+    return status;
+}
+
 static tt_status create_unit(const struct tt_rank_config *config, struct tt_rank *rank, int u,
                              tt_param **params)
 {
@@ -79,8 +97,11 @@ static tt_status create_unit(const struct tt_rank_config *config, struct tt_rank
 tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     struct tt_model *model = rank->model;
+    int unsharded;
+    TT_TRY(agree_on_unsharded(config, rank, &unsharded));
     struct tt_shard_config shard = {
         .strategy = config->strategy,
+        .unsharded_units = unsharded,
         .device = rank->device,
         .compute = rank->stream,
         .shard_comm = rank->mesh.shard,

@@ -330,7 +330,7 @@ static const struct key fsdp_keys[] = {
     {"cpu_ram_efficient_loading", take_unneeded, "each rank reads only its own bytes of the weights, always"},
     {"sync_module_states", take_unneeded, "each rank reads only its own bytes of the weights, always"},
     {"ignored_modules", take_unneeded, "every parameter belongs to a unit"},
-    {"limit_all_gathers", take_unneeded, "at most one block is gathered ahead"},
+    {"limit_all_gathers", take_setting, "limit_all_gathers"},
     {"xla", take_refused, "XLA devices are not supported"},
     {"xla_fsdp_v2", take_refused, "XLA devices are not supported"},
     {"xla_fsdp_grad_ckpt", take_refused, "XLA devices are not supported"},

@@ -272,6 +272,15 @@ const struct tt_setting tt_sharding_settings[] = {
     {.name = "forward_prefetch", .aliases = "fsdp_forward_prefetch", .type = TT_SETTING_BOOL,
      FIELD(shard.forward_prefetch), .default_text = "true", .needs = "!sharding_strategy=NO_SHARD",
      .help = "Gather the next block ahead in forward. Default if backward_prefetch is not BACKWARD_PRE: false."},
+    {.name = "unsharded_blocks", .type = TT_SETTING_INT, FIELD(shard.unsharded_blocks), .default_text = "-1",
+     .null_text = "-1", .minimum = -1, .maximum = 1 << 16,
+     .help = "Blocks, counted from the embedding, whose weights stay whole on every rank with FULL_SHARD and "
+             "HYBRID_SHARD, so that nothing is gathered for them; -1: on GPUs as many as three quarters of the memory "
+             "hold."},
+    {.name = "limit_all_gathers", .aliases = "fsdp_limit_all_gathers", .type = TT_SETTING_BOOL,
+     FIELD(shard.limit_all_gathers), .default_text = "true",
+     .help = "Where several GPUs are in one process, queue a block only when the GPU has finished the block before the "
+             "last; false: queue whole steps ahead, which stalls copies between the GPUs."},
     {.name = "state_dict_type", .aliases = "fsdp_state_dict_type", .type = TT_SETTING_CHOICE,
      FIELD(watch.state_dict_type), .default_text = "FULL_STATE_DICT", .null_text = "FULL_STATE_DICT",
      .choices = "FULL_STATE_DICT SHARDED_STATE_DICT",

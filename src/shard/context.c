@@ -139,7 +139,7 @@ tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in
                        context->sealed ? "a second time" : "for no gather at all");
     for (const struct tt_unit *unit = context->units; unit != NULL; unit = unit->next) {
         size_t bytes = tt_unit_gathered_bytes(unit);
-        if (bytes > gathered_bytes) gathered_bytes = bytes;
+        if (bytes > gathered_bytes && !has_slot(&unit->own_slot)) gathered_bytes = bytes;
         if (unit->trainable_count > travelling) travelling = unit->trainable_count;
         if (unit->user_count == 1 && !unit->small && unit->trainable_count > pooled_gradients)
             pooled_gradients = unit->trainable_count;

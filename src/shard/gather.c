@@ -11,7 +11,8 @@
  *
  * A second gather before the wait has no effect. Any other call is TT_ERR_INTERNAL with the unit's name and state.
  * Resident units use their shards in place and have no slot, except for bf16 copies of trainable values; with
- * SHARD_GRAD_OP every unit has a slot of its own; otherwise slots come from the pool.
+ * SHARD_GRAD_OP every unit has a slot of its own, and otherwise the first `unsharded_units`; the others' come from the
+ * pool.
  */
 #include "backend/ops/elementwise.h"
 #include "backend/profile.h"

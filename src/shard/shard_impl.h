@@ -55,6 +55,7 @@ struct tt_shard_context {
     struct tt_event *reached;         /* on the compute stream: a gather may begin after it */
     struct tt_event *reduced;         /* on the comm stream */
     struct tt_unit *units;            /* all existing units, newest first */
+    int unit_count;                   /* units created, without parts */
     bool sealed;
     struct gather_slot *slots;
     int slot_count;
@@ -108,7 +109,7 @@ struct tt_unit {
     struct tt_buffer *frozen_shard; /* any buffer is NULL when it would be empty */
     struct tt_buffer *master;
     struct tt_buffer *gradient;  /* the slice */
-    struct gather_slot own_slot; /* SHARD_GRAD_OP, or beside parts: the unit */
+    struct gather_slot own_slot; /* of a unit that stays whole, or beside parts: the unit */
     /* trainable values in the compute type, where they have memory of their own */
     struct gather_slot own_trainable;
     bool small;                        /* the trainable part is small beside the frozen part */

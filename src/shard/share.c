@@ -49,6 +49,11 @@ out:
     return status;
 }
 
+bool tt_shard_context_pulls(const struct tt_shard_context *context)
+{
+    return context->sharing != NULL;
+}
+
 tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to)
 {
     struct tt_shard_context *context = unit->context;

@@ -19,7 +19,16 @@ static bool keeps_trainable(const struct tt_unit *unit)
     return unit->small && context->config.strategy != TT_SHARD_GRAD_OP;
 }
 
-static tt_status create_memory(struct tt_unit *unit, bool beside_parts)
+/* Stays gathered from pass to pass. */
+static bool stays_whole(const struct tt_unit *unit, bool is_part)
+{
+    struct tt_shard_context *context = unit->context;
+    if (context->resident) return false;
+    if (context->config.strategy == TT_SHARD_GRAD_OP) return true;
+    return !is_part && context->unit_count < context->config.unsharded_units;
+}
+
+static tt_status create_memory(struct tt_unit *unit, bool beside_parts, bool is_part)
 {
     struct tt_shard_context *context = unit->context;
     size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
@@ -39,8 +48,7 @@ static tt_status create_memory(struct tt_unit *unit, bool beside_parts)
         size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
         TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_trainable));
     }
-    bool grad_op = !context->resident && context->config.strategy == TT_SHARD_GRAD_OP;
-    if (grad_op || (beside_parts && !context->at_hand))
+    if (stays_whole(unit, is_part) || (beside_parts && !context->at_hand))
         TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
     if (!context->resident && (unit->user_count > 1 || unit->small))
         TT_TRY(tt_gradient_slot_init(context, unit->trainable_count, &unit->own_gradient));
@@ -67,7 +75,8 @@ tt_status tt_unit_make(struct tt_shard_context *context, const char *name, tt_pa
     unit->name = tt_strdup(name);
     if (unit->name == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_unit_lay_out(unit, params, param_count, range));
-    TT_GO(create_memory(unit, beside_parts));
+    TT_GO(create_memory(unit, beside_parts, range.param != NULL));
+    if (range.param == NULL) context->unit_count++;
     *out = unit;
 out:
     if (status != TT_OK) {

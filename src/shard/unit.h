@@ -40,6 +40,9 @@ struct tt_shard_config {
     tt_dtype compute_dtype;         /* of lent trainable parameters: F32 or BF16 */
     tt_dtype reduce_dtype;          /* of gradients in collectives: F32 or BF16 */
     bool train;                     /* false: no gradients, no masters (evaluation, generation) */
+    /* FULL_SHARD and HYBRID_SHARD: the first so many units that are created have a buffer of their own and stay
+     * gathered, as all units with SHARD_GRAD_OP; parts of a split unit do not. The same on all ranks */
+    int unsharded_units;
     bool offload_params; /* frozen shards reside in page-locked host memory and are copied before use */
 };
 TT_MUST_USE tt_status tt_shard_context_create(const struct tt_shard_config *config,
@@ -48,6 +51,9 @@ void tt_shard_context_destroy(struct tt_shard_context *context); /* after its un
 /* Every unit is whole in the memory of this rank's device: gathers move nothing, except that changed trainable values
  * are converted to the compute type. */
 bool tt_shard_context_at_hand(const struct tt_shard_context *context);
+
+/* Ranks copy each other's frozen shards (tt_shard_context_share). */
+bool tt_shard_context_pulls(const struct tt_shard_context *context);
 
 struct tt_unit;
 

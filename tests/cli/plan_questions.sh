@@ -138,8 +138,11 @@ grep -q '^trainable params: 33,792,599 ' "$folder/units" || fail "other counts: 
 # own plan has no such line.
 slow=(--device h200 --num_machines 2 --ranks 8 --config_json "$shapes/m11b.json" --sequence_length 4096
     --per_device_train_batch_size 4 --lora_r 8 --network_bandwidth 1.25GB --details)
-"$trimtab" plan "${slow[@]}" >"$folder/out" || fail "--details"
+"$trimtab" plan "${slow[@]}" --unsharded_blocks 0 >"$folder/out" || fail "--details"
 grep -q 'bounded by the network between machines' "$folder/out" || fail "the network is not named"
+grep -q 'faster: --sharding_strategy SHARD_GRAD_OP' "$folder/out" ||
+    fail "SHARD_GRAD_OP is not proposed:" "$(tail -n 4 "$folder/out")"
+"$trimtab" plan "${slow[@]}" --unsharded_blocks 0 --device_memory 90GiB >"$folder/out" || fail "--details with less memory"
 grep -q 'faster: --sharding_strategy HYBRID_SHARD' "$folder/out" ||
     fail "HYBRID_SHARD is not proposed:" "$(tail -n 4 "$folder/out")"
 grep -Eq 'trainable params: [1-9][0-9]* of 1074[0-9]*, 0.04' "$folder/out" || fail "parameters are not counted"

@@ -11,7 +11,7 @@ train() {
     shift
     timeout 100 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
         --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --per_device_train_batch_size 2 --bf16 false \
-        --learning_rate 0.01 --recompute none --save_steps 3 --output_dir "$output" "$@" >said 2>&1
+        --learning_rate 0.01 --recompute none --save_steps 3 --unsharded_blocks 0 --output_dir "$output" "$@" >said 2>&1
 }
 same() { cmp -s "$1" "$2" || fail "$1 and $2 differ"; }
 
@@ -22,6 +22,13 @@ same cpu2/adapter_model.safetensors gpu2/adapter_model.safetensors
 same cpu2/checkpoint-3/adapter_model.safetensors gpu2/checkpoint-3/adapter_model.safetensors
 FAKE_PEER=1 train pulled --ranks 2 || fail "two ranks that pull each other's shards"
 same cpu2/adapter_model.safetensors pulled/adapter_model.safetensors
+# Blocks that stay whole, all or some of them, over either way to gather.
+for whole in -1 1 2; do
+    train "whole$whole" --ranks 2 --unsharded_blocks $whole || fail "$whole blocks whole"
+    FAKE_PEER=1 train "pulled$whole" --ranks 2 --unsharded_blocks $whole || fail "$whole blocks whole, others pulled"
+    same cpu2/adapter_model.safetensors "whole$whole/adapter_model.safetensors"
+    same cpu2/adapter_model.safetensors "pulled$whole/adapter_model.safetensors"
+done
 train all || fail "as many ranks as there are GPUs"
 grep -q "on 4 ranks" said || fail "four GPUs are four ranks"
 train full4 --use_peft false --sharding_strategy SHARD_GRAD_OP || fail "full fine-tuning on four"
@@ -55,7 +62,7 @@ grep -q "on rank 1 of 3" said || fail "a communicator: whose"
 train stopped --ranks 2 --device_memory 1KiB && fail "too little memory"
 # A rank that never comes to a collective: the others wait, as for a rank that saves, until the second signal.
 FAKE_HANG=40 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 --ranks 2 \
-    --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --output_dir hanging >said 2>&1 &
+    --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 6 --unsharded_blocks 0 --output_dir hanging >said 2>&1 &
 waiting=$!
 sleep 2
 kill -INT $waiting

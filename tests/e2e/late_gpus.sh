@@ -26,7 +26,7 @@ train() {
     shift
     timeout 300 "$build/trimtab" train --model_name_or_path "$root/tests/golden/llama2/model" --threads 1 \
         --dataset_name "$root/tests/golden/llama2/train.jsonl" --max_steps 4 --per_device_train_batch_size 2 --bf16 false \
-        --learning_rate 0.01 --save_steps 2 --output_dir "$output" "$@" >"$output.said" 2>&1
+        --learning_rate 0.01 --save_steps 2 --unsharded_blocks 0 --output_dir "$output" "$@" >"$output.said" 2>&1
 }
 # timings NAME SLOWS options...: a run in time, and one for each word of SLOWS.
 timings() {
@@ -48,6 +48,7 @@ each='compute copy even odd'
 timings lora "$each" --ranks 4
 timings eight odd --ranks 8 --per_device_train_batch_size 1
 timings full "$each" --ranks 2 --use_peft false --offload_params true --recompute offload --bf16 true
+timings whole "$each" --ranks 3 --unsharded_blocks 2
 timings grad_op "$each" --ranks 3 --sharding_strategy SHARD_GRAD_OP --reduce_dtype bfloat16
 timings copies "$each" --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
     --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
@@ -62,19 +63,26 @@ done
 # so the model is narrow.
 sed 's/\("hidden_size":\) 256/\1 64/; s/\("intermediate_size":\) 704/\1 96/; s/\("vocab_size":\) 2048/\1 256/
     s/\("num_attention_heads":\) 8/\1 2/; s/\("num_key_value_heads":\) 4/\1 1/' "$root/bench/shapes/tiny.json" >narrow.json
+sed 's/\("num_hidden_layers":\) 4/\1 16/' narrow.json >deep.json
 bench() {
-    local name=$1
+    local name=$1 model=${model:-narrow.json}
     shift
-    timeout 300 "$build/trimtab" bench train --config_json narrow.json --ranks 2 --sequence_length 64 --threads 1 \
-        --steps 1 --warmup 1 --lora_dropout 0 --device cuda "$@" >"$name.out" 2>"$name.said"
+    timeout 300 "$build/trimtab" bench train --config_json "$model" --ranks 2 --sequence_length 64 --threads 1 \
+        --steps 1 --warmup 1 --lora_dropout 0 --unsharded_blocks 0 --device cuda "$@" >"$name.out" 2>"$name.said"
 }
 for batch in 16 128; do
-    LATE_COUNT=1 start waits$batch bench waits$batch --per_device_train_batch_size $batch --recompute none
+    LATE_COUNT=1 start waits$batch bench waits$batch --per_device_train_batch_size $batch --recompute none --limit_all_gathers false
+done
+# A queue of a length that two blocks and the update do not fill, and a pass does.
+for lead in true false; do
+    model=deep.json LATE_COUNT=1 LATE_QUEUE=320 LATE_SLOW=compute start lead-$lead bench lead-$lead --per_device_train_batch_size 1 \
+        --recompute none --ranks 4 --lora_r 1 --lora_target_modules q_proj --limit_all_gathers $lead
 done
 for level in none block; do
-    start $level bench $level --per_device_train_batch_size 128 --recompute $level
+    late=(--per_device_train_batch_size 128 --recompute "$level" --limit_all_gathers false)
+    start $level bench $level "${late[@]}"
     for slow in $each; do
-        LATE_SLOW=$slow start $level-$slow bench $level-$slow --per_device_train_batch_size 128 --recompute $level
+        LATE_SLOW=$slow start $level-$slow bench $level-$slow "${late[@]}"
     done
 done
 
@@ -90,6 +98,7 @@ wait
 check_timings lora "$each" adapter_model.safetensors
 check_timings eight odd adapter_model.safetensors
 check_timings full "$each" model.safetensors
+check_timings whole "$each" adapter_model.safetensors
 check_timings grad_op "$each" adapter_model.safetensors
 check_timings copies "$each" adapter_model.safetensors
 # Sums over two ranks are the same in either order.
@@ -104,9 +113,22 @@ for slow in $each; do
 done
 
 loss() { sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$1.out"; }
-waits() { sed -n 's/^late GPUs: \([0-9]*\) waits/\1/p' "$1.said"; }
+waits() { sed -n 's/^late GPUs: \([0-9]*\) waits.*/\1/p' "$1.said"; }
 few=$(waits waits16) many=$(waits waits128)
 [ "${few:-0}" -gt 0 ] && [ "${many:-0}" -gt "$few" ] || fail "gathers are not late: ${few:-no} and ${many:-no} waits" waits128.said
+# The host's lead over its GPU is limited, so that no queue fills and no copy waits for a rank whose queue is full.
+good lead-true lead-false
+# Copies that are queued before their turn are those of adapters, behind the sums of a step, and few others.
+stalls() {
+    sed -n 's/^late GPUs: .* waits, \([0-9]*\) full queues, \([0-9]*\) stalled copies, \([0-9]*\) held copies$/\1 \2 \3/p' "$1.said"
+}
+read -r full stalled few < <(stalls lead-true)
+[ "${full:-1}" = 0 ] && [ "${stalled:-1}" = 0 ] || fail "a limited lead: a full queue or a stalled copy" lead-true.said
+read -r full stalled many < <(stalls lead-false)
+[ "${full:-0}" -gt 0 ] && [ "${stalled:-0}" -gt 0 ] || fail "without a limit of the lead no copy stalls" lead-false.said
+[ "${many:-0}" -gt 100 ] && [ "${few:-100}" -lt $((many / 2)) ] ||
+    fail "copies that are queued before their turn: ${few:-?} with a limited lead, ${many:-?} without" lead-true.said
+[ "$(loss lead-true)" = "$(loss lead-false)" ] || fail "the limit of the lead changes the loss"
 for level in none block; do
     wanted=$(loss $level)
     [ -n "$wanted" ] || fail "a bench with late gathers, $level" $level.said

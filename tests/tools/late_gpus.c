@@ -6,8 +6,11 @@
  *
  * All GPUs access each other's memory; there are no collectives (NCCL).
  * LATE_SLOW=compute|copy|even|odd: streams of that kind, or of GPUs with such a number, pause before each piece of
- * work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. LATE_COUNT=1: prints the number of
- * queued waits at the end. */
+ * work. LATE_FAIL=G:N: the Nth piece of work of GPU G fails when it is queued. LATE_QUEUE=N: a stream's queue has N
+ * places, every call takes the lock of its GPU, a copy from another GPU also that GPU's, and a call that finds its
+ * queue full waits with its lock held, as the driver seems to do. LATE_COUNT=1: prints at the end the numbers of queued
+ * waits, of calls that found a full queue, of copies that had to wait for such a call, and of copies between GPUs that
+ * were queued behind a wait for an event of their own GPU that was still to come. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -23,133 +26,8 @@
 #include "base/clock.h"
 
 #define PRETEND_GPUS 8
+#include "late_streams.h"
 #include "pretend_gpus.h"
-
-enum { REST_MICROSECONDS = 300, CHECK_ROUNDS = 50, PAGE_BYTES = 4096 };
-static const size_t memory_bytes = (size_t)16 << 30; /* of all GPUs together, over the life of the process */
-
-struct late_stream;
-struct work {
-    _Atomic(struct work *) next;
-    void (*run)(struct late_stream *stream, void *payload);
-    _Alignas(16) char payload[];
-};
-
-/* The counts of one event: a wait waits for the newest record at the time when the wait was queued. */
-struct late_event {
-    _Atomic uint64_t recorded, completed;
-};
-
-struct late_stream {
-    struct tt_device cpu; /* computes; its scratch is this stream's own */
-    struct tt_stream on_cpu;
-    struct late_stream *next; /* of the same device */
-    struct work *head, *tail; /* the worker's end and the host's */
-    uint64_t queued;          /* counted by the host */
-    _Atomic uint64_t done;
-    sem_t work_there;
-    pthread_t worker;
-    int rest; /* pause after this many pieces of work; 0: never */
-    bool ends;
-};
-
-struct late_device {
-    struct late_stream *streams;
-    int64_t calls, fails_at;
-    int threads;
-};
-
-struct host_block {
-    struct host_block *next;
-    char *data;
-    size_t bytes;
-};
-static struct host_block *host_blocks;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-
-/* Device memory of all GPUs: fictitious addresses and the memory behind them. Made once. */
-static char *addresses, *memory;
-static _Atomic size_t taken_bytes;
-
-static bool is_device(const void *pointer)
-{
-    return (const char *)pointer >= addresses && (const char *)pointer < addresses + memory_bytes;
-}
-
-static void *behind(const void *pointer)
-{
-    if (!is_device(pointer)) return (void *)(uintptr_t)pointer;
-    return memory + ((const char *)pointer - addresses);
-}
-
-/* Translates every pointer to device memory in a struct of arguments. The padding between two members may look
- * like the upper half of an address. Since memory_bytes is a multiple of 4 GiB the lower half, which may be a
- * number, does not change. */
-static void translate(void *args, size_t bytes)
-{
-    for (char *at = args; at + sizeof(void *) <= (char *)args + bytes; at += sizeof(void *)) {
-        void *word;
-        memcpy(&word, at, sizeof word);
-        word = behind(word);
-        memcpy(at, &word, sizeof word);
-    }
-}
-
-static void make_memory(void)
-{
-    char *both = mmap(NULL, 2 * memory_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (both == MAP_FAILED || mprotect(both + memory_bytes, memory_bytes, PROT_READ | PROT_WRITE) != 0)
-        abort();
-    addresses = both;
-    memory = both + memory_bytes;
-}
-
-static struct late_stream *late_of(const struct tt_stream *stream)
-{
-    return stream->impl;
-}
-
-static void nap(long microseconds)
-{
-    nanosleep(&(struct timespec){.tv_nsec = microseconds * 1000}, NULL);
-}
-
-/* ---- Workers ---- */
-
-static void *work_off(void *argument)
-{
-    struct late_stream *stream = argument;
-    struct work *last = stream->head; /* the first entry is empty */
-    unsigned number = 0;
-    for (;;) {
-        sem_wait(&stream->work_there);
-        struct work *work = atomic_load_explicit(&last->next, memory_order_acquire);
-        free(last);
-        last = work;
-        if (work->run == NULL) break;
-        if (stream->rest > 0 && number++ % (unsigned)stream->rest == 0) nap(REST_MICROSECONDS);
-        work->run(stream, work->payload);
-        atomic_fetch_add_explicit(&stream->done, 1, memory_order_release);
-    }
-    free(last);
-    return NULL;
-}
-
-static void push(struct late_stream *stream, void (*run)(struct late_stream *, void *), const void *payload,
-                 size_t bytes)
-{
-    struct work *work = malloc(sizeof *work + bytes);
-    if (work == NULL) abort();
-    atomic_init(&work->next, NULL);
-    work->run = run;
-    if (bytes > 0) memcpy(work->payload, payload, bytes);
-    translate(work->payload, bytes);
-    stream->queued++;
-    struct work *before = stream->tail;
-    stream->tail = work;
-    atomic_store_explicit(&before->next, work, memory_order_release);
-    sem_post(&stream->work_there);
-}
 
 static tt_status count_call(const struct tt_stream *stream)
 {
@@ -198,6 +76,7 @@ static tt_status stream_create(struct tt_device *device, enum tt_stream_kind kin
     struct tt_device_config config = {.kind = "cpu", .index = device->index, .threads = late->threads};
     struct late_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL) return TT_ERR_MEMORY;
+    stream->owner = late;
     stream->cpu.table = &tt_cpu_device_table;
     tt_status status = tt_cpu_device_table.open(&stream->cpu, &config);
     if (status != TT_OK) {
@@ -237,6 +116,7 @@ static tt_status open_device(struct tt_device *device, const struct tt_device_co
     if (fails != NULL && atoi(fails) == config->index && strchr(fails, ':') != NULL)
         late->fails_at = atoll(strchr(fails, ':') + 1);
     late->threads = 1;
+    pthread_mutex_init(&late->lock, NULL);
     device->impl = late;
     device->is_host = false;
     device->chip = tt_chip_find("h200");
@@ -250,15 +130,26 @@ static void close_device(struct tt_device *device)
     free(device->impl);
 }
 
+static void note_block(const char *begin, struct late_device *owner)
+{
+    pthread_mutex_lock(&mutex);
+    int at = atomic_load(&block_count);
+    if (at == BLOCKS_MAX) abort();
+    blocks[at].begin = begin;
+    blocks[at].owner = owner;
+    atomic_store(&block_count, at + 1);
+    pthread_mutex_unlock(&mutex);
+}
+
 /* Addresses are never reused: a read after free gives garbage. */
 static tt_status allocate(struct tt_device *device, size_t bytes, void **data)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)device;
     pthread_once(&once, make_memory);
     size_t rounded = (bytes / PAGE_BYTES + 1) * PAGE_BYTES, at = atomic_fetch_add(&taken_bytes, rounded);
     if (at + rounded > memory_bytes) return tt_fail(TT_ERR_MEMORY, "the late GPUs have no memory left");
     *data = addresses + at;
+    if (queue_places() > 0) note_block(*data, device->impl);
     return TT_OK;
 }
 
@@ -360,7 +251,10 @@ static atomic_int waits;
 
 __attribute__((destructor)) static void say_waits(void)
 {
-    if (getenv("LATE_COUNT") != NULL) fprintf(stderr, "late GPUs: %d waits\n", atomic_load(&waits));
+    if (getenv("LATE_COUNT") == NULL) return;
+    fprintf(stderr, "late GPUs: %d waits, %d full queues, %d stalled copies, %d held copies\n",
+            atomic_load(&waits), atomic_load(&full_queues), atomic_load(&stalled_copies),
+            atomic_load(&held_copies));
 }
 
 static tt_status stream_wait(struct tt_stream *stream, struct tt_event *event)
@@ -369,6 +263,8 @@ static tt_status stream_wait(struct tt_stream *stream, struct tt_event *event)
     struct late_event *late = event->impl;
     struct event_work work = {late, atomic_load_explicit(&late->recorded, memory_order_relaxed)};
     if (work.number > 0) push(late_of(stream), run_wait, &work, sizeof work);
+    bool there = atomic_load_explicit(&late->completed, memory_order_relaxed) >= work.number;
+    if (!there && event->device == stream->device) late_of(stream)->open_wait = late_of(stream)->queued;
     return TT_OK;
 }
 
@@ -415,6 +311,22 @@ static void run_zero(struct late_stream *stream, void *payload)
     memset(work->to, 0, work->bytes);
 }
 
+/* A copy from another GPU takes both locks, always in the same order. */
+static void push_copy(struct late_stream *stream, const void *from, const struct copy_work *work)
+{
+    struct late_device *own = stream->owner, *other = queue_places() > 0 ? owner_of(from) : NULL;
+    if (other == own) other = NULL;
+    bool first = other != NULL && other < own;
+    if (other != NULL && atomic_load(&other->full)) atomic_fetch_add(&stalled_copies, 1);
+    if (other != NULL && atomic_load(&stream->done) < stream->open_wait) atomic_fetch_add(&held_copies, 1);
+    if (first) lock_gpu(other);
+    lock_gpu(own);
+    if (other != NULL && !first) lock_gpu(other);
+    push_locked(stream, run_copy, work, sizeof *work);
+    if (other != NULL) unlock_gpu(other);
+    unlock_gpu(own);
+}
+
 static tt_status copy(struct tt_stream *stream, void *to, const void *from, size_t bytes, int direction)
 {
     struct copy_work work = {to, from, bytes, NULL};
@@ -425,7 +337,7 @@ static tt_status copy(struct tt_stream *stream, void *to, const void *from, size
         memcpy(work.owned, from, bytes);
         work.from = work.owned;
     }
-    push(late_of(stream), run_copy, &work, sizeof work);
+    push_copy(late_of(stream), from, &work);
     return direction == TT_COPY_TO_HOST && !is_page_locked(to) ? synchronize(stream) : TT_OK;
 }
 

@@ -116,6 +116,7 @@ static tt_status plan_synchronize(struct tt_stream *stream)
     struct tt_plan_state *plan = stream->device->impl;
     const struct tt_plan_clock *clock = stream->impl;
     if (plan->host_seconds < clock->seconds) plan->host_seconds = clock->seconds;
+    plan->drag_seconds = 0.0; /* transfers before it slow nothing behind it */
     return TT_OK;
 }
 

@@ -9,8 +9,10 @@
 #include "backend/ops/conv.h"
 
 /* A collective, or a copy from another device: this device receives `bytes` from others on this stream, `network_bytes`
- * of them over its own network link; the slower of both counts. Concurrent compute is slowed a little. */
-TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes);
+ * of them over its own network link; the slower of both counts. `sources`: other devices of the machine that send at
+ * once. Concurrent compute is slowed a little. */
+TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network_bytes,
+                                      int sources);
 /* The latest clock of the device, in seconds since it was opened. */
 double tt_plan_seconds(const struct tt_device *device);
 /* From now on adds the arguments of each convolution to `requests`, which outlives the device or the next call; NULL:
