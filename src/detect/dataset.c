@@ -336,6 +336,14 @@ static tt_status fail_nothing(const struct tt_detect_dataset *dataset,
     else if (report->boxes_unknown > 0)
         tt_hint("all boxes are of classes that the list of classes lacks, the first '%s'",
                 report->first_unknown);
+    else if (report->boxes_outside > 0)
+        tt_hint("%lld boxes are outside their image: bbox_format, or annotations of other images",
+                (long long)report->boxes_outside);
+    else if (report->boxes_empty > 0)
+        tt_hint("%lld boxes have no width or height: bbox_format may be another",
+                (long long)report->boxes_empty);
+    else if (report->images_empty > 0)
+        tt_hint("no box of %lld training images is larger than a pixel", (long long)report->images_empty);
     return TT_ERR_DATA;
 }
 

@@ -412,6 +412,34 @@ static void images_without_boxes(void **state)
     }
 }
 
+/* The hint says what all boxes have in common. */
+static void nothing_to_train_on(void **state)
+{
+    static const struct {
+        const char *box, *hint;
+    } cases[] = {{"5, 5, 0, 3", "1 boxes have no width or height: bbox_format"},
+                 {"50, 5, 3, 3", "1 boxes are outside their image: bbox_format"},
+                 {"5, 5, 1, 3", "no box of 1 training images is larger than a pixel"}};
+    (void)state;
+    if (!test_images_work()) skip();
+    test_put_image("images/a.png", 20, 40, 1);
+    test_put_folder("labels");
+    struct tt_detect_dataset_config config = config_of(TT_DETECT_TRAIN);
+    char path[300];
+    snprintf(path, sizeof path, "%s", test_at("labels/train.json"));
+    config.annotations = path;
+    config.validation_share = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "{" CATEGORIES ", " IMAGES
+                 ", \"annotations\": [{\"image_id\": 1, \"category_id\": 1, \"bbox\": [%s]}]}",
+                 cases[i].box);
+        test_put("labels/train.json", text);
+        assert_refused(&config, "has annotations that can be used", cases[i].hint);
+    }
+}
+
 /* The second run takes the sizes from the list, while file size and time are the same. */
 static void kept_sizes(void **state)
 {
@@ -473,9 +501,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fresh, test_root_remove)
-    const struct CMUnitTest tests[] = {
-        TEST(open_images),    TEST(one_file),     TEST(fiftyone_layout),          TEST(coco),
-        TEST(refused_csv),    TEST(refused_json), TEST(turned_by_exif),           TEST(images_without_boxes),
-        TEST(corrupt_images), TEST(kept_sizes),   TEST(every_allocation_may_fail)};
+    const struct CMUnitTest tests[] = {TEST(open_images),         TEST(one_file),
+                                       TEST(fiftyone_layout),     TEST(coco),
+                                       TEST(refused_csv),         TEST(refused_json),
+                                       TEST(turned_by_exif),      TEST(images_without_boxes),
+                                       TEST(nothing_to_train_on), TEST(corrupt_images),
+                                       TEST(kept_sizes),          TEST(every_allocation_may_fail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
