@@ -194,6 +194,16 @@ const char *tt_format_duration(double seconds, char *text, size_t text_bytes)
     return text;
 }
 
+const char *tt_format_seconds(double seconds, char *text, size_t text_bytes)
+{
+    const char *unit = seconds < 0.9995e-4 ? "us" : seconds < 0.9995 ? "ms" : "s";
+    double value = unit[0] == 'u' ? 1e6 * seconds : unit[0] == 'm' ? 1e3 * seconds : seconds;
+    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    if (!(seconds >= 0.0) || seconds >= 59.95) return tt_format_duration(seconds, text, text_bytes);
+    tt_snprintf(text, text_bytes, "%.*f %s", decimals, value, unit);
+    return text;
+}
+
 static int min_int(int a, int b)
 {
     return a < b ? a : b;

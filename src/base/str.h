@@ -47,6 +47,8 @@ struct tt_rounded {
 struct tt_rounded tt_rounded(double value);
 /* "1h02m", "3m20s", "12.3s"; returns `text`. */
 const char *tt_format_duration(double seconds, char *text, size_t text_bytes);
+/* "8.13 ms", "414 ms", "4.88 s", "1m40s"; below a tenth of a millisecond "42.2 us". Returns `text`. */
+const char *tt_format_seconds(double seconds, char *text, size_t text_bytes);
 /* Damerau-Levenshtein distance of the first 127 bytes of each, for "did you mean". */
 int tt_edit_distance(const char *a, const char *b);
 /* True if `name` is likely a misspelt `known`: few edits, relative to the part that differs between a common beginning

@@ -75,8 +75,10 @@ static tt_status format_shares(const struct tt_run_figures *run, struct tt_str *
         enum tt_share share = (enum tt_share)i, of = i < TT_SHARE_STEP ? TT_SHARE_STEP : TT_SHARE_WALL;
         if (run->shares[i] <= 0) continue;
         const char *key = tt_share_key(share);
-        TT_TRY(tt_str_printf(text, "  %-14.*s %10.4g s  %5.1f %% of the %s\n",
-                             (int)(strlen(key) - strlen("_seconds")), key, run->shares[i] / run->steps,
+        char mean[32];
+        TT_TRY(tt_str_printf(text, "  %-14.*s %10s  %5.1f %% of the %s\n",
+                             (int)(strlen(key) - strlen("_seconds")), key,
+                             tt_format_seconds(run->shares[i] / run->steps, mean, sizeof mean),
                              100.0 * share_of(run, share, of), of == TT_SHARE_STEP ? "step" : "wall time"));
     }
     return TT_OK;
@@ -85,6 +87,7 @@ static tt_status format_shares(const struct tt_run_figures *run, struct tt_str *
 /* All others wait for the rank that waits the least. */
 static tt_status format_ranks(const struct tt_run_figures *run, struct tt_str *text)
 {
+    char shortest[32], longest[32];
     if (run->rank_count == 0) return TT_OK;
     int slowest = 0;
     double least = run->shares[TT_SHARE_RANKS], most = least;
@@ -95,8 +98,9 @@ static tt_status format_ranks(const struct tt_run_figures *run, struct tt_str *t
         if (wait > most) most = wait;
     }
     return tt_str_printf(
-        text, "  ranks: %zu; rank %d waits the least for the others, %.4g s a step, another one %.4g s\n",
-        run->rank_count + 1, slowest, least / run->steps, most / run->steps);
+        text, "  ranks: %zu; rank %d waits the least for the others, %s a step, another one %s\n",
+        run->rank_count + 1, slowest, tt_format_seconds(least / run->steps, shortest, sizeof shortest),
+        tt_format_seconds(most / run->steps, longest, sizeof longest));
 }
 
 static int by_seconds(const void *a, const void *b)
@@ -122,7 +126,9 @@ static tt_status format_ops(const struct tt_run_figures *run, struct tt_str *tex
     TT_TRY(tt_str_append_text(text, "  by op (gathers and reduces run beside the others):\n"));
     for (size_t i = 0; i < run->op_count && i < OPS_SHOWN; i++) {
         double seconds = run->ops[i].seconds / run->op_steps;
-        TT_TRY(tt_str_printf(text, "    %-24s %10.4g s  %5.1f %% of the step\n", run->ops[i].name, seconds,
+        char mean[32];
+        TT_TRY(tt_str_printf(text, "    %-24s %10s  %5.1f %% of the step\n", run->ops[i].name,
+                             tt_format_seconds(seconds, mean, sizeof mean),
                              step > 0 ? 100.0 * seconds / step : 0.0));
     }
     for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++) {

@@ -101,15 +101,6 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
-const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes)
-{
-    double value = seconds < 0.9995 ? 1e3 * seconds : seconds;
-    int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    if (!(seconds >= 0.0) || seconds >= 59.95) return tt_format_duration(seconds, text, text_bytes);
-    tt_snprintf(text, text_bytes, "%.*f %s", decimals, value, seconds < 0.9995 ? "ms" : "s");
-    return text;
-}
-
 /* On rank 0. Reports the cost of a save to the observer and the journal, and records that of the longest save. */
 static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
                         const struct tt_save_report *report)
@@ -123,8 +114,8 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
     if (checkpoints->save.durable > 0) seconds = checkpoints->save.durable - checkpoints->save.begun;
     snprintf(line, sizeof line, "saved %s: %s, durable after %s; training paused for %s", report->folder,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
-             tt_checkpoints_format_seconds(seconds, took, sizeof took),
-             tt_checkpoints_format_seconds(stood_still, stall, sizeof stall));
+             tt_format_seconds(seconds, took, sizeof took),
+             tt_format_seconds(stood_still, stall, sizeof stall));
     tt_run_report_line(run, line);
     struct tt_log_field fields[] = {
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
@@ -178,10 +169,9 @@ static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run
         line, sizeof line,
         "a save takes %s and pauses training for %s; a step takes %s. A stop (SIGTERM) takes about %s: a "
         "grace period must be longer",
-        tt_checkpoints_format_seconds(save, takes, sizeof takes),
-        tt_checkpoints_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
-        tt_checkpoints_format_seconds(step_seconds, step, sizeof step),
-        tt_checkpoints_format_seconds(needed, stop, sizeof stop));
+        tt_format_seconds(save, takes, sizeof takes),
+        tt_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
+        tt_format_seconds(step_seconds, step, sizeof step), tt_format_seconds(needed, stop, sizeof stop));
     tt_run_report_line(run, line);
     if (grace > 0 && needed > grace)
         tt_warn("a stop takes about %s, but grace_seconds are %lld: a stop may end before its checkpoint is "

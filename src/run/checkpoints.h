@@ -62,7 +62,5 @@ TT_MUST_USE tt_status tt_checkpoints_poll(struct tt_checkpoints *checkpoints, st
  * the best checkpoint. `stopped`: the last checkpoint must be complete. */
 TT_MUST_USE tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_run *run,
                                             struct tt_rank *rank, int64_t step, bool stopped);
-/* "8.13 ms", "414 ms", "4.88 s", "1m40s"; returns `text`. */
-const char *tt_checkpoints_format_seconds(double seconds, char *text, size_t text_bytes);
 
 #endif

@@ -490,8 +490,8 @@ static void report_resume(const struct loop *loop)
                                     {"load_seconds", resume->load_seconds}};
     snprintf(line, sizeof line, "read %s: %s, verified in %s; model and training state loaded in %s",
              resume->folder, tt_format_bytes((double)resume->bytes, bytes, sizeof bytes),
-             tt_checkpoints_format_seconds(resume->verify_seconds, verified, sizeof verified),
-             tt_checkpoints_format_seconds(resume->load_seconds, loaded, sizeof loaded));
+             tt_format_seconds(resume->verify_seconds, verified, sizeof verified),
+             tt_format_seconds(resume->load_seconds, loaded, sizeof loaded));
     tt_run_report_line(run, line);
     tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
                      sizeof fields / sizeof *fields);

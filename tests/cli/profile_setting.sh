@@ -30,7 +30,7 @@ expect 2 "profile" "${run[@]}" --output_dir other --config sft.yaml --profile ma
 [ -e three/trace.json ] || fail "no trace of the step that there was"
 mkdir -p far && cp profiled/metrics.jsonl far/
 "$trimtab" profile far >out 2>&1 || fail "profile: $(cat out)"
-grep -q '  by op' out && grep -Eq '^    [a-z_]+ +[0-9.e-]+ s +[0-9.]+ % of the step$' out || fail "no ops:" "$(cat out)"
+grep -q '  by op' out && grep -Eq '^    [a-z_]+ +[0-9.]+ [mu]?s +[0-9.]+ % of the step$' out || fail "no ops:" "$(cat out)"
 echo '{"step": 1, "loss": 1, "step_seconds": 1.0, "wall_seconds": 1.0, "clock_mhz": 700, "clock_max_mhz": 1980, "watts": 699.6,
 "op_x_seconds": 0.5}' | tr -d '\n' >far/metrics.jsonl
 "$trimtab" profile far >out 2>&1

@@ -305,6 +305,14 @@ static void formats(void **state)
                    {1e18, "1e+18"},     {INFINITY, "inf"},   {9.994e14, "999,000,000,000,000"}};
     for (size_t i = 0; i < sizeof rounded / sizeof *rounded; i++)
         assert_string_equal(tt_rounded(rounded[i].value).text, rounded[i].text);
+    static const struct {
+        double seconds;
+        const char *text;
+    } seconds[] = {{4.219e-6, "4.22 us"}, {1.587e-5, "15.9 us"}, {1e-4, "0.10 ms"},
+                   {0.00813, "8.13 ms"},  {0.414, "414 ms"},     {0.9999, "1.00 s"},
+                   {4.88, "4.88 s"},      {100, "1m40s"},        {-1, "?"}};
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        assert_string_equal(tt_format_seconds(seconds[i].seconds, text, sizeof text), seconds[i].text);
     assert_string_equal(tt_format_duration(12.34, text, sizeof text), "12.3s");
     assert_string_equal(tt_format_duration(59.99, text, sizeof text), "1m00s");
     assert_string_equal(tt_format_duration(200, text, sizeof text), "3m20s");
