@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/file.h"
@@ -72,6 +73,23 @@ static void files_of_names(void **state)
     assert_string_equal(list("a/train.jsonl", ""), "a/train.jsonl");
     test_put("a/odd[1].jsonl", "x"); /* a name that is there is no pattern */
     assert_string_equal(list("a/odd[1].jsonl", ""), "a/odd[1].jsonl");
+}
+
+/* One file that has the name of a split, of each kind and compression. */
+static void endings(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {".jsonl", ".json", ".ndjson", ".csv", ".txt", ".parquet", ".arrow"};
+    static const char *const packed[] = {"", ".gz", ".zst"};
+    mkdir(test_at("kinds"), 0777);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (size_t p = 0; p < sizeof packed / sizeof packed[0]; p++) {
+            char name[80];
+            snprintf(name, sizeof name, "kinds/dev%s%s", kinds[i], packed[p]);
+            test_put(name, "x");
+            assert_string_equal(list("kinds", "dev"), name);
+            assert_int_equal(unlink(test_at(name)), 0);
+        }
 }
 
 static struct tt_data_config ids_config(void)
@@ -299,6 +317,7 @@ static void refusals(void **state)
         assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_sources_check(&sources), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "twice.jsonl' is given twice"));
+    assert_non_null(strstr(tt_error_last()->message, "the data file '"));
     for (int i = 2; i < TT_SOURCES_MAX; i++)
         assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_OK);
     assert_int_equal(tt_sources_add(&sources, test_at("twice.jsonl"), "train", 1), TT_ERR_USAGE);
@@ -358,6 +377,7 @@ static void texts_of_no_conversation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names),
+                                       cmocka_unit_test(endings),
                                        cmocka_unit_test(weights),
                                        cmocka_unit_test(sources_of_samples),
                                        cmocka_unit_test(copies_stay_together),

@@ -115,6 +115,31 @@ static void rows_are_those_of_memory(void **state)
     }
 }
 
+/* Kept rows are those of a seed where a weight draws rows, and pairs stay pairs. */
+static void what_kept_rows_depend_on(void **state)
+{
+    (void)state;
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", test_at("seeds"));
+    const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+    put_rows("a.jsonl", 40);
+    for (int draws = 0; draws < 2; draws++) {
+        struct tt_sources sources = {0};
+        add_source(&sources, "a.jsonl", draws ? 0.5 : 1);
+        for (uint64_t seed = 1; seed < 3; seed++)
+            for (int again = 0; again < 2; again++) {
+                struct tt_dataset_request request = request_of(&sources);
+                struct tt_dataset *dataset = NULL;
+                bool hit;
+                request.seed = seed;
+                assert_int_equal(tt_dataset_load_cached(&cache, &request, &dataset, &hit), TT_OK);
+                assert_int_equal(hit, again || (seed == 2 && !draws));
+                tt_dataset_destroy(dataset);
+            }
+        tt_sources_deinit(&sources);
+    }
+}
+
 /* ---- Damage and forgery ---- */
 
 static struct tt_str written; /* the bytes of a whole file */
@@ -479,6 +504,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_memory),
+        cmocka_unit_test(what_kept_rows_depend_on),
         cmocka_unit_test(every_damaged_byte_is_found),
         cmocka_unit_test(forged_files_are_refused),
         cmocka_unit_test(damage_is_named),

@@ -115,6 +115,11 @@ static void cut_and_damaged_files(void **state)
                          k == 0 ? "' cannot be unpacked: it ends within compressed data, before byte "
                                 : "cannot be unpacked: ");
         }
+        struct tt_str almost = {.data = packed.data, .bytes = whole - 1};
+        put(kinds[k].name, &almost);
+        if (k == 1)
+            expect_error(kinds[k].name, TT_ERR_DATA,
+                         "' cannot be unpacked: it ends within a frame, before byte ");
         put("rows.parquet.gz", &packed);
         expect_error("rows.parquet.gz", TT_ERR_UNSUPPORTED, "and .parquet");
         packed.data[whole - 6] = (char)(packed.data[whole - 6] ^ 0x55);

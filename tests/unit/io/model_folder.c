@@ -246,6 +246,23 @@ static void copy_tokenizer(void **state)
     assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("no/such"), true), TT_ERR_DATA);
 }
 
+static void names_of_tokenizers(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
+        "added_tokens.json", "tokenizer.model",       "vocab.json",
+        "merges.txt",        "chat_template.jinja",   "chat_template.json"};
+    assert_int_equal(tt_dir_create(test_at("out")), TT_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) test_put(names[i], names[i]);
+    assert_int_equal(tt_model_folder_copy_tokenizer(test_root(), test_at("out"), false), TT_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char copied[80];
+        snprintf(copied, sizeof copied, "out/%s", names[i]);
+        if (!tt_path_exists(test_at(copied))) fail_msg("%s is not copied", names[i]);
+    }
+}
+
 /* Every file that is copied is looked at before: it must lie in the folder and be a regular file. Weights may
  * be links. */
 static void what_is_copied_is_checked(void **state)
@@ -369,6 +386,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pickled_weights, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bad_config, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(what_is_copied_is_checked, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(names_of_tokenizers, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(tensors_renamed_alike, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(too_many_templates, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(copy_tokenizer, fresh, test_root_remove),

@@ -345,6 +345,68 @@ static void objects(void **state)
     }
 }
 
+/* One element of each kind of storage, and of each type that a tensor of an untyped storage may name. */
+static void kinds(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *storage, *named;
+        uint8_t width;
+        tt_dtype dtype;
+    } rows[] = {
+        {"FloatStorage", NULL, 4, TT_F32},
+        {"HalfStorage", NULL, 2, TT_F16},
+        {"BFloat16Storage", NULL, 2, TT_BF16},
+        {"DoubleStorage", NULL, 8, TT_F64},
+        {"LongStorage", NULL, 8, TT_I64},
+        {"IntStorage", NULL, 4, TT_I32},
+        {"ShortStorage", NULL, 2, TT_I16},
+        {"CharStorage", NULL, 1, TT_I8},
+        {"ByteStorage", NULL, 1, TT_U8},
+        {"BoolStorage", NULL, 1, TT_BOOL},
+        {"UntypedStorage", NULL, 1, TT_DTYPE_NONE},
+        {"ComplexFloatStorage", NULL, 8, TT_DTYPE_NONE},
+        {"ComplexDoubleStorage", NULL, 16, TT_DTYPE_NONE},
+        {"QInt8Storage", NULL, 1, TT_DTYPE_NONE},
+        {"QUInt8Storage", NULL, 1, TT_DTYPE_NONE},
+        {"QInt32Storage", NULL, 4, TT_DTYPE_NONE},
+        {"UntypedStorage", "float8_e4m3fn", 1, TT_F8_E4M3},
+        {"UntypedStorage", "float8_e5m2", 1, TT_F8_E5M2},
+        {"UntypedStorage", "uint16", 2, TT_U16},
+        {"UntypedStorage", "uint32", 4, TT_U32},
+        {"UntypedStorage", "uint64", 8, TT_U64},
+        {"UntypedStorage", "bfloat16", 2, TT_BF16},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tt_str object = {0}, tail = {0};
+        struct tt_safetensors *file = NULL;
+        uint8_t stored = rows[i].named != NULL ? rows[i].width : 1; /* elements */
+        assert_int_equal(tt_str_append(&object, "\x80\x02}X\1\0\0\0w", 9), TT_OK);
+        assert_int_equal(
+            tt_str_printf(&object, "ctorch._utils\n_rebuild_tensor_v%d\n(", rows[i].named != NULL ? 3 : 2),
+            TT_OK);
+        assert_int_equal(tt_str_append(&object, "(X\7\0\0\0storagectorch\n", 20), TT_OK);
+        assert_int_equal(tt_str_append_text(&object, rows[i].storage), TT_OK);
+        assert_int_equal(tt_str_append(&object, "\nX\1\0\0\0000X\3\0\0\0cpuK", 16), TT_OK);
+        assert_int_equal(tt_str_append_char(&object, (char)stored), TT_OK);
+        assert_int_equal(tt_str_append(&object, "NtQK\0K\1\x85K\1\x85\x89}", 13), TT_OK);
+        if (rows[i].named != NULL)
+            assert_int_equal(tt_str_printf(&object, "ctorch\n%s\n", rows[i].named), TT_OK);
+        assert_int_equal(tt_str_append(&object, "tRs.", 4), TT_OK);
+        assert_int_equal(tt_str_append(&tail, KEYS, sizeof KEYS - 1), TT_OK);
+        assert_int_equal(tt_str_append_char(&tail, (char)stored), TT_OK);
+        assert_int_equal(tt_str_append_fill(&tail, 0, 7 + (size_t)rows[i].width), TT_OK);
+        put_stream_with_tail(object.data, object.bytes, tail.data, tail.bytes);
+        if (tt_pth_open(test_at("x.pth"), &file) != TT_OK)
+            fail_msg("%s: %s", rows[i].storage, tt_error_last()->message);
+        assert_int_equal(tt_safetensors_entry(file, 0)->dtype, rows[i].dtype);
+        assert_int_equal(tt_safetensors_entry(file, 0)->bytes, rows[i].width);
+        tt_safetensors_close(file);
+        tt_str_deinit(&object);
+        tt_str_deinit(&tail);
+    }
+}
+
 /* What follows the object of a stream: the keys of its storages, then their sizes and data. */
 static void tails(void **state)
 {
@@ -503,6 +565,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_archives, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(objects, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(tails, fresh, test_root_remove),
+        cmocka_unit_test_setup_teardown(kinds, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(bombs, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(unknown_tensors, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(reads_what_it_wrote, fresh, test_root_remove),

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/thread.h"
 #include "io/safetensors.h"
+#include "io/safetensors_types.h"
 #include "support/allocations.h"
 #include "support/temporary.h"
 
@@ -133,6 +134,36 @@ static void refusals(void **state)
     assert_int_equal(tt_file_write_atomic(path, pointer, sizeof pointer - 1), TT_OK);
     assert_int_equal(tt_safetensors_open(path, &file), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->hint, "git lfs pull"));
+}
+
+/* Every type of the format: eight elements have as many bytes as one has bits. */
+static void types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t bits;
+    } rows[] = {{"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+                {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+                {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+                {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+                {"I64", 64},        {"U64", 64}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char header[200];
+        struct tt_safetensors *file = NULL;
+        for (size_t more = 0; more < 2; more++) {
+            size_t bytes = rows[i].bits + more;
+            snprintf(header, sizeof header,
+                     "{\"a\":{\"dtype\":\"%s\",\"shape\":[8],\"data_offsets\":[0,%zu]}}", rows[i].name,
+                     bytes);
+            write_file(header, strlen(header), bytes);
+            assert_int_equal(tt_safetensors_open(path, &file), more == 0 ? TT_OK : TT_ERR_DATA);
+        }
+        assert_string_equal(tt_safetensors_entry(file, 0)->dtype_name, rows[i].name);
+        assert_int_equal(tt_safetensors_entry(file, 0)->bytes, rows[i].bits);
+        assert_int_equal(tt_safetensors_type_find(rows[i].name)->order, i); /* the library's order */
+        tt_safetensors_close(file);
+    }
 }
 
 static void accepted(void **state)
@@ -366,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refusals),
         cmocka_unit_test(accepted),
+        cmocka_unit_test(types),
         cmocka_unit_test(conversion),
         cmocka_unit_test(layout_as_reference),
         cmocka_unit_test(layout_order_and_names),

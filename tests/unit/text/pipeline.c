@@ -74,6 +74,7 @@ static void metaspace_first(void **state)
           NULL);
     check(PREPEND, AFTER_DIGITS("first"), several);
     check("{\"type\": \"NFKC\"}", AFTER_DIGITS("first"), several);
+    check("{\"type\": \"Nmt\"}", AFTER_DIGITS("first"), several);
     check("{\"type\": \"NFKC\"}", AFTER_DIGITS("never"), NULL);
     check("{\"type\": \"Lowercase\"}", AFTER_DIGITS("first"), NULL);
     check("null", AFTER_DIGITS("first"), NULL);

@@ -62,6 +62,26 @@ static void assert_encodes(const struct subject *s, const char *text, bool add_s
     tt_str_deinit(&got);
 }
 
+/* Of one that is listed twice the later one counts, except that special stays special and a normal form stays one. */
+static void listed_twice(void **state)
+{
+    (void)state;
+    struct subject s = make(
+        "{" MODEL
+        ", \"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\": [" ADDED(6, "Q", SPECIAL) ", " ADDED(
+            6, "Q", PLAIN) ", " ADDED(7, "R",
+                                      FLAGS(false, false, false, true, false)) ", " ADDED(7, "R",
+                                                                                          PLAIN) "]}");
+    struct tt_str text = {0};
+    const int32_t ids[] = {6, 7};
+    assert_true(tt_tokenizer_is_special(s.tokenizer, 6));
+    assert_false(tt_tokenizer_is_special(s.tokenizer, 7));
+    assert_int_equal(tt_tokenizer_decode(s.tokenizer, ids, 2, false, &text), TT_OK);
+    assert_string_equal(text.data, "Q r");
+    tt_str_deinit(&text);
+    drop(&s);
+}
+
 static void vocabulary(void **state)
 {
     (void)state;
@@ -558,11 +578,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 
-        cmocka_unit_test(vocabulary),      cmocka_unit_test(added_tokens),
-        cmocka_unit_test(post_processors), cmocka_unit_test(unknown_characters),
-        cmocka_unit_test(order_of_merges), cmocka_unit_test(hostile_texts),
-        cmocka_unit_test(configuration),   cmocka_unit_test(tokens_beside),
-        cmocka_unit_test(streams),         cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(vocabulary),         cmocka_unit_test(listed_twice),
+        cmocka_unit_test(added_tokens),       cmocka_unit_test(post_processors),
+        cmocka_unit_test(unknown_characters), cmocka_unit_test(order_of_merges),
+        cmocka_unit_test(hostile_texts),      cmocka_unit_test(configuration),
+        cmocka_unit_test(tokens_beside),      cmocka_unit_test(streams),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,8 @@ static void malformed(void **state)
          "test.json: the post-processor uses '<s>' and does not list it"},
         {TEMPLATE("{\"SpecialToken\": {\"id\": \"<s>\"}}", "\"<s>\": {\"ids\": [0.5]}"),
          "test.json: the post-processor has an invalid id"},
+        {TEMPLATE("{\"SpecialToken\": {\"id\": \"<s>\"}}", "\"<s>\": {\"ids\": [2147483648]}"),
+         "test.json: the post-processor has an invalid id"},
         {TEMPLATE("{}", ""), "piece 0 of the template is neither a SpecialToken nor a Sequence"},
         {TEMPLATE("{\"Sequence\": {\"id\": \"B\"}}", ""), "the template for one text uses sequence 'B'"},
         {STEP("post_processor", "\"type\": \"RobertaProcessing\", \"sep\": [\"a\", -1], \"cls\": [\"b\", 1]"),
