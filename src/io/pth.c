@@ -74,14 +74,6 @@ static tt_status read_type(const struct tt_safetensors *out, const struct tt_pth
                            const struct tt_pickle_value *named, struct tt_safetensors_entry *entry,
                            unsigned *width)
 {
-    static const struct {
-        const char *torch;
-        tt_dtype dtype;
-    } others[] = {{"float8_e4m3fn", TT_F8_E4M3},
-                  {"float8_e5m2", TT_F8_E5M2},
-                  {"uint16", TT_U16},
-                  {"uint32", TT_U32},
-                  {"uint64", TT_U64}};
     const char *type_name = storage->type_name;
     entry->dtype = storage->dtype;
     *width = storage->width;
@@ -90,8 +82,6 @@ static tt_status read_type(const struct tt_safetensors *out, const struct tt_pth
             return tt_fail(TT_ERR_DATA, "'%s': tensor '%s' has no type", out->path, entry->name);
         type_name = named->global.name;
         entry->dtype = tt_dtype_from_torch_name(type_name);
-        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-            if (strcmp(type_name, others[i].torch) == 0) entry->dtype = others[i].dtype;
         if (entry->dtype == TT_DTYPE_NONE)
             return tt_fail(TT_ERR_UNSUPPORTED, "'%s': tensor '%s' is of the unknown type '%s'", out->path,
                            entry->name, type_name);

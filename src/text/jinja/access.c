@@ -56,20 +56,16 @@ static bool is_refused_attribute(const struct jinja_value *value, const struct j
     return false;
 }
 
-/* Names that the sandbox hides, also where a key has one: methods that change their object, and Python's own names. */
+/* Names that the sandbox hides, also where a key has one: methods that change a dict, and Python's own names. Those
+ * that change a list are no attributes here. */
 static bool is_hidden_attribute(const struct jinja_value *value, const struct jinja_text *name)
 {
     bool is_own = name->bytes > 4 && memcmp(name->data, "__", 2) == 0 &&
                   memcmp(name->data + name->bytes - 2, "__", 2) == 0;
     if (is_own) return true;
-    static const char *const of_lists[] = {"append", "clear",  "pop",    "reverse", "insert",
-                                           "sort",   "extend", "remove", NULL};
-    static const char *const of_dicts[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
-    const char *const *names = value->type == JINJA_LIST   ? of_lists
-                               : value->type == JINJA_DICT ? of_dicts
-                                                           : NULL;
-    for (; names != NULL && *names != NULL; names++)
-        if (name_is(name, *names)) return true;
+    static const char *const of_dicts[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    for (size_t i = 0; value->type == JINJA_DICT && i < sizeof of_dicts / sizeof of_dicts[0]; i++)
+        if (name_is(name, of_dicts[i])) return true;
     return false;
 }
 

@@ -147,6 +147,41 @@ static void manifest_is_not_trusted(void **state)
     assert_int_equal(tt_dir_remove(folder.path), TT_OK);
 }
 
+static void malformed_manifests(void **state)
+{
+    (void)state;
+    static const char head[] =
+        "{\"format\": \"trimtab-checkpoint\", \"version\": 1, \"step\": 1, \"files\": ";
+    static const struct {
+        const char *text, *part; /* text: of all, or of the files behind the head */
+    } rows[] = {
+        {"{\"format\": \"other\", \"version\": 1}",
+         "is of format 'other' version 1; trimtab-checkpoint version 1 is expected"},
+        {"{\"format\": \"trimtab-checkpoint\", \"version\": 0}",
+         "is of format 'trimtab-checkpoint' version 0; trimtab-checkpoint version 1 is expected"},
+        {"{\"format\": \"trimtab-checkpoint\", \"version\": 2}",
+         "is of format 'trimtab-checkpoint' version 2; trimtab-checkpoint version 1 is expected"},
+        {":{\"a\": 1}}", "lists 'a', which is not a file of the folder"},
+        {":{\"a\": {\"bytes\": -1, \"crc64\": \"0000000000000000\"}}}", "has no size or no sum for 'a'"},
+        {":{\"a\": {\"bytes\": 0, \"crc64\": \"000000000000000\"}}}", "has no size or no sum for 'a'"},
+        {":{\"a\": {\"bytes\": 0, \"crc64\": \"00000000000000000\"}}}", "has no size or no sum for 'a'"},
+        {":{\"a\": {\"bytes\": 0, \"crc64\": \"000000000000000g\"}}}", "has no size or no sum for 'a'"},
+    };
+    struct folder folder;
+    struct tt_str text = {0};
+    begin(&folder);
+    make(&folder, 7);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_rest = rows[i].text[0] == ':';
+        tt_str_clear(&text);
+        assert_int_equal(tt_str_printf(&text, "%s%s", is_rest ? head : "", rows[i].text + is_rest), TT_OK);
+        write_file(&folder, TT_MANIFEST_NAME, text.data, text.bytes);
+        expect_broken(&folder, rows[i].part, TT_MANIFEST_NAME);
+    }
+    tt_str_deinit(&text);
+    assert_int_equal(tt_dir_remove(folder.path), TT_OK);
+}
+
 struct skipped {
     char names[256];
 };
@@ -204,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_every_change),
         cmocka_unit_test(manifest_is_not_trusted),
+        cmocka_unit_test(malformed_manifests),
         cmocka_unit_test(newest_whole_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,36 @@ static void whole_ones_pass(void **state)
     end(&scene);
 }
 
+static void tensors_that_do_not_belong(void **state)
+{
+    (void)state;
+    struct scene scene = {0};
+    struct tt_safetensors_entry entries[64];
+    begin(&scene);
+    const struct tt_weights_file *file = &scene.layout.files[0];
+    static const char name[] = "training_state.safetensors";
+    clear(&scene);
+    memcpy(entries, file->entries, file->count * sizeof *entries);
+    entries[0].dtype = TT_F64;
+    write_file(&scene, name, entries, file->count);
+    expect(&scene, "training_state.safetensors' is not fp32, or is outside of its shape");
+    entries[0] = file->entries[0];
+    entries[0].dims[0]++;
+    write_file(&scene, name, entries, file->count);
+    expect(&scene, "' has another shape than in the model");
+    write_file(&scene, name, file->entries + 1, file->count - 1);
+    expect(&scene, "the training state in '");
+    memcpy(entries, file->entries, file->count * sizeof *entries);
+    entries[file->count] =
+        (struct tt_safetensors_entry){.name = "exp_avg.other", .dtype = TT_F32, .rank = 1, .dims = {1}};
+    write_file(&scene, name, entries, file->count + 1);
+    expect(&scene, "has 'exp_avg.other', which the model does not train");
+    entries[file->count].name = "exp_avg.other@x";
+    write_file(&scene, name, entries, file->count + 1);
+    expect(&scene, "has a tensor 'exp_avg.other@x', which is not part of a training state");
+    end(&scene);
+}
+
 /* A large state is several files: as even as whole tensors let them be, with the same tensors in the same
  * order. */
 static void large_ones_are_several_files(void **state)
@@ -336,6 +366,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_ones_pass),
+        cmocka_unit_test(tensors_that_do_not_belong),
         cmocka_unit_test(large_ones_are_several_files),
         cmocka_unit_test(pieces_become_the_files_of_a_whole_save),
         cmocka_unit_test(pieces_must_fit),

@@ -255,6 +255,43 @@ static void half_a_write_changes_nothing(void **state)
     end(&scene);
 }
 
+/* Numbers that no file was given. */
+static void files_that_are_not_open(void **state)
+{
+    (void)state;
+    static const int64_t handles[] = {0, 1, -1, INT64_MIN, INT32_MIN, TT_FILES_HANDLES_MAX, INT64_MAX};
+    static const uint32_t kinds[] = {TT_REMOTE_READ, TT_REMOTE_WRITE, TT_REMOTE_CLOSE, TT_REMOTE_SYNC_CLOSE};
+    static const char *const why[] = {"a request to read from a file that is not open",
+                                      "a request to write to a file that is not open for it",
+                                      "a request to close a file that is not open",
+                                      "a request to close a file that is not open"};
+    struct scene scene;
+    begin(&scene);
+    tt_files_client_close(scene.client);
+    stop_server(&scene);
+    scene.client = NULL;
+    start_server(&scene);
+    int socket = connect_by_hand(&scene);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
+            struct tt_files_request request = {
+                .magic = TT_WIRE_MAGIC, .kind = kinds[k], .handle = handles[i], .path_bytes = 2};
+            struct tt_files_reply reply;
+            struct tt_error error;
+            send_request(socket, &request, "x", 0);
+            assert_int_equal(tt_wire_receive(socket, -1, &reply, sizeof reply, tt_clock_seconds() + 20),
+                             TT_WIRE_OK);
+            assert_int_equal(reply.answer, TT_FILES_FAILED);
+            assert_int_equal(reply.data_bytes, sizeof error);
+            assert_int_equal(tt_wire_receive(socket, -1, &error, sizeof error, tt_clock_seconds() + 20),
+                             TT_WIRE_OK);
+            assert_non_null(strstr(error.message, why[k]));
+        }
+    close(socket);
+    stop_server(&scene);
+    end(&scene);
+}
+
 static void strangers_get_nothing(void **state)
 {
     (void)state;
@@ -324,8 +361,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_go_both_ways),           cmocka_unit_test(other_paths_are_closed),
-        cmocka_unit_test(half_a_write_changes_nothing), cmocka_unit_test(strangers_get_nothing),
-        cmocka_unit_test(end_of_rank_0_ends_calls),     cmocka_unit_test(failures_of_rank_0_travel),
+        cmocka_unit_test(half_a_write_changes_nothing), cmocka_unit_test(files_that_are_not_open),
+        cmocka_unit_test(strangers_get_nothing),        cmocka_unit_test(end_of_rank_0_ends_calls),
+        cmocka_unit_test(failures_of_rank_0_travel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

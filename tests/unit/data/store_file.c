@@ -140,6 +140,38 @@ static void what_kept_rows_depend_on(void **state)
     }
 }
 
+static void kept_pairs_stay_pairs(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
+    struct tt_tokenizer *tokenizer = NULL;
+    struct tt_sources sources = {0};
+    struct tt_data_config pairs = config;
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", test_at("pairs"));
+    const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+    assert_int_equal(tt_tokenizer_parse(json, sizeof json - 1, "tokenizer.json", &tokenizer), TT_OK);
+    test_put("p.jsonl", "{\"prompt\": \"ab\", \"chosen\": \"ba\", \"rejected\": \"aa\"}\n"
+                        "{\"prompt\": \"ba\", \"chosen\": \"bb\", \"rejected\": \"ab\"}\n");
+    add_source(&sources, "p.jsonl", 1);
+    pairs.preference = true;
+    for (int again = 0; again < 2; again++) {
+        struct tt_dataset_request request = request_of(&sources);
+        struct tt_dataset *dataset = NULL;
+        bool hit;
+        request.config = &pairs;
+        request.tokenizer = tokenizer;
+        assert_int_equal(tt_dataset_load_cached(&cache, &request, &dataset, &hit), TT_OK);
+        assert_int_equal(hit, again);
+        assert_int_equal(tt_dataset_count(dataset), 4);
+        assert_int_equal(tt_store_group_size(tt_dataset_store(dataset)), 2);
+        tt_dataset_destroy(dataset);
+    }
+    tt_sources_deinit(&sources);
+    tt_tokenizer_destroy(tokenizer);
+}
+
 /* ---- Damage and forgery ---- */
 
 static struct tt_str written; /* the bytes of a whole file */
@@ -505,6 +537,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_memory),
         cmocka_unit_test(what_kept_rows_depend_on),
+        cmocka_unit_test(kept_pairs_stay_pairs),
         cmocka_unit_test(every_damaged_byte_is_found),
         cmocka_unit_test(forged_files_are_refused),
         cmocka_unit_test(damage_is_named),

@@ -158,6 +158,25 @@ static void silent_set(struct set *set, int64_t classes)
     }
 }
 
+/* A logit of 0 is a score of one half, to the bit: a score counts above the threshold, not at it. */
+static void scores_at_the_threshold(void **state)
+{
+    (void)state;
+    struct set set;
+    struct tt_detection_list list = {0};
+    silent_set(&set, 2);
+    ((float *)(uintptr_t)set.outputs[0].logits)[0] = 0;
+    set.config.score_threshold = 0.5f;
+    assert_int_equal(tt_detections_make(&set.config, &set.grid, set.outputs, &set.image, &list), TT_OK);
+    assert_int_equal(list.count, 0);
+    set.config.score_threshold = nextafterf(0.5f, 0);
+    assert_int_equal(tt_detections_make(&set.config, &set.grid, set.outputs, &set.image, &list), TT_OK);
+    assert_int_equal(list.count, 1);
+    assert_true(list.items[0].score == 0.5f);
+    tt_detection_list_deinit(&list);
+    set_free(&set);
+}
+
 static void ties_and_limits(void **state)
 {
     (void)state;
@@ -260,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_torchvision),
         cmocka_unit_test(ties_and_limits),
+        cmocka_unit_test(scores_at_the_threshold),
         cmocka_unit_test(narrow_types),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -309,7 +309,11 @@ static void objects(void **state)
          TT_ERR_DATA, "a storage that its object does not name"},
         {OBJECT(START
                 "(X\7\0\0\0storagectorch\nFooStorage\nX\1\0\0\0000X\3\0\0\0cpuK\2NtQK\0K\2\x85K\1\x85" END),
-         TT_ERR_UNSUPPORTED, "unknown type 'FooStorage'"},
+         TT_ERR_UNSUPPORTED, "x.pth': storage '0' is of the unknown type 'FooStorage'"},
+        {OBJECT("\x80\x02}X\1\0\0\0wctorch._utils\n_rebuild_tensor_v3\n(("
+                "X\7\0\0\0storagectorch\nUntypedStorage\nX\1\0"
+                "\0\0000X\3\0\0\0cpuK\2NtQK\0K\1\x85K\1\x85\x89}ctorch\nint3\ntRs."),
+         TT_ERR_UNSUPPORTED, "x.pth': tensor 'w' is of the unknown type 'int3'"},
         {OBJECT(START
                 "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0000X\3\0\0\0cpuK\3NtQK\0K\2\x85K\1\x85" END),
          TT_ERR_DATA, "has 2 elements in one place, 3 in another"},
