@@ -203,11 +203,10 @@ static void refusals(void **state)
     add_columns(dataset, 2);
     assert_int_equal(tt_dataset_add_column(dataset, "row", TT_PER_TOKEN, values), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "'row' is there already"));
-    assert_int_equal(
-        tt_dataset_add_column(dataset, "a name of more than 31 characters", TT_PER_TOKEN, values),
-        TT_ERR_USAGE);
+    assert_int_equal(tt_dataset_add_column(dataset, "a name of more than 31 character", TT_PER_TOKEN, values),
+                     TT_ERR_USAGE);
     assert_string_equal(tt_error_last()->message,
-                        "column 'a name of more than 31 characters': a name has at most 31 bytes");
+                        "column 'a name of more than 31 character': a name has at most 31 bytes");
     for (int i = 4; i < TT_COLUMNS_MAX; i++) {
         char name[] = {(char)('a' + i), '\0'};
         assert_int_equal(tt_dataset_add_column(dataset, name, TT_PER_GROUP, values), TT_OK);
