@@ -244,11 +244,11 @@ out:
  * transformers does (core_model_loading.py, rename_source_key), they are read as those of the whole one. */
 static tt_status add_base_prefix(struct tt_model_folder *folder)
 {
-    static const char prefix[] = "model.", inner[] = "layers.", head[] = "lm_head.";
+    static const char prefix[] = "model.", inner[] = "embed_tokens.weight", head[] = "lm_head.";
     bool is_inner = false;
     for (size_t i = 0; i < folder->tensor_count; i++) {
         if (tt_starts_with(folder->tensors[i].name, prefix)) return TT_OK;
-        is_inner |= tt_starts_with(folder->tensors[i].name, inner);
+        is_inner |= strcmp(folder->tensors[i].name, inner) == 0;
     }
     for (size_t i = 0; i < folder->tensor_count && is_inner; i++) {
         struct located *tensor = &folder->tensors[i];

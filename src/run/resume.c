@@ -328,6 +328,11 @@ static tt_status check_tuning(const struct tt_run *run)
     const char *const none[] = {NULL};
     struct tt_str text = {0};
     int count = 0;
+    if (tt_resume_codes_differ(run, before))
+        tt_warn("'%s' is of a version that multiplied numbers by the reciprocal of their scale to code them "
+                "in FP8; they "
+                "are divided by it now, as in compressed-tensors: some codes differ by rounding",
+                resume->folder);
     if (!tt_json_is_object(before)) return TT_OK; /* an earlier version wrote it */
     struct tt_json_value *now = tt_resume_tuning(run);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of devices");

@@ -84,6 +84,8 @@ struct tt_json_value *tt_resume_unwritten(const char *name);
 /* run/resume_identity.c: how devices compute (backend/tuning.h). It decides how results are rounded, not what trains: a
  * difference is a warning. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run);
+/* Whether the run makes codes in FP8 otherwise than one whose tuning this was; NULL: it stored none. */
+bool tt_resume_codes_differ(const struct tt_run *run, const struct tt_json_value *tuning);
 /* run/resume_identity.c: copies the word of a choice that the identity has as a number ("quantized base", 1: "nf4") to
  * `word` and returns it; empty for texts, for counts and beyond the choices. */
 const char *tt_resume_word(const char *name, const struct tt_json_value *value, char *word,

@@ -221,6 +221,20 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
     return NULL;
 }
 
+/* Codes in FP8 were products with the reciprocal of the scale in versions that did not store how they are made. */
+static const char fp8_codes[] = "fp8_codes";
+
+static bool makes_codes(const struct tt_run *run)
+{
+    const struct tt_base_quant *quant = &run->inputs.model_options.quant;
+    return quant->type == TT_QUANT_FP8 || quant->recodes;
+}
+
+bool tt_resume_codes_differ(const struct tt_run *run, const struct tt_json_value *tuning)
+{
+    return makes_codes(run) && tt_json_get(tuning, fp8_codes) == NULL;
+}
+
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
 {
     struct builder builder = {tt_json_new_object(), true};
@@ -230,6 +244,7 @@ struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
         if (row->type == TT_SETTING_BOOL || row->type == TT_SETTING_CHOICE)
             add(&builder, row->name, value_of(row, tuning + row->offset));
     }
+    if (makes_codes(run)) add(&builder, fp8_codes, tt_json_new_string("divided"));
     if (builder.ok) return builder.object;
     tt_json_release(builder.object);
     return NULL;

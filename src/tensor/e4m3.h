@@ -2,10 +2,10 @@
  * largest number is 448, there is no infinity, and one code of each sign is NaN. Numbers are coded as CUDA's
  * saturating conversion does: rounded to nearest even, larger ones to 448, NaN to NaN.
  *
- * A row of numbers has one scale: the row is code * scale. The rule for the scale is the same for weights, activations
- * and gradients, on every device: largest size of the row / 448, of at least 2^-100 / 448, so that the factor
- * 1 / scale is a normal number for every row, also for one of zeros. Infinity and NaN in a row make its scale infinite
- * or NaN, and with it all of the row's products. */
+ * A row of numbers has one scale: the row is code * scale, and the code is that of number / scale, as in
+ * compressed-tensors. The rule for the scale is the same for weights, activations and gradients, on every device:
+ * largest size of the row / 448, of at least 2^-100 / 448, so that 1 / scale is a normal number for every row, also for
+ * one of zeros. Infinity and NaN in a row make its scale infinite or NaN, and with it all of the row's products. */
 #ifndef TT_TENSOR_E4M3_H
 #define TT_TENSOR_E4M3_H
 

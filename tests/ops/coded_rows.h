@@ -68,7 +68,7 @@ static inline void expect_rows(const char *what, const double *x, const struct t
             fail_msg("%s: the scale of row %lld is %g, not %g", what, (long long)r, (double)got,
                      (double)expected);
         for (int64_t c = 0; c < cols; c++) {
-            uint8_t code = tt_e4m3_from_f32((float)x[r * cols + c] * (1.0f / expected));
+            uint8_t code = tt_e4m3_from_f32((float)x[r * cols + c] / expected);
             uint8_t stored = ((const uint8_t *)codes->view.data)[r * cols + c];
             if (stored != code)
                 fail_msg("%s: row %lld, column %lld: %g with scale %g is %02x, not %02x", what, (long long)r,

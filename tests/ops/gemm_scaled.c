@@ -57,6 +57,55 @@ static void run_rows(struct test_device *device, int threads, void *context)
     test_tensor_free(&scale);
 }
 
+/* Numbers at the borders between codes, and beside them, of rows with many scales: the code is that of the quotient,
+ * which a product with the reciprocal of the scale misses here and there. Returns how often it does. */
+static int fill_borders(struct test_tensor *x)
+{
+    int misses = 0;
+    int64_t rows = x->view.dims[0], cols = x->view.dims[1];
+    for (int64_t r = 0; r < rows; r++) {
+        float *row = (float *)x->view.data + r * cols,
+              largest = ldexpf(1.0f + (float)r * 0.0137f, (int)r % 60 - 30);
+        float scale = tt_e4m3_scale(largest);
+        for (int64_t c = 0; c < cols; c++) {
+            int code = (int)(c / 3) % 0x7d;
+            double border =
+                0.5 * ((double)tt_e4m3_to_f32((uint8_t)code) + (double)tt_e4m3_to_f32((uint8_t)(code + 1)));
+            float number = (float)(border * (double)scale);
+            row[c] = c == 0 ? largest : c % 3 == 0 ? number : nextafterf(number, c % 3 == 1 ? 0 : largest);
+            misses += tt_e4m3_from_f32(row[c] / scale) != tt_e4m3_from_f32(row[c] * (1.0f / scale));
+        }
+    }
+    return misses;
+}
+
+static void run_borders(struct test_device *device, int threads, void *context)
+{
+    const struct rows_case *row = context;
+    struct test_tensor x = test_tensor_make(TT_F32, row->rows, row->cols, TEST_UNUSED, 0);
+    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
+    struct test_tensor scale = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    (void)threads;
+    assert_true(fill_borders(&x) > 100);
+    double *values = test_tensor_values(&x);
+    TEST_TO_DEVICE(device, &x, &codes, &scale);
+    struct tt_quantize_rows_args args = {.x_MK = x.view, .codes_MK = codes.view, .scale_M = scale.view};
+    test_ok(tt_quantize_rows(device->stream, &args));
+    TEST_TO_HOST(device, &x, &codes, &scale);
+    expect_rows("borders", values, &codes, &scale);
+    free(values);
+    test_tensor_free(&x);
+    test_tensor_free(&codes);
+    test_tensor_free(&scale);
+}
+
+static void numbers_at_borders_are_divided(void **state)
+{
+    static const struct rows_case borders[] = {{60, 384, TT_F32, 0}, {60, 377, TT_F32, 0}};
+    (void)state;
+    TEST_ISA_CASES("quantize_rows", borders, run_borders);
+}
+
 static void rows_have_the_bits_of_plain_code(void **state)
 {
     (void)state;
@@ -110,7 +159,7 @@ static struct coded make_coded(int64_t rows, int64_t cols, int64_t gap, uint64_t
         float scale = tt_e4m3_scale(largest);
         ((float *)made.scale.view.data)[r] = scale;
         for (int64_t c = 0; c < cols; c++) {
-            codes[c] = tt_e4m3_from_f32(row[c] * grown * (1.0f / scale));
+            codes[c] = tt_e4m3_from_f32(row[c] * grown / scale);
             made.values[r * cols + c] = (double)tt_e4m3_to_f32(codes[c]) * (double)scale;
         }
     }
@@ -276,8 +325,7 @@ static double *quantized(const struct test_tensor *x)
         float scale = row_scale(values + r * cols, cols);
         for (int64_t c = 0; c < cols; c++)
             values[r * cols + c] =
-                (double)tt_e4m3_to_f32(tt_e4m3_from_f32((float)values[r * cols + c] * (1.0f / scale))) *
-                (double)scale;
+                (double)tt_e4m3_to_f32(tt_e4m3_from_f32((float)values[r * cols + c] / scale)) * (double)scale;
     }
     return values;
 }
@@ -488,6 +536,7 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_the_bits_of_plain_code),
+        cmocka_unit_test(numbers_at_borders_are_divided),
         cmocka_unit_test(products_are_those_of_the_coded_numbers),
         cmocka_unit_test(linears_quantize_their_input),
         cmocka_unit_test(wrong_arguments_are_refused),

@@ -153,8 +153,8 @@ static float code_row(tt_tensor numbers, uint8_t *codes)
     int64_t cols = numbers.dims[0];
     float largest = 0;
     for (int64_t c = 0; c < cols; c++) largest = fmaxf(largest, fabsf((float)values[c]));
-    float scale = tt_e4m3_scale(largest), factor = 1.0f / scale;
-    for (int64_t c = 0; c < cols; c++) codes[c] = tt_e4m3_from_f32((float)values[c] * factor);
+    float scale = tt_e4m3_scale(largest);
+    for (int64_t c = 0; c < cols; c++) codes[c] = tt_e4m3_from_f32((float)values[c] / scale);
     free(values);
     return scale;
 }

@@ -47,7 +47,7 @@ static void expect(const struct test_tensor *codes, const struct test_tensor *sc
                      (double)expected);
         for (int64_t r = 0; r < rows; r++) {
             float value = tt_e4m3_to_f32(from[r * cols + c]) * row_scale[r];
-            uint8_t code = tt_e4m3_from_f32(value * (1.0f / expected));
+            uint8_t code = tt_e4m3_from_f32(value / expected);
             if (to[c * rows + r] != code)
                 fail_msg("row %lld, column %lld: %g with scale %g is %02x, not %02x", (long long)r,
                          (long long)c, (double)value, (double)expected, to[c * rows + r], code);

@@ -143,7 +143,8 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows
         }
         largest = largest_of(largest_of(largest, a), b);
     }
-    float scale = row_scale(block_largest(largest, sizes)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest, sizes));
+    struct row_divisor by = divisor_of(scale);
     if (threadIdx.x == 0) r.coded.scale[t] = scale;
     uint8_t *codes = r.coded.codes + t * r.cols;
 #pragma unroll
@@ -151,9 +152,9 @@ template <int CHUNKS> __global__ void __launch_bounds__(ROW_THREADS) rotate_rows
         if ((int)threadIdx.x + k * (int)blockDim.x >= pairs) break;
         float x[W];
         widen(low[k], x);
-        store_codes(codes + low_at[k], x, factor);
+        store_codes(codes + low_at[k], x, by);
         widen(high[k], x);
-        store_codes(codes + high_at[k], x, factor);
+        store_codes(codes + high_at[k], x, by);
     }
 }
 

@@ -217,7 +217,7 @@ __device__ __forceinline__ void store_inputs(const struct coded_pass &p, int64_t
     uint32_t largest[2] = {largest_of_pair(pairs[0]), largest_of_pair(pairs[1])};
     block_largest(largest, partial);
     float gate_scale = row_scale(largest[0]), up_scale = row_scale(largest[1]);
-    float gate_factor = __frcp_rn(gate_scale), up_factor = __frcp_rn(up_scale);
+    struct row_divisor by_gate = divisor_of(gate_scale), by_up = divisor_of(up_scale);
     if (threadIdx.x == 0) {
         p.gate_coded.scale[row] = gate_scale;
         p.up_coded.scale[row] = up_scale;
@@ -227,9 +227,9 @@ __device__ __forceinline__ void store_inputs(const struct coded_pass &p, int64_t
         int64_t at = row * p.cols + first + k * step;
         if (first + k * step >= p.cols) continue;
         widen(gates[k], x);
-        store_codes(p.gate_coded.codes + at, x, gate_factor);
+        store_codes(p.gate_coded.codes + at, x, by_gate);
         widen(ups[k], x);
-        store_codes(p.up_coded.codes + at, x, up_factor);
+        store_codes(p.up_coded.codes + at, x, by_up);
     }
 }
 
@@ -265,7 +265,8 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         pair = largest_pair(pair, held[k]);
         if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
     }
-    float scale = row_scale(block_largest(largest_of_pair(pair), partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest_of_pair(pair), partial));
+    struct row_divisor by = divisor_of(scale);
     if (threadIdx.x == 0) p.out.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
@@ -273,7 +274,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         if (col >= p.cols) continue;
         float u[W];
         widen(held[k], u);
-        store_codes(p.out.codes + row * p.cols + col, u, factor);
+        store_codes(p.out.codes + row * p.cols + col, u, by);
     }
 }
 
@@ -334,7 +335,8 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         narrow(out, u);
         store(p.act.at(row, col), out);
     }
-    float scale = row_scale(block_largest(largest_of_pair(pair), partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest_of_pair(pair), partial));
+    struct row_divisor by = divisor_of(scale);
     if (threadIdx.x == 0) p.out.scale[row] = scale;
     uint8_t *codes = p.out.codes + row * 2 * p.cols;
 #pragma unroll
@@ -343,9 +345,9 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         if (col >= p.cols) continue;
         float x[W];
         widen(gates[k], x);
-        store_codes(codes + col, x, factor);
+        store_codes(codes + col, x, by);
         widen(ups[k], x);
-        store_codes(codes + p.cols + col, x, factor);
+        store_codes(codes + p.cols + col, x, by);
     }
 }
 

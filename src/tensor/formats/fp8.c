@@ -8,19 +8,19 @@
 #include "tensor/encode_isa.h"
 #include "tensor/format.h"
 
-BODY void round_e4m3(const float *x, int64_t count, float factor, uint8_t *to)
+BODY void round_e4m3(const float *x, int64_t count, float scale, uint8_t *to)
 {
-    for (int64_t i = 0; i < count; i++) to[i] = tt_e4m3_from_f32(x[i] * factor);
+    for (int64_t i = 0; i < count; i++) to[i] = tt_e4m3_from_f32(x[i] / scale);
 }
 
-static void round_e4m3_any(const float *x, int64_t count, float factor, uint8_t *to)
+static void round_e4m3_any(const float *x, int64_t count, float scale, uint8_t *to)
 {
-    round_e4m3(x, count, factor, to);
+    round_e4m3(x, count, scale, to);
 }
 
-AVX2 static void round_e4m3_avx2(const float *x, int64_t count, float factor, uint8_t *to)
+AVX2 static void round_e4m3_avx2(const float *x, int64_t count, float scale, uint8_t *to)
 {
-    round_e4m3(x, count, factor, to);
+    round_e4m3(x, count, scale, to);
 }
 
 static void encode(const struct tt_quant_layout *layout, const float *x, int64_t first, int64_t count,
@@ -29,7 +29,7 @@ static void encode(const struct tt_quant_layout *layout, const float *x, int64_t
     for (int64_t here, i = 0; i < count; i += here) {
         int64_t row = (first + i) / layout->cols, end = (row + 1) * layout->cols;
         here = end - (first + i) < count - i ? end - (first + i) : count - i;
-        BEST(round_e4m3)(x + i, here, 1.0f / scales[row], codes + i);
+        BEST(round_e4m3)(x + i, here, scales[row], codes + i);
     }
 }
 

@@ -198,7 +198,7 @@ def main():
             tensors |= {f"{name}.{ending}": value for ending, value in stored(scale, kind).items()}
             module.weight.data = numbers
             factor = numbers.abs().amax(1, keepdim=True) / MOST
-            again[module] = (numbers * (1 / factor)).to(torch.float8_e4m3fn).float() * factor
+            again[module] = (numbers / factor).to(torch.float8_e4m3fn).float() * factor
         stored_loss = loss_of(model, rows)
         for module, numbers in again.items():
             module.weight.data = numbers

@@ -174,6 +174,35 @@ static void other_numbers_are_counts(void **state)
     tt_dataset_destroy(data);
 }
 
+/* A checkpoint of a version that multiplied by the reciprocal of a scale has nothing of codes: one line at a resume. */
+static void how_codes_are_made(void **state)
+{
+    static const struct {
+        struct tt_base_quant quant;
+        bool coded;
+    } cases[] = {{{.type = TT_QUANT_NONE}, false},
+                 {{.type = TT_QUANT_NF4}, false},
+                 {{.type = TT_QUANT_NF4, .recodes = true}, true},
+                 {{.type = TT_QUANT_FP8}, true}};
+    const struct tt_job_spec job = {0};
+    struct tt_json before = {0};
+    (void)state;
+    assert_int_equal(tt_json_parse("{}", 2, "tuning", &before), TT_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tt_run *run = test_calloc(1, sizeof *run);
+        lend_job(run, &job);
+        run->inputs.model_options.quant = cases[i].quant;
+        struct tt_json_value *now = tt_resume_tuning(run);
+        assert_non_null(now);
+        assert_false(tt_resume_codes_differ(run, now));
+        assert_int_equal(tt_resume_codes_differ(run, before.root), cases[i].coded);
+        assert_int_equal(tt_resume_codes_differ(run, NULL), cases[i].coded);
+        tt_json_release(now);
+        test_free(run);
+    }
+    tt_json_deinit(&before);
+}
+
 /* ---- Every row of the identity ---- */
 
 struct change {
@@ -192,10 +221,10 @@ static const struct change language[] = {
     {"lora_alpha", "4", NULL, NULL},
     {"lora_dropout", "0.5", NULL, NULL},
     {"use_rslora", "true", NULL, NULL},
+    {"ensure_weight_tying", "true", NULL, NULL},
     {"lora_target_modules", "o_proj", NULL, NULL},
     {"exclude_modules", "o_proj", NULL, NULL},
     {"lora_modules_to_save", "lm_head", "modules_to_save", NULL},
-    {"ensure_weight_tying", "true", NULL, NULL},
     {"layers_to_transform", "[1]", NULL, NULL},
     {"layers_pattern", "h", NULL, NULL},
     {"rank_pattern", "{\"q_proj\": 2}", NULL, NULL},
@@ -401,6 +430,7 @@ int main(void)
         cmocka_unit_test(choices_saved_as_numbers_have_words),
         cmocka_unit_test(other_numbers_are_counts),
         cmocka_unit_test(products_in_fp8),
+        cmocka_unit_test(how_codes_are_made),
         cmocka_unit_test(every_setting_of_a_language_model),
         cmocka_unit_test(every_setting_of_a_detection),
         cmocka_unit_test(every_row_is_tried),

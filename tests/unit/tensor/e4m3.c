@@ -87,6 +87,35 @@ static void rows_have_scales_of_their_own(void **state)
     assert_true(fabsf(decoded[0][0] - 1) < 1e-6f && decoded[1][3] == 0);
 }
 
+/* As compressed-tensors: the code of weight / scale, which the product with the reciprocal misses at borders between
+ * codes. */
+static void weights_are_divided_by_their_scale(void **state)
+{
+    enum { ROWS = 40, COLS = 125 };
+    static float weights[ROWS][COLS], scales[ROWS];
+    static uint8_t codes[ROWS * COLS];
+    struct tt_quant_layout layout;
+    int misses = 0;
+    (void)state;
+    assert_int_equal(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), ROWS, COLS, &layout),
+                     TT_OK);
+    for (int r = 0; r < ROWS; r++) {
+        weights[r][0] = 0.01f + 0.0137f * (float)r;
+        for (int c = 1; c < COLS; c++)
+            weights[r][c] =
+                (float)(0.5 * (value_of(c) + value_of(c + 1)) * (double)tt_e4m3_scale(weights[r][0]));
+    }
+    tt_quant_absmax(&layout, 0, ROWS, weights, TT_F32, scales);
+    tt_quant_codes(&layout, 0, ROWS * COLS, weights, TT_F32, scales, codes);
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLS; c++) {
+            uint8_t code = tt_e4m3_from_f32(weights[r][c] / scales[r]);
+            assert_int_equal(codes[r * COLS + c], code);
+            misses += code != tt_e4m3_from_f32(weights[r][c] * (1.0f / scales[r]));
+        }
+    assert_true(misses > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -94,6 +123,7 @@ int main(void)
         cmocka_unit_test(numbers_between_go_to_the_nearest_even),
         cmocka_unit_test(what_is_larger_saturates),
         cmocka_unit_test(rows_have_scales_of_their_own),
+        cmocka_unit_test(weights_are_divided_by_their_scale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

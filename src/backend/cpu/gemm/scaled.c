@@ -25,18 +25,18 @@ TT_SIMD_BODY void quantize_row(const void *x, int64_t count, const bool bf16, ui
     const uint32_t *wide = x;
     const uint16_t *narrow = x;
     uint32_t largest = 0, size;
-    float value, factor;
+    float value, by;
     for (int64_t i = 0; i < count; i++) {
         size = (bf16 ? (uint32_t)narrow[i] << 16 : wide[i]) & 0x7fffffffu;
         largest = size > largest ? size : largest;
     }
     memcpy(&value, &largest, sizeof value);
     *scale = tt_e4m3_scale(value);
-    factor = 1.0f / *scale;
+    by = *scale;
     for (int64_t i = 0; i < count; i++) {
         uint32_t bits = bf16 ? (uint32_t)narrow[i] << 16 : wide[i];
         memcpy(&value, &bits, sizeof value);
-        codes[i] = tt_e4m3_from_f32(value * factor);
+        codes[i] = tt_e4m3_from_f32(value / by);
     }
 }
 
@@ -79,10 +79,10 @@ TT_SIMD_BODY void raise_sizes(const float values[TRANSPOSED], uint32_t sizes[TRA
     }
 }
 
-TT_SIMD_BODY void encode_values(const float values[TRANSPOSED], const float factors[TRANSPOSED],
+TT_SIMD_BODY void encode_values(const float values[TRANSPOSED], const float scales[TRANSPOSED],
                                 uint8_t codes[TRANSPOSED])
 {
-    for (int i = 0; i < TRANSPOSED; i++) codes[i] = tt_e4m3_from_f32(values[i] * factors[i]);
+    for (int i = 0; i < TRANSPOSED; i++) codes[i] = tt_e4m3_from_f32(values[i] / scales[i]);
 }
 
 /* Eight rows of eight codes, TRANSPOSED apart, become rows of `to`, `stride` apart: quarters, then quarters of these,
@@ -114,7 +114,7 @@ TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, 
     const float *scale = args->scale_N.data;
     uint8_t *transposed = (uint8_t *)args->transposed_KN.data + first * rows;
     float *transposed_scale = (float *)args->transposed_scale_K.data + first;
-    float values[TRANSPOSED] = {0}, factors[TRANSPOSED] = {0};
+    float values[TRANSPOSED] = {0}, scales[TRANSPOSED] = {0};
     uint32_t sizes[TRANSPOSED] = {0};
     uint8_t square[TRANSPOSED][TRANSPOSED];
     for (int64_t row = 0; row < rows; row++) {
@@ -125,13 +125,13 @@ TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, 
         float size;
         memcpy(&size, &sizes[c], sizeof size);
         transposed_scale[c] = tt_e4m3_scale(size);
-        factors[c] = 1.0f / transposed_scale[c];
+        scales[c] = transposed_scale[c];
     }
     for (int64_t row = 0; row < rows; row += TRANSPOSED) {
         int64_t height = rows - row < TRANSPOSED ? rows - row : TRANSPOSED;
         for (int64_t r = 0; r < height; r++) {
             decode(codes + (row + r) * cols, count, scale[row + r], values, 0, false);
-            encode_values(values, factors, square[r]);
+            encode_values(values, scales, square[r]);
         }
         for (int64_t c = 0; c < count; c += 8)
             for (int64_t r = 0; r < height; r += 8)

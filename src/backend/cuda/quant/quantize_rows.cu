@@ -32,14 +32,15 @@ template <typename T, int CHUNKS> __global__ void __launch_bounds__(512) quantiz
         widen(held[k], p);
         largest = largest_of(largest, p);
     }
-    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest, partial));
+    struct row_divisor by = divisor_of(scale);
     if (threadIdx.x == 0) m.scale[row] = scale;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         if (first + k * step >= cols) break;
         float p[W];
         widen(held[k], p);
-        store_codes(codes + first + k * step, p, factor);
+        store_codes(codes + first + k * step, p, by);
     }
 }
 
@@ -52,9 +53,10 @@ template <typename T> __global__ void __launch_bounds__(512) quantize_any(const 
     uint8_t *codes = m.codes + row * m.cols;
     uint32_t largest = 0;
     for (int64_t d = threadIdx.x; d < m.cols; d += blockDim.x) largest = max(largest, size_of(load_one(x + d)));
-    float scale = row_scale(block_largest(largest, partial)), factor = __frcp_rn(scale);
+    float scale = row_scale(block_largest(largest, partial));
+    struct row_divisor by = divisor_of(scale);
     if (threadIdx.x == 0) m.scale[row] = scale;
-    for (int64_t d = threadIdx.x; d < m.cols; d += blockDim.x) codes[d] = code_of(load_one(x + d), factor);
+    for (int64_t d = threadIdx.x; d < m.cols; d += blockDim.x) codes[d] = code_of(load_one(x + d), by);
 }
 
 template <typename T> void launch(cudaStream_t stream, const struct matrix &m, int64_t rows, bool aligned)

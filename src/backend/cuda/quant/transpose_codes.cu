@@ -63,15 +63,15 @@ __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
     int word = threadIdx.x % TILE_WORDS, step = threadIdx.x / TILE_WORDS;
     int64_t col = first_col + word * WORD;
     if (col < t.cols) {
-        float factor[WORD];
+        struct row_divisor by[WORD];
 #pragma unroll
-        for (int i = 0; i < WORD; i++) factor[i] = __frcp_rn(t.transposed_scale[col + i]);
+        for (int i = 0; i < WORD; i++) by[i] = divisor_of(t.transposed_scale[col + i]);
         for (int r = step; r < TILE && first_row + r < t.rows; r += ROWS_A_STEP) {
             uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + (first_row + r) * t.cols + col);
             float scale = t.scale[first_row + r];
 #pragma unroll
             for (int i = 0; i < WORD; i++)
-                tile[word * WORD + i][r] = code_of(number_of(codes, i, scale), factor[i]);
+                tile[word * WORD + i][r] = code_of(number_of(codes, i, scale), by[i]);
         }
     }
     __syncthreads();
