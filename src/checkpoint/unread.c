@@ -192,21 +192,26 @@ static tt_status check_tied_head(const struct unread *unread)
 
 /* ---- Tensors of an adapter ---- */
 
+/* "a.b.weight" of "a.b.base_layer.weight"; false: `given` does not end so. */
+static bool drop_wrapper(const char *given, const char *wrapper, char *name, size_t bytes)
+{
+    if (!tt_ends_with(given, wrapper)) return false;
+    (void)snprintf(name, bytes, "%.*s.weight", (int)(strlen(given) - strlen(wrapper)), given);
+    return true;
+}
+
 /* The base's tensor of which an adapter's key has a copy, or NULL. PEFT saves the layer under an adapter of the head,
- * and embeddings and head with save_embedding_layers. */
+ * and with save_embedding_layers embeddings and head, those that it trains too. */
 static const char *copied_name(const struct unread *unread, char *name, size_t bytes)
 {
-    static const char layer[] = ".base_layer.weight";
     const struct tt_model *model = unread->model;
     const char *given;
     if (!tt_adapter_key_path(unread->name, &given)) return NULL;
-    size_t length = strlen(given);
-    if (tt_ends_with(given, layer))
-        (void)snprintf(name, bytes, "%.*s.weight", (int)(length - strlen(layer)), given);
-    else
+    bool original = drop_wrapper(given, ".original_module.weight", name, bytes);
+    if (!original && !drop_wrapper(given, ".base_layer.weight", name, bytes))
         (void)snprintf(name, bytes, "%s", given);
     const tt_param *param = tt_model_find_param(model, name);
-    if (param != NULL) return param->adapter ? NULL : tt_model_source_name(model, param);
+    if (param != NULL) return param->adapter != original ? NULL : tt_model_source_name(model, param);
     bool head = model->facts.tie_word_embeddings && strcmp(name, head_name) == 0;
     return !head || tt_model_saves_table_twice(model) ? NULL
            : model->facts.table_in_head               ? head_name
@@ -243,6 +248,37 @@ static tt_status check_base_copy(const struct unread *unread)
     return at < 0 ? TT_OK : fail_differs(unread, name, "model", at);
 }
 
+/* What modules_to_save trained, once more under PEFT's name of the module that wraps it. */
+static bool is_wrapped_copy(const struct unread *unread)
+{
+    char name[512];
+    const char *given;
+    if (!tt_adapter_key_path(unread->name, &given)) return false;
+    if (!drop_wrapper(given, ".modules_to_save.weight", name, sizeof name)) return false;
+    const tt_param *param = tt_model_find_param(unread->model, name);
+    return param != NULL && param->adapter;
+}
+
+static tt_status check_own_copy(const struct unread *unread, const char *name)
+{
+    int64_t at = 0;
+    char *key = tt_adapter_key(name);
+    if (key == NULL) return TT_ERR_MEMORY;
+    struct tt_stored_tensor own = {unread->tensor.file, tt_safetensors_find(unread->tensor.file, key)};
+    tt_free(key);
+    if (own.entry != NULL) TT_TRY(compare(&unread->tensor, &own, &unread->source->share, &at));
+    return at < 0 ? TT_OK : fail_differs(unread, name, "adapter, which it repeats,", at);
+}
+
+static tt_status check_wrapped_copy(const struct unread *unread)
+{
+    char name[512] = "";
+    const char *given;
+    (void)tt_adapter_key_path(unread->name, &given);
+    (void)drop_wrapper(given, ".modules_to_save.weight", name, sizeof name);
+    return check_own_copy(unread, name);
+}
+
 static bool is_shared_head(const struct unread *unread)
 {
     const char *name;
@@ -252,13 +288,7 @@ static bool is_shared_head(const struct unread *unread)
 
 static tt_status check_shared_head(const struct unread *unread)
 {
-    int64_t at = 0;
-    char *key = tt_adapter_key(table_name);
-    if (key == NULL) return TT_ERR_MEMORY;
-    struct tt_stored_tensor table = {unread->tensor.file, tt_safetensors_find(unread->tensor.file, key)};
-    tt_free(key);
-    if (table.entry != NULL) TT_TRY(compare(&unread->tensor, &table, &unread->source->share, &at));
-    return at < 0 ? TT_OK : fail_differs(unread, table_name, "adapter, which has one table for both,", at);
+    return check_own_copy(unread, table_name);
 }
 
 /* ---- The tables ---- */
@@ -271,6 +301,7 @@ struct kind {
 static const struct kind of_folder[] = {
     {is_tied_head, check_tied_head}, {is_rotation, check_rotation}, {is_cache_scale, check_cache_scale}};
 static const struct kind of_adapter[] = {{is_base_copy, check_base_copy},
+                                         {is_wrapped_copy, check_wrapped_copy},
                                          {is_shared_head, check_shared_head}};
 
 static tt_status look(const struct kind *kinds, size_t count, const struct unread *unread, bool *found)

@@ -6,8 +6,8 @@
  *   rotary_emb.inv_freq                  the frequencies of config.json, which count; others: a warning
  *   k_scale, v_scale of a folder in FP8  one positive number, for servers whose cache is in FP8
  *   of an adapter: copies of the base    equal to the base's tensor
- *   of an adapter: the head beside a     equal to that table
- *   table that both share
+ *   of an adapter: what it trained, once equal to that: the head beside a table that both share, and PEFT's
+ *   more under another name              modules_to_save.weight
  */
 #ifndef TT_CHECKPOINT_UNREAD_H
 #define TT_CHECKPOINT_UNREAD_H

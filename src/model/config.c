@@ -24,6 +24,16 @@ const struct tt_model_family *tt_model_family_find(const char *model_type)
     return NULL;
 }
 
+/* The family's architecture, or that of its models without a head: LlamaForCausalLM, LlamaModel; Gemma3TextModel. */
+static bool is_architecture(const char *name, const char *of_family)
+{
+    static const char head[] = "ForCausalLM";
+    size_t stem = strlen(of_family) - (tt_ends_with(of_family, head) ? strlen(head) : 0);
+    if (strcmp(name, of_family) == 0) return true;
+    if (strncmp(name, of_family, stem) != 0) return false;
+    return strcmp(name + stem, "Model") == 0 || strcmp(name + stem, "TextModel") == 0;
+}
+
 static tt_status find_family(const struct tt_json *json, const struct tt_model_family **out)
 {
     const char *model_type = NULL;
@@ -42,7 +52,7 @@ static tt_status find_family(const struct tt_json *json, const struct tt_model_f
     }
     const struct tt_json_value *architectures = tt_json_get(json->root, "architectures");
     const char *architecture = tt_json_text(tt_json_at(architectures, 0));
-    if (architecture != NULL && strcmp(architecture, (*out)->architecture) != 0) {
+    if (architecture != NULL && !is_architecture(architecture, (*out)->architecture)) {
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "%s: the architecture '%s' is not supported (for model_type '%s' it is %s)",
                        json->origin, architecture, model_type, (*out)->architecture);

@@ -117,7 +117,7 @@ for command in "eval --eval_dataset rows.jsonl" "generate --prompt x" "merge --o
 done
 
 # Names: a model saved without its head; wrappers, whose part of the names is named.
-made inner 't = {n.removeprefix("model."): v for n, v in t.items()}'
+made inner 't = {n.removeprefix("model."): v for n, v in t.items()}; c["architectures"] = ["LlamaModel"]'
 same "$tied" "$(loss inner)" "a model saved without its head"
 expect 0 "tensors changed" merge --model inner --adapter lora --output_dir whole
 grep -qaF '"model.layers.0.' whole/model.safetensors || fail "the merged model of an inner one"
@@ -139,6 +139,16 @@ base = None
 assert one == other and json.load(open("both/adapter_config.json"))["ensure_weight_tying"] is True
 END
 trained=$(loss "$base" --adapter_name_or_path both)
+made wrapping "$table; k = 'base_model.model.model.embed_tokens.'
+t[k + 'modules_to_save.weight'] = t[k + 'weight']; t[k + 'original_module.weight'] = e" both
+same "$trained" "$(loss "$base" --adapter_name_or_path wrapping)" "a trained table under the names of its wrapper"
+made other_original "$table; k = 'base_model.model.model.embed_tokens.'
+t[k + 'original_module.weight'] = rows(e, lambda n: reversed(range(n)))" both
+expect 3 "embed_tokens.original_module.weight' of the adapter differs" eval --model_name_or_path "$base" --adapter_name_or_path other_original \
+    --eval_dataset rows.jsonl
+made other_trained "$table; t['base_model.model.model.embed_tokens.modules_to_save.weight'] = e" both
+expect 3 "embed_tokens.modules_to_save.weight' of the adapter differs" eval --model_name_or_path "$base" --adapter_name_or_path other_trained \
+    --eval_dataset rows.jsonl
 differ "$tied" "$trained" "a trained table"
 expect 0 "tensors changed" merge --model "$base" --adapter both --output_dir tied
 grep -q '"tie_word_embeddings": true' tied/config.json || fail "the merged model is not tied"
