@@ -330,7 +330,10 @@ static void check_missing(struct tt_hub *hub)
     } else if (hub->now - hub->started > hub->config.timeout_seconds) {
         tt_fail(TT_ERR_COMM, "rank %s of %d did not connect to port %d within %.0f s", missing,
                 hub->config.world_size, hub->config.port, hub->config.timeout_seconds);
-        tt_hint("see the logs of these ranks; --rendezvous_timeout sets the time to wait");
+        if (hub->refused[0] != '\0')
+            tt_hint("a process was refused: %s", hub->refused);
+        else
+            tt_hint("see the logs of these ranks; --rendezvous_timeout sets the time to wait");
         tt_hub_fail(hub, 0);
     } else if (hub->now - hub->logged_at > REMINDER_SECONDS) {
         tt_info("waiting at port %d for rank %s of %d; %llu connections from outside the run so far",

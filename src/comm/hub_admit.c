@@ -156,7 +156,8 @@ static bool is_of_other_start(struct tt_hub *hub, struct peer *peer)
     char text[400];
     int kind = TT_WIRE_REFUSAL_TWIN | TT_WIRE_REFUSAL_FINAL;
     bool known = own->attempt >= 0 && hello->attempt >= 0;
-    if (own->run[0] != '\0' && hello->run[0] != '\0' && strcmp(own->run, hello->run) != 0) {
+    bool other_run = own->run[0] != '\0' && hello->run[0] != '\0' && strcmp(own->run, hello->run) != 0;
+    if (other_run) {
         snprintf(text, sizeof text, "rank 0 is of run '%.79s', rank %d on %s of run '%s'", own->run,
                  (int)hello->first_rank, hello->host, hello->run);
     } else if (known && hello->attempt < own->attempt) {
@@ -167,7 +168,7 @@ static bool is_of_other_start(struct tt_hub *hub, struct peer *peer)
                  "rank 0 is of attempt %lld, and attempt %lld has begun with rank %d on %s",
                  (long long)own->attempt, (long long)hello->attempt, (int)hello->first_rank, hello->host);
         kind = TT_WIRE_REFUSAL_TWIN; /* until that attempt's rank 0 is at the address */
-        if (peer->candidate.proven || hub->listener.wire.local) {
+        if (peer->candidate.proven) {
             tt_fail(TT_ERR_PEER, "%s", text);
             tt_hub_fail(hub, 0);
         }
@@ -175,6 +176,9 @@ static bool is_of_other_start(struct tt_hub *hub, struct peer *peer)
         return false;
     }
     tt_listener_log_stranger(&hub->listener, &peer->candidate, text, hub->now);
+    if (other_run && !peer->candidate.proven)
+        snprintf(text, sizeof text, "rank %d is of another run than rank 0, whose log names both",
+                 (int)hello->first_rank);
     refuse(hub, peer, kind, text);
     return true;
 }
@@ -193,8 +197,8 @@ static bool is_taken(const struct tt_hub *hub, const struct peer *peer, char *wh
     return true;
 }
 
-/* Different settings of a process that certainly belongs to the run abort the run. A possible stranger is only refused,
- * and does not learn rank 0's settings. */
+/* Different settings of a process that certainly belongs to the run abort the run. A possible stranger, on this machine
+ * or another one, is only refused, and does not learn rank 0's settings. */
 static bool check_settings(struct tt_hub *hub, struct peer *peer, const char *settings)
 {
     char ours[120], theirs[120], text[600], host[80];
@@ -204,13 +208,14 @@ static bool check_settings(struct tt_hub *hub, struct peer *peer, const char *se
     snprintf(host, sizeof host, "%s", peer->hello.host);
     snprintf(text, sizeof text, "the settings of rank %d differ: '%s', where rank 0 has '%s'", rank, theirs,
              ours);
-    if (peer->candidate.proven || hub->listener.wire.local) {
+    if (peer->candidate.proven) {
         tt_fail(TT_ERR_USAGE, "%s", text);
         struct tt_error error;
         tt_error_copy(&error);
         tt_hub_abort(hub, rank, &error, UINT64_MAX); /* before the refusal: that process reports it */
     } else {
         tt_listener_log_stranger(&hub->listener, &peer->candidate, text, hub->now);
+        snprintf(hub->refused, sizeof hub->refused, "%s", text);
         snprintf(text, sizeof text,
                  "the settings of rank %d differ from rank 0's in '%.*s'; the log of rank 0 has both", rank,
                  (int)strcspn(theirs, ":"), theirs);

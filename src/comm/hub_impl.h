@@ -48,8 +48,9 @@ struct tt_hub {
     struct pollfd *files; /* polled by the thread */
     size_t file_capacity;
     int64_t hello_bytes_max;
-    bool begun;   /* all ranks have joined */
-    bool aborted; /* this failure was sent to all processes: */
+    char refused[600]; /* the last difference of settings that ended nothing; empty: none */
+    bool begun;        /* all ranks have joined */
+    bool aborted;      /* this failure was sent to all processes: */
     struct tt_wire_header abort_header;
     struct tt_error abort_error;
     double now, started, logged_at, beat_at; /* tt_clock_seconds; of the last reminder, of the last beat */

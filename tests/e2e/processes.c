@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -171,6 +172,7 @@ static void settings_that_differ(void **state)
     char a[TEST_PATH_BYTES];
     test_workplace_create("llama2", &place);
     set_words(&place, test_workplace_path(&place, "out", a), "seed 1", &words);
+    assert_int_equal(setenv("TRIMTAB_JOB_SECRET", "the secret of these processes", 1), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         test_processes_start(&processes, 2, NULL, &words, cases[i][0]);
         for (int q = 0; q < 2; q++) assert_int_equal(test_program_wait(&processes.programs[q], 60), 2);

@@ -217,6 +217,8 @@ static void a_member_that_comes_too_late(void **state)
     struct tt_thread *thread = NULL;
     test_tcp_prepare(processes, 3, 1, test_tcp_barrier, NULL);
     struct test_stranger stranger = {.port = processes[0].config.port};
+    assert_int_equal(tt_proof_key_make("the secret of this run", 22, &stranger.key), TT_OK);
+    processes[0].config.key = &stranger.key;
     assert_int_equal(tt_thread_start("late", come_too_late, &stranger, &thread), TT_OK);
     test_tcp_run(processes, 1);
     assert_int_equal(tt_thread_join(thread), TT_OK);

@@ -67,6 +67,40 @@ static void sums_of_others(void **state)
     assert_false(tt_proof_verify(&none, &proof, TT_PROOF_OPENER, sum)); /* no secret proves nothing */
 }
 
+/* A sum is of every field of its message: each byte alone makes another one, of either side. */
+static void every_field_counts(void **state)
+{
+    enum {
+        ROLE,
+        OPENER_NONCE,
+        ACCEPTER_NONCE = OPENER_NONCE + TT_PROOF_NONCE_BYTES,
+        KEY = ACCEPTER_NONCE + TT_PROOF_NONCE_BYTES
+    };
+    (void)state;
+    struct tt_proof_key key = key_of(secret);
+    struct tt_proof proof = conversation(&key, TT_PROOF_CONTROL);
+    unsigned char sums[2][TT_PROOF_SUM_BYTES], changed[TT_PROOF_SUM_BYTES];
+    for (int s = 0; s < 2; s++) tt_proof_sum(&key, &proof, TT_PROOF_OPENER + s, sums[s]);
+    assert_memory_not_equal(sums[0], sums[1], sizeof changed);
+    for (int field = ROLE; field < KEY + (int)sizeof key.bytes; field++) {
+        struct tt_proof_key other = key;
+        struct tt_proof now = proof;
+        if (field == ROLE)
+            now.opening.role = TT_PROOF_FILES;
+        else if (field < ACCEPTER_NONCE)
+            now.opening.nonce[field - OPENER_NONCE] ^= 1;
+        else if (field < KEY)
+            now.challenge.nonce[field - ACCEPTER_NONCE] ^= 1;
+        else
+            other.bytes[field - KEY] ^= 1;
+        for (int s = 0; s < 2; s++) {
+            tt_proof_sum(&other, &now, TT_PROOF_OPENER + s, changed);
+            assert_memory_not_equal(changed, sums[s], sizeof changed);
+            assert_false(tt_proof_verify(&other, &now, TT_PROOF_OPENER + s, sums[s]));
+        }
+    }
+}
+
 static void openings_that_are_none(void **state)
 {
     (void)state;
@@ -136,11 +170,9 @@ static void the_key_of_a_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_this_connection),
-        cmocka_unit_test(sums_of_others),
-        cmocka_unit_test(openings_that_are_none),
-        cmocka_unit_test(nonces_are_fresh),
-        cmocka_unit_test(secrets),
+        cmocka_unit_test(sums_of_this_connection), cmocka_unit_test(sums_of_others),
+        cmocka_unit_test(every_field_counts),      cmocka_unit_test(openings_that_are_none),
+        cmocka_unit_test(nonces_are_fresh),        cmocka_unit_test(secrets),
         cmocka_unit_test(the_key_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ enum { CROWD = TEST_STRANGER_CROWD, DIAL_SECONDS = TEST_STRANGER_DIAL_SECONDS };
 
 /* ---- Runs ---- */
 
-static const char job_secret[] = "the secret of this one run";
+static const char job_secret[] = "the secret of this one run", own_run[] = "a name that nobody is told";
 
 static struct tt_proof_key the_key(void)
 {
@@ -42,16 +42,18 @@ static void open_to_all(struct test_tcp_process *processes, int count, const str
     }
 }
 
-/* A run of two, one second apart, with a stranger from its beginning: he may cost it nothing. Twice: with a
+/* A run of two beyond loopback, or at it, one second apart, with a stranger from its beginning: he may cost it nothing. Twice: with a
  * secret, which he does not have, and without. */
-static void outlive(tt_thread_main *stranger_main, bool secured, struct test_stranger *stranger)
+static void outlive_at(bool loopback, tt_thread_main *stranger_main, bool secured,
+                       struct test_stranger *stranger)
 {
     struct test_tcp_process processes[2];
     struct tt_thread *thread = NULL;
     struct tt_proof_key key = the_key();
     uint64_t live = tt_alloc_live();
     test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
-    open_to_all(processes, 2, secured ? &key : NULL);
+    if (!loopback) open_to_all(processes, 2, secured ? &key : NULL);
+    for (int p = 0; p < 2; p++) processes[p].config.run = own_run;
     processes[1].delay = 1.0;
     processes[0].config.timeout_seconds = processes[1].config.timeout_seconds = 60;
     *stranger = (struct test_stranger){.port = processes[0].config.port};
@@ -65,11 +67,23 @@ static void outlive(tt_thread_main *stranger_main, bool secured, struct test_str
     assert_true(tt_alloc_live() == live);
 }
 
+static void outlive(tt_thread_main *stranger_main, bool secured, struct test_stranger *stranger)
+{
+    outlive_at(false, stranger_main, secured, stranger);
+}
+
 static void outlive_both(tt_thread_main *stranger_main)
 {
     struct test_stranger stranger;
     outlive(stranger_main, true, &stranger);
     outlive(stranger_main, false, &stranger);
+}
+
+static void outlive_everywhere(tt_thread_main *stranger_main)
+{
+    struct test_stranger stranger;
+    outlive_both(stranger_main);
+    outlive_at(true, stranger_main, false, &stranger);
 }
 
 /* ---- Bytes ---- */
@@ -243,7 +257,33 @@ static tt_status guess_settings(void *argument)
 static void settings_are_guessed(void **state)
 {
     (void)state;
-    outlive_both(guess_settings);
+    outlive_everywhere(guess_settings);
+}
+
+/* Of another run, or of a later attempt, for which a rank 0 of the run itself would make room. */
+static tt_status claim_another_start(void *argument)
+{
+    struct test_stranger *stranger = argument;
+    for (int later = 0; later < 2; later++) {
+        struct tt_wire_hello hello = test_stranger_hello();
+        char text[600] = "";
+        int file = test_stranger_enter(stranger, TT_PROOF_CONTROL);
+        if (file < 0) return TT_OK;
+        hello.attempt = later ? 7 : 0;
+        if (!later) strcpy(hello.run, "another");
+        test_stranger_say_hello(file, &hello, test_stranger_settings);
+        test_stranger_hear_refusal(file, text);
+        close(file);
+        TEST_RANK_CHECK(strstr(text, later ? "attempt 7 has begun" : "of another run") != NULL &&
+                        strstr(text, own_run) == NULL);
+    }
+    return TT_OK;
+}
+
+static void another_start_is_claimed(void **state)
+{
+    (void)state;
+    outlive_everywhere(claim_another_start);
 }
 
 /* ---- The secret ---- */
@@ -494,6 +534,7 @@ int main(void)
         cmocka_unit_test(few_descriptors),
         cmocka_unit_test(a_connection_for_data),
         cmocka_unit_test(settings_are_guessed),
+        cmocka_unit_test(another_start_is_claimed),
         cmocka_unit_test(nothing_before_the_proof),
         cmocka_unit_test(a_proof_is_replayed),
         cmocka_unit_test(secrets_that_differ),

@@ -133,12 +133,31 @@ static void a_wait_that_is_cancelled(void **state)
     test_tcp_expect(&processes[1], TT_ERR_CANCELLED, "stopped on request");
 }
 
+/* Without a secret the process may be a stranger: it ends alone, and rank 0 knows at its own end whom it refused. */
+static void settings_that_differ_without_a_secret(void **state)
+{
+    (void)state;
+    struct test_tcp_process processes[2];
+    test_tcp_prepare(processes, 2, 1, test_tcp_barrier, NULL);
+    processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
+    processes[0].config.timeout_seconds = 2;
+    test_tcp_run(processes, 2);
+    test_tcp_expect(&processes[1], TT_ERR_USAGE,
+                    "the settings of rank 1 differ from rank 0's in 'learning_rate'");
+    test_tcp_expect(&processes[0], TT_ERR_COMM, "rank 1 of 2 did not connect");
+    assert_non_null(
+        strstr(processes[0].error.hint, "'learning_rate: 0.2', where rank 0 has 'learning_rate: 0.1'"));
+}
+
 static void settings_that_differ(void **state)
 {
     (void)state;
+    struct tt_proof_key key;
+    assert_int_equal(tt_proof_key_make("the secret of this run", 22, &key), TT_OK);
     for (int late = 0; late < 2; late++) {
         struct test_tcp_process processes[3];
         test_tcp_prepare(processes, 3, 1, test_tcp_barrier, NULL);
+        for (int p = 0; p < 3; p++) processes[p].config.key = &key;
         processes[1].config.settings = "command: train\nlearning_rate: 0.2\nseed: 1\n";
         /* Rank 2 has come before rank 1 ends everything: one that comes later finds nobody. */
         processes[0].delay = late ? 0 : 0.3;
@@ -279,6 +298,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_never_comes),
         cmocka_unit_test(a_wait_that_is_cancelled),
         cmocka_unit_test(settings_that_differ),
+        cmocka_unit_test(settings_that_differ_without_a_secret),
         cmocka_unit_test(worlds_that_differ),
         cmocka_unit_test(two_that_claim_one_rank),
         cmocka_unit_test(a_rank_that_fails),
