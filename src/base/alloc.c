@@ -102,6 +102,18 @@ tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_by
     return TT_OK;
 }
 
+tt_status tt_reserve(void *array, size_t count, size_t *capacity, size_t element_bytes)
+{
+    if (count <= *capacity) return TT_OK;
+    void *block;
+    memcpy(&block, array, sizeof block);
+    block = tt_realloc(block, count, element_bytes);
+    if (block == NULL) return TT_ERR_MEMORY;
+    memcpy(array, &block, sizeof block);
+    *capacity = count;
+    return TT_OK;
+}
+
 uint64_t tt_alloc_fail_at(uint64_t nth)
 {
     return atomic_exchange(&fail_countdown, nth);

@@ -24,6 +24,8 @@ void tt_free(void *block);
 /* Makes room for one more element in a growing array: when count == *capacity, at least 8 elements, then twice as many
  * as before. `array`: the address of the pointer to the elements; both are unchanged after an error. */
 TT_MUST_USE tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_bytes);
+/* The same with room for `count` elements, so that adding up to that many cannot fail. */
+TT_MUST_USE tt_status tt_reserve(void *array, size_t count, size_t *capacity, size_t element_bytes);
 
 /* Test hooks. */
 /* The nth allocation from now on fails, once. Returns how many allocations an earlier call still waited for. */

@@ -15,6 +15,12 @@ tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, stru
                                 json);
 }
 
+tt_status tt_json_parse_nul(const char *text, size_t bytes, const char *origin, struct tt_json *json)
+{
+    return tt_json_parse_source(
+        &(struct tt_json_source){.text = text, .bytes = bytes, .origin = origin, .nul = true}, json);
+}
+
 static tt_status read_file(const char *path, size_t max_bytes, bool nul, struct tt_json *json)
 {
     static const char mark[] = "\xef\xbb\xbf";

@@ -59,7 +59,9 @@ TT_MUST_USE tt_status tt_json_parse_source(const struct tt_json_source *source, 
 TT_MUST_USE tt_status tt_json_parse(const char *text, size_t bytes, const char *origin, struct tt_json *json);
 /* Reads a file, which may begin with a byte order mark. */
 TT_MUST_USE tt_status tt_json_read(const char *path, size_t max_bytes, struct tt_json *json);
-/* The same with U+0000 allowed in keys and strings: for vocabularies. */
+/* The same with U+0000 allowed in keys and strings: for vocabularies, and for records of texts that models made. */
+TT_MUST_USE tt_status tt_json_parse_nul(const char *text, size_t bytes, const char *origin,
+                                        struct tt_json *json);
 TT_MUST_USE tt_status tt_json_read_nul(const char *path, size_t max_bytes, struct tt_json *json);
 void tt_json_deinit(struct tt_json *json);
 /* Makes the values of a parsed document editable by copying them to the heap. Pointers into the document become
@@ -146,7 +148,8 @@ struct tt_json_value *tt_json_new_bool(bool value);
 struct tt_json_value *tt_json_new_integer(int64_t value);
 /* null for values that JSON cannot express: NaN and infinities */
 struct tt_json_value *tt_json_new_real(double value);
-struct tt_json_value *tt_json_new_string(const char *text); /* valid UTF-8; invalid bytes become U+FFFD */
+struct tt_json_value *tt_json_new_string(const char *text);  /* valid UTF-8; invalid bytes become U+FFFD */
+struct tt_json_value *tt_json_new_text(struct tt_span text); /* the same of any bytes, U+0000 among them */
 struct tt_json_value *tt_json_new_list(void);
 struct tt_json_value *tt_json_new_object(void);
 struct tt_json_value *tt_json_copy(const struct tt_json_value *value);
@@ -157,6 +160,7 @@ void tt_json_release(struct tt_json_value *value);
  * invalid, and so are pointers to other members of the same object or list. `object` and `list` must not be of a
  * parsed document. */
 int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_value *value); /* replaces */
+int tt_json_set_span(struct tt_json_value *object, struct tt_span key, struct tt_json_value *value);
 int tt_json_append(struct tt_json_value *list, struct tt_json_value *value);
 /* The same with a copy of `value`. */
 int tt_json_set_copy(struct tt_json_value *object, const char *key, const struct tt_json_value *value);
@@ -165,8 +169,9 @@ int tt_json_append_copy(struct tt_json_value *list, const struct tt_json_value *
 int tt_json_update(struct tt_json_value *object, const struct tt_json_value *from);
 /* Returns whether the member existed. */
 bool tt_json_remove(struct tt_json_value *object, const char *key);
-/* Makes a value by a format such as "{s:I, s:[f, b]}": s is a text, I an int64_t, i an int, f a double, b an int
- * as a truth value, n null, o a value that is taken over, also on failure, O a value that is copied. Keys are s. */
+/* Makes a value by a format such as "{s:I, s:[f, b]}": s is a C string, t a struct tt_span of any bytes, I an int64_t,
+ * i an int, f a double, b an int as a truth value, n null, o a value that is taken over, also on failure, O a value
+ * that is copied. Keys are s. */
 struct tt_json_value *tt_json_pack(const char *format, ...);
 
 /* ---- Writing ---- */

@@ -43,6 +43,8 @@ static struct tt_json_value *pack_value(struct pack *pack, char letter)
     switch (letter) {
     case 's':
         return tt_json_new_string(va_arg(pack->arguments, const char *));
+    case 't':
+        return tt_json_new_text(va_arg(pack->arguments, struct tt_span));
     case 'i':
         return tt_json_new_integer(va_arg(pack->arguments, int));
     case 'I':

@@ -337,6 +337,11 @@ struct tt_json_value *tt_json_new_string(const char *text)
     return NULL;
 }
 
+struct tt_json_value *tt_json_new_text(struct tt_span text)
+{
+    return new_text(TT_JSON_STRING, text.bytes > 0 ? text.data : "", text.bytes);
+}
+
 struct tt_json_value *tt_json_new_list(void)
 {
     return new_value(TT_JSON_LIST);
@@ -453,15 +458,20 @@ static int add_member(struct tt_json_value *object, const char *key, size_t key_
 
 int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_value *value)
 {
+    return tt_json_set_span(object, tt_span_of(key), value);
+}
+
+int tt_json_set_span(struct tt_json_value *object, struct tt_span key, struct tt_json_value *value)
+{
     if (!can_add(object, TT_JSON_OBJECT, value)) {
         tt_json_release(value);
         return -1;
     }
-    uint32_t found = find_member(object, key, strlen(key));
+    uint32_t found = find_member(object, key.data, key.bytes);
     if (found != UINT32_MAX) {
         release_content(&object->members->list[found].value);
         object->members->list[found].value = *value;
-    } else if (add_member(object, key, strlen(key), *value) != 0) {
+    } else if (add_member(object, key.data, key.bytes, *value) != 0) {
         tt_json_release(value);
         return -1;
     }
@@ -514,7 +524,7 @@ int tt_json_update(struct tt_json_value *object, const struct tt_json_value *fro
 {
     for (size_t i = 0; i < tt_json_count(from); i++) {
         struct tt_json_member member = tt_json_member(from, i);
-        if (tt_json_set_copy(object, member.key.data, member.value) != 0) return -1;
+        if (tt_json_set_span(object, member.key, tt_json_copy(member.value)) != 0) return -1;
     }
     return 0;
 }

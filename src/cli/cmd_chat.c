@@ -57,9 +57,9 @@ static bool has_adapter(const struct conversation *c)
     return tt_generation_has_adapter(tt_generation_team_engine(c->talk->team));
 }
 
-static tt_status add_message(struct conversation *c, const char *role, const char *content)
+static tt_status add_message(struct conversation *c, const char *role, struct tt_span content)
 {
-    struct tt_json_value *message = tt_json_pack("{s:s, s:s}", "role", role, "content", content);
+    struct tt_json_value *message = tt_json_pack("{s:s, s:t}", "role", role, "content", content);
     return tt_json_append(c->messages, message) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 
@@ -141,12 +141,12 @@ static tt_status take_turn(struct conversation *c, const char *text, bool *broke
     struct tt_talk_answer answer = {0};
     tt_status status = TT_OK;
     size_t before = tt_json_count(c->messages);
-    TT_TRY(add_message(c, "user", text));
+    TT_TRY(add_message(c, "user", tt_span_of(text)));
     TT_GO(make_request(c, &request));
     TT_GO(stream_answer(c, &request, &answer, broken));
     report_end(c, &answer);
     c->answers++;
-    TT_GO(add_message(c, "assistant", tt_str_text(&c->answer)));
+    TT_GO(add_message(c, "assistant", (struct tt_span){tt_str_text(&c->answer), c->answer.bytes}));
 out:
     tt_talk_answer_deinit(c->talk, &answer);
     if (status == TT_OK) return TT_OK;

@@ -343,7 +343,8 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
     tt_status status;
     if (json) {
         struct tt_json_value *object =
-            tt_json_pack("{s:s,s:s}", "prompt", prompt, "completion", tt_str_text(completion));
+            tt_json_pack("{s:s,s:t}", "prompt", prompt, "completion",
+                         (struct tt_span){tt_str_text(completion), completion->bytes});
         if (object != NULL && adapter != NULL)
             (void)tt_json_set(object, "adapter",
                               *adapter != 0 ? tt_json_new_string(adapter) : tt_json_new_null());

@@ -278,7 +278,7 @@ static tt_status add_json_piece(void *context, const struct tt_show_part *part)
 {
     struct tt_json_value *list = context;
     struct tt_json_value *piece =
-        tt_json_pack("{s:s,s:b}", "text", part->text.data, "supervised", (int)part->supervised);
+        tt_json_pack("{s:t,s:b}", "text", part->text, "supervised", (int)part->supervised);
     return tt_json_append(list, piece) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 

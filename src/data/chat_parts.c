@@ -81,7 +81,8 @@ tt_status tt_chat_parts_join(const struct tt_json_value *content, struct tt_json
         struct tt_span piece = tt_json_span(tt_json_get(tt_json_at(content, i), "text"));
         if (piece.bytes > 0) status = tt_str_append(&text, piece.data, piece.bytes);
     }
-    if (status == TT_OK && (*out = tt_json_new_string(tt_str_text(&text))) == NULL) status = TT_ERR_MEMORY;
+    *out = status == TT_OK ? tt_json_new_text((struct tt_span){tt_str_text(&text), text.bytes}) : NULL;
+    if (status == TT_OK && *out == NULL) status = TT_ERR_MEMORY;
     tt_str_deinit(&text);
     return status;
 }

@@ -212,6 +212,8 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .top_logprobs = ask->top_logprobs,
         .end_id = -1,
     };
+    TT_GO(tt_ids_reserve(&request->ids, ask->prompt_count + (size_t)ask->max_new_tokens));
+    if (ask->wants_logprobs) TT_GO(tt_logprob_list_reserve(&request->logprobs, (size_t)ask->max_new_tokens));
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
     TT_GO(copy_ids(ask->stop_ids, ask->stop_count, &request->stops));
     *id = engine->last_id = request->id;

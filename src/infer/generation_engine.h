@@ -108,7 +108,8 @@ struct tt_device *tt_generation_device(const struct tt_generation_engine *engine
 TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *engine,
                                           const struct tt_generation_request *request);
 
-/* Queues a request and stores its id, >= 1, never used again by this engine. TT_ERR_DATA: an empty or too long prompt
+/* Queues a request, with all the memory that its answer needs, and stores its id, >= 1, never used again by this
+ * engine. TT_ERR_DATA: an empty or too long prompt
  * or an unknown id; TT_ERR_USAGE: a value out of range; TT_ERR_MEMORY. A full queue is TT_ERR_USAGE: ask
  * tt_generation_load_of first. An error leaves the engine as it was. */
 TT_MUST_USE tt_status tt_generation_submit(struct tt_generation_engine *engine,

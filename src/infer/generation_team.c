@@ -182,6 +182,9 @@ tt_status tt_generation_team_submit(struct tt_generation_team *team,
     struct entry entry = {
         .id = team->last_id + 1, .rank = -1, .progress = {.state = TT_GENERATION_WAITING, .end_id = -1}};
     tt_status status = write_message(entry.id, request, &entry.message);
+    if (status == TT_OK) status = tt_ids_reserve(&entry.tokens, (size_t)request->max_new_tokens);
+    if (status == TT_OK && request->wants_logprobs)
+        status = tt_logprob_list_reserve(&entry.logprobs, (size_t)request->max_new_tokens);
     if (status != TT_OK) {
         entry_deinit(&entry);
         return status;

@@ -124,6 +124,11 @@ tt_status tt_logprob_list_append(struct tt_logprob_list *list, const struct tt_t
     return TT_OK;
 }
 
+tt_status tt_logprob_list_reserve(struct tt_logprob_list *list, size_t count)
+{
+    return tt_reserve(&list->data, count, &list->capacity, sizeof *list->data);
+}
+
 void tt_logprob_list_deinit(struct tt_logprob_list *list)
 {
     tt_free(list->data);

@@ -29,6 +29,7 @@ struct tt_logprob_list {
 };
 TT_MUST_USE tt_status tt_logprob_list_append(struct tt_logprob_list *list,
                                              const struct tt_token_logprobs *value);
+TT_MUST_USE tt_status tt_logprob_list_reserve(struct tt_logprob_list *list, size_t count);
 void tt_logprob_list_deinit(struct tt_logprob_list *list);
 
 #endif

@@ -262,6 +262,15 @@ static tt_status check_images(const struct tt_job_spec *job, bool trains)
     return TT_OK;
 }
 
+/* A forced way of multiplying that declines the products of every run. */
+static tt_status check_kernels(const struct tt_device_spec *device)
+{
+    if (device->tuning.cpu_gemm != TT_TUNING_GEMM_DOT || device->choice == TT_DEVICE_CUDA) return TT_OK;
+    return usage(
+        "cpu_gemm dot multiplies a few rows at a time, and a run has products of many",
+        "leave cpu_gemm out: auto uses it where there are few; dot alone is for benchmarks of products");
+}
+
 /* The part of resolving that all kinds of job have in common. */
 static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
@@ -276,6 +285,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(check_task(settings, job));
     TT_TRY(tt_objective_settle(settings, job));
     TT_TRY(settle_metric(&job->objective, &job->watch));
+    TT_TRY(check_kernels(&job->device));
     return check_model(settings, job);
 }
 

@@ -13,7 +13,7 @@ static tt_status take_line(struct tt_rows *rows, const char *path, const char *l
     struct tt_json json = {0};
     tt_status status = TT_OK;
     if (bytes == 0) return TT_OK;
-    if (tt_json_parse(line, bytes, path, &json) == TT_OK && tt_json_is_object(json.root))
+    if (tt_json_parse_nul(line, bytes, path, &json) == TT_OK && tt_json_is_object(json.root))
         status = take(context, json.root);
     else
         rows->broken++;

@@ -10,15 +10,16 @@
 enum { SLOTS_LEAST = 16 };
 
 /* Without leading and trailing white space. */
-static struct tt_span trimmed(const char *text)
+static struct tt_span trimmed(const struct tt_str *text)
 {
-    while (*text == ' ' || *text == '\n' || *text == '\t' || *text == '\r') text++;
-    size_t bytes = strlen(text);
-    while (bytes > 0 && strchr(" \n\t\r", text[bytes - 1]) != NULL) bytes--;
-    return (struct tt_span){text, bytes};
+    static const char blanks[] = {' ', '\n', '\t', '\r'};
+    struct tt_span span = {tt_str_text(text), text->bytes};
+    for (; span.bytes > 0 && memchr(blanks, *span.data, sizeof blanks) != NULL; span.bytes--) span.data++;
+    while (span.bytes > 0 && memchr(blanks, span.data[span.bytes - 1], sizeof blanks) != NULL) span.bytes--;
+    return span;
 }
 
-static bool same_answer(const char *a, const char *b)
+static bool same_answer(const struct tt_str *a, const struct tt_str *b)
 {
     struct tt_span x = trimmed(a), y = trimmed(b);
     return x.bytes == y.bytes && memcmp(x.data, y.data, x.bytes) == 0;
@@ -59,7 +60,7 @@ static tt_status compare_answer(void *context, int index, const int32_t *ids, si
     struct count *counted = context;
     const struct tt_inputs *inputs = counted->match->inputs;
     TT_TRY(tt_tokenizer_decode(inputs->tokenizer, ids, count, true, &counted->text));
-    counted->matches += same_answer(tt_str_text(&counted->text), counted->match->prompts.references[index]);
+    counted->matches += same_answer(&counted->text, &counted->match->prompts.references[index]);
     return TT_OK;
 }
 

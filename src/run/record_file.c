@@ -51,7 +51,8 @@ static size_t count_kept(const struct tt_str *old, int64_t first_step)
         int64_t step = INT64_MAX;
         const char *end = memchr(old->data + kept, '\n', old->bytes - kept);
         if (end == NULL) return kept;
-        tt_status status = tt_json_parse(old->data + kept, (size_t)(end - old->data) - kept, "a line", &line);
+        tt_status status =
+            tt_json_parse_nul(old->data + kept, (size_t)(end - old->data) - kept, "a line", &line);
         if (status == TT_OK) step = tt_json_integer(tt_json_get(line.root, "step"));
         tt_json_deinit(&line);
         tt_error_clear();

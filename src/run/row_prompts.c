@@ -17,23 +17,18 @@ static bool find_answer(const struct tt_sample *sample, int32_t *first, int32_t 
 
 /* A row of prompt and completion: its text is tokenized without what follows. */
 static tt_status take_text(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
-                           const char *prompt, const char *completion, struct tt_ids *ids, char **reference)
+                           const char *prompt, const char *completion, struct tt_ids *ids,
+                           struct tt_str *reference)
 {
-    *reference = tt_strdup(completion);
-    if (*reference == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_str_append_text(reference, completion));
     return tt_tokenizer_encode(tokenizer, scratch, prompt, strlen(prompt), true, ids);
 }
 
 static tt_status take_sample(const struct tt_tokenizer *tokenizer, const struct tt_sample *sample,
-                             int32_t first, int32_t end, struct tt_ids *ids, char **reference)
+                             int32_t first, int32_t end, struct tt_ids *ids, struct tt_str *reference)
 {
-    struct tt_str text = {0};
     for (int32_t t = 0; t < first; t++) TT_TRY(tt_ids_append(ids, sample->ids[t]));
-    tt_status status =
-        tt_tokenizer_decode(tokenizer, sample->ids + first, (size_t)(end - first), true, &text);
-    if (status == TT_OK && (*reference = tt_strdup(tt_str_text(&text))) == NULL) status = TT_ERR_MEMORY;
-    tt_str_deinit(&text);
-    return status;
+    return tt_tokenizer_decode(tokenizer, sample->ids + first, (size_t)(end - first), true, reference);
 }
 
 static tt_status take_row(const struct tt_inputs *inputs, const struct tt_dataset *dataset,
@@ -42,7 +37,7 @@ static tt_status take_row(const struct tt_inputs *inputs, const struct tt_datase
     const char *prompt = tt_dataset_prompt(dataset, row), *completion = tt_dataset_completion(dataset, row);
     const struct tt_sample sample = tt_dataset_sample(dataset, row);
     struct tt_ids *ids = &prompts->prompts[prompts->count];
-    char **reference = &prompts->references[prompts->count];
+    struct tt_str *reference = &prompts->references[prompts->count];
     int32_t first, end;
     bool text = prompt != NULL && completion != NULL;
     if (!text && !find_answer(&sample, &first, &end)) return TT_OK;
@@ -91,7 +86,7 @@ void tt_row_prompts_deinit(struct tt_row_prompts *prompts)
 {
     for (size_t i = 0; i < prompts->count; i++) {
         tt_ids_deinit(&prompts->prompts[i]);
-        tt_free(prompts->references[i]);
+        tt_str_deinit(&prompts->references[i]);
     }
     tt_free(prompts->rows);
     tt_free(prompts->prompts);

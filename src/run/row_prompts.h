@@ -8,7 +8,7 @@
 struct tt_row_prompts {
     size_t *rows; /* [count], ascending */
     struct tt_ids *prompts;
-    char **references; /* text; NULL: memory of the row */
+    struct tt_str *references;
     size_t count, longest;
 };
 

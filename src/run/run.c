@@ -16,13 +16,18 @@ static void report_bytes(const struct tt_run *run, const char *line, size_t byte
     run->observer->on_message(run->observer->context, shown);
 }
 
+void tt_run_report_span(const struct tt_run *run, struct tt_span text)
+{
+    for (const char *line = text.data, *end = text.data + text.bytes; line < end;) {
+        const char *next = memchr(line, '\n', (size_t)(end - line));
+        report_bytes(run, line, (size_t)((next != NULL ? next : end) - line));
+        line = next != NULL ? next + 1 : end;
+    }
+}
+
 void tt_run_report(const struct tt_run *run, const char *text)
 {
-    for (const char *line = text; *line != '\0';) {
-        size_t bytes = strcspn(line, "\n");
-        report_bytes(run, line, bytes);
-        line += bytes + (line[bytes] == '\n');
-    }
+    tt_run_report_span(run, tt_span_of(text));
 }
 
 void tt_run_report_line(const struct tt_run *run, const char *line)

@@ -61,6 +61,8 @@ struct tt_run {
 
 /* Reports the lines of `text` to the observer. Control characters in them are escaped (base/utf8.h). */
 void tt_run_report(const struct tt_run *run, const char *text);
+/* The same of any bytes, U+0000 among them. */
+void tt_run_report_span(const struct tt_run *run, struct tt_span text);
 /* The same for one line: line breaks, from names, are escaped too. */
 void tt_run_report_line(const struct tt_run *run, const char *line);
 

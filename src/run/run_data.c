@@ -7,16 +7,16 @@
 #include "infer/detect_evaluator.h"
 
 /* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
-static tt_status report_sample(const struct tt_run *run, const char *sample)
+static tt_status report_sample(const struct tt_run *run, const struct tt_str *sample)
 {
     struct tt_str text = {0};
     tt_status status = TT_OK;
-    for (const char *line = sample; *line != '\0' && status == TT_OK;) {
-        size_t bytes = strcspn(line, "\n");
-        status = tt_str_printf(&text, "  %.*s\n", (int)bytes, line);
-        line += bytes + (line[bytes] == '\n');
+    for (size_t i = 0; i < sample->bytes && status == TT_OK; i++) {
+        bool begins = i == 0 || sample->data[i - 1] == '\n';
+        if (begins) status = tt_str_append_text(&text, "  ");
+        if (status == TT_OK) status = tt_str_append_char(&text, sample->data[i]);
     }
-    if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
+    if (status == TT_OK) tt_run_report_span(run, (struct tt_span){tt_str_text(&text), text.bytes});
     tt_str_deinit(&text);
     return status;
 }
@@ -136,7 +136,7 @@ static tt_status report_rows(const struct tt_run *run)
     if (run->inputs.tokenizer != NULL) {
         tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
         TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
-        TT_GO(report_sample(run, tt_str_text(&text)));
+        TT_GO(report_sample(run, &text));
     }
 out:
     tt_str_deinit(&text);

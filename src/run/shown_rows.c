@@ -66,13 +66,18 @@ static tt_status add_lines(const char *title, const struct tt_str *content, stru
     return content->bytes > bytes ? tt_str_append_text(text, " ...") : TT_OK;
 }
 
-static tt_status record(struct showing *showing, size_t row, const char *reference)
+static struct tt_span span_of(const struct tt_str *text)
+{
+    return (struct tt_span){tt_str_text(text), text->bytes};
+}
+
+static tt_status record(struct showing *showing, size_t row, const struct tt_str *reference)
 {
     tt_status status = TT_OK;
     struct tt_json_value *object =
-        tt_json_pack("{s:I,s:I,s:s,s:s,s:s}", "step", showing->step, "row", (int64_t)row + 1, "prompt",
-                     tt_str_text(&showing->prompt), "completion", tt_str_text(&showing->completion),
-                     "reference", reference);
+        tt_json_pack("{s:I,s:I,s:t,s:t,s:t}", "step", showing->step, "row", (int64_t)row + 1, "prompt",
+                     span_of(&showing->prompt), "completion", span_of(&showing->completion), "reference",
+                     span_of(reference));
     tt_str_clear(&showing->text);
     if (object == NULL) return tt_fail(TT_ERR_DATA, "a completion cannot be written as JSON");
     TT_GO(tt_json_write(object, 0, false, &showing->text));
@@ -112,19 +117,18 @@ static tt_status show(void *context, int index, const int32_t *ids, size_t count
     const struct tt_row_prompts *prompts = &showing->run->shown.prompts;
     const struct tt_tokenizer *tokenizer = showing->run->inputs.tokenizer;
     const struct tt_ids *prompt = &prompts->prompts[index];
-    const char *reference = prompts->references[index];
-    const struct tt_str expected = {.data = prompts->references[index], .bytes = strlen(reference)};
+    const struct tt_str *reference = &prompts->references[index];
     TT_TRY(tt_tokenizer_decode(tokenizer, prompt->data, prompt->count, false, &showing->prompt));
     TT_TRY(tt_tokenizer_decode(tokenizer, ids, count, true, &showing->completion));
     TT_TRY(record(showing, prompts->rows[index], reference));
-    TT_TRY(add_to_board(showing, prompts->rows[index], &expected));
+    TT_TRY(add_to_board(showing, prompts->rows[index], reference));
     tt_str_clear(&showing->text);
     TT_TRY(tt_str_printf(&showing->text, "row %zu of the evaluation data after step %lld:",
                          prompts->rows[index] + 1, (long long)showing->step));
     TT_TRY(add_lines("prompt", &showing->prompt, &showing->text));
     TT_TRY(add_lines("completion", &showing->completion, &showing->text));
-    TT_TRY(add_lines("reference", &expected, &showing->text));
-    tt_run_report(showing->run, tt_str_text(&showing->text));
+    TT_TRY(add_lines("reference", reference, &showing->text));
+    tt_run_report_span(showing->run, span_of(&showing->text));
     return TT_OK;
 }
 

@@ -55,11 +55,14 @@ static struct tt_json_value *choice_of(const struct tt_api_choice *choice, const
 }
 
 /* The message of an answer; its content is null where it only calls tools. */
-static struct tt_json_value *message_of(const struct tt_api_choice *choice, const char *shown)
+static struct tt_json_value *message_of(const struct tt_api_choice *choice)
 {
-    if (choice->tool_calls == NULL) return tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown);
+    struct tt_span content = choice->content;
+    if (choice->tool_calls == NULL)
+        return tt_json_pack("{s:s, s:t}", "role", "assistant", "content", content);
     return tt_json_pack("{s:s, s:o, s:O}", "role", "assistant", "content",
-                        text_or_null(*shown != 0 ? shown : NULL), "tool_calls", choice->tool_calls);
+                        content.bytes > 0 ? tt_json_new_text(content) : tt_json_new_null(), "tool_calls",
+                        choice->tool_calls);
 }
 
 /* {"tool_calls": [...]} with the number of each. */
@@ -77,13 +80,11 @@ static struct tt_json_value *delta_of_calls(const struct tt_json_value *calls)
     return list != NULL ? tt_json_pack("{s:o}", "tool_calls", list) : NULL;
 }
 
-/* Contents hold no U+0000: a text that has one is cut there. */
 static struct tt_json_value *whole_choice(const struct tt_api_answer *answer,
                                           const struct tt_api_choice *choice)
 {
-    const char *shown = choice->content.bytes > 0 ? choice->content.data : "";
-    struct tt_json_value *value = answer->chat ? message_of(choice, shown) : tt_json_new_string(shown);
-    return choice_of(choice, answer->chat ? "message" : "text", value);
+    return choice_of(choice, answer->chat ? "message" : "text",
+                     answer->chat ? message_of(choice) : tt_json_new_text(choice->content));
 }
 
 tt_status tt_api_write_answer(const struct tt_api_answer *answer, const struct tt_api_choice *choices,
@@ -111,32 +112,22 @@ static const char *chunk_object(const struct tt_api_answer *answer)
     return answer->chat ? "chat.completion.chunk" : "text_completion";
 }
 
+static struct tt_json_value *delta_of(const struct tt_api_choice *choice, bool first)
+{
+    if (choice->tool_calls != NULL) return delta_of_calls(choice->tool_calls);
+    if (first) return tt_json_pack("{s:s, s:t}", "role", "assistant", "content", choice->content);
+    return choice->content.bytes > 0 ? tt_json_pack("{s:t}", "content", choice->content)
+                                     : tt_json_new_object();
+}
+
 tt_status tt_api_write_chunk(const struct tt_api_answer *answer, const struct tt_api_choice *choice,
                              bool first, struct tt_str *text)
 {
-    struct tt_span content = choice->content;
-    struct tt_str copy = {0};
-    struct tt_json_value *value = NULL;
-    tt_status status = TT_OK;
-    if (content.bytes > 0) TT_GO(tt_str_append(&copy, content.data, content.bytes));
-    const char *shown = tt_str_text(&copy);
-    if (!answer->chat)
-        value = tt_json_new_string(shown);
-    else if (choice->tool_calls != NULL)
-        value = delta_of_calls(choice->tool_calls);
-    else if (first)
-        value = tt_json_pack("{s:s, s:s}", "role", "assistant", "content", shown);
-    else
-        value = content.bytes > 0 ? tt_json_pack("{s:s}", "content", shown) : tt_json_new_object();
-    TT_GO(tt_str_append_text(text, "data: "));
+    TT_TRY(tt_str_append_text(text, "data: "));
+    struct tt_json_value *value = answer->chat ? delta_of(choice, first) : tt_json_new_text(choice->content);
     struct tt_json_value *choices = list_of(choice_of(choice, answer->chat ? "delta" : "text", value));
-    value = NULL;
-    TT_GO(write(envelope(answer, chunk_object(answer), choices, NULL), text));
-    TT_GO(tt_str_append_text(text, "\n\n"));
-out:
-    tt_json_release(value);
-    tt_str_deinit(&copy);
-    return status;
+    TT_TRY(write(envelope(answer, chunk_object(answer), choices, NULL), text));
+    return tt_str_append_text(text, "\n\n");
 }
 
 tt_status tt_api_write_usage(const struct tt_api_answer *answer, struct tt_str *text)

@@ -21,7 +21,7 @@ struct tt_api_choice {
     struct tt_json_value *logprobs;         /* taken over; NULL: null */
 };
 
-/* The whole answer; a 0 byte follows each content. */
+/* The whole answer. */
 TT_MUST_USE tt_status tt_api_write_answer(const struct tt_api_answer *answer,
                                           const struct tt_api_choice *choices, size_t count,
                                           struct tt_str *text);

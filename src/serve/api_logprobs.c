@@ -11,21 +11,21 @@ struct writing {
 
 /* The text of `id` behind the token before number `index`. A tokenizer may drop the blank that a text begins with, so
  * the token is decoded behind another one. */
-static tt_status decode(struct writing *w, size_t index, int32_t id, const char **text)
+static tt_status decode(struct writing *w, size_t index, int32_t id, struct tt_span *text)
 {
     const struct tt_api_tokens *tokens = w->tokens;
     int32_t before = index > 0 ? tokens->ids[index - 1] : tokens->before, pair[2] = {before, id};
-    *text = NULL;
     if (before >= 0) {
         TT_TRY(tt_tokenizer_decode(tokens->tokenizer, pair, 1, false, &w->context));
         TT_TRY(tt_tokenizer_decode(tokens->tokenizer, pair, 2, false, &w->text));
-        bool follows = w->text.bytes >= w->context.bytes &&
-                       strncmp(tt_str_text(&w->text), tt_str_text(&w->context), w->context.bytes) == 0;
-        if (follows) *text = tt_str_text(&w->text) + w->context.bytes;
+        size_t known = w->context.bytes;
+        if (w->text.bytes >= known && memcmp(tt_str_text(&w->text), tt_str_text(&w->context), known) == 0) {
+            *text = (struct tt_span){tt_str_text(&w->text) + known, w->text.bytes - known};
+            return TT_OK;
+        }
     }
-    if (*text != NULL) return TT_OK;
     TT_TRY(tt_tokenizer_decode(tokens->tokenizer, &id, 1, false, &w->text));
-    *text = tt_str_text(&w->text);
+    *text = (struct tt_span){tt_str_text(&w->text), w->text.bytes};
     return TT_OK;
 }
 
@@ -35,12 +35,12 @@ static double as_number(float logprob)
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-static struct tt_json_value *bytes_of(const char *text)
+static struct tt_json_value *bytes_of(struct tt_span text)
 {
-    if (strstr(text, "\xEF\xBF\xBD") != NULL) return tt_json_new_null();
+    if (memmem(text.data, text.bytes, "\xEF\xBF\xBD", 3) != NULL) return tt_json_new_null();
     struct tt_json_value *list = tt_json_new_list();
-    for (; list != NULL && *text != '\0'; text++)
-        if (tt_json_append(list, tt_json_new_integer((unsigned char)*text)) != 0) {
+    for (size_t i = 0; list != NULL && i < text.bytes; i++)
+        if (tt_json_append(list, tt_json_new_integer((unsigned char)text.data[i])) != 0) {
             tt_json_release(list);
             return NULL;
         }
@@ -51,9 +51,9 @@ static struct tt_json_value *bytes_of(const char *text)
 static tt_status describe(struct writing *w, size_t index, int32_t id, float logprob,
                           struct tt_json_value **out)
 {
-    const char *text;
+    struct tt_span text;
     TT_TRY(decode(w, index, id, &text));
-    *out = tt_json_pack("{s:s, s:f, s:o}", "token", text, "logprob", as_number(logprob), "bytes",
+    *out = tt_json_pack("{s:t, s:f, s:o}", "token", text, "logprob", as_number(logprob), "bytes",
                         bytes_of(text));
     return *out != NULL ? TT_OK : TT_ERR_MEMORY;
 }
@@ -98,12 +98,12 @@ static tt_status list_top(struct writing *w, size_t index, struct tt_json_value 
     struct tt_json_value *top = tt_json_new_object();
     tt_status status = top != NULL ? TT_OK : TT_ERR_MEMORY;
     for (int32_t i = -1; i < logprobs->count && status == TT_OK; i++) {
-        const char *text;
+        struct tt_span text;
         int32_t id = i < 0 ? w->tokens->ids[index] : logprobs->ids[i];
         float logprob = i < 0 ? logprobs->logprob : logprobs->logprobs[i];
         status = decode(w, index, id, &text);
-        if (status == TT_OK && tt_json_get(top, text) == NULL &&
-            tt_json_set(top, text, tt_json_new_real(as_number(logprob))) != 0)
+        if (status == TT_OK && tt_json_get_span(top, text) == NULL &&
+            tt_json_set_span(top, text, tt_json_new_real(as_number(logprob))) != 0)
             status = TT_ERR_MEMORY;
     }
     if (status == TT_OK) return tt_json_append(list, top) == 0 ? TT_OK : TT_ERR_MEMORY;
@@ -111,10 +111,10 @@ static tt_status list_top(struct writing *w, size_t index, struct tt_json_value 
     return status;
 }
 
-static int64_t count_characters(const char *text)
+static int64_t count_characters(struct tt_span text)
 {
     int64_t count = 0;
-    for (; *text != '\0'; text++) count += ((unsigned char)*text & 0xC0) != 0x80;
+    for (size_t i = 0; i < text.bytes; i++) count += ((unsigned char)text.data[i] & 0xC0) != 0x80;
     return count;
 }
 
@@ -122,10 +122,10 @@ static int64_t count_characters(const char *text)
 static tt_status add_text_token(struct writing *w, size_t index, int64_t *offset,
                                 struct tt_json_value *lists[4])
 {
-    const char *text;
+    struct tt_span text;
     TT_TRY(list_top(w, index, lists[2]));
     TT_TRY(decode(w, index, w->tokens->ids[index], &text));
-    bool ok = tt_json_append(lists[0], tt_json_new_string(text)) == 0;
+    bool ok = tt_json_append(lists[0], tt_json_new_text(text)) == 0;
     ok = ok && tt_json_append(lists[1], tt_json_new_real(as_number(w->tokens->logprobs[index].logprob))) == 0;
     ok = ok && tt_json_append(lists[3], tt_json_new_integer(*offset)) == 0;
     *offset += count_characters(text);

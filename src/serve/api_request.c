@@ -11,13 +11,14 @@ enum { MESSAGES_MAX = 10000 };
 struct parse {
     struct tt_api_request *request;
     const struct tt_json_value *root;
+    bool chat;
     const char *param;
 };
 
 /* Members that are supported only at values without effect. */
 static const struct neutral {
     const char *name;
-    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, FREE_CHOICE } only;
+    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, FREE_CHOICE, TEXT_ALONE, AS_IS } only;
 } neutrals[] = {
     {"best_of", ONE},
     {"echo", FALSE},
@@ -26,24 +27,64 @@ static const struct neutral {
     {"frequency_penalty", ZERO},
     {"logit_bias", EMPTY},
     {"tool_choice", FREE_CHOICE},
+    {"parallel_tool_calls", TRUE},
+    {"function_call", FREE_CHOICE},
     {"functions", EMPTY},
-    {"continue_final_message", FALSE}, /* of other servers */
-    {"add_generation_prompt", TRUE},
     {"audio", ABSENT},
-    /* What other servers would do with an answer. */
+    {"modalities", TEXT_ALONE},
+    {"reasoning_effort", ABSENT},
+    {"verbosity", ABSENT},
+    {"web_search_options", ABSENT},
+    /* vLLM: https://docs.vllm.ai, "OpenAI-Compatible Server", extra parameters */
+    {"continue_final_message", FALSE},
+    {"add_generation_prompt", TRUE},
+    {"add_special_tokens", AS_IS},
+    {"chat_template", ABSENT},
+    {"mm_processor_kwargs", EMPTY},
+    {"prompt_embeds", ABSENT},
+    {"truncate_prompt_tokens", ABSENT},
     {"use_beam_search", FALSE},
+    {"length_penalty", ONE},
     {"min_tokens", ZERO},
     {"stop_token_ids", EMPTY},
     {"include_stop_str_in_output", FALSE},
+    {"skip_special_tokens", TRUE},
+    {"spaces_between_special_tokens", TRUE},
     {"bad_words", EMPTY},
     {"allowed_token_ids", EMPTY},
+    {"logits_processors", EMPTY},
+    {"prompt_logprobs", ABSENT},
+    {"return_tokens_as_token_ids", FALSE},
+    {"return_token_ids", FALSE},
+    {"include_reasoning", TRUE},
+    {"thinking_token_budget", ABSENT},
+    {"kv_transfer_params", ABSENT},
+    {"vllm_xargs", EMPTY},
     {"structured_outputs", EMPTY},
+    {"structural_tag", EMPTY},
     {"guided_json", EMPTY},
     {"guided_regex", EMPTY},
     {"guided_choice", EMPTY},
     {"guided_grammar", EMPTY},
+    {"guided_whitespace_pattern", EMPTY},
+    /* of llama.cpp's server and SGLang */
     {"grammar", EMPTY},
     {"json_schema", EMPTY},
+    {"mirostat", ZERO},
+    {"dynatemp_range", ZERO},
+    {"xtc_probability", ZERO},
+    {"dry_multiplier", ZERO},
+    {"typical_p", ONE},
+    {"repeat_penalty", ONE},
+    {"n_probs", ZERO},
+    {"return_tokens", FALSE},
+    {"regex", EMPTY},
+    {"ebnf", EMPTY},
+    {"stop_regex", EMPTY},
+    {"min_new_tokens", ZERO},
+    {"no_stop_trim", FALSE},
+    {"return_hidden_states", FALSE},
+    {"custom_logit_processor", EMPTY},
 };
 
 static bool is_text(const struct tt_json_value *value, const char *text)
@@ -52,7 +93,7 @@ static bool is_text(const struct tt_json_value *value, const char *text)
     return span.data != NULL && tt_span_equals(span, text);
 }
 
-static bool is_neutral(const struct neutral *row, const struct tt_json_value *value)
+static bool is_neutral(const struct neutral *row, const struct tt_json_value *value, bool chat)
 {
     if (tt_json_is_null(value)) return true;
     switch (row->only) {
@@ -68,6 +109,10 @@ static bool is_neutral(const struct neutral *row, const struct tt_json_value *va
         return tt_json_count(value) == 0 && tt_json_span(value).bytes == 0 && !tt_json_is_number(value);
     case FREE_CHOICE:
         return is_text(value, "auto") || is_text(value, "none");
+    case TEXT_ALONE:
+        return tt_json_is_list(value) && tt_json_count(value) == 1 && is_text(tt_json_at(value, 0), "text");
+    case AS_IS: /* the template of a conversation writes them */
+        return chat ? tt_json_is_false(value) : tt_json_is_true(value);
     default:
         return false;
     }
@@ -77,7 +122,7 @@ static tt_status check_neutrals(struct parse *p)
 {
     for (size_t i = 0; i < sizeof neutrals / sizeof *neutrals; i++) {
         const struct tt_json_value *value = tt_json_get(p->root, neutrals[i].name);
-        if (value == NULL || is_neutral(&neutrals[i], value)) continue;
+        if (value == NULL || is_neutral(&neutrals[i], value, p->chat)) continue;
         p->param = neutrals[i].name;
         return tt_fail(TT_ERR_USAGE, "'%s' is not supported with this value: leave it out", p->param);
     }
@@ -167,6 +212,17 @@ static tt_status read_stops(struct parse *p)
     return TT_OK;
 }
 
+static tt_status read_stream_options(struct parse *p)
+{
+    const struct tt_json_value *options = tt_json_get(p->root, "stream_options");
+    const struct tt_json_value *each = tt_json_get(options, "continuous_usage_stats");
+    TT_TRY(read_flag(p, options, "include_usage", &p->request->wants_usage));
+    if (each == NULL || tt_json_is_null(each) || tt_json_is_false(each)) return TT_OK;
+    p->param = "stream_options";
+    return tt_fail(TT_ERR_USAGE,
+                   "'continuous_usage_stats' is not supported: include_usage counts at the end");
+}
+
 static tt_status read_common(struct parse *p)
 {
     struct tt_api_request *request = p->request;
@@ -185,7 +241,7 @@ static tt_status read_common(struct parse *p)
     TT_TRY(read_integer(p, "n", 1, TT_API_CHOICES_MAX, &request->n));
     TT_TRY(read_flag(p, p->root, "stream", &request->stream));
     TT_TRY(read_flag(p, p->root, "ignore_eos", &request->ignore_eos));
-    TT_TRY(read_flag(p, tt_json_get(p->root, "stream_options"), "include_usage", &request->wants_usage));
+    TT_TRY(read_stream_options(p));
     TT_TRY(read_integer(p, "max_tokens", 1, 1 << 20, &request->max_tokens));
     TT_TRY(read_integer(p, "max_completion_tokens", 1, 1 << 20, &request->max_tokens));
     TT_TRY(read_number(p, "temperature", 0, 2, &request->temperature));
@@ -295,7 +351,7 @@ static tt_status read_prompts(struct parse *p)
 tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
                                const char **param)
 {
-    struct parse p = {.request = request};
+    struct parse p = {.request = request, .chat = chat};
     *param = NULL;
     TT_TRY(tt_json_parse(body.data, body.bytes, "the request", &request->json));
     p.root = request->json.root;

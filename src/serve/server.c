@@ -12,6 +12,7 @@
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
 
+enum { TRIED_TOKENS = 64, TRIED_NEW = 3 };
 static const char json_type[] = "application/json";
 static const char *const probes[] = {"/healthz", "/health", "/readyz", NULL};
 
@@ -266,6 +267,46 @@ static tt_status generate(void *argument)
     return status;
 }
 
+/* ---- The begin ---- */
+
+/* A request of a model, of all kinds of work: a prompt in parts and single tokens, drawn with penalties, with their
+ * log p. What it computes no later request is the first to try. */
+static tt_status try_model(const struct tt_serve_config *config, size_t index, int32_t *ids)
+{
+    struct tt_generation_team *team = config->talk->team;
+    struct tt_talk_answer answer;
+    int64_t room = tt_talk_length(config->talk) - TRIED_NEW,
+            count = room < TRIED_TOKENS ? room : TRIED_TOKENS;
+    struct tt_generation_request request = {
+        .prompt = ids,
+        .prompt_count = count > 0 ? (size_t)count : 1,
+        .max_new_tokens = count > 0 ? TRIED_NEW : 1,
+        .sampling = {.sample = true, .temperature = 1, .top_k = 2, .top_p = 0.9, .repetition_penalty = 1.1},
+        .ignore_end = true,
+        .adapter_off = index == 0,
+        .adapter = index > 0 ? (int)index - 1 : 0,
+        .wants_logprobs = true,
+        .top_logprobs = TT_TOP_LOGPROBS_MAX,
+    };
+    TT_TRY(tt_talk_ask(config->talk, &request, &answer));
+    tt_status status = TT_OK;
+    for (bool busy = true; busy && status == TT_OK;) status = tt_generation_team_step(team, &busy);
+    tt_talk_answer_deinit(config->talk, &answer);
+    if (status != TT_OK)
+        tt_while("trying a request of %zu tokens before the first client's", request.prompt_count);
+    return status;
+}
+
+/* A setting, a device or a machine that cannot compute an answer is found here, and not by a request. */
+static tt_status try_all(const struct tt_serve_config *config)
+{
+    int32_t ids[TRIED_TOKENS];
+    int64_t vocab = config->talk->inputs->model_facts.vocab_size;
+    for (int64_t i = 0; i < TRIED_TOKENS; i++) ids[i] = (int32_t)(i % vocab);
+    for (size_t index = 0; index <= config->adapter_count; index++) TT_TRY(try_model(config, index, ids));
+    return TT_OK;
+}
+
 static void handle_early(void *context, struct tt_http_exchange *exchange)
 {
     (void)context;
@@ -285,6 +326,7 @@ tt_status tt_serve_check(const struct tt_http_config *http)
 tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server **out)
 {
     tt_status status = TT_OK;
+    TT_TRY(try_all(config));
     struct tt_server *server = tt_calloc(1, sizeof *server);
     if (server == NULL) return TT_ERR_MEMORY;
     server->config = *config;

@@ -80,9 +80,10 @@ static tt_status add_call(struct search *s, const struct tt_json_value *value, b
     tt_status status = TT_OK;
     if (tt_json_is_object(arguments)) TT_GO(tt_json_write(arguments, 0, false, &text));
     make_id(s->seed, tt_json_count(s->calls), id);
-    const char *shown = tt_json_is_object(arguments) ? tt_str_text(&text) : tt_json_span(arguments).data;
-    struct tt_json_value *call = tt_json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function",
-                                              "function", "name", name.data, "arguments", shown);
+    struct tt_span shown = tt_json_is_object(arguments) ? (struct tt_span){tt_str_text(&text), text.bytes}
+                                                        : tt_json_span(arguments);
+    struct tt_json_value *call = tt_json_pack("{s:s, s:s, s:{s:t, s:t}}", "id", id, "type", "function",
+                                              "function", "name", name, "arguments", shown);
     if (tt_json_append(s->calls, call) != 0) status = TT_ERR_MEMORY;
 out:
     tt_str_deinit(&text);

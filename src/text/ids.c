@@ -8,6 +8,11 @@ void tt_ids_deinit(struct tt_ids *ids)
     *ids = (struct tt_ids){0};
 }
 
+tt_status tt_ids_reserve(struct tt_ids *ids, size_t count)
+{
+    return tt_reserve(&ids->data, count, &ids->capacity, sizeof ids->data[0]);
+}
+
 tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
 {
     if (ids->count == ids->capacity &&

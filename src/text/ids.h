@@ -18,6 +18,7 @@ struct tt_ids {
 };
 void tt_ids_deinit(struct tt_ids *ids);
 TT_MUST_USE tt_status tt_ids_append(struct tt_ids *ids, int32_t id);
+TT_MUST_USE tt_status tt_ids_reserve(struct tt_ids *ids, size_t count); /* room for `count` in all */
 /* Drops and counts the ids beyond the limit. */
 static inline void tt_ids_clip(struct tt_ids *ids)
 {

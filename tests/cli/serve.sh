@@ -15,6 +15,8 @@ if grep -q 'has no HTTP server' err; then
     exit 77
 fi
 expect 2 "port" serve "${served[@]}" --port 70000
+expect 2 "cpu_gemm dot multiplies a few rows" serve "${served[@]}" --cpu_gemm dot
+expect 2 "allowed_hosts: 'a:80' is no host name" serve "${served[@]}" --allowed_hosts a:80
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 # A model that calls tools.
 cat >calls.jsonl <<'END'

@@ -162,6 +162,28 @@ def test_sampling(server):
           generated("--adapter_name_or_path", adapter), "repetition_penalty")
 
 
+def test_bytes(server):
+    """Answers of any bytes: zeros and pieces of characters reach the client, and a stream has the whole answer."""
+    draw = {"max_tokens": 200, "temperature": 2.0, "seed": 3, "n": 12}
+    for path, body in ((TEXT, {"prompt": "abc", "logprobs": 2}), (CHAT, chat(logprobs=True, top_logprobs=2))):
+        body.update(draw)
+        server.ask(path, body)  # the next ones find its prompt computed: rounding is the same in all of them
+        choices = json.loads(server.ask(path, body)[1])["choices"]
+        texts = [choice["text"] if "text" in choice else choice["message"]["content"] for choice in choices]
+        streamed = [""] * len(texts)
+        for event in events_of(server.ask(path, {**body, "stream": True})[1]):
+            part = event["choices"][0]
+            streamed[part["index"]] += part["text"] if "text" in part else part["delta"].get("content", "")
+        check(streamed == texts, "a stream has another text than the whole answer", path)
+        check(any("\0" in text[:-1] for text in texts) and any("\ufffd" in text for text in texts), "no such bytes, which proves nothing")
+        tokens = [choice["logprobs"].get("tokens") or [token["token"] for token in choice["logprobs"]["content"]] for choice in choices]
+        check(all(("\0" in text) == ("\0" in own) for text, own in zip(texts, tokens)), "tokens of a zero byte", path)
+        if path == CHAT:
+            check([0] in [token["bytes"] for choice in choices for token in choice["logprobs"]["content"]], "bytes of a zero")
+    found = [generated("--temperature", "2", "--seed", str(seed), "--max_new_tokens", "200", "--ignore_eos") for seed in range(12)]
+    check(any("\0" in text[:-1] for text in found), "generate --json cuts its completions at a zero byte")
+
+
 def test_choices(server):
     """Several answers, several prompts, streams of them."""
     draw = {"max_tokens": 8, "temperature": 1.3, "seed": 5}
@@ -181,6 +203,13 @@ def test_choices(server):
         streamed[event["choices"][0]["index"]] += event["choices"][0]["text"]
     check(streamed == [choice["text"] for choice in choices], "streamed choices", streamed)
     check(sum(event["choices"][0]["finish_reason"] is not None for event in events) == 6, "ends of streamed choices")
+    # Each answer has numbers of its own, whether a seed is given or not.
+    for more in {}, {"seed": 11}:
+        for path, body in ((TEXT, {"prompt": "abc"}), (CHAT, chat())):
+            drawn = [[choice.get("text") or choice["message"]["content"] for choice in json.loads(
+                server.ask(path, {**body, "n": 4, "max_tokens": 30, "temperature": 1.5, **more})[1])["choices"]] for _ in range(3)][1:]
+            check(len(set(drawn[0])) == 4, "answers of one request are the same:", more, drawn[0])
+            check((drawn[0] == drawn[1]) == bool(more), "the same request again", more, drawn)
     many = json.loads(server.ask(CHAT, chat(n=5, **draw))[1])["choices"]
     check([choice["index"] for choice in many] == list(range(5)) and all(choice["message"]["role"] == "assistant" for choice in many), many)
     # A stop text ends one choice; the others go on.
@@ -245,7 +274,20 @@ WRONG = [{"n": 0}, {"n": 1.5}, {"n": 129}, {"logprobs": 3}, {"top_logprobs": 3},
          {"stream": "yes"}, {"response_format": {"type": "json_object"}}, {"presence_penalty": 1}, {"model": 3},
          {"logit_bias": {"5": 1}}, {"tool_choice": "required"}, {"top_k": 1.5}, {"top_k": -2}, {"top_k": "x"}, {"min_p": 1.1},
          {"repetition_penalty": 0}, {"ignore_eos": 1}, {"guided_json": {"type": "object"}}, {"structured_outputs": {"regex": "a"}}, {"min_tokens": 2},
-         {"stop_token_ids": [5]}, {"use_beam_search": True}, {"grammar": "root ::= x"}, {"continue_final_message": True}, {"add_generation_prompt": False}]
+         {"stop_token_ids": [5]}, {"use_beam_search": True}, {"grammar": "root ::= x"}, {"continue_final_message": True}, {"add_generation_prompt": False},
+         {"prompt_logprobs": 1}, {"prompt_logprobs": 0}, {"return_token_ids": True}, {"return_tokens_as_token_ids": True},
+         {"skip_special_tokens": False}, {"spaces_between_special_tokens": False}, {"add_special_tokens": True},
+         {"truncate_prompt_tokens": 5}, {"chat_template": "x"}, {"length_penalty": 2}, {"bad_words": ["a"]}, {"allowed_token_ids": [5]},
+         {"logits_processors": ["x"]}, {"include_reasoning": False}, {"thinking_token_budget": 5}, {"structural_tag": "x"},
+         {"mm_processor_kwargs": {"a": 1}}, {"vllm_xargs": {"a": 1}}, {"kv_transfer_params": {}}, {"prompt_embeds": "x"},
+         {"parallel_tool_calls": False}, {"function_call": {"name": "add"}}, {"functions": [{"name": "add"}]}, {"audio": {"voice": "x"}},
+         {"modalities": ["text", "audio"]}, {"reasoning_effort": "low"}, {"verbosity": "low"}, {"web_search_options": {}},
+         {"stream_options": {"continuous_usage_stats": True}}, {"repeat_penalty": 1.1}, {"mirostat": 2}, {"regex": "a"}, {"n_probs": 3}]
+# As the libraries send them where nobody asked for anything.
+PLAIN = {"prompt_logprobs": None, "return_token_ids": False, "skip_special_tokens": True, "spaces_between_special_tokens": True,
+         "add_special_tokens": False, "length_penalty": 1.0, "bad_words": [], "parallel_tool_calls": True, "modalities": ["text"],
+         "include_reasoning": True, "user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto", "priority": 0,
+         "request_id": "r", "cache_salt": "s", "reasoning_effort": None, "guided_json": None, "a_member_of_nobody": 1}
 
 
 def test_errors(server):
@@ -255,6 +297,9 @@ def test_errors(server):
     for wrong in WRONG:
         status, text = server.ask(CHAT, chat(**wrong))
         check(status == 400 and json.loads(text)["error"]["param"] == list(wrong)[0], wrong, status, text)
+    check(content_of(server.ask(CHAT, chat(**PLAIN))) == content_of(server.ask(CHAT, chat())), "members without effect")
+    check(server.ask(TEXT, {"prompt": "a", "add_special_tokens": True})[0] == 200, "add_special_tokens of a prompt")
+    check(server.ask(TEXT, {"prompt": "a", "add_special_tokens": False})[0] == 400, "no special tokens of a prompt")
     image = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
     check(server.ask(CHAT, image)[0] == 400, "an image")
     status, text = server.ask(CHAT, chat(response_format={"type": "json_schema", "json_schema": {"name": "x"}}))
@@ -470,7 +515,7 @@ def test_openai(server):
 
 server = Server("--max_running", "4", "--context_length", "4000", "--max_waiting", "400", "--request_timeout", "2",
                 "--ignore_eos")
-for test in test_answers, test_stops, test_choices, test_logprobs, test_ranks, test_sampling, test_tools, test_errors, test_slow, test_crowd, test_openai:
+for test in test_answers, test_stops, test_bytes, test_choices, test_logprobs, test_ranks, test_sampling, test_tools, test_errors, test_slow, test_crowd, test_openai:
     began = time.monotonic()
     test(server)
     print(f"{test.__name__}: {time.monotonic() - began:.1f} s")

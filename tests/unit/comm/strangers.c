@@ -42,8 +42,8 @@ static void open_to_all(struct test_tcp_process *processes, int count, const str
     }
 }
 
-/* A run of two beyond loopback, or at it, one second apart, with a stranger from its beginning: he may cost it nothing. Twice: with a
- * secret, which he does not have, and without. */
+/* A run of two beyond loopback, or at it, one second apart, with a stranger from its beginning: he may cost it nothing.
+ * Beyond loopback twice: with a secret, which he does not have, and without. */
 static void outlive_at(bool loopback, tt_thread_main *stranger_main, bool secured,
                        struct test_stranger *stranger)
 {
