@@ -100,6 +100,9 @@ grep -q "frequencies" said && fail "a warning of equal frequencies"
 made turned "${freq/FACTOR/2}"
 same "$tied" "$(loss turned)" "other saved frequencies"
 grep -q "rotary_emb.inv_freq' holds other frequencies" said || fail "other frequencies without a word:" "$(cat said)"
+made long 't["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", [5000], bytes(20000))'
+loss long >/dev/null
+grep -q "rotary_emb.inv_freq' has 5000 numbers" said || fail "more frequencies than a model has:" "$(cat said)"
 
 # Adapters: PEFT saves the layer under an adapter of the head, and embeddings with save_embedding_layers.
 base=$demo/model
