@@ -448,6 +448,8 @@ out:
 tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model)
 {
     TT_TRY(tt_load_check(model, &inputs->source));
+    if (model->options.lora.ensure_weight_tying && !model->facts.tie_word_embeddings)
+        tt_warn("ensure_weight_tying: embeddings and head of this model are two tables, and stay two");
     return inputs->detect.weights.folder != NULL ? tt_detector_weights_check(&inputs->detect.weights, model)
                                                  : TT_OK;
 }

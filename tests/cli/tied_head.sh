@@ -59,6 +59,8 @@ differ "$(answer "$demo/model")" "$(answer own)" "generation with another head"
     --threads 1 --seed 3 --report_to none >said 2>&1 || fail "train:" "$(tail -n 3 said)"
 "$trimtab" train --model_name_or_path untied --dataset_name rows.jsonl --output_dir lora2 --max_steps 2 --learning_rate 1e-3 --device cpu \
     --threads 1 --seed 3 --report_to none >said 2>&1 || fail "train:" "$(tail -n 3 said)"
+expect 0 "embeddings and head of this model are two tables, and stay two" train --model_name_or_path untied --dataset_name rows.jsonl \
+    --output_dir two_tables --max_steps 1 --device cpu --lora_modules_to_save embed_tokens --ensure_weight_tying true --report_to none
 cmp lora/adapter_model.safetensors lora2/adapter_model.safetensors || fail "training over a head of its own"
 expect 0 "tensors changed" merge --model own --adapter lora --output_dir merged
 grep -q '"tie_word_embeddings": false' merged/config.json || fail "the merged config.json still ties"
