@@ -146,7 +146,6 @@ static tt_status check_launch(const struct tt_launch_spec *config)
 
 static tt_status check_model(const struct tt_settings *settings, const struct tt_job_spec *job)
 {
-    if (job->device.bf16 && job->device.fp16) return usage("bf16 and fp16 are both on", "set one of them");
     TT_TRY(tt_quantization_check(&job->quantization, job->device.bf16 ? TT_BF16 : TT_F32));
     bool full = tt_settings_has(settings, "use_peft") && !job->model.use_peft;
     if (full && job->model.adapter_name_or_path != NULL)
