@@ -7,10 +7,12 @@
 #include "data/rows.h"
 #include "folder.h"
 
+static const struct tt_unpack_limits no_limits;
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tt_rows rows;
-    tt_status status = tt_rows_open(fuzz_write("x.csv", data, size), 0, 0, &rows);
+    tt_status status = tt_rows_open(fuzz_write("x.csv", data, size), &no_limits, &rows);
     if (status != TT_OK && status != TT_ERR_DATA) abort();
     if (status != TT_OK) return 0;
     for (size_t i = 0; i < rows.count; i++) {

@@ -35,8 +35,7 @@ static int fuzz_check_rows(fuzz_read_rows *read, const uint8_t *data, size_t siz
     if (size == 0) return 0;
     const struct tt_parquet_limits limits = {.rows = data[0] & 1 ? 3 : 0,
                                              .row_bytes = data[0] & 2 ? 1000 : 0,
-                                             .free_bytes = 1 << 16,
-                                             .ratio = 1,
+                                             .total_bytes = 1 << 20,
                                              .page_bytes = 1 << 16};
     struct tt_file_map file = {data + 1, size - 1};
     struct tt_str rows = {0};

@@ -40,7 +40,7 @@ static void check_text(const uint8_t *data, size_t size, bool gzip)
         bytes += used;
         at += part;
     }
-    const struct tt_unpack_limits limits = {0, 0};
+    const struct tt_unpack_limits limits = {0, 0, 1 << 26};
     const char *path = fuzz_write("text", packed, bytes);
     if (tt_unpack_map(path, &limits, &map, &is_packed) != TT_OK || !is_packed) abort();
     if (map.bytes != size || (size > 0 && memcmp(map.data, data, size) != 0)) abort();
@@ -55,9 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_text(data + 1, size - 1, data[0] & 2);
         return 0;
     }
+    const struct tt_unpack_limits few = {data[0] & 4 ? 2 : 0, data[0] & 8 ? 100 : 0, 1 << 26};
     struct tt_rows rows = {0};
     const char *path = fuzz_write(data[0] & 2 ? "rows.jsonl.gz" : "rows.txt.zst", data + 1, size - 1);
-    tt_status status = tt_rows_open(path, data[0] & 4 ? 2 : 0, data[0] & 8 ? 100 : 0, &rows);
+    tt_status status = tt_rows_open(path, &few, &rows);
     if (status != TT_OK && status != TT_ERR_DATA && status != TT_ERR_UNSUPPORTED) abort();
     for (size_t i = 0; i < rows.count; i++) {
         uint64_t at = (uint64_t)((const uint8_t *)rows.spans[i].data - rows.map.data);

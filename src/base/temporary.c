@@ -5,7 +5,11 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#include "base/cgroup.h"
+#include "base/file.h"
 
 static const char *temporary_folder(void)
 {
@@ -31,4 +35,24 @@ tt_status tt_file_open_temporary(int *descriptor)
     tt_status status = tt_fail_errno(errno, "no temporary file can be made in '%s'", folder);
     tt_hint("TMPDIR names another folder");
     return status;
+}
+
+static bool is_in_memory(const char *folder)
+{
+    enum { TMPFS = 0x01021994 };
+    const unsigned long ramfs = 0x858458f6;
+    struct statfs info;
+    if (statfs(folder, &info) != 0) return false;
+    return (unsigned long)info.f_type == TMPFS || (unsigned long)info.f_type == ramfs;
+}
+
+tt_status tt_file_temporary_room(uint64_t *bytes)
+{
+    bool grouped;
+    const char *folder = temporary_folder();
+    TT_TRY(tt_dir_free_bytes(folder, bytes, NULL));
+    *bytes -= *bytes / 10;
+    uint64_t memory = tt_memory_bytes(&grouped) / 2;
+    if (is_in_memory(folder) && memory > 0 && memory < *bytes) *bytes = memory;
+    return TT_OK;
 }

@@ -62,6 +62,7 @@ struct tt_data_config {
     bool shuffle_dataset;
     const char *prepared_path;                   /* folder of tokenized rows (data/cache.h); NULL: none */
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
+    size_t max_unpacked_size;                    /* of a packed file; 0: what TMPDIR has room for */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
     bool preference; /* rows have a chosen and a rejected answer; by the objective, not a setting */
 };

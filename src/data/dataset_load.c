@@ -352,7 +352,9 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
     size_t limit = max_samples > 0 ? (size_t)max_samples : SIZE_MAX;
     int64_t each = load->config->preference ? 2 : 1; /* samples of a row */
     if (load->config->prompt_template != NULL) TT_GO(tt_prompt_template_check(load->config->prompt_template));
-    TT_GO(tt_rows_open(path, max_samples > 0 ? limit : 0, load->config->max_row_size, &rows));
+    const struct tt_unpack_limits limits = {max_samples > 0 ? limit : 0, load->config->max_row_size,
+                                            load->config->max_unpacked_size};
+    TT_GO(tt_rows_open(path, &limits, &rows));
     load->rows = &rows;
     load->row_limit = max_samples > 0 ? limit : 0;
     load->sample_limit = max_samples > 0 && max_samples < INT64_MAX / each ? max_samples * each : INT64_MAX;

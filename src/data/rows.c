@@ -189,19 +189,19 @@ static tt_status find_csv_rows(struct tt_rows *rows, size_t max_rows)
     return status;
 }
 
-tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size, struct tt_rows *rows)
+tt_status tt_rows_open(const char *path, const struct tt_unpack_limits *limits, struct tt_rows *rows)
 {
-    struct tt_rows opened = {.path = path, .max_row_size = max_row_size > 0 ? max_row_size : SIZE_MAX};
+    struct tt_rows opened = {.path = path,
+                             .max_row_size = limits->row_bytes > 0 ? limits->row_bytes : SIZE_MAX};
     opened.plain_text = has_ending(path, ".txt");
     if (!tt_rows_is_name(path) && !tt_path_is_dir(path) && tt_path_exists(path)) return refuse_kind(path);
-    const struct tt_unpack_limits limits = {max_rows, max_row_size};
     bool packed = false;
-    tt_status status = tt_unpack_map(path, &limits, &opened.map, &packed);
+    tt_status status = tt_unpack_map(path, limits, &opened.map, &packed);
     if (status == TT_OK && !packed) status = tt_file_map_open(path, &opened.map);
     if (status != TT_OK && !tt_path_exists(path))
         tt_hint("rows are read from a local .jsonl, .json, .csv, .txt or .parquet file");
     TT_GO(status);
-    size_t most = max_rows > 0 ? max_rows : SIZE_MAX;
+    size_t most = limits->rows > 0 ? limits->rows : SIZE_MAX;
     TT_GO(has_ending(path, ".csv") ? find_csv_rows(&opened, most) : find_rows(&opened, most));
     if (opened.count == 0) TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no rows", path));
     *rows = opened;

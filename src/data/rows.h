@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/file.h"
+#include "data/unpack.h"
 
 struct tt_row_span {
     const char *data; /* in the map */
@@ -27,10 +27,10 @@ struct tt_rows {
 /* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .csv, .txt, and .gz or .zst (.zstd) behind it;
  * .parquet, .arrow. */
 bool tt_rows_is_name(const char *path);
-/* Finds at most `max_rows` rows from the start; 0: all. A file without rows is TT_ERR_DATA, and so is a row of more
- * than `max_row_size` bytes (0: no limit): a line with its blanks, or an element of an array. The limit does not apply
- * to text files. The scan stops at the limit, before the end of the row. */
-TT_MUST_USE tt_status tt_rows_open(const char *path, size_t max_rows, size_t max_row_size,
+/* Finds at most limits->rows rows from the start (data/unpack.h). A file without rows is TT_ERR_DATA, and so is a row of
+ * more than limits->row_bytes: a line with its blanks, or an element of an array. That limit does not apply to text
+ * files. The scan stops at the limit, before the end of the row. */
+TT_MUST_USE tt_status tt_rows_open(const char *path, const struct tt_unpack_limits *limits,
                                    struct tt_rows *rows);
 void tt_rows_close(struct tt_rows *rows); /* takes a zeroed struct */
 

@@ -57,6 +57,10 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "max_row_size", .type = TT_SETTING_BYTES, FIELD(max_row_size), .default_text = "64MiB",
      .null_text = "0", .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "Limit of the bytes of one row in its file (not of a .txt file, which is one text); 0: no limit."},
+    {.name = "max_unpacked_size", .type = TT_SETTING_BYTES, FIELD(max_unpacked_size), .default_text = "0",
+     .null_text = "0",
+     .help = "Limit of the bytes that the rows of one compressed, Parquet or Arrow file unpack to in TMPDIR; 0: "
+             "nine tenths of its free space."},
     {.name = "packing", .type = TT_SETTING_BOOL, FIELD(packing), .default_text = "false",
      .changes = TT_CHANGES_RESULT, .of = "language",
      .help = "Put several samples into one pack of max_length tokens; samples never attend to each other."},

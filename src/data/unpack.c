@@ -7,12 +7,15 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
+#include "base/cgroup.h"
+#include "base/str.h"
 #include "base/temporary.h"
 #include "data/arrow/arrow.h"
 #include "data/parquet/parquet.h"
 
-enum { BUFFER_BYTES = 1 << 20 };
-#define FREE_BYTES ((uint64_t)64 << 20)
+/* A page of Parquet is in memory, with its dictionary. Writers close a page when a MiB or some thousand values are in
+ * it: a GiB is a thousand values of a MiB. */
+enum { BUFFER_BYTES = 1 << 20, PAGE_BYTES_MAX = 1 << 30 };
 
 const char *const tt_unpack_endings[] = {".gz", ".zst", ".zstd", NULL};
 
@@ -20,6 +23,7 @@ struct unpacking {
     const char *path; /* of the compressed file */
     int from, to;
     uint64_t bytes, read, written; /* bytes: of the compressed file */
+    uint64_t most;                 /* to write */
     uint8_t *in, *out;             /* [BUFFER_BYTES] */
     size_t in_bytes;
 };
@@ -43,12 +47,17 @@ static tt_status refill(struct unpacking *u)
     return TT_OK;
 }
 
+static const char remedy[] =
+    "max_unpacked_size sets this limit; without it that is nine tenths of the free space of TMPDIR";
+
 static tt_status put(struct unpacking *u, size_t bytes)
 {
     if (bytes == 0) return TT_OK;
-    if (u->written + bytes > FREE_BYTES && (u->written + bytes) / TT_UNPACK_RATIO_MAX > u->read) {
-        tt_fail(TT_ERR_DATA, "'%s' unpacks to more than %d times its size", u->path, TT_UNPACK_RATIO_MAX);
-        tt_hint("if it truly holds such rows, unpack it yourself and give the unpacked file");
+    if (u->written + bytes > u->most) {
+        char most[32];
+        tt_fail(TT_ERR_DATA, "'%s' unpacks to more than %s", u->path,
+                tt_format_bytes((double)u->most, most, sizeof most));
+        tt_hint("%s", remedy);
         return TT_ERR_DATA;
     }
     tt_status status = tt_file_pwrite(u->to, "the unpacked file", u->out, bytes, u->written);
@@ -157,12 +166,21 @@ static tt_status put_rows(void *context, const char *data, size_t bytes)
     return status;
 }
 
+/* Of a machine with little memory a page may take an eighth of it. */
+static uint32_t page_limit(void)
+{
+    bool grouped;
+    uint64_t share = tt_memory_bytes(&grouped) / 8;
+    return share > 0 && share < PAGE_BYTES_MAX ? (uint32_t)share : PAGE_BYTES_MAX;
+}
+
 static tt_status unpack_table(struct unpacking *u, enum kind kind, const struct tt_unpack_limits *limits)
 {
     const struct tt_parquet_limits of_reader = {.rows = limits->rows,
                                                 .row_bytes = limits->row_bytes,
-                                                .free_bytes = FREE_BYTES,
-                                                .ratio = TT_UNPACK_RATIO_MAX};
+                                                .total_bytes = u->most,
+                                                .remedy = remedy,
+                                                .page_bytes = page_limit()};
     struct tt_file_map file;
     TT_TRY(tt_file_map_descriptor(u->from, u->path, u->bytes, &file));
     tt_status status = kind == PARQUET ? tt_parquet_read(u->path, &file, &of_reader, put_rows, u)
@@ -218,6 +236,8 @@ tt_status tt_unpack_map(const char *path, const struct tt_unpack_limits *limits,
     u.out = tt_alloc_aligned(BUFFER_BYTES);
     if (u.in == NULL || u.out == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_file_open_temporary(&u.to));
+    u.most = limits->bytes;
+    if (u.most == 0) TT_GO(tt_file_temporary_room(&u.most));
     TT_GO(unpack(&u, kind, limits));
     TT_GO(tt_file_map_descriptor(u.to, path, u.written, map));
 out:

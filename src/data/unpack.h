@@ -3,18 +3,17 @@
  * Lines (data/parquet/parquet.h, data/arrow/arrow.h).
  *
  * A file is unpacked into a file without a name in TMPDIR (else /tmp), which is mapped and goes with the map: memory is
- * bounded, and the disk needs room for the unpacked bytes. */
+ * bounded, and the disk needs room for the unpacked bytes. What a file says about its sizes is a stranger's word: its
+ * bytes in all are limited by the free space, what is in memory at a time (a page, a value) by numbers of its own. */
 #ifndef TT_DATA_UNPACK_H
 #define TT_DATA_UNPACK_H
 
 #include "base/file.h"
 
-/* Beyond the first 64 MiB a file may unpack to so many times its size; real rows take a tenth of that. */
-enum { TT_UNPACK_RATIO_MAX = 200 };
-
-/* Of Parquet and Arrow, whose rows are known: no more of them are read. 0: no limit. */
 struct tt_unpack_limits {
-    uint64_t rows, row_bytes;
+    uint64_t rows;      /* no more of them are read, of compressed files all; 0: no limit */
+    uint64_t row_bytes; /* a longer row is an error; 0: no limit */
+    uint64_t bytes;     /* unpacked; more are an error. 0: what there is room for (tt_file_temporary_room) */
 };
 
 /* Endings of names of compressed files, ".gz" and the like, ended by NULL. */

@@ -6,14 +6,14 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/cgroup.h"
 #include "base/json.h"
 #include "base/number.h"
 #include "base/temporary.h"
 #include "data/arrow/arrow.h"
 #include "detect/annotations.h"
 
-enum { NAMES_DEPTH = 8, ROW_BYTES_MAX = 64 << 20, RATIO_MAX = 200 };
-#define FREE_BYTES ((uint64_t)64 << 20)
+enum { NAMES_DEPTH = 8, ROW_BYTES_MAX = 64 << 20, PAGE_BYTES_MAX = 1 << 30 };
 
 static const char *const category_names[] = {"category", "category_id", "categories", "label", "labels"};
 enum { CATEGORY_NAMES = sizeof category_names / sizeof *category_names };
@@ -37,9 +37,9 @@ struct reading {
     uint64_t row;
     struct kept *kept;
     size_t kept_count, kept_capacity;
-    int spool;             /* values that are not in a map as they are; -1: none yet */
-    uint64_t spooled, all; /* all: bytes of all files */
-    size_t first_image;    /* of these tables */
+    int spool;              /* values that are not in a map as they are; -1: none yet */
+    uint64_t spooled, room; /* bytes of the spool; what it may have, 0: not asked yet */
+    size_t first_image;     /* of these tables */
     struct tt_name_index ids;
     bool ids_good; /* every image has an id of its own */
 };
@@ -458,10 +458,10 @@ static tt_status keep_bytes(void *context, const uint8_t *data, size_t bytes, ui
     if (!inside) {
         kept.data = NULL;
         kept.at = reading->spooled;
-        if (reading->spooled + bytes > FREE_BYTES && (reading->spooled + bytes) / RATIO_MAX > reading->all)
-            return tt_fail(TT_ERR_DATA, "'%s': the images have more than %d times the bytes of the file",
-                           reading->path, RATIO_MAX);
         if (reading->spool < 0) TT_TRY(tt_file_open_temporary(&reading->spool));
+        if (reading->room == 0) TT_TRY(tt_file_temporary_room(&reading->room));
+        if (reading->spooled + bytes > reading->room)
+            return tt_fail(TT_ERR_DATA, "'%s': the images are more than TMPDIR has room for", reading->path);
         if (bytes > 0)
             TT_TRY(tt_file_pwrite(reading->spool, "the unpacked images", data, bytes, reading->spooled));
         reading->spooled += bytes;
@@ -484,8 +484,13 @@ static tt_status add_map(struct tt_annotations *notes, struct tt_file_map *map)
 
 static tt_status read_file(struct reading *reading, const char *path)
 {
-    const struct tt_parquet_limits limits = {
-        .row_bytes = ROW_BYTES_MAX, .free_bytes = FREE_BYTES, .ratio = RATIO_MAX};
+    bool grouped;
+    const struct tt_parquet_limits limits = {.row_bytes = ROW_BYTES_MAX,
+                                             .total_bytes = tt_memory_bytes(&grouped) / 2,
+                                             .page_bytes = PAGE_BYTES_MAX,
+                                             .remedy =
+                                                 "the annotations of a run are in memory, of which they "
+                                                 "may take half: divide the file"};
     const struct tt_parquet_sink sink = {.put = put_lines, .keep = keep_bytes, .context = reading};
     struct stat file;
     if (stat(path, &file) != 0) return tt_fail_errno(errno, "cannot read '%s'", path);
@@ -495,7 +500,6 @@ static tt_status read_file(struct reading *reading, const char *path)
     reading->kept_count = 0;
     TT_TRY(tt_file_map_open(path, &reading->file));
     TT_TRY(add_map(reading->notes, &reading->file));
-    reading->all += reading->file.bytes;
     bool arrow = tt_arrow_is(&reading->file);
     if (!arrow && !tt_parquet_is(&reading->file)) {
         tt_fail(TT_ERR_DATA, "'%s' is neither Parquet nor Arrow", path);

@@ -19,7 +19,7 @@ static tt_status keep(void *context, const char *data, size_t bytes)
 
 static void expect_same(const char *name, const char *what, uint64_t rows)
 {
-    const struct tt_parquet_limits limits = {.rows = rows, .free_bytes = 1 << 20, .ratio = 1};
+    const struct tt_parquet_limits limits = {.rows = rows, .total_bytes = 1 << 20};
     struct tt_file_map file, lines;
     struct tt_str text = {0};
     char path[300];

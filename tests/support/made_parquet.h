@@ -207,7 +207,7 @@ static inline tt_status keep(void *context, const char *data, size_t bytes)
 
 static inline tt_status read_file(struct tt_file_map file, struct tt_str *rows)
 {
-    const struct tt_parquet_limits limits = {.free_bytes = 1 << 16, .ratio = 2};
+    const struct tt_parquet_limits limits = {.total_bytes = 1 << 16};
     struct tt_str owned = {.data = (char *)(uintptr_t)file.data};
     tt_status status = tt_parquet_read("made.parquet", &file, &limits, keep, rows);
     tt_str_deinit(&owned);

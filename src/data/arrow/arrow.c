@@ -242,7 +242,7 @@ static tt_status check_magic(const char *path, const struct tt_file_map *file)
 tt_status tt_arrow_read_into(const char *path, const struct tt_file_map *file,
                              const struct tt_parquet_limits *limits, const struct tt_parquet_sink *sink)
 {
-    struct reader r = {.file = file, .lines = {path, file->bytes, limits, *sink, {0}, 0, 0, 0}};
+    struct reader r = {.file = file, .lines = {path, limits, *sink, {0}, 0, 0, 0}};
     tt_status status = TT_OK;
     TT_TRY(check_magic(path, file));
     TT_GO(read_messages(&r));

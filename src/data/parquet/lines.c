@@ -13,19 +13,25 @@ void parquet_lines_begin(struct parquet_lines *lines)
     lines->row_start = lines->text.bytes;
 }
 
+tt_status parquet_lines_fits(const struct parquet_lines *l, size_t bytes)
+{
+    if (l->limits->row_bytes == 0 || l->text.bytes - l->row_start + bytes <= l->limits->row_bytes)
+        return TT_OK;
+    tt_fail(TT_ERR_DATA, "'%s', row %llu is longer than max_row_size (%llu)", l->path,
+            (unsigned long long)l->row, (unsigned long long)l->limits->row_bytes);
+    tt_hint("raise max_row_size, or cut the row into several");
+    return TT_ERR_DATA;
+}
+
 tt_status parquet_lines_check(const struct parquet_lines *l)
 {
+    char most[32];
     uint64_t bytes = l->written + l->text.bytes;
-    if (l->limits->row_bytes > 0 && l->text.bytes - l->row_start > l->limits->row_bytes) {
-        tt_fail(TT_ERR_DATA, "'%s', row %llu is longer than max_row_size (%llu)", l->path,
-                (unsigned long long)l->row, (unsigned long long)l->limits->row_bytes);
-        tt_hint("raise max_row_size, or cut the row into several");
-        return TT_ERR_DATA;
-    }
-    if (bytes <= l->limits->free_bytes || bytes / l->limits->ratio <= l->file_bytes) return TT_OK;
-    tt_fail(TT_ERR_DATA, "'%s', row %llu: the rows have more than %llu times the bytes of the file", l->path,
-            (unsigned long long)l->row, (unsigned long long)l->limits->ratio);
-    tt_hint("if it truly holds such rows, write it as JSON Lines and give that file");
+    TT_TRY(parquet_lines_fits(l, 0));
+    if (l->limits->total_bytes == 0 || bytes <= l->limits->total_bytes) return TT_OK;
+    tt_fail(TT_ERR_DATA, "'%s', row %llu: the rows have more than %s", l->path, (unsigned long long)l->row,
+            tt_format_bytes((double)l->limits->total_bytes, most, sizeof most));
+    if (l->limits->remedy != NULL) tt_hint("%s", l->limits->remedy);
     return TT_ERR_DATA;
 }
 

@@ -7,7 +7,6 @@
 
 struct parquet_lines {
     const char *path;
-    uint64_t file_bytes;
     const struct tt_parquet_limits *limits;
     struct tt_parquet_sink sink;
     struct tt_str text; /* owned: rows that are not put yet */
@@ -21,6 +20,8 @@ bool parquet_lines_full(const struct parquet_lines *lines);
 void parquet_lines_begin(struct parquet_lines *lines);
 /* TT_ERR_DATA when the current row or all rows have become too long: called within rows, once for each element. */
 TT_MUST_USE tt_status parquet_lines_check(const struct parquet_lines *lines);
+/* TT_ERR_DATA where a value of so many bytes makes the current row too long: called before it is written. */
+TT_MUST_USE tt_status parquet_lines_fits(const struct parquet_lines *lines, size_t bytes);
 /* Gives a binary value to the sink, and writes its number. */
 TT_MUST_USE tt_status parquet_lines_keep(struct parquet_lines *lines, const uint8_t *data, size_t bytes);
 TT_MUST_USE tt_status parquet_lines_end(struct parquet_lines *lines);

@@ -80,7 +80,9 @@ static tt_status write_leaf(struct reader *r, const struct parquet_node *node)
     const char *why = NULL;
     if (!column->has_entry || column->def != node->def) return fail_levels(r, index);
     TT_TRY(checked(r, node->first_leaf, parquet_column_value(column, &value)));
-    if (node->kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL) {
+    bool keeps = node->kind == PARQUET_KIND_BYTES && r->lines.sink.keep != NULL;
+    if (!keeps) TT_TRY(parquet_lines_fits(&r->lines, value.bytes));
+    if (keeps) {
         TT_TRY(parquet_lines_keep(&r->lines, value.data, value.bytes));
     } else if (!parquet_json_value(node, &value, &r->lines.text, &why, &status)) {
         if (status != TT_OK) return status;
@@ -240,7 +242,7 @@ static tt_status make_columns(struct reader *r)
 tt_status tt_parquet_read_into(const char *path, const struct tt_file_map *file,
                                const struct tt_parquet_limits *limits, const struct tt_parquet_sink *sink)
 {
-    struct reader r = {.file = file, .lines = {path, file->bytes, limits, *sink, {0}, 0, 0, 0}};
+    struct reader r = {.file = file, .lines = {path, limits, *sink, {0}, 0, 0, 0}};
     tt_status status = TT_OK;
     TT_GO(parquet_metadata_read(path, file, &r.metadata));
     TT_GO(parquet_schema_make(path, &r.metadata, &r.schema));

@@ -11,11 +11,11 @@
 #include "base/file.h"
 
 struct tt_parquet_limits {
-    uint64_t rows;       /* read at most so many from the start; 0: all */
-    uint64_t row_bytes;  /* a longer row is an error; 0: no limit */
-    uint64_t free_bytes; /* the rows may have so many bytes, or `ratio` times those of the file */
-    uint64_t ratio;
-    uint32_t page_bytes; /* a larger page is an error; 0: no limit but the format's 2 GiB */
+    uint64_t rows;        /* read at most so many from the start; 0: all */
+    uint64_t row_bytes;   /* a longer row, or value of a row, is an error; 0: no limit */
+    uint64_t total_bytes; /* more bytes of rows are an error; 0: no limit */
+    const char *remedy;   /* the hint of that error */
+    uint32_t page_bytes;  /* a larger page is an error; 0: no limit but the format's 2 GiB */
 };
 
 /* Where rows go. */

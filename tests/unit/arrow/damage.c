@@ -16,7 +16,7 @@
 #include "data/parquet/parquet.h"
 
 static const struct tt_parquet_limits small = {
-    .row_bytes = 1 << 16, .free_bytes = 1 << 18, .ratio = 1, .page_bytes = 1 << 20};
+    .row_bytes = 1 << 16, .total_bytes = 1 << 20, .page_bytes = 1 << 20};
 static const char *const files[] = {"chat-snappy",        "chat-zstd-v2",       "chat-gzip-pages",
                                     "chat-lz4-plain",     "chat-deltas",        "types-split",
                                     "types-snappy",       "types-plain-v2",     "numbers-int96",
@@ -195,8 +195,8 @@ static void limits(void **state)
     l.row_bytes = 500;
     expect_limit(l, "'x.parquet', row 4 is longer than max_row_size (500)");
     l = small;
-    l.free_bytes = 1000;
-    expect_limit(l, "the rows have more than 1 times the bytes of the file");
+    l.total_bytes = 1000;
+    expect_limit(l, "the rows have more than 1000");
     l = small;
     l.page_bytes = 100;
     expect_limit(l, "a page is larger than the limit");

@@ -165,7 +165,7 @@ static tt_status keep_bytes(void *context, const uint8_t *data, size_t bytes, ui
 static void expect_with(tt_status (*keep)(void *, const uint8_t *, size_t, uint64_t *), tt_status expected,
                         const char *message)
 {
-    const struct tt_parquet_limits limits = {.free_bytes = 1 << 16, .ratio = 2};
+    const struct tt_parquet_limits limits = {.total_bytes = 1 << 16};
     const struct tt_file_map file = {made, used};
     struct tt_str rows = {0};
     const struct tt_parquet_sink sink = {.put = take, .context = &rows, .keep = keep};

@@ -40,7 +40,8 @@ static void bounds(void **state)
         struct tt_rows rows = {0};
         assert_int_equal(tt_file_write_atomic(test_at(cases[i].name), cases[i].text, strlen(cases[i].text)),
                          TT_OK);
-        tt_status status = tt_rows_open(test_at(cases[i].name), cases[i].max_rows, cases[i].max_bytes, &rows);
+        const struct tt_unpack_limits limits = {cases[i].max_rows, cases[i].max_bytes, 0};
+        tt_status status = tt_rows_open(test_at(cases[i].name), &limits, &rows);
         if (status != (cases[i].part == NULL ? TT_OK : TT_ERR_DATA)) fail_msg("case %zu", i);
         if (cases[i].part != NULL && strstr(tt_error_last()->message, cases[i].part) == NULL)
             fail_msg("case %zu: '%s'", i, tt_error_last()->message);
@@ -63,7 +64,9 @@ static void no_end(void **state)
         assert_int_equal(tt_file_write_atomic(test_at(names[i]), starts[i], strlen(starts[i])), TT_OK);
         if (truncate(test_at(names[i]), (off_t)64 << 30) != 0) skip(); /* no file of that size here */
         getrusage(RUSAGE_SELF, &before);
-        assert_int_equal(tt_rows_open(test_at(names[i]), 0, ROW_BYTES, &rows), TT_ERR_DATA);
+        assert_int_equal(
+            tt_rows_open(test_at(names[i]), &(struct tt_unpack_limits){.row_bytes = ROW_BYTES}, &rows),
+            TT_ERR_DATA);
         getrusage(RUSAGE_SELF, &after);
         assert_non_null(strstr(tt_error_last()->message, "is longer than max_row_size (1048576)"));
         assert_true(after.ru_maxrss - before.ru_maxrss < 16 * ROW_BYTES / 1024);

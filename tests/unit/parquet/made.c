@@ -224,7 +224,7 @@ static void bombs(void **state)
     memcpy(page, &bytes, 4);
     memcpy(page + 4, run.text.data, bytes);
     const struct column c[] = {{PARQUET_INT32, INT32_MAX, "", page, 4 + bytes}};
-    REFUSE(TT_ERR_DATA, "the rows have more than 2 times the bytes of the file", e, 1, c, INT32_MAX);
+    REFUSE(TT_ERR_DATA, "the rows have more than 64.0 KiB", e, 1, c, INT32_MAX);
     const struct element list_of[] = {{"n", PARQUET_INT32, MANY, 0, -1, 0}};
     struct out runs = {0};
     for (int i = 0; i < 2; i++) {
@@ -236,7 +236,7 @@ static void bombs(void **state)
     REFUSE(TT_ERR_DATA, "row 1, column 'n': its fields do not agree", list_of, 1, endless, 1);
     /* No columns: rows of two bytes without any data. */
     struct tt_file_map none = make(e, 0, 0, c, 0, INT64_MAX);
-    expect_error(TT_ERR_DATA, "the rows have more than 2 times the bytes of the file", none);
+    expect_error(TT_ERR_DATA, "the rows have more than 64.0 KiB", none);
     struct element deep[120];
     for (size_t i = 0; i < COUNT(deep); i++) deep[i] = (struct element){"x", G, NO, 1, -1, 0};
     REFUSE(TT_ERR_UNSUPPORTED, "it is nested too deeply", deep, 1, c, 1);
