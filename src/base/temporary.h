@@ -10,8 +10,8 @@
  * TT_ERR_IO names the folder. */
 TT_MUST_USE tt_status tt_file_open_temporary(int *descriptor);
 
-/* Bytes that such a file may grow to here: nine tenths of the free space of the folder, and of a folder in memory no more
- * than half the memory that the process may use. */
+/* Bytes that such a file may grow to here: nine tenths of the free space of the folder; of a folder in memory at most
+ * half the memory that the process may use. */
 TT_MUST_USE tt_status tt_file_temporary_room(uint64_t *bytes);
 
 #endif

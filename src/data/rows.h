@@ -27,8 +27,8 @@ struct tt_rows {
 /* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .csv, .txt, and .gz or .zst (.zstd) behind it;
  * .parquet, .arrow. */
 bool tt_rows_is_name(const char *path);
-/* Finds at most limits->rows rows from the start (data/unpack.h). A file without rows is TT_ERR_DATA, and so is a row of
- * more than limits->row_bytes: a line with its blanks, or an element of an array. That limit does not apply to text
+/* Finds at most limits->rows rows from the start (data/unpack.h). A file without rows is TT_ERR_DATA, and so is a row
+ * of more than limits->row_bytes: a line with its blanks, or an element of an array. That limit does not apply to text
  * files. The scan stops at the limit, before the end of the row. */
 TT_MUST_USE tt_status tt_rows_open(const char *path, const struct tt_unpack_limits *limits,
                                    struct tt_rows *rows);

@@ -58,7 +58,7 @@ const struct tt_setting tt_data_settings[] = {
      .null_text = "0", .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "Limit of the bytes of one row in its file (not of a .txt file, which is one text); 0: no limit."},
     {.name = "max_unpacked_size", .type = TT_SETTING_BYTES, FIELD(max_unpacked_size), .default_text = "0",
-     .null_text = "0",
+     .null_text = "0", .changes = TT_CHANGES_OTHER, .of = "language",
      .help = "Limit of the bytes that the rows of one compressed, Parquet or Arrow file unpack to in TMPDIR; 0: "
              "nine tenths of its free space."},
     {.name = "packing", .type = TT_SETTING_BOOL, FIELD(packing), .default_text = "false",
