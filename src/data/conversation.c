@@ -29,6 +29,41 @@ bool tt_conversation_is_preference(const struct tt_json_value *row)
     return holds_messages(tt_json_get(row, "chosen")) && holds_messages(tt_json_get(row, "rejected"));
 }
 
+tt_status tt_conversation_check_size(const struct tt_json *row)
+{
+    static const char *const lists[] = {"messages",   "conversations", "prompt",
+                                        "completion", "chosen",        "rejected"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        size_t count = tt_json_count(tt_json_get(row->root, lists[i]));
+        if (!tt_json_is_list(tt_json_get(row->root, lists[i])) || count <= TT_MESSAGES_MAX) continue;
+        tt_fail(TT_ERR_DATA, "%s: '%s' has %zu messages; %d are the limit", row->origin, lists[i], count,
+                TT_MESSAGES_MAX);
+        tt_hint("divide it into several conversations");
+        return TT_ERR_DATA;
+    }
+    return TT_OK;
+}
+
+/* Values in a value, no more than `most` + 1 of them. */
+static size_t count_values(const struct tt_json_value *value, size_t most)
+{
+    size_t count = 1, elements = tt_json_count(value);
+    for (size_t i = 0; tt_json_is_list(value) && i < elements && count <= most; i++)
+        count += count_values(tt_json_at(value, i), most - count);
+    for (size_t i = 0; tt_json_is_object(value) && i < elements && count <= most; i++)
+        count += count_values(tt_json_member(value, i).value, most - count);
+    return count;
+}
+
+/* Rendering takes memory for each value, many times what the row has in its file. */
+static tt_status check_values(const struct tt_json *row)
+{
+    if (count_values(row->root, TT_ROW_VALUES_MAX) <= TT_ROW_VALUES_MAX) return TT_OK;
+    tt_fail(TT_ERR_DATA, "%s: the row has more than %d values", row->origin, TT_ROW_VALUES_MAX);
+    tt_hint("a conversation is a list of messages with texts; divide it, or leave out what is no text");
+    return TT_ERR_DATA;
+}
+
 bool tt_conversation_is_alpaca(const struct tt_json_value *row)
 {
     return tt_json_is_string(tt_json_get(row, "instruction")) &&
@@ -401,6 +436,8 @@ static tt_status read_others(struct tt_conversation *out, const struct tt_json *
 
 tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out)
 {
+    TT_TRY(tt_conversation_check_size(row));
+    TT_TRY(check_values(row));
     struct tt_conversation read = {.messages = tt_json_new_list()};
     tt_status status = read.messages == NULL ? TT_ERR_MEMORY : TT_OK;
     TT_GO(status);
@@ -459,6 +496,8 @@ tt_status tt_conversation_read_pair(const struct tt_json *row, struct tt_convers
 {
     struct tt_conversation pair[2] = {{0}, {0}};
     tt_status status = TT_OK;
+    TT_TRY(tt_conversation_check_size(row));
+    TT_TRY(check_values(row));
     TT_GO(read_side(&pair[0], row, "chosen"));
     TT_GO(read_side(&pair[1], row, "rejected"));
     if (prompt_name(row->root) == NULL) pair[0].prompt_count = pair[1].prompt_count = common_messages(pair);

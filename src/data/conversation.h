@@ -18,6 +18,9 @@
 
 enum tt_message_trains { TT_MESSAGE_UNSAID, TT_MESSAGE_SKIPPED, TT_MESSAGE_TRAINED };
 
+/* Of one row. */
+enum { TT_MESSAGES_MAX = 1 << 16, TT_ROW_VALUES_MAX = 1 << 20 };
+
 /* A zeroed struct is empty. */
 struct tt_conversation {
     struct tt_json_value *messages;                   /* owned: a list of objects with a role */
@@ -34,7 +37,9 @@ bool tt_conversation_has_messages(const struct tt_json_value *row);
 bool tt_conversation_is_alpaca(const struct tt_json_value *row);
 /* Whether a row prefers one list of messages to another. */
 bool tt_conversation_is_preference(const struct tt_json_value *row);
-/* TT_ERR_DATA for a row that is none. The row was parsed as a whole. */
+/* TT_ERR_DATA for lists of too many messages. An outline is enough. */
+TT_MUST_USE tt_status tt_conversation_check_size(const struct tt_json *row);
+/* TT_ERR_DATA for a row that is none, or too large. The row was parsed as a whole. */
 TT_MUST_USE tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out);
 /* The two conversations of a row with a preference: the prompt with `chosen`, and with `rejected`; each is a list of
  * messages, or one message. The prompt is the list `prompt`, `messages` or `conversations`; without one it is the

@@ -59,12 +59,27 @@ static tt_status flush(struct conversion *c)
     return status;
 }
 
+bool tt_csv_rows_hint(const char *name, size_t bytes)
+{
+    const char *separator = memchr(name, ';', bytes) != NULL    ? ";"
+                            : memchr(name, '\t', bytes) != NULL ? "\\t"
+                            : memchr(name, '|', bytes) != NULL  ? "|"
+                                                                : NULL;
+    if (separator == NULL) return false;
+    tt_hint("the fields of a CSV file are separated by commas; convert it once, in Python: "
+            "pandas.read_csv('FILE', sep='%s').to_csv('train.csv', index=False)",
+            separator);
+    return true;
+}
+
 static tt_status convert_row(struct conversion *c)
 {
     if (c->csv.count != c->columns) {
         tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %d fields, but the header has %d", c->csv.path,
                 c->count + 1, (unsigned long long)c->csv.line, c->csv.count, c->columns);
-        tt_hint("a field with a comma, a quote or a line break is in quotes, with a quote in it doubled");
+        const struct tt_str *name = &c->names[0];
+        if (c->columns > 1 || !tt_csv_rows_hint(tt_str_text(name), name->bytes))
+            tt_hint("a field with a comma, a quote or a line break is in quotes, with a quote in it doubled");
         return TT_ERR_DATA;
     }
     for (int i = 0; i < c->columns; i++) {

@@ -15,4 +15,7 @@ TT_MUST_USE tt_status tt_csv_rows_map(const char *path, const struct tt_file_map
                                       const struct tt_csv_rows_limits *limits, struct tt_file_map *out,
                                       uint64_t **lines, size_t *count);
 
+/* Adds the hint for a file whose only name has another separator than commas in it; false: it has none. */
+bool tt_csv_rows_hint(const char *name, size_t bytes);
+
 #endif

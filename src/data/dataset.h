@@ -42,8 +42,9 @@ struct tt_data_config {
     const char *dataset_prompt_field;     /* "prompt" */
     const char *dataset_completion_field; /* "completion" */
     const char *prompt_template;          /* NULL, or the prompt as text with {field} names */
-    int64_t max_length;                   /* 1024 */
-    enum tt_over_length over_length;      /* truncate */
+    int64_t max_length;                   /* 1024; 0: no limit but the model's positions, which inputs set */
+    bool max_length_of_model;
+    enum tt_over_length over_length; /* truncate */
     bool packing;
     enum tt_packing_strategy packing_strategy;
     int eval_packing;         /* -1: as packing; 0; 1 */

@@ -111,6 +111,13 @@ static tt_status add_pieces(const struct load *load, const struct tt_row *row, s
 /* Of a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
 static tt_status check_length(const struct load *load, size_t index, size_t total)
 {
+    if (load->config->max_length_of_model) {
+        tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than the model's %zu positions",
+                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total,
+                sample_limit(load->config));
+        tt_hint("max_length is null: set it, and over_length, to shorten such rows or to leave them out");
+        return TT_ERR_DATA;
+    }
     if (load->config->over_length != TT_OVER_LENGTH_ERROR) return TT_OK;
     tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
             load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total,

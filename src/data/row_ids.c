@@ -1,4 +1,6 @@
 /* Rows of input_ids, with labels or masks. */
+#include <string.h>
+
 #include "data/row_reader_impl.h"
 
 /* A list of integers as long as input_ids, or NULL when the row has none. */
@@ -64,15 +66,45 @@ static tt_status apply_mask(struct tt_row_reader *reader, const char *key, const
     return TT_OK;
 }
 
+/* Removes the padding that an attention_mask says, at the start and the end. */
+static tt_status strip_padding(struct tt_row_reader *reader, const struct tt_json_value *mask)
+{
+    struct tt_json_walk walk = tt_json_walk(mask);
+    enum tt_json_type type;
+    int64_t value;
+    size_t first = SIZE_MAX, end = 0, ones = 0;
+    for (size_t i = 0; tt_json_walk_next(&walk, &type, &value); i++) {
+        if (type != TT_JSON_INTEGER || value < 0 || value > 1)
+            return tt_row_fail(reader, TT_ERR_DATA, "attention_mask[%zu] must be 0 or 1", i);
+        if (value == 0) continue;
+        if (ones++ == 0) first = i;
+        end = i + 1;
+    }
+    if (ones == reader->ids.count) return TT_OK;
+    if (ones > 0 && end - first != ones) {
+        tt_row_fail(reader, TT_ERR_UNSUPPORTED, "attention_mask has zeros between ones");
+        tt_hint("zeros are padding, at the start or the end of a row; give each sample of a pack a row of "
+                "its own");
+        return TT_ERR_UNSUPPORTED;
+    }
+    if (ones > 0) {
+        memmove(reader->ids.data, reader->ids.data + first, ones * sizeof *reader->ids.data);
+        memmove(reader->supervised.data, reader->supervised.data + first, ones);
+    }
+    reader->ids.count = reader->supervised.bytes = ones;
+    return TT_OK;
+}
+
 tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
 {
-    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant;
+    const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant, *attention;
     if (!tt_json_is_list(ids))
         return tt_row_fail(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
     TT_TRY(read_ids(reader, ids));
     TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
     TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
     TT_TRY(find_list(reader, row, "assistant_masks", reader->ids.count, &assistant));
+    TT_TRY(find_list(reader, row, "attention_mask", reader->ids.count, &attention));
     if (reader->config->completion_only_loss == 0) mask = NULL;
     if (reader->config->assistant_only_loss && assistant == NULL && labels == NULL)
         return tt_row_fail(reader, TT_ERR_DATA,
@@ -85,6 +117,7 @@ tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_val
     if (labels != NULL) TT_TRY(apply_labels(reader, labels));
     if (mask != NULL) TT_TRY(apply_mask(reader, "completion_mask", mask));
     if (assistant != NULL) TT_TRY(apply_mask(reader, "assistant_masks", assistant));
+    if (attention != NULL) TT_TRY(strip_padding(reader, attention));
     tt_row_forget_source(reader);
     *out = (struct tt_row){0};
     return TT_OK;

@@ -91,6 +91,7 @@ static tt_status read_messages(struct tt_row_reader *reader)
     struct tt_json json = {0};
     struct tt_pair_ids *pair = &reader->pair;
     tt_status status = TT_OK;
+    TT_TRY(tt_row_within(reader, tt_conversation_check_size(&reader->json)));
     TT_TRY(tt_row_need_chat(reader));
     TT_GO(tt_row_parse(reader, reader->members, false, &json));
     tt_row_forget_source(reader);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "base/str.h"
+#include "data/csv_rows.h"
 #include "data/prompt_template.h"
 
 enum { LONG_TEXT_BYTES = 1 << 20, LONG_IDS = LONG_TEXT_BYTES / 4 };
@@ -63,6 +64,7 @@ static tt_status list_members(struct tt_row_reader *reader)
                                  "labels",
                                  "completion_mask",
                                  "assistant_masks",
+                                 "attention_mask",
                                  config->dataset_text_field,
                                  config->dataset_prompt_field,
                                  config->dataset_completion_field};
@@ -315,6 +317,22 @@ tt_status tt_row_encode_answer(struct tt_row_reader *reader, const struct tt_str
     return encode_text(reader);
 }
 
+/* A text beside a list of messages is neither kind of row. */
+static tt_status check_kinds(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    const char *prompt = reader->config->dataset_prompt_field,
+               *completion = reader->config->dataset_completion_field;
+    const struct tt_json_value *a = tt_json_get(row, prompt), *b = tt_json_get(row, completion);
+    bool prompt_is_list = tt_json_is_list(a);
+    if (reader->config->prompt_template != NULL || prompt_is_list == tt_json_is_list(b)) return TT_OK;
+    if (!tt_json_is_string(prompt_is_list ? b : a)) return TT_OK;
+    tt_row_fail(reader, TT_ERR_DATA, "'%s' is a text and '%s' a list of messages",
+                prompt_is_list ? completion : prompt, prompt_is_list ? prompt : completion);
+    tt_hint("both are texts, or both are lists of messages: [{\"role\": \"%s\", \"content\": \"...\"}]",
+            prompt_is_list ? "assistant" : "user");
+    return TT_ERR_DATA;
+}
+
 /* Prompt and completion are tokenized as one text. The completion begins at the first token that differs from
  * those of the prompt alone (TRL 1.16, common_prefix_length): where a token spans the border, that token is
  * supervised. Such rows are counted. */
@@ -324,6 +342,7 @@ static tt_status read_completion_row(struct tt_row_reader *reader, const struct 
     const struct tt_data_config *config = reader->config;
     if (config->completion_only_loss == 0) TT_TRY(check_conversational(reader, row));
     TT_TRY(tt_row_need_tokenizer(reader));
+    TT_TRY(check_kinds(reader, row));
     TT_TRY(tt_row_read_prompt(reader, row));
     TT_TRY(tt_row_read_string(reader, row, config->dataset_completion_field, &reader->completion));
     tt_row_forget_source(reader);
@@ -392,15 +411,7 @@ static bool hint_single(const struct tt_json_value *row)
                 member.key.data, member.key.data);
         return true;
     }
-    char separator = memchr(member.key.data, ';', member.key.bytes) != NULL    ? ';'
-                     : memchr(member.key.data, '\t', member.key.bytes) != NULL ? '\t'
-                                                                               : 0;
-    if (separator == 0) return false;
-    tt_hint("the fields of a CSV file are separated by commas; convert it once, in Python: "
-            "pandas.read_csv('FILE', "
-            "sep='%s').to_csv('train.csv', index=False)",
-            separator == ';' ? ";" : "\\t");
-    return true;
+    return tt_csv_rows_hint(member.key.data, member.key.bytes);
 }
 
 /* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
@@ -475,6 +486,7 @@ static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *
     struct tt_json json = {0};
     struct tt_chat_row_report report = {0};
     tt_status status = TT_OK;
+    TT_TRY(tt_row_within(reader, tt_conversation_check_size(&reader->json)));
     TT_TRY(tt_row_need_chat(reader));
     TT_GO(tt_row_parse(reader, reader->members, false, &json));
     tt_row_forget_source(reader);

@@ -90,23 +90,26 @@ static const char *skip_space(const char *at, const char *end, uint64_t *line)
     return at;
 }
 
+/* The quote that ends the text that begins at `at`, or the last byte. */
+static const char *string_end(const char *at, const char *end, uint64_t *line)
+{
+    for (at++; at < end && *at != '"'; at++) {
+        if (*at == '\n') (*line)++;
+        if (*at == '\\' && at + 1 < end) at++;
+    }
+    return at < end ? at : end - 1;
+}
+
 /* The end of one element of an array: the next comma or bracket outside of strings and inner values. Finds borders
  * only; the parser checks the element. */
 static const char *element_end(const char *at, const char *end, uint64_t *line)
 {
     int64_t depth = 0;
-    bool in_string = false;
     for (; at < end; at++) {
         char c = *at;
         if (c == '\n') (*line)++;
-        if (in_string) {
-            if (c == '\\' && at + 1 < end) {
-                at++;
-            } else if (c == '"') {
-                in_string = false;
-            }
-        } else if (c == '"') {
-            in_string = true;
+        if (c == '"') {
+            at = string_end(at, end, line);
         } else if (c == '{' || c == '[') {
             depth++;
         } else if (depth > 0 && (c == '}' || c == ']')) {
@@ -146,6 +149,33 @@ static tt_status find_elements(struct tt_rows *rows, const char *at, const char 
                    (unsigned long long)line);
 }
 
+/* The end of the object that begins at `at`; NULL: it has none before `end`. */
+static const char *object_end(const char *at, const char *end)
+{
+    uint64_t lines = 0;
+    int64_t depth = 0;
+    for (; at < end; at++) {
+        if (*at == '"') {
+            at = string_end(at, end, &lines);
+        } else if (*at == '{' || *at == '[') {
+            depth++;
+        } else if ((*at == '}' || *at == ']') && --depth == 0) {
+            return at + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Whether all of a .json file is one object, over any lines; it is then one row. */
+static bool is_object(const struct tt_rows *rows, const char *at, const char *end)
+{
+    const char *limit = row_limit(rows, at, end);
+    if (!has_ending(rows->path, ".json") || at == end || *at != '{') return false;
+    const char *behind = object_end(at, limit);
+    uint64_t line = 0;
+    return behind != NULL && skip_space(behind, end, &line) == end;
+}
+
 static tt_status refuse_kind(const char *path)
 {
     tt_fail(
@@ -169,6 +199,7 @@ static tt_status find_rows(struct tt_rows *rows, size_t max_rows)
     const char *start = at;
     while (start < end && is_space(*start)) start++;
     if (start < end && *start == '[') return find_elements(rows, at, end, max_rows);
+    if (is_object(rows, start, end)) return add(rows, start, (size_t)(end - start), 1);
     return find_lines(rows, at, end, max_rows);
 }
 

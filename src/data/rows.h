@@ -1,6 +1,6 @@
-/* A data file as a list of rows with offset, length and line. JSON Lines, a JSON array, or plain text (one row: the
- * whole file), compressed or not, Parquet or Arrow (data/unpack.h), CSV (data/csv_rows.h). This file finds the rows;
- * data/row_reader.h parses them, in any thread. */
+/* A data file as a list of rows with offset, length and line. JSON Lines, a JSON array, one object (of a .json file,
+ * over any lines), or plain text (one row: the whole file), compressed or not, Parquet or Arrow (data/unpack.h), CSV
+ * (data/csv_rows.h). This file finds the rows; data/row_reader.h parses them, in any thread. */
 #ifndef TT_DATA_ROWS_H
 #define TT_DATA_ROWS_H
 

@@ -47,10 +47,10 @@ const struct tt_setting tt_data_settings[] = {
      .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "The prompt as a text with {field} names of the row."},
     {.name = "max_length", .aliases = "max_seq_length", .type = TT_SETTING_INT, FIELD(max_length),
-     .default_text = "1024", .minimum = 1, .maximum = 1 << 23,
-     .only_reason = "give the largest number of tokens of a sample; over_length decides about longer "
-             "ones", .changes = TT_CHANGES_ROWS | TT_CHANGES_RESULT, .of = "language",
-     .help = "Tokens of a sample, and of a pack when packing."},
+     .default_text = "1024", .null_text = "0", .minimum = 0, .maximum = 1 << 23,
+     .changes = TT_CHANGES_ROWS | TT_CHANGES_RESULT, .of = "language",
+     .help = "Tokens of a sample, and of a pack when packing; null or 0: no sample is shortened, and one of more "
+             "tokens than the model's positions is an error."},
     {.name = "over_length", .type = TT_SETTING_CHOICE, FIELD(over_length), .default_text = "truncate",
      .choices = "truncate drop error", .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "Treatment of rows of more than max_length tokens; they are always counted and reported."},

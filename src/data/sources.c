@@ -102,6 +102,68 @@ static tt_status add_all(struct tt_sources *sources, const char *folder, const c
     return tt_path_is_dir(path.text) ? tt_dir_list(path.text, add_listed, &listing) : TT_OK;
 }
 
+/* ---- Folders without the usual names, as `datasets` reads them ---- */
+
+/* The words by which file names say a split. */
+static const char *const split_words[][5] = {
+    {"train", "training"}, {"validation", "valid", "dev", "val"}, {"test", "testing", "eval", "evaluation"}};
+enum { SPLITS = sizeof split_words / sizeof split_words[0] };
+
+static bool is_separator(char c)
+{
+    return strchr("-._ 0123456789", c) != NULL; /* the end of the name, too */
+}
+
+/* Whether the name has the word, between separators. */
+static bool has_word(const char *name, const char *word)
+{
+    size_t bytes = strlen(word);
+    for (const char *at = name; (at = strstr(at, word)) != NULL; at++)
+        if ((at == name || is_separator(at[-1])) && is_separator(at[bytes])) return true;
+    return false;
+}
+
+/* Whether the name says the split numbered `index`, and for split_words' end any. */
+static bool says_split(const char *name, size_t index)
+{
+    for (size_t i = 0; i < SPLITS; i++)
+        for (size_t w = 0; (index == SPLITS || i == index) && w < 5 && split_words[i][w] != NULL; w++)
+            if (has_word(name, split_words[i][w])) return true;
+    return false;
+}
+
+struct naming {
+    struct listing listing;
+    size_t split; /* of split_words */
+    bool any;     /* a name says some split */
+    bool takes;   /* the second visit, which adds files */
+};
+
+static tt_status visit_name(void *context, const char *name)
+{
+    struct naming *naming = context;
+    if (!tt_rows_is_name(name)) return TT_OK;
+    bool takes = naming->any ? says_split(name, naming->split) : naming->split == 0;
+    if (naming->takes) return takes ? add_listed(&naming->listing, name) : TT_OK;
+    naming->any |= says_split(name, SPLITS);
+    return TT_OK;
+}
+
+/* The files whose names have the split's word; where no name says a split, all files are those of train. A folder of a
+ * model is none of rows. */
+static tt_status add_named(struct tt_sources *sources, const char *folder, const char *split)
+{
+    struct naming naming = {.listing = {sources, folder, ""}};
+    struct tt_path model;
+    TT_TRY(tt_path_set(&model, folder, "config.json"));
+    if (tt_path_exists(model.text)) return TT_OK;
+    while (naming.split < SPLITS && !says_split(split, naming.split)) naming.split++;
+    if (naming.split == SPLITS) return TT_OK;
+    TT_TRY(tt_dir_list(folder, visit_name, &naming));
+    naming.takes = true;
+    return tt_dir_list(folder, visit_name, &naming);
+}
+
 static tt_status add_folder(struct tt_sources *sources, const char *folder, const char *split)
 {
     char dashed[300];
@@ -112,7 +174,7 @@ static tt_status add_folder(struct tt_sources *sources, const char *folder, cons
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, NULL, dashed));
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, split, ""));
     if (sources->file_count == before) TT_TRY(add_all(sources, folder, "data", dashed));
-    return TT_OK;
+    return sources->file_count == before ? add_named(sources, folder, split) : TT_OK;
 }
 
 static tt_status add_matches(struct tt_sources *sources, const char *pattern)

@@ -2,8 +2,9 @@
  *
  * A source is a file; a folder, with the rows of a split in SPLIT.jsonl, SPLIT-*.jsonl, the folder SPLIT or
  * data/SPLIT-*.jsonl (the first of these that exist; also .json, .ndjson, .txt, and .gz or .zst behind any of them, and
- * .parquet or .arrow); a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a source are in the order
- * of their names' bytes, or of state.json.
+ * .parquet or .arrow), else as `datasets` reads it: in the files with a word of the split in their names, and where no
+ * name says a split, in all files for train; a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a
+ * source are in the order of their names' bytes, or of state.json.
  *
  * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
  * each row of the source is used in an epoch, 1 by default. */

@@ -197,6 +197,7 @@ void tt_inputs_settle(struct tt_inputs *inputs, bool differs)
 
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model)
 {
+    if (data->max_length == 0) return model->max_position_embeddings;
     if (data->max_length <= model->max_position_embeddings) return data->max_length;
     tt_warn("max_length %lld is more than the model's %lld positions; longer rows are handled as "
             "over-length",
@@ -206,7 +207,8 @@ int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_
 
 int64_t tt_inputs_pack_length(const struct tt_inputs *inputs, const struct tt_data_config *data)
 {
-    return data->packing_strategy == TT_PACKING_WRAPPED ? inputs->max_length : data->max_length;
+    bool streams = data->packing_strategy == TT_PACKING_WRAPPED && data->max_length > 0;
+    return streams ? inputs->max_length : data->max_length;
 }
 
 /* Adds the hint how to export a data set of the hub to a file of rows. */
@@ -270,6 +272,19 @@ out:
     return status;
 }
 
+/* A small weight of few rows is no row. */
+static void warn_of_unused(const struct tt_dataset *dataset, const struct tt_sources *files)
+{
+    size_t count;
+    const struct tt_dataset_part *parts = tt_dataset_parts(dataset, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct tt_source *source = &files->sources[parts[i].source];
+        if (parts[i].report.samples == 0)
+            tt_warn("no row of '%s' is used: %g times its %lld rows is less than half a row", source->name,
+                    source->weight, (long long)parts[i].report.rows);
+    }
+}
+
 static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data, bool packs,
                               const struct tt_sources *files, int64_t max_samples, uint64_t seed,
                               struct tt_dataset **out, double *seconds)
@@ -277,6 +292,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
     tt_status status = TT_OK;
     struct tt_data_config limited = *data;
     limited.packing = packs;
+    limited.max_length_of_model = data->max_length == 0;
     struct tt_str key = {0};
     double start = tt_clock_seconds();
     bool keeps = data->prepared_path != NULL, hit = false;
@@ -294,6 +310,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
     const struct tt_dataset_cache cache = {data->prepared_path, tt_str_text(&key)};
     TT_GO(keeps ? tt_dataset_load_cached(&cache, &request, out, &hit)
                 : tt_dataset_load_sources(&request, out));
+    warn_of_unused(*out, files);
     *seconds = hit ? 0 : tt_clock_seconds() - start;
 out:
     tt_str_deinit(&key);

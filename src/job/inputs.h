@@ -75,7 +75,7 @@ TT_MUST_USE tt_status tt_inputs_inspect(const struct tt_model_folder *folder, st
 void tt_inputs_settle(struct tt_inputs *inputs, bool differs);
 /* Checks that the weights to begin with are those of the model. */
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
-/* The setting, limited to the model's positions, with a log line when it is more. */
+/* The setting, limited to the model's positions, with a log line when it is more; these where it is 0. */
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
 /* Tokens of a pack: pieces of a stream have positions up to its end, while whole samples begin anew in it. */
 int64_t tt_inputs_pack_length(const struct tt_inputs *inputs, const struct tt_data_config *data);

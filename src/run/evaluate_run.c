@@ -54,6 +54,7 @@ static tt_status keep_sources(const struct tt_sources *sources, const struct tt_
     if (metrics->sources == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < by_source->count; i++) {
         struct tt_str name = {0};
+        if (by_source->list[i].tokens == 0) continue; /* none of its rows is evaluated */
         tt_status status = tt_sources_label(sources, i, &name);
         if (status != TT_OK) tt_str_deinit(&name);
         TT_TRY(status);

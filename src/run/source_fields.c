@@ -36,7 +36,8 @@ tt_status tt_source_fields_init(struct tt_source_fields *all, const struct tt_lo
     if (all->fields == NULL || all->names == NULL) TT_GO(TT_ERR_MEMORY);
     memcpy(all->fields, first, (size_t)first_count * sizeof *first);
     all->count = first_count;
-    for (size_t i = 0; i < by_source->count; i++) TT_GO(add_source(all, sources, i, &by_source->list[i]));
+    for (size_t i = 0; i < by_source->count; i++)
+        if (by_source->list[i].tokens > 0) TT_GO(add_source(all, sources, i, &by_source->list[i]));
 out:
     if (status != TT_OK) tt_source_fields_deinit(all);
     return status;

@@ -79,9 +79,9 @@ expect 3 "names '../data-00001-of-00002.arrow', which is no data file beside it"
 expect 0 '27 rows in 37 samples' "${train[@]}" --output_dir mixed \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
 # Four samples are to be held out, and each of their copies.
-expect 0 '21 rows in 31 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \
+expect 0 '22 rows in 31 samples' "${train[@]}" --output_dir mixed2 --eval_strategy steps --eval_split_size 4 \
     --datasets '[{"path": "all.jsonl.gz", "weight": 1.5}, {"path": "shards/data", "data_files": "train-00000*"}]'
-expect 0 '18 rows in 38 samples' "${train[@]}" --output_dir mixed3 --eval_strategy steps --eval_split_size 1 \
+expect 0 '19 rows in 38 samples' "${train[@]}" --output_dir mixed3 --eval_strategy steps --eval_split_size 1 \
     --datasets '[{"path": "all.jsonl.gz", "weight": 2}]'
 
 expect 2 'both given' "${train[@]}" --output_dir no --dataset_name all.jsonl --datasets '[{"path": "all.jsonl"}]'
@@ -136,7 +136,13 @@ printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "c
 expect 3 "hint: message 2 ('assistant') has tool calls and no content" "${data[@]}" --dataset_name calls.jsonl \
     --chat_template_path plain.jinja
 
+# Without a split in its names all files of a folder are those of train, as for `datasets`.
+head -n 3 all.jsonl >sums.jsonl
 mkdir others && cp all.jsonl others/rows.jsonl
+expect 0 'rows              20' "${data[@]}" --dataset_name others
+python3 -c "import json; print(json.dumps(json.loads(open('all.jsonl').readline()), indent=2))" >others/one.json
+expect 0 'rows              21' "${data[@]}" --dataset_name others
+rm others/one.json && mv others/rows.jsonl others/rows_valid.jsonl
 expect 2 "hint: for files of other names give one of them, or a pattern such as 'others/*.jsonl'" "${data[@]}" --dataset_name others
 
 # A byte order mark before the prompts of a file is none of their text.
@@ -161,4 +167,25 @@ for name in talks.jsonl talks.json talk.json; do
 done
 cmp talks.jsonl.out talks.json.out || fail "a list has other conversations than its lines"
 head -n 1 talks.jsonl.out | cmp - talk.json.out || fail "a conversation over several lines is another"
+# Another separator than commas: the hint, wherever the commas in its texts make the error.
+for row in '1;3' '1, 2;3'; do
+    printf 'prompt;completion\n%s\n' "$row" >semicolons.csv
+    expect 3 "sep=';').to_csv('train.csv'" "${data[@]}" --dataset_name semicolons.csv
+done
+
+# A source of whose rows none is used is named; one of which nothing is held out has no figures.
+expect 0 "warning: no row of 'sums.jsonl' is used: 0.01 times its 3 rows is less than half a row" "${data[@]}" \
+    --datasets '[{"path": "all.jsonl"}, {"path": "sums.jsonl", "weight": 0.01}]'
+held=(--datasets '[{"path": "all.jsonl", "weight": 3}, {"path": "sums.jsonl"}]' --eval_strategy epoch --eval_split_size 3)
+expect 0 '"sources": [{"rows": 19, "samples": 57' "${data[@]}" "${held[@]}" --json
+grep -q '"eval": {"rows": 1, "samples": 3' printed || fail "held out rows are counted otherwise:" "$(cat printed)"
+expect 0 'evaluation data: 1 rows in 3 samples' "${train[@]}" --output_dir held "${held[@]}" --max_steps 1 --logging_steps 1
+grep -qi 'nan' held/metrics.jsonl err && fail "figures of a source without evaluation rows: $(cat held/metrics.jsonl)"
+
+# max_length: null shortens nothing; what the model has no positions for is an error.
+expect 0 'rows              20' "${data[@]}" --dataset_name all.jsonl --max_length null
+echo "{\"input_ids\": [$(seq -s ', ' 1 257)]}" >long.jsonl
+expect 3 "257 tokens are more than the model's 256 positions" "${data[@]}" --dataset_name long.jsonl --max_length null
+echo '{"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]}' >kinds.jsonl
+expect 3 "'prompt' is a text and 'completion' a list of messages" "${data[@]}" --dataset_name kinds.jsonl
 finish

@@ -372,7 +372,7 @@ static void contradictions_are_found(void **state)
         {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "loss_type 'dft'"},
         {"dtype: float16\n", TT_ERR_UNSUPPORTED, "'dtype'"},
         {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
-        {"max_length: null\n", TT_ERR_USAGE, "'max_length' takes a value"},
+        {"max_length: -1\n", TT_ERR_USAGE, "'max_length' takes a number from 0"},
         {"lr_scheduler_type: cosin\n", TT_ERR_USAGE, "lr_scheduler_type 'cosin'"},
         {"lr_scheduler_kwargs: {cycles: 1}\n", TT_ERR_USAGE, "unknown key 'cycles'"},
         {"num_train_epochs: 0\n", TT_ERR_USAGE, "the run has no steps"},

@@ -1,94 +1,6 @@
 /* data/chat_row.h, chat_mask.h, conversation.h: what trains, by settings, messages and templates; dialects; refusals.
  * golden/chat.c compares ids and labels with the reference. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include "base/alloc.h"
-#include "base/file.h"
-#include "data/chat_row.h"
-#include "support/root.h"
-
-static struct tt_tokenizer *tokenizer;
-static struct tt_tokenizer_scratch *scratch;
-
-#define CHATML                                                                                               \
-    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"   \
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-#define TALK                                                                                                 \
-    "{'messages': [{'role': 'system', 'content': 'S'}, {'role': 'user', 'content': 'q'}, {'role': "          \
-    "'assistant', 'content': 'a'}, {'role': 'user', 'content': 'r'}, {'role': 'assistant', 'content': "      \
-    "'b'}]}"
-
-static struct tt_chat_row_report report;
-static size_t test_part; /* of the row */
-
-/* The row's text with what trains between [[ and ]], or NULL after an error. Rows are written with ' for ". */
-static tt_status mark(const struct tt_data_config *config, const char *template, const char *row,
-                      struct tt_str *out)
-{
-    struct tt_chat *chat = NULL;
-    struct tt_json json = {0};
-    struct tt_ids ids = {0};
-    struct tt_str supervised = {0}, piece = {0};
-    struct tt_data_config with = *config;
-    char *quoted = tt_strdup(row);
-    for (char *at = quoted; *at != '\0'; at++)
-        if (*at == '\'') *at = '"';
-    test_put("t.jinja", template);
-    if (with.chat_template_path == NULL) with.chat_template_path = test_at("t.jinja");
-    tt_status status = TT_OK;
-    TT_GO(tt_json_parse(quoted, strlen(quoted), "row 1", &json));
-    TT_GO(tt_chat_create(&with, tokenizer, &chat));
-    TT_GO(tt_chat_row_read(chat, scratch, &json, test_part, &ids, &supervised, &report));
-    assert_int_equal(ids.count, supervised.bytes);
-    for (size_t i = 0, end; i < ids.count; i = end) {
-        for (end = i; end < ids.count && supervised.data[end] == supervised.data[i];) end++;
-        TT_GO(tt_tokenizer_decode(tokenizer, ids.data + i, end - i, false, &piece));
-        TT_GO(tt_str_printf(out, supervised.data[i] ? "[[%s]]" : "%s", tt_str_text(&piece)));
-    }
-out:
-    tt_chat_destroy(chat);
-    tt_json_deinit(&json);
-    tt_ids_deinit(&ids);
-    tt_str_deinit(&supervised);
-    tt_str_deinit(&piece);
-    tt_free(quoted);
-    return status;
-}
-
-static void expect(const struct tt_data_config *config, const char *template, const char *row,
-                   const char *wanted)
-{
-    struct tt_str text = {0};
-    if (mark(config, template, row, &text) != TT_OK) fail_msg("%s", tt_error_last()->message);
-    assert_string_equal(tt_str_text(&text), wanted);
-    tt_str_deinit(&text);
-}
-
-static void expect_error(const struct tt_data_config *config, const char *template, const char *row,
-                         tt_status status, const char *part)
-{
-    struct tt_str text = {0};
-    assert_int_equal(mark(config, template, row, &text), status);
-    if (strstr(tt_error_last()->message, part) == NULL)
-        fail_msg("'%s' is not in '%s'", part, tt_error_last()->message);
-    tt_str_deinit(&text);
-}
-
-static struct tt_data_config assistant(void)
-{
-    return (struct tt_data_config){.assistant_only_loss = true, .completion_only_loss = -1};
-}
-
-#define S "<|im_start|>"
-#define E "<|im_end|>"
+#include "unit/data/marked_chat.h"
 
 static void what_trains(void **state)
 {
@@ -277,95 +189,6 @@ static void dialects(void **state)
                  "'chat_template_kwargs' must be an object");
 }
 
-#define SPOKEN                                                                                               \
-    "{% for m in messages %}{{ m.role + ':' + m.content }}{% for c in m.tool_calls or [] %}{{ '<' + "        \
-    "c.function.name + ' ' + (c.function.arguments | tojson) + '>' }}{% endfor %}{{ '<|im_end|>' }}"         \
-    "{% endfor %}{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}"
-
-/* Calls that are messages of their own, in the names of several trainers. */
-static void roles_of_calls(void **state)
-{
-    (void)state;
-    struct tt_data_config config = assistant();
-    static const char *const rows[] = {
-        "{'conversations': [{'from': 'human', 'value': 'q'}, {'from': 'function_call', 'value': "
-        "'{\\'name\\': \\'f\\', \\'arguments\\': {}}'}, {'from': 'observation', 'value': '1'}, "
-        "{'from': 'gpt', 'value': 'a'}]}",
-        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'tool_call', 'content': {'name': 'f', "
-        "'arguments': {}}}, {'role': 'tool_response', 'content': '1'}, {'role': 'model', 'content': 'a'}]}",
-        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': '', "
-        "'function_call': {'name': 'f', 'arguments': {}}}, {'role': 'tool', 'content': '1'}, {'role': 'bot', "
-        "'content': 'a'}]}",
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        expect(&config, SPOKEN, rows[i],
-               "user:q" E "assistant:[[<f {}>" E "]]tool:1" E "assistant:[[a" E "]]");
-    assert_int_equal(report.role_count, 0);
-    /* Neighbouring calls belong to one message, and to the text before them; not to one that does not train. */
-    expect(
-        &config, SPOKEN,
-        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'wait'}, {'role': "
-        "'tool_call', 'content': '[{\\'name\\': \\'f\\', \\'arguments\\': {}}]'}, {'role': 'tool_call', "
-        "'content': '{\\'name\\': \\'g\\', \\'arguments\\': {\\'x\\': 1}}'}, {'role': 'tool', "
-        "'content': '1'}]}",
-        "user:q" E "assistant:[[wait<f {}><g {\"x\": 1}>" E "]]tool:1" E);
-    expect(&config, SPOKEN,
-           "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'wait', 'loss': "
-           "false}, {'role': 'tool_call', 'content': '{\\'name\\': \\'f\\', \\'arguments\\': {}}'}]}",
-           "user:q" E "assistant:wait" E "assistant:[[<f {}>" E "]]");
-    /* A text that is no call is what the assistant says. */
-    expect(
-        &config, SPOKEN,
-        "{'messages': [{'role': 'user', 'content': 'q'}, {'role': 'tool_call', 'content': 'look'}, {'role': "
-        "'AI', 'content': 'a'}]}",
-        "user:q" E "assistant:[[look" E "]]assistant:[[a" E "]]");
-    config.roles_to_train = "[model]";
-    expect(&config, SPOKEN, rows[1], "user:q" E "assistant:[[<f {}>" E "]]tool:1" E "assistant:[[a" E "]]");
-}
-
-/* Roles that do not train and are none of the usual ones are reported by name, once for a conversation. */
-static void roles_in_doubt(void **state)
-{
-    (void)state;
-    struct tt_data_config config = assistant();
-    static const char row[] =
-        "{'messages': [{'role': 'narrator', 'content': 'n'}, {'role': 'user', 'content': 'q'}, {'role': "
-        "'asistant', 'content': 'x'}, {'role': 'assistant', 'content': 'a'}, {'role': 'narrator', 'content': "
-        "'m'}, {'role': 'tool', 'content': 't'}]}";
-    static const char wanted[] =
-        "narrator:n" E "user:q" E "asistant:x" E "assistant:[[a" E "]]narrator:m" E "tool:t" E;
-    expect(&config, SPOKEN, row, wanted);
-    assert_int_equal(report.role_count, 2);
-    assert_string_equal(report.roles[0].name, "narrator");
-    assert_string_equal(report.roles[1].name, "asistant");
-    assert_int_equal(report.roles[0].masked, 1);
-    config.roles_to_train = "assistant, narrator, asistant";
-    expect(&config, SPOKEN, row,
-           "narrator:[[n" E "]]user:q" E "asistant:[[x" E "]]assistant:[[a" E "]]narrator:[[m" E
-           "]]tool:t" E);
-    assert_int_equal(report.role_count, 1); /* it trains, but may be a mistake */
-    assert_int_equal(report.roles[0].masked, 0);
-    config = (struct tt_data_config){.completion_only_loss = -1};
-    expect(&config, "{{ messages[0].role }}", row, "[[narrator]]");
-    assert_int_equal(report.role_count, 1);
-    assert_string_equal(report.roles[0].name, "asistant");
-}
-
-static void tools_as_texts(void **state)
-{
-    (void)state;
-    struct tt_data_config config = {.completion_only_loss = -1};
-    static const char template[] = "{{ tools[0].name }}{{ tools[1].name }}";
-    expect(&config, template,
-           "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['{\\'name\\': \\'f\\'}', {'name': "
-           "'g'}]}",
-           "[[fg]]");
-    expect_error(&config, template, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['[1]']}",
-                 TT_ERR_DATA, "tools[0] is a text that is no JSON object");
-    expect_error(&config, template, "{'messages': [{'role': 'user', 'content': 'x'}], 'tools': ['{']}",
-                 TT_ERR_DATA, "a tool");
-}
-
 /* A special token in a message is ordinary text, so no turn ends there. */
 static void special_tokens_in_messages(void **state)
 {
@@ -551,26 +374,6 @@ static void templates(void **state)
     expect_error(&config, "", TALK, TT_ERR_DATA, "missing.jinja");
 }
 
-static int setup(void **state)
-{
-    char from[1024], to[1024];
-    if (test_root_create(state) != 0) return -1;
-    mkdir(test_at("qwen2"), 0777);
-    snprintf(from, sizeof from, TT_TEST_ROOT "/golden/tokenizer/qwen2/tokenizer.json");
-    snprintf(to, sizeof to, "%s/tokenizer.json", test_at("qwen2"));
-    if (symlink(from, to) != 0) return -1;
-    test_put("qwen2/tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}");
-    if (tt_tokenizer_load(test_at("qwen2"), &tokenizer) != TT_OK) return -1;
-    return tt_tokenizer_scratch_create(tokenizer, &scratch) == TT_OK ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    tt_tokenizer_scratch_destroy(scratch);
-    tt_tokenizer_destroy(tokenizer);
-    return test_root_remove(state);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -578,9 +381,6 @@ int main(void)
         cmocka_unit_test(single_messages),
         cmocka_unit_test(dialects),
         cmocka_unit_test(beside_messages),
-        cmocka_unit_test(roles_of_calls),
-        cmocka_unit_test(roles_in_doubt),
-        cmocka_unit_test(tools_as_texts),
         cmocka_unit_test(special_tokens_in_messages),
         cmocka_unit_test(shortened_history),
         cmocka_unit_test(samples_of_turns),

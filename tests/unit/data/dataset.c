@@ -388,7 +388,7 @@ static void refusals(void **state)
         {"r.jsonl", "{\"messages\": [{\"content\": \"x\"}]}", TT_ERR_DATA, "messages[0] has no role"},
         {"r.jsonl", "{\"messages\": [\"x\"]}", TT_ERR_DATA, "messages[0] is not an object"},
         {"r.jsonl", "{\"prompt\": [1], \"completion\": \"x\"}", TT_ERR_DATA,
-         "'prompt' is a list and not a text"},
+         "'completion' is a text and 'prompt' a list of messages"},
         {"r.jsonl", "{\"prompt\": \"x\", \"chosen\": \"\", \"rejected\": \"\"}", TT_ERR_DATA,
          "row 1 (line 1): the row has a preference ('chosen', 'rejected')"},
         {"r.jsonl", "{\"input_ids\": [1, 2]}\n{\"input_ids\": [1, 400]}", TT_ERR_DATA,

@@ -33,6 +33,11 @@ static void bounds(void **state)
         {"a.json", "[{\"a\": 1},\n {\"a\": 22}]", 0, 8, "row 2 (line 2): the element is longer", 0},
         {"a.json", "[{\"a\": \"],],],],],],],]\"}]", 0, 12, "row 1 (line 1): the element is longer", 0},
         {"a.json", "[{\"a\": 1},\n {\"a\": 2", 0, 8, "the list of rows has no end", 0},
+        {"a.json", "{\n \"a\": {\"b\": \"}\\\"{\"},\n \"c\": [1]\n}\n", 0, 0, NULL, 1},
+        {"a.json", " {\"a\": 1}", 0, 0, NULL, 1},
+        {"a.json", "{\"a\": 1}\n{\"a\":\n 2}", 0, 0, NULL, 3}, /* lines */
+        {"a.jsonl", "{\n \"a\": 1\n}", 0, 0, NULL, 3},
+        {"a.json", "{\"a\": \"\n", 0, 0, NULL, 1},
         {"a.txt", "12345678", 0, 8, NULL, 1},
         {"a.txt", "123456789", 0, 8, NULL, 1}, /* a text file is one text */
     };

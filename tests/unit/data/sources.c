@@ -92,6 +92,30 @@ static void endings(void **state)
         }
 }
 
+/* Folders without the usual names are read as `datasets` does. */
+static void folders_of_other_names(void **state)
+{
+    (void)state;
+    mkdir(test_at("plain"), 0777);
+    test_put("plain/chats-2.jsonl", "x");
+    test_put("plain/chats-1.json", "x");
+    test_put("plain/README.md", "x");
+    assert_string_equal(list("plain", "train"), "plain/chats-1.json plain/chats-2.jsonl");
+    assert_string_equal(list("plain", "test"), "");
+    assert_string_equal(list("plain", "other"), "");
+    test_put("plain/latest.jsonl", "x"); /* no word of its own */
+    assert_string_equal(list("plain", "test"), "");
+    test_put("plain/my_eval.jsonl", "x");
+    test_put("plain/my_training_2.csv", "x");
+    assert_string_equal(list("plain", "train"), "plain/my_training_2.csv");
+    assert_string_equal(list("plain", "test"), "plain/my_eval.jsonl");
+    assert_string_equal(list("plain", "validation"), "");
+    mkdir(test_at("model"), 0777);
+    test_put("model/config.json", "{}");
+    test_put("model/tokenizer.json", "{}");
+    assert_string_equal(list("model", "train"), "");
+}
+
 static struct tt_data_config ids_config(void)
 {
     return (struct tt_data_config){.dataset_text_field = "text",
@@ -325,6 +349,46 @@ static void refusals(void **state)
     tt_sources_deinit(&sources);
 }
 
+/* Padding by attention_mask is no part of a sample. */
+static void padding_is_stripped(void **state)
+{
+    (void)state;
+    struct tt_data_config config = ids_config();
+    static const struct {
+        const char *row;
+        int32_t first, count, supervised;
+        const char *part;
+    } cases[] = {
+        {"{\"input_ids\": [5, 6, 7, 0, 0], \"attention_mask\": [1, 1, 1, 0, 0]}", 5, 3, 2, NULL},
+        {"{\"input_ids\": [0, 0, 5, 6, 7], \"attention_mask\": [0, 0, 1, 1, 1]}", 5, 3, 2, NULL},
+        {"{\"input_ids\": [0, 5, 6, 7, 0], \"attention_mask\": [0, 1, 1, 1, 0], \"labels\": [-100, 5, -100, "
+         "7, "
+         "0]}",
+         5, 3, 1, NULL},
+        {"{\"input_ids\": [5, 6, 7], \"attention_mask\": [1, 1, 1]}", 5, 3, 2, NULL},
+        {"{\"input_ids\": [5, 6, 7], \"attention_mask\": [1, 0, 1]}", 0, 0, 0, "has zeros between ones"},
+        {"{\"input_ids\": [5, 6, 7], \"attention_mask\": [1, 2, 1]}", 0, 0, 0, "[1] must be 0 or 1"},
+        {"{\"input_ids\": [5, 6, 7], \"attention_mask\": [1, 1]}", 0, 0, 0, "has 2 entries"},
+        {"{\"input_ids\": [5, 6, 7], \"attention_mask\": [0, 0, 0]}", 0, 0, 0, "no row that can be used"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_dataset *d = NULL;
+        test_put("padded.jsonl", cases[i].row);
+        tt_status status = tt_dataset_load(test_at("padded.jsonl"), &config, NULL, 100, 0, &d);
+        if (cases[i].part != NULL) {
+            assert_int_not_equal(status, TT_OK);
+            if (strstr(tt_error_last()->message, cases[i].part) == NULL)
+                fail_msg("'%s' is not in '%s'", cases[i].part, tt_error_last()->message);
+            continue;
+        }
+        assert_int_equal(status, TT_OK);
+        assert_int_equal(tt_dataset_sample(d, 0).ids[0], cases[i].first);
+        assert_int_equal(tt_dataset_sample(d, 0).count, cases[i].count);
+        assert_int_equal(tt_dataset_sample(d, 0).supervised_count, cases[i].supervised);
+        tt_dataset_destroy(d);
+    }
+}
+
 static void masks_that_do_not_fit(void **state)
 {
     (void)state;
@@ -378,11 +442,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_names),
                                        cmocka_unit_test(endings),
+                                       cmocka_unit_test(folders_of_other_names),
                                        cmocka_unit_test(weights),
                                        cmocka_unit_test(sources_of_samples),
                                        cmocka_unit_test(copies_stay_together),
                                        cmocka_unit_test(labels),
                                        cmocka_unit_test(refusals),
+                                       cmocka_unit_test(padding_is_stripped),
                                        cmocka_unit_test(masks_that_do_not_fit),
                                        cmocka_unit_test(texts_of_no_conversation)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);

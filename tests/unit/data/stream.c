@@ -191,12 +191,26 @@ static void parts_are_shortened(void **state)
     tt_dataset_destroy(dataset);
 }
 
+/* Where no limit was wished, that of the model shortens no row. */
+static void positions_are_no_length(void **state)
+{
+    (void)state;
+    struct tt_data_config single = config;
+    struct tt_dataset *dataset = NULL;
+    single.packing = false;
+    single.max_length_of_model = true;
+    put_rows("rows.jsonl");
+    assert_int_equal(tt_dataset_load(test_at("rows.jsonl"), &single, NULL, VOCAB, 0, &dataset), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "26 tokens are more than the model's 16 positions"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_cut_once),
         cmocka_unit_test(files_are_one_stream),
         cmocka_unit_test(parts_are_shortened),
+        cmocka_unit_test(positions_are_no_length),
     };
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
