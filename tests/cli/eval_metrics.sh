@@ -78,4 +78,13 @@ done
 [ "$(value share-0/eval_results.json eval_loss)" = "$(value share-0.5/eval_results.json eval_loss)" ] ||
     fail "smoothed labels change eval_loss"
 [ "$(value share-0/metrics.jsonl loss)" != "$(value share-0.5/metrics.jsonl loss)" ] || fail "labels are not smoothed"
+
+# A pair is one sample, in an evaluation of its own and in one during training.
+for i in 1 2 3 4 5; do echo "{\"prompt\": \"$i + 1 =\", \"chosen\": \" $((i + 1))\", \"rejected\": \" 0\"}"; done >pairs.jsonl
+pairs=(--model_name_or_path model --objective dpo --eval_dataset pairs.jsonl --bf16 false)
+expect 0 '"samples": 5,' eval "${pairs[@]}" --json
+expect 0 'eval_loss' train "${pairs[@]}" --dataset_name pairs.jsonl --max_steps 1 --report_to none --eval_strategy steps \
+    --eval_steps 1 --output_dir paired
+LC_ALL=C awk -v s="$(value paired/eval_results.json eval_runtime)" -v r="$(LC_ALL=C awk '/samples_per_second/ { print $2 + 0 }' paired/eval_results.json)" \
+    'BEGIN { n = s * r; exit !(n > 4.9 && n < 5.1) }' || fail "another number of pairs a second:" "$(cat paired/eval_results.json)"
 finish

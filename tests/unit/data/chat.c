@@ -35,6 +35,15 @@ static void what_trains(void **state)
     expect(&config, CHATML, TALK,
            S "system\n[[S" E "\n]]" S "user\n[[q" E "\n]]" S "assistant\na" E "\n" S "user\n[[r" E "\n]]" S
              "assistant\nb" E "\n");
+    /* The name of a message is its header's, as the role is. */
+    expect(
+        &config,
+        "{% for m in messages %}{{ m.role }}{% if m.name %}{{ ' ' + m.name }}{% endif %}{{ ': ' + m.content "
+        "+ "
+        "'<|im_end|>' }}{% endfor %}",
+        "{'messages': [{'role': 'user', 'name': 'Ann', 'content': 'q'}, {'role': 'assistant', 'name': 'Bo', "
+        "'content': 'a'}]}",
+        "user Ann: [[q" E "]]assistant Bo: a" E);
     /* An empty role is none of the list, and searching the list for it ends. */
     expect(&config, CHATML, "{'messages': [{'role': '', 'content': 'n'}, {'role': 'user', 'content': 'q'}]}",
            S "\nn" E "\n" S "user\n[[q" E "\n]]");

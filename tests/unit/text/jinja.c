@@ -87,6 +87,14 @@ static void variables(void **state)
     expect_error("{{ strftime_now('%Y') }}", "none is given");
 }
 
+static void changes_within_loops(void **state)
+{
+    (void)state;
+    expect_text("{% for x in [1, 2, 2, 1, 1] %}{{ loop.changed(x) }} {% endfor %}",
+                "True True False True False ");
+    expect_text("{% for x in [1, 2, 2] %}{{ loop.changed(x, 5) }} {% endfor %}", "True True False ");
+}
+
 static void places(void **state)
 {
     (void)state;
@@ -369,6 +377,7 @@ static void many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(variables),
+                                       cmocka_unit_test(changes_within_loops),
                                        cmocka_unit_test(places),
                                        cmocka_unit_test(limits_of_templates),
                                        cmocka_unit_test(limits_of_renderings),
