@@ -19,6 +19,12 @@ expect 0 'sample' "${data[@]}" --dataset_name sums.jsonl --rows 0
 grep -q '^sample ' printed && fail "--rows 0 shows a sample"
 expect 2 'rows' "${data[@]}" --dataset_name sums.jsonl --rows -1
 
+# A zero byte, which ids may be, is a part of its piece and escaped in the view.
+echo '{"input_ids": [1, 100, 3, 101], "labels": [-100, 100, 3, 101]}' >zeros.jsonl
+expect 0 '\u0000' "${data[@]}" --dataset_name zeros.jsonl --rows 1 --json
+[ "$(grep -oE '"text": "[^"]+\\u0000[^"]+"' printed | wc -l)" = 1 ] || fail "a piece is cut at its zero byte:" "$(cat printed)"
+expect 0 '\x00' "${data[@]}" --dataset_name zeros.jsonl --rows 1
+
 # Figures.
 expect 0 'rows              5' "${data[@]}" --dataset_name sums.jsonl
 expect 0 '2 rows of more than 12 tokens (the longest has 55), truncated' "${data[@]}" --dataset_name other.jsonl --max_length 12 --rows 0

@@ -178,11 +178,44 @@ static void zero_bytes(void **state)
     tt_json_deinit(&json);
 }
 
+/* Texts with their length: zero bytes are written, bytes that are no UTF-8 become U+FFFD, and both read back. */
+static void texts_of_any_bytes(void **state)
+{
+    static const char bytes[] = "a\0b\x80"
+                                "c\xC3";
+    const struct tt_span text = {bytes, sizeof bytes - 1}, key = {"k\0", 2}, other = {"k\0x", 3};
+    struct tt_json_value *object =
+        tt_json_pack("{s:t, s:[t]}", "text", text, "list", (struct tt_span){NULL, 0});
+    struct tt_json json = {0};
+    struct tt_str written = {0};
+    (void)state;
+    assert_int_equal(tt_json_set_span(object, key, tt_json_new_integer(1)), 0);
+    assert_int_equal(tt_json_set_span(object, other, tt_json_new_text(text)), 0);
+    assert_int_equal(tt_json_set_span(object, key, tt_json_new_integer(2)), 0);
+    static const char wanted[] =
+        "{\"text\": \"a\\u0000b\\ufffdc\\ufffd\", \"list\": [\"\"], \"k\\u0000\": 2, "
+        "\"k\\u0000x\": \"a\\u0000b\\ufffdc\\ufffd\"}";
+    assert_written(object, wanted);
+    assert_int_equal(tt_json_write(object, 0, false, &written), TT_OK);
+    assert_int_equal(tt_json_parse(written.data, written.bytes, "text", &json), TT_ERR_DATA);
+    tt_json_deinit(&json);
+    assert_int_equal(tt_json_parse_nul(written.data, written.bytes, "text", &json), TT_OK);
+    assert_true(tt_json_equal(json.root, object));
+    struct tt_json_value *copy = tt_json_new_object();
+    assert_int_equal(tt_json_update(copy, object), 0);
+    assert_true(tt_json_equal(copy, object));
+    tt_error_clear();
+    tt_json_deinit(&json);
+    tt_str_deinit(&written);
+    tt_json_release(copy);
+    tt_json_release(object);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers), cmocka_unit_test(large_objects), cmocka_unit_test(made_and_changed),
-        cmocka_unit_test(packs),   cmocka_unit_test(zero_bytes),
+        cmocka_unit_test(packs),   cmocka_unit_test(zero_bytes),    cmocka_unit_test(texts_of_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "engine/rank_config.h"
@@ -520,6 +521,32 @@ static void passes_are_recorded_where_the_device_can(void **state)
     tt_generation_destroy(engine);
 }
 
+/* A request has all the memory of its answer when it is taken: no step allocates for it. */
+static void steps_need_no_memory(void **state)
+{
+    enum { NEW = 60 };
+    static const int32_t prompt[3] = {5, 6, 7};
+    struct tt_generation_engine *engine = open_engine(2, 0);
+    const struct tt_generation_request request = {.prompt = prompt,
+                                                  .prompt_count = 3,
+                                                  .max_new_tokens = NEW,
+                                                  .ignore_end = true,
+                                                  .wants_logprobs = true,
+                                                  .top_logprobs = TT_TOP_LOGPROBS_MAX};
+    struct tt_generation_progress progress;
+    int64_t id;
+    (void)state;
+    test_must(tt_generation_submit(engine, &request, &id)); /* the first one makes what all use */
+    run_all(engine);
+    test_must(tt_generation_submit(engine, &request, &id));
+    uint64_t before = tt_alloc_count();
+    run_all(engine);
+    assert_int_equal(tt_alloc_count() - before, 0);
+    test_must(tt_generation_poll(engine, id, &progress));
+    assert_int_equal(progress.count, NEW);
+    tt_generation_destroy(engine);
+}
+
 static void seeds_of_many(void **state)
 {
     (void)state;
@@ -541,6 +568,7 @@ int main(void)
         cmocka_unit_test(slots_follow_from_memory),
         cmocka_unit_test(a_rank_is_borrowed_and_its_plan_is_exact),
         cmocka_unit_test(passes_are_recorded_where_the_device_can),
+        cmocka_unit_test(steps_need_no_memory),
         cmocka_unit_test(seeds_of_many),
     };
     return cmocka_run_group_tests(tests, open_inputs, close_inputs);
