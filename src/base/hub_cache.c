@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -150,4 +151,19 @@ const char *tt_hub_name_of(const char *folder, char *text, size_t text_bytes)
     if (parted != NULL && parted < end) name = parted + 2;
     snprintf(text, text_bytes, "%.*s", (int)(end - name), name);
     return text;
+}
+
+bool tt_hub_sum(const char *path, char digits[TT_HUB_DIGITS + 1])
+{
+    static const char folder[] = "/blobs/";
+    char target[TT_PATH_BYTES];
+    ssize_t bytes = readlink(path, target, sizeof target - 1);
+    const size_t named = sizeof folder - 1 + TT_HUB_DIGITS;
+    if (bytes < (ssize_t)named || (size_t)bytes >= sizeof target - 1) return false;
+    target[bytes] = '\0';
+    const char *end = target + bytes - named, *name = end + sizeof folder - 1;
+    if (memcmp(end, folder, sizeof folder - 1) != 0) return false;
+    if (strspn(name, "0123456789abcdef") != TT_HUB_DIGITS) return false;
+    memcpy(digits, name, TT_HUB_DIGITS + 1);
+    return true;
 }

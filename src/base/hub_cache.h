@@ -9,6 +9,8 @@
 #ifndef TT_BASE_HUB_CACHE_H
 #define TT_BASE_HUB_CACHE_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 /* True if `name` can be a repository of the hub: "name" or "owner/name" of letters, digits, '.', '_' and '-'. */
@@ -19,6 +21,10 @@ TT_MUST_USE tt_status tt_hub_find(const char *kind, const char *name, const char
 /* The folder `name`, or else the cached folder of the model or adapter `name`; returned owned. TT_ERR_DATA, with the
  * download command as hint, when there is neither. `what`: "model" or "adapter", for the message. */
 TT_MUST_USE tt_status tt_hub_locate(const char *name, const char *revision, const char *what, char **folder);
+/* SHA-256 of a file, by its name in the cache: a large file lies at blobs/SHA256, and `path` is a link to it. Stores
+ * its 64 digits. False: `path` is no such link. Small files are named by git's SHA-1. */
+enum { TT_HUB_DIGITS = 64 };
+bool tt_hub_sum(const char *path, char digits[TT_HUB_DIGITS + 1]);
 /* "name" of a folder CACHE/models--owner--name/snapshots/COMMIT, for display; else the folder's own name. Returns
  * `text`. */
 const char *tt_hub_name_of(const char *folder, char *text, size_t text_bytes);

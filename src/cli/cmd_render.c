@@ -111,6 +111,9 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
         TT_TRY(tt_settings_set(settings, "device", "cuda", origin));
     if (!tt_settings_is_set(settings, "resume_from_checkpoint"))
         TT_TRY(tt_settings_set(settings, "resume_from_checkpoint", "true", origin));
+    /* The logs of a cluster are read and kept by others than those of the data. */
+    if (!tt_settings_is_set(settings, "log_sample"))
+        TT_TRY(tt_settings_set(settings, "log_sample", "false", origin));
     if (!has_launcher(kind)) TT_TRY(set_metrics(settings));
     if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
     tt_render_host(kind, spec->name, host);

@@ -145,7 +145,9 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) name = "version";
+    bool version = strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0;
+    if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n"); /* for scripts */
+    if (version) name = "version";
     const struct tt_command *command = tt_command_find(name);
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);

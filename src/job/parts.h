@@ -95,6 +95,7 @@ struct tt_watch_spec {
     const char *logging_dir; /* NULL: output_dir/runs */
     const char *run_name;
     bool disable_tqdm;
+    bool log_sample; /* the first sample is shown before training */
     enum tt_save_error on_save_error;
     int64_t grace_seconds;        /* between SIGTERM and SIGKILL, for a warning; 0: not known */
     enum tt_save_type save_dtype; /* of full model folders */

@@ -171,6 +171,9 @@ const struct tt_setting tt_watch_settings[] = {
      .help = "Name of the run in the records."},
     {.name = "disable_tqdm", .type = TT_SETTING_BOOL, FIELD(watch.disable_tqdm), .default_text = "false",
      .local = true, .help = "Plain lines instead of the progress bar."},
+    {.name = "log_sample", .type = TT_SETTING_BOOL, FIELD(watch.log_sample), .default_text = "true",
+     .local = true,
+     .help = "Show the first sample of the training data in the log; false: the log has no text of a row."},
     {.name = NULL},
 };
 

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 
 enum {
     BLOCK_BYTES = 4096,
@@ -77,6 +78,16 @@ static tt_status add_part(struct tt_fingerprint *fingerprint, const char *name, 
     return TT_OK;
 }
 
+/* The file lies in the hub's cache under its SHA-256: another one is another file, for certain and unread. Files that
+ * were damaged after their download are found by their bytes alone. */
+static tt_status add_hub_sum(struct tt_fingerprint *fingerprint, const char *path, const char *name)
+{
+    char shown[340], digits[TT_HUB_DIGITS + 1];
+    uint64_t sum = tt_hub_sum(path, digits) ? tt_crc64(0, digits, TT_HUB_DIGITS) : 0;
+    snprintf(shown, sizeof shown, TT_HUB_PART "%s", name);
+    return add_part(fingerprint, shown, TT_FINGERPRINT_HUB, sum, 0);
+}
+
 /* Adds a piece to the part that was added last. */
 static tt_status add_piece(struct reading *reading, size_t file, uint64_t offset, uint64_t bytes, bool full)
 {
@@ -144,6 +155,8 @@ static tt_status add_weights(struct reading *reading, const struct tt_safetensor
     char name[300];
     TT_TRY(open_file(reading, tt_safetensors_path(weights), &file));
     uint64_t bytes = reading->files[file].bytes, header = bytes;
+    snprintf(name, sizeof name, "'%s'", file_name);
+    TT_TRY(add_hub_sum(reading->fingerprint, tt_safetensors_path(weights), name));
     for (size_t i = 0; i < tt_safetensors_count(weights); i++)
         if (tt_safetensors_entry(weights, i)->offset < header)
             header = tt_safetensors_entry(weights, i)->offset;
@@ -162,6 +175,8 @@ static tt_status add_file(struct reading *reading, const char *path, const char 
     size_t file;
     TT_TRY(open_file(reading, path, &file));
     uint64_t bytes = reading->files[file].bytes;
+    if (reading->role == TT_FINGERPRINT_DATA && bytes > DATA_WHOLE_BYTES)
+        TT_TRY(add_hub_sum(reading->fingerprint, path, name));
     TT_TRY(add_part(reading->fingerprint, name, reading->role, tt_crc64(0, &bytes, sizeof bytes),
                     (int64_t)bytes));
     if (reading->role != TT_FINGERPRINT_DATA || bytes <= DATA_WHOLE_BYTES)
@@ -356,7 +371,8 @@ static void fold(const struct reading *reading)
         *sum = tt_crc64(*sum, &piece->sum, sizeof piece->sum);
     }
     for (size_t p = 0; p < reading->fingerprint->count && reading->fingerprint->full; p++)
-        if (parts[p].full == 0) parts[p].full = parts[p].quick; /* it covers all bytes */
+        if (parts[p].full == 0 && parts[p].role != TT_FINGERPRINT_HUB)
+            parts[p].full = parts[p].quick; /* it covers all bytes */
 }
 
 tt_status tt_fingerprint_compute(enum tt_verify_inputs verify, const char *settings,

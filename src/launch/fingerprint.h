@@ -5,6 +5,8 @@
  *   weights files     size and header
  *   tensors           all bytes below 64 KiB; else 16 blocks of 4 KiB, one in each sixteenth, at offsets derived from
  *                     the tensor's name
+ *   weights files in the hub's cache, and data above 1 GiB there: also the SHA-256 in the name that they are linked to,
+ *                     which is compared where both sides have one
  *   all other files   all bytes, and of data above 1 GiB the size, the first and the last MiB and 1,024 blocks of 4 KiB
  * and with verify_inputs: full its `full` sum is over all bytes. Sums are CRC-64 (base/crc64.h): they detect damaged
  * copies and files of another version, not deliberate changes. Names and times of files are ignored. */
@@ -22,7 +24,11 @@ enum tt_fingerprint_role {
     TT_FINGERPRINT_DATA,       /* files of rows */
     TT_FINGERPRINT_ROWS,       /* tokens of these rows; in no checkpoint */
     TT_FINGERPRINT_CHECKPOINT, /* the checkpoint to resume from; in no checkpoint */
+    TT_FINGERPRINT_HUB,        /* the hub's sum of a file; quick 0: not known, which is no difference */
 };
+
+/* The beginning of their names. */
+#define TT_HUB_PART "the hub's sum of "
 
 struct tt_fingerprint_part {
     char *name; /* owned: "tensor 'lm_head.weight' of 'model.safetensors'", "the training data" */

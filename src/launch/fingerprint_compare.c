@@ -13,6 +13,7 @@ enum { PARTS_PER_ROUND = 16, CHANGES_SHOWN = 6, HEX_DIGITS = 16 };
 
 struct head {
     uint64_t sum, count;
+    uint64_t hub; /* of the hub's sums, which a process need not know */
     char host[64], folder[192];
 };
 
@@ -33,7 +34,9 @@ static struct head head_of(const struct tt_fingerprint *fingerprint)
     struct head head = {.count = fingerprint->count};
     for (size_t i = 0; i < fingerprint->count; i++) {
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
+        if (part->role == TT_FINGERPRINT_HUB) head.hub = tt_crc64(head.hub, &part->quick, sizeof part->quick);
         head.sum = tt_crc64(head.sum, part->name, strlen(part->name) + 1);
+        if (part->role == TT_FINGERPRINT_HUB) continue;
         head.sum = tt_crc64(head.sum, &part->quick, sizeof part->quick);
         head.sum = tt_crc64(head.sum, &part->full, sizeof part->full);
     }
@@ -56,9 +59,15 @@ static struct sent_part sent_of(const struct tt_fingerprint *fingerprint, size_t
     return sent;
 }
 
+static bool is_unknown(const struct sent_part *part)
+{
+    return part->there && part->role == TT_FINGERPRINT_HUB && part->quick == 0;
+}
+
 static bool same(const struct sent_part *a, const struct sent_part *b)
 {
-    return a->there == b->there && a->quick == b->quick && a->full == b->full &&
+    bool known = !is_unknown(a) && !is_unknown(b);
+    return a->there == b->there && (!known || (a->quick == b->quick && a->full == b->full)) &&
            strncmp(a->name, b->name, sizeof a->name) == 0;
 }
 
@@ -71,13 +80,13 @@ static void describe(const struct head *heads, int rank, const struct head *othe
              same_host ? head->folder : "");
 }
 
-static tt_status fail_different(const struct head *heads, int rank, const struct sent_part *ours,
+static tt_status fail_different(const struct head *heads, int first, int rank, const struct sent_part *ours,
                                 const struct sent_part *theirs)
 {
     char here[300], there[300], amounts[80] = "";
     const char *nothing = "no further file";
-    describe(heads, 0, &heads[rank], here, sizeof here);
-    describe(heads, rank, &heads[0], there, sizeof there);
+    describe(heads, first, &heads[rank], here, sizeof here);
+    describe(heads, rank, &heads[first], there, sizeof there);
     const char *unit = ours->role == TT_FINGERPRINT_ROWS ? "rows" : "bytes";
     if (ours->amount != theirs->amount)
         snprintf(amounts, sizeof amounts, ": %lld and %lld %s", (long long)ours->amount,
@@ -93,10 +102,23 @@ static tt_status fail_different(const struct head *heads, int rank, const struct
     return TT_ERR_DATA;
 }
 
+/* Compares the part of every rank with that of rank 0, or of the first rank that knows it. */
+static tt_status compare_part(const struct head *heads, int world_size, const struct sent_part *parts)
+{
+    int first = 0;
+    for (int q = 1; q < world_size; q++) {
+        const struct sent_part *ours = &parts[(size_t)first * PARTS_PER_ROUND];
+        const struct sent_part *theirs = &parts[(size_t)q * PARTS_PER_ROUND];
+        if (!same(ours, theirs)) return fail_different(heads, first, q, ours, theirs);
+        if (is_unknown(ours)) first = q;
+    }
+    return TT_OK;
+}
+
 /* Reports the first part in which another rank differs from rank 0. All ranks see the same parts and find the same
- * difference. */
+ * difference. `equal`: only the hub's sums may differ. */
 static tt_status find_difference(const struct tt_fingerprint *fingerprint, const struct head *heads,
-                                 struct tt_comm *comm, struct sent_part *parts)
+                                 bool equal, struct tt_comm *comm, struct sent_part *parts)
 {
     struct sent_part own[PARTS_PER_ROUND];
     int world_size = tt_comm_world_size(comm);
@@ -105,14 +127,9 @@ static tt_status find_difference(const struct tt_fingerprint *fingerprint, const
     for (uint64_t first = 0; first < most; first += PARTS_PER_ROUND) {
         for (size_t i = 0; i < PARTS_PER_ROUND; i++) own[i] = sent_of(fingerprint, (size_t)first + i);
         TT_TRY(tt_comm_host_all_gather(comm, own, parts, sizeof own));
-        for (size_t i = 0; i < PARTS_PER_ROUND; i++) {
-            for (int q = 1; q < world_size; q++) {
-                const struct sent_part *theirs = &parts[(size_t)q * PARTS_PER_ROUND + i];
-                if (!same(&parts[i], theirs)) return fail_different(heads, q, &parts[i], theirs);
-            }
-        }
+        for (size_t i = 0; i < PARTS_PER_ROUND; i++) TT_TRY(compare_part(heads, world_size, &parts[i]));
     }
-    return tt_fail(TT_ERR_DATA, "the input files of the processes differ");
+    return equal ? TT_OK : tt_fail(TT_ERR_DATA, "the input files of the processes differ");
 }
 
 static tt_status compare_rank(void *context, const struct tt_world_rank *rank)
@@ -125,11 +142,13 @@ static tt_status compare_rank(void *context, const struct tt_world_rank *rank)
     tt_status status = tt_comm_agree(rank->comm, heads != NULL && parts != NULL ? TT_OK : TT_ERR_MEMORY);
     if (status == TT_OK)
         status = tt_comm_host_all_gather(rank->comm, &comparison->head, heads, sizeof *heads);
-    bool equal = true;
-    for (int q = 1; q < world_size && status == TT_OK; q++)
+    bool equal = true, alike = true;
+    for (int q = 1; q < world_size && status == TT_OK; q++) {
         equal &= heads[q].sum == heads[0].sum && heads[q].count == heads[0].count;
-    if (status == TT_OK && !equal)
-        status = find_difference(comparison->fingerprint, heads, rank->comm, parts);
+        alike &= heads[q].hub == heads[0].hub;
+    }
+    if (status == TT_OK && !(equal && alike))
+        status = find_difference(comparison->fingerprint, heads, equal, rank->comm, parts);
     tt_free(heads);
     tt_free(parts);
     return tt_comm_agree(rank->comm, status);
@@ -144,9 +163,16 @@ tt_status tt_fingerprint_compare(const struct tt_fingerprint *fingerprint, struc
 
 /* ---- Checkpoints ---- */
 
-static bool is_kept(enum tt_fingerprint_role role)
+static bool is_kept(const struct tt_fingerprint_part *part)
 {
-    return role != TT_FINGERPRINT_SETTING && role != TT_FINGERPRINT_ROWS && role != TT_FINGERPRINT_CHECKPOINT;
+    if (part->role == TT_FINGERPRINT_HUB) return part->quick != 0;
+    return part->role != TT_FINGERPRINT_SETTING && part->role != TT_FINGERPRINT_ROWS &&
+           part->role != TT_FINGERPRINT_CHECKPOINT;
+}
+
+static bool is_hub_sum(const char *name)
+{
+    return strncmp(name, TT_HUB_PART, sizeof TT_HUB_PART - 1) == 0;
 }
 
 static void format_sums(const struct tt_fingerprint *fingerprint, const struct tt_fingerprint_part *part,
@@ -164,7 +190,7 @@ struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerpri
     for (size_t i = 0; i < fingerprint->count && ok; i++) {
         char sums[2 * HEX_DIGITS + 2];
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
-        if (!is_kept(part->role)) continue;
+        if (!is_kept(part)) continue;
         format_sums(fingerprint, part, sums);
         ok = tt_json_set(object, part->name, tt_json_new_string(sums)) == 0;
     }
@@ -190,8 +216,8 @@ static bool is_of_model(const char *name)
 {
     static const char header[] = "the header of ", config[] = "'config.json'", tensor[] = "tensor ";
     bool adapter = strstr(name, "of 'adapter_model.safetensors'") != NULL;
-    return !adapter && (strncmp(name, header, sizeof header - 1) == 0 || strcmp(name, config) == 0 ||
-                        strncmp(name, tensor, sizeof tensor - 1) == 0);
+    return !adapter && (is_hub_sum(name) || strncmp(name, header, sizeof header - 1) == 0 ||
+                        strcmp(name, config) == 0 || strncmp(name, tensor, sizeof tensor - 1) == 0);
 }
 
 tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const struct tt_json_value *before,
@@ -205,16 +231,17 @@ tt_status tt_fingerprint_changes(const struct tt_fingerprint *fingerprint, const
     for (size_t i = 0; i < fingerprint->count && status == TT_OK; i++) {
         char sums[2 * HEX_DIGITS + 2];
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
-        if (!is_kept(part->role)) continue;
+        if (!is_kept(part)) continue;
         const char *old = tt_json_text(tt_json_get(before, part->name));
         format_sums(fingerprint, part, sums);
+        if (old == NULL && part->role == TT_FINGERPRINT_HUB) continue;
         size_t digits = old != NULL && strlen(old) == HEX_DIGITS ? HEX_DIGITS : strlen(sums);
         if (old == NULL || strncmp(old, sums, digits) != 0)
             status = add_change(&lists[is_of_model(part->name)], part->name,
                                 old == NULL ? "is new" : "has changed");
     }
     for (size_t member = 0; tt_json_next_member(before, &member, &name, &value);) {
-        if (status == TT_OK && tt_json_get(now, name) == NULL)
+        if (status == TT_OK && !is_hub_sum(name) && tt_json_get(now, name) == NULL)
             status = add_change(&lists[is_of_model(name)], name, "is missing");
     }
     tt_json_release(now);

@@ -68,6 +68,25 @@ static tt_status find_local(const char *count_name, int wanted, struct tt_launch
     return TT_OK;
 }
 
+/* An address alone: neither a URL, nor brackets, nor a port. Any other text would be looked up as a name until the time
+ * is over. */
+static tt_status check_host(const char *host)
+{
+    const char *colon = strchr(host, ':');
+    bool url = strstr(host, "://") != NULL, bracket = host[0] == '[',
+         port = colon != NULL && colon == strrchr(host, ':');
+    if (!url && !bracket && !port) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "the address of rank 0 is '%s', which is not an address alone", host);
+    tt_hint(
+        "%s",
+        url ? "leave out the scheme: a name or a number, as node1 or 10.0.0.1; the port is MASTER_PORT or "
+              "--main_process_port"
+        : bracket ? "leave out the brackets, as ::1; the port is MASTER_PORT or --main_process_port"
+                  : "leave out the port, which is MASTER_PORT or --main_process_port");
+    return status;
+}
+
 static tt_status set_address(const struct tt_launch_spec *config, const struct tt_launcher *launcher,
                              struct tt_launch *launch)
 {
@@ -84,6 +103,7 @@ static tt_status set_address(const struct tt_launch_spec *config, const struct t
     if (bytes >= sizeof launch->host)
         return tt_fail(TT_ERR_USAGE, "the address of rank 0 has %zu characters", bytes);
     snprintf(launch->host, sizeof launch->host, "%.*s", (int)bytes, host);
+    TT_TRY(check_host(launch->host));
     launch->local = is_loopback(launch->host);
     launch->port = PORT_DEFAULT;
     TT_TRY(read_number(launcher->port, 1, 65535, &launch->port, &there));
@@ -235,24 +255,16 @@ tt_status tt_launch_count_ranks(const struct tt_launch_spec *config, int *ranks)
     return TT_OK;
 }
 
-static tt_status set_machines(const struct tt_launch_spec *config, struct tt_launch *launch)
+static bool is_number(const char *variable, int64_t number)
 {
-    launch->kind = TT_LAUNCH_MACHINES;
-    launch->machines = (int)config->num_machines;
-    launch->machine_rank = (int)config->machine_rank;
-    bool there = false;
-    const char *index = is_set(indexed->machine) ? indexed->machine : volcano->machine;
-    TT_TRY(read_number(index, 0, launch->machines - 1, &launch->machine_rank, &there));
-    if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
-        return contradict("machine_rank", config->machine_rank, index, launch->machine_rank);
-    if (there && !is_set("TRIMTAB_NODE"))
-        snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
-    TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
-    return set_address(config, torchrun, launch);
+    int64_t value;
+    return tt_value_parse_int(tt_launcher_read(variable), &value) && value == number;
 }
 
-/* Half of a launcher's variables: a process that went on alone would be one of several runs in the same output_dir. */
-static tt_status check_alone(const struct tt_launch_spec *config)
+/* Half of a launcher's variables: a process that went on alone would be one of several runs in the same output_dir.
+ * `machine_rank`: the number that the settings give to this machine, which a launcher's number alone must not
+ * contradict; -1: they give none. */
+static tt_status check_halves(int64_t machine_rank)
 {
     static const int launchers[] = {TT_LAUNCHER_TORCHRUN, TT_LAUNCHER_KUBEFLOW, TT_LAUNCHER_LEADER_WORKER_SET,
                                     TT_LAUNCHER_SKYPILOT, TT_LAUNCHER_OPEN_MPI, TT_LAUNCHER_PMI,
@@ -263,12 +275,39 @@ static tt_status check_alone(const struct tt_launch_spec *config)
         const char *count = half->rank != NULL ? half->world_size : half->machines;
         bool several = is_set(count) && strcmp(tt_launcher_read(count), "1") != 0;
         if (is_set(number) == is_set(count) || (is_set(count) && !several)) continue;
+        if (machine_rank >= 0 && (is_set(count) || is_number(number, machine_rank))) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is set, but %s is not",
                                    is_set(number) ? number : count, is_set(number) ? count : number);
-        tt_hint("a launcher sets both; for a run of this process alone start with: env -u %s trimtab ...",
-                is_set(number) ? number : count);
+        if (machine_rank >= 0)
+            tt_hint("a launcher sets both; where it counts the machines: --machine_rank $%s", number);
+        else
+            tt_hint("a launcher sets both; for a run of this process alone start with: env -u %s trimtab ...",
+                    is_set(number) ? number : count);
         return status;
     }
+    return TT_OK;
+}
+
+static tt_status set_machines(const struct tt_launch_spec *config, struct tt_launch *launch)
+{
+    launch->kind = TT_LAUNCH_MACHINES;
+    launch->machines = (int)config->num_machines;
+    launch->machine_rank = (int)config->machine_rank;
+    bool there = false;
+    const char *index = is_set(indexed->machine) ? indexed->machine : volcano->machine;
+    TT_TRY(read_number(index, 0, launch->machines - 1, &launch->machine_rank, &there));
+    if (config->machine_rank > 0 && config->machine_rank != launch->machine_rank)
+        return contradict("machine_rank", config->machine_rank, index, launch->machine_rank);
+    TT_TRY(check_halves(launch->machine_rank));
+    if (there && !is_set("TRIMTAB_NODE"))
+        snprintf(launch->machine, sizeof launch->machine, "%d", launch->machine_rank);
+    TT_TRY(tt_launch_count_ranks(config, &launch->ranks));
+    return set_address(config, torchrun, launch);
+}
+
+static tt_status check_alone(const struct tt_launch_spec *config)
+{
+    TT_TRY(check_halves(-1));
     if (is_set(torchrun->local_rank)) {
         tt_status status = tt_fail(TT_ERR_USAGE, "the environment variable %s is set, but %s is not",
                                    torchrun->local_rank, torchrun->rank);

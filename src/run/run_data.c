@@ -133,7 +133,7 @@ static tt_status report_rows(const struct tt_run *run)
         tt_run_report(run, tt_str_text(&text));
         tt_str_clear(&text);
     }
-    if (run->inputs.tokenizer != NULL) {
+    if (run->inputs.tokenizer != NULL && run->watch->log_sample) {
         tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
         TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
         TT_GO(report_sample(run, &text));

@@ -170,6 +170,48 @@ static void evaluation(void **state)
     test_workplace_remove(&scene.place);
 }
 
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+
+/* Makes the weights of machine `m` a link to the hub's blob whose name ends in `last`. */
+static void link_blob(const struct scene *scene, const char *m, char last)
+{
+    char command[900];
+    snprintf(
+        command, sizeof command,
+        "cd %s && if [ -L model ]; then rm model && mv snapshots/x model && cp --remove-destination blobs/* "
+        "model/model.safetensors && rm -r blobs snapshots; fi && mkdir blobs snapshots && mv "
+        "model/model.safetensors blobs/" DIGITS "%c && ln -s ../../blobs/" DIGITS
+        "%c model/model.safetensors && mv model snapshots/x && ln -s snapshots/x model",
+        m, last, last);
+    shell(scene, command);
+}
+
+/* In the hub's cache the name of a file is its sum: another name is another version, although all bytes that are read
+ * of it are the same. A machine that has the file elsewhere is not refused for it. */
+static void another_blob_of_the_hub(void **state)
+{
+    (void)state;
+    struct scene scene;
+    begin(&scene);
+    link_blob(&scene, "b", '1');
+    start(&scene, "train", "");
+    expect(&scene, 0, NULL, "one machine with a cache");
+    shell(&scene, "rm -r out");
+    link_blob(&scene, "a", '1');
+    start(&scene, "train", "");
+    expect(&scene, 0, NULL, "the same blob");
+    shell(&scene, "grep -q \"the hub's sum of 'model.safetensors'\" out/checkpoint-2/training_state.json");
+    link_blob(&scene, "b", '2');
+    start(&scene, "eval", "");
+    expect(&scene, TT_EXIT_DATA, "the hub's sum of 'model.safetensors' differs between ", "another blob");
+    link_blob(&scene, "a", '2');
+    shell(&scene, "rm -r out/checkpoint-4 out/adapter_model.safetensors");
+    start(&scene, "train", "resume_from_checkpoint true");
+    expect(&scene, TT_EXIT_USAGE, "the hub's sum of 'model.safetensors' has changed",
+           "another version of the base");
+    test_workplace_remove(&scene.place);
+}
+
 /* Copies with other times under other paths are the same. On a resume the checkpoint is compared too, and
  * what has changed since it was saved: evaluation data and tokenizer are a warning, the base model an error.
  */
@@ -255,9 +297,8 @@ static void mpi(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(training),   cmocka_unit_test(machines_are_named),
-        cmocka_unit_test(evaluation), cmocka_unit_test(resuming),
-        cmocka_unit_test(mpi),
+        cmocka_unit_test(training), cmocka_unit_test(machines_are_named),      cmocka_unit_test(evaluation),
+        cmocka_unit_test(resuming), cmocka_unit_test(another_blob_of_the_hub), cmocka_unit_test(mpi),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
