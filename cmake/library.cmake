@@ -11,7 +11,12 @@ set_target_properties(trimtab_lib PROPERTIES
   PUBLIC_HEADER include/trimtab.h)
 target_include_directories(trimtab_lib PRIVATE src PUBLIC include)
 target_link_libraries(trimtab_lib PRIVATE tt_run)
-if(NOT TT_SANITIZE_THREAD) # the program brings clang's runtime of it
+# clang's runtimes of sanitizers are in the program, GNU's are libraries of their own.
+set(runtime_in_program OFF)
+if(TT_SANITIZE_THREAD OR TT_FUZZ OR (TT_SANITIZE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU"))
+  set(runtime_in_program ON)
+endif()
+if(NOT runtime_in_program)
   target_link_options(trimtab_lib PRIVATE -Wl,--no-undefined)
 endif()
 

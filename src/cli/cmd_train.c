@@ -70,6 +70,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_report *report = cli->report;
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
     report->bar = report->bar && !command->job.watch.disable_tqdm;
+    report->once = true; /* a run in the folder of a complete one reads its inputs twice */
     tt_signals_outlive_readers();
     struct tt_train_observer observer = tt_report_observer(report);
     if (!report->quiet) tt_signals_name_checkpoints(command->job.run.output_dir);

@@ -332,6 +332,12 @@ static void check_missing(struct tt_hub *hub)
                 hub->config.world_size, hub->config.port, hub->config.timeout_seconds);
         if (hub->refused[0] != '\0')
             tt_hint("a process was refused: %s", hub->refused);
+        else if (tt_wire_is_elsewhere(hub->config.host))
+            tt_hint("no interface of this machine has the address '%s', at which the other ranks look for "
+                    "rank 0: "
+                    "MASTER_ADDR or --main_process_ip is that of another machine, unless it leads here (a "
+                    "Service)",
+                    hub->config.host);
         else
             tt_hint("see the logs of these ranks; --rendezvous_timeout sets the time to wait");
         tt_hub_fail(hub, 0);

@@ -17,6 +17,7 @@ struct tt_hub_config {
     struct tt_proof_key key;
     double timeout_seconds; /* until all ranks must have joined */
     char run[80];           /* as in struct tt_tcp_config */
+    char host[256];         /* where the others look for rank 0; for messages; empty: not known */
     int64_t attempt;
 };
 

@@ -264,6 +264,7 @@ static tt_status start(struct tt_link *link, const struct tt_tcp_config *config,
                                     .attempt = config->attempt,
                                     .timeout_seconds = config->timeout_seconds};
         if (config->key != NULL) hub.key = *config->key;
+        if (config->host != NULL && !config->local) snprintf(hub.host, sizeof hub.host, "%s", config->host);
         if (config->run != NULL) snprintf(hub.run, sizeof hub.run, "%s", config->run);
         tt_status status = tt_hub_start(&hub, &link->hub);
         tt_proof_wipe(&hub.key, sizeof hub.key);

@@ -257,6 +257,26 @@ out:
     return status;
 }
 
+/* Only an address of the machine can be bound. */
+static bool is_here(const struct addrinfo *address)
+{
+    int file = socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (file < 0) return true; /* not known */
+    bool here = bind(file, address->ai_addr, address->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
+    close(file);
+    return here;
+}
+
+bool tt_wire_is_elsewhere(const char *host)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM}, *list = NULL;
+    if (host[0] == '\0' || getaddrinfo(host, "0", &hints, &list) != 0) return false;
+    bool here = false;
+    for (const struct addrinfo *at = list; at != NULL && !here; at = at->ai_next) here = is_here(at);
+    freeaddrinfo(list);
+    return !here;
+}
+
 /* ---- A port that the system chooses ---- */
 
 /* Binds all addresses of `list` at one port: the system chooses it for the first address. false with errno. */

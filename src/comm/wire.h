@@ -112,6 +112,8 @@ TT_MUST_USE tt_status tt_wire_reserve(const char *address, const struct tt_wire_
                                       struct tt_wire_listener *listener, int *port);
 TT_MUST_USE tt_status tt_wire_listener_start(const struct tt_wire_listener *listener);
 void tt_wire_listener_close(struct tt_wire_listener *listener);
+/* True if `host` is a name or an address that no interface of this machine has; false also where it is not known. */
+bool tt_wire_is_elsewhere(const char *host);
 /* Stores the address of this end of a connection, or of the other end; family 0 if it is unknown. */
 void tt_wire_address_of(int socket, bool other_end, struct tt_wire_address *address);
 bool tt_wire_is_loopback(const struct tt_wire_address *address);
