@@ -1,7 +1,7 @@
 /* trimtab version: the version, and the parts that a build may lack. */
-#include "backend/plugin.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "launch/devices.h"
 #include "trimtab.h"
 
 /* CMakeLists.txt defines TT_BUILT_..., the library of a part; "none": it was not found. */
@@ -21,8 +21,7 @@ static tt_status append(struct tt_str *text, const char *name, const char *value
 static tt_status append_plugin(struct tt_str *text)
 {
     char reason[512] = "", abi[96], shown[600];
-    bool there = tt_plugin_load(reason, sizeof reason) != NULL;
-    tt_plugin_abi(abi);
+    bool there = tt_devices_have_plugin(abi, reason, sizeof reason);
     snprintf(shown, sizeof shown, "none: %s", reason);
     TT_TRY(append(text, "CUDA plugin", there ? "found" : shown));
     return append(text, "its abi", abi);

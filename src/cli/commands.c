@@ -146,7 +146,8 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
     bool version = strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0;
-    if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n"); /* for scripts */
+    /* one line, for scripts */
+    if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n");
     if (version) name = "version";
     const struct tt_command *command = tt_command_find(name);
     if (command == NULL) return fail_unknown(name);

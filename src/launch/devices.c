@@ -49,3 +49,9 @@ tt_status tt_devices_describe(int first, int count, struct tt_str *text)
     bool off = multicast == NULL || strcmp(multicast, "0") == 0;
     return tt_str_printf(text, ", NCCL multicast %s", off ? "off" : "set by NCCL_NVLS_ENABLE");
 }
+
+bool tt_devices_have_plugin(char *abi, char *reason, size_t reason_bytes)
+{
+    tt_plugin_abi(abi);
+    return tt_plugin_load(reason, reason_bytes) != NULL;
+}

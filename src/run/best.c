@@ -291,17 +291,19 @@ static tt_status open_weights(const struct tt_run *run, const struct tt_rank *ra
 }
 
 /* On rank 0: whether the weights are there and as saved; otherwise a warning says why not. */
-static bool is_usable(const struct tt_run *run, const struct tt_rank *rank, const char *path)
+static tt_status find_usable(const struct tt_run *run, const struct tt_rank *rank, const char *path,
+                             bool *usable)
 {
     struct weights weights = {0};
     tt_status status = tt_checkpoint_verify_weights(path, NULL);
     if (status == TT_OK) status = open_weights(run, rank, path, &weights);
     close_weights(&weights);
-    if (status == TT_OK) return true;
+    *usable = status == TT_OK;
+    if (status == TT_OK || status == TT_ERR_MEMORY) return status;
     tt_warn("the best checkpoint cannot be loaded: %s; the result has the weights of the last step",
             tt_error_last()->message);
     tt_error_clear();
-    return false;
+    return TT_OK;
 }
 
 tt_status tt_best_restore(const struct tt_run *run, struct tt_rank *rank, const struct tt_best *best)
@@ -311,10 +313,11 @@ tt_status tt_best_restore(const struct tt_run *run, struct tt_rank *rank, const 
     bool usable = false;
     if (!run->watch->load_best_model_at_end || !best->known) return TT_OK;
     TT_TRY(tt_best_path(run, best, path));
-    if (tt_comm_rank(rank->world) == 0) usable = is_usable(run, rank, path);
+    tt_status status = tt_comm_rank(rank->world) == 0 ? find_usable(run, rank, path, &usable) : TT_OK;
+    TT_TRY(tt_comm_agree(rank->world, status));
     TT_TRY(tt_comm_host_share(rank->world, &usable, sizeof usable));
     if (!usable) return TT_OK;
-    tt_status status = tt_comm_agree(rank->world, open_weights(run, rank, path, &weights));
+    status = tt_comm_agree(rank->world, open_weights(run, rank, path, &weights));
     if (status == TT_OK)
         status = tt_comm_agree(rank->world,
                                tt_load_units(rank->model, rank->units, rank->stream, &weights.source));
