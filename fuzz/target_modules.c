@@ -11,10 +11,10 @@ static const char *const paths[] = {"lm_head", "model.layers.0.self_attn.q_proj"
                                     "model.layers.11.mlp.gate_proj", "model.norm"};
 enum { PATH_COUNT = sizeof paths / sizeof paths[0] };
 
-static void match_names(const char *text, bool words)
+static void match_names(const char *text, enum tt_name_spelling spelling)
 {
     struct tt_name_pattern pattern = {0};
-    if (tt_name_pattern_init(&pattern, "target_modules", text, words) == TT_OK) {
+    if (tt_name_pattern_init(&pattern, "target_modules", text, spelling) == TT_OK) {
         for (size_t i = 0; i < PATH_COUNT; i++) {
             bool matched, exact;
             (void)!tt_name_pattern_match(&pattern, paths[i], &matched, &exact);
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
     if (data[0] % 2 == 0)
-        match_names(text, data[0] & 2);
+        match_names(text, (enum tt_name_spelling)(data[0] / 2 % 3));
     else
         match_values(text);
     free(text);

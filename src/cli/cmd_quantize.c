@@ -234,7 +234,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                                           .max_shard_bytes = command->max_shard_bytes,
                                           .cancel = cli->cancel};
     TT_GO(open_model(command, &folder, &model));
-    TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, true));
+    TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, TT_NAMES_AS_LIST));
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
     if (options.config.type == TT_QUANT_FP8)

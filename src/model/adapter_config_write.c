@@ -64,13 +64,14 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
 }
 
 /* A pattern setting as PEFT stores it: null, a list of names, or the expression as a string. */
-static tt_status set_names(struct tt_json_value *object, const char *key, const char *text, bool words)
+static tt_status set_names(struct tt_json_value *object, const char *key, const char *text,
+                           enum tt_name_spelling spelling)
 {
     struct tt_name_pattern pattern = {0};
     tt_status status = TT_OK;
     const char **names = NULL;
     if (text == NULL) return set(object, key, tt_json_new_null());
-    TT_GO(tt_name_pattern_init(&pattern, key, text, words));
+    TT_GO(tt_name_pattern_init(&pattern, key, text, spelling));
     if (pattern.regex != NULL) {
         TT_GO(set(object, key, tt_json_new_string(pattern.expression)));
         goto out;
@@ -157,16 +158,16 @@ static tt_status set_constants(struct tt_json_value *object, const char *base_mo
 static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_config *lora,
                           const char *default_targets, const struct tt_module_list *modules)
 {
-    bool words = !lora->from_adapter;
+    enum tt_name_spelling spelling = lora->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = lora->target_modules != NULL ? lora->target_modules : default_targets;
     if (tt_lora_is_all_linear(targets)) {
         TT_TRY(set_all_linear(object, modules));
     } else {
-        TT_TRY(set_names(object, "target_modules", targets, words));
+        TT_TRY(set_names(object, "target_modules", targets, spelling));
     }
-    TT_TRY(set_names(object, "exclude_modules", lora->exclude_modules, words));
-    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, true));
-    TT_TRY(set_names(object, "layers_pattern", lora->layers_pattern, true));
+    TT_TRY(set_names(object, "exclude_modules", lora->exclude_modules, spelling));
+    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, TT_NAMES_AS_LIST));
+    TT_TRY(set_names(object, "layers_pattern", lora->layers_pattern, TT_NAMES_AS_LIST));
     TT_TRY(set_json(object, "layers_to_transform", lora->layers_to_transform));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
     TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));

@@ -88,7 +88,7 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
                             const char *default_targets, const struct tt_module_list *modules)
 {
     const char *dot = strrchr(modules->layers, '.');
-    bool words = !config->from_adapter;
+    enum tt_name_spelling spelling = config->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = config->target_modules != NULL ? config->target_modules : default_targets;
     *rules = (struct rules){.config = config,
                             .all_linear = tt_lora_is_all_linear(targets),
@@ -99,13 +99,11 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
         tt_hint("name the linears to adapt, or all of them: all-linear");
         return status;
     }
-    if (!rules->all_linear) TT_TRY(tt_name_pattern_init(&rules->target, "target_modules", targets, words));
-    TT_TRY(tt_name_pattern_init(&rules->exclude, "exclude_modules", config->exclude_modules, words));
-    TT_TRY(tt_name_pattern_init(&rules->save, "modules_to_save", config->modules_to_save, true));
-    if (rules->save.regex != NULL) return tt_fail(TT_ERR_USAGE, "modules_to_save must be a list of names");
-    TT_TRY(tt_name_pattern_init(&rules->layers_pattern, "layers_pattern", config->layers_pattern, true));
-    if (rules->layers_pattern.regex != NULL)
-        return tt_fail(TT_ERR_USAGE, "layers_pattern must be a list of names");
+    if (!rules->all_linear) TT_TRY(tt_name_pattern_init(&rules->target, "target_modules", targets, spelling));
+    TT_TRY(tt_name_pattern_init(&rules->exclude, "exclude_modules", config->exclude_modules, spelling));
+    TT_TRY(tt_name_pattern_init(&rules->save, "modules_to_save", config->modules_to_save, TT_NAMES_AS_LIST));
+    TT_TRY(tt_name_pattern_init(&rules->layers_pattern, "layers_pattern", config->layers_pattern,
+                                TT_NAMES_AS_LIST));
     TT_TRY(read_layers(rules, modules->layer_count));
     TT_TRY(tt_value_pattern_init(&rules->rank, "rank_pattern", config->rank_pattern, true, 1, 65536));
     TT_TRY(tt_value_pattern_init(&rules->alpha, "alpha_pattern", config->alpha_pattern, false, 1e-9, 1e9));

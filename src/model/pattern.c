@@ -58,7 +58,7 @@ static tt_status init_expression(struct tt_name_pattern *pattern, const char *ex
 }
 
 tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting, const char *text,
-                               bool words)
+                               enum tt_name_spelling spelling)
 {
     *pattern = (struct tt_name_pattern){.setting = setting};
     if (text == NULL) return TT_OK;
@@ -67,14 +67,16 @@ tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *sett
     if (*first == '[') {
         TT_TRY(tt_pattern_parse(setting, text, &pattern->list));
         TT_TRY(init_list(pattern));
-        const char *only = words && pattern->count == 1 ? tt_name_pattern_entry(pattern, 0) : NULL;
+        const char *only =
+            spelling == TT_NAMES_OF_SETTING && pattern->count == 1 ? tt_name_pattern_entry(pattern, 0) : NULL;
         return only != NULL && !is_path(only) ? init_expression(pattern, only) : TT_OK;
     }
-    if (words && is_word(text)) {
+    if (spelling != TT_NAMES_OF_ADAPTER && is_word(text)) {
         pattern->list.root = tt_json_pack("[s]", text);
         if (pattern->list.root == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for %s", setting);
         return init_list(pattern);
     }
+    if (spelling == TT_NAMES_AS_LIST) return tt_fail(TT_ERR_USAGE, "%s must be a list of names", setting);
     return init_expression(pattern, text);
 }
 

@@ -19,11 +19,15 @@ struct tt_name_pattern {
     bool given;
 };
 
-/* `text`: NULL, a JSON list, or an expression. With `words`, as settings are read: a single word of letters, digits and
- * underscores is a list of one (as an expression it could only match a module at the top), and a list of one expression
- * is the expression, as in TRL. `text` is lent. */
+/* How a text is read. PEFT's adapter_config.json has a JSON list or an expression. In a setting a single word of
+ * letters, digits and underscores is a list of one (as an expression it could only match a module at the top), and a
+ * list of one expression is the expression, as in TRL. A list of names takes a word or a JSON list, whose entries stay
+ * what they are; an expression is TT_ERR_USAGE. */
+enum tt_name_spelling { TT_NAMES_OF_ADAPTER, TT_NAMES_OF_SETTING, TT_NAMES_AS_LIST };
+
+/* `text`: NULL is "not given". It is lent. */
 TT_MUST_USE tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *setting,
-                                           const char *text, bool words);
+                                           const char *text, enum tt_name_spelling spelling);
 void tt_name_pattern_deinit(struct tt_name_pattern *pattern);
 const char *tt_name_pattern_entry(const struct tt_name_pattern *pattern, size_t index);
 /* `exact` (may be NULL): an entry of the list is the whole path. */

@@ -282,7 +282,6 @@ static void mark_head(bool quantized, struct tt_module_list *modules)
 
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
 {
-    if (skip->regex != NULL) return tt_fail(TT_ERR_USAGE, "llm_int8_skip_modules must be a list of names");
     for (size_t i = 0; i < modules->count; i++)
         modules->items[i].quantized = modules->items[i].kind == TT_MODULE_LINEAR;
     for (size_t e = 0; e < skip->count; e++)
@@ -327,7 +326,7 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
         return TT_OK;
     }
     tt_status status =
-        tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, true);
+        tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, TT_NAMES_AS_LIST);
     if (status == TT_OK) status = mark(&skip, stored, modules);
     if (status == TT_OK) mark_head(options->quant.head, modules);
     tt_name_pattern_deinit(&skip);

@@ -159,6 +159,12 @@ static void mistakes_of_the_user(void **state)
         {{.target_modules = "(q_proj"}, "(q_proj", ""},
         {{.target_modules = "[\"q_proj\"]", .dropout = 1.0}, "lora_dropout", ""},
         {{.target_modules = "[\"q_proj\"]", .modules_to_save = "[\"proj\"]"}, "modules_to_save", ""},
+        {{.target_modules = "[\"q_proj\"]", .modules_to_save = ".*norm"},
+         "modules_to_save must be a list of names",
+         ""},
+        {{.target_modules = "[\"q_proj\"]", .layers_pattern = "lay.*"},
+         "layers_pattern must be a list of names",
+         ""},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -152,6 +152,9 @@ static void skipped_names_end_where_a_name_ends(void **state)
     struct tt_model_options options = {.quant = {.type = TT_QUANT_INT8, .skip_modules = "[\"(\"]"}};
     assert_int_equal(tt_quantization_apply(&options, false, &list), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->context[0], "llm_int8_skip_modules"));
+    options.quant.skip_modules = ".*_proj";
+    assert_int_equal(tt_quantization_apply(&options, false, &list), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message, "llm_int8_skip_modules must be a list of names");
 }
 
 /* Over 4 bits and int8 products in FP8 are those that were asked for. */

@@ -21,17 +21,28 @@ static void expect_tokens(const struct tt_chat_files *files, const char *expecte
     tt_str_deinit(&text);
 }
 
+/* With added_tokens_decoder the map does not count; without it its keys come first. */
 static void tokens(void **state)
 {
     (void)state;
     struct tt_chat_files files = {0};
-    test_put("tokenizer_config.json", "{\"eos_token\": \"A\", \"bos_token\": {\"content\": \"B\"}, "
-                                      "\"pad_token\": null, \"_token\": \"no\", "
-                                      "\"extra_special_tokens\": {\"image\": \"C\", \"eos_token\": \"no\"}}");
-    test_put("special_tokens_map.json", "{\"eos_token\": \"no\", \"unk_token\": \"D\", \"other\": \"no\"}");
+    test_put("special_tokens_map.json", "{\"eos_token\": \"M\", \"unk_token\": \"D\", \"other\": \"no\"}");
     test_put("generation_config.json", "{\"eos_token_id\": [3, \"no\", 4]}");
-    assert_int_equal(tt_chat_files_load(test_root(), &files), TT_OK);
-    expect_tokens(&files, " eos_token=A bos_token=B image=C unk_token=D");
+    for (int decoder = 0; decoder < 2; decoder++) {
+        struct tt_str config = {0};
+        assert_int_equal(tt_str_printf(&config,
+                                       "{%s\"eos_token\": \"A\", \"bos_token\": {\"content\": \"B\"}, "
+                                       "\"pad_token\": null, \"_token\": \"no\", "
+                                       "\"extra_special_tokens\": {\"image\": \"C\", \"eos_token\": \"no\"}}",
+                                       decoder ? "\"added_tokens_decoder\": {}, " : ""),
+                         TT_OK);
+        test_put("tokenizer_config.json", tt_str_text(&config));
+        tt_str_deinit(&config);
+        tt_chat_files_deinit(&files);
+        assert_int_equal(tt_chat_files_load(test_root(), &files), TT_OK);
+        expect_tokens(&files, decoder ? " eos_token=A bos_token=B image=C"
+                                      : " eos_token=M unk_token=D bos_token=B image=C");
+    }
     assert_int_equal(files.ends.count, 2);
     assert_int_equal(files.ends.data[0], 3);
     assert_int_equal(files.ends.data[1], 4);
