@@ -171,9 +171,13 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
                        "the prompt has %zu tokens: with %lld new ones this is more than the limit of %lld",
                        request->prompt_count, (long long)request->max_new_tokens, (long long)limits->length);
     for (size_t t = 0; t < request->prompt_count; t++)
-        if (request->prompt[t] < 0 || request->prompt[t] >= vocab)
-            return tt_fail(TT_ERR_DATA, "the prompt has the id %d, but the model has %lld embeddings",
-                           (int)request->prompt[t], (long long)vocab);
+        if (request->prompt[t] < 0 || request->prompt[t] >= vocab) {
+            tt_fail(TT_ERR_DATA, "the prompt has the id %d, but the model has %lld embeddings",
+                    (int)request->prompt[t], (long long)vocab);
+            tt_hint("a token that was added needs a row: in Python, "
+                    "model.resize_token_embeddings(len(tokenizer)), then save both");
+            return TT_ERR_DATA;
+        }
     if (request->adapter < 0 || (size_t)request->adapter >= tt_generation_count_adapters(engine))
         return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter,
                        tt_generation_count_adapters(engine));

@@ -46,4 +46,5 @@ expect 0 "token '<t60>' has id 318, and the model embeds" export gguf --model ma
 grep -qaF '<t60>' many.gguf && fail "GGUF has a token without a row"
 echo '{"text": "a <t60> b"}' >rows.jsonl
 expect 3 "resize_token_embeddings" data --model_name_or_path many --dataset_name rows.jsonl --dataset_text_field text
+expect 3 "resize_token_embeddings" generate --model_name_or_path many --prompt "a <t60> b" --max_new_tokens 1
 finish

@@ -51,6 +51,10 @@ without bnb_4bit_quant_type load_in_4bit "${language[@]}" --bnb_4bit_quant_type 
 without bnb_4bit_use_double_quant load_in_4bit "${language[@]}" --bnb_4bit_use_double_quant
 without bnb_4bit_compute_dtype load_in_4bit "${language[@]}" --load_in_8bit --bnb_4bit_compute_dtype bfloat16
 without save_steps "save_strategy steps" "${language[@]}" --save_strategy no --save_steps 5
+without save_total_limit "save_strategy other than no" "${language[@]}" --save_strategy no --save_total_limit 2
+without save_only_model "save_strategy other than no" "${language[@]}" --save_strategy no --save_only_model
+without metric_for_best_model "eval_strategy other than no" "${language[@]}" --metric_for_best_model mean_token_accuracy
+without greater_is_better "eval_strategy other than no" "${language[@]}" --greater_is_better true
 without eval_steps "eval_strategy steps" "${language[@]}" --eval_steps 5
 without eval_on_start "eval_strategy other than no" "${language[@]}" --eval_on_start
 without eval_dataset "eval_strategy other than no" "${language[@]}" --eval_dataset e
