@@ -207,6 +207,25 @@ void tt_buffer_destroy(struct tt_buffer *buffer)
     tt_free(buffer);
 }
 
+tt_status tt_buffer_export(const struct tt_buffer *buffer, struct tt_memory_handle *handle)
+{
+    struct tt_device *device = buffer->device;
+    if (device->table->export_memory != NULL && !buffer->host)
+        return device->table->export_memory(device, buffer->data, handle);
+    return tt_fail(TT_ERR_UNSUPPORTED, "memory of %s cannot be read by other processes", device->name);
+}
+
+tt_status tt_device_import(struct tt_device *device, const struct tt_memory_handle *handle, void **data)
+{
+    if (device->table->import_memory != NULL) return device->table->import_memory(device, handle, data);
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s cannot read memory of other processes", device->name);
+}
+
+void tt_device_unimport(struct tt_device *device, void *data)
+{
+    if (data != NULL) device->table->unimport_memory(device, data);
+}
+
 void *tt_buffer_data(const struct tt_buffer *buffer)
 {
     return buffer->data;

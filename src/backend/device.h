@@ -117,6 +117,19 @@ TT_MUST_USE tt_status tt_buffer_create(struct tt_device *device, size_t bytes, e
 TT_MUST_USE tt_status tt_host_buffer_create(struct tt_device *device, size_t bytes, enum tt_purpose purpose,
                                             struct tt_buffer **out);
 void tt_buffer_destroy(struct tt_buffer *buffer); /* takes NULL */
+/* Memory of a device that other processes of the machine may read (CUDA's IPC). A handle is valid until its buffer is
+ * destroyed or its process ends. */
+enum { TT_MEMORY_HANDLE_BYTES = 64 };
+struct tt_memory_handle {
+    unsigned char bytes[TT_MEMORY_HANDLE_BYTES];
+};
+/* TT_ERR_UNSUPPORTED with the reason where device, driver or container do not allow it. */
+TT_MUST_USE tt_status tt_buffer_export(const struct tt_buffer *buffer, struct tt_memory_handle *handle);
+/* Maps memory of another process's device, for copies to this device: never of a buffer of this process.
+ * TT_ERR_UNSUPPORTED as above. tt_device_unimport unmaps it, before the device is closed. */
+TT_MUST_USE tt_status tt_device_import(struct tt_device *device, const struct tt_memory_handle *handle,
+                                       void **data);
+void tt_device_unimport(struct tt_device *device, void *data); /* takes NULL */
 void *tt_buffer_data(const struct tt_buffer *buffer);
 size_t tt_buffer_bytes(const struct tt_buffer *buffer);
 
@@ -164,7 +177,7 @@ void tt_graph_destroy(struct tt_graph *graph); /* takes NULL; its launches must 
 /* In stream order. The source of an upload may change when the call returns, except in a host buffer
  * (tt_host_buffer_create), which must not change until the copy is done. A download is complete after
  * tt_stream_synchronize; a download to memory other than a host buffer waits itself. On-device copies also access the
- * memory of other GPUs of this process. */
+ * memory of other GPUs of this process, and what was imported. */
 TT_MUST_USE tt_status tt_copy_to_device(struct tt_stream *stream, void *to, const void *from_host,
                                         size_t bytes);
 TT_MUST_USE tt_status tt_copy_to_host(struct tt_stream *stream, void *to_host, const void *from,

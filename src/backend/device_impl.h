@@ -45,6 +45,10 @@ struct tt_device_table {
     /* zero-filled, page-locked */
     tt_status (*allocate_host)(struct tt_device *device, size_t bytes, void **data);
     void (*release_host)(struct tt_device *device, void *data, size_t bytes);
+    /* tt_buffer_export, tt_device_import and tt_device_unimport; all NULL: no other process reads the memory */
+    tt_status (*export_memory)(struct tt_device *device, void *data, struct tt_memory_handle *handle);
+    tt_status (*import_memory)(struct tt_device *device, const struct tt_memory_handle *handle, void **data);
+    void (*unimport_memory)(struct tt_device *device, void *data);
     size_t (*used_bytes)(struct tt_device *device); /* NULL: 0 */
     tt_status (*stream_create)(struct tt_device *device, enum tt_stream_kind kind, void **impl);
     void (*stream_destroy)(struct tt_device *device, void *impl);

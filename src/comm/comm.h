@@ -112,6 +112,16 @@ TT_MUST_USE tt_status tt_comm_create_tcp(const struct tt_tcp_config *config, str
  * (tt_comm_create_nccl). */
 TT_MUST_USE tt_status tt_comm_create_gpu(struct tt_comm *control, struct tt_device *device,
                                          struct tt_comm **out);
+/* How a rank can read the memory of another rank's device. */
+enum tt_reach {
+    TT_REACH_NONE,
+    TT_REACH_MACHINE, /* another process of the same machine: by a handle, where the driver allows it */
+    TT_REACH_PROCESS, /* a thread of the same process, and the devices reach each other: by its address */
+};
+/* Collective. Stores in reaches[world_size] how this rank reads the others (itself: PROCESS), and in *least the least
+ * of all pairs of ranks, the same on all. A rank that is not `willing` neither reads nor is read. */
+TT_MUST_USE tt_status tt_comm_reaches(struct tt_comm *comm, struct tt_device *device, bool willing,
+                                      enum tt_reach *reaches, enum tt_reach *least);
 /* Collective. Sets *shares, equally on all ranks, if all ranks are threads of one process whose devices read each
  * other's memory, and `willing` is true on all of them. */
 TT_MUST_USE tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_device *device, bool willing,

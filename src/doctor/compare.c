@@ -498,6 +498,7 @@ tt_status tt_doctor_compare(const struct tt_job_spec *job, struct tt_doctor_repo
     TT_TRY(check_clocks(report));
     TT_TRY(check_speed(report));
     TT_TRY(tt_doctor_check_copies(report));
+    TT_TRY(tt_doctor_check_reading(report));
     TT_TRY(check_collective(report));
     TT_TRY(check_links(report));
     TT_TRY(check_storage(report));

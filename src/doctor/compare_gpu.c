@@ -187,3 +187,26 @@ tt_status tt_doctor_check_copies(struct tt_doctor_report *report)
     }
     return TT_OK;
 }
+
+tt_status tt_doctor_check_reading(struct tt_doctor_report *report)
+{
+    struct tt_doctor_check *check;
+    int readers = 0, named = 0;
+    for (int r = 0; r < report->rank_count; r++) readers += report->ranks[r].other_processes > 0;
+    if (readers == 0) return TT_OK;
+    TT_TRY(tt_doctor_begin_check(report, "memory of others", &check));
+    TT_TRY(
+        tt_str_printf(&check->text, "%d ranks read the GPUs of other processes of their machine", readers));
+    for (int r = 0; r < report->rank_count && named < NAMED_MAX; r++) {
+        const struct tt_doctor_rank *rank = &report->ranks[r];
+        if (rank->reading_error[0] == 0) continue;
+        if (named++ == 0) {
+            tt_doctor_worsen(check, TT_DOCTOR_WARNS);
+            tt_str_deinit(&check->text);
+            TT_TRY(tt_str_printf(&check->text,
+                                 "NCCL gathers the weights, because GPUs of other processes cannot be read"));
+        }
+        TT_TRY(tt_str_printf(&check->text, "; rank %d on %s: %s", r, rank->host, rank->reading_error));
+    }
+    return TT_OK;
+}

@@ -99,6 +99,7 @@ static tt_status examine(struct tt_examination *exam)
     if (!report->quick) TT_TRY(tt_doctor_time_device(exam));
     if (world > 1 && report->quick) TT_TRY(tt_doctor_check_exchange(exam));
     if (world > 1 && !report->quick) {
+        TT_TRY(tt_doctor_try_reading(exam));
         TT_TRY(tt_doctor_time_sums(exam));
         TT_TRY(tt_doctor_time_links(exam));
     }

@@ -47,6 +47,8 @@ struct tt_doctor_rank {
     /* Copies of a GPU, bytes a second; on_device_bytes: read plus written; 0: not measured */
     double to_device_bytes, to_host_bytes, on_device_bytes;
     double expected_flops, expected_host_bytes, expected_memory_bytes; /* of the chip; 0: unknown */
+    int32_t other_processes; /* ranks of this machine in other processes, whose GPUs' memory it should read */
+    char reading_error[160]; /* of the first that it cannot read; empty: none */
     double link_bytes; /* a second, exchanged with the next rank, no other rank exchanging; 0: not measured */
     /* a second, a synchronized file; the first rank of a machine; 0: not measured */
     double write_bytes, read_bytes;

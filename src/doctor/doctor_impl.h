@@ -41,6 +41,8 @@ size_t tt_doctor_link_room(const struct tt_examination *exam);
 /* All-reduces, each link, into the report of rank 0 and into exam->found. */
 TT_MUST_USE tt_status tt_doctor_time_sums(struct tt_examination *exam);
 TT_MUST_USE tt_status tt_doctor_time_links(struct tt_examination *exam);
+/* The memory of GPUs in other processes of the machine, read as a training reads shards. A failure is a finding. */
+TT_MUST_USE tt_status tt_doctor_try_reading(struct tt_examination *exam);
 /* Without a device: known bytes of every rank, over the connections of the ranks' hosts. */
 TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
 
@@ -95,5 +97,6 @@ TT_MUST_USE tt_status tt_doctor_check_gids(const struct tt_doctor_report *report
 /* Of GPUs: their health, and copies. */
 TT_MUST_USE tt_status tt_doctor_check_gpus(struct tt_doctor_report *report);
 TT_MUST_USE tt_status tt_doctor_check_copies(struct tt_doctor_report *report);
+TT_MUST_USE tt_status tt_doctor_check_reading(struct tt_doctor_report *report);
 
 #endif

@@ -1,5 +1,6 @@
 /* trimtab doctor: exchanges between ranks: sums over all of them, and each link. */
 #include <math.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/cgroup.h"
@@ -132,6 +133,44 @@ tt_status tt_doctor_time_sums(struct tt_examination *exam)
     report->all_reduce_bytes = (double)bytes * 2.0 * (world - 1) / world / best;
     report->transport = tt_comm_kind(exam->comm);
     return TT_OK;
+}
+
+/* Reads some bytes of another process's GPU by its handle. */
+static tt_status read_other(struct tt_examination *exam, const struct tt_memory_handle *handle)
+{
+    void *data = NULL;
+    TT_TRY(tt_device_import(exam->device, handle, &data));
+    tt_status status = tt_copy_on_device(exam->stream, tt_buffer_data(exam->recv), data, EXCHANGE_BYTES);
+    if (status == TT_OK) status = tt_stream_synchronize(exam->stream);
+    tt_device_unimport(exam->device, data);
+    return status;
+}
+
+tt_status tt_doctor_try_reading(struct tt_examination *exam)
+{
+    struct tt_doctor_rank *found = &exam->found;
+    struct tt_comm *comm = exam->place->comm;
+    size_t world = (size_t)tt_comm_world_size(comm);
+    enum tt_reach least = TT_REACH_NONE, *reaches = tt_calloc(world, sizeof *reaches);
+    struct tt_memory_handle own = {{0}}, *all = tt_calloc(world, sizeof *all);
+    bool willing = !tt_device_is_host(exam->device);
+    tt_status status = reaches != NULL && all != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (status == TT_OK) status = tt_comm_reaches(comm, exam->device, willing, reaches, &least);
+    for (size_t r = 0; status == TT_OK && r < world; r++)
+        found->other_processes += reaches[r] == TT_REACH_MACHINE;
+    tt_status tried = TT_OK;
+    if (status == TT_OK && found->other_processes > 0) tried = tt_buffer_export(exam->send, &own);
+    if (status == TT_OK) status = tt_comm_host_all_gather(comm, &own, all, sizeof own);
+    for (size_t r = 0; status == TT_OK && tried == TT_OK && r < world; r++)
+        if (reaches[r] == TT_REACH_MACHINE) tried = read_other(exam, &all[r]);
+    if (status == TT_OK && tried != TT_OK)
+        snprintf(found->reading_error, sizeof found->reading_error, "%.*s",
+                 (int)sizeof found->reading_error - 1, tt_error_last()->message);
+    if (status == TT_OK) tt_error_clear();
+    if (status == TT_OK) status = tt_comm_barrier(comm); /* the memory is read no more */
+    tt_free(reaches);
+    tt_free(all);
+    return status;
 }
 
 tt_status tt_doctor_check_exchange(struct tt_examination *exam)

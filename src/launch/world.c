@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/cgroup.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "launch/launch.h"
@@ -263,9 +265,30 @@ void tt_world_close(struct tt_world *world)
     *world = (struct tt_world){0};
 }
 
+/* A device may fail because the memory of another rank, which it reads, is gone. The error of that rank comes over
+ * control soon, and explains more. */
+static void explain_device(struct tt_comm *comm)
+{
+    enum { EXPLAIN_SECONDS = 3 };
+    struct tt_error own;
+    tt_error_copy(&own);
+    for (double start = tt_clock_seconds(); tt_clock_seconds() - start < EXPLAIN_SECONDS;) {
+        bool failed = tt_comm_poll(comm) != TT_OK;
+        /* Another rank may have heard of this one's error already, and passes it on. */
+        if (failed && strstr(tt_error_last()->message, own.message) == NULL) return;
+        if (failed) break;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    (void)tt_error_restore(&own);
+}
+
 void tt_world_rank_failed(struct tt_comm *comm, tt_status status)
 {
     if (status == TT_OK || status == TT_ERR_CANCELLED) return;
+    if (tt_comm_world_size(comm) > 1 && status == TT_ERR_DEVICE) {
+        explain_device(comm);
+        status = tt_error_last()->status;
+    }
     if (tt_comm_world_size(comm) > 1 && status != TT_ERR_PEER)
         tt_while("on rank %d of %d", tt_comm_rank(comm), tt_comm_world_size(comm));
     tt_comm_abort(comm);

@@ -74,6 +74,7 @@ void tt_shard_context_destroy(struct tt_shard_context *context)
     tt_share_leave(context);
     for (int i = 0; i < context->slot_count; i++) tt_gather_slot_deinit(&context->slots[i]);
     tt_free(context->slots);
+    tt_free(context->reaches);
     for (int i = 0; i < GRADIENT_SLOTS; i++) tt_gradient_slot_deinit(&context->gradient_slots[i]);
     tt_buffer_destroy(context->travel);
     if (context->gradients_ready != NULL) tt_event_destroy(context->gradients_ready);

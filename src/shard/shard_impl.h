@@ -47,7 +47,9 @@ struct tt_shard_context {
     struct tt_shard_config config;
     bool resident;            /* every rank holds every unit whole: nothing is gathered */
     bool at_hand;             /* resident, and the frozen shard itself is lent */
-    struct tt_latch *sharing; /* share.c; NULL unless ranks copy each other's shards */
+    enum tt_reach *reaches;   /* share.c: [world_size]; NULL unless ranks copy each other's shards */
+    bool left;                /* no other rank reads the shards any more */
+    struct tt_latch *latch;   /* of ranks that are threads of one process; NULL: of several processes */
     int rank, world_size;     /* among the ranks that split a unit; 0 of 1 when resident */
     struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
@@ -168,8 +170,9 @@ tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
 
 /* share.c: queues copies of all ranks' frozen shards of the unit into `to`; requires unit->peer_shards. */
 TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to);
-/* Waits until no other rank of this process can pull from this rank's shards, so that they may be freed. */
+/* Waits until no other rank can pull from this rank's shards, so that they may be freed. */
 void tt_share_leave(struct tt_shard_context *context);
+void tt_share_forget(struct tt_unit *unit); /* the other ranks' shards of the unit */
 
 static inline bool has_slot(const struct gather_slot *slot)
 {

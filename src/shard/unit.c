@@ -122,7 +122,7 @@ void tt_unit_destroy(struct tt_unit *unit)
     tt_buffer_destroy(unit->gradient);
     tt_gather_slot_deinit(&unit->own_slot);
     tt_gather_slot_deinit(&unit->own_trainable);
-    tt_free(unit->peer_shards);
+    tt_share_forget(unit);
     tt_gradient_slot_deinit(&unit->own_gradient);
     if (unit->written != NULL) tt_event_destroy(unit->written);
     tt_free(unit->members);

@@ -77,10 +77,11 @@ TT_MUST_USE tt_status tt_unit_create_split(struct tt_shard_context *context, con
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
 /* `gathers_in_flight`: number of buffers of the largest unit's size (2: one in use, one being gathered). */
 TT_MUST_USE tt_status tt_shard_context_seal(struct tt_shard_context *context, int gathers_in_flight);
-/* Collective; call it after all frozen shards are loaded. Returns when all ranks have loaded. Ranks that are threads of
- * one process, and whose GPUs have peer access, exchange addresses of their shards: a frozen shard never changes, so
- * each rank copies the shards that it needs with its copy engines, without handshake, multiprocessors or
- * communicator. */
+/* Collective; call it after all frozen shards are loaded. Returns when all ranks have loaded. Ranks of one machine
+ * whose GPUs have peer access exchange addresses of their shards, or handles between processes: a frozen shard never
+ * changes, so each rank copies the shards that it needs with its copy engines, without handshake, multiprocessors or
+ * communicator. Where the driver or a container forbids handles, rank 0 logs the reason, and the communicator
+ * gathers. */
 TT_MUST_USE tt_status tt_shard_context_share(struct tt_shard_context *context);
 
 /* The piece of a parameter in this rank's shard, for loading and saving. Elements are counted in the flat row-major

@@ -32,6 +32,11 @@ bool tt_cuda_has_hung(const struct tt_device *device);
 /* as tt_cuda_wait, for one event */
 tt_status tt_cuda_event_wait(struct tt_device *device, cudaEvent_t event);
 
+/* ipc.c: the device table's */
+tt_status tt_cuda_export(struct tt_device *device, void *data, struct tt_memory_handle *handle);
+tt_status tt_cuda_import(struct tt_device *device, const struct tt_memory_handle *handle, void **data);
+void tt_cuda_unimport(struct tt_device *device, void *data);
+
 /* graph.c */
 tt_status tt_cuda_graph_begin(struct tt_stream *stream);
 tt_status tt_cuda_graph_end(struct tt_stream *stream, void **impl);
