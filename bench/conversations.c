@@ -45,7 +45,7 @@ static tt_status measure(const char *path, const char *folder, int rounds, bool 
     size_t ids = 0;
     uint64_t sum = 0;
     TT_GO(tt_tokenizer_load(folder, &tokenizer));
-    TT_GO(tt_rows_open(path, 0, 0, &rows));
+    TT_GO(tt_rows_open(path, &(struct tt_unpack_limits){0}, &rows));
     TT_GO(tt_row_reader_create(&rows, &config, tokenizer, tt_tokenizer_vocab_size(tokenizer), 0, &reader));
     for (int round = 0; round < rounds; round++) {
         double start = tt_clock_seconds();
