@@ -179,6 +179,11 @@ tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *
     return all_gather(host_of(comm), NULL, send, recv, bytes_per_rank);
 }
 
+tt_status tt_comm_host_min(struct tt_comm *comm, int64_t *value)
+{
+    return all_reduce(host_of(comm), NULL, value, 1, TT_I64, TT_REDUCE_MIN);
+}
+
 tt_status tt_comm_barrier(struct tt_comm *comm)
 {
     struct tt_comm *host = host_of(comm);
@@ -196,7 +201,7 @@ static tt_status find_blamed(struct tt_comm *comm, tt_status status, int *blamed
         key = comm->rank + comm->world_size;
     else if (status != TT_OK)
         key = comm->rank;
-    TT_TRY(all_reduce(host_of(comm), NULL, &key, 1, TT_I64, TT_REDUCE_MIN));
+    TT_TRY(tt_comm_host_min(comm, &key));
     *blamed = key == INT64_MAX ? -1 : (int)(key % comm->world_size);
     return TT_OK;
 }

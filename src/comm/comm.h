@@ -53,6 +53,8 @@ void tt_comm_release_sums(struct tt_comm *comm);
 /* As tt_comm_all_gather, with host memory and over the control connections. For small amounts. */
 TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                               size_t bytes_per_rank);
+/* Replaces *value by the smallest one of all ranks. Takes no memory. */
+TT_MUST_USE tt_status tt_comm_host_min(struct tt_comm *comm, int64_t *value);
 TT_MUST_USE tt_status tt_comm_barrier(struct tt_comm *comm);
 /* Exchanges the status of all ranks. Returns TT_OK if all are TT_OK. Otherwise a failed rank gets its own status and
  * record; the record is marked as reported elsewhere if the lowest failed rank has the same error. All other ranks get

@@ -380,12 +380,16 @@ static tt_status assign_json(struct assignment *to, const char *text)
         if (json.root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for setting '%s'", to->row->name);
     } else if (text != NULL && (text[0] == '[' || text[0] == '{')) {
         /* Text that does not parse is a word that begins with a bracket, such as the expression [qv]_proj. */
-        if (tt_json_parse(text, strlen(text), to->row->name, &json) != TT_OK) tt_error_clear();
+        status = tt_json_parse(text, strlen(text), to->row->name, &json);
+        if (status == TT_ERR_DATA) {
+            tt_error_clear();
+            status = TT_OK;
+        }
     }
-    if (json.root != NULL) {
+    if (status == TT_OK && json.root != NULL) {
         status = tt_json_write(json.root, 0, false, &canonical);
         if (status == TT_OK) status = keep(to, tt_str_text(&canonical));
-    } else if (text != NULL) {
+    } else if (status == TT_OK && text != NULL) {
         status = keep(to, text);
     }
     if (status == TT_OK && to->field != NULL) *(const char **)to->field = to->text;

@@ -1,6 +1,7 @@
 #include "backend/chips.h"
 #include "engine/rank_impl.h"
 
+#include <string.h>
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "engine/rehearsal.h"
@@ -67,22 +68,34 @@ static tt_status check_batch_norm(const struct tt_rank_config *config, const str
     return TT_OK;
 }
 
+/* Ranks that share units call collectives below: one that has failed must not leave the others there. */
+static tt_status agree(const struct tt_rank_config *config, tt_status status)
+{
+    bool alone = config->shard_comm != NULL || strcmp(config->device.kind, "plan") == 0;
+    return alone ? status : tt_comm_agree(config->world, status);
+}
+
+static tt_status create_model(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    if (config->objective != NULL)
+        rank->objective = *config->objective;
+    else
+        TT_TRY(tt_objective_init("sft", &rank->objective));
+    TT_TRY(tt_device_open(&config->device, &rank->device));
+    TT_TRY(tt_stream_create(rank->device, &rank->stream));
+    TT_TRY(tt_model_create(config->model_facts, &config->model_options, &rank->model));
+    TT_TRY(check_fp8(rank));
+    return check_batch_norm(config, rank->model);
+}
+
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
     *rank = (struct tt_rank){.limits = config->limits, .optimizer = config->optimizer};
     if (rank->optimizer == NULL) rank->optimizer = tt_optimizer_of(NULL);
-    if (config->objective != NULL)
-        rank->objective = *config->objective;
-    else
-        TT_GO(tt_objective_init("sft", &rank->objective));
-    TT_GO(tt_device_open(&config->device, &rank->device));
-    TT_GO(tt_mesh_init(config, rank->device, &rank->mesh));
+    TT_GO(agree(config, create_model(config, rank)));
+    TT_GO(agree(config, tt_mesh_init(config, rank->device, &rank->mesh)));
     rank->world = rank->mesh.world;
-    TT_GO(tt_stream_create(rank->device, &rank->stream));
-    TT_GO(tt_model_create(config->model_facts, &config->model_options, &rank->model));
-    TT_GO(check_fp8(rank));
-    TT_GO(check_batch_norm(config, rank->model));
     TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
     TT_GO(create_snapshot(config, rank));

@@ -60,13 +60,10 @@ static tt_status agree_on_unsharded(const struct tt_rank_config *config, const s
     bool sharded = config->strategy == TT_FULL_SHARD || config->strategy == TT_HYBRID_SHARD;
     *count = sharded && config->unsharded_blocks > 0 ? config->unsharded_blocks : 0;
     if (!config->train || !sharded || world_size == 1 || tt_device_is_plan(rank->device)) return TT_OK;
-    int *all = tt_calloc((size_t)world_size, sizeof *all);
-    if (all == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_comm_host_all_gather(comm, count, all, sizeof *count);
-    for (int i = 0; i < world_size && status == TT_OK; i++)
-        if (all[i] < *count) *count = all[i];
-    tt_free(all);
-    return status;
+    int64_t fewest = *count;
+    TT_TRY(tt_comm_host_min(comm, &fewest));
+    *count = (int)fewest;
+    return TT_OK;
 }
 
 static tt_status create_unit(const struct tt_rank_config *config, struct tt_rank *rank, int u,

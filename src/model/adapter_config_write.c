@@ -160,7 +160,9 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_con
 {
     enum tt_name_spelling spelling = lora->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = lora->target_modules != NULL ? lora->target_modules : default_targets;
-    if (tt_lora_is_all_linear(targets)) {
+    bool all_linear;
+    TT_TRY(tt_lora_is_all_linear(targets, &all_linear));
+    if (all_linear) {
         TT_TRY(set_all_linear(object, modules));
     } else {
         TT_TRY(set_names(object, "target_modules", targets, spelling));

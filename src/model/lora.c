@@ -17,19 +17,23 @@ struct rules {
     struct tt_value_pattern rank, alpha;
 };
 
-bool tt_lora_is_all_linear(const char *target_modules)
+tt_status tt_lora_is_all_linear(const char *target_modules, bool *all)
 {
     static const char word[] = "all-linear";
     struct tt_json list = {0};
-    if (target_modules == NULL || tt_ascii_same(target_modules, word)) return target_modules != NULL;
-    if (target_modules[strspn(target_modules, " \t\r\n")] != '[') return false;
-    bool parsed = tt_json_parse(target_modules, strlen(target_modules), "target_modules", &list) == TT_OK;
-    const char *only =
-        parsed && tt_json_count(list.root) == 1 ? tt_json_text(tt_json_at(list.root, 0)) : NULL;
-    bool all = only != NULL && tt_ascii_same(only, word);
-    if (!parsed) tt_error_clear(); /* who reads the names reports it */
+    *all = target_modules != NULL && tt_ascii_same(target_modules, word);
+    if (*all || target_modules == NULL) return TT_OK;
+    if (target_modules[strspn(target_modules, " \t\r\n")] != '[') return TT_OK;
+    tt_status status = tt_json_parse(target_modules, strlen(target_modules), "target_modules", &list);
+    if (status == TT_ERR_DATA) {
+        tt_error_clear(); /* who reads the names reports it */
+        return TT_OK;
+    }
+    TT_TRY(status);
+    const char *only = tt_json_count(list.root) == 1 ? tt_json_text(tt_json_at(list.root, 0)) : NULL;
+    *all = only != NULL && tt_ascii_same(only, word);
     tt_json_deinit(&list);
-    return all;
+    return TT_OK;
 }
 
 static void rules_deinit(struct rules *rules)
@@ -90,10 +94,9 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     const char *dot = strrchr(modules->layers, '.');
     enum tt_name_spelling spelling = config->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = config->target_modules != NULL ? config->target_modules : default_targets;
-    *rules = (struct rules){.config = config,
-                            .all_linear = tt_lora_is_all_linear(targets),
-                            .layers_name = dot != NULL ? dot + 1 : modules->layers};
+    *rules = (struct rules){.config = config, .layers_name = dot != NULL ? dot + 1 : modules->layers};
     TT_TRY(check_numbers(config));
+    TT_TRY(tt_lora_is_all_linear(targets, &rules->all_linear));
     if (targets == NULL) {
         tt_status status = tt_fail(TT_ERR_USAGE, "models of this type have no default for target_modules");
         tt_hint("name the linears to adapt, or all of them: all-linear");

@@ -22,7 +22,8 @@
 TT_MUST_USE tt_status tt_lora_apply(const struct tt_lora_config *config, const char *default_targets,
                                     struct tt_module_list *modules);
 
-/* "all-linear" in any case of letters. */
-bool tt_lora_is_all_linear(const char *target_modules);
+/* *all: target_modules is "all-linear" in any case of letters, or a list of that word alone. A list that does not parse
+ * is no error here. */
+TT_MUST_USE tt_status tt_lora_is_all_linear(const char *target_modules, bool *all);
 
 #endif
