@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/save.h"
@@ -44,11 +45,11 @@ static tt_status count_copied(const struct tt_run *run, const struct tt_model *m
 }
 
 /* Rows of the log until the end; each is in metrics.jsonl, in TensorBoard's file and in trainer_state.json. */
-static int64_t count_rows(const struct tt_run *run)
+static double count_rows(const struct tt_run *run)
 {
-    int64_t rows = 2; /* of the end */
-    if (run->logging_steps > 0) rows += run->total_steps / run->logging_steps;
-    if (run->eval_steps > 0) rows += run->total_steps / run->eval_steps;
+    double rows = 2; /* of the end */
+    if (run->logging_steps > 0) rows += (double)(run->total_steps / run->logging_steps);
+    if (run->eval_steps > 0) rows += (double)(run->total_steps / run->eval_steps);
     return rows;
 }
 
@@ -63,12 +64,28 @@ enum {
     RECORD_FILES = 8
 };
 
-/* What a checkpoint, or the result, has besides the values of its tensors. */
-static uint64_t text_bytes(const struct tt_run *run, const struct tt_model *model, uint64_t block)
+/* What a checkpoint, or the result, has besides the values of its tensors and the rows of the log. */
+static uint64_t text_bytes(const struct tt_model *model, uint64_t block)
 {
     uint64_t tensors = model->param_count + (uint64_t)model->facts.num_hidden_layers;
-    uint64_t texts = TEXT_BYTES + 4 * TENSOR_BYTES * tensors + ROW_BYTES * (uint64_t)count_rows(run);
+    uint64_t texts = TEXT_BYTES + 4 * TENSOR_BYTES * tensors;
     return texts + (TEXT_FILES + 2) * block; /* of the tensors' files, too, the last block is not full */
+}
+
+/* The log grows with the steps, and few runs of very many steps are left to run to their end: a warning. `room`: what
+ * the checkpoints and the result leave of the disk. */
+static void check_log(const struct tt_run *run, int64_t kept, uint64_t room)
+{
+    char have[32], need[32];
+    double rows = count_rows(run), bytes = ROW_BYTES * rows * ((double)kept + 3);
+    if (bytes <= (double)room) return;
+    tt_warn("output_dir '%s' has %s free for the log, and its %.0f rows take up to %s until the last step, "
+            "in each "
+            "checkpoint's trainer_state.json, too: a larger --logging_steps writes fewer, --save_total_limit "
+            "keeps "
+            "fewer checkpoints",
+            run->spec->output_dir, tt_format_bytes((double)room, have, sizeof have), rows,
+            tt_format_bytes(bytes, need, sizeof need));
 }
 
 tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *model)
@@ -85,9 +102,9 @@ tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *m
     TT_TRY(tt_checkpoint_bytes(model, saved, dtype, &one));
     TT_TRY(tt_dir_free_bytes(output_dir, &available, &copied.block));
     TT_TRY(count_copied(run, model, &copied));
-    beside = copied.bytes + text_bytes(run, model, copied.block);
+    beside = copied.bytes + text_bytes(model, copied.block);
     one += beside;
-    weights += beside + RECORD_FILES * copied.block + 2 * ROW_BYTES * (uint64_t)count_rows(run);
+    weights += beside + RECORD_FILES * copied.block;
     TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);
     int64_t saves = count_saves(run), limit = run->watch->save_total_limit;
@@ -97,7 +114,10 @@ tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *m
     uint64_t needed, all;
     if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))
         needed = UINT64_MAX;
-    if (needed <= available) return TT_OK;
+    if (needed <= available) {
+        check_log(run, kept, available - needed);
+        return TT_OK;
+    }
     tt_status status =
         tt_fail(TT_ERR_IO,
                 "output_dir '%s' has %s free, and the run needs %s: %lld checkpoint%s of %s and the result",

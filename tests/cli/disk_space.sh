@@ -32,4 +32,18 @@ grep -q 'and the run needs .* MiB: 40 checkpoints of .* KiB and the result' log 
 needed=$(sed -nE 's/.*the run needs ([0-9.]+) MiB.*/\1/p' log)
 kib=$(awk -v mib="$needed" 'BEGIN { printf "%d", (mib + 0.06) * 1024 }')
 unshare --user --map-root-user --mount bash on_small.sh "${kib}k" "${many[@]}" 2>log || fail "$needed MiB do not suffice:" "$(cat log)"
+
+# The log of very many steps is no reason to refuse: a warning, and the run begins.
+unshare --user --map-root-user --mount bash on_small.sh 8m "${run[@]}" --max_steps 100000000 --save_strategy no \
+    --logging_steps 1 2>log &
+process=$!
+for ((i = 0; i < 600; i++)); do
+    if grep -q '^step 3/' log || ! kill -0 $process 2>/dev/null; then break; fi
+    sleep 0.1
+done
+kill -USR1 $process || fail "100000000 steps are refused:" "$(cat log)"
+code=0
+wait $process || code=$?
+[ $code -eq 11 ] || fail "exit code $code of 100000000 steps:" "$(cat log)"
+grep -q "^warning: .* MiB free for the log, and its 100000002 rows take up to .* GiB" log || fail "no warning:" "$(cat log)"
 finish
