@@ -95,11 +95,27 @@ static tt_status strip_padding(struct tt_row_reader *reader, const struct tt_jso
     return TT_OK;
 }
 
+const char *const tt_row_foreign_masks[] = {"loss_mask", "loss_scale", NULL};
+
+static tt_status refuse_masks(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    for (const char *const *key = tt_row_foreign_masks; *key != NULL; key++) {
+        const struct tt_json_value *value = tt_json_get(row, *key);
+        if (value == NULL || tt_json_is_null(value)) continue;
+        tt_row_fail(reader, TT_ERR_UNSUPPORTED, "'%s' beside input_ids is not read, and tokens would train",
+                    *key);
+        tt_hint("give labels with -100 where nothing trains, or zeros and ones as completion_mask");
+        return TT_ERR_UNSUPPORTED;
+    }
+    return TT_OK;
+}
+
 tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
 {
     const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant, *attention;
     if (!tt_json_is_list(ids))
         return tt_row_fail(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
+    TT_TRY(refuse_masks(reader, row));
     TT_TRY(read_ids(reader, ids));
     TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
     TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));

@@ -70,6 +70,8 @@ static tt_status list_members(struct tt_row_reader *reader)
                                  config->dataset_completion_field};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         TT_TRY(add_member(reader, tt_span_of(names[i])));
+    for (size_t i = 0; tt_row_foreign_masks[i] != NULL; i++)
+        TT_TRY(add_member(reader, tt_span_of(tt_row_foreign_masks[i])));
     for (size_t i = 0; tt_conversation_members[i] != NULL; i++)
         TT_TRY(add_member(reader, tt_span_of(tt_conversation_members[i])));
     if (config->prompt_template == NULL) return TT_OK;

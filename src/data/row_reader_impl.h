@@ -72,6 +72,7 @@ TT_MUST_USE tt_status tt_row_need_chat(struct tt_row_reader *reader);
 void tt_row_list_members(const struct tt_json_value *row, char *text, size_t bytes);
 
 /* row_ids.c */
+extern const char *const tt_row_foreign_masks[]; /* refused beside input_ids */
 TT_MUST_USE tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row,
                                       struct tt_row *out);
 /* row_pair.c: reads both answers, and gives the chosen one. */

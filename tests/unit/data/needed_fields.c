@@ -1,4 +1,5 @@
-/* Rows without what their settings need are refused by name: a preference, or a text in a field of the template. */
+/* Rows without what their settings need are refused by name: a preference, or a text in a field of the template; and so
+ * are masks that are not read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/number.h"
 #include "data/dataset.h"
 #include "support/root.h"
 #include "text/tokenizer.h"
@@ -48,8 +50,35 @@ static void refusals(void **state)
     tt_tokenizer_destroy(tokenizer);
 }
 
+static void masks_of_others(void **state)
+{
+    (void)state;
+    static const struct tt_data_config config = {.dataset_text_field = "text",
+                                                 .dataset_prompt_field = "prompt",
+                                                 .dataset_completion_field = "completion",
+                                                 .max_length = 64,
+                                                 .completion_only_loss = -1};
+    static const struct {
+        const char *member, *message; /* NULL: taken */
+    } cases[] = {
+        {"\"loss_mask\": [0, 1]", "'loss_mask' beside input_ids is not read, and tokens would train"},
+        {"\"loss_scale\": [0.5, 1]", "'loss_scale' beside input_ids is not read, and tokens would train"},
+        {"\"loss_mask\": null", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[100];
+        struct tt_dataset *dataset = NULL;
+        (void)tt_snprintf(text, sizeof text, "{\"input_ids\": [1, 2], %s}", cases[i].member);
+        test_put("masks.jsonl", text);
+        tt_status status = tt_dataset_load(test_at("masks.jsonl"), &config, NULL, 100, 0, &dataset);
+        tt_dataset_destroy(dataset);
+        assert_int_equal(status, cases[i].message == NULL ? TT_OK : TT_ERR_UNSUPPORTED);
+        if (status != TT_OK) assert_non_null(strstr(tt_error_last()->message, cases[i].message));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(refusals), cmocka_unit_test(masks_of_others)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
