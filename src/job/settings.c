@@ -145,7 +145,7 @@ const struct tt_setting tt_watch_settings[] = {
              "stop takes longer. 0: not known. trimtab render sets it."},
     {.name = "save_dtype", .type = TT_SETTING_CHOICE, FIELD(watch.save_dtype),
      .default_text = "model", .null_text = "model", .choices = "model float32 bfloat16 float16",
-     .help = "Type of the weights in full model folders; model: the type in config.json."},
+     .help = "Type of the saved weights; model: of a model folder the type in config.json, of an adapter float32."},
     {.name = "load_best_model_at_end", .type = TT_SETTING_BOOL, FIELD(watch.load_best_model_at_end),
      .default_text = "false", .help = "The result is the best checkpoint, not the last."},
     {.name = "metric_for_best_model", .type = TT_SETTING_STRING, FIELD(watch.metric_for_best_model),
@@ -198,6 +198,7 @@ const struct tt_setting tt_monitor_settings[] = {
      .help = "Address to listen at for that page; others than those of this machine itself are open to everybody who "
              "can reach them."},
     {.name = "allowed_hosts", .type = TT_SETTING_JSON, FIELD(monitor.allowed_hosts), .local = true,
+     .needs = "!metrics_port=-1 dashboard",
      .help = "Host names by which clients may ask for that page and for /metrics, as trimtab.example.com or "
              "*.example.com, besides localhost and addresses in numbers. Not given: no others at loopback, all "
              "elsewhere; a proxy that keeps the name of the client's request needs it."},

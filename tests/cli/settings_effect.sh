@@ -67,7 +67,9 @@ without eval_generate_tokens eval_generate "${language[@]}" --eval_generate_toke
 without lora_r use_peft "${language[@]}" --use_peft false --lora_r 4
 without layers_pattern "use_peft and layers_to_transform" "${language[@]}" --layers_pattern h
 without adam_beta1 "optim other than sgd" "${language[@]}" --optim sgd --adam_beta1 0.5
-without warmup_ratio "no warmup_steps" "${language[@]}" --warmup_steps 5 --warmup_ratio 0.1
+without warmup_ratio "no warmup_steps and lr_scheduler_type other than constant" "${language[@]}" --warmup_steps 5 --warmup_ratio 0.1
+without warmup_steps "lr_scheduler_type other than constant" "${language[@]}" --lr_scheduler_type constant --warmup_steps 5
+without allowed_hosts "metrics_port other than -1 or dashboard" "${language[@]}" --allowed_hosts a.example
 without gradient_checkpointing "recompute auto" "${language[@]}" --recompute block --gradient_checkpointing
 without forward_prefetch "sharding_strategy other than NO_SHARD" "${language[@]}" --sharding_strategy NO_SHARD --forward_prefetch
 without dashboard_port dashboard "${language[@]}" --dashboard_port 5
