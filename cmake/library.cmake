@@ -55,6 +55,9 @@ if(NOT CMAKE_CROSSCOMPILING)
   install(FILES ${CMAKE_BINARY_DIR}/completion.zsh DESTINATION ${TT_ZSH_COMPLETIONS} RENAME _trimtab)
   install(DIRECTORY ${CMAKE_BINARY_DIR}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
 endif()
+# Beside the program in a build too (src/run/tracker.c).
+configure_file(src/run/python/tracker.py share/trimtab/python/tracker.py COPYONLY)
+install(FILES src/run/python/tracker.py DESTINATION ${CMAKE_INSTALL_DATADIR}/trimtab/python)
 # The pages link to each other as they do in the repository.
 install(FILES LICENSE README.md ARCHITECTURE.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a Python wheel: the program, the libraries that it needs besides glibc, and the plugin for GPUs where it is
-# built. `pip install FILE.whl` gives the command `trimtab`; no Python runs beside the program. Two runs over the same
-# build give the same file.
+# built. `pip install FILE.whl` gives the command `trimtab`; Python runs beside the program for trackers alone. Two runs
+# over the same build give the same file.
 #
 #     packaging/wheel.sh BUILD FOLDER [--cpu]
 #
@@ -23,6 +23,7 @@ package=$work/wheel/trimtab
 mkdir -p "$package/bin" "$package/lib" "$work/licenses" "$out"
 cp "$root"/packaging/python/*.py "$package/"
 cp "$root/LICENSE" "$work/licenses/LICENSE"
+install -D -m 644 "$root/src/run/python/tracker.py" "$package/share/trimtab/python/tracker.py"
 
 # The build id depends on the folder of the build, by the debug information.
 strip -R .note.gnu.build-id -o "$package/bin/trimtab" "$build/portable/trimtab"

@@ -7,6 +7,7 @@ from trimtab import program
 
 
 def main():
+    os.environ.setdefault("TRIMTAB_PYTHON", sys.executable)  # trackers are installed beside this package
     os.execv(program(), ["trimtab", *sys.argv[1:]])
 
 

@@ -2,13 +2,13 @@
 #include "backend/plugin.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/own_folder.h"
 
 static const char file_name[] = "libtrimtab_cuda.so";
 
@@ -23,25 +23,6 @@ static void log_line(enum tt_log_level level, const char *line)
 }
 
 static const struct tt_host host = {.error_record = tt_error_record, .log_line = log_line};
-
-/* The folder of the file with this code: the program or libtrimtab.so. For the program the loader knows only the name
- * of its call, a bare word if a shell found it on PATH. */
-static bool own_folder(char *folder, size_t bytes)
-{
-    Dl_info info;
-    struct link_map *map = NULL;
-    if (dladdr1(&host, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 || map == NULL) return false;
-    char *real = realpath(map->l_name[0] != '\0' ? map->l_name : "/proc/self/exe", NULL);
-    if (real == NULL) return false;
-    char *slash = strrchr(real, '/');
-    bool fits = slash != NULL && (size_t)(slash - real) < bytes;
-    if (fits) {
-        memcpy(folder, real, (size_t)(slash - real));
-        folder[slash - real] = '\0';
-    }
-    free(real);
-    return fits;
-}
 
 static void *open_file(void)
 {
@@ -59,7 +40,7 @@ static void *open_file(void)
         if (handle == NULL) snprintf(why_not, sizeof why_not, "%s", dlerror());
         return handle;
     }
-    if (!own_folder(folder, sizeof folder)) {
+    if (!tt_own_folder(folder, sizeof folder)) {
         snprintf(why_not, sizeof why_not, "the folder of the program is unknown, so %s cannot be found there",
                  file_name);
         return NULL;

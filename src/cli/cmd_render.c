@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
 #include "job/paths.h"
@@ -115,6 +116,9 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
     if (!tt_settings_is_set(settings, "log_sample"))
         TT_TRY(tt_settings_set(settings, "log_sample", "false", origin));
     if (!has_launcher(kind)) TT_TRY(set_metrics(settings));
+    if (kind != TT_RENDER_SBATCH && command->job.watch.report_to >= TT_REPORT_TRACKER)
+        tt_warn("report_to: the image of deploy/image.sh has no Python, which trackers need: give an --image "
+                "that has python3 and their packages");
     if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
     tt_render_host(kind, spec->name, host);
     TT_TRY(tt_settings_set(settings, "main_process_ip", host, origin));

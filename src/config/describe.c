@@ -50,6 +50,7 @@ static const char *type_word(const struct tt_setting *row)
         return "[true|false]";
     case TT_SETTING_STRING:
     case TT_SETTING_CHOICE:
+    case TT_SETTING_WORDS:
         break;
     }
     return "TEXT";
@@ -274,7 +275,8 @@ tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t sec
 static tt_status append_value(struct tt_str *text, const struct tt_setting_entry *entry)
 {
     if (entry->text == NULL) return tt_str_append_text(text, "null");
-    bool json = entry->row->type == TT_SETTING_JSON && (entry->text[0] == '[' || entry->text[0] == '{');
+    bool lists = entry->row->type == TT_SETTING_JSON || entry->row->type == TT_SETTING_WORDS;
+    bool json = lists && (entry->text[0] == '[' || entry->text[0] == '{');
     struct tt_json parsed = {0};
     if (json && strstr(entry->text, "\\u") == NULL &&
         tt_json_parse(entry->text, strlen(entry->text), entry->row->name, &parsed) == TT_OK) {
@@ -283,7 +285,7 @@ static tt_status append_value(struct tt_str *text, const struct tt_setting_entry
     }
     tt_error_clear();
     bool text_type = entry->row->type == TT_SETTING_STRING || entry->row->type == TT_SETTING_JSON ||
-                     entry->row->type == TT_SETTING_CHOICE;
+                     entry->row->type == TT_SETTING_CHOICE || entry->row->type == TT_SETTING_WORDS;
     return text_type ? tt_value_write_yaml(entry->text, text) : tt_str_append_text(text, entry->text);
 }
 

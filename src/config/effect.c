@@ -134,6 +134,16 @@ static bool is_on(const struct tt_setting_entry *entry)
     return !tt_value_parse_bool(entry->text, &truth) || truth;
 }
 
+/* Of several words their list names it in quotes. */
+static bool has_value(const struct tt_setting_entry *entry, const char *value)
+{
+    char quoted[100];
+    if (entry->text == NULL) return false;
+    (void)tt_snprintf(quoted, sizeof quoted, "\"%s\"", value);
+    bool listed = entry->row->type == TT_SETTING_WORDS && strstr(entry->text, quoted) != NULL;
+    return listed || tt_ascii_same(entry->text, value);
+}
+
 static bool condition_holds(const struct tt_settings *settings, const char *text, size_t bytes)
 {
     char condition[100];
@@ -142,7 +152,7 @@ static bool condition_holds(const struct tt_settings *settings, const char *text
     if (value != NULL) *value++ = '\0';
     const struct tt_setting_entry *entry = tt_settings_find(settings, name);
     if (entry == NULL) return true;
-    bool on = value == NULL ? is_on(entry) : entry->text != NULL && tt_ascii_same(entry->text, value);
+    bool on = value == NULL ? is_on(entry) : has_value(entry, value);
     return on != (condition[0] == '!');
 }
 

@@ -40,6 +40,8 @@ static size_t field_bytes(enum tt_setting_type type)
         return sizeof(int);
     case TT_SETTING_BYTES:
         return sizeof(size_t);
+    case TT_SETTING_WORDS:
+        return sizeof(unsigned);
     case TT_SETTING_STRING:
     case TT_SETTING_JSON:
         break;
@@ -220,7 +222,8 @@ static tt_status wanted(const struct assignment *to, const char *what)
 static tt_status wanted_one_of(const struct assignment *to)
 {
     char what[300];
-    snprintf(what, sizeof what, "one of: %s", to->row->choices);
+    const char *how = to->row->type == TT_SETTING_WORDS ? "one or more" : "one";
+    snprintf(what, sizeof what, "%s of: %s", how, to->row->choices);
     tt_status status = wanted(to, what);
     if (to->row->only_reason != NULL) tt_hint("%s", to->row->only_reason);
     return status;
@@ -398,6 +401,60 @@ static tt_status assign_json(struct assignment *to, const char *text)
     return status;
 }
 
+/* "none" in a list of YAML is read as null. */
+static const char *word_of(const struct tt_json_value *item)
+{
+    return tt_json_is_null(item) ? "none" : tt_json_text(item);
+}
+
+static tt_status add_word(struct assignment *to, const char *word, unsigned *words)
+{
+    int place;
+    if (word == NULL || !tt_words_find(to->row->choices, word, &place)) return wanted_one_of(to);
+    *words |= 1u << place;
+    return TT_OK;
+}
+
+/* Canonical: a word alone, of several a list in the order of the row. */
+static tt_status keep_words(struct assignment *to, unsigned words)
+{
+    struct tt_str text = {0};
+    char word[64];
+    tt_status status = TT_OK;
+    bool several = (words & (words - 1)) != 0;
+    for (int place = 0; status == TT_OK && words >> place != 0; place++) {
+        if ((words >> place & 1) == 0) continue;
+        tt_setting_word(to->row, place, word, sizeof word);
+        status = several ? tt_str_printf(&text, "%s\"%s\"", text.bytes > 0 ? ", " : "[", word)
+                         : tt_str_append_text(&text, word);
+    }
+    if (status == TT_OK && words == 0) status = tt_str_append_text(&text, "[");
+    if (status == TT_OK && (several || words == 0)) status = tt_str_append_char(&text, ']');
+    if (status == TT_OK) status = keep(to, tt_str_text(&text));
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status assign_words(struct assignment *to, const char *text)
+{
+    struct tt_json json = {0};
+    unsigned words = 0;
+    tt_status status = TT_OK;
+    if (is_comma_list(text)) {
+        json.root = split_commas(text);
+        if (json.root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for setting '%s'", to->row->name);
+    } else if (text[0] == '[' && tt_json_parse(text, strlen(text), to->row->name, &json) != TT_OK) {
+        tt_error_clear();
+    }
+    for (size_t i = 0; status == TT_OK && i < tt_json_count(json.root); i++)
+        status = add_word(to, word_of(tt_json_at(json.root, i)), &words);
+    if (json.root == NULL) status = add_word(to, text, &words);
+    if (status == TT_OK) status = keep_words(to, words);
+    if (status == TT_OK && to->field != NULL) *(unsigned *)to->field = words;
+    tt_json_deinit(&json);
+    return status;
+}
+
 /* True if `text` is one of the values that turn the feature off, compared by the row's type. */
 static bool is_served(const struct tt_setting *row, const char *text)
 {
@@ -450,6 +507,8 @@ static tt_status assign_typed(struct assignment *to, const char *text)
         return assign_bool(to, text);
     case TT_SETTING_CHOICE:
         return assign_choice(to, text);
+    case TT_SETTING_WORDS:
+        return assign_words(to, text);
     }
     return tt_fail(TT_ERR_INTERNAL, "setting '%s' has no type", to->row->name);
 }

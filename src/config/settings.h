@@ -27,6 +27,9 @@ enum tt_setting_type {
     /* const char *: a YAML list or mapping, or several words of a flag, stored as JSON text; a single word stays plain
      * ("q_proj,v_proj" is a list of two) */
     TT_SETTING_JSON,
+    /* unsigned: a bit for each word of `choices`, from bit 0. A word, a list of words or words separated by commas; an
+     * empty list is no bit */
+    TT_SETTING_WORDS,
 };
 
 /* As an offset: the setting is checked and stored, but written to no struct. */
@@ -61,7 +64,7 @@ struct tt_setting {
     /* the value of null where the type has none; NULL: texts and BOOL get their default, numbers and CHOICE refuse
      * null */
     const char *null_text;
-    const char *choices;     /* CHOICE: "truncate drop error"; STRING: allowed words, or NULL for any */
+    const char *choices; /* CHOICE, WORDS: "truncate drop error"; STRING: allowed words, or NULL for any */
     double minimum, maximum; /* INT, DOUBLE: inclusive range; both 0: any */
     const char *help;        /* one or two sentences */
     /* not NULL: accepted without effect (any value, unless `only`), for this reason */
@@ -87,8 +90,8 @@ struct tt_setting {
      * error */
     const char *of;
     /* NULL, or what gives the value an effect: alternatives separated by blanks, each made of conditions joined by '+'.
-     * A condition is NAME (true, a text, a number above 0) or NAME=VALUE, negated by '!' before it. A given value
-     * without effect is a warning. Conditions on settings that the command lacks hold */
+     * A condition is NAME (true, a text, a number above 0) or NAME=VALUE (WORDS: VALUE is among them), negated by '!'
+     * before it. A given value without effect is a warning. Conditions on settings that the command lacks hold */
     const char *needs;
     bool required;
     /* settings, separated by blanks, each of which replaces a required one in commands that have it; NULL: none */

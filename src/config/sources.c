@@ -18,12 +18,17 @@ static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
     return status;
 }
 
-/* A list of one item is accepted where one value is expected (`report_to: [tensorboard]`). */
+static bool takes_list(const struct tt_setting *row)
+{
+    return row->type == TT_SETTING_JSON || row->type == TT_SETTING_WORDS;
+}
+
+/* A list of one item is accepted where one value is expected (`optim: [adamw_torch]`). */
 static tt_status pick_value(const struct tt_yaml_node *node, const struct tt_setting *row, const char *origin,
                             const struct tt_yaml_node **out)
 {
     *out = node;
-    if (node->kind == TT_YAML_SCALAR || row->type == TT_SETTING_JSON) return TT_OK;
+    if (node->kind == TT_YAML_SCALAR || takes_list(row)) return TT_OK;
     *out = node->first;
     if (node->kind == TT_YAML_LIST && node->first != NULL && node->first->next == NULL &&
         node->first->kind == TT_YAML_SCALAR)
@@ -206,7 +211,7 @@ static tt_status take_words(struct tt_settings *settings, struct tt_setting_entr
     bool nothing = flag->inline_value == NULL && flag->word_count == 0;
     if (nothing && (truth || row->unneeded != NULL))
         return tt_settings_assign(settings, entry, "true", false, flag->shown);
-    if (flag->inline_value == NULL && flag->word_count > 1 && row->type == TT_SETTING_JSON) {
+    if (flag->inline_value == NULL && flag->word_count > 1 && takes_list(row)) {
         struct tt_str text = {0};
         tt_status status = join_words(flag, &text);
         if (status == TT_OK)

@@ -23,6 +23,8 @@ tt_status tt_job_write_setting(const struct tt_setting *row, const void *value, 
     case TT_SETTING_CHOICE:
         return tt_str_printf(text, "%s: %s\n", row->name,
                              tt_setting_word(row, *(const int *)value, word, sizeof word));
+    case TT_SETTING_WORDS:
+        return tt_str_printf(text, "%s: %u\n", row->name, *(const unsigned *)value);
     case TT_SETTING_BYTES:
         return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
     }

@@ -37,7 +37,8 @@ enum tt_recompute {
 /* The words of settings, in the order of their rows. */
 enum tt_init { TT_INIT_MODEL, TT_INIT_RANDOM }; /* weights from the folder; from random numbers */
 enum tt_sampling { TT_SAMPLING_RANDOM, TT_SAMPLING_SEQUENTIAL };
-enum tt_report_to { TT_REPORT_TENSORBOARD, TT_REPORT_NONE, TT_REPORT_ALL };
+/* Bits of `report_to`; those of trackers follow, in the order of job/trackers.def. */
+enum tt_report_to { TT_REPORT_TENSORBOARD = 1, TT_REPORT_NONE = 2, TT_REPORT_ALL = 4, TT_REPORT_TRACKER = 8 };
 enum tt_save_error { TT_SAVE_ERROR_STOP, TT_SAVE_ERROR_CONTINUE };
 enum tt_state_dict { TT_STATE_DICT_FULL, TT_STATE_DICT_SHARDED };
 enum tt_save_type { TT_SAVE_AS_MODEL, TT_SAVE_FLOAT32, TT_SAVE_BFLOAT16, TT_SAVE_FLOAT16 };
@@ -91,7 +92,11 @@ struct tt_watch_spec {
     int greater_is_better;             /* -1: as the metric has it */
     int64_t early_stopping_patience;   /* evaluations without improvement that end the run; 0: none do */
     double early_stopping_threshold;   /* less is no improvement */
-    enum tt_report_to report_to;
+    unsigned report_to;                /* bits of enum tt_report_to */
+    int64_t tracker_seconds;           /* that trackers may take at the end of a run */
+    const char *tracker_python;        /* what runs them */
+    const char *project;               /* of Trackio; this and those below NULL: not given */
+    const char *trackio_space_id, *trackio_bucket_id;
     const char *logging_dir; /* NULL: output_dir/runs */
     const char *run_name;
     bool disable_tqdm;

@@ -106,6 +106,8 @@ static tt_status check_watch(const struct tt_watch_spec *config)
 {
     if (config->logging_strategy == TT_INTERVAL_BEST || config->eval_strategy == TT_INTERVAL_BEST)
         return usage("'best' is a save_strategy only", "use no, steps or epoch");
+    if ((config->report_to & TT_REPORT_NONE) != 0 && config->report_to != TT_REPORT_NONE)
+        return usage("report_to names 'none' and others", "leave 'none' out, or the others");
     TT_TRY(check_interval("logging", config->logging_strategy, config->logging_steps));
     TT_TRY(check_interval("eval", config->eval_strategy, config->eval_steps));
     TT_TRY(check_interval("save", config->save_strategy, config->save_steps));

@@ -161,13 +161,32 @@ const struct tt_setting tt_watch_settings[] = {
     {.name = "early_stopping_threshold", .type = TT_SETTING_DOUBLE, FIELD(watch.early_stopping_threshold),
      .default_text = "0", .null_text = "0", .minimum = 0, .maximum = INFINITY,
      .help = "An improvement must be larger than this."},
-    {.name = "report_to", .type = TT_SETTING_CHOICE, FIELD(watch.report_to),
+    {.name = "report_to", .type = TT_SETTING_WORDS, FIELD(watch.report_to),
      .default_text = "tensorboard", .null_text = "tensorboard",
-     .choices = "tensorboard none all",
+#define TRACKER(word) " " word
+     .choices = "tensorboard none all"
+#include "job/trackers.def"
+     ,
+#undef TRACKER
      .only_reason = "other trackers can be fed from metrics.jsonl, which is always written",
-     .help = "tensorboard (or all): event files beside metrics.jsonl; none: metrics.jsonl alone."},
+     .help = "One or a list. tensorboard (or all): event files beside metrics.jsonl; none: metrics.jsonl alone; "
+             "others: the tracker whose Python package is installed gets the rows too."},
+    {.name = "tracker_seconds", .type = TT_SETTING_INT, FIELD(watch.tracker_seconds), .default_text = "60",
+     .minimum = 1, .maximum = 1 << 20, .local = true,
+     .help = "Seconds that the trackers of report_to may take for their last rows at the end of a run."},
+    {.name = "tracker_python", .type = TT_SETTING_STRING, FIELD(watch.tracker_python), .default_text = "python3",
+     .environment = "TRIMTAB_PYTHON", .local = true,
+     .help = "The Python that has the packages of the trackers of report_to: that of a virtual environment, or a name "
+             "on PATH."},
+    {.name = "project", .type = TT_SETTING_STRING, FIELD(watch.project), .needs = "report_to=trackio",
+     .help = "Trackio's project; not given: TRACKIO_PROJECT, else huggingface."},
+    {.name = "trackio_space_id", .type = TT_SETTING_STRING, FIELD(watch.trackio_space_id),
+     .needs = "report_to=trackio",
+     .help = "Trackio's space of the hub, which keeps the rows; not given: this machine."},
+    {.name = "trackio_bucket_id", .type = TT_SETTING_STRING, FIELD(watch.trackio_bucket_id),
+     .needs = "report_to=trackio", .help = "Bucket of the hub for the rows of that space."},
     {.name = "logging_dir", .type = TT_SETTING_STRING, FIELD(watch.logging_dir),
-     .path = TT_PATH_WRITE, .needs = "!report_to=none",
+     .path = TT_PATH_WRITE, .needs = "report_to=tensorboard report_to=all",
      .help = "Folder of the TensorBoard files; not given: runs in output_dir."},
     {.name = "run_name", .type = TT_SETTING_STRING, FIELD(watch.run_name),
      .help = "Name of the run in the records."},

@@ -42,7 +42,7 @@ static tt_status open_board(struct tt_journal *journal, const struct tt_watch_sp
 {
     static const char months[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                        "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-    if (watch->report_to == TT_REPORT_NONE) return TT_OK;
+    if ((watch->report_to & (TT_REPORT_TENSORBOARD | TT_REPORT_ALL)) == 0) return TT_OK;
     if (watch->logging_dir != NULL) return tt_tensorboard_open(watch->logging_dir, &journal->board);
     char stamp[64], host[64] = "host", folder[160];
     time_t now = (time_t)tt_clock_unix_seconds();

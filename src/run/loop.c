@@ -15,6 +15,7 @@
 #include "run/source_fields.h"
 #include "run/step_part.h"
 #include "run/trace.h"
+#include "run/tracker.h"
 
 /* The training of one rank. */
 struct loop {
@@ -82,6 +83,7 @@ static void log_row(struct loop *loop, bool evaluation, int64_t step, const stru
 {
     struct tt_log_row row = {evaluation, step, epoch_of(loop, step), fields, count};
     tt_journal_row(loop->run->journal, &row);
+    tt_trackers_poll(loop->run->trackers);
 }
 
 /* TRL's order: the loss, what the optimizer did, the other metrics of the objective. */

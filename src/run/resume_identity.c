@@ -54,6 +54,8 @@ static struct tt_json_value *value_of(const struct tt_setting *row, const void *
         return tt_json_new_integer(*(const int *)value);
     case TT_SETTING_CHOICE:
         return tt_json_new_string(tt_setting_word(row, *(const int *)value, word, sizeof word));
+    case TT_SETTING_WORDS:
+        return tt_json_new_integer((int64_t) * (const unsigned *)value);
     case TT_SETTING_BYTES:
         return tt_json_new_integer((int64_t) * (const size_t *)value);
     }
@@ -78,6 +80,7 @@ static struct tt_json_value *default_of(const struct tt_setting *row)
     case TT_SETTING_JSON:
         return text_or_null(row->default_text);
     case TT_SETTING_TRISTATE:
+    case TT_SETTING_WORDS:
     case TT_SETTING_BYTES:
         break;
     }

@@ -26,6 +26,7 @@
 #include "run/run.h"
 #include "run/run_data.h"
 #include "run/run_record.h"
+#include "run/tracker.h"
 
 /* An interval in steps: a share of all steps if `every` is below 1; 0: never. */
 static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
@@ -241,6 +242,21 @@ static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
     return tt_run_open_inputs(run, job, world);
 }
 
+/* No run depends on them. */
+static void open_trackers(struct tt_run *run)
+{
+    struct tt_tracker_config config;
+    if ((run->watch->report_to & TT_REPORT_NONE) != 0) return;
+    if (tt_tracker_config_init(run, &config) != TT_OK) {
+        tt_warn("%s; training continues without trackers", tt_error_last()->message);
+        tt_error_clear();
+        return;
+    }
+    tt_tracker_config_show(&config, run->journal);
+    run->trackers = tt_trackers_open(run, &config);
+    tt_tracker_config_deinit(&config);
+}
+
 static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
 {
     TT_TRY(tt_run_data_prepare(run, world->world_size));
@@ -266,6 +282,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
     TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
     TT_TRY(tt_shown_pictures_open(run));
     tt_run_record_begin(run, world);
+    open_trackers(run);
     return TT_OK;
 }
 
@@ -343,5 +360,6 @@ out:
     tt_rank0_files_close(&files);
     tt_monitoring_close(&monitoring);
     tt_world_close(&world);
+    tt_trackers_close(run.trackers, status == TT_ERR_CANCELLED);
     return status;
 }

@@ -35,6 +35,8 @@ objects() {
     [ $code -eq 0 ] || [ $code -eq 77 ] || fail "$name: objects"
 }
 objects jobset jobset "${gpus[@]}"
+"$trimtab" render jobset "${gpus[@]}" --report_to wandb >tracked.yaml 2>err || fail "a tracker: $(cat err)"
+grep -q '^warning: report_to: the image of deploy/image.sh has no Python' err || fail "no word of Python: $(cat err)"
 objects job job "${gpus[@]}" --rdma rdma/hca_shared_devices_a --networks roce/net1 --queue team-a --priority_class training
 objects host jobset "${gpus[@]}" --host_network --storage_class shared --secret keys --max_restarts 7
 objects cpu job "${base[@]}" --nodes 3 --device cpu --shm_size 64MiB

@@ -74,7 +74,7 @@ without gradient_checkpointing "recompute auto" "${language[@]}" --recompute blo
 without forward_prefetch "sharding_strategy other than NO_SHARD" "${language[@]}" --sharding_strategy NO_SHARD --forward_prefetch
 without dashboard_port dashboard "${language[@]}" --dashboard_port 5
 without metrics_host "metrics_port other than -1" "${language[@]}" --metrics_host 0.0.0.0
-without logging_dir "report_to other than none" "${language[@]}" --report_to none --logging_dir l
+without logging_dir "report_to tensorboard or report_to all" "${language[@]}" --report_to none --logging_dir l
 without resume_changed resume_from_checkpoint "${language[@]}" --resume_changed
 without gemm_fused "device other than cpu" "${language[@]}" --device cpu --gemm_fused off
 without max_new_tokens exact_match eval --model_name_or_path m --eval_dataset e --max_new_tokens 5 --print_config

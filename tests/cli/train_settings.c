@@ -391,7 +391,9 @@ static void contradictions_are_found(void **state)
         {"fsdp: full_shards\n", TT_ERR_USAGE, "unknown word 'full_shards'"},
         {"fsdp_config: {shard: 1}\n", TT_ERR_USAGE, "there is no key 'shard'"},
         {"use_cpu: true\ndevice: cuda\n", TT_ERR_USAGE, "use_cpu is on, and device is cuda"},
-        {"report_to: wandb\n", TT_ERR_USAGE, "'report_to' takes one of"},
+        {"report_to: clearml\n", TT_ERR_USAGE, "'report_to' takes one or more of"},
+        {"report_to: [wandb, 1]\n", TT_ERR_USAGE, "'report_to' takes one or more of"},
+        {"report_to: [none, wandb]\n", TT_ERR_USAGE, "report_to names 'none' and others"},
         {"per_device_train_batch_size: 0\n", TT_ERR_USAGE, "a number from 1"},
         {"lora_dropout: 1\n", TT_ERR_USAGE, "'lora_dropout' takes a number from 0 to 0.999"},
     };

@@ -83,7 +83,7 @@ struct scalar {
 struct text {
     char tag[64];
     int64_t step;
-    char content[2000];
+    char content[16384];
 };
 
 struct picture {
@@ -287,6 +287,24 @@ static void known_checksum(void **state)
     assert_int_equal(crc32c((const uint8_t *)"123456789", 9), 0xe3069283u); /* the catalogued check value */
 }
 
+/* transformers' TensorBoardCallback: the arguments and the model's configuration as JSON, before the first row. */
+static void expect_configuration(const struct events *events)
+{
+    struct tt_json json = {0};
+    assert_int_equal(events->text_count, 2);
+    const struct text *args = &events->texts[0], *model = &events->texts[1];
+    assert_string_equal(args->tag, "args/text_summary");
+    assert_string_equal(model->tag, "model_config/text_summary");
+    assert_true(args->step == 0 && model->step == 0);
+    assert_int_equal(tt_json_parse(args->content, strlen(args->content), "args", &json), TT_OK);
+    assert_int_equal(tt_json_integer(tt_json_get(json.root, "logging_steps")), 10);
+    assert_string_equal(tt_json_text(tt_json_get(json.root, "report_to")), "tensorboard");
+    tt_json_deinit(&json);
+    assert_int_equal(tt_json_parse(model->content, strlen(model->content), "model_config", &json), TT_OK);
+    assert_string_equal(tt_json_text(tt_json_get(json.root, "model_type")), "llama");
+    tt_json_deinit(&json);
+}
+
 static void scalars_of_a_run(void **state)
 {
     (void)state;
@@ -315,6 +333,7 @@ static void scalars_of_a_run(void **state)
     compare(&events, output, "train/grad_norm", "grad_norm", 20, 10);
     compare(&events, output, "eval/loss", "eval_loss", 2, 100);
     compare(&events, output, "train/train_loss", "train_loss", 1, 200);
+    expect_configuration(&events);
     test_workplace_remove(&place);
 }
 
@@ -384,7 +403,7 @@ static void texts_of_evaluations(void **state)
     only_entry(test_join(output, "runs", path), folder);
     only_entry(folder, file);
     read_events(file, &events);
-    assert_int_equal(events.text_count, 4);
+    assert_int_equal(events.text_count, 2 + 4); /* behind those that every run has */
     assert_int_equal(tt_file_read(test_join(output, "generations.jsonl", path), 1 << 20, &lines), TT_OK);
     char *line = lines.data;
     for (int i = 0; i < 4; i++) {
@@ -392,7 +411,7 @@ static void texts_of_evaluations(void **state)
         char *end = strchr(line, '\n');
         assert_non_null(end);
         assert_int_equal(tt_json_parse(line, (size_t)(end - line), "a line", &json), TT_OK);
-        expect_text(&events.texts[i], json.root);
+        expect_text(&events.texts[2 + i], json.root);
         tt_json_deinit(&json);
         line = end + 1;
     }

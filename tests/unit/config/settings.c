@@ -28,6 +28,7 @@ struct target {
     bool on, gaussian, off;
     int maybe;
     int colour;
+    unsigned colours;
     size_t memory;
     struct part part;
     bool print;
@@ -66,6 +67,11 @@ static const struct tt_setting rows[] = {
     {.name = "colour",
      .type = TT_SETTING_CHOICE,
      FIELD(colour),
+     .default_text = "green",
+     .choices = "red green blue"},
+    {.name = "colours",
+     .type = TT_SETTING_WORDS,
+     FIELD(colours),
      .default_text = "green",
      .choices = "red green blue"},
     {.name = "memory", .type = TT_SETTING_BYTES, FIELD(memory), .default_text = "0"},
@@ -509,6 +515,32 @@ static void words_of_choices(void **state)
     }
 }
 
+/* A word, a list, words of a flag; the canonical text is in the order of the row. */
+static void sets_of_words(void **state)
+{
+    struct fixture *fixture = *state;
+    struct target *target = &fixture->target;
+    struct tt_str text = {0};
+    assert_int_equal(target->colours, 2);
+    assert_int_equal(FLAGS("--colours", "red"), TT_OK);
+    assert_int_equal(target->colours, 1);
+    assert_int_equal(FLAGS("--colours", "blue", "red"), TT_OK);
+    assert_int_equal(target->colours, 5);
+    assert_int_equal(FLAGS("--colours", "green,blue"), TT_OK);
+    assert_int_equal(target->colours, 6);
+    assert_int_equal(yaml(fixture, "colours: [blue, red, blue]\n"), TT_OK);
+    assert_int_equal(target->colours, 5);
+    assert_int_equal(tt_settings_write_yaml(fixture->settings, &text), TT_OK);
+    assert_non_null(strstr(tt_str_text(&text), "\ncolours: [\"red\", \"blue\"]  #"));
+    assert_int_equal(yaml(fixture, "colours: []\n"), TT_OK);
+    assert_int_equal(target->colours, 0);
+    assert_error(yaml(fixture, "colours: [red, pink]\n"), TT_ERR_USAGE,
+                 "'colours' takes one or more of: red green blue", NULL);
+    assert_error(yaml(fixture, "colours: {red: 1}\n"), TT_ERR_USAGE, "'colours' takes one or more of", NULL);
+    assert_int_equal(target->colours, 0);
+    tt_str_deinit(&text);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -528,6 +560,7 @@ int main(void)
         TEST(bad_tables_are_found),
         TEST(every_allocation_may_fail),
         TEST(words_of_choices),
+        TEST(sets_of_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,118 @@
+#include "run/tracker_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/number.h"
+#include "config/yaml.h"
+#include "model/adapter_config.h"
+#include "run/journal.h"
+
+/* As TrainingArguments.to_dict writes a key such as hub_token. */
+static tt_status hide_tokens(const struct tt_yaml_node *map, struct tt_json_value *args)
+{
+    for (const struct tt_yaml_node *at = map->first; at != NULL; at = at->next) {
+        char shown[80];
+        if (!tt_ends_with(at->key, "_token") || !tt_json_is_string(tt_json_get(args, at->key))) continue;
+        (void)tt_snprintf(shown, sizeof shown, "<%s>", at->key);
+        if (tt_json_set(args, at->key, tt_json_new_string(shown)) != 0)
+            return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of a tracker");
+    }
+    return TT_OK;
+}
+
+static tt_status read_args(const struct tt_run *run, struct tt_tracker_config *config)
+{
+    struct tt_str text = {0};
+    struct tt_yaml yaml = {0};
+    tt_status status = TT_OK;
+    if (run->settings == NULL) return TT_OK;
+    TT_GO(tt_settings_write_yaml(run->settings, &text));
+    TT_GO(tt_yaml_parse(tt_str_text(&text), text.bytes, "the settings", &yaml));
+    if (yaml.root == NULL) goto out;
+    config->args = tt_yaml_to_json(yaml.root);
+    if (config->args == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(hide_tokens(yaml.root, config->args));
+out:
+    tt_yaml_deinit(&yaml);
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* adapter_config.json of the weights to come. */
+static tt_status read_adapter(const struct tt_run *run, struct tt_tracker_config *config)
+{
+    struct tt_model *model = NULL;
+    struct tt_str text = {0};
+    struct tt_json json = {0};
+    tt_status status = TT_OK;
+    if (!run->inputs.model_options.lora.enabled) return TT_OK;
+    TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
+    TT_GO(tt_adapter_config_write(model, tt_run_model_name(run), &text));
+    TT_GO(tt_json_parse(tt_str_text(&text), text.bytes, "adapter_config.json", &json));
+    config->adapter = tt_json_copy(json.root);
+    if (config->adapter == NULL) TT_GO(TT_ERR_MEMORY);
+out:
+    tt_json_deinit(&json);
+    tt_str_deinit(&text);
+    tt_model_destroy(model);
+    return status;
+}
+
+tt_status tt_tracker_config_init(const struct tt_run *run, struct tt_tracker_config *config)
+{
+    tt_status status = TT_OK;
+    const struct tt_json *model =
+        run->inputs.folder != NULL ? tt_model_folder_config(run->inputs.folder) : NULL;
+    *config = (struct tt_tracker_config){0};
+    TT_GO(read_args(run, config));
+    if (model != NULL && model->root != NULL) {
+        config->model = tt_json_copy(model->root);
+        if (config->model == NULL) TT_GO(TT_ERR_MEMORY);
+    }
+    TT_GO(read_adapter(run, config));
+out:
+    if (status != TT_OK) tt_tracker_config_deinit(config);
+    return status;
+}
+
+void tt_tracker_config_deinit(struct tt_tracker_config *config)
+{
+    tt_json_release(config->args);
+    tt_json_release(config->model);
+    tt_json_release(config->adapter);
+    *config = (struct tt_tracker_config){0};
+}
+
+static void show(struct tt_journal *journal, const char *tag, const struct tt_json_value *object)
+{
+    struct tt_str text = {0};
+    if (object == NULL) return;
+    if (tt_json_write(object, 2, true, &text) == TT_OK) tt_journal_text(journal, tag, 0, &text);
+    tt_error_clear();
+    tt_str_deinit(&text);
+}
+
+void tt_tracker_config_show(const struct tt_tracker_config *config, struct tt_journal *journal)
+{
+    show(journal, "args", config->args);
+    show(journal, "model_config", config->model);
+}
+
+tt_status tt_tracker_config_write(const struct tt_tracker_config *config, const char *folder,
+                                  const char *name)
+{
+    const struct {
+        const char *key;
+        const struct tt_json_value *object;
+    } parts[] = {{"args", config->args}, {"model_config", config->model}, {"peft_config", config->adapter}};
+    struct tt_json_value *all = tt_json_new_object();
+    bool ok = all != NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && ok; i++)
+        if (parts[i].object != NULL) ok = tt_json_set_copy(all, parts[i].key, parts[i].object) == 0;
+    tt_status status = ok ? tt_json_write_file(all, 2, true, folder, name)
+                          : tt_fail(TT_ERR_MEMORY, "out of memory for '%s'", name);
+    tt_json_release(all);
+    return status;
+}
