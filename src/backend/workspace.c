@@ -147,6 +147,13 @@ tt_status tt_workspace_2d(struct tt_workspace *workspace, const char *what, tt_d
     return TT_OK;
 }
 
+tt_tensor tt_workspace_rest(const struct tt_workspace *workspace)
+{
+    if (tt_device_is_plan(workspace->device)) return (tt_tensor){0};
+    return tt_tensor_1d(workspace->base + workspace->top, TT_U8,
+                        (int64_t)(workspace->bytes - workspace->top));
+}
+
 size_t tt_workspace_mark(const struct tt_workspace *workspace)
 {
     return workspace->top;

@@ -21,6 +21,8 @@ TT_MUST_USE tt_status tt_workspace_1d(struct tt_workspace *workspace, const char
                                       int64_t d0, tt_tensor *out);
 TT_MUST_USE tt_status tt_workspace_2d(struct tt_workspace *workspace, const char *what, tt_dtype dtype,
                                       int64_t d0, int64_t d1, tt_tensor *out);
+/* u8 [bytes]: all that no piece has, to be used before the next piece is pushed; empty on the plan device. */
+tt_tensor tt_workspace_rest(const struct tt_workspace *workspace);
 size_t tt_workspace_mark(const struct tt_workspace *workspace);
 void tt_workspace_release(struct tt_workspace *workspace, size_t mark); /* pops all pieces after `mark` */
 size_t tt_workspace_peak(const struct tt_workspace *workspace);         /* bytes */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "checkpoint/load_on_device.h"
 #include "checkpoint/load_quantized.h"
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
@@ -325,6 +326,21 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     return TT_OK;
 }
 
+/* Moves the items that the device quantizes to the front, in their order; returns their number. */
+static size_t partition_items(struct loading *loading)
+{
+    const tt_tensor *scratch = &loading->source->scratch;
+    const struct tt_device *device = tt_stream_device(loading->stream);
+    size_t bytes = tt_tensor_is_empty(*scratch) ? 0 : (size_t)scratch->dims[0], count = 0;
+    for (size_t i = 0; i < loading->item_count; i++) {
+        struct tt_quant_item item = loading->items[i];
+        if (!tt_load_on_device_takes(device, &item, bytes)) continue;
+        loading->items[i] = loading->items[count];
+        loading->items[count++] = item;
+    }
+    return count;
+}
+
 static tt_status load_pieces(struct loading *loading, struct tt_unit *const *units)
 {
     size_t piece_count = 0;
@@ -344,8 +360,11 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     }
     struct tt_reader_config config = {.cancel = loading->source->cancel};
     TT_TRY(tt_reader_run(loading->stream, loading->ranges, loading->range_count, &config));
-    return tt_load_quantized(loading->stream, loading->items, loading->item_count, loading->source->seed,
-                             &config);
+    size_t on_device = partition_items(loading);
+    TT_TRY(tt_load_on_device(loading->stream, loading->items, on_device, loading->source->seed,
+                             loading->source->scratch, &config));
+    return tt_load_quantized(loading->stream, loading->items + on_device, loading->item_count - on_device,
+                             loading->source->seed, &config);
 }
 
 tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *units, struct tt_stream *stream,

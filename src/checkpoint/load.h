@@ -24,6 +24,8 @@ struct tt_load_source {
      * at its end must not be cancelled */
     const struct tt_cancel *cancel;
     struct tt_compare_share share; /* of the tensors that only repeat others */
+    /* Empty, or u8 [bytes]: device memory, lent during the loading, in which the device quantizes to FP8 */
+    tt_tensor scratch;
 };
 
 /* Checks names, shapes and types before any value is loaded: TT_ERR_DATA lists tensors that are missing, unexpected or

@@ -28,13 +28,18 @@ struct job {
     int64_t transposed_first, transposed_end;
 };
 
-/* Weights of the tensor in the folder. */
-static tt_status read_source(const struct job *job, int64_t first, int64_t count, void *to)
+tt_dtype tt_quant_item_dtype(const struct tt_quant_item *item)
 {
-    const struct tt_quant_item *item = job->item;
+    bool narrow = item->entry != NULL && (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16);
+    return narrow ? item->entry->dtype : TT_F32;
+}
+
+tt_status tt_quant_item_read(const struct tt_quant_item *item, tt_dtype dtype, int64_t first, int64_t count,
+                             void *to)
+{
     if (item->stored != NULL)
         return tt_quantized_read_weights(item->stored->folder, &item->stored->tensor, first, count, to);
-    return tt_safetensors_read(item->file, item->entry, first, count, to, job->dtype);
+    return tt_safetensors_read(item->file, item->entry, first, count, to, dtype);
 }
 
 static tt_status read_weights(void *context, int64_t first, int64_t count, void *to)
@@ -46,7 +51,7 @@ static tt_status read_weights(void *context, int64_t first, int64_t count, void 
         memcpy(to, (const char *)job->transposed + (size_t)at * element, (size_t)count * element);
         return TT_OK;
     }
-    return read_source(job, first, count, to);
+    return tt_quant_item_read(job->item, job->dtype, first, count, to);
 }
 
 /* 4 bits: absmax and codes of whole blocks, bytes first .. first + count - 1 of the codes; without `to` only
@@ -136,7 +141,7 @@ static tt_status transpose(void *context, int64_t first, int64_t count, void *to
     tt_status status = TT_OK;
     for (int64_t row = first; row < first + count && status == TT_OK; row += step) {
         int64_t rows = first + count - row < step ? first + count - row : step;
-        status = read_source(job, row * cols, rows * cols, weights);
+        status = tt_quant_item_read(job->item, job->dtype, row * cols, rows * cols, weights);
         if (status == TT_OK) turn_block(job, weights, row, rows);
     }
     tt_free(weights);
@@ -172,10 +177,10 @@ static struct span clip(int64_t first, int64_t end, int64_t low, int64_t high)
 }
 
 /* The codes in the piece, and the codes whose absmax the rest of the piece needs. */
-static void find_spans(const struct job *job, struct span *held, struct span *needed)
+static void find_spans(const struct tt_quant_item *item, struct span *held, struct span *needed)
 {
-    const struct tt_quant_layout *layout = job->layout;
-    const struct tt_piece *piece = &job->item->piece;
+    const struct tt_piece *piece = &item->piece;
+    const struct tt_quant_layout *layout = &piece->param->quant;
     int64_t end = piece->first + piece->count, codes = (int64_t)layout->codes.bytes;
     *held = clip(piece->first, end, 0, codes);
     *needed = (struct span){0, 0};
@@ -225,15 +230,15 @@ static void *place_of(const struct job *job, int64_t byte)
     return (char *)job->item->piece.data + (byte - job->item->piece.first);
 }
 
-/* The rows that the piece needs, of a format with a scale a row. */
-static struct span find_rows(const struct job *job)
+void tt_quant_item_rows(const struct tt_quant_item *item, int64_t *first_row, int64_t *end_row)
 {
     struct span held, needed;
-    find_spans(job, &held, &needed);
-    int64_t cols = job->layout->cols, first = held.end > 0 ? held.first : needed.first;
+    find_spans(item, &held, &needed);
+    int64_t cols = item->piece.param->quant.cols, first = held.end > 0 ? held.first : needed.first;
     if (needed.end > 0 && needed.first < first) first = needed.first;
     int64_t end = held.end > needed.end ? held.end : needed.end;
-    return (struct span){first / cols, (end + cols - 1) / cols};
+    *first_row = first / cols;
+    *end_row = (end + cols - 1) / cols;
 }
 
 static void add_turns(struct batch *batch, struct job *job)
@@ -249,11 +254,12 @@ static void add_blocks(struct batch *batch, struct job *job)
     struct span held, needed;
     if (job->item->file == NULL) return;
     if (tt_weight_format(job->layout->format.type)->row_blocks) {
-        struct span rows = find_rows(job);
-        add_range(batch, job, measure_rows, rows.first, rows.end, NULL);
+        int64_t first, end;
+        tt_quant_item_rows(job->item, &first, &end);
+        add_range(batch, job, measure_rows, first, end, NULL);
         return;
     }
-    find_spans(job, &held, &needed);
+    find_spans(job->item, &held, &needed);
     add_range(batch, job, make_codes, held.first, held.end, place_of(job, held.first));
     if (held.end == 0) held.first = held.end = needed.end;
     add_range(batch, job, make_codes, needed.first, needed.end < held.first ? needed.end : held.first, NULL);
@@ -290,7 +296,7 @@ static size_t transposed_bytes(const struct job *job)
 static tt_status job_init(struct job *job, const struct tt_quant_item *item, uint64_t seed)
 {
     const tt_param *param = item->piece.param;
-    *job = (struct job){.item = item, .layout = &param->quant, .dtype = TT_F32};
+    *job = (struct job){.item = item, .layout = &param->quant, .dtype = tt_quant_item_dtype(item)};
     job->absmax = tt_calloc((size_t)job->layout->blocks, sizeof *job->absmax);
     if (job->absmax == NULL) return TT_ERR_MEMORY;
     if (item->file == NULL) {
@@ -298,11 +304,8 @@ static tt_status job_init(struct job *job, const struct tt_quant_item *item, uin
         for (int64_t i = 0; i < job->layout->blocks; i++) job->absmax[i] = absmax;
         return TT_OK;
     }
-    if (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16) job->dtype = item->entry->dtype;
     if (param->transposed_of == NULL) return TT_OK;
-    struct span rows = find_rows(job);
-    job->transposed_first = rows.first;
-    job->transposed_end = rows.end;
+    tt_quant_item_rows(item, &job->transposed_first, &job->transposed_end);
     job->transposed = tt_alloc_aligned(transposed_bytes(job));
     return job->transposed != NULL ? TT_OK : TT_ERR_MEMORY;
 }

@@ -27,6 +27,15 @@ struct tt_quant_item {
     const struct tt_stored_quant *stored; /* NULL; lent: its numbers are the source */
 };
 
+/* The type of its weights as read: F32, BF16 or F16. */
+tt_dtype tt_quant_item_dtype(const struct tt_quant_item *item);
+/* Weights first .. first + count - 1 of its source, which has a file, in that type; from a file also in another of
+ * these types. */
+TT_MUST_USE tt_status tt_quant_item_read(const struct tt_quant_item *item, tt_dtype dtype, int64_t first,
+                                         int64_t count, void *to);
+/* Of a format with a scale a row: rows *first .. *end - 1 are those whose codes or scales are in the piece. */
+void tt_quant_item_rows(const struct tt_quant_item *item, int64_t *first, int64_t *end);
+
 TT_MUST_USE tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item *items,
                                         size_t item_count, uint64_t seed,
                                         const struct tt_reader_config *config);

@@ -1,5 +1,5 @@
-/* Random codes of quantized weights, for benchmarks: a pure function of the seed, the parameter's name and the place.
- * The transposed copy of a matrix has the codes of the matrix. */
+/* Random codes of quantized weights that the host makes, for benchmarks: a pure function of the seed, the parameter's
+ * name and the place. The transposed copy of a matrix has the codes of the matrix. */
 #ifndef TT_CHECKPOINT_RANDOM_CODES_H
 #define TT_CHECKPOINT_RANDOM_CODES_H
 

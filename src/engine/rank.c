@@ -158,7 +158,9 @@ void tt_rank_deinit(struct tt_rank *rank)
 tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source)
 {
     TT_TRY(tt_rank_check_split(rank));
-    tt_status status = tt_load_units(rank->model, rank->units, rank->stream, source);
+    struct tt_load_source with_scratch = *source;
+    with_scratch.scratch = tt_workspace_rest(rank->workspace);
+    tt_status status = tt_load_units(rank->model, rank->units, rank->stream, &with_scratch);
     if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
     TT_TRY(tt_comm_agree(rank->world, status));
     return tt_shard_context_share(rank->shard);

@@ -49,6 +49,21 @@ FAKE_DISORDER=1 TRIMTAB_DETERMINISTIC=1 train copies4 --ranks 4 --sharding_strat
 train cpu4_copies --device cpu --ranks 4 --sharding_strategy NO_SHARD --reduce_dtype bfloat16 || fail "four replicas"
 same cpu4_copies/adapter_model.safetensors copies4/adapter_model.safetensors
 
+# FP8, which GPUs make of the weights while they load: the codes of processors, on any number of ranks.
+coded() {
+    train "$@" --model_name_or_path "$root/tests/golden/mistral/model" --base_dtype fp8 --fp8_products all \
+        --dataset_name "$root/tests/golden/mistral/train.jsonl" --max_steps 3
+}
+for ranks in 1 2 3; do
+    coded "coded_cpu$ranks" --device cpu --ranks $ranks || fail "FP8 on $ranks ranks on the CPU"
+    coded "coded_gpu$ranks" --ranks $ranks || fail "FP8 on $ranks GPUs"
+    same "coded_cpu$ranks/adapter_model.safetensors" "coded_gpu$ranks/adapter_model.safetensors"
+done
+coded coded_host --ranks 2 --offload_params true || fail "FP8 in host memory"
+same coded_cpu2/adapter_model.safetensors coded_host/adapter_model.safetensors
+FAKE_NO_COLUMNS=1 coded uncoded --ranks 2 && fail "FP8 is not made by the GPU"
+grep -q "^error: the fake device quantizes no columns" said || fail "a failing op of loading: the message"
+
 train one --device cuda --ranks 1 || fail "one GPU"
 
 train asked --ranks 5 --use_cpu true || fail "use_cpu: five ranks on the CPU"

@@ -58,6 +58,38 @@ static void check_run(struct test_device *device, int threads, void *context)
     test_tensor_free(&none);
 }
 
+/* Columns of a wider matrix have its numbers. */
+static void check_columns(struct test_device *device, int threads, void *context)
+{
+    enum { ROWS = 37, COLS = 29, WIDE = 83, COL = 11 };
+    (void)threads, (void)context;
+    struct test_tensor whole = test_tensor_make(TT_F32, ROWS * WIDE, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor columns = test_tensor_make(TT_F32, ROWS, COLS, TEST_UNUSED, 0);
+    fill(device, &whole, 500, true, 0.5);
+    test_tensor_poison(&columns);
+    TEST_TO_DEVICE(device, &columns);
+    struct tt_random_fill_args args = {.y = columns.view,
+                                       .rng = tt_rng_derive(tt_rng_make(3), "weight"),
+                                       .first = 500 + COL,
+                                       .row_step = WIDE,
+                                       .normal = true,
+                                       .scale = 0.5};
+    test_ok(tt_random_fill(device->stream, &args));
+    TEST_TO_HOST(device, &columns);
+    for (int r = 0; r < ROWS; r++)
+        assert_memory_equal((const float *)columns.view.data + r * COLS,
+                            (const float *)whole.view.data + r * WIDE + COL, COLS * sizeof(float));
+    test_tensor_check_gaps("columns", &columns);
+    test_tensor_free(&whole);
+    test_tensor_free(&columns);
+}
+
+static void columns_of_a_matrix(void **state)
+{
+    (void)state;
+    test_on_each_isa(check_columns, NULL);
+}
+
 static void slices_and_moments(void **state)
 {
     (void)state;
@@ -68,6 +100,7 @@ int main(void)
 {
     int missing = test_device_missing();
     if (missing != 0) return missing;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(slices_and_moments)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(slices_and_moments),
+                                       cmocka_unit_test(columns_of_a_matrix)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,6 +229,8 @@ static void rows_and_elements(void **state)
     struct tt_random_fill_args fill = {.y = vector(0, TT_F32, 4)};
     test_ok(tt_random_fill(device.stream, &fill));
     REFUSE(tt_random_fill, fill, args.first = -3, "random_fill: first element -3 is negative");
+    REFUSE(tt_random_fill, fill, args.y = tt_tensor_2d(args.y.data, TT_F32, 2, 2),
+           "random_fill: 2 columns with a row every 0");
     struct tt_cross_entropy_args entropy = {.logits_NV = matrix(0, TT_F32, 2, 4),
                                             .labels_N = vector(1, TT_I32, 2),
                                             .loss_N = vector(2, TT_F32, 2)};

@@ -5,7 +5,7 @@
  * FAKE_PEER: GPUs access each other's memory. FAKE_DISORDER: NCCL's sums begin with the last rank. FAKE_FAIL=R: rank
  * R's communicator cannot be created. FAKE_HANG=N: after N calls rank 1 does not come to its collectives until they
  * are aborted. FAKE_ALONE=G: GPU G cannot read the memory of other processes. FAKE_COUNT=1: prints the number of copies
- * from other processes. */
+ * from other processes. FAKE_NO_COLUMNS=1: the op that quantizes columns fails. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "backend/chips.h"
+#include "backend/cpu/gemm/scaled.h"
+#include "backend/ops/gemm_scaled.h"
 #include "backend/plugin.h"
 #include "base/alloc.h"
 #include "comm/comm_impl.h"
@@ -382,13 +384,39 @@ static tt_status query_event(struct tt_event *event, bool *done)
     return TT_OK;
 }
 
+/* A GPU needs no scratch, which the CPU's op does. */
+static tt_status gemm_scaled(struct tt_stream *stream, const struct tt_gemm_scaled_args *args)
+{
+    int64_t m = args->a_MK.dims[0], n = args->b_NK.dims[0], k = args->b_NK.dims[1];
+    size_t bytes = tt_cpu_gemm_scaled_layout(m, n, k).bytes;
+    struct tt_gemm_scaled_args with_scratch = *args;
+    with_scratch.scratch = tt_tensor_1d(tt_alloc_aligned(bytes), TT_U8, (int64_t)bytes);
+    if (with_scratch.scratch.data == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_cpu_device_table.ops->gemm_scaled(stream, &with_scratch);
+    tt_free(with_scratch.scratch.data);
+    return status;
+}
+
+/* Only loading quantizes by columns. */
+static tt_status quantize_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    if (getenv("FAKE_NO_COLUMNS") != NULL)
+        return tt_fail(TT_ERR_DEVICE, "the fake device quantizes no columns");
+    return tt_cpu_device_table.ops->quantize_columns(stream, args);
+}
+
 TT_PUBLIC tt_plugin_entry tt_cuda_plugin;
 
 const struct tt_plugin *tt_cuda_plugin(const struct tt_host *host)
 {
+    static struct tt_op_table ops;
     static struct tt_device_table device;
     static struct tt_plugin plugin;
     device = tt_cpu_device_table;
+    ops = *device.ops;
+    ops.gemm_scaled = gemm_scaled;
+    ops.quantize_columns = quantize_columns;
+    device.ops = &ops;
     device.kind = "cuda";
     device.open = open_device;
     device.allocate = allocate;

@@ -76,8 +76,12 @@ tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropout_args *arg
 tt_status tt_random_fill(struct tt_stream *stream, const struct tt_random_fill_args *args)
 {
     struct tt_check check = {.op = "random_fill"};
-    tt_check_tensor(&check, "y", args->y, TT_TYPES_REAL, 1, 1);
+    tt_check_tensor(&check, "y", args->y, TT_TYPES_REAL, 1, 2);
+    tt_check_contiguous(&check, "y", args->y);
     tt_check_that(&check, args->first >= 0, "first element %lld is negative", (long long)args->first);
+    tt_check_that(&check, args->y.rank != 2 || args->row_step >= args->y.dims[1],
+                  "%lld columns with a row every %lld", (long long)args->y.dims[1],
+                  (long long)args->row_step);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_random_fill(stream, args);
 }

@@ -70,9 +70,10 @@ TT_MUST_USE tt_status tt_dropout(struct tt_stream *stream, const struct tt_dropo
 /* Fills from counters first, first + 1, ...: an element has the same value in a slice as in the whole tensor. uniform:
  * [-scale, scale); normal: deviation scale. */
 struct tt_random_fill_args {
-    tt_tensor y; /* f32 | bf16, rank 1 */
+    tt_tensor y; /* f32 | bf16, contiguous, rank 1 or 2 */
     struct tt_rng rng;
     int64_t first;
+    int64_t row_step; /* rank 2: counters from row to row, for columns of a wider matrix */
     bool normal;
     double scale;
 };

@@ -31,6 +31,30 @@ static void check_operand(struct tt_check *check, const char *name, tt_tensor co
     tt_check_contiguous(check, "its scale", scale);
 }
 
+static void check_transposed(struct tt_check *check, tt_tensor x, const char *name, tt_tensor transposed)
+{
+    tt_check_that(check, tt_gemm_scaled_takes(x.dims[0], x.dims[1]), "%lld x %lld: not multiples of 16",
+                  (long long)x.dims[0], (long long)x.dims[1]);
+    tt_check_that(check, transposed.dims[0] == x.dims[1] && transposed.dims[1] == x.dims[0],
+                  "%s is [%lld, %lld]", name, (long long)transposed.dims[0], (long long)transposed.dims[1]);
+}
+
+tt_status tt_quantize_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    struct tt_check check = {.op = "quantize_columns"};
+    tt_tensor x = args->x_MK, codes = args->codes_KM;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    tt_check_contiguous(&check, "x", x);
+    check_operand(&check, "codes", codes, args->scale_K);
+    tt_check_contiguous(&check, "codes", codes);
+    if (check.status != TT_OK) return check.status;
+    check_transposed(&check, x, "codes", codes);
+    tt_check_that(&check, (uintptr_t)x.data % 16 == 0, "x does not lie at a multiple of 16 bytes");
+    tt_check_apart(&check, "codes", codes, "x", x);
+    tt_check_apart(&check, "its scale", args->scale_K, "x", x);
+    return check.status != TT_OK ? check.status : tt_dispatch_quantize_columns(stream, args);
+}
+
 tt_status tt_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     struct tt_check check = {.op = "transpose_codes"};
@@ -40,10 +64,7 @@ tt_status tt_transpose_codes(struct tt_stream *stream, const struct tt_transpose
     check_operand(&check, "transposed", transposed, args->transposed_scale_K);
     tt_check_contiguous(&check, "transposed", transposed);
     if (check.status != TT_OK) return check.status;
-    tt_check_that(&check, tt_gemm_scaled_takes(codes.dims[0], codes.dims[1]),
-                  "%lld x %lld: not multiples of 16", (long long)codes.dims[0], (long long)codes.dims[1]);
-    tt_check_that(&check, transposed.dims[0] == codes.dims[1] && transposed.dims[1] == codes.dims[0],
-                  "transposed is [%lld, %lld]", (long long)transposed.dims[0], (long long)transposed.dims[1]);
+    check_transposed(&check, codes, "transposed", transposed);
     tt_check_apart(&check, "transposed", transposed, "codes", codes);
     tt_check_apart(&check, "its scale", args->transposed_scale_K, "scale", args->scale_N);
     return check.status != TT_OK ? check.status : tt_dispatch_transpose_codes(stream, args);

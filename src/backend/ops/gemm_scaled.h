@@ -17,6 +17,16 @@ struct tt_quantize_rows_args {
 };
 TT_MUST_USE tt_status tt_quantize_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args);
 
+/* The transposed matrix, quantized by its own rows: the bits of tt_quantize_rows of the transposed x. Rows and columns
+ * are multiples of 16, as a product takes them. */
+struct tt_quantize_columns_args {
+    tt_tensor x_MK;     /* f32 | bf16, contiguous, at a multiple of 16 bytes */
+    tt_tensor codes_KM; /* F8_E4M3, contiguous */
+    tt_tensor scale_K;  /* f32 */
+};
+TT_MUST_USE tt_status tt_quantize_columns(struct tt_stream *stream,
+                                          const struct tt_quantize_columns_args *args);
+
 /* The transposed matrix, quantized by its own rows: those of code * scale in fp32, as by tt_quantize_rows; the same
  * bits on every device. A second rounding, unless the scales are all the same. */
 struct tt_transpose_codes_args {

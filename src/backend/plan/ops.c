@@ -224,6 +224,12 @@ static tt_status plan_quantize_rows(struct tt_stream *stream, const struct tt_qu
     return moves(stream, size(args->x_MK) + size(args->codes_MK) + size(args->scale_M));
 }
 
+/* Numbers are read for the scales, and again. */
+static tt_status plan_quantize_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    return moves(stream, 2.0 * size(args->x_MK) + size(args->codes_KM) + size(args->scale_K));
+}
+
 /* A host stores the decoded numbers and reads them again. */
 static tt_status plan_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args)
 {

@@ -3,11 +3,13 @@
  * that is quantized already gives what it holds; and made-up weights are the same everywhere too. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
+#include "backend/ops/gemm_scaled.h"
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "io/quantized.h"
@@ -22,7 +24,37 @@ struct how {
     bool late, random, stored;  /* stored: the folder is quantized already */
     struct tt_str *made;        /* random: segments of one rank, to compare with */
     size_t transposed, skipped; /* of a layer of a stored folder */
+    size_t scratch;             /* bytes lent for the device to quantize in */
 };
+
+/* Ops that quantized on a device with memory of its own, over all ranks. */
+static atomic_int quantized_rows, quantized_columns;
+
+static tt_status count_rows(struct tt_stream *stream, const struct tt_quantize_rows_args *args)
+{
+    atomic_fetch_add(&quantized_rows, 1);
+    return tt_cpu_device_table.ops->quantize_rows(stream, args);
+}
+
+static tt_status count_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    atomic_fetch_add(&quantized_columns, 1);
+    return tt_cpu_device_table.ops->quantize_columns(stream, args);
+}
+
+/* Lends the bytes and counts the ops. */
+static tt_status lend(struct load_world *world, const struct how *how, struct tt_op_table *ops,
+                      struct tt_buffer **buffer, tt_tensor *scratch)
+{
+    if (how->scratch == 0) return TT_OK;
+    *ops = *world->late->table.ops;
+    ops->quantize_rows = count_rows;
+    ops->quantize_columns = count_columns;
+    world->late->table.ops = ops;
+    TT_TRY(tt_buffer_create(world->device, how->scratch, TT_PURPOSE_ACTIVATIONS, buffer));
+    *scratch = tt_tensor_1d(tt_buffer_data(*buffer), TT_U8, (int64_t)how->scratch);
+    return TT_OK;
+}
 
 static tt_status open_world(struct tt_comm *comm, const struct how *how, const struct tt_model_folder *folder,
                             struct load_world *world)
@@ -145,6 +177,8 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     char path[512];
     struct load_world world = {0};
     struct tt_model_folder *folder = NULL;
+    struct tt_op_table ops;
+    struct tt_buffer *scratch = NULL;
     tt_status status = TT_OK;
     struct tt_memory_use memory;
     (void)snprintf(path, sizeof path, "%s/%s", FOLDERS, how->family);
@@ -152,11 +186,13 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     TT_GO(open_world(comm, how, folder, &world));
     struct tt_load_source source = {.folder = how->random ? NULL : folder, .seed = 5};
     TT_GO(tt_load_check(world.model, &source));
+    TT_GO(lend(&world, how, &ops, &scratch, &source.scratch));
     TT_GO(tt_load_units(world.model, world.units, world.stream, &source));
     TT_GO(check_pieces(&world, how, tt_comm_world_size(comm), folder));
     tt_device_memory(world.device, &memory);
     if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
 out:
+    tt_buffer_destroy(scratch);
     close_load_world(&world);
     tt_model_folder_close(folder);
     return status;
@@ -303,6 +339,62 @@ static void test_made_up(void **state)
     }
 }
 
+/* The largest matrices of these folders are 176 x 64 and 128 x 48: all at once, a few at a time, parts of each, and
+ * fewer than 16 rows of some transposed copies. */
+static const size_t scratches[] = {4 << 20, 100000, 20000, 3000};
+
+static void test_on_device(void **state)
+{
+    static const char *const families[] = {"llama_sharded/model", "mistral/model", "fp8/mistral",
+                                           "fp8/blocks"};
+    (void)state;
+    for (size_t s = 0; s < sizeof scratches / sizeof *scratches; s++) {
+        atomic_store(&quantized_rows, 0);
+        atomic_store(&quantized_columns, 0);
+        for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+            for (int trains = 0; trains < 2; trains++) {
+                bool stored = f >= 2, skips = f == 3;
+                struct how how = {.family = families[f],
+                                  .quant = {.type = TT_QUANT_FP8,
+                                            .trains = trains != 0,
+                                            .skip_modules = skips ? "[\"v_proj\"]" : NULL},
+                                  .late = true,
+                                  .stored = stored,
+                                  .skipped = skips,
+                                  .transposed = trains ? 7 - (size_t)skips : 0,
+                                  .scratch = scratches[s]};
+                for (int ranks = 1; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
+            }
+        }
+        assert_true(atomic_load(&quantized_rows) > 0);
+        assert_true(atomic_load(&quantized_columns) > 0 || scratches[s] < 10000);
+    }
+}
+
+/* Numbers in bf16, and not the codes that a processor makes up. */
+static void test_made_up_on_device(void **state)
+{
+    struct tt_str made = {0}, codes = {0};
+    struct how how = {.family = "mistral/model",
+                      .quant = {.type = TT_QUANT_FP8, .trains = true},
+                      .late = true,
+                      .random = true,
+                      .made = &codes};
+    (void)state;
+    test_ranks(1, run_rank, &how);
+    how.made = &made;
+    how.scratch = scratches[0];
+    test_ranks(1, run_rank, &how);
+    assert_int_equal(made.bytes, codes.bytes);
+    assert_memory_not_equal(made.data, codes.data, made.bytes);
+    for (size_t s = 0; s < 3; s++) {
+        how.scratch = scratches[s];
+        for (int ranks = 2; ranks <= 4; ranks++) test_ranks(ranks, run_rank, &how);
+    }
+    tt_str_deinit(&made);
+    tt_str_deinit(&codes);
+}
+
 static void test_skipped(void **state)
 {
     struct tt_model_folder *folder = NULL;
@@ -334,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_segments),       cmocka_unit_test(test_stored),
         cmocka_unit_test(test_stored_fp8),     cmocka_unit_test(test_stored_otherwise),
         cmocka_unit_test(test_blocks_of_rows), cmocka_unit_test(test_made_up),
+        cmocka_unit_test(test_on_device),      cmocka_unit_test(test_made_up_on_device),
         cmocka_unit_test(test_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

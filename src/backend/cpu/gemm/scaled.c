@@ -104,21 +104,41 @@ TT_SIMD_BODY void transpose_8(const uint8_t *from, uint8_t *to, int64_t stride)
     for (int i = 0; i < 8; i++) memcpy(to + i * stride, &x[i], sizeof x[i]);
 }
 
-/* Columns first .. first + count - 1 of the codes become rows, a square of TRANSPOSED codes at a time. Reads along rows
- * of codes; columns behind `count` are zeros. Rows and columns are multiples of 16. */
-TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, tt_cpu_e4m3_decode *decode,
-                                    int64_t first, int64_t count)
+/* A matrix whose columns become rows of codes. */
+struct turning {
+    tt_tensor x_MK;     /* F8_E4M3, f32 or bf16; contiguous */
+    const float *scale; /* of rows of codes */
+    uint8_t *transposed;
+    float *transposed_scale;
+    tt_cpu_e4m3_decode *decode;
+};
+
+/* Numbers first .. first + count - 1 of a row. */
+TT_SIMD_BODY void load_numbers(const struct turning *turning, int64_t row, int64_t first, int64_t count,
+                               float values[TRANSPOSED])
 {
-    int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
-    const uint8_t *codes = (const uint8_t *)args->codes_NK.data + first;
-    const float *scale = args->scale_N.data;
-    uint8_t *transposed = (uint8_t *)args->transposed_KN.data + first * rows;
-    float *transposed_scale = (float *)args->transposed_scale_K.data + first;
+    const void *data = turning->x_MK.data;
+    int64_t at = row * turning->x_MK.dims[1] + first;
+    if (turning->scale != NULL)
+        turning->decode((const uint8_t *)data + at, count, turning->scale[row], values, 0, false);
+    else if (turning->x_MK.dtype == TT_F32)
+        memcpy(values, (const float *)data + at, (size_t)count * sizeof *values);
+    else
+        for (int64_t i = 0; i < count; i++) values[i] = tt_bf16_to_f32(((const uint16_t *)data)[at + i]);
+}
+
+/* Columns first .. first + count - 1 become rows, a square of TRANSPOSED codes at a time. Reads along rows; columns
+ * behind `count` are zeros. Rows and columns are multiples of 16. */
+TT_SIMD_BODY void transpose_columns(const struct turning *turning, int64_t first, int64_t count)
+{
+    int64_t rows = turning->x_MK.dims[0];
+    uint8_t *transposed = turning->transposed + first * rows;
+    float *transposed_scale = turning->transposed_scale + first;
     float values[TRANSPOSED] = {0}, scales[TRANSPOSED] = {0};
     uint32_t sizes[TRANSPOSED] = {0};
     uint8_t square[TRANSPOSED][TRANSPOSED];
     for (int64_t row = 0; row < rows; row++) {
-        decode(codes + row * cols, count, scale[row], values, 0, false);
+        load_numbers(turning, row, first, count, values);
         raise_sizes(values, sizes);
     }
     for (int64_t c = 0; c < count; c++) {
@@ -130,7 +150,7 @@ TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, 
     for (int64_t row = 0; row < rows; row += TRANSPOSED) {
         int64_t height = rows - row < TRANSPOSED ? rows - row : TRANSPOSED;
         for (int64_t r = 0; r < height; r++) {
-            decode(codes + (row + r) * cols, count, scale[row + r], values, 0, false);
+            load_numbers(turning, row + r, first, count, values);
             encode_values(values, scales, square[r]);
         }
         for (int64_t c = 0; c < count; c += 8)
@@ -140,25 +160,38 @@ TT_SIMD_BODY void transpose_columns(const struct tt_transpose_codes_args *args, 
 }
 
 #define COLUMNS(suffix, attribute)                                                                           \
-    attribute static void transpose_columns_##suffix(const struct tt_transpose_codes_args *args,             \
-                                                     tt_cpu_e4m3_decode *decode, int64_t first,              \
+    attribute static void transpose_columns_##suffix(const struct turning *turning, int64_t first,           \
                                                      int64_t count)                                          \
     {                                                                                                        \
-        transpose_columns(args, decode, first, count);                                                       \
+        transpose_columns(turning, first, count);                                                            \
     }
 COLUMNS(portable, )
 COLUMNS(avx2, TT_SIMD_AVX2)
 
-tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
+static void turn(struct tt_stream *stream, const struct turning *turning)
 {
-    int64_t rows = args->codes_NK.dims[0], cols = args->codes_NK.dims[1];
-    int threads = tt_cpu_threads(stream, rows * cols);
+    int64_t cols = turning->x_MK.dims[1];
+    int threads = tt_cpu_threads(stream, turning->x_MK.dims[0] * cols);
     bool avx2 = tt_cpu_isa(stream) >= TT_CPU_AVX2;
-    tt_cpu_e4m3_decode *decode = tt_cpu_e4m3_decode_of(stream);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t first = 0; first < cols; first += TRANSPOSED)
         (avx2 ? transpose_columns_avx2 : transpose_columns_portable)(
-            args, decode, first, cols - first < TRANSPOSED ? cols - first : TRANSPOSED);
+            turning, first, cols - first < TRANSPOSED ? cols - first : TRANSPOSED);
+}
+
+tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
+{
+    struct turning turning = {args->codes_NK, args->scale_N.data, args->transposed_KN.data,
+                              args->transposed_scale_K.data, tt_cpu_e4m3_decode_of(stream)};
+    turn(stream, &turning);
+    return TT_OK;
+}
+
+tt_status tt_cpu_quantize_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    struct turning turning = {
+        .x_MK = args->x_MK, .transposed = args->codes_KM.data, .transposed_scale = args->scale_K.data};
+    turn(stream, &turning);
     return TT_OK;
 }
 

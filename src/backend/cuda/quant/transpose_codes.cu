@@ -1,6 +1,6 @@
-/* The transposed matrix of E4M3 codes, quantized by its own rows (ops/gemm_scaled.h), bound by memory: the largest size
- * of each column, its scale, then tiles that are transposed in shared memory. Sizes are compared as integers, whose
- * largest does not depend on the order. */
+/* The transposed matrix of E4M3 codes or of numbers, quantized by its own rows (ops/gemm_scaled.h), bound by memory:
+ * the largest size of each column, its scale, then tiles that are transposed in shared memory. Sizes are compared as
+ * integers, whose largest does not depend on the order. */
 #include "backend/cuda/quant/rows_e4m3.cuh"
 
 namespace
@@ -11,21 +11,32 @@ constexpr int TILE_WORDS = TILE / WORD, ROWS_A_STEP = THREADS / TILE_WORDS;
 constexpr int SIZED_ROWS = 512; /* of a block that looks for the largest */
 
 struct turning {
-    const uint8_t *codes;
-    const float *scale;
+    const void *from;   /* codes, fp32 or bf16 */
+    const float *scale; /* of codes */
     uint8_t *transposed;
     float *transposed_scale; /* in between: the largest sizes, as bits */
     int64_t rows, cols;
 };
 
-__device__ __forceinline__ float number_of(uint32_t word, int i, float scale)
+/* WORD numbers of a row. */
+__device__ __forceinline__ void load_numbers(const struct turning &t, const uint8_t *codes, int64_t row, int64_t col,
+                                             float (&x)[WORD])
 {
-    __half_raw half = __nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)(word >> 8 * i & 0xffu), __NV_E4M3);
-    return __fmul_rn(__half2float(__half(half)), scale);
+    uint32_t word = *reinterpret_cast<const uint32_t *>(codes + row * t.cols + col);
+    float scale = t.scale[row];
+#pragma unroll
+    for (int i = 0; i < WORD; i++) x[i] = __fmul_rn(e4m3_value(word >> 8 * i & 0xffu), scale);
+}
+
+template <typename T>
+__device__ __forceinline__ void load_numbers(const struct turning &t, const T *numbers, int64_t row, int64_t col,
+                                             float (&x)[WORD])
+{
+    widen(load<T, WORD>(numbers + row * t.cols + col), x);
 }
 
 /* A block has TILE columns; a thread has four of them, and every ROWS_A_STEP-th row. */
-__global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
+template <typename T> __global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
 {
     __shared__ uint32_t shared[TILE];
     int word = threadIdx.x % TILE_WORDS;
@@ -36,10 +47,10 @@ __global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
     if (end > t.rows) end = t.rows;
     if (col < t.cols) {
         for (int64_t row = (int64_t)blockIdx.y * SIZED_ROWS + threadIdx.x / TILE_WORDS; row < end; row += ROWS_A_STEP) {
-            uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + row * t.cols + col);
-            float scale = t.scale[row];
+            float x[WORD];
+            load_numbers(t, static_cast<const T *>(t.from), row, col, x);
 #pragma unroll
-            for (int i = 0; i < WORD; i++) largest[i] = max(largest[i], size_of(number_of(codes, i, scale)));
+            for (int i = 0; i < WORD; i++) largest[i] = max(largest[i], size_of(x[i]));
         }
 #pragma unroll
         for (int i = 0; i < WORD; i++) atomicMax(&shared[word * WORD + i], largest[i]);
@@ -56,7 +67,7 @@ __global__ void __launch_bounds__(THREADS) make_scales(const struct turning t)
     if (col < t.cols) t.transposed_scale[col] = row_scale(__float_as_uint(t.transposed_scale[col]));
 }
 
-__global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
+template <typename T> __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
 {
     __shared__ uint8_t tile[TILE][TILE + WORD];
     int64_t first_col = (int64_t)blockIdx.x * TILE, first_row = (int64_t)blockIdx.y * TILE;
@@ -67,11 +78,10 @@ __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
 #pragma unroll
         for (int i = 0; i < WORD; i++) by[i] = divisor_of(t.transposed_scale[col + i]);
         for (int r = step; r < TILE && first_row + r < t.rows; r += ROWS_A_STEP) {
-            uint32_t codes = *reinterpret_cast<const uint32_t *>(t.codes + (first_row + r) * t.cols + col);
-            float scale = t.scale[first_row + r];
+            float x[WORD];
+            load_numbers(t, static_cast<const T *>(t.from), first_row + r, col, x);
 #pragma unroll
-            for (int i = 0; i < WORD; i++)
-                tile[word * WORD + i][r] = code_of(number_of(codes, i, scale), by[i]);
+            for (int i = 0; i < WORD; i++) tile[word * WORD + i][r] = code_of(x[i], by[i]);
         }
     }
     __syncthreads();
@@ -82,25 +92,44 @@ __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
             *reinterpret_cast<const uint32_t *>(&tile[c][word * WORD]);
 }
 
-} // namespace
-
-extern "C" tt_status tt_cuda_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
+template <typename T> tt_status transpose(struct tt_stream *stream, const struct turning &t)
 {
-    const tt_tensor &codes = args->codes_NK;
-    struct turning t = {static_cast<const uint8_t *>(codes.data),
-                        static_cast<const float *>(args->scale_N.data),
-                        static_cast<uint8_t *>(args->transposed_KN.data),
-                        static_cast<float *>(args->transposed_scale_K.data),
-                        codes.dims[0],
-                        codes.dims[1]};
     cudaStream_t on = tt_cuda_handle(stream);
     unsigned columns = (unsigned)((t.cols + TILE - 1) / TILE);
     dim3 sized(columns, (unsigned)((t.rows + SIZED_ROWS - 1) / SIZED_ROWS)),
         tiles(columns, (unsigned)((t.rows + TILE - 1) / TILE));
     TT_TRY(tt_cuda_check(cudaMemsetAsync(t.transposed_scale, 0, (size_t)t.cols * sizeof(float), on), stream,
                          "the largest sizes of columns"));
-    find_largest<<<sized, THREADS, 0, on>>>(t);
+    find_largest<T><<<sized, THREADS, 0, on>>>(t);
     make_scales<<<(unsigned)((t.cols + THREADS - 1) / THREADS), THREADS, 0, on>>>(t);
-    turn_tiles<<<tiles, THREADS, 0, on>>>(t);
+    turn_tiles<T><<<tiles, THREADS, 0, on>>>(t);
+    return TT_OK;
+}
+
+} // namespace
+
+extern "C" tt_status tt_cuda_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
+{
+    const tt_tensor &codes = args->codes_NK;
+    struct turning t = {codes.data,
+                        static_cast<const float *>(args->scale_N.data),
+                        static_cast<uint8_t *>(args->transposed_KN.data),
+                        static_cast<float *>(args->transposed_scale_K.data),
+                        codes.dims[0],
+                        codes.dims[1]};
+    TT_TRY(transpose<uint8_t>(stream, t));
     return tt_cuda_launched(stream, "transpose_codes", &codes);
+}
+
+extern "C" tt_status tt_cuda_quantize_columns(struct tt_stream *stream, const struct tt_quantize_columns_args *args)
+{
+    const tt_tensor &x = args->x_MK;
+    struct turning t = {x.data,
+                        nullptr,
+                        static_cast<uint8_t *>(args->codes_KM.data),
+                        static_cast<float *>(args->scale_K.data),
+                        x.dims[0],
+                        x.dims[1]};
+    TT_TRY(x.dtype == TT_BF16 ? transpose<bf16>(stream, t) : transpose<float>(stream, t));
+    return tt_cuda_launched(stream, "quantize_columns", &x);
 }
