@@ -9,6 +9,11 @@
 #include "model/adapter_config.h"
 #include "run/journal.h"
 
+static tt_status no_memory(void)
+{
+    return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that trackers get");
+}
+
 /* As TrainingArguments.to_dict writes a key such as hub_token. */
 static tt_status hide_tokens(const struct tt_yaml_node *map, struct tt_json_value *args)
 {
@@ -16,8 +21,7 @@ static tt_status hide_tokens(const struct tt_yaml_node *map, struct tt_json_valu
         char shown[80];
         if (!tt_ends_with(at->key, "_token") || !tt_json_is_string(tt_json_get(args, at->key))) continue;
         (void)tt_snprintf(shown, sizeof shown, "<%s>", at->key);
-        if (tt_json_set(args, at->key, tt_json_new_string(shown)) != 0)
-            return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of a tracker");
+        if (tt_json_set(args, at->key, tt_json_new_string(shown)) != 0) return no_memory();
     }
     return TT_OK;
 }
@@ -32,7 +36,7 @@ static tt_status read_args(const struct tt_run *run, struct tt_tracker_config *c
     TT_GO(tt_yaml_parse(tt_str_text(&text), text.bytes, "the settings", &yaml));
     if (yaml.root == NULL) goto out;
     config->args = tt_yaml_to_json(yaml.root);
-    if (config->args == NULL) TT_GO(TT_ERR_MEMORY);
+    if (config->args == NULL) TT_GO(no_memory());
     TT_GO(hide_tokens(yaml.root, config->args));
 out:
     tt_yaml_deinit(&yaml);
@@ -52,7 +56,7 @@ static tt_status read_adapter(const struct tt_run *run, struct tt_tracker_config
     TT_GO(tt_adapter_config_write(model, tt_run_model_name(run), &text));
     TT_GO(tt_json_parse(tt_str_text(&text), text.bytes, "adapter_config.json", &json));
     config->adapter = tt_json_copy(json.root);
-    if (config->adapter == NULL) TT_GO(TT_ERR_MEMORY);
+    if (config->adapter == NULL) TT_GO(no_memory());
 out:
     tt_json_deinit(&json);
     tt_str_deinit(&text);
@@ -69,7 +73,7 @@ tt_status tt_tracker_config_init(const struct tt_run *run, struct tt_tracker_con
     TT_GO(read_args(run, config));
     if (model != NULL && model->root != NULL) {
         config->model = tt_json_copy(model->root);
-        if (config->model == NULL) TT_GO(TT_ERR_MEMORY);
+        if (config->model == NULL) TT_GO(no_memory());
     }
     TT_GO(read_adapter(run, config));
 out:
@@ -89,8 +93,10 @@ static void show(struct tt_journal *journal, const char *tag, const struct tt_js
 {
     struct tt_str text = {0};
     if (object == NULL) return;
-    if (tt_json_write(object, 2, true, &text) == TT_OK) tt_journal_text(journal, tag, 0, &text);
-    tt_error_clear();
+    tt_status status = tt_json_write(object, 2, true, &text);
+    if (status == TT_OK) tt_journal_text(journal, tag, 0, &text);
+    if (status != TT_OK) tt_warn("%s; TensorBoard has no %s", tt_error_last()->message, tag);
+    if (status != TT_OK) tt_error_clear();
     tt_str_deinit(&text);
 }
 
