@@ -87,12 +87,34 @@ static struct tt_json_value *default_of(const struct tt_setting *row)
     return NULL;
 }
 
-static bool has_default(const struct tt_setting *row, const struct tt_json_value *value)
+/* Compares without memory, whose failure would record the default. */
+static bool has_default(const struct tt_setting *row, const void *field)
 {
-    struct tt_json_value *by_default = default_of(row);
-    bool same = by_default != NULL && tt_json_equal(by_default, value);
-    tt_json_release(by_default);
-    return same;
+    char word[TT_JOB_WORD_BYTES];
+    const char *text = NULL, *by_default = row->default_text;
+    int64_t whole;
+    double number;
+    bool truth;
+    switch (row->type) {
+    case TT_SETTING_INT:
+        return tt_value_parse_int(by_default, &whole) && whole == *(const int64_t *)field;
+    case TT_SETTING_DOUBLE:
+        return tt_value_parse_double(by_default, &number) && number == *(const double *)field;
+    case TT_SETTING_BOOL:
+        return tt_value_parse_bool(by_default, &truth) && truth == *(const bool *)field;
+    case TT_SETTING_CHOICE:
+        text = tt_setting_word(row, *(const int *)field, word, sizeof word);
+        break;
+    case TT_SETTING_STRING:
+    case TT_SETTING_JSON:
+        text = *(const char *const *)field;
+        break;
+    case TT_SETTING_TRISTATE:
+    case TT_SETTING_WORDS:
+    case TT_SETTING_BYTES:
+        return false;
+    }
+    return text == NULL || by_default == NULL ? text == by_default : strcmp(text, by_default) == 0;
 }
 
 /* Checkpoints have the setting by its name in PEFT. */
@@ -111,11 +133,8 @@ static void add_row(struct builder *to, const struct tt_setting *row, const void
 {
     const unsigned result = TT_CHANGES_RESULT | TT_CHANGES_RESULT_IF_SET;
     if ((row->changes & result) == 0) return;
-    struct tt_json_value *value = value_of(row, field);
-    if ((row->changes & TT_CHANGES_RESULT) == 0 && has_default(row, value))
-        tt_json_release(value);
-    else
-        add(to, key_of(row), value);
+    if ((row->changes & TT_CHANGES_RESULT) == 0 && has_default(row, field)) return;
+    add(to, key_of(row), value_of(row, field));
 }
 
 /* The settings that change the result, by their values. Those of LoRA are the adapter's where a run begins with one. */
