@@ -17,7 +17,8 @@
 
 #define MODEL TT_TEST_ROOT "/../examples/demo/model"
 #define DATA TT_TEST_ROOT "/../examples/demo/data/test.jsonl"
-enum { TOKENS = 1024, ROWS = 8, PLANTED = 3 };
+/* The numbers of one adapter vary by a tenth of themselves from adapter to adapter: their mean is compared. */
+enum { TOKENS = 1024, ROWS = 8, PLANTED = 3, ADAPTERS = 4 };
 
 static void must(tt_status status)
 {
@@ -214,12 +215,12 @@ static double distance(const struct tt_model_runner *runner, const struct tt_mod
 }
 
 /* The gradient's distance from that of fp32, with planted outliers where `factor` is not 1. */
-static double error_of(const struct kind *kind)
+static double error_of(const struct kind *kind, uint64_t adapter)
 {
     struct tt_model_runner *exact = make(kind, TT_QUANT_NONE, TT_F32),
                            *coded = make(kind, kind->type, kind->compute);
     float factor = kind->factor;
-    tt_runner_fill(exact, 5, 0.02); /* B is not zero */
+    tt_runner_fill(exact, adapter, 0.02); /* B is not zero */
     tt_runner_load(exact, MODEL, NULL);
     plant(exact, factor, false);
     copy_params(coded, exact);
@@ -247,29 +248,31 @@ static void gradients_stay_within_a_tenth(void **state)
     const struct kind kinds[] = {
         {"bf16", none, TT_FP8_ALL, kept, TT_BF16, 1, 0.02, false},
         {"fp8 products", fp8, TT_FP8_ALL, kept, TT_BF16, 1, 0.10, false},
-        {"fp8 products, outliers x 100", fp8, TT_FP8_ALL, kept, TT_BF16, 100, 0.13, false},
-        {"fp8 products, outliers x 1000", fp8, TT_FP8_ALL, kept, TT_BF16, 1000, 0.13, false},
+        {"fp8 products, outliers x 100", fp8, TT_FP8_ALL, kept, TT_BF16, 100, 0.11, false},
+        {"fp8 products, outliers x 1000", fp8, TT_FP8_ALL, kept, TT_BF16, 1000, 0.11, false},
         {"fp8 products, one copy", fp8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.11, false},
         {"fp8 products in fp32 runs", fp8, TT_FP8_ALL, kept, TT_F32, 1, 0.10, false},
         {"fp8 forward", fp8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.10, false},
-        {"fp8 storage", fp8, TT_FP8_NONE, kept, TT_BF16, 1, 0.08, false},
+        {"fp8 storage", fp8, TT_FP8_NONE, kept, TT_BF16, 1, 0.07, false},
         {"gate and up in fp8", fp8, TT_FP8_ALL, coded, TT_BF16, 1, 0.10, false},
-        {"gate and up in fp8, outliers x 100", fp8, TT_FP8_ALL, coded, TT_BF16, 100, 0.13, false},
-        {"gate and up in fp8, outliers x 1000", fp8, TT_FP8_ALL, coded, TT_BF16, 1000, 0.13, false},
+        {"gate and up in fp8, outliers x 100", fp8, TT_FP8_ALL, coded, TT_BF16, 100, 0.11, false},
+        {"gate and up in fp8, outliers x 1000", fp8, TT_FP8_ALL, coded, TT_BF16, 1000, 0.11, false},
         {"gate and up in fp8, fp32 runs", fp8, TT_FP8_ALL, coded, TT_F32, 1, 0.10, false},
-        {"gate and up in fp8, fp8 storage", fp8, TT_FP8_NONE, coded, TT_BF16, 1, 0.08, false},
-        {"int8, products in fp8", TT_QUANT_INT8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.14, false},
-        {"int8, forward products in fp8", TT_QUANT_INT8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.13, false},
-        {"nf4, products in the compute type", TT_QUANT_NF4, TT_FP8_NONE, kept, TT_BF16, 1, 0.23, false},
-        {"nf4, products in fp8", TT_QUANT_NF4, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.24, false},
-        {"nf4, forward products in fp8", TT_QUANT_NF4, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.24, false},
+        {"gate and up in fp8, fp8 storage", fp8, TT_FP8_NONE, coded, TT_BF16, 1, 0.07, false},
+        {"int8, products in fp8", TT_QUANT_INT8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.13, false},
+        {"int8, forward products in fp8", TT_QUANT_INT8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.12, false},
+        {"nf4, products in the compute type", TT_QUANT_NF4, TT_FP8_NONE, kept, TT_BF16, 1, 0.24, false},
+        {"nf4, products in fp8", TT_QUANT_NF4, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.26, false},
+        {"nf4, forward products in fp8", TT_QUANT_NF4, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.26, false},
         {"lm_head in fp8", fp8, TT_FP8_ALL, kept, TT_BF16, 1, 0.12, true},
         {"lm_head in fp8, one copy", fp8, TT_FP8_SINGLE, kept, TT_BF16, 1, 0.12, true},
         {"lm_head in fp8, forward", fp8, TT_FP8_FORWARD, kept, TT_BF16, 1, 0.12, true},
         {"lm_head in fp8, outliers x 1000", fp8, TT_FP8_ALL, kept, TT_BF16, 1000, 0.14, true},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        double error = error_of(&kinds[i]);
+        double error = 0;
+        for (uint64_t adapter = 1; adapter <= ADAPTERS; adapter++)
+            error += error_of(&kinds[i], adapter) / ADAPTERS;
         print_message("%-36s %.4f\n", kinds[i].what, error);
         if (!(error <= kinds[i].most))
             fail_msg("%s: %.4f, at most %.2f", kinds[i].what, error, kinds[i].most);
