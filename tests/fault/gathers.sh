@@ -85,8 +85,8 @@ took=$((SECONDS - begin))
 pkill -KILL -f "output_dir $folder/stopped"
 wait
 for ((i = 0; i < kills; i++)); do
-    names=(killed$i)
-    [ $((i % 3)) != 0 ] || names+=(stopped$i)
+    names=("killed$i")
+    [ $((i % 3)) != 0 ] || names+=("stopped$i")
     for name in "${names[@]}"; do
         for rank in 0 2; do
             [ "$(cat $name.$rank.code)" = 10 ] || fail "$name: rank $rank ends with $(cat $name.$rank.code)" $name.$rank
