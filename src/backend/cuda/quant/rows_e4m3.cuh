@@ -101,11 +101,12 @@ __device__ __forceinline__ struct row_divisor divisor_of(float scale)
 
 /* x / scale: the product with the reciprocal, corrected by its remainder (Markstein, IBM Journal of Research and
  * Development 34, 1990). The code of the result is that of the rounded quotient; compared for 3e8 numbers around the
- * borders of codes, it is so in all rows whose largest number is above 2^-96. An infinite scale gives 0. */
+ * borders of codes, it is so in all rows whose largest number is above 2^-96. An infinite scale gives 0. The sum that
+ * corrects would lose the sign of a zero. */
 __device__ __forceinline__ float divided(float x, struct row_divisor by)
 {
     float quotient = __fmul_rn(x, by.factor);
-    return __fmaf_rn(__fmaf_rn(-quotient, by.scale, x), by.factor, quotient);
+    return copysignf(__fmaf_rn(__fmaf_rn(-quotient, by.scale, x), by.factor, quotient), x);
 }
 
 __device__ __forceinline__ uint8_t code_of(float x, struct row_divisor by)
