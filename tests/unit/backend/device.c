@@ -345,6 +345,25 @@ static void purposes_have_names(void **state)
     assert_string_equal(tt_purpose_name(TT_PURPOSE_WEIGHTS), "weights shard");
 }
 
+/* Handles are for GPUs. */
+static void other_processes_read_no_memory_of_a_processor(void **state)
+{
+    (void)state;
+    struct tt_device *device = open_device("cpu", 1, 0);
+    struct tt_buffer *buffer = NULL;
+    struct tt_memory_handle handle = {{0}};
+    void *data = NULL;
+    assert_int_equal(tt_buffer_create(device, 64, TT_PURPOSE_WEIGHTS, &buffer), TT_OK);
+    assert_int_equal(tt_buffer_export(buffer, &handle), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "cannot be read by other processes"));
+    assert_int_equal(tt_device_import(device, &handle, &data), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "cannot read memory of other processes"));
+    assert_null(data);
+    tt_device_unimport(device, NULL);
+    tt_buffer_destroy(buffer);
+    tt_device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +380,7 @@ int main(void)
         cmocka_unit_test(copies_and_fills_go_in_stream_order),
         cmocka_unit_test(the_plan_checks_and_computes_nothing),
         cmocka_unit_test(purposes_have_names),
+        cmocka_unit_test(other_processes_read_no_memory_of_a_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
