@@ -250,7 +250,8 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
         if (tt_starts_with(folder->tensors[i].name, prefix)) return TT_OK;
         is_inner |= strcmp(folder->tensors[i].name, inner) == 0;
     }
-    for (size_t i = 0; i < folder->tensor_count && is_inner; i++) {
+    if (!is_inner) return TT_OK;
+    for (size_t i = 0; i < folder->tensor_count; i++) {
         struct located *tensor = &folder->tensors[i];
         if (tt_starts_with(tensor->name, head)) continue;
         tensor->name = tt_arena_printf(&folder->names, "%s%s", prefix, tensor->name);

@@ -202,7 +202,7 @@ static void rows_of_int8(void **state)
 {
     (void)state;
     struct tt_quantized tensor;
-    uint8_t tiles = 1;
+    uint8_t tiles[4] = {1}; /* read as F32 too */
     struct made parts[] = {
         {{.name = "a.weight", .dtype = TT_I8, .rank = 2, .dims = {ROWS, COLS}}, bytes_of_zeros},
         {{.name = "a.SCB", .dtype = TT_F32, .rank = 1, .dims = {ROWS}}, ones},
@@ -214,7 +214,7 @@ static void rows_of_int8(void **state)
     ok(find_weight(parts, 3, &tensor));
     assert_int_equal(tensor.layout.format.type, TT_QUANT_INT8);
     refused(parts, 4, TT_ERR_DATA, "more than one kind");
-    parts[2].data = &tiles;
+    parts[2].data = tiles;
     refused(parts, 3, TT_ERR_UNSUPPORTED, "'a.weight' is in tiles (weight_format 1), not in rows");
     parts[2].entry.dtype = TT_F32;
     refused(parts, 3, TT_ERR_DATA, "'a.weight_format' is not one U8");
