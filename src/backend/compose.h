@@ -9,8 +9,8 @@ extern "C" {
 
 #include "backend/device_impl.h"
 
-/* On devices other than the host the narrow products come first and the wide product adds to them: its arithmetic hides
- * the reading of y, while y += h B^T would need another pass over y. 16384 x 6144, in 4096, r 24 on an H200
+/* The narrow products come first on devices other than the host, and the wide product adds to them: its arithmetic
+ * hides the reading of y, while y += h B^T would need another pass over y. 16384 x 6144, in 4096, r 24 on an H200
  * (2026-11-21): 0.09 + 1.20 ms instead of 1.19 + 0.18. */
 tt_status tt_compose_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 /* The rotation of gemm_lora's y, after the product. */

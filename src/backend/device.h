@@ -174,7 +174,7 @@ TT_MUST_USE tt_status tt_graph_end(struct tt_stream *stream, struct tt_graph **o
 TT_MUST_USE tt_status tt_graph_launch(struct tt_graph *graph, struct tt_stream *stream);
 void tt_graph_destroy(struct tt_graph *graph); /* takes NULL; its launches must be done */
 
-/* In stream order. The source of an upload may change when the call returns, except in a host buffer
+/* Copies in stream order. The source of an upload may change when the call returns, except in a host buffer
  * (tt_host_buffer_create), which must not change until the copy is done. A download is complete after
  * tt_stream_synchronize; a download to memory other than a host buffer waits itself. On-device copies also access the
  * memory of other GPUs of this process, and what was imported. */

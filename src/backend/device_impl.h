@@ -1,4 +1,4 @@
-/* For back ends only: the structures of a device. A back end fills the two tables; the public functions of devices and
+/* The structures of a device, for back ends only. A back end fills the two tables; the public functions of devices and
  * ops are in backend/device.c and backend/ops/, once for all back ends. */
 #ifndef TT_BACKEND_DEVICE_IMPL_H
 #define TT_BACKEND_DEVICE_IMPL_H
@@ -144,7 +144,7 @@ void tt_device_give_back(struct tt_device *device, enum tt_purpose purpose, size
 #include "backend/ops.def"
 #undef OP
 
-/* Of tt_kept_bytes, for this machine's processor (cpu/gemm/gemm.c). */
+/* The part of tt_kept_bytes for this machine's processor (cpu/gemm/gemm.c). */
 size_t tt_cpu_kept_bytes(const struct tt_device_tuning *tuning, int64_t rows, int64_t n, int64_t k,
                          tt_dtype dtype, tt_dtype input);
 

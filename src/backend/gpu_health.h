@@ -33,8 +33,8 @@ struct tt_gpu_health {
     int64_t used_bytes, total_bytes; /* of its memory, by all processes */
 };
 
-/* Of GPU `index` of this process. The numbers are those of now: clocks and PCIe's generation mean something under load
- * only. False without NVML, a plugin or such a GPU: out->known is 0. */
+/* Health of GPU `index` of this process. The numbers are those of now: clocks and PCIe's generation mean something
+ * under load only. False without NVML, a plugin or such a GPU: out->known is 0. */
 bool tt_gpu_health_read(int index, struct tt_gpu_health *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* In the order of the rows' words; 0 is "auto". */
+/* Values in the order of the rows' words; 0 is "auto". */
 enum tt_tuning_isa { TT_TUNING_ISA_AUTO, TT_TUNING_ISA_FIRST }; /* then enum tt_cpu_isa of cpu/cpu_device.h */
 enum tt_tuning_gemm { TT_TUNING_GEMM_AUTO, TT_TUNING_GEMM_DOT, TT_TUNING_GEMM_PANELS, TT_TUNING_GEMM_PAIRS };
 enum tt_tuning_panels { TT_TUNING_PANELS_AUTO, TT_TUNING_PANELS_OFF };
@@ -26,7 +26,7 @@ struct tt_device_tuning {
     double hang_seconds; /* a GPU that is silent for longer hangs; 0: 20 */
 };
 
-/* From the environment alone, for programs that run no job. TT_ERR_USAGE for an unknown word. */
+/* Reads the environment alone, for programs that run no job. TT_ERR_USAGE for an unknown word. */
 TT_MUST_USE tt_status tt_device_tuning_read(struct tt_device_tuning *out);
 
 #endif

@@ -23,7 +23,7 @@ struct tt_workspace {
     size_t bytes;
     size_t top;
     size_t peak;
-    /* On the plan device: the largest of each name, up to this number of names. */
+    /* The plan device keeps the largest of each name, up to this number of names. */
     struct piece pieces[PIECES_RECORDED];
 };
 

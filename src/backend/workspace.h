@@ -26,7 +26,7 @@ tt_tensor tt_workspace_rest(const struct tt_workspace *workspace);
 size_t tt_workspace_mark(const struct tt_workspace *workspace);
 void tt_workspace_release(struct tt_workspace *workspace, size_t mark); /* pops all pieces after `mark` */
 size_t tt_workspace_peak(const struct tt_workspace *workspace);         /* bytes */
-/* On the plan device: bytes of the largest piece named `what`, for tables; 0 if there was none. */
+/* Bytes of the largest piece named `what` on the plan device, for tables; 0 if there was none. */
 size_t tt_workspace_largest(const struct tt_workspace *workspace, const char *what);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For tests: counters of the process. `fail_countdown`: the allocations until one fails, itself included; 0: none. */
+/* Counters of the process, for tests. `fail_countdown`: the allocations until one fails, itself included; 0: none. */
 static atomic_uint_fast64_t allocation_count;
 static atomic_uint_fast64_t live_count;
 static atomic_uint_fast64_t fail_countdown;

@@ -32,14 +32,14 @@ struct tt_error {
     char context[TT_ERROR_CONTEXT_MAX][200]; /* innermost first; further calls of tt_while are dropped */
     int context_count;
     char hint[400]; /* empty when there is none */
-    /* For runs over several processes, each of which may end in an error: */
+    /* Members for runs over several processes, each of which may end in an error: */
     tt_status cause;         /* TT_ERR_PEER: status of the other rank's error; TT_OK when unknown */
     bool reported_elsewhere; /* another rank reports this error, or its cause */
 };
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
 tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-/* As tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_DATA where the path itself is wrong
+/* Like tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_DATA where the path itself is wrong
  * (ENOENT, EACCES, EISDIR, EROFS, ...), and TT_ERR_IO for all others, which a retry may cure (ENOSPC, EDQUOT, EIO,
  * ESTALE, ETIMEDOUT, ...). */
 tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
@@ -65,7 +65,7 @@ void tt_error_set_reported_elsewhere(tt_status cause);
         if (tt_try_status_ != TT_OK) return tt_try_status_;                                                  \
     } while (0)
 
-/* For functions that own resources: requires `tt_status status = TT_OK;` and one label `out:`. */
+/* The exit of functions that own resources: requires `tt_status status = TT_OK;` and one label `out:`. */
 #define TT_GO(call)                                                                                          \
     do {                                                                                                     \
         status = (call);                                                                                     \

@@ -67,7 +67,7 @@ TT_MUST_USE tt_status tt_dir_commit(const char *temporary, const char *final);
 /* Calls `visit` for each entry name (no "." and ".."), in byte order. */
 TT_MUST_USE tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const char *name),
                                   void *context);
-/* Of the file system below it; `block`, which may be NULL: the unit in which it gives room to a file. */
+/* Free bytes of the file system below it; `block`, which may be NULL: the unit in which it gives room to a file. */
 TT_MUST_USE tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes, uint64_t *block);
 
 /* Test hook, process-wide, for all changes to the file system made here: each creation, write, fsync, rename and

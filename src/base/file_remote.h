@@ -56,7 +56,7 @@ void tt_remote_set(const struct tt_remote *remote);
 
 void tt_remote_hurry(void); /* no effect without a remote */
 
-/* For base/file.c and base/dir.c. Descriptors of remote files are numbers that the system never gives. */
+/* Called by base/file.c and base/dir.c. Descriptors of remote files are numbers that the system never gives. */
 bool tt_remote_covers(const char *path);
 bool tt_remote_owns(int descriptor);
 TT_MUST_USE tt_status tt_remote_open(struct tt_remote_call *call, int *descriptor);

@@ -4,7 +4,7 @@
 
 #include "base/json_value.h"
 
-/* After a failure a pack continues only to take over the remaining values. */
+/* A pack continues after a failure only to take over the remaining values. */
 struct pack {
     const char *at;
     va_list arguments;

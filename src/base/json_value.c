@@ -70,7 +70,7 @@ uint32_t json_index_slots(uint32_t count)
 
 void json_make_seed(uint64_t seed[2], const void *address)
 {
-    /* Without a source of entropy the seed consists of addresses of this process. */
+    /* The seed consists of addresses of this process where there is no source of entropy. */
     if (getentropy(seed, 2 * sizeof seed[0]) == 0) return;
     seed[0] = (uint64_t)(uintptr_t)address * 0x9e3779b97f4a7c15u;
     seed[1] = (uint64_t)(uintptr_t)&address;

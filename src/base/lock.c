@@ -82,7 +82,7 @@ static void write_holder(struct tt_lock *lock)
         tt_error_clear();
 }
 
-/* For file systems without locks. */
+/* The lock of file systems without locks. */
 static bool is_alive(const struct holder *holder, const struct stat *file)
 {
     char host[128];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For the program the loader knows only the name of its call, a bare word if a shell found it on PATH. */
+/* The loader knows of the program only the name of its call, a bare word if a shell found it on PATH. */
 bool tt_own_folder(char *folder, size_t bytes)
 {
     static const char here = 0;

@@ -237,7 +237,7 @@ static tt_status make_ones(struct loading *loading, tt_dtype dtype, const void *
     return TT_OK;
 }
 
-/* For the few biases that begin with another constant than 0: waits for the upload. */
+/* Fills the few biases that begin with another constant than 0; waits for the upload. */
 static tt_status fill_constant(struct loading *loading, tt_dtype dtype, double value, void *data,
                                int64_t count)
 {

@@ -71,7 +71,7 @@ static size_t scale_bytes(int64_t rows)
     return tt_align_up((size_t)rows, SCALES) * sizeof(float);
 }
 
-/* As many rows as fit. */
+/* Count of the rows that fit. */
 static int64_t rows_in(const struct tt_quant_item *item, size_t bytes)
 {
     size_t cols = (size_t)item->piece.param->quant.cols;

@@ -23,7 +23,7 @@ struct job {
     float offset;
     tt_dtype dtype; /* of the weights as read */
     struct tt_random_codes random;
-    /* Of a transposed copy: its rows transposed_first .. transposed_end - 1, as read. */
+    /* Rows transposed_first .. transposed_end - 1 of a transposed copy, as read. */
     void *transposed;
     int64_t transposed_first, transposed_end;
 };

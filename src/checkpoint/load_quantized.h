@@ -33,7 +33,7 @@ tt_dtype tt_quant_item_dtype(const struct tt_quant_item *item);
  * these types. */
 TT_MUST_USE tt_status tt_quant_item_read(const struct tt_quant_item *item, tt_dtype dtype, int64_t first,
                                          int64_t count, void *to);
-/* Of a format with a scale a row: rows *first .. *end - 1 are those whose codes or scales are in the piece. */
+/* Rows of a format with a scale a row: *first .. *end - 1 are those whose codes or scales are in the piece. */
 void tt_quant_item_rows(const struct tt_quant_item *item, int64_t *first, int64_t *end);
 
 TT_MUST_USE tt_status tt_load_quantized(struct tt_stream *stream, const struct tt_quant_item *items,

@@ -27,8 +27,8 @@ struct tt_state_target {
     bool moments_in_host; /* offload_params */
     const struct tt_cancel *cancel;
 };
-/* After tt_load_units: loads the moments, and the masters where the state has them. Each rank loads its own, without
- * communication; the values are in place when this returns. */
+/* Called after tt_load_units: loads the moments, and the masters where the state has them. Each rank loads its own,
+ * without communication; the values are in place when this returns. */
 TT_MUST_USE tt_status tt_state_load(const struct tt_state *state, const struct tt_state_target *target);
 
 #endif

@@ -40,7 +40,7 @@ TT_MUST_USE tt_status tt_snapshot_take(struct tt_snapshot *snapshot, struct tt_s
 TT_MUST_USE tt_status tt_snapshot_wait(struct tt_snapshot *snapshot);
 /* *done: the copies are done. Never waits; any thread may call it, as tt_snapshot_complete. */
 TT_MUST_USE tt_status tt_snapshot_poll(struct tt_snapshot *snapshot, bool *done);
-/* After that: copies the values that reside in host memory (offloaded moments). */
+/* Copies, after that, the values that reside in host memory (offloaded moments). */
 void tt_snapshot_complete(struct tt_snapshot *snapshot);
 /* Host memory: the values `slot` of piece `index` of unit `unit`, in piece.dtype (slots of the optimizer: fp32). Valid
  * from complete until the next take. */

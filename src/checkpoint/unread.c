@@ -248,7 +248,7 @@ static tt_status check_base_copy(const struct unread *unread)
     return at < 0 ? TT_OK : fail_differs(unread, name, "model", at);
 }
 
-/* What modules_to_save trained, once more under PEFT's name of the module that wraps it. */
+/* A tensor that modules_to_save trained, once more under PEFT's name of the module that wraps it. */
 static bool is_wrapped_copy(const struct unread *unread)
 {
     char name[512];

@@ -526,7 +526,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     bool alone = !tt_launcher_is_per_rank() && generation.command->spec.job.launch.num_machines <= 1;
     tt_status status = TT_OK;
     cli->report->once = true; /* the prompts are counted with a tokenizer of their own */
-    /* Before the model is opened, unless another process may have the prompts. */
+    /* Prompts are read before the model is opened, unless another process may have them. */
     if (alone) status = collect_prompts(generation.command, &generation.prompts);
     if (status == TT_OK) status = tt_generate_run(&generation.command->spec, cli->cancel, &hooks);
     tt_tokenizer_destroy(generation.tokenizer);

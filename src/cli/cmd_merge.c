@@ -39,7 +39,7 @@ static size_t list_sections(struct tt_setting_section *sections)
     return 1;
 }
 
-/* Of the root mean square of the change. */
+/* Rounding beyond this share of the root mean square of the change is worth a warning. */
 static const double rounding_that_matters = 0.25;
 static const char all_tensors[] = "all changed tensors";
 

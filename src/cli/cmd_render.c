@@ -49,7 +49,7 @@ static bool find_kind(const char *word, enum tt_render_kind *kind)
     return false;
 }
 
-/* Without a word it is a JobSet. */
+/* The kind is a JobSet where no word names one. */
 static tt_status parse_words(int argc, char *const *argv, int *count)
 {
     enum tt_render_kind kind;
@@ -67,7 +67,7 @@ static tt_status set_number(struct tt_settings *settings, const char *name, int6
     return tt_settings_set(settings, name, text, origin);
 }
 
-/* Under srun and mpirun a process is one rank, and they say how many there are and where rank 0 is. */
+/* A process is one rank under srun and mpirun, and they say how many there are and where rank 0 is. */
 static bool has_launcher(enum tt_render_kind kind)
 {
     return kind == TT_RENDER_SBATCH || kind == TT_RENDER_MPIJOB;
@@ -251,7 +251,7 @@ struct path_list {
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
     struct path_list *list = context;
-    /* Without pixels only sizes of images would be kept in cache_dir, and a run goes on where it cannot. */
+    /* Only sizes of images would be kept in cache_dir where no pixels are, and a run goes on where it cannot. */
     bool optional = path == list->job->detect.cache_dir && list->job->detect.cache_size == 0;
     TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity, sizeof *list->items));
     path = tt_arena_strdup(&list->arena, path);

@@ -32,7 +32,7 @@ size_t tt_command_sections(const struct tt_command *command, struct tt_setting_s
     return command->ops->sections != NULL ? command->ops->sections(sections) : 0;
 }
 
-/* What other programs call a command. */
+/* The command here that other programs call `name`. */
 static const char *find_elsewhere(const char *name)
 {
     static const char *const names[][2] = {

@@ -50,7 +50,7 @@ struct tt_command {
 const struct tt_command *tt_command_find(const char *name);
 /* Calls the command's `sections`; 0 for a command without settings. */
 size_t tt_command_sections(const struct tt_command *command, struct tt_setting_section *sections);
-/* In the order of commands.def; the last entry has no name. */
+/* Commands in the order of commands.def; the last entry has no name. */
 extern const struct tt_command tt_commands[];
 
 /* The whole program: finds the command, runs it, reports its error. Returns the exit code. */

@@ -1,4 +1,4 @@
-/* What `trimtab data` prints. All texts are escaped for terminals. */
+/* The output of `trimtab data`. All texts are escaped for terminals. */
 #ifndef TT_CLI_DATA_REPORT_H
 #define TT_CLI_DATA_REPORT_H
 

@@ -161,7 +161,7 @@ void tt_report_log(void *context, enum tt_log_level level, const char *line)
         print_line(report, "", 0, line);
 }
 
-/* After the bar: what it has shown last. */
+/* The values that the bar has shown last, after it. */
 static void print_last_rows(struct tt_report *report)
 {
     struct tt_str text = {0};
@@ -291,7 +291,7 @@ static void on_progress(void *context, const struct tt_progress *progress)
     set_progress(context, progress, 0);
 }
 
-/* Without a bar a long silence ends with a line. The next silence may be longer. */
+/* A long silence ends with a line where there is no bar. The next silence may be longer. */
 static void on_step_part(void *context, const struct tt_progress *progress, double part)
 {
     struct tt_report *report = context;
@@ -364,8 +364,8 @@ static void append_fields(char *line, size_t line_bytes, const struct tt_log_row
     append_pace(line, line_bytes, row, progress);
 }
 
-/* With a bar, training rows are kept for the end of the run: the bar shows their values. Evaluation rows always print
- * a line. The last row of a run prints nothing: tt_report_summary has its values. */
+/* Training rows are kept for the end of the run where there is a bar: it shows their values. Evaluation rows always
+ * print a line. The last row of a run prints nothing: tt_report_summary has its values. */
 static void on_log(void *context, const struct tt_log_row *row)
 {
     struct tt_report *report = context;

@@ -11,14 +11,15 @@
 
 /* `cancel` must live until the process ends. Called once, before any thread. */
 void tt_signals_install(struct tt_cancel *cancel);
-/* What the first signal writes in place of "stopping after this step"; a text that lives until the process ends. */
+/* The text that the first signal writes in place of "stopping after this step"; a text that lives until the process
+ * ends. */
 void tt_signals_announce(const char *text);
 /* The second signal names the newest checkpoint of this folder, and how a run resumes from it. The text must live until
  * a call with NULL. */
 void tt_signals_name_checkpoints(const char *output_dir);
-/* From now on SIGINT only adds 1 to `interrupts` of the cancel; the other signals request a stop as before. */
+/* SIGINT only adds 1 to `interrupts` of the cancel from now on; the other signals request a stop as before. */
 void tt_signals_count_interrupts(void);
-/* From now on a write to a pipe whose reader has ended fails with EPIPE and does not end the process: for commands
+/* A write to a pipe whose reader has ended fails from now on with EPIPE and does not end the process: for commands
  * whose work is worth more than their log. */
 void tt_signals_outlive_readers(void);
 /* Delays the end of a process for `seconds`; a signal during that time ends the process silently with `code`. */

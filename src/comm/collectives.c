@@ -113,7 +113,7 @@ static size_t length_of_piece(size_t bytes, size_t offset, size_t piece)
     return bytes > offset ? tt_smaller_size(bytes - offset, piece) : 0;
 }
 
-/* What all ranks have from `offset`, a piece of every part: this rank's share of it is added into sum->to. */
+/* A piece of every part, which all ranks have from `offset` on: this rank's share of it is added into sum->to. */
 static tt_status add_piece(struct tt_comm *comm, const struct tt_comm_exchange *exchange, size_t offset)
 {
     const struct tt_comm_rows *rows = comm->rows;

@@ -107,7 +107,7 @@ static tt_status all_gather(struct tt_comm *comm, struct tt_stream *stream, cons
     return tt_exchange_all_gather(comm, send, recv, bytes);
 }
 
-/* For collectives on `exchange`. */
+/* The stream of a collective on `exchange`; NULL where the transport reaches no device. */
 static struct tt_stream *stream_of(const struct tt_comm *comm, struct tt_stream *stream)
 {
     return comm->table->reaches_devices ? stream : NULL;

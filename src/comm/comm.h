@@ -42,15 +42,15 @@ TT_MUST_USE tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_str
 TT_MUST_USE tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data,
                                          size_t count, tt_dtype dtype, enum tt_reduce reduce);
 
-/* For ranks on GPUs, which otherwise add in an order of their own: from now on the two sums above have the bits that
- * they have over the other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do
- * it, or none. No effect on the sums of host memory, and on a single rank. Of communicators made by tt_comm_split each
- * is ordered by itself. */
+/* Gives the two sums above on GPUs, which otherwise add in an order of their own, the bits that they have over the
+ * other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do it, or none. No
+ * effect on the sums of host memory, and on a single rank. Of communicators made by tt_comm_split each is ordered by
+ * itself. */
 TT_MUST_USE tt_status tt_comm_order_sums(struct tt_comm *comm, struct tt_device *device);
 /* Returns that memory: for a communicator that is used after its device is closed. tt_comm_destroy does it too. */
 void tt_comm_release_sums(struct tt_comm *comm);
 
-/* As tt_comm_all_gather, with host memory and over the control connections. For small amounts. */
+/* Like tt_comm_all_gather, with host memory and over the control connections, for small amounts. */
 TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                               size_t bytes_per_rank);
 /* Replaces *value by the smallest one of all ranks. Takes no memory. */
@@ -109,9 +109,9 @@ struct tt_tcp_config {
  * the port and knows the settings can take the place of a rank (docs/sharding.md). */
 TT_MUST_USE tt_status tt_comm_create_tcp(const struct tt_tcp_config *config, struct tt_comm **out,
                                          int *machines);
-/* For ranks on GPUs. Collective. Host calls go over `control` (borrowed). Data goes over the links between the GPUs if
- * all ranks are threads of one process whose GPUs reach each other (tt_comm_create_peers), otherwise over NCCL
- * (tt_comm_create_nccl). */
+/* Makes the communicator of ranks on GPUs. Collective. Host calls go over `control` (borrowed). Data goes over the
+ * links between the GPUs if all ranks are threads of one process whose GPUs reach each other (tt_comm_create_peers),
+ * otherwise over NCCL (tt_comm_create_nccl). */
 TT_MUST_USE tt_status tt_comm_create_gpu(struct tt_comm *control, struct tt_device *device,
                                          struct tt_comm **out);
 /* How a rank can read the memory of another rank's device. */
@@ -134,10 +134,10 @@ TT_MUST_USE tt_status tt_comm_shares_memory(struct tt_comm *comm, struct tt_devi
  * does. */
 TT_MUST_USE tt_status tt_comm_create_peers(struct tt_comm *control, struct tt_device *device,
                                            struct tt_comm **out);
-/* For ranks on GPUs. Collective: host calls, agreement, barrier and abort go over `control` (borrowed), data over NCCL.
- * Watches `device` (borrowed, tt_device_set_watch): after a peer has failed, the host's waits for the device end with
- * TT_ERR_PEER. After a failure of any rank, call tt_comm_abort before any wait for the device: its queue may hold
- * collectives that no other rank joins. */
+/* Makes the communicator of ranks on GPUs over NCCL. Collective: host calls, agreement, barrier and abort go over
+ * `control` (borrowed), data over NCCL. Watches `device` (borrowed, tt_device_set_watch): after a peer has failed, the
+ * host's waits for the device end with TT_ERR_PEER. After a failure of any rank, call tt_comm_abort before any wait for
+ * the device: its queue may hold collectives that no other rank joins. */
 TT_MUST_USE tt_status tt_comm_create_nccl(struct tt_comm *control, struct tt_device *device,
                                           struct tt_comm **out);
 /* Collective: the ranks with the same color (0 or more) form a new communicator, in order of rank. Used for

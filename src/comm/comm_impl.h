@@ -1,4 +1,4 @@
-/* For transports only: the parts of a communicator. A transport fills the table: it moves bytes between ranks and
+/* The parts of a communicator, for transports only. A transport fills the table: it moves bytes between ranks and
  * notifies them when one has failed. collectives.c builds the collectives on that, once for all transports; comm.c has
  * the argument checks, the plan device and agreement. A transport with a better implementation of a collective puts it
  * into the table.
@@ -80,7 +80,7 @@ struct tt_comm_table {
     tt_status (*barrier)(struct tt_comm *comm);
 };
 
-/* For sums of device memory in order of rank (tt_comm_order_sums). */
+/* State of sums of device memory in order of rank (tt_comm_order_sums). */
 struct tt_comm_rows {
     struct tt_buffer *memory; /* a row of each rank */
     size_t row_bytes;

@@ -64,7 +64,7 @@ void tt_files_server_close(struct tt_files_server *server); /* ends running call
 struct tt_files_client;
 TT_MUST_USE tt_status tt_files_client_open(const struct tt_files_config *config, double seconds,
                                            struct tt_files_client **out);
-/* For tt_remote_set. */
+/* The table for tt_remote_set. */
 const struct tt_remote *tt_files_client_remote(struct tt_files_client *client);
 void tt_files_client_close(struct tt_files_client *client); /* takes NULL */
 

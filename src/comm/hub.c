@@ -49,7 +49,7 @@ static void flush(struct peer *peer)
     }
 }
 
-/* For a frame that memory does not suffice for: the connection ends, since a part of a frame must not be sent. */
+/* Memory does not suffice for a frame: the connection ends, since a part of a frame must not be sent. */
 static void drop_peer(struct tt_hub *hub, struct peer *peer)
 {
     tt_candidate_close(&peer->candidate);

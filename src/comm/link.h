@@ -19,8 +19,8 @@ void tt_link_release(struct tt_link *link);
 int tt_link_wake(const struct tt_link *link); /* descriptor that becomes readable when a rank has failed */
 const int *tt_link_machines(const struct tt_link *link);  /* lends [world_size]: machine of each rank */
 TT_MUST_USE tt_status tt_link_poll(struct tt_link *link); /* TT_OK, or the error of the rank that failed */
-/* For a caller with a sign of a failure, such as a closed data line: waits up to 8 s for the error of the failed rank
- * and returns it as tt_link_poll does. TT_OK: no error arrived. */
+/* Called on a sign of a failure, such as a closed data line: waits up to 8 s for the error of the failed rank and
+ * returns it as tt_link_poll does. TT_OK: no error arrived. */
 TT_MUST_USE tt_status tt_link_await_cause(struct tt_link *link);
 /* Sends the failure of `rank` (of this process) with the record of this thread. Later failures are ignored. */
 void tt_link_abort(struct tt_link *link, int rank);

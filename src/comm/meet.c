@@ -165,7 +165,7 @@ static tt_status receive_refusal(struct meeting *meeting, int socket, const stru
     return fail_refusal(meeting);
 }
 
-/* For a rank that failed before the run began. */
+/* Error of a rank that failed before the run began. */
 static tt_status receive_abort(struct meeting *meeting, int socket, const struct tt_wire_header *header)
 {
     const struct tt_tcp_config *config = meeting->config;
@@ -253,7 +253,7 @@ static void log_wait(struct meeting *meeting, bool first)
     meeting->logged_at = now;
 }
 
-/* For a process that retried after a refusal until its time or the run ended: the refusal is the error to report. */
+/* The refusal is the error to report for a process that retried after it until its time or the run ended. */
 static tt_status fail_refused(const struct meeting *meeting)
 {
     struct tt_error end;
@@ -263,7 +263,7 @@ static tt_status fail_refused(const struct meeting *meeting)
     return status;
 }
 
-/* For a rank 0 with another secret, or none, which has ended since: the secret is the error to report. */
+/* The secret is the error to report where rank 0 had another one, or none, and has ended since. */
 static tt_status fail_secret_fault(struct meeting *meeting)
 {
     struct tt_error end;

@@ -39,7 +39,8 @@ static struct nccl_comm *nccl_of(struct tt_comm *comm)
     return (struct nccl_comm *)comm;
 }
 
-/* After a failure of NCCL: returns the error of the failed peer if control reports it soon, otherwise NCCL's own. */
+/* Called after a failure of NCCL: returns the error of the failed peer if control reports it soon, otherwise NCCL's
+ * own. */
 static tt_status explain(struct tt_comm *control, tt_status status)
 {
     struct tt_error own;

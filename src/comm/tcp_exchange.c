@@ -67,7 +67,7 @@ static char *slot_of(const struct progress *progress, int transfer, uint64_t off
 
 /* ---- Failures ---- */
 
-/* For a closed line. Usually its rank has failed, and its error arrives soon over the control connection. */
+/* Error of a closed line. Usually its rank has failed, and its error arrives soon over the control connection. */
 static tt_status fail_lost(const struct progress *progress, const struct tt_line_transfer *transfer,
                            const char *why)
 {

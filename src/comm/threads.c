@@ -93,7 +93,7 @@ static tt_status check_orders(const struct threads_comm *comm)
     return TT_OK;
 }
 
-/* On TT_OK every rank has published an equal order, and `leave` must follow; otherwise it must not. */
+/* Every rank has published an equal order on TT_OK, and `leave` must follow; otherwise it must not. */
 static tt_status enter(struct threads_comm *comm, const struct order *order)
 {
     struct group *group = comm->group;

@@ -73,7 +73,7 @@ static tt_status parse(const char *folder, struct tt_card *card)
     if (!complete && !whole)
         TT_GO(tt_fail(TT_ERR_DATA, "%s: its front matter has no end within %d KiB", path.text,
                       FRONT_BYTES_MAX >> 10));
-    /* As gguf-py: tabs are no YAML, but stand in real cards. */
+    /* gguf-py does the same: tabs are no YAML, but stand in real cards. */
     for (char *c = head.data; c != NULL && c < head.data + head.bytes; c++)
         if (*c == '\t') *c = ' ';
     TT_GO(tt_yaml_parse(front.data, front.bytes, path.text, &card->yaml));

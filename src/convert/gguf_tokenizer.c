@@ -411,7 +411,8 @@ static bool is_added(const struct source *source, int64_t id, bool before)
     return false;
 }
 
-/* From tokenizer_config.json, as llama.cpp's converter reads it; without an entry, from the post-processor. */
+/* The flag of tokenizer_config.json, as llama.cpp's converter reads it; where it has none, the post-processor says
+ * it. */
 static bool adds(const struct source *source, const char *key, int64_t id, bool before)
 {
     const struct tt_json_value *value = tt_json_get(source->beside.config.root, key);

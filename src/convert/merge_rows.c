@@ -389,7 +389,7 @@ tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *out
     tt_status status = cut_chunks(&work, count);
     if (status == TT_OK && (size_t)threads > work.chunk_count) threads = (int)work.chunk_count;
     if (status == TT_OK) status = tt_threads_run("merge", threads, run_thread, &work);
-    /* In order of the chunks, so that sums do not depend on timing. */
+    /* Sums run in order of the chunks, so that they do not depend on timing. */
     for (size_t i = 0; status == TT_OK && i < work.chunk_count; i++)
         tt_merge_change_add(&outputs[work.chunks[i].output].change, &work.chunks[i].change);
     tt_free(work.chunks);

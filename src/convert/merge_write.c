@@ -201,7 +201,7 @@ static tt_status copy_entry(void *context, const char *name)
     return tt_file_copy_inside(folder, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text);
 }
 
-/* Before the weights, so that a file that cannot be copied is found early. */
+/* These files come before the weights, so that one that cannot be copied is found early. */
 static tt_status copy_small_files(struct writing *writing)
 {
     const char *base = tt_model_folder_path(writing->merge->folder);

@@ -78,7 +78,7 @@ static bool is_type(struct tt_span text)
     return true;
 }
 
-/* Of 1000: K, M, B, T; 0: no unit. */
+/* The exponent of 1000: K, M, B, T; 0: no unit. */
 static int unit(char c)
 {
     static const char units[] = "kmbt";

@@ -318,7 +318,7 @@ static tt_status write_all(struct writing *writing)
 {
     const char *folder = tt_str_text(&writing->output.temporary);
     TT_TRY(check_disk(writing));
-    /* Before the weights, so that a file that cannot be copied is found early. */
+    /* These files come before the weights, so that one that cannot be copied is found early. */
     TT_TRY(tt_model_folder_copy_tokenizer(tt_model_folder_path(writing->folder), folder, true));
     for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(write_shard(writing, s));
     TT_TRY(write_config(writing));

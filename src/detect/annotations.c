@@ -142,7 +142,8 @@ static bool goes_up(const char *name)
     return false;
 }
 
-/* What an absolute path is below the folder, else the path: data sets name their files as they were found. */
+/* The part of an absolute path that is below the folder, else the path: data sets name their files as they were
+ * found. */
 static const char *below_folder(const char *dir, const char *name)
 {
     if (name[0] != '/') return name;

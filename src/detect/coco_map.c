@@ -40,7 +40,7 @@ static void add(struct mean *to, struct mean part)
     to->count += part.count;
 }
 
-/* What became of a detection for an area and a threshold. */
+/* The fate of a detection for an area and a threshold. */
 enum { MATCHED = 1, IGNORED = 2 };
 
 /* One class: the detections of all its images. */

@@ -151,7 +151,7 @@ static int compare_ranked(const void *a, const void *b)
     return strcmp(x->image->name, y->image->name);
 }
 
-/* By id; of Open Images, which has none yet, by name. */
+/* Images in order of their ids; those of Open Images, which have none yet, in order of their names. */
 static tt_status order_images(struct making *making)
 {
     const struct tt_annotations *notes = &making->dataset->notes;
@@ -316,7 +316,7 @@ out:
     return status;
 }
 
-/* For messages. */
+/* The name of the data set in messages. */
 static const char *name_of(const struct tt_detect_dataset_config *config)
 {
     return config->table_count > 0 ? config->tables[0] : config->image_dir;

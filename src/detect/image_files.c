@@ -110,7 +110,7 @@ out:
 
 /* ---- One image ---- */
 
-/* Of the file; 1: none, or it cannot be read. */
+/* Orientation of the file; 1: none, or it cannot be read. */
 static int orientation_of(const struct tt_detect_record *record)
 {
     struct tt_file_map map = {0};

@@ -4,7 +4,7 @@
 
 static const char *const split_folders[2][2] = {{"train", "train2017"}, {"validation", "val2017"}};
 
-/* In the order in which they are looked for. */
+/* Listed in the order in which they are looked for. */
 static const char *const split_names[2][12] = {
     {"oidv6-train-annotations-bbox.csv", "train-annotations-bbox.csv", "train/labels/detections.csv",
      "labels/train.json", "train/labels.json", "annotations/instances_train2017.json",

@@ -11,7 +11,7 @@
 
 enum { TT_DETECT_MIN_SIZES_MAX = 16 };
 
-/* What becomes of an image before it enters the network. */
+/* Changes of an image before it enters the network. */
 struct tt_detect_view {
     int min_size_count;
     /* of the shorter side; training draws one, evaluation takes the last */

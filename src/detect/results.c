@@ -73,7 +73,7 @@ tt_status tt_map_truths_of(const struct tt_detect_dataset *dataset, struct tt_ma
     return TT_OK;
 }
 
-/* With the classes that a hierarchy adds. */
+/* Measures the classes, with those that a hierarchy adds. */
 static tt_status measure_open_images(const struct tt_detect_dataset *dataset,
                                      const struct tt_map_input *input, double *map)
 {

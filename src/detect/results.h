@@ -1,4 +1,4 @@
-/* What becomes of detections: COCO's results as JSON, the input of mean average precision. */
+/* Detections as COCO's results in JSON, the input of mean average precision. */
 #ifndef TT_DETECT_RESULTS_H
 #define TT_DETECT_RESULTS_H
 

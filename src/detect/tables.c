@@ -55,7 +55,8 @@ static const struct tt_json_value *find_names(const struct tt_json_value *type, 
     return below != NULL && depth > 0 ? find_names(below, depth - 1) : NULL;
 }
 
-/* Of {"info": {"features": {"objects": ...}}}: a struct of lists, a list of structs, or datasets' Sequence. */
+/* The category in {"info": {"features": {"objects": ...}}}: a struct of lists, a list of structs, or datasets'
+ * Sequence. */
 static const struct tt_json_value *find_category(const struct tt_json_value *root)
 {
     const struct tt_json_value *type =

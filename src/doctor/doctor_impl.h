@@ -1,4 +1,4 @@
-/* For the files of this folder: the state of an examination, and the functions of each file. */
+/* Private header of this folder: the state of an examination, and the functions of each file. */
 #ifndef TT_DOCTOR_DOCTOR_IMPL_H
 #define TT_DOCTOR_DOCTOR_IMPL_H
 
@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "doctor/doctor.h"
 
-/* Of a process. */
+/* The examination of a process, which may have several ranks. */
 struct tt_doctor {
     const struct tt_job_spec *job;
     struct tt_doctor_report *report;
@@ -15,7 +15,7 @@ struct tt_doctor {
     char nonce[32];   /* in the names of its files; rank 0's counts */
 };
 
-/* Of one rank. */
+/* The examination of one rank. */
 struct tt_examination {
     struct tt_doctor *doctor;
     const struct tt_world_rank *place;
@@ -43,7 +43,7 @@ TT_MUST_USE tt_status tt_doctor_time_sums(struct tt_examination *exam);
 TT_MUST_USE tt_status tt_doctor_time_links(struct tt_examination *exam);
 /* The memory of GPUs in other processes of the machine, read as a training reads shards. A failure is a finding. */
 TT_MUST_USE tt_status tt_doctor_try_reading(struct tt_examination *exam);
-/* Without a device: known bytes of every rank, over the connections of the ranks' hosts. */
+/* Exchange that needs no device: known bytes of every rank, over the connections of the ranks' hosts. */
 TT_MUST_USE tt_status tt_doctor_check_exchange(struct tt_examination *exam);
 
 /* ---- storage.c ---- */
@@ -62,11 +62,11 @@ struct tt_doctor_names {
     char names[TT_DOCTOR_NAMES_MAX][80];
     size_t count;
 };
-/* In order of their names; none of a folder that cannot be read. Owned; NULL without memory. */
+/* Entries in order of their names; none of a folder that cannot be read. Owned; NULL without memory. */
 struct tt_doctor_names *tt_doctor_list(const char *folder);
 /* The RDMA ports below `devices`, as in /sys/class/infiniband. `gid_index`: NCCL_IB_GID_INDEX; NULL: not set. */
 void tt_doctor_find_rdma(const char *devices, const char *gid_index, struct tt_doctor_rank *found);
-/* Of a file of /sys its first line, cut to 63 bytes; false: there is none, or an empty one. */
+/* The first line of a file of /sys, cut to 63 bytes; false: there is none, or an empty one. */
 bool tt_doctor_fact(const char *folder, const char *name, char text[64]);
 /* Registers 64 MiB with each RDMA device, by libibverbs where it is installed. */
 void tt_doctor_register_memory(struct tt_doctor_rank *found);
@@ -78,7 +78,7 @@ uint64_t tt_doctor_sum(const char *path);
 
 /* ---- plan.c ---- */
 
-/* By the plan of the run, where model_name_or_path is a folder here. */
+/* Figures of the run's plan, where model_name_or_path is a folder here. */
 void tt_doctor_plan(const struct tt_job_spec *job, const struct tt_world *world,
                     struct tt_doctor_needs *needs);
 
@@ -94,7 +94,7 @@ TT_MUST_USE tt_status tt_doctor_median(const struct tt_doctor_report *report, tt
 /* gids.c: adds to the check of RDMA which GIDs are those of RoCE v2. */
 TT_MUST_USE tt_status tt_doctor_check_gids(const struct tt_doctor_report *report,
                                            struct tt_doctor_check *check);
-/* Of GPUs: their health, and copies. */
+/* GPUs: their health, and copies. */
 TT_MUST_USE tt_status tt_doctor_check_gpus(struct tt_doctor_report *report);
 TT_MUST_USE tt_status tt_doctor_check_copies(struct tt_doctor_report *report);
 TT_MUST_USE tt_status tt_doctor_check_reading(struct tt_doctor_report *report);

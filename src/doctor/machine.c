@@ -85,7 +85,7 @@ static bool is_same_address(const struct sockaddr *a, const struct sockaddr *b)
                   &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr, 16) == 0;
 }
 
-/* By a call, not by /sys, which may be that of another network namespace. */
+/* A call asks, not /sys, which may be that of another network namespace. */
 static int mtu_of(const char *name)
 {
     struct ifreq request = {0};
@@ -135,7 +135,7 @@ struct tt_doctor_names *tt_doctor_list(const char *folder)
     return listing;
 }
 
-/* Of size, first and last bytes, to which headers and ends of truncated copies belong. */
+/* Hash of size, first and last bytes, to which headers and ends of truncated copies belong. */
 static bool add_file(const char *path, uint64_t *sum)
 {
     static const size_t part = HEAD_BYTES;

@@ -14,7 +14,7 @@
 
 enum { NAME_BYTES = 256, ADDRESSES_MAX = 32, ADDRESS_BYTES = 16 };
 
-/* Of version 4 as it is mapped into version 6. */
+/* Addresses of version 4, as they are mapped into version 6. */
 struct address {
     unsigned char bytes[ADDRESS_BYTES];
 };

@@ -91,7 +91,7 @@ void tt_http_release(struct tt_http_exchange *exchange)
     tt_free(exchange);
 }
 
-/* Under the lock of the exchange. */
+/* The caller holds the lock of the exchange. */
 static void wake(struct tt_http_exchange *exchange)
 {
     if (!exchange->suspended) return;
@@ -99,7 +99,7 @@ static void wake(struct tt_http_exchange *exchange)
     MHD_resume_connection(exchange->connection);
 }
 
-/* Under the lock of the exchange: the connection waits for wake. False where it must not wait any more. */
+/* The caller holds the lock of the exchange: the connection waits for wake. False where it must not wait any more. */
 static bool suspend(struct tt_http_exchange *exchange)
 {
     if (exchange->gone || exchange->broken || atomic_load(&exchange->server->closes)) return false;
@@ -258,7 +258,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     tt_http_release(exchange);
 }
 
-/* Under the server's lock. */
+/* The caller holds the server's lock. */
 static void make_room(struct tt_http_server *server, struct tt_http_line *line, double now)
 {
     struct tt_http_line *victim = tt_http_lines_add(&server->lines, line);
@@ -458,7 +458,7 @@ static void put(struct tt_http_exchange *exchange, const char *data, size_t byte
     exchange->broken = true;
 }
 
-/* From now on the client must fetch its answer. */
+/* The client must fetch its answer from now on. */
 static void end_answer(struct tt_http_exchange *exchange)
 {
     struct tt_http_server *server = exchange->server;

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 
 enum { RGB = 3 };
-/* Of one ancillary chunk, and of all that a file's reader keeps. */
+/* Limits of one ancillary chunk, and of all that a file's reader keeps. */
 #define CHUNK_BYTES_MAX ((size_t)64 << 20)
 
 static tt_status fail_damaged(const struct tt_image_source *source, int error)

@@ -1,5 +1,5 @@
-/* From 8-bit pixels to the input of a detector (torchvision, models/detection/transform.py): u8 / 255, minus mean,
- * divided by deviation, then bilinear without antialiasing and without aligned corners, in fp32. */
+/* Resizing of 8-bit pixels to the input of a detector (torchvision, models/detection/transform.py): u8 / 255, minus
+ * mean, divided by deviation, then bilinear without antialiasing and without aligned corners, in fp32. */
 #ifndef TT_IMAGE_RESIZE_H
 #define TT_IMAGE_RESIZE_H
 

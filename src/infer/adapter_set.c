@@ -116,7 +116,7 @@ static tt_status scale_of(const struct tt_model *model, const char *lora_B, floa
     return TT_OK;
 }
 
-/* What B is multiplied with, so that the scale of the rank's model makes it that of the adapter; 1 for A. */
+/* The factor of B, so that the scale of the rank's model makes it that of the adapter; 1 for A. */
 static tt_status factor_of(const struct loading *loading, const tt_param *param, float *factor)
 {
     float own, common;

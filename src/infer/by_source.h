@@ -25,7 +25,7 @@ struct tt_by_source {
 TT_MUST_USE tt_status tt_by_source_init(struct tt_by_source *by_source, const struct tt_dataset *dataset,
                                         const struct tt_objective *objective);
 void tt_by_source_deinit(struct tt_by_source *by_source);
-/* For tt_evaluate: at its start; after each forward pass, which it waits for; at its end, collective. */
+/* Called by tt_evaluate: at its start; after each forward pass, which it waits for; at its end, collective. */
 void tt_by_source_clear(struct tt_by_source *by_source);
 TT_MUST_USE tt_status tt_by_source_add(struct tt_by_source *by_source, struct tt_rank *rank,
                                        const struct tt_batch *batch, const struct tt_pass *pass);

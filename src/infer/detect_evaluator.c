@@ -44,7 +44,7 @@ static tt_status keep_found(struct evaluation *evaluation, int64_t image_id, str
     return TT_OK;
 }
 
-/* With the gaps of its rows. */
+/* Bytes of a tensor with the gaps of its rows. */
 static size_t bytes_of(tt_tensor x)
 {
     return (size_t)(x.dims[0] * x.strides[0]) * tt_dtype_bytes(x.dtype);

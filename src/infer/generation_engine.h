@@ -97,14 +97,14 @@ void tt_generation_destroy(struct tt_generation_engine *engine); /* takes NULL *
 /* The seed of number `index` of requests that share one; of the first it is `seed` itself. */
 uint64_t tt_generation_seed(uint64_t seed, uint64_t index);
 
-/* After defaults were filled in. */
+/* The request after defaults were filled in. */
 const struct tt_generation_limits *tt_generation_limits_of(const struct tt_generation_engine *engine);
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine);
 /* Lent: all ranks of the run; the device of this rank. */
 struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine);
 struct tt_device *tt_generation_device(const struct tt_generation_engine *engine);
 
-/* What submit checks of a request. */
+/* The checks of submit. */
 TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *engine,
                                           const struct tt_generation_request *request);
 
@@ -114,7 +114,7 @@ TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *eng
  * tt_generation_load_of first. An error leaves the engine as it was. */
 TT_MUST_USE tt_status tt_generation_submit(struct tt_generation_engine *engine,
                                            const struct tt_generation_request *request, int64_t *id);
-/* After the weights have changed: nothing that was computed is used again. No request may run. */
+/* Called after the weights have changed: nothing that was computed is used again. No request may run. */
 void tt_generation_forget(struct tt_generation_engine *engine);
 /* Runs one step. *busy: requests still wait or run. At most one token is added to each running request. An error of a
  * step (device, memory) is for all requests: destroy the engine then. Without requests it does nothing. */

@@ -61,7 +61,7 @@ struct tt_generation_engine {
     struct tt_generation_load load;
 };
 
-/* At least 1: without adapter folders, the adapter that a lent rank trains, or none. */
+/* Count, at least 1: without adapter folders, the adapter that a lent rank trains, or none. */
 size_t tt_generation_count_adapters(const struct tt_generation_engine *engine);
 /* Ends a waiting or running request in `state` and frees its slot. */
 void tt_generation_finish(struct tt_generation_engine *engine, struct request *request,

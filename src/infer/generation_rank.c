@@ -16,7 +16,7 @@
 
 /* Tokens of a pass: enough for products of many rows, few enough that other answers do not wait long for a prompt. */
 enum { PASS_TOKENS_HOST = 256, PASS_TOKENS_DEVICE = 2048, PROMPT_TOKENS_MIN = 16 };
-/* Of the machine's memory, for packed weights of a rank whose plan is not checked against it. */
+/* Share of the machine's memory for packed weights of a rank whose plan is not checked against it. */
 static const double panels_share = 0.25;
 
 static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_limits *limits,
@@ -366,7 +366,7 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
                              rank->seen, bytes);
 }
 
-/* Before the choice, which changes logits with a penalty. */
+/* Log probabilities come before the choice, which changes logits with a penalty. */
 static tt_status copy_logits(struct tt_generation_rank *rank)
 {
     const tt_tensor *logits = &rank->rank->results.logits_NV;

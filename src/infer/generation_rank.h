@@ -54,7 +54,7 @@ void tt_generation_rank_end(struct tt_generation_rank *rank);
  * (infer/generation_single.h). */
 bool tt_generation_rank_prefers_single(const struct tt_generation_rank *rank);
 
-/* For generation_single.c: queues the work of a pass whose inputs are on the device, or uploads rules. */
+/* Called by generation_single.c: queues the work of a pass whose inputs are on the device, or uploads rules. */
 TT_MUST_USE tt_status tt_generation_rank_queue(struct tt_generation_rank *rank, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, bool adapter_off,
                                               const struct tt_batch *batch,

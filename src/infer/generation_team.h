@@ -17,18 +17,18 @@ struct tt_generation_team;
 /* Takes the engine, on failure too. All ranks of its world make a team; none waits for another. */
 TT_MUST_USE tt_status tt_generation_team_create(struct tt_generation_engine *engine,
                                                 struct tt_generation_team **out);
-/* Of tt_generation_attach. */
+/* Like tt_generation_attach, for a team of ranks. */
 TT_MUST_USE tt_status tt_generation_team_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
                                                 const struct tt_generation_limits *limits,
                                                 struct tt_generation_team **out);
 void tt_generation_team_destroy(struct tt_generation_team *team); /* takes NULL */
 
-/* For limits, end ids and adapters. */
+/* The engine, for limits, end ids and adapters. */
 const struct tt_generation_engine *tt_generation_team_engine(const struct tt_generation_team *team);
 /* Requests that run at the same time on all ranks. */
 int64_t tt_generation_team_slots(const struct tt_generation_team *team);
 
-/* Of the leader during a run; as the engine's functions of the same names. An error of a step is for all requests. */
+/* Functions of the leader during a run, like the engine's of the same names. An error of a step is for all requests. */
 TT_MUST_USE tt_status tt_generation_team_submit(struct tt_generation_team *team,
                                                 const struct tt_generation_request *request, int64_t *id);
 TT_MUST_USE tt_status tt_generation_team_step(struct tt_generation_team *team, bool *busy);
@@ -37,9 +37,9 @@ TT_MUST_USE tt_status tt_generation_team_poll(const struct tt_generation_team *t
 void tt_generation_team_cancel(struct tt_generation_team *team, int64_t id);
 void tt_generation_team_release(struct tt_generation_team *team, int64_t id);
 
-/* For the weights as they are now: calls `lead` on the leader, and runs its steps on the others until it has returned.
- * After an error of `lead` the others wait for the abort of the communicator; where it is TT_ERR_CANCELLED, they return
- * the same. Collective. */
+/* Generates with the weights as they are now: calls `lead` on the leader, and runs its steps on the others until it has
+ * returned. After an error of `lead` the others wait for the abort of the communicator; where it is TT_ERR_CANCELLED,
+ * they return the same. Collective. */
 typedef tt_status tt_generation_lead(void *context, struct tt_generation_team *team);
 TT_MUST_USE tt_status tt_generation_team_run(struct tt_generation_team *team, tt_generation_lead *lead,
                                              void *context);

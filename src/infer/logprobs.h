@@ -10,7 +10,7 @@
 
 enum { TT_TOP_LOGPROBS_MAX = 20 };
 
-/* Of one generated token. */
+/* Log probabilities of one generated token. */
 struct tt_token_logprobs {
     float logprob;
     int32_t count; /* of the likeliest tokens, by descending logprob, of equal ones the lower id first */

@@ -18,7 +18,7 @@ struct tt_sampling_options {
     /* > 0: logits of ids that the prompt or the answer has are divided by it, negative ones multiplied */
     double repetition_penalty;
 };
-/* From settings that tt_generate_resolve has resolved. */
+/* Sampling by settings that tt_generate_resolve has resolved. */
 struct tt_sampling_options tt_sampling_options_of(const struct tt_generate_config *config);
 /* TT_ERR_USAGE for a value out of range. */
 TT_MUST_USE tt_status tt_sampling_check(const struct tt_sampling_options *sampling);

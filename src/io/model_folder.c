@@ -261,7 +261,7 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
     return TT_OK;
 }
 
-/* With a single file and an index, the single file is used, as in the reference library. */
+/* The single file is used where there is also an index, as in the reference library. */
 static tt_status find_weights(struct tt_model_folder *folder, bool require_weights)
 {
     struct contents contents = {0};

@@ -293,7 +293,7 @@ static tt_status make_ordered_dict(struct machine *machine, const struct tt_pick
     return TT_OK;
 }
 
-/* What Python would call stays uncalled. */
+/* Functions that Python would call stay uncalled. */
 static tt_status reduce(struct machine *machine)
 {
     struct tt_pickle_value *callee, *arguments, *object;

@@ -173,7 +173,7 @@ static tt_status load_state(const struct tt_model_folder *folder, const struct t
                                     &out->offset);
 }
 
-/* Without a state the codes have the shape. */
+/* The codes have the shape where there is no state. */
 static tt_status shape_of_codes(const struct tt_model_folder *folder, const struct found *found,
                                 struct tt_quantized *out)
 {

@@ -38,7 +38,7 @@ static tt_status check_distinct(const struct tt_safetensors_entry *entries, size
     return status;
 }
 
-/* As serde_json does: only quote, backslash and control characters are escaped. */
+/* serde_json's rule: only quote, backslash and control characters are escaped. */
 static tt_status append_name(struct tt_str *json, const char *name)
 {
     TT_TRY(tt_str_append_char(json, '"'));

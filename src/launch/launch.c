@@ -50,7 +50,7 @@ static void name_machine(const struct tt_launch_spec *config, struct tt_launch *
         snprintf(launch->machine, sizeof launch->machine, "%lld", (long long)config->machine_rank);
 }
 
-/* With a loopback address of rank 0 all ranks are on this machine. Exception: older operators for Kubernetes set
+/* All ranks are on this machine where rank 0 has a loopback address. Exception: older operators for Kubernetes set
  * "localhost" for rank 0 only. */
 static bool is_loopback(const char *host)
 {

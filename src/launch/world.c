@@ -55,7 +55,7 @@ static tt_status count_ranks(const struct tt_launch *launch, const char *kind, i
     return status;
 }
 
-/* For processes of one MPI job: exchanges the machines' names and fills machines[world_size]. */
+/* Exchanges, in processes of one MPI job, the machines' names and fills machines[world_size]. */
 static tt_status exchange_machines(struct tt_comm *comm, const char *machine, int *machines)
 {
     enum { BYTES = 80 };

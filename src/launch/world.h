@@ -63,7 +63,8 @@ TT_MUST_USE tt_status tt_world_agree(struct tt_world *world, tt_status status);
 
 /* The slices that this process compares of tensors that should be equal; zeroed where it is alone. */
 struct tt_compare_share tt_world_share(const struct tt_world *world);
-/* After inputs were opened with that share: what the processes found together (tt_inputs_settle). Collective. */
+/* Settles what the processes found together, after inputs were opened with that share (tt_inputs_settle).
+ * Collective. */
 TT_MUST_USE tt_status tt_world_settle_inputs(struct tt_world *world, struct tt_inputs *inputs);
 
 /* Call before a failed rank is destroyed: adds the rank's number to the record and notifies the others. No effect for

@@ -10,7 +10,7 @@
 
 /* The release of this format; the key exists since then. */
 static const char peft_version[] = "0.18.0";
-/* From this many names on PEFT writes the shortest endings instead of whole paths
+/* PEFT writes, from this many names on, the shortest endings instead of whole paths
  * (MIN_TARGET_MODULES_FOR_OPTIMIZATION). */
 enum { WHOLE_PATHS_MAX = 20 };
 

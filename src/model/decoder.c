@@ -61,7 +61,8 @@ static enum tt_param_reach scores_reach(const struct tt_layer_facts *facts)
     return facts->window == 1 ? TT_REACH_NEVER : TT_REACH_SCORES;
 }
 
-/* Without rotation and norm, the bias of k adds the same to all scores of a query, which a softmax does not see. */
+/* The bias of k adds the same to all scores of a query where there is neither rotation nor norm; a softmax does not see
+ * it. */
 static enum tt_param_reach k_bias_reach(const struct tt_attention_spec *spec,
                                         const struct tt_layer_facts *facts)
 {

@@ -18,8 +18,8 @@ static const char classifier[] = "head.classification_head.cls_logits.";
  * ends in the first bytes of the file's SHA-256. */
 static const uint8_t coco_v1[4] = {0xee, 0xac, 0xb3, 0x8b};
 
-/* Before torchvision 0.13 "inner_blocks.0.weight" stood for "inner_blocks.0.0.weight", and a head had every second of
- * its modules: "conv.4.weight" for "conv.2.0.weight". */
+/* Releases of torchvision before 0.13 wrote "inner_blocks.0.weight" for "inner_blocks.0.0.weight", and a head had every
+ * second of its modules: "conv.4.weight" for "conv.2.0.weight". */
 static bool make_new_name(const char *old, char *name, size_t bytes)
 {
     static const struct {
@@ -92,7 +92,7 @@ static tt_status choose_eps(const char *path, double *eps)
     return status;
 }
 
-/* Of the backbone, whose names have `prefix`. */
+/* Tensors of the backbone: their names have `prefix`. */
 static tt_status read_backbone(const struct tt_safetensors *file, const char *prefix,
                                struct tt_retinanet_config *shape)
 {

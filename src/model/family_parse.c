@@ -1,4 +1,4 @@
-/* What most families read alike from config.json, for their parse(); and the keys of GGUF that follow from it. */
+/* Keys of config.json that most families read alike, for their parse(), and the keys of GGUF that follow from them. */
 #include <inttypes.h>
 #include <string.h>
 

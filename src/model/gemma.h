@@ -1,4 +1,4 @@
-/* What Gemma 2 and 3 share: names of modules and of their tensors in GGUF, and keys whose other values neither has
+/* Shared by Gemma 2 and 3: names of modules and of their tensors in GGUF, and keys whose other values neither has
  * here. */
 #ifndef TT_MODEL_GEMMA_H
 #define TT_MODEL_GEMMA_H

@@ -10,7 +10,8 @@ struct gemma2 {
     bool attention_bias;
 };
 
-/* Without layer_types the first layer has the window, the second sees all keys, and so on. A window of null is none. */
+/* The first layer has the window, the second sees all keys, and so on, where layer_types is missing. A window of null
+ * is none. */
 static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts *facts)
 {
     const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");

@@ -21,7 +21,7 @@ static tt_status check_score_cap(const struct tt_json *json)
                    json->origin);
 }
 
-/* Without layer_types every sliding_window_pattern-th layer sees all keys. */
+/* Every sliding_window_pattern-th layer sees all keys where layer_types is missing. */
 static tt_status parse_layers(const struct tt_json *json, struct tt_model_facts *facts)
 {
     bool sliding[TT_MODEL_LAYERS_MAX];

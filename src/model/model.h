@@ -127,7 +127,7 @@ enum tt_fp8_products {
     TT_FP8_SINGLE,  /* as ALL without the copy: the codes are transposed for each gradient of the input */
 };
 
-/* What backward keeps of gate and up of the MLPs (nn/mlp.h). */
+/* The form in which backward keeps gate and up of the MLPs (nn/mlp.h). */
 enum tt_fp8_gate_up { TT_GATE_UP_COMPUTE, TT_GATE_UP_E4M3 };
 
 struct tt_base_quant {

@@ -106,7 +106,7 @@ static bool is_4bit(enum tt_quant_type type)
     return type != TT_QUANT_NONE && tt_weight_format(type)->load_bits == 4;
 }
 
-/* What only a base in FP8 has. */
+/* Refuses options that only a base in FP8 has. */
 static tt_status check_fp8_options(const struct tt_base_quant *quant)
 {
     const char *what = quant->head                         ? "fp8_lm_head"
@@ -118,7 +118,7 @@ static tt_status check_fp8_options(const struct tt_base_quant *quant)
     return status;
 }
 
-/* What acts on some folders only. */
+/* Warns of options that act on some folders only. */
 static void warn_of_fp8(const struct tt_quantization_config *given, const struct tt_model_facts *model,
                         const struct tt_base_quant *quant)
 {
@@ -128,7 +128,7 @@ static void warn_of_fp8(const struct tt_quantization_config *given, const struct
         tt_warn("fp8_blocks has no effect: the folder has no weights in FP8 with scales of 128 x 128");
 }
 
-/* Over 4 bits and int8 only products that were asked for are in FP8: the default `all` would need two more copies. */
+/* Products over 4 bits and int8 are in FP8 only when asked for: the default `all` would need two more copies. */
 static bool recodes(const struct tt_base_quant *quant)
 {
     return quant->type != TT_QUANT_NONE && quant->type != TT_QUANT_FP8 &&

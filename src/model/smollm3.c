@@ -31,7 +31,7 @@ static tt_status parse_rotations(const struct tt_json *json, struct tt_model_fac
     return TT_OK;
 }
 
-/* Without layer_types the layers without rotation have the window. */
+/* The layers without rotation have the window where layer_types is missing. */
 static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts *facts)
 {
     bool use = false, sliding[TT_MODEL_LAYERS_MAX];

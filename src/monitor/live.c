@@ -92,7 +92,7 @@ void tt_live_activity(struct tt_live *live, const char *activity, bool limited)
     pthread_mutex_unlock(&live->lock);
 }
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static struct tt_live_rank_step *find_rank(struct tt_live *live, int rank)
 {
     int local = rank - live->place.first_rank;
@@ -179,7 +179,7 @@ static void add(struct tt_exposition *exposition, enum tt_metric_kind kind, cons
     tt_exposition_sample(exposition, "", value);
 }
 
-/* Under the name that all exporters of processes have. */
+/* The metric has the name that all exporters of processes give it. */
 static void add_process(struct tt_exposition *exposition)
 {
     struct tt_process_memory memory = tt_process_memory_read();

@@ -51,7 +51,7 @@ void tt_live_detach(struct tt_live *live);
  * save, the start) it is never frozen. */
 void tt_live_activity(struct tt_live *live, const char *activity, bool limited);
 
-/* Of a rank: seconds since its last call, and the bytes of its device by purpose, at their peak. */
+/* A rank's state: seconds since its last call, and the bytes of its device by purpose, at their peak. */
 struct tt_live_rank_step {
     double phases[TT_LIVE_PHASE_COUNT], rank_wait;
     double bytes[TT_LIVE_PURPOSES_MAX], peak_bytes, host_bytes;
@@ -60,7 +60,7 @@ void tt_live_rank_step(struct tt_live *live, int rank, const struct tt_live_rank
 /* Time besides steps. */
 void tt_live_rank_seconds(struct tt_live *live, int rank, enum tt_live_phase phase, double seconds);
 
-/* Of the run, on rank 0. */
+/* The run's state, on rank 0. */
 struct tt_live_start {
     int64_t step, total_steps; /* step: the one to begin after */
     double tokens, planned_bytes, restarts;

@@ -22,8 +22,8 @@ TT_MUST_USE tt_status tt_conv_norm_backward(const struct tt_conv *conv, const st
                                             const struct tt_batch_norm_kept *kept,
                                             const struct tt_conv_backward *args);
 
-/* For a rank without images: takes part in the sums of forward, and updates the running statistics as the others do;
- * takes part in the sums of backward. */
+/* Called by a rank without images: takes part in the sums of forward, and updates the running statistics as the others
+ * do; takes part in the sums of backward. */
 TT_MUST_USE tt_status tt_batch_norm_forward_empty(const struct tt_conv *conv, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_batch_norm_backward_empty(const struct tt_conv *conv, const struct tt_pass *pass);
 

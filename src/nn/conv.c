@@ -136,7 +136,7 @@ static tt_status backward_weight(const struct tt_conv *conv, const struct tt_pas
     return TT_OK;
 }
 
-/* Through relu, residual and norm, in place, and the gradient of the bias. */
+/* Gradient through relu, residual and norm, in place, and that of the bias. */
 static tt_status backward_output(const struct tt_conv *conv, const struct tt_pass *pass,
                                  const struct tt_conv_backward *args, tt_tensor scale_O)
 {

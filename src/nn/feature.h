@@ -54,7 +54,7 @@ static inline double tt_feature_places(int level, double pixels)
     return pixels / (double)((int64_t)1 << 2 * level);
 }
 
-/* For blocks without linears. */
+/* The visit of blocks without linears. */
 static inline tt_status tt_feature_visit_linears(const struct tt_block *block, tt_linear_visit *visit,
                                                  void *context)
 {

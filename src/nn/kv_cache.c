@@ -9,8 +9,8 @@
 struct tt_kv_cache {
     struct tt_kv_cache_config config;
     struct tt_buffer *rows; /* [layers][k, v][B * max_length + 1][K * E]: the last row is spare */
-    /* In device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. In a
-     * pass of single tokens: the new row, the first and the number of keys of each row, [3 B] in all. */
+    /* Device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. A pass
+     * of single tokens has here: the new row, the first and the number of keys of each row, [3 B] in all. */
     struct tt_buffer *borders;
     int32_t *new_rows; /* [B * max_length], at least [3 B] */
     int64_t new_count;

@@ -46,11 +46,11 @@ TT_MUST_USE tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_str
 TT_MUST_USE tt_status tt_kv_cache_begin_single(struct tt_kv_cache *cache, struct tt_stream *stream,
                                                const int32_t *sequences, int64_t count, int64_t rows);
 bool tt_kv_cache_is_single(const struct tt_kv_cache *cache);
-/* Of a pass of single tokens: the largest number of keys of a row that its attention is laid out for. */
+/* The largest number of keys of a row for which the attention of a pass of single tokens is laid out. */
 int64_t tt_kv_cache_reach(const struct tt_kv_cache *cache);
 void tt_kv_cache_end(struct tt_kv_cache *cache);
 
-/* For the attention layer: stores the new rows of `layer`, and sets keys, values and borders of `args`. */
+/* Called by the attention layer: stores the new rows of `layer`, and sets keys, values and borders of `args`. */
 TT_MUST_USE tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
                                          tt_tensor k_TC, tt_tensor v_TC,
                                          struct tt_attention_forward_args *args);

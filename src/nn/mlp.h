@@ -34,7 +34,7 @@ struct tt_mlp_saved {
 
 /* Pushes x_mid: the attention half writes its output there, and the MLP completes it. */
 TT_MUST_USE tt_status tt_mlp_push_mid(const struct tt_pass *pass, int64_t dim, struct tt_mlp_saved *saved);
-/* On entry x_mid holds the attention's output. With `keep` the rest of `saved` is pushed and stays; y_TD may then be
+/* x_mid holds the attention's output on entry. The rest of `saved` is pushed and stays with `keep`; y_TD may then be
  * empty (recomputation for backward): of down only its LoRA h is computed. */
 TT_MUST_USE tt_status tt_mlp_forward(const struct tt_mlp *mlp, const struct tt_pass *pass, tt_tensor x_TD,
                                      bool keep, struct tt_mlp_saved *saved, tt_tensor y_TD);

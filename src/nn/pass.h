@@ -122,7 +122,7 @@ struct tt_pass_results {
     tt_tensor entropy_N; /* f32 */
     tt_tensor mean_N;    /* f32: the mean of the logits; only with scales_follow */
     tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
-    /* Of a detector, only with want_logits: rows of places, columns anchor * K + class and anchor * 4 + side. */
+    /* A detector's results, only with want_logits: rows of places, columns anchor * K + class and anchor * 4 + side. */
     tt_tensor class_logits[TT_PYRAMID_LEVELS], box_deltas[TT_PYRAMID_LEVELS];
 };
 

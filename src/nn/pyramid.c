@@ -38,7 +38,7 @@ static tt_status push(const struct tt_pyramid *pyramid, const struct tt_pass *pa
                            pyramid->out.items[level].channels, to);
 }
 
-/* From C5 down to C3. */
+/* Levels run from C5 down to C3. */
 static tt_status forward_merged(const struct tt_pyramid *pyramid, const struct tt_pass *pass, tt_tensor x,
                                 tt_tensor merged[TT_PYRAMID_INPUTS])
 {
@@ -118,7 +118,8 @@ static tt_status backward_p7(const struct tt_pyramid *pyramid, const struct tt_p
     return TT_OK;
 }
 
-/* From P3 up: the gradient of a merged level is that through its own convolution, and that of the level below. */
+/* Levels run from P3 up: the gradient of a merged level is that through its own convolution, and that of the level
+ * below. */
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {

@@ -100,7 +100,7 @@ static tt_status pass_on(const struct tt_resnet_stage *stage, const struct tt_pa
                              (size_t)elements * tt_dtype_bytes(from.dtype));
 }
 
-/* Without images: the sums of the norms, in the order of the other ranks. */
+/* A rank without images joins the sums of the norms, in the order of the other ranks. */
 static tt_status forward_empty(const struct tt_resnet_stage *stage, const struct tt_pass *pass)
 {
     if (stage->stem.weight != NULL) TT_TRY(tt_batch_norm_forward_empty(&stage->stem, pass));

@@ -187,7 +187,7 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
     };
 }
 
-/* As attend and the attention itself, in a pass of single tokens over a cache: appends them, and reads all before. */
+/* Attention in a pass of single tokens over a cache: appends their keys and values, and reads all before. */
 static tt_status attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                const struct qkv *ready, const struct tt_self_attention_saved *saved)
 {
@@ -364,7 +364,7 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     struct tt_quantized_rows dqkv_rows;
     TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dmid_rows, dqkv_TC, &dqkv_rows));
 
-    /* Without a trainable block below, the gradient of the normed input is only needed for the norm's own weight. */
+    /* The gradient of the normed input is only needed for the norm's own weight where no block below trains. */
     tt_tensor dn_TD = dx_TD;
     if (tt_tensor_is_empty(dx_TD) && attention->norm.weight->trainable) {
         TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", pass->in.compute_dtype, tokens, dim,

@@ -36,8 +36,8 @@ struct tt_self_attention_saved {
     tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
 };
 
-/* With `keep` all of `saved` is pushed and stays; otherwise everything is popped. With pass->lent.cache the new keys
- * and values are appended to the cached ones. */
+/* All of `saved` is pushed and stays with `keep`; otherwise everything is popped. The new keys and values are appended
+ * to the cached ones where pass->lent.cache is set. */
 TT_MUST_USE tt_status tt_self_attention_forward(const struct tt_self_attention *attention,
                                                 const struct tt_pass *pass, tt_tensor x_TD, bool keep,
                                                 struct tt_self_attention_saved *saved, tt_tensor out_TD);

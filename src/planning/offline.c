@@ -171,7 +171,7 @@ static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layou
     return TT_OK;
 }
 
-/* Of a detection: the largest canvas that an image can have, and boxes of which nobody knows the number yet. */
+/* A detection's limits: the largest canvas that an image can have, and boxes of which nobody knows the number yet. */
 static struct tt_batch_limits image_limits(const struct tt_detect_spec *detect, int64_t batch)
 {
     enum { BOXES = 100 };

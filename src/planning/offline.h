@@ -28,11 +28,11 @@ TT_MUST_USE tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt
  * split over the ranks. */
 TT_MUST_USE tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, struct tt_str *text);
 
-/* What bounds the step: appends a line, and proposes a strategy that is faster and fits. */
+/* Appends a line that says what bounds the step, and proposes a strategy that is faster and fits. */
 TT_MUST_USE tt_status tt_plan_offline_bounds(const struct tt_plan_spec *spec, const struct tt_plan *plan,
                                              struct tt_str *text);
 
-/* As tt_plan_offline, without its advice. */
+/* Like tt_plan_offline, without its advice. */
 TT_MUST_USE tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan);
 /* Creates the model of the plan alone; the caller owns it. */
 TT_MUST_USE tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **model);

@@ -211,7 +211,7 @@ static tt_status has_batch_norm(const struct tt_plan_spec *spec, bool *found)
 /* Tries the other strategies, and proposes the fastest that fits. */
 static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_plan *plan, struct tt_str *text)
 {
-    /* Among equally fast strategies, the one with the least memory comes first. */
+    /* The strategy with the least memory comes first among equally fast ones. */
     static const enum tt_shard_strategy order[] = {TT_FULL_SHARD, TT_HYBRID_SHARD, TT_SHARD_GRAD_OP,
                                                    TT_NO_SHARD};
     enum tt_shard_strategy found = spec->job.shard.sharding_strategy;

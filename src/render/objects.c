@@ -81,7 +81,7 @@ static tt_status write_config(const struct tt_render_run *run, struct tt_str *te
     return TT_OK;
 }
 
-/* Of a plain Job; the controllers of the others make their own. */
+/* The service of a plain Job; the controllers of the others make their own. */
 static tt_status write_service(const struct tt_render_run *run, struct tt_str *text)
 {
     const char *name = run->name;

@@ -68,7 +68,7 @@ static tt_status write_policies(const struct tt_render_work *work, const struct 
     return LINE(sheet, 1, "- {event: PodFailed, action: RestartJob}");
 }
 
-/* Without Volcano's plugin pytorch: its RANK and WORLD_SIZE count pods, whatever the number of their GPUs. */
+/* Volcano's plugin pytorch is not used: its RANK and WORLD_SIZE count pods, whatever the number of their GPUs. */
 tt_status tt_render_write_volcano(const struct tt_render_work *work, struct tt_str *text)
 {
     const struct tt_render_spec *spec = work->run->spec;

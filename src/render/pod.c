@@ -2,7 +2,7 @@
  * that is inserted was checked (check.c) or is a number. */
 #include "render/render_impl.h"
 
-/* Of images of mpi-operator: sshd runs as this user, with a configuration in its home. */
+/* The user of mpi-operator's images: sshd runs as this user, with a configuration in its home. */
 static const char mpi_home[] = "/home/mpiuser";
 enum { USER = 65532, MPI_USER = 1000 };
 

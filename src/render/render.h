@@ -1,4 +1,4 @@
-/* What runs a training on a cluster, objects of Kubernetes or a batch script of Slurm: rendered from the settings that
+/* Objects of Kubernetes or a batch script of Slurm that run a training on a cluster: rendered from the settings that
  * train and from the plan of the run, so that memory, claims, grace period and failure policy follow from the same
  * numbers. The text is the same for the same input, byte for byte. It holds no secret: pods mount the job secret from
  * one that the user creates, and the script makes one.
@@ -28,10 +28,10 @@ struct tt_render_kind_facts {
     const char *last;      /* the part of the last pod's name before its number */
     const char *counted;   /* what the cluster adds to it before it compares with the limit, or empty */
 };
-/* Of the kinds in render/kinds.def. */
+/* The kinds of render/kinds.def. */
 const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind);
 
-/* As people say it; rows in render/settings.c. Strings are owned by the settings store. */
+/* A rendering as people say it; rows in render/settings.c. Strings are owned by the settings store. */
 struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
         *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime,

@@ -1,4 +1,4 @@
-/* Between the files of src/render: a run with its derived values, and lines of YAML. */
+/* Private header of src/render: a run with its derived values, and lines of YAML. */
 #ifndef TT_RENDER_RENDER_IMPL_H
 #define TT_RENDER_RENDER_IMPL_H
 

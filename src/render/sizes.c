@@ -21,7 +21,7 @@ static size_t checkpoint_bytes(const struct tt_render_run *run)
     const struct tt_memory_use *memory = &run->plan->memory;
     double masters = (double)memory->peak[TT_PURPOSE_ADAPTERS],
            state = (double)memory->peak[TT_PURPOSE_OPTIMIZER];
-    /* With offload_params it is in host memory, together with the frozen shards. */
+    /* It is in host memory with offload_params, together with the frozen shards. */
     if (state == 0) state = run->moments * masters;
     return (size_t)((2 * masters + state) * run->plan->ranks.count / run->copies);
 }

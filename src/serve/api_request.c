@@ -258,7 +258,7 @@ static tt_status read_common(struct parse *p)
     return read_stops(p);
 }
 
-/* What the chat template reads of the request. */
+/* The members of the request that the chat template reads. */
 static struct tt_json_value *make_row(const struct tt_json_value *root, const struct tt_json_value *messages)
 {
     static const char *const others[] = {"tools", "documents", "chat_template_kwargs"};
@@ -292,7 +292,7 @@ static tt_status read_messages(struct parse *p)
     return TT_OK;
 }
 
-/* Of a conversation: logprobs is a flag, top_logprobs a number beside it. */
+/* A conversation's form: logprobs is a flag, top_logprobs a number beside it. */
 static tt_status read_chat_logprobs(struct parse *p)
 {
     struct tt_api_request *request = p->request;
@@ -303,7 +303,7 @@ static tt_status read_chat_logprobs(struct parse *p)
     return tt_fail(TT_ERR_USAGE, "'top_logprobs' needs 'logprobs': true");
 }
 
-/* Of a prompt: logprobs is the number. */
+/* A prompt's form: logprobs is the number. */
 static tt_status read_logprobs(struct parse *p)
 {
     int64_t count = -1;

@@ -57,7 +57,7 @@ static struct tt_sampling_options make_sampling(const struct tt_serve_config *co
     return sampling;
 }
 
-/* Of answer `sample` to a prompt: with a seed, prompts in one request have the answers that each has alone. */
+/* The seed of answer `sample` to a prompt: prompts in one request with a seed have the answers that each has alone. */
 static uint64_t make_seed(const struct tt_serve_config *config, const struct tt_serve_job *job, size_t choice)
 {
     const struct tt_api_request *request = &job->request;
@@ -168,7 +168,7 @@ static struct tt_api_answer describe(const struct tt_serve_job *job)
     return answer;
 }
 
-/* Of the tokens that were not told yet; *out stays NULL where none are wanted. */
+/* Log probabilities of the tokens that were not told yet; *out stays NULL where none are wanted. */
 static tt_status tell_logprobs(const struct tt_serve_config *config, const struct tt_serve_job *job,
                                struct tt_serve_choice *choice, struct tt_json_value **out)
 {

@@ -16,7 +16,7 @@ static struct tt_span trim(struct tt_span text)
     return text;
 }
 
-/* Without blanks at its end. */
+/* The text without blanks at its end. */
 static size_t trimmed_bytes(const char *text, size_t bytes)
 {
     while (bytes > 0 && is_blank(text[bytes - 1])) bytes--;
@@ -110,7 +110,7 @@ out:
     return status;
 }
 
-/* From the first tag on nothing but calls may follow. */
+/* Nothing but calls may follow from the first tag on. */
 static tt_status add_tagged(struct search *s, struct tt_span text, bool *are)
 {
     for (*are = true; *are && text.bytes > 0;) {

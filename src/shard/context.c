@@ -215,7 +215,7 @@ tt_status tt_shard_take_gradient_slot(struct tt_shard_context *context, struct t
                                       struct gradient_slot **out)
 {
     for (int i = 0; i < GRADIENT_SLOTS; i++) {
-        /* In turn, because a sum may still read the slot that was released last. */
+        /* Slots are taken in turn, because a sum may still read the slot that was released last. */
         int index = (context->next_gradient_slot + i) % GRADIENT_SLOTS;
         if (context->gradient_slots[index].owner != NULL) continue;
         context->next_gradient_slot = (index + 1) % GRADIENT_SLOTS;

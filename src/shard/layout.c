@@ -40,7 +40,7 @@ static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct r
 {
     const struct tt_shard_config *config = &unit->context->config;
     member->param = param;
-    /* Without training there are no masters: the values are stored in the type in which they are lent. */
+    /* There are no masters without training: the values are stored in the type in which they are lent. */
     member->trains = param->trainable && config->train;
     member->dtype = param->trainable ? config->compute_dtype : param->stored_dtype;
     if (tt_dtype_bytes(member->dtype) == 0 || param->rank < 0 || param->rank > TT_RANK_MAX)

@@ -16,7 +16,7 @@
 
 enum { LEAVE_SECONDS = 30, LINGER_SECONDS = 2 };
 
-/* What a rank tells the others of one of its shards, and at the end of all of them. */
+/* The message of a rank about one of its shards, and at the end about all of them. */
 struct offer {
     const void *address;
     struct tt_memory_handle handle;

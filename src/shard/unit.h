@@ -129,9 +129,9 @@ TT_MUST_USE tt_status tt_unit_wait(struct tt_unit *unit);
 /* Releases the values early, after their last reader was queued and before reduce and release: another unit may be
  * gathered into their memory. Without effect while the unit has several holders. */
 TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
-/* Of a split unit between wait and release. Lends the rows of `part` as the matrix's value, and returns those of the
- * part before; then starts the gather of part `next` (-1: none), which must be the next one that is taken, if a buffer
- * is free. Collective, like gather. */
+/* Takes a part of a split unit between wait and release. Lends the rows of `part` as the matrix's value, and returns
+ * those of the part before; then starts the gather of part `next` (-1: none), which must be the next one that is taken,
+ * if a buffer is free. Collective, like gather. */
 TT_MUST_USE tt_status tt_unit_take_part(struct tt_unit *unit, int part, int next);
 /* Returns the rows of the part that is lent. Without effect when none is. */
 TT_MUST_USE tt_status tt_unit_drop_part(struct tt_unit *unit);

@@ -112,7 +112,7 @@ static inline uint16_t f32_to_f16(float value)
     uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffffu, sign = (bits >> 16) & 0x8000u;
     /* Rounds to nearest even while dropping 13 bits; a carry into the exponent is correct. */
     uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
-    /* Below 2^-14 the addition of 0.5, whose last place is 2^-24, rounds to the subnormal grid. */
+    /* The addition of 0.5, whose last place is 2^-24, rounds to the subnormal grid below 2^-14. */
     uint32_t tiny = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t half = magnitude < 0x38800000u ? tiny : normal;
     half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* 65520 and more round to infinity */

@@ -1,6 +1,6 @@
-/* For the sources that encode: one function for any processor, one for AVX2. The order of every rounding is that of
- * bitsandbytes on a CPU, so the compiler must not contract operations to fused multiply-adds: the AVX2 path is compiled
- * without them. Included after all other headers. */
+/* Private header of the sources that encode: one function for any processor, one for AVX2. The order of every rounding
+ * is that of bitsandbytes on a CPU, so the compiler must not contract operations to fused multiply-adds: the AVX2 path
+ * is compiled without them. Included after all other headers. */
 #ifndef TT_TENSOR_ENCODE_ISA_H
 #define TT_TENSOR_ENCODE_ISA_H
 

@@ -27,7 +27,8 @@ enum tt_param_reach {
     TT_REACH_NEVER,  /* not at all in this model */
 };
 
-/* In which passes a frozen parameter is read: a unit gathers it for those alone. A recomputation is a forward pass. */
+/* The passes in which a frozen parameter is read: a unit gathers it for those alone. A recomputation is a forward
+ * pass. */
 enum tt_param_use {
     TT_USE_ALWAYS,
     TT_USE_FORWARD,

@@ -72,7 +72,7 @@ struct tt_quant_layout {
 
 const char *tt_quant_type_name(enum tt_quant_type type);      /* "nf4", "fp4", "int8", "none" */
 enum tt_quant_type tt_quant_type_from_name(const char *name); /* NONE for others */
-/* With the library's block sizes: 64 weights, 256 absmax. */
+/* The library's block sizes: 64 weights, 256 absmax. */
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
 
 /* TT_ERR_DATA for block sizes outside the format and for shapes whose size overflows. Odd counts and matrices that end

@@ -43,7 +43,7 @@ struct added_finder {
 TT_MUST_USE tt_status added_finder_build(struct added_finder *finder, const struct added_pattern *patterns,
                                          size_t count);
 void added_finder_deinit(struct added_finder *finder);
-/* From now on a blank of the text matches U+2581; patterns must not contain blanks. */
+/* A blank of the text matches U+2581 from now on; patterns must not contain blanks. */
 void added_finder_take_blanks(struct added_finder *finder);
 void added_matches_restart(struct added_matches *matches);
 /* Returns the matches in the text, in order and without overlap; match->bytes is 0 after the last one. */

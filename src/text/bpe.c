@@ -433,8 +433,8 @@ size_t bpe_metaspace_bytes(const struct bpe *bpe, const char *word, size_t bytes
     return found ? strlen(TT_METASPACE) : 0;
 }
 
-/* Without a pre-tokenizer a word is a whole text. Where no merge crosses the border between a character and a following
- * U+2581, the parts are independent and can be merged (and cached) one by one. */
+/* A word is a whole text where there is no pre-tokenizer. Where no merge crosses the border between a character and a
+ * following U+2581, the parts are independent and can be merged (and cached) one by one. */
 static tt_status encode_parts(const struct bpe *bpe, struct bpe_scratch *s, const char *word, size_t bytes,
                               struct tt_ids *ids)
 {

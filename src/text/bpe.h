@@ -41,8 +41,8 @@ void bpe_scratch_destroy(struct bpe_scratch *scratch);
 TT_MUST_USE tt_status bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const char *word,
                                  size_t bytes, struct tt_ids *ids);
 
-/* For each id of bpe_encode of this word, the bytes of the word that it stands for. Characters without a token that are
- * dropped are in no range. */
+/* Ranges of bytes of the word, one for each id of bpe_encode of this word. Characters without a token that are dropped
+ * are in no range. */
 TT_MUST_USE tt_status bpe_spans(const struct bpe *bpe, struct bpe_scratch *scratch, struct tt_span word,
                                 const struct tt_ids *ids, struct tt_ranges *spans);
 

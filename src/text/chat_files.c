@@ -92,7 +92,7 @@ static tt_status read_inline(struct tt_chat_files *files, const struct tt_json *
     return TT_OK;
 }
 
-/* Of equal names the first one counts. */
+/* The first one of equal names counts. */
 static tt_status add_token(struct tt_chat_files *files, const char *name, const struct tt_json_value *value)
 {
     const char *text = tt_json_text(tt_json_is_object(value) ? tt_json_get(value, "content") : value);

@@ -42,7 +42,7 @@ static tt_status compile(const char *pattern, size_t bytes, pcre2_code **out)
         pcre2_get_error_message(error, (PCRE2_UCHAR *)message, sizeof message);
         return tt_fail(TT_ERR_UNSUPPORTED, "cannot compile the pattern: %s", message);
     }
-    /* Without JIT support PCRE2's interpreter runs the pattern, more slowly. */
+    /* PCRE2's interpreter runs the pattern, more slowly, where there is no JIT support. */
     (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE);
     return TT_OK;
 }

@@ -233,9 +233,9 @@ static tt_status append_bracket(struct bracket *bracket, struct tt_str *out)
     return tt_str_append_text(out, bracket->negated ? ")" ANY_CHARACTER ")" : ANY_CHARACTER ")");
 }
 
-/* Under (?i) Oniguruma adds to a bracket expression the other cases of all its characters. If the expression is
- * not negated it also adds the sequences that its characters fold to. Only sets that this does not change, or
- * changes by one character, are supported. */
+/* Oniguruma adds to a bracket expression under (?i) the other cases of all its characters. If the expression is not
+ * negated it also adds the sequences that its characters fold to. Only sets that this does not change, or changes by
+ * one character, are supported. */
 static tt_status add_set(struct pattern_reader *reader, struct bracket *bracket,
                          const struct pattern_set *set)
 {

@@ -42,7 +42,7 @@ int32_t tt_tokenizer_token_id(const struct tt_tokenizer *tokenizer, const char *
 const char *tt_tokenizer_token(const struct tt_tokenizer *tokenizer, int32_t id);       /* NULL: none */
 bool tt_tokenizer_is_special(const struct tt_tokenizer *tokenizer, int32_t id);
 bool tt_tokenizer_is_added(const struct tt_tokenizer *tokenizer, int32_t id);
-/* From tokenizer_config.json / special_tokens_map.json; -1 when not named. */
+/* Named by tokenizer_config.json or special_tokens_map.json; -1 when not named. */
 int32_t tt_tokenizer_bos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_eos_id(const struct tt_tokenizer *tokenizer);
 int32_t tt_tokenizer_pad_id(const struct tt_tokenizer *tokenizer);

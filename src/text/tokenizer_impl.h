@@ -37,7 +37,7 @@ struct tt_tokenizer {
     char *folder;
 };
 
-/* What encoding with ranges needs besides. */
+/* State that encoding with ranges needs besides. */
 struct tracking {
     struct text_track track;
     struct tt_ranges normal[2], pieces[PIPELINE_STEPS_MAX]; /* maps of the texts below */
@@ -57,7 +57,7 @@ struct tt_tokenizer_scratch {
 /* The members of tokenizer.json, and the tokens that only the files beside it have. */
 TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, const struct tt_beside *beside,
                                      struct tt_tokenizer *tokenizer);
-/* After tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */
+/* Called after tokenizer_read: leaves blanks to the model where that gives the same ids (blanks.c). */
 void tokenizer_leave_blanks(struct tt_tokenizer *tokenizer);
 /* Named tokens and chat template of these files, and of chat_template.jinja of the folder; each is optional. */
 TT_MUST_USE tt_status tokenizer_read_config(const char *folder, const struct tt_beside *beside,

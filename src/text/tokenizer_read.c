@@ -180,7 +180,7 @@ static bool is_same(const struct added_token *a, const struct added_token *b)
            a->normalized == b->normalized && a->special == b->special;
 }
 
-/* Of a file beside tokenizer.json: the same text with the same members changes nothing. */
+/* A token of a file beside tokenizer.json: the same text with the same members changes nothing. */
 static tt_status add_beside(void *context, const char *origin, const struct tt_beside_token *token)
 {
     struct adding *adding = context;

@@ -16,7 +16,7 @@ struct text_track {
     struct tt_ranges *next; /* the map of the text that is being written */
 };
 
-/* What from .. to of the current text stands for. */
+/* The bytes for which from .. to of the current text stand. */
 struct tt_byte_range text_track_range(const struct text_track *track, const char *from, const char *to);
 /* Begins a new text, whose map is written to `next`. */
 void text_track_begin(struct text_track *track, struct tt_ranges *next);

@@ -216,7 +216,7 @@ struct run {
     size_t count, capacity;
     uint64_t *order; /* scratch of the canonical ordering */
     size_t order_capacity;
-    /* With a track: the bytes of `text` that each code point comes from. */
+    /* The bytes of `text` that each code point comes from, where there is a track. */
     struct text_track *track;
     const char *text;
     struct tt_ranges sources;

@@ -77,7 +77,7 @@ TT_MUST_USE tt_status tt_unicode_normalize(enum tt_normal_form form, const char 
                                            size_t limit, struct tt_str *out);
 
 struct text_track;
-/* With a track (text/track.h), records the source of the bytes. */
+/* Records the source of the bytes where there is a track (text/track.h). */
 TT_MUST_USE tt_status tt_unicode_normalize_tracked(enum tt_normal_form form, const char *text, size_t bytes,
                                                    size_t limit, struct text_track *track,
                                                    struct tt_str *out);

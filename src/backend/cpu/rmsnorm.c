@@ -47,8 +47,8 @@ tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsno
     return quantize(stream, args->y_ND, args->codes_ND, args->scale_N);
 }
 
-/* For a weight gradient the rows are divided into groups by their number alone. Each group sums its rows in
- * order into a line of its own, and the lines are added in order. */
+/* The rows of a weight gradient are divided into groups by their number alone. Each group sums its rows in order into a
+ * line of its own, and the lines are added in order. */
 tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
 {
     int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];

@@ -265,8 +265,8 @@ TT_INLINE vf vsigmoid(vf x)
     return 1.0f / (1.0f + vexp(-x));
 }
 
-/* Below 0.8 Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + x^2 / (7 + x^2 / 9)))), whose relative error is
- * at most 2e-8 there; above, where nothing cancels, (1 - e) / (1 + e) with e = exp(-2 |x|). */
+/* Lambert's continued fraction below 0.8, x / (1 + x^2 / (3 + x^2 / (5 + x^2 / (7 + x^2 / 9)))), whose relative error
+ * is at most 2e-8 there; above, where nothing cancels, (1 - e) / (1 + e) with e = exp(-2 |x|). */
 TT_INLINE vf vtanh(vf x)
 {
     vf x2 = x * x, size = vmax(x, -x), e = vexp(-2.0f * size), large = (1.0f - e) / (1.0f + e);

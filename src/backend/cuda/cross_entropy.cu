@@ -342,7 +342,7 @@ __global__ void __launch_bounds__(THREADS_MAX, 1) entropy_rows(const struct entr
         float loss = wrong * (largest - cap(place.logit)) + logf(all.exp_sum);
         if (SUM && e.smoothing > 0.0f) loss += e.smoothing * (largest - all.sum / (float)e.words);
         e.loss[n] = loss;
-        /* In fp64: where one word has nearly all of the probability the two terms cancel. */
+        /* The difference is fp64: where one word has nearly all of the probability the two terms cancel. */
         if (SUM && e.row_mean != nullptr) e.row_mean[n] = all.sum / (float)e.words;
         if (e.row_entropy != nullptr)
             e.row_entropy[n] = (float)(log((double)all.exp_sum) - (double)all.weighted / (double)all.exp_sum);

@@ -225,8 +225,8 @@ static tt_status cuda_copy(struct tt_stream *stream, void *to, const void *from,
 {
     if (direction == TT_COPY_TO_DEVICE) return tt_cuda_upload(stream, to, from, bytes);
     if (direction == TT_COPY_TO_HOST) return tt_cuda_download(stream, to, from, bytes);
-    /* Between GPUs a copy engine copies. Within a GPU a kernel of the driver does, which occupies all processors
-     * for a moment. docs/performance.md describes the alternative (cudaMemcpyFlagPreferOverlapWithCompute). */
+    /* A copy engine copies between GPUs. A kernel of the driver copies within a GPU, which occupies all processors for
+     * a moment. docs/performance.md describes the alternative (cudaMemcpyFlagPreferOverlapWithCompute). */
     return tt_cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, tt_cuda_handle(stream)), stream,
                          "copy on the device");
 }

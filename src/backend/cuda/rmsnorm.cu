@@ -250,7 +250,7 @@ template <typename T> __global__ void __launch_bounds__(GENERAL_THREADS) forward
         for (int64_t d = threadIdx.x; d < f.width; d += GENERAL_THREADS)
             store_one(f.y.at<T>(place) + d, normed(load_one(x + d), rstd, scale_at(f, d)));
     if (f.coded.codes == nullptr) return;
-    /* Without a residual y may be x: each thread reads back what it has stored. */
+    /* y may be x where there is no residual: each thread reads back what it has stored. */
     const T *y = f.y.data != nullptr ? f.y.at<const T>(place) : nullptr;
     auto value = [&](int64_t d) {
         return y != nullptr ? load_one(y + d) : rounded_to<T>(normed(load_one(x + d), rstd, scale_at(f, d)));
@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(most_threads<CHUNKS, WEIGHT>, least_blocks<CHU
     }
 }
 
-/* As backward_held; a thread has the same vector of ROWS rows at a time, blockDim.y rows apart. */
+/* Like backward_held; a thread has the same vector of ROWS rows at a time, blockDim.y rows apart. */
 template <typename T, int ROWS, bool WEIGHT>
 __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct backward b)
 {

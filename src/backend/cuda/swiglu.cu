@@ -182,7 +182,7 @@ __device__ __forceinline__ vec<bf16, ROWS_VECTOR> load_coded(const struct coded_
     return {{raw.x, raw.y, 0, 0}};
 }
 
-/* What they stand for, in bf16 as tt_dequantize decodes it. */
+/* Values of the codes, in bf16 as tt_dequantize decodes them. */
 __device__ __forceinline__ void widen_coded(const vec<bf16, ROWS_VECTOR> &held, float scale,
                                             float (&x)[ROWS_VECTOR])
 {
@@ -406,7 +406,7 @@ struct coded_rows coded_of(const struct tt_coded &coded)
             static_cast<float *>(tt_coded_scales(&coded).data)};
 }
 
-/* What both directions have: the activation, codes and scales of the result, and those of gate and up. */
+/* Parameters of both directions: the activation, codes and scales of the result, and those of gate and up. */
 struct coded_pass pass_of(enum tt_activation activation, const tt_tensor &like, const tt_tensor &codes,
                           const tt_tensor &scale, const struct tt_swiglu_coded &coded)
 {

@@ -1,4 +1,4 @@
-/* For the checked entries: a chain of checks that stores the first failure. A violated contract is a bug of the caller
+/* A chain of checks that stores the first failure, for the checked entries. A violated contract is a bug of the caller
  * (TT_ERR_INTERNAL), a type without support in the op is TT_ERR_UNSUPPORTED; the text names the op, the tensor and the
  * shapes. Checks read descriptions only, never device memory. */
 #ifndef TT_BACKEND_OPS_CHECK_H
@@ -27,10 +27,10 @@ enum {
  * elements, and with strides for contiguous rows and without overlapping elements. */
 void tt_check_tensor(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types, int rank_min,
                      int rank_max);
-/* As tt_check_tensor for one rank; all dimensions must equal `dims`. */
+/* Like tt_check_tensor for one rank; all dimensions must equal `dims`. */
 void tt_check_shape(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types, int rank,
                     const int64_t *dims);
-/* As tt_check_tensor, with the shape of `like`. */
+/* Like tt_check_tensor, with the shape of `like`. */
 void tt_check_like(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types,
                    const char *like_name, tt_tensor like);
 void tt_check_contiguous(struct tt_check *check, const char *name, tt_tensor tensor);

@@ -25,7 +25,7 @@ tt_status tt_anchor_match(struct tt_stream *stream, const struct tt_anchor_match
     return tt_dispatch_anchor_match(stream, args);
 }
 
-/* What both losses have: predictions of images x anchors in place, matches, the images' counts, one sum. */
+/* Checks that both losses share: predictions of images x anchors in place, matches, the images' counts, one sum. */
 static void check_loss(struct tt_check *check, tt_tensor rows_PK, int64_t row_anchors, tt_tensor match,
                        tt_tensor foreground, tt_tensor sums)
 {

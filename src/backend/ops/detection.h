@@ -12,7 +12,7 @@ enum { TT_MATCH_BACKGROUND = -1, TT_MATCH_IGNORED = -2 };
 #define TT_BOX_LOG_MAX 4.135166556742356f /* ln(1000 / 16) */
 #define TT_GIOU_EPS 1e-7f
 
-/* For each image and anchor the number of its box within the batch, or one of the two above. The best box of an anchor
+/* The number of the box within the batch for each image and anchor, or one of the two above. The best box of an anchor
  * is the first with the largest intersection over union; below `low` it is background, below `high` ignored. Then every
  * anchor that has the largest overlap of some box (all ties, and an overlap of 0 too) gets back its own best box. */
 struct tt_anchor_match_args {

@@ -3,7 +3,7 @@
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
-/* Without h where `h` is empty and `only_rows`. */
+/* h is left out where `h` is empty and `only_rows`. */
 static void check_forward(struct tt_check *check, const struct tt_swiglu_forward_args *args, bool only_rows)
 {
     tt_tensor gate = args->gate_TF;
@@ -25,7 +25,7 @@ tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_for
     return tt_dispatch_swiglu_forward(stream, args);
 }
 
-/* Without dgate and dup where they are empty and `only_rows`; without gate and up where they are `coded`. */
+/* dgate and dup are left out where they are empty and `only_rows`; gate and up where they are `coded`. */
 static void check_backward(struct tt_check *check, const struct tt_swiglu_backward_args *args, bool only_rows,
                            bool coded)
 {
@@ -87,7 +87,7 @@ static void check_coded(struct tt_check *check, const char *name, const struct t
                   name);
 }
 
-/* In one pass rows are read as vectors of 16 bytes; the sequence of two passes, which takes others, must store. */
+/* One pass reads rows as vectors of 16 bytes; the sequence of two passes, which takes others, must store. */
 static void check_vectors(struct tt_check *check, const char *name, tt_tensor x)
 {
     if (check->status != TT_OK) return;

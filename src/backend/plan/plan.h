@@ -15,7 +15,7 @@ TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, si
                                       int sources);
 /* The latest clock of the device, in seconds since it was opened. */
 double tt_plan_seconds(const struct tt_device *device);
-/* From now on adds the arguments of each convolution to `requests`, which outlives the device or the next call; NULL:
+/* Adds the arguments of each convolution from now on to `requests`, which outlives the device or the next call; NULL:
  * no more. */
 void tt_plan_record_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests);
 

@@ -17,7 +17,7 @@ const struct tt_format_tensor tt_four_bits_tensors[TT_FOUR_BITS_TENSORS] = {
     {".weight.nested_quant_map", offsetof(struct tt_quant_layout, nested_map), TT_F32, TT_F32},
 };
 
-/* For each number times `factor`, the number of the 15 borders below it. */
+/* The number of the 15 borders below each number times `factor`. */
 static void ranks_any(const float *x, int64_t count, float factor, const float *borders, uint8_t *to)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -111,7 +111,7 @@ static void rank_block(const struct coder *coder, const float *x, int64_t count,
     }
 }
 
-/* At most PIECE weights. Pieces begin at even positions. An odd count is padded with the code of 0. */
+/* A piece has at most PIECE weights. Pieces begin at even positions. An odd count is padded with the code of 0. */
 void tt_four_bits_encode(const struct tt_quant_layout *layout, const float *x, int64_t first, int64_t count,
                          const float *absmax, uint8_t *codes)
 {

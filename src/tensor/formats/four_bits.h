@@ -3,7 +3,7 @@
 
 #include "tensor/format.h"
 
-/* Of any type: bnb_4bit_quant_storage is a name for the bytes of the codes. */
+/* The codes may have any type: bnb_4bit_quant_storage is a name for their bytes. */
 enum { TT_FOUR_BITS_TENSORS = 5 };
 extern const struct tt_format_tensor tt_four_bits_tensors[TT_FOUR_BITS_TENSORS];
 

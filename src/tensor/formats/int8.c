@@ -5,7 +5,7 @@
 #include "tensor/encode_isa.h"
 #include "tensor/format.h"
 
-/* To nearest even; |x| * factor <= 127. */
+/* Rounding is to nearest even; |x| * factor <= 127. */
 BODY void round_int8(const float *x, int64_t count, float factor, int8_t *to)
 {
     for (int64_t i = 0; i < count; i++) to[i] = (int8_t)(int32_t)nearbyintf(x[i] * factor);

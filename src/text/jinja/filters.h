@@ -1,4 +1,4 @@
-/* Between the files of filters. */
+/* Private header of the files of filters. */
 #ifndef TT_TEXT_JINJA_FILTERS_H
 #define TT_TEXT_JINJA_FILTERS_H
 

@@ -62,7 +62,7 @@ struct tt_jinja_variable {
     const struct tt_json_value *json; /* TT_JINJA_JSON: parsed as a whole, no outline */
 };
 
-/* What strftime_now() formats. */
+/* The time that strftime_now() formats. */
 struct tt_jinja_date {
     int year, month, day; /* month and day from 1 */
     int hour, minute, second;

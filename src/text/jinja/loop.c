@@ -208,7 +208,7 @@ tt_status jinja_exec_for(struct jinja_render *render, struct jinja_scope *scope,
         jinja_load_frame(render, node->frame, inner);
         TT_TRY(jinja_exec(render, inner, &node->body, flow));
         if (*flow == JINJA_FLOW_BREAK) break;
-        /* As compiled by the reference: only an iteration that reaches its end keeps `else` from running. */
+        /* The reference compiles it so: only an iteration that reaches its end keeps `else` from running. */
         if (*flow == JINJA_FLOW_NEXT) runs_else = false;
     }
     *flow = JINJA_FLOW_NEXT;

@@ -120,7 +120,7 @@ static tt_status parse_argument(struct jinja_parser *parser, struct jinja_argume
     return TT_OK;
 }
 
-/* Behind the parenthesis. */
+/* Reads the arguments that follow an opening parenthesis. */
 static tt_status parse_arguments(struct jinja_parser *parser, struct jinja_arguments *arguments)
 {
     for (bool is_first = true; !jinja_at_sign(parser, ')'); is_first = false) {

@@ -211,7 +211,7 @@ static tt_status analyze_if(struct analysis *analysis, struct jinja_node *node)
     TT_TRY(each_of(&node->body, analyze, analysis));
     TT_TRY(each_of(&node->elifs, analyze, analysis));
     TT_TRY(each_of(&node->otherwise, analyze, analysis));
-    /* What a branch assigned first may be read where that branch was not taken. */
+    /* A name that a branch assigned first may be read where that branch was not taken. */
     for (size_t i = mark; i < resolver->fresh_count; i++) {
         struct jinja_variable *variable = &analysis->frame->variables[resolver->fresh[i]];
         if (!load_from_outside(analysis->frame, variable)) variable->load = JINJA_LOAD_RESOLVE;

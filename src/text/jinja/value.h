@@ -81,7 +81,7 @@ struct jinja_entry {
     struct jinja_value key, value;
 };
 
-/* In order of insertion. Larger ones have an index by hash, open addressing: entry + 1 or 0. */
+/* Entries in order of insertion. Larger dicts have an index by hash, open addressing: entry + 1 or 0. */
 enum { JINJA_UNINDEXED_MAX = 12 };
 struct jinja_dict {
     size_t count, capacity;
@@ -203,11 +203,11 @@ tt_status jinja_write_literal(struct jinja_writer *writer, const char *text, uin
 /* A part of a text value with its origins, in bytes. */
 tt_status jinja_write_part(struct jinja_writer *writer, const struct jinja_value *text, size_t from,
                            size_t to);
-/* As Python's str() of any value. */
+/* The text of Python's str() of any value. */
 tt_status jinja_write_value(struct jinja_writer *writer, const struct jinja_value *value);
 /* Marks all from byte `from` on as generation. */
 tt_status jinja_write_mark(struct jinja_writer *writer, size_t from);
-/* With & < > ' " as entities. */
+/* The text with & < > ' " as entities. */
 tt_status jinja_write_escaped(struct jinja_writer *writer, const struct jinja_value *text);
 tt_status jinja_writer_value(struct jinja_writer *writer, struct jinja_value *out);
 

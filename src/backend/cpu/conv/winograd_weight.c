@@ -18,7 +18,7 @@ enum {
     RUN_LEAST = 28,              /* tiles summed at a time: with fewer the transform to taps takes too long */
     RUN_MOST = 256,
     PIECE = 32, /* tiles of one sum; sums of pieces are added, which has less error than one long sum */
-    /* With fewer the sums of the direct product are so short that it has a third of the error. */
+    /* The sums of the direct product are, with fewer, so short that it has a third of the error. */
     LEAST_PLACES = 2048,
     LEAST_CHANNELS = 32, /* with fewer blocks are mostly padding */
 };

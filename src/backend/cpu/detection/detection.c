@@ -325,8 +325,8 @@ TT_INLINE vf log1p_of(vf e)
         1.0f;
     return 2.0f * s * series;
 }
-/* With p = sigmoid(x), for a target of 1 L = -alpha (1 - p)^gamma ln p, for 0 L = -(1 - alpha) p^gamma ln (1 - p). Both
- * are one function of z = x or -x: f(z) = -(1 - s)^gamma ln s with s = sigmoid(z), whose derivative is
+/* The loss, with p = sigmoid(x): for a target of 1 L = -alpha (1 - p)^gamma ln p, for 0 L = -(1 - alpha) p^gamma
+ * ln (1 - p). Both are one function of z = x or -x: f(z) = -(1 - s)^gamma ln s with s = sigmoid(z), whose derivative is
  * (1 - s)^gamma (gamma s ln s - (1 - s)). ln s = min(z, 0) - ln(1 + exp(-|z|)). */
 TT_INLINE vf TT_PASS(focal)(vf z, float gamma, vf *slope)
 {

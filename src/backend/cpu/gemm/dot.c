@@ -67,7 +67,7 @@ static void multiply_rows(const struct plan *plan, int64_t first, int64_t end)
     float sums[STREAMED_BLOCK * SMALL_MAX];
     int64_t sums_row = plan->streams_columns ? 1 : plan->small_rows;
     int64_t sums_small = plan->streams_columns ? STREAMED_BLOCK : 1;
-    /* With a single group of small rows each streamed row is read once, so chunks are not needed. */
+    /* Each streamed row is read once where there is a single group of small rows, so chunks are not needed. */
     int64_t chunk = plan->small_rows > TT_GEMM_DOT_SMALLS
                         ? CHUNK_BYTES / (int64_t)tt_dtype_bytes(plan->streamed.dtype)
                         : problem->k;

@@ -70,7 +70,7 @@ tt_status tt_gemm_dot(struct tt_stream *stream, const struct tt_gemm_problem *pr
 tt_status tt_gemm_panels(struct tt_stream *stream, const struct tt_gemm_problem *problem,
                          const char **declined);
 
-/* Of tt_gemm_dot: rows of c that it takes. */
+/* The rows of c that tt_gemm_dot takes. */
 int64_t tt_gemm_dot_rows_max(const struct tt_gemm_state *state, const struct tt_gemm_problem *problem);
 /* Floats of the panels of a matrix that are kept for a product like `problem`; 0: none are. */
 int64_t tt_gemm_kept_floats(const struct tt_gemm_kernel *kernel, const struct tt_gemm_problem *problem);

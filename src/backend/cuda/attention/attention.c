@@ -25,11 +25,10 @@
 enum {
     CONFIGURATIONS_MAX = 64,
     REASONS_MAX = 16,
-    /* Below these lengths our own backward kernels are faster, with and without groups of heads that share keys.
-     * H200, cuDNN 9.19, 16384 tokens, 2026-11-21, ms of cuDNN / own at 256, 384, 512: 32:8 heads of 128
-     * 0.90/0.67, 0.94/0.84, 0.99/1.03; 14:2 of 64 0.29/0.19, 0.30/0.24, 0.32/0.31; 16:8 of 256 1.10/0.80,
-     * 1.18/1.04, 1.29/1.31; 32:32 of 128, at 128, 192, 256: 0.80/0.60, 0.80/0.74, 0.75/0.74. The forward pass is
-     * faster with cuDNN from 128 on. */
+    /* Our own backward kernels are faster below these lengths, with and without groups of heads that share keys. H200,
+     * cuDNN 9.19, 16384 tokens, 2026-11-21, ms of cuDNN / own at 256, 384, 512: 32:8 heads of 128 0.90/0.67, 0.94/0.84,
+     * 0.99/1.03; 14:2 of 64 0.29/0.19, 0.30/0.24, 0.32/0.31; 16:8 of 256 1.10/0.80, 1.18/1.04, 1.29/1.31; 32:32 of 128,
+     * at 128, 192, 256: 0.80/0.60, 0.80/0.74, 0.75/0.74. The forward pass is faster with cuDNN from 128 on. */
     SHORT_GROUPED = 440,
     SHORT_PLAIN = 230
 };
@@ -86,7 +85,7 @@ static tt_status open_cudnn(struct tt_cuda_attention *attention)
         return tt_error_last()->status;
     }
     attention->opened = true;
-    /* Before Hopper our own kernels are as fast, so only a debug line is logged. */
+    /* Our own kernels are as fast before Hopper, so only a debug line is logged. */
     const struct tt_cuda_device *cuda = attention->device->impl;
     bool loses = cuda->architecture >= 90;
     tt_log(loses && cuda->index == 0 ? TT_LOG_WARNING : TT_LOG_DEBUG, "attention without cuDNN%s: %s",

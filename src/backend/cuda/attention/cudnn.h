@@ -42,8 +42,8 @@ bool tt_cuda_cudnn_takes_forward(struct tt_cuda_cudnn *cudnn, const struct tt_at
 bool tt_cuda_cudnn_takes_backward(struct tt_cuda_cudnn *cudnn, const struct tt_attention_backward_args *args,
                                   bool dense, char *why, size_t why_bytes);
 
-/* From now on plans have room for at least `tokens`; 0: as many as a batch needs. The self-check sets it, so
- * that its small batch runs the plan of the real one. */
+/* Plans have room for at least `tokens` from now on; 0: as many as a batch needs. The self-check sets it, so that its
+ * small batch runs the plan of the real one. */
 void tt_cuda_cudnn_least_tokens(struct tt_cuda_cudnn *cudnn, int64_t tokens);
 const char *tt_cuda_cudnn_name(const struct tt_cuda_cudnn *cudnn); /* "cuDNN 9.19.0" */
 

@@ -196,7 +196,7 @@ static tt_status extend(struct tt_stream *stream, struct room *room, tt_tensor v
         "padded vector");
 }
 
-/* What follows the product. `ready` is false when there is no room. */
+/* The operations after the product. `ready` is false when there is no room. */
 static tt_status put_epilogue(struct tt_stream *stream, struct room *room,
                               const struct tt_conv2d_forward_args *args, int64_t out, struct pack *pack,
                               bool *ready)
@@ -223,7 +223,7 @@ static void shape_epilogue(struct tt_cudnn_conv_shape *shape, const struct tt_co
     shape->relu = args->relu;
 }
 
-/* As many images at a time as there is room for, the same number each time. */
+/* Images go as many at a time as there is room for, the same number each time. */
 static int64_t images_together(int64_t images, int64_t bytes_of_one, size_t room)
 {
     int64_t most = (int64_t)room / bytes_of_one;

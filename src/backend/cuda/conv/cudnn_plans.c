@@ -218,8 +218,8 @@ static tt_status run_thread(void *argument)
     return TT_OK;
 }
 
-/* What a thread has built becomes an entry. What no thread has built, since another process has stored it meanwhile or
- * a thread failed, is read or built here. */
+/* Plans that a thread has built become entries. Others, which another process has stored meanwhile or whose thread
+ * failed, are read or built here. */
 static tt_status take_over(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_conv_shape *shape,
                            const struct work *work)
 {

@@ -45,8 +45,8 @@ TT_MUST_USE tt_status tt_cudnn_open(struct tt_cudnn *cudnn);
 /* Creates a handle on the current device. */
 TT_MUST_USE tt_status tt_cudnn_connect(struct tt_cudnn *cudnn);
 void tt_cudnn_close(struct tt_cudnn *cudnn); /* takes a zeroed struct */
-/* For another thread, on its current device: the same library with a handle of its own, or the same description of a
- * GPU. unshare comes before `cudnn` is closed. */
+/* A copy for another thread, on its current device: the same library with a handle of its own, or the same description
+ * of a GPU. unshare comes before `cudnn` is closed. */
 TT_MUST_USE tt_status tt_cudnn_share(const struct tt_cudnn *cudnn, struct tt_cudnn *out);
 void tt_cudnn_unshare(struct tt_cudnn *cudnn);
 

@@ -145,7 +145,7 @@ template <typename T> __device__ __forceinline__ float focal_of(float z, float g
     return -power * ln;
 }
 
-/* What an anchor is compared with: the column of its class, -1: none, or -2: the anchor is left out. */
+/* The target of an anchor: the column of its class, -1: none, or -2: the anchor is left out. */
 __device__ __forceinline__ int target_of(const struct focal &f, int64_t image, int anchor)
 {
     int32_t match = f.p.match[image * f.p.match_row + anchor];

@@ -427,7 +427,7 @@ __global__ void __launch_bounds__(256)
     shift[c] = __fsub_rn(bias[c], __fmul_rn(mean[c], factor));
 }
 
-/* As many groups as fill the GPU twice; their order is that of rows. */
+/* The groups fill the GPU twice; their order is that of rows. */
 template <typename T>
 tt_status run_output_sums(struct tt_stream *stream, const struct tt_conv2d_backward_output_args *args,
                           const backward_output_op<T> &op)

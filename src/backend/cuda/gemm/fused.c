@@ -13,15 +13,16 @@ typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, 
                                     CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                     CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 
-/* For a smaller K a tile's element-wise work takes longer than the next tile's arithmetic, which should hide it. */
+/* A tile's element-wise work takes, for a smaller K, longer than the next tile's arithmetic, which should hide it. */
 static const int64_t least_depth = 1024;
 /* The least useful share of the processors' time over all turns. A last turn with few tiles leaves most
  * processors idle, and tiles that reach beyond the matrix multiply rows and columns that do not exist (one token
  * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
-/* Of products in E4M3, in steps of 128 along k (fp8.cu); on an H100 at its 700 W, 16384 x 4096 x 14336, with the
- * error beside: no chains 1294 TFLOP/s and 3.3e-3, 32 steps 1245 and 2.1e-3, 16 steps 1209 and 1.9e-3. */
+/* The length of a chain of products in E4M3, in steps of 128 along k (fp8.cu); on an H100 at its 700 W, 16384 x 4096 x
+ * 14336, with the error beside: no chains 1294 TFLOP/s and 3.3e-3, 32 steps 1245 and 2.1e-3, 16 steps 1209 and
+ * 1.9e-3. */
 static const int chain_steps = 32;
 
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)

@@ -41,7 +41,7 @@ enum {
     TT_FUSED_CLUSTER = 2,   /* CTAs of a cluster, along m */
 };
 
-/* Of products in E4M3: b is several matrices, with LORA_NN one after the other along k, otherwise along n. */
+/* Operands of products in E4M3: b is several matrices, with LORA_NN one after the other along k, otherwise along n. */
 struct tt_fused_scaled {
     const float *a_scale; /* [m] */
     struct {

@@ -1,5 +1,5 @@
-/* What the kernels of fused.h share: tiles and their order, the ring of stages, and the warps that write tiles of
- * sums from shared memory to the results. */
+/* Shared by the kernels of fused.h: tiles and their order, the ring of stages, and the warps that write tiles of sums
+ * from shared memory to the results. */
 #ifndef TT_BACKEND_CUDA_GEMM_TILES_CUH
 #define TT_BACKEND_CUDA_GEMM_TILES_CUH
 
@@ -93,8 +93,8 @@ struct step {
     int k_a, k_b, n; /* n: first column of this tile in b */
 };
 
-/* With SwiGLU h holds gate's columns and then up's. Each half of the tile multiplies the other half's columns of
- * h by values beyond the edge of its own b, which are zero. */
+/* h holds, with SwiGLU, gate's columns and then up's. Each half of the tile multiplies the other half's columns of h by
+ * values beyond the edge of its own b, which are zero. */
 template <int KIND> TT_DEVICE step narrow_step(const tt_fused_params &p, const tile &t, int k, uint32_t rank)
 {
     constexpr int nowhere = 1 << 20;
