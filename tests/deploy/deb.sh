@@ -2,6 +2,8 @@
 # The Debian packages of packaging/deb.sh, from the files of this build: lintian has no complaint, dependencies are
 # complete, and program, manual pages, completions, library and its header work from where the packages put them.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
+# shellcheck source=tests/tools/finds_follower.sh
+source "$root/tests/tools/finds_follower.sh"
 command -v dpkg-buildpackage >/dev/null && command -v dh >/dev/null || { echo "skipped: there is no dpkg-dev or debhelper"; exit 77; }
 [ -x "$build/portable/trimtab" ] || { echo "skipped: a build with sanitizers is not packaged"; exit 77; }
 export DEBFULLNAME="Trimtab Test" DEBEMAIL=test@debian.org DEB_BUILD_OPTIONS=noautodbgsym
@@ -35,6 +37,7 @@ grep -q "^Depends: .*libtrimtab$so (= $version)" libtrimtab-dev.control || fail 
 readelf -d tree/usr/bin/trimtab | grep -E 'RPATH|RUNPATH' && fail "the program has a search path of this machine"
 tree/usr/bin/trimtab train --model_name_or_path "$root/examples/demo/model" --max_steps 1 --max_length 128 \
     --dataset_name "$root/examples/demo/data/train.jsonl" --output_dir out >log 2>&1 || fail "training: $(tail -n 3 log)"
+finds_follower tree/usr/bin/trimtab tree/usr/share/trimtab/python/tracker.py
 "$trimtab" help --man train >train.1
 gzip -dc tree/usr/share/man/man1/trimtab-train.1.gz | cmp - train.1 || fail "the manual page of train"
 "$trimtab" help --bash | cmp - tree/usr/share/bash-completion/completions/trimtab || fail "completion for bash"

@@ -3,6 +3,8 @@
 # installed without network, the command `trimtab` with the libraries of the wheel. `wheel.sh BUILD gpu` by hand takes
 # the plugin along.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
+# shellcheck source=tests/tools/finds_follower.sh
+source "$root/tests/tools/finds_follower.sh"
 kind=${2:-cpu}
 for program in patchelf python3 readelf; do
     command -v $program >/dev/null || { echo "skipped: there is no $program"; exit 77; }
@@ -52,6 +54,10 @@ outside=$(ldd "$program" | grep -vE "$folder|linux-vdso|ld-linux|/lib(c|m)\.so\.
 "${command[@]}" train --model_name_or_path "$root/examples/demo/model" --max_steps 2 --max_length 128 --ranks 1 --threads 2 \
     --dataset_name "$root/examples/demo/data/train.jsonl" --output_dir out >log 2>&1 || fail "training: $(tail -n 3 log)"
 [ -s out/adapter_model.safetensors ] || fail "training left no adapter"
+finds_follower environment/bin/trimtab "$(dirname "$program")/../share/trimtab/python/tracker.py"
+"${command[@]}" train --model_name_or_path "$root/examples/demo/model" --max_steps 1 --max_length 128 --report_to swanlab \
+    --dataset_name "$root/examples/demo/data/train.jsonl" --output_dir missing >log 2>&1 || fail "with a tracker: $(tail -n 3 log)"
+grep -q "package swanlab is not installed for $folder/environment/bin/python" log || fail "the follower: $(grep swanlab log)"
 code=0
 "${command[@]}" train --nonsense 1 >log 2>&1 || code=$?
 [ $code -eq 2 ] || fail "exit code $code of a wrong setting"

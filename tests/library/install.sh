@@ -2,6 +2,8 @@
 # The installation of `cmake --install` is complete: a program outside the tree builds with pkg-config alone, in C
 # and C++, and the library exports exactly what the header declares.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
+# shellcheck source=tests/tools/finds_follower.sh
+source "$root/tests/tools/finds_follower.sh"
 cmake --install "$build" --prefix "$folder/usr" >log 2>&1 || { cat log; exit 1; }
 cmp "$build/completion.bash" "$folder/usr/share/bash-completion/completions/trimtab" && "$build/trimtab" help --bash |
     cmp - "$build/completion.bash" || { echo "FAILED: the completion that is installed"; exit 1; }
@@ -13,6 +15,7 @@ done
 [ "$(find usr/include -type f | wc -l)" -eq 1 ] || fail "more than one header: $(find usr/include -type f)"
 [ "$(usr/bin/trimtab --version)" = "trimtab $(sed -n 's/#define TT_VERSION "\(.*\)"/\1/p' usr/include/trimtab.h)" ] ||
     fail "program and header have different versions"
+finds_follower usr/bin/trimtab usr/share/trimtab/python/tracker.py
 pages=usr/share/doc/trimtab
 cmp "$root/LICENSE" $pages/LICENSE || fail "no licence is installed"
 [ "$(cd $pages && find docs -name '*.md' | sort)" = "$(cd "$root" && find docs -name '*.md' | sort)" ] || fail "not all pages are installed"
