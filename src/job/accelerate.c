@@ -125,13 +125,15 @@ static tt_status take_mixed_precision(const struct reading *reading, const struc
 {
     (void)key;
     TT_TRY(one_value(reading, node));
+    bool given = tt_settings_is_set(reading->settings, "bf16"), half = tt_ascii_same(node->text, "fp16");
     if (tt_ascii_same(node->text, "bf16")) return set(reading, node, "bf16", "true");
-    if (tt_ascii_same(node->text, "no")) {
+    if (half && !given) return set(reading, node, "fp16", "true");
+    if (half || tt_ascii_same(node->text, "no")) {
         /* In transformers the training arguments override this key, and their bf16 is on by default. */
-        if (!tt_settings_is_set(reading->settings, "bf16"))
-            tt_info("%s line %zu: mixed_precision 'no' has no effect: bf16 decides, which is on unless it is "
+        if (half || !given)
+            tt_info("%s line %zu: mixed_precision '%s' has no effect: bf16 decides, which is on unless it is "
                     "set to false",
-                    reading->origin, node->line);
+                    reading->origin, node->line, half ? "fp16" : "no");
         return TT_OK;
     }
     tt_status status = refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported");
@@ -145,8 +147,7 @@ static tt_status take_fp16(const struct reading *reading, const struct key *key,
     bool on;
     (void)key;
     TT_TRY(read_bool(reading, node, &on));
-    return on ? refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: use mixed_precision: bf16")
-              : TT_OK;
+    return on ? set(reading, node, "fp16", "true") : TT_OK;
 }
 
 /* torch's CPUOffload: a boolean, or {offload_params: true}. */
@@ -169,6 +170,7 @@ static tt_status take_param_dtype(const struct reading *reading, const struct ke
     tt_dtype type = tt_dtype_from_torch_name(node->text);
     if (type == TT_BF16 || type == TT_F32)
         return set(reading, node, "bf16", type == TT_BF16 ? "true" : "false");
+    if (type == TT_F16) return set(reading, node, "fp16", "true");
     return refuse(reading, node, TT_ERR_UNSUPPORTED, "is not supported: use bfloat16 or float32");
 }
 

@@ -187,6 +187,20 @@ static tt_status settle_prefetch(struct tt_settings *settings, const struct tt_j
     return tt_settings_suggest(settings, "forward_prefetch", "false", "backward_prefetch");
 }
 
+/* Words for float16, which needs loss scaling, mean half precision: bfloat16, which has float32's range. fp16 decides
+ * over bf16: recipes for GPUs without bfloat16 have fp16: true and bf16: false. */
+static tt_status settle_float16(struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    const char *linears = job->quantization.load_in_4bit ? job->quantization.compute_dtype : NULL;
+    if (job->device.fp16) {
+        tt_info("fp16: the run computes in bfloat16, which needs no loss scaling");
+        return tt_settings_set(settings, "bf16", "true", "fp16");
+    }
+    if (linears != NULL && strcmp(linears, "float16") == 0 && job->device.bf16)
+        tt_info("bnb_4bit_compute_dtype float16: the quantized linears compute in bfloat16 like all others");
+    return TT_OK;
+}
+
 struct default_value {
     const char *name, *value;
 };
@@ -279,6 +293,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(tt_objective_suggest(settings, job));
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
+    TT_TRY(settle_float16(settings, job));
     TT_TRY(settle_ranks(settings, job));
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));
@@ -355,6 +370,7 @@ tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *jo
     }
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
+    TT_TRY(settle_float16(settings, job));
     TT_TRY(settle_ranks(settings, job));
     return check_launch(&job->launch);
 }

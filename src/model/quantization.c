@@ -30,7 +30,8 @@ const struct tt_setting tt_quantization_settings[] = {
      .help = "Store the scales of 4 bits in 8 bits: 4.13 instead of 4.5 bits a weight."},
     {.name = "bnb_4bit_compute_dtype", .type = TT_SETTING_STRING, FIELD(compute_dtype),
      .choices = "bfloat16 float32 float16", .of = "language", .needs = "load_in_4bit",
-     .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets."},
+     .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets; float16 is "
+             "bfloat16."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
      .of = "language", .needs = "load_in_4bit load_in_8bit load_in_fp8 base_dtype=fp8 fp8_blocks=rows",
      .help = "Names of linears that are not quantized; the embeddings never are, and lm_head only with fp8_lm_head."},
@@ -90,14 +91,11 @@ tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_d
     }
     if (given->compute_dtype == NULL || !given->load_in_4bit) return TT_OK;
     if (strcmp(given->compute_dtype, tt_dtype_torch_name(compute)) == 0) return TT_OK;
+    if (strcmp(given->compute_dtype, "float16") == 0 && compute == TT_BF16) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "bnb_4bit_compute_dtype is %s, but the run computes in %s",
                                given->compute_dtype, tt_dtype_torch_name(compute));
-    bool wants_float32 = strcmp(given->compute_dtype, "float32") == 0;
-    if (wants_float32 || strcmp(given->compute_dtype, "bfloat16") == 0)
-        tt_hint("the quantized linears compute in the type of all others: leave it out, or set bf16 to %s",
-                wants_float32 ? "false" : "true");
-    else
-        tt_hint("the quantized linears compute in the type of all others, bfloat16 or float32: leave it out");
+    tt_hint("the quantized linears compute in the type of all others: leave it out, or set bf16 to %s",
+            compute == TT_BF16 ? "false" : "true");
     return status;
 }
 

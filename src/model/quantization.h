@@ -37,7 +37,8 @@ struct tt_quantization_config {
 };
 extern const struct tt_setting tt_quantization_settings[];
 
-/* TT_ERR_USAGE for two formats at once, or another compute type than the run's. */
+/* TT_ERR_USAGE for two formats at once, or another compute type than the run's; float16 is
+ * computed in bfloat16. */
 TT_MUST_USE tt_status tt_quantization_check(const struct tt_quantization_config *given, tt_dtype compute);
 /* Resolves the format: that of a quantized folder (TT_ERR_USAGE when the settings request another width), or that of
  * the settings. The text of skip_modules is borrowed from either. */

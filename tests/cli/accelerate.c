@@ -246,8 +246,10 @@ static void keys_are_flags(void **state)
         close_fixture(&fixture);
     }
     open_fixture(&fixture);
-    assert_int_equal(tt_settings_set(fixture.settings, "mixed_precision", "fp16", "--mixed_precision"),
+    assert_int_equal(tt_settings_set(fixture.settings, "mixed_precision", "fp8", "--mixed_precision"),
                      TT_ERR_UNSUPPORTED);
+    assert_int_equal(tt_settings_set(fixture.settings, "mixed_precision", "fp16", "--mixed_precision"),
+                     TT_OK);
     close_fixture(&fixture);
 }
 
@@ -304,6 +306,25 @@ static void fsdp_config_of_either_version(void **state)
     }
 }
 
+/* A file's fp16 is the run's, unless bf16 is given nearer. */
+static void float16_of_a_file(void **state)
+{
+    static const char *const texts[] = {"distributed_type: FSDP\nmixed_precision: fp16\n",
+                                        "mixed_precision: FP16\ndistributed_type: MULTI_GPU\n"};
+    (void)state;
+    for (int given = 0; given < 2; given++)
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+            struct fixture fixture;
+            open_fixture(&fixture);
+            if (given) assert_int_equal(tt_settings_set(fixture.settings, "bf16", "false", "--bf16"), TT_OK);
+            assert_int_equal(read_text(&fixture, texts[i]), TT_OK);
+            assert_int_equal(fixture.config.device.fp16, !given);
+            bool said = strstr(tt_str_text(&fixture.said), "mixed_precision 'fp16' has no effect") != NULL;
+            assert_int_equal(said, given);
+            close_fixture(&fixture);
+        }
+}
+
 static void types_and_offload_as_torch_spells_them(void **state)
 {
     struct fixture fixture;
@@ -318,7 +339,9 @@ static void types_and_offload_as_torch_spells_them(void **state)
     assert_false(fixture.config.device.bf16);
     assert_int_equal(fixture.config.shard.reduce_dtype, TT_REDUCE_BFLOAT16);
     assert_int_equal(apply(&fixture, "{\"cpu_offload\": {\"pin_memory\": true}}"), TT_ERR_USAGE);
-    assert_int_equal(apply(&fixture, "{\"param_dtype\": \"float16\"}"), TT_ERR_UNSUPPORTED);
+    assert_int_equal(apply(&fixture, "{\"param_dtype\": \"float16\"}"), TT_OK);
+    assert_true(fixture.config.device.fp16);
+    assert_int_equal(apply(&fixture, "{\"param_dtype\": \"float64\"}"), TT_ERR_UNSUPPORTED);
     close_fixture(&fixture);
 }
 
@@ -378,10 +401,8 @@ static void wrong_files_are_refused(void **state)
         {"distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n", TT_ERR_UNSUPPORTED,
          "'DEEPSPEED' is not supported", "FSDP corresponds to ZeRO stage 3"},
         {"distributed_type: MEGATRON_LM\n", TT_ERR_UNSUPPORTED, "'MEGATRON_LM' is not supported", NULL},
-        {"distributed_type: FSDP\nmixed_precision: fp16\n", TT_ERR_UNSUPPORTED,
-         "mixed_precision: 'fp16' is not supported", "bf16"},
-        {"distributed_type: FSDP\nmixed_precision: fp8\n", TT_ERR_UNSUPPORTED, "'fp8' is not supported",
-         NULL},
+        {"distributed_type: FSDP\nmixed_precision: fp8\n", TT_ERR_UNSUPPORTED,
+         "mixed_precision: 'fp8' is not supported", "bf16"},
         {"distributed_type: FSDP\ncompute_environment: AMAZON_SAGEMAKER\n", TT_ERR_UNSUPPORTED,
          "'AMAZON_SAGEMAKER'", NULL},
         {"distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: 6}\n", TT_ERR_USAGE,
@@ -439,6 +460,7 @@ int main(void)
         cmocka_unit_test(keys_are_flags),
         cmocka_unit_test(lost_indentation_is_read),
         cmocka_unit_test(fsdp_config_of_either_version),
+        cmocka_unit_test(float16_of_a_file),
         cmocka_unit_test(types_and_offload_as_torch_spells_them),
         cmocka_unit_test(other_kinds_of_runs),
         cmocka_unit_test(wrong_files_are_refused),

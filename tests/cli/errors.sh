@@ -86,6 +86,13 @@ expect 2 "'max_steps' takes a whole number" train --max_steps 1.5
 expect 2 "'bf16' takes true or false" train --bf16 perhaps
 printf 'model_name_or_path: m\ndataset_name: d\nbf16: auto\nfp16:\n' >auto.yaml
 expect 0 "bf16: true  # auto.yaml line 3" train --config auto.yaml --print_config
+half='computes in bfloat16, which needs no loss scaling'
+expect 0 "fp16: the run $half" train --config auto.yaml --fp16 --print_config
+expect 0 "bf16: true  # fp16" train --config auto.yaml --fp16 --bf16 false --print_config
+expect 0 "the quantized linears compute in bfloat16 like all others" train --config auto.yaml --load_in_4bit \
+    --bnb_4bit_compute_dtype float16 --print_config
+expect 0 "dtype is accepted without effect: frozen weights" train --config auto.yaml --torch_dtype float16 --print_config
+expect 2 "hint: float16 is a key of axolotl; here: fp16" train --config auto.yaml --float16 true
 expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
 expect 2 "write --resume_from_checkpoint TEXT. The checkpoint folder to resume from; true or latest:" \
@@ -148,7 +155,7 @@ expect 3 "zero.safetensors" inspect zero.safetensors
 expect 3 "empty.safetensors" inspect empty.safetensors
 printf '\t- x' >tab.yaml
 expect 2 "  while scanning for the next token" train --config tab.yaml
-expect 2 "bfloat16 or float32: leave it out" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float16
+expect 2 "or set bf16 to true" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float16 --bf16 false
 expect 2 "or set bf16 to false" train --config good.yaml --load_in_4bit --bnb_4bit_compute_dtype float32
 expect 2 "lr_scheduler_kwargs: '{bad' is not a mapping" train --config good.yaml --lr_scheduler_kwargs '{bad'
 expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tokens_min 10 --row_tokens_max 5 \

@@ -348,6 +348,35 @@ static void resolving_twice_changes_nothing(void **state)
     tt_settings_destroy(second.settings);
 }
 
+/* Words of recipes for GPUs without bfloat16: all mean half precision, whatever bf16 says beside fp16. */
+static void float16_is_computed_in_bfloat16(void **state)
+{
+    static const char *const texts[] = {
+        "fp16: true\n",
+        "bf16: false\nfp16: true\n",
+        "bf16: true\nfp16: true\n",
+        "dtype: float16\n",
+        "torch_dtype: torch.float16\nfp16_full_eval: true\n",
+        "mixed_precision: fp16\n",
+        "bf16: false\nparam_dtype: torch.float16\n",
+        "load_in_4bit: true\nbnb_4bit_compute_dtype: float16\n",
+        "quantization_config: {load_in_4bit: true, bnb_4bit_compute_dtype: torch.float16}\n",
+        "bf16: false\nfp16: true\nload_in_4bit: true\nbnb_4bit_compute_dtype: float16\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct fixture fixture;
+        struct tt_str text = {0};
+        open_fixture(&fixture);
+        assert_int_equal(tt_str_printf(&text, "model_name_or_path: m\ndataset_name: d\n%s", texts[i]), TT_OK);
+        assert_int_equal(give(&fixture, tt_str_text(&text)), TT_OK);
+        assert_int_equal(tt_train_resolve(fixture.settings, &fixture.config), TT_OK);
+        assert_true(fixture.config.device.bf16);
+        tt_settings_destroy(fixture.settings);
+        tt_str_deinit(&text);
+    }
+}
+
 static void contradictions_are_found(void **state)
 {
     static const struct {
@@ -356,21 +385,23 @@ static void contradictions_are_found(void **state)
         const char *message;
     } cases[] = {
         {"learning_rate: 0\n", TT_ERR_USAGE, "learning_rate must be above 0"},
-        {"fp16: true\n", TT_ERR_UNSUPPORTED, "'fp16' supports only: false"},
         {"optim: adamw_8bit\n", TT_ERR_UNSUPPORTED, "'optim' supports only"},
         {"optim: none\n", TT_ERR_UNSUPPORTED, "sgd; not 'none'"},
         {"optim:\n", TT_ERR_UNSUPPORTED, "sgd; not 'null'"},
         {"neftune_noise_alpha: 5\n", TT_ERR_UNSUPPORTED, "'neftune_noise_alpha'"},
         {"use_dora: true\n", TT_ERR_UNSUPPORTED, "'use_dora'"},
         {"load_in_4bit: true\nload_in_8bit: true\n", TT_ERR_USAGE, "are both on"},
-        {"load_in_4bit: true\nbnb_4bit_compute_dtype: float16\n", TT_ERR_USAGE,
+        {"load_in_4bit: true\nbnb_4bit_compute_dtype: float32\n", TT_ERR_USAGE,
          "the run computes in bfloat16"},
+        {"load_in_4bit: true\nbf16: false\nbnb_4bit_compute_dtype: float16\n", TT_ERR_USAGE,
+         "the run computes in float32"},
+        {"mixed_precision: fp8\n", TT_ERR_UNSUPPORTED, "'mixed_precision'"},
         {"bnb_4bit_quant_type: int4\n", TT_ERR_USAGE, "takes one of: nf4 fp4"},
         {"packing_strategy: bfd_split\n", TT_ERR_USAGE, "'packing_strategy' takes one of: bfd wrapped"},
         {"group_by_length: true\n", TT_ERR_UNSUPPORTED, "'group_by_length'"},
         {"train_sampling_strategy: group_by_length\n", TT_ERR_USAGE, "one of: random sequential"},
         {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "loss_type 'dft'"},
-        {"dtype: float16\n", TT_ERR_UNSUPPORTED, "'dtype'"},
+        {"dtype: float64\n", TT_ERR_UNSUPPORTED, "'dtype'"},
         {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
         {"max_length: -1\n", TT_ERR_USAGE, "'max_length' takes a number from 0"},
         {"lr_scheduler_type: cosin\n", TT_ERR_USAGE, "lr_scheduler_type 'cosin'"},
@@ -427,6 +458,7 @@ int main(void)
         cmocka_unit_test(a_recipe_lands_in_the_struct),
         cmocka_unit_test(what_follows_is_settled),
         cmocka_unit_test(resolving_twice_changes_nothing),
+        cmocka_unit_test(float16_is_computed_in_bfloat16),
         cmocka_unit_test(contradictions_are_found),
         cmocka_unit_test(a_mapping_sets_the_settings_of_its_keys),
         cmocka_unit_test(none_is_a_word_where_there_is_one),

@@ -619,7 +619,7 @@ REFUSALS = [
     ("no plugin", {}, {"TRIMTAB_CUDA_PLUGIN": "/nonexistent.so"}, EXIT_DEVICE, "no GPU can be used"),
     ("more ranks than GPUs", {"ranks": 64}, {}, EXIT_USAGE, "64 ranks"),
     ("too little device memory", {"device_memory": "1MiB"}, {}, EXIT_MEMORY, "error"),
-    ("fp16", {"fp16": "true"}, {}, EXIT_USAGE, "fp16"),
+    ("fp16 is bfloat16", {"fp16": "true"}, {}, 0, "computes in bfloat16"),
 ]
 
 

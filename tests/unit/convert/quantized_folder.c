@@ -171,7 +171,7 @@ static void states_that_do_not_fit(void **state)
         {"64", "32", "must be", TT_ERR_DATA}, /* twice as many absmax: see below */
         {"64", "48", "powers of two from 32 to 4096", TT_ERR_DATA},
         {"64", "\"\"", "blocksize", TT_ERR_DATA},
-        {"bfloat16", "complex7", "'dtype' is 'complex7'", TT_ERR_DATA},
+        {"bfloat16", "complex7", "'dtype' is 'complex7', not float32, bfloat16 or float16", TT_ERR_DATA},
         {"[6, 100]", "[6, 101]", "bytes, but nf4 [6, 101]", TT_ERR_DATA},
         {"[6, 100]", "[600]", "'shape'", TT_ERR_DATA},
         {"[6, 100]", "[6, 9e9]", "'shape'", TT_ERR_DATA},
