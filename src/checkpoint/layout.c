@@ -192,12 +192,12 @@ out:
 
 int tt_slot_count(const struct tt_optimizer *optimizer)
 {
-    return TT_SLOT_MOMENTS + optimizer->moment_count;
+    return TT_SLOT_MOMENTS + optimizer->rule->moment_count;
 }
 
 const char *tt_slot_prefix(const struct tt_optimizer *optimizer, int slot)
 {
-    return slot == TT_SLOT_MASTER ? "master." : optimizer->prefixes[slot - TT_SLOT_MOMENTS];
+    return slot == TT_SLOT_MASTER ? "master." : optimizer->rule->prefixes[slot - TT_SLOT_MOMENTS];
 }
 
 /* `count`: elements from `first` on; -1: the whole parameter. */

@@ -238,7 +238,7 @@ static void add_piece(const struct tt_state *state, const struct tt_state_target
     if (!piece->param->trainable || piece->count == 0) return;
     add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MASTER), piece->data, piece->in_host,
                ranges, range_count);
-    for (int i = 0; i < target->optimizer->moment_count; i++)
+    for (int i = 0; i < target->optimizer->rule->moment_count; i++)
         add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MOMENTS + i),
                    target->moments[u].values[i] + piece->slice_offset, target->moments_in_host, ranges,
                    range_count);

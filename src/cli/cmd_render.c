@@ -288,7 +288,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
     TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
     run.copies = count_copies(command, &plan);
-    run.moments = tt_optimizer_of(&job->optim)->moment_count;
+    run.moments = tt_optimizer_of(&job->optim)->rule->moment_count;
     TT_GO(tt_render_size(&run));
     if (!tt_settings_is_set(settings, "grace_seconds"))
         TT_GO(set_number(settings, "grace_seconds", run.sizes.grace));

@@ -77,7 +77,7 @@ static tt_status run_update(struct tt_rank *rank)
             .grad_scale = 1.0f,
             .step = 1,
         };
-        TT_TRY(rank->optimizer->update(rank->stream, &optim, &update));
+        TT_TRY(rank->optimizer->rule->update(rank->stream, &optim, &update));
         TT_TRY(tt_unit_masters_changed(rank->units[u]));
     }
     return TT_OK;
@@ -100,7 +100,7 @@ static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank 
     const struct tt_chip *chip = tt_device_chip(rank->device);
     if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
         for (int u = 0; u < rank->model->unit_count; u++)
-            plan->step_seconds += 8.0 * rank->optimizer->moment_count * (double)rank->moments[u].count /
+            plan->step_seconds += 8.0 * rank->optimizer->rule->moment_count * (double)rank->moments[u].count /
                                   chip->host_bytes_per_second;
     return TT_OK;
 }

@@ -198,7 +198,7 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
             last = tt_unit_run(unit, r);
         update.run = (struct tt_slices_run){first.offset, last.offset + last.count - first.offset,
                                             first.param->weight_decay};
-        TT_TRY(rank->optimizer->update(rank->stream, optim, &update));
+        TT_TRY(rank->optimizer->rule->update(rank->stream, optim, &update));
     }
     return tt_unit_masters_changed(unit);
 }

@@ -1,5 +1,6 @@
 /* Update rules over the flat slices of one rank. Independent of model and rank: the input of an update is a run of
- * elements with the same weight decay. State: the rule's moments in fp32, in device memory of purpose OPTIMIZER;
+ * elements with the same weight decay. A rule is one file in optim/rules/ and one line in rules.def; a value of `optim`
+ * is one line in spellings.def. State: the rule's moments in fp32, in device memory of purpose OPTIMIZER;
  * offloaded, in page-locked host memory that the device reads and writes over its link during the update (each value
  * once). */
 #ifndef TT_OPTIM_OPTIMIZER_H
@@ -13,15 +14,26 @@ enum { TT_MOMENTS_MAX = 2 };
 
 struct tt_optimizer_update;
 
-struct tt_optimizer {
+struct tt_rule {
     const char *name; /* "AdamW" */
     int moment_count; /* values that it keeps for each element */
     /* before the parameter's name in a checkpoint: "optimizer.exp_avg."; the last part is torch's name of the value */
     const char *prefixes[TT_MOMENTS_MAX];
+    /* its settings are momentum and nesterov, not adam_beta1, adam_beta2 and adam_epsilon */
+    bool has_momentum;
+    bool (*fits)(const struct tt_optim_config *config); /* NULL: any configuration */
     tt_status (*update)(struct tt_stream *stream, const struct tt_optim_config *config,
                         const struct tt_optimizer_update *update);
 };
-/* The rule of a configuration; SGD without momentum keeps nothing. NULL, or a configuration without `optim`: AdamW. */
+#define RULE(name) extern const struct tt_rule tt_rule_##name;
+#include "optim/rules.def"
+#undef RULE
+
+struct tt_optimizer {
+    const char *spelling; /* the value of `optim` */
+    const struct tt_rule *rule;
+};
+/* The optimizer of a configuration. NULL, or a configuration without `optim`: the first of spellings.def. */
 const struct tt_optimizer *tt_optimizer_of(const struct tt_optim_config *config);
 /* Refuses settings of another rule than `optim`. */
 TT_MUST_USE tt_status tt_optimizer_check(const struct tt_optim_config *config);
@@ -49,5 +61,9 @@ struct tt_optimizer_update {
     float grad_scale; /* the clipping coefficient */
     int64_t step;     /* from 1 */
 };
+
+/* For the rules: the values of an update's run as a vector (NULL: an empty tensor), and its weight decay. */
+tt_tensor tt_optimizer_run(const struct tt_optimizer_update *update, const float *values);
+double tt_optimizer_decay(const struct tt_optim_config *config, const struct tt_optimizer_update *update);
 
 #endif

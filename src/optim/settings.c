@@ -5,6 +5,14 @@
 
 #include "optim/config.h"
 
+static const char spellings[] =
+#define SPELLING(name, rule) " " name
+#define VARIANT(name, rule)
+#include "optim/spellings.def"
+#undef SPELLING
+#undef VARIANT
+    ;
+
 #define FIELD(member) .offset = offsetof(struct tt_optim_config, member)
 
 /* One row is one paragraph. */
@@ -61,8 +69,7 @@ const struct tt_setting tt_optim_settings[] = {
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .changes = TT_CHANGES_RESULT,
      .help = "Largest norm of the gradient over all ranks; larger gradients are scaled down; 0: never."},
     {.name = "optim", .type = TT_SETTING_STRING, FIELD(optim), .default_text = "adamw_torch_fused",
-     .only = "adamw_torch_fused adamw_torch adamw_hf adamw_apex_fused adamw_torch_xla "
-             "adamw_torch_npu_fused adamw sgd",
+     .only = spellings + 1,
      .only_reason = "only AdamW and SGD in float32 are supported; 8-bit, paged and other rules would train "
              "differently", .changes = TT_CHANGES_RESULT,
      .help = "Optimizer: AdamW, in all of its plain spellings, or sgd (momentum, nesterov)."},

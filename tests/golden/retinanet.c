@@ -348,7 +348,7 @@ static void update(struct runner *r, const struct tt_optim_config *optim, int64_
             .lr = 0.002,
             .grad_scale = 1.0f,
             .step = step};
-        test_must(sgd->update(r->stream, optim, &update));
+        test_must(sgd->rule->update(r->stream, optim, &update));
         memset(param->grad.data, 0, (size_t)count * sizeof(float));
     }
 }

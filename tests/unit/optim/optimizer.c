@@ -70,7 +70,8 @@ static void step(struct training *training, const struct tt_json_value *golden, 
             .grad_scale = 1.0f,
             .step = index + 1,
         };
-        assert_int_equal(training->optimizer->update(training->stream, &training->config, &update), TT_OK);
+        assert_int_equal(training->optimizer->rule->update(training->stream, &training->config, &update),
+                         TT_OK);
     }
     read_params(tt_json_get(golden, "params"), wanted);
     for (int i = 0; i < PARAMS * GAP; i++)
@@ -128,12 +129,45 @@ static void rules_keep_what_they_need(void **state)
         struct tt_memory_use memory;
         begin(&training);
         tt_device_memory(training.device, &memory);
-        assert_int_equal(training.optimizer->moment_count, cases[i].values);
+        assert_int_equal(training.optimizer->rule->moment_count, cases[i].values);
         assert_true(memory.peak[TT_PURPOSE_OPTIMIZER] >= cases[i].values * sizeof training.master);
         assert_true((memory.peak[TT_PURPOSE_OPTIMIZER] == 0) == (cases[i].values == 0));
         end(&training);
     }
-    assert_string_equal(tt_optimizer_of(NULL)->name, "AdamW");
+    assert_string_equal(tt_optimizer_of(NULL)->rule->name, "AdamW");
+}
+
+/* Each line of spellings.def is found, and each line of rules.def is reached. */
+static void every_spelling_has_its_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const struct tt_rule *rule;
+        bool variant;
+    } spellings[] = {
+#define SPELLING(name, rule) {name, &tt_rule_##rule, false},
+#define VARIANT(name, rule) {name, &tt_rule_##rule, true},
+#include "optim/spellings.def"
+#undef SPELLING
+#undef VARIANT
+    };
+    static const struct tt_rule *const rules[] = {
+#define RULE(name) &tt_rule_##name,
+#include "optim/rules.def"
+#undef RULE
+    };
+    bool reached[sizeof rules / sizeof *rules] = {0};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++) {
+        struct tt_optim_config config = {.optim = spellings[i].name, .momentum = 0.9};
+        if (spellings[i].variant || !spellings[i].rule->has_momentum) config.momentum = 0;
+        const struct tt_optimizer *optimizer = tt_optimizer_of(&config);
+        assert_string_equal(optimizer->spelling, spellings[i].name);
+        assert_ptr_equal(optimizer->rule, spellings[i].rule);
+        assert_int_equal(tt_optimizer_check(&config), TT_OK);
+        for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) reached[r] |= rules[r] == optimizer->rule;
+    }
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) assert_true(reached[r]);
 }
 
 static void settings_of_another_rule_are_refused(void **state)
@@ -155,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_torchs),
         cmocka_unit_test(rules_keep_what_they_need),
+        cmocka_unit_test(every_spelling_has_its_rule),
         cmocka_unit_test(settings_of_another_rule_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
