@@ -23,7 +23,7 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
 {
     const struct tt_objective_ops *ops = rank->objective.ops;
     size_t rows = (size_t)config->limits.rows;
-    if (ops->reference) TT_TRY(check_reference(rank));
+    if ((ops->needs & TT_NEEDS_REFERENCE) != 0) TT_TRY(check_reference(rank));
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
     float *block = tt_calloc(6 * rows + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
@@ -35,6 +35,11 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
                                        .scale_N = block + 4 * rows,
                                        .correct_N = (int32_t *)(block + 5 * rows)};
     return TT_OK;
+}
+
+static bool compares(const struct tt_rank *rank)
+{
+    return (rank->objective.ops->needs & TT_NEEDS_REFERENCE) != 0;
 }
 
 /* log p of the labels is -loss: there is no label smoothing. */
@@ -52,7 +57,7 @@ tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
 {
     struct tt_pass own = *pass;
     tt_status status = TT_OK;
-    if (!rank->objective.ops->reference) return TT_OK;
+    if (!compares(rank)) return TT_OK;
     own.in.adapters_off = true;
     own.in.training = own.in.gradient = false;
     TT_GO(tt_executor_forward(rank->executor, &own));
@@ -74,7 +79,7 @@ tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *bat
         .batch = batch,
         .counts = counts,
         .logp_N = own->logp_N,
-        .ref_logp_N = rank->objective.ops->reference ? own->ref_logp_N : NULL,
+        .ref_logp_N = compares(rank) ? own->ref_logp_N : NULL,
         .correct_N = own->correct_N,
         .entropy_N = own->entropy_N,
         .mean_N = own->mean_N,

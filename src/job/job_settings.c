@@ -131,7 +131,10 @@ static const struct tt_setting bench_settings[] = {
                      {"Quantized base", tt_known_quantization, 0}
 #define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}, {"Data", tt_known_data, 0}
 #define DETECTION {"Detection", tt_detect_settings, 0}
-#define OBJECTIVE {"Objective", tt_objective_settings, 0}
+#define WHICH {"Objective", tt_objective_settings, 0}
+#define OWN(name) {"Objective", tt_objective_##name##_settings, \
+                   offsetof(struct tt_job_spec, objectives.values[TT_OBJECTIVE_##name])},
+#define LOSS {"Objective", tt_loss_settings, 0}
 #define RUN {"Run", tt_run_settings, 0}, {"Run", tt_known_run, 0}
 #define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}, \
                   {"Optimizer", tt_known_optim, 0}
@@ -144,15 +147,24 @@ static const struct tt_setting bench_settings[] = {
                {"Device", tt_known_device, 0}
 #define SHARDING {"Sharding and launch", tt_sharding_settings, 0}, {"Sharding and launch", tt_known_sharding, 0}
 
-static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, OBJECTIVE, DETECTION, RUN, OPTIMIZER,
+static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, WHICH,
+#define OBJECTIVE(name, what, losses) OWN(name)
+#include "objective/objectives.def"
+                                                  LOSS, DETECTION, RUN, OPTIMIZER,
                                                   WATCH, MONITOR, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA,
-                                                     OBJECTIVE, DETECTION, BATCH, DEVICE_KIND, DEVICE, SHARDING};
+                                                     WHICH,
+#define OBJECTIVE(name, what, losses) OWN(name)
+#include "objective/objectives.def"
+                                                     LOSS, DETECTION, BATCH, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
     {"Completions", tt_completion_settings, offsetof(struct tt_generate_spec, generate)},
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
     DEVICE_KIND, DEVICE, SHARDING};
-static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, OBJECTIVE,
+static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, WHICH,
+#define OBJECTIVE(name, what, losses) OWN(name)
+#include "objective/objectives.def"
+                                                 LOSS,
                                                  DETECTION, RUN, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};

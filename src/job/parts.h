@@ -175,14 +175,6 @@ struct tt_detect_spec {
     double picture_score;  /* of the found boxes in them, at least */
 };
 
-/* The objective of a language model; names of TRL's DPOConfig. */
-enum tt_objective_kind { TT_OBJECTIVE_SFT, TT_OBJECTIVE_DPO };
-struct tt_objective_spec {
-    enum tt_objective_kind objective;
-    double beta, label_smoothing, discopop_tau; /* of dpo */
-    const char *loss_type; /* a word or a list of one as JSON; NULL: the objective's own */
-};
-
 /* Which ranks there are, and how they meet. */
 struct tt_launch_spec {
     int64_t ranks;                      /* ranks of this process; 0: one per device (cpu: 1) */

@@ -11,11 +11,18 @@
 #include "objective/objective.h"
 #include "optim/config.h"
 
+/* The objective of a language model. `values`: the settings of each objective (objective/objective.h). */
+struct tt_objectives_spec {
+    int objective; /* index in tt_objectives */
+    double values[TT_OBJECTIVES][TT_OBJECTIVE_SETTINGS_MAX];
+    const char *loss_type; /* a word or a list of one as JSON; NULL: the objective's own */
+};
+
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
     enum tt_task task;
     struct tt_objective objective; /* settled by the task and `objectives` (job/objective_settings.c) */
-    struct tt_objective_spec objectives;
+    struct tt_objectives_spec objectives;
     struct tt_detect_spec detect; /* of a detection */
     struct tt_model_spec model;
     struct tt_lora_config lora;

@@ -8,14 +8,24 @@
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
 
-enum { BETA, LABEL_SMOOTHING, LOSS_TYPE, DISCOPOP_TAU };
+enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU };
 
-static const struct tt_objective_option options[] = {
-    [BETA] = {"beta", 0.1, 1e-6, INFINITY},
-    [LABEL_SMOOTHING] = {"label_smoothing", 0, 0, 0.5},
-    [LOSS_TYPE] = {"loss_type", TT_DPO_SIGMOID, 0, TT_DPO_LOSSES},
-    [DISCOPOP_TAU] = {"discopop_tau", 0.05, 1e-6, INFINITY},
+/* Names and defaults are those of TRL's DPOConfig. One row reads as one paragraph. */
+/* clang-format off */
+const struct tt_setting tt_objective_dpo_settings[] = {
+    {.name = "beta", TT_OBJECTIVE_SETTING(BETA), .default_text = "0.1", .minimum = 1e-6, .maximum = INFINITY,
+     .of = "dpo", .help = "With dpo: how much a deviation from the reference counts."},
+    {.name = "label_smoothing", TT_OBJECTIVE_SETTING(LABEL_SMOOTHING), .default_text = "0", .minimum = 0,
+     .maximum = 0.5, .of = "dpo",
+     .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
+    {.name = "discopop_tau", TT_OBJECTIVE_SETTING(DISCOPOP_TAU), .default_text = "0.05", .minimum = 1e-6,
+     .maximum = INFINITY, .of = "dpo", .help = "With dpo and loss_type discopop: where its two losses blend."},
+    {.name = NULL},
 };
+/* clang-format on */
+
+static const struct tt_objective_default defaults[] = {
+    {"learning_rate", "1e-6"}, {"lora_dropout", "0"}, {NULL, NULL}};
 
 enum {
     LOSS,
@@ -80,15 +90,15 @@ static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const st
                                      .rejected = rejected->ratio,
                                      .chosen_tokens = (double)(chosen->end - chosen->first),
                                      .rejected_tokens = (double)(rejected->end - rejected->first),
-                                     .beta = objective->options[BETA],
-                                     .smoothing = objective->options[LABEL_SMOOTHING],
-                                     .tau = objective->options[DISCOPOP_TAU]};
-    return tt_dpo_loss_of((int)objective->options[LOSS_TYPE], &pair);
+                                     .beta = objective->values[BETA],
+                                     .smoothing = objective->values[LABEL_SMOOTHING],
+                                     .tau = objective->values[DISCOPOP_TAU]};
+    return tt_dpo_loss_of(objective->loss, &pair);
 }
 
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
-    double beta = objective->options[BETA], *sums = rows->sums;
+    double beta = objective->values[BETA], *sums = rows->sums;
     int64_t row = 0;
     for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
         struct answer chosen = read_answer(rows, 2 * pair, row);
@@ -113,13 +123,42 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
     return TT_OK;
 }
 
+/* Settings of single losses, which TRL ignores with others. */
+static tt_status check(const struct tt_objective *objective)
+{
+    static const struct {
+        int setting, losses[2];
+    } single[] = {{LABEL_SMOOTHING, {TT_DPO_ROBUST, TT_DPO_EXO_PAIR}},
+                  {DISCOPOP_TAU, {TT_DPO_DISCOPOP, TT_DPO_DISCOPOP}}};
+    char name[TT_OBJECTIVE_WORD_BYTES], wanted[TT_OBJECTIVE_WORD_BYTES];
+    int loss = objective->loss;
+    (void)tt_objective_loss_word(objective, loss, name);
+    if (loss == TT_DPO_EXO_PAIR && objective->values[LABEL_SMOOTHING] == 0) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "loss_type exo_pair needs a label_smoothing above 0");
+        tt_hint("its paper recommends 1e-3");
+        return status;
+    }
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
+        const int *losses = single[i].losses;
+        if (loss == losses[0] || loss == losses[1]) continue;
+        if (tt_objective_has_default(objective, single[i].setting)) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and loss_type is %s",
+                                   tt_objective_dpo_settings[single[i].setting].name, name);
+        tt_hint("TRL's %s ignores it: set loss_type: %s", name,
+                tt_objective_loss_word(objective, losses[0], wanted));
+        return status;
+    }
+    return TT_OK;
+}
+
 const struct tt_objective_ops tt_objective_dpo = {
     .name = "dpo",
     .metrics = metrics,
     .metric_count = sizeof metrics / sizeof *metrics,
-    .options = options,
-    .option_count = sizeof options / sizeof *options,
-    .reference = true,
+    .settings = tt_objective_dpo_settings,
+    .defaults = defaults,
+    .needs = TT_NEEDS_REFERENCE | TT_NEEDS_WHOLE_ANSWERS | TT_NEEDS_UNPACKED,
     .group_size = 2,
+    .check = check,
     .rows = run,
 };

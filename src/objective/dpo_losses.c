@@ -1,26 +1,6 @@
 #include "objective/dpo_losses.h"
 
 #include <math.h>
-#include <string.h>
-
-static const char *const names[TT_DPO_LOSSES] = {
-    [TT_DPO_SIGMOID] = "sigmoid",   [TT_DPO_ROBUST] = "robust",       [TT_DPO_HINGE] = "hinge",
-    [TT_DPO_IPO] = "ipo",           [TT_DPO_EXO_PAIR] = "exo_pair",   [TT_DPO_NCA_PAIR] = "nca_pair",
-    [TT_DPO_BCO_PAIR] = "bco_pair", [TT_DPO_SPPO_HARD] = "sppo_hard", [TT_DPO_APO_ZERO] = "apo_zero",
-    [TT_DPO_APO_DOWN] = "apo_down", [TT_DPO_DISCOPOP] = "discopop",   [TT_DPO_SIGMOID_NORM] = "sigmoid_norm",
-};
-
-int tt_dpo_loss_find(const char *name)
-{
-    for (int i = 0; i < TT_DPO_LOSSES; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return -1;
-}
-
-const char *tt_dpo_loss_name(int loss)
-{
-    return names[loss];
-}
 
 static double log_logistic(double x)
 {

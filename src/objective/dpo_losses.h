@@ -2,7 +2,7 @@
 #ifndef TT_OBJECTIVE_DPO_LOSSES_H
 #define TT_OBJECTIVE_DPO_LOSSES_H
 
-/* Values of the option loss_type of the objective. */
+/* In the order of the words in objectives.def. */
 enum {
     TT_DPO_SIGMOID,
     TT_DPO_ROBUST,
@@ -30,8 +30,5 @@ struct tt_dpo_loss {
 };
 
 struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair);
-/* -1: no loss has this name. */
-int tt_dpo_loss_find(const char *name);
-const char *tt_dpo_loss_name(int loss);
 
 #endif

@@ -3,44 +3,126 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct tt_objective_ops *const objectives[] = {
-#define OBJECTIVE(name) &tt_objective_##name,
+#include "base/json.h"
+#include "config/value.h"
+
+const struct tt_objective_ops *const tt_objectives[TT_OBJECTIVES] = {
+#define OBJECTIVE(name, what, losses) &tt_objective_##name,
 #include "objective/objectives.def"
-#undef OBJECTIVE
 };
+
+static const struct {
+    const struct tt_objective_ops *ops;
+    const char *losses;
+} all[] = {
+#define OBJECTIVE(name, what, losses) {&tt_objective_##name, losses},
+#define TASK_OBJECTIVE(name) {&tt_objective_##name, ""},
+#include "objective/objectives.def"
+};
+enum { COUNT = sizeof all / sizeof *all };
+
+static double default_of(const struct tt_setting *row)
+{
+    double value = 0;
+    (void)tt_value_parse_double(row->default_text, &value);
+    return value;
+}
 
 tt_status tt_objective_init(const char *name, struct tt_objective *out)
 {
     char names[512] = "";
-    for (size_t i = 0; i < sizeof objectives / sizeof *objectives; i++) {
+    for (size_t i = 0; i < COUNT; i++) {
         size_t used = strlen(names);
-        if (strcmp(objectives[i]->name, name) == 0) {
-            *out = (struct tt_objective){.ops = objectives[i]};
-            for (int o = 0; o < out->ops->option_count; o++)
-                out->options[o] = out->ops->options[o].by_default;
+        if (strcmp(all[i].ops->name, name) == 0) {
+            *out = (struct tt_objective){.ops = all[i].ops};
+            for (int s = 0; out->ops->settings != NULL && out->ops->settings[s].name != NULL; s++)
+                out->values[s] = default_of(&out->ops->settings[s]);
             return TT_OK;
         }
-        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", objectives[i]->name);
+        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", all[i].ops->name);
     }
     tt_status status = tt_fail(TT_ERR_USAGE, "no objective is called '%.60s'", name);
     tt_hint("%s", names);
     return status;
 }
 
-tt_status tt_objective_set(struct tt_objective *objective, const char *option, double value)
+/* ---- The loss ---- */
+
+static const char *losses_of(const struct tt_objective *objective)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (all[i].ops == objective->ops) return all[i].losses;
+    return "";
+}
+
+const char *tt_objective_loss_word(const struct tt_objective *objective, int loss,
+                                   char word[TT_OBJECTIVE_WORD_BYTES])
+{
+    const struct tt_setting row = {.choices = losses_of(objective)};
+    return tt_setting_word(&row, loss, word, TT_OBJECTIVE_WORD_BYTES);
+}
+
+static int find_loss(const struct tt_objective *objective, const char *name)
+{
+    char word[TT_OBJECTIVE_WORD_BYTES];
+    for (int i = 0; *tt_objective_loss_word(objective, i, word) != '\0'; i++)
+        if (strcmp(word, name) == 0) return i;
+    return -1;
+}
+
+static void hint_losses(const struct tt_objective *objective)
+{
+    char names[512] = "";
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t used = strlen(names);
+        if (all[i].ops != objective->ops && all[i].losses[0] != '\0')
+            snprintf(names + used, sizeof names - used, "; objective: %s has %s", all[i].ops->name,
+                     all[i].losses);
+    }
+    if (losses_of(objective)[0] == '\0')
+        tt_hint("%s has one loss: leave loss_type out%s", objective->ops->name, names);
+    else
+        tt_hint("%s has %s, one at a time%s", objective->ops->name, losses_of(objective), names);
+}
+
+tt_status tt_objective_set_loss(struct tt_objective *objective, const char *loss_type)
+{
+    const char *word = loss_type;
+    struct tt_json json = {0};
+    if (*loss_type == '[') {
+        TT_TRY(tt_json_parse(loss_type, strlen(loss_type), "loss_type", &json));
+        word = tt_json_count(json.root) == 1 ? tt_json_text(tt_json_at(json.root, 0)) : NULL;
+    }
+    objective->loss = word != NULL ? find_loss(objective, word) : -1;
+    tt_json_deinit(&json);
+    if (objective->loss >= 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "loss_type '%.60s' is no loss of the objective %s",
+                               loss_type, objective->ops->name);
+    hint_losses(objective);
+    return status;
+}
+
+/* ---- Values ---- */
+
+bool tt_objective_has_default(const struct tt_objective *objective, int index)
+{
+    return objective->values[index] == default_of(&objective->ops->settings[index]);
+}
+
+tt_status tt_objective_check(const struct tt_objective *objective)
 {
     const struct tt_objective_ops *ops = objective->ops;
-    for (int i = 0; i < ops->option_count; i++) {
-        const struct tt_objective_option *row = &ops->options[i];
-        if (strcmp(row->name, option) != 0) continue;
-        if (!(value >= row->least && value < row->below))
-            return tt_fail(TT_ERR_USAGE, "%s of objective '%s' is %g: at least %g, and below %g", option,
-                           ops->name, value, row->least, row->below);
-        objective->options[i] = value;
-        return TT_OK;
+    for (int i = 0; ops->settings != NULL && ops->settings[i].name != NULL; i++) {
+        const struct tt_setting *row = &ops->settings[i];
+        double value = objective->values[i];
+        if (!(value >= row->minimum && value < row->maximum))
+            return tt_fail(TT_ERR_USAGE, "%s of objective '%s' is %g: at least %g, and below %g", row->name,
+                           ops->name, value, row->minimum, row->maximum);
     }
-    return tt_fail(TT_ERR_USAGE, "objective '%s' has no option '%.60s'", ops->name, option);
+    return ops->check != NULL ? ops->check(objective) : TT_OK;
 }
+
+/* ---- Rows and metrics ---- */
 
 tt_status tt_objective_run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {

@@ -15,9 +15,15 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "config/settings.h"
 #include "data/batch.h"
 
-enum { TT_OBJECTIVE_SUMS = 16, TT_OBJECTIVE_METRICS_MAX = 16, TT_OBJECTIVE_OPTIONS_MAX = 8 };
+enum {
+    TT_OBJECTIVE_SUMS = 16,
+    TT_OBJECTIVE_METRICS_MAX = 16,
+    TT_OBJECTIVE_SETTINGS_MAX = 8,
+    TT_OBJECTIVE_WORD_BYTES = 40
+};
 
 /* Denominators that every step has; others are sums, by their index. */
 enum {
@@ -35,10 +41,22 @@ struct tt_metric {
     enum tt_better better; /* TT_BETTER_NONE: no checkpoint can be the best by it */
 };
 
-/* A numeric option of an objective: at least `least`, and below `below`. */
-struct tt_objective_option {
-    const char *name;
-    double by_default, least, below;
+/* Members of a row of an objective's own settings: a number, the `index`-th of its values. It is at least `minimum` and
+ * below `maximum`. */
+#define TT_OBJECTIVE_SETTING(index) .type = TT_SETTING_DOUBLE, .offset = (index) * sizeof(double)
+
+/* The value of a setting of others where no source sets it. */
+struct tt_objective_default {
+    const char *name, *value;
+};
+
+/* Conditions of an objective, which the resolving of a job checks. */
+enum tt_objective_needs {
+    /* A pass with adapters off comes first: the model before the training is the reference. A new LoRA adapter is all
+     * that trains. */
+    TT_NEEDS_REFERENCE = 1,
+    TT_NEEDS_WHOLE_ANSWERS = 2, /* every token of an answer is supervised, and no other */
+    TT_NEEDS_UNPACKED = 4,
 };
 
 /* What divides the sums of a global step or of an evaluation. */
@@ -52,7 +70,7 @@ struct tt_objective_rows {
     const struct tt_batch *batch;
     const struct tt_objective_counts *counts; /* of the whole global step */
     const float *logp_N;                      /* log p of the labels */
-    const float *ref_logp_N;                  /* the same of the reference; NULL where `reference` is false */
+    const float *ref_logp_N;                  /* the same of the reference; NULL without TT_NEEDS_REFERENCE */
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
@@ -64,15 +82,16 @@ struct tt_objective;
 
 struct tt_objective_ops {
     const char *name;
-    const struct tt_metric *metrics; /* in the order of log rows; the first is the loss */
-    int metric_count;                /* at most TT_OBJECTIVE_METRICS_MAX */
-    int step_metric_count;           /* so many of them steps report too; 0: all */
-    const char *unit;                /* the unit that a run counts and times: "images"; NULL: "tokens" */
-    const struct tt_objective_option *options;
-    int option_count;
-    /* A pass with adapters off comes first: the model before the training is the reference. */
-    bool reference;
-    int group_size; /* sequences of a group; 0: any number */
+    const struct tt_metric *metrics;   /* in the order of log rows; the first is the loss */
+    int metric_count;                  /* at most TT_OBJECTIVE_METRICS_MAX */
+    int step_metric_count;             /* so many of them steps report too; 0: all */
+    const char *unit;                  /* the unit that a run counts and times: "images"; NULL: "tokens" */
+    const struct tt_setting *settings; /* its own, ended by a row without name; NULL: none */
+    const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
+    unsigned needs;                              /* bits of enum tt_objective_needs */
+    int group_size;                              /* sequences of a group; 0: any number */
+    /* NULL, or checks values that do not go together: TT_ERR_USAGE */
+    tt_status (*check)(const struct tt_objective *objective);
     /* NULL: every row stands alone, and the sums are those of the op loss_sums. Not called without rows. */
     tt_status (*rows)(const struct tt_objective *objective, const struct tt_objective_rows *rows);
 };
@@ -80,15 +99,31 @@ struct tt_objective_ops {
 /* An objective as a job uses it. Copied by value. */
 struct tt_objective {
     const struct tt_objective_ops *ops;
-    double options[TT_OBJECTIVE_OPTIONS_MAX]; /* in the order of ops->options */
+    double values[TT_OBJECTIVE_SETTINGS_MAX]; /* in the order of ops->settings */
+    int loss;                                 /* place of loss_type among the words of objectives.def */
 };
+
+/* Places of the objectives of a language model: the values of the setting `objective`. */
+enum {
+#define OBJECTIVE(name, what, losses) TT_OBJECTIVE_##name,
+#include "objective/objectives.def"
+    TT_OBJECTIVES
+};
+extern const struct tt_objective_ops *const tt_objectives[TT_OBJECTIVES];
 
 enum { TT_METRIC_LOSS }; /* index of the loss among the metrics */
 
-/* With the defaults of its options. TT_ERR_USAGE lists the names when there is none of that name. */
+/* With the defaults of its settings. TT_ERR_USAGE lists the names when there is none of that name. */
 TT_MUST_USE tt_status tt_objective_init(const char *name, struct tt_objective *out);
-/* TT_ERR_USAGE: it has no such option, or the value is outside its range. */
-TT_MUST_USE tt_status tt_objective_set(struct tt_objective *objective, const char *option, double value);
+/* Sets the loss by its name, or by a JSON list of one name. TT_ERR_UNSUPPORTED: the objective has no such loss. */
+TT_MUST_USE tt_status tt_objective_set_loss(struct tt_objective *objective, const char *loss_type);
+/* The name of a loss of the objective; empty where it has none. Returns `word`. */
+const char *tt_objective_loss_word(const struct tt_objective *objective, int loss,
+                                   char word[TT_OBJECTIVE_WORD_BYTES]);
+/* Whether the value of the row `index` is its default. */
+bool tt_objective_has_default(const struct tt_objective *objective, int index);
+/* TT_ERR_USAGE: a value is outside its range, or values do not go together (ops->check). */
+TT_MUST_USE tt_status tt_objective_check(const struct tt_objective *objective);
 /* Checks the batch and calls ops->rows. */
 TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
                                        const struct tt_objective_rows *rows);
@@ -112,8 +147,10 @@ void tt_objective_metrics(const struct tt_objective *objective, const double sum
                           const struct tt_objective_counts *counts, double of_none,
                           double metrics[TT_OBJECTIVE_METRICS_MAX]);
 
-#define OBJECTIVE(name) extern const struct tt_objective_ops tt_objective_##name;
+#define OBJECTIVE(name, what, losses)                                                                        \
+    extern const struct tt_objective_ops tt_objective_##name;                                                \
+    extern const struct tt_setting tt_objective_##name##_settings[];
+#define TASK_OBJECTIVE(name) extern const struct tt_objective_ops tt_objective_##name;
 #include "objective/objectives.def"
-#undef OBJECTIVE
 
 #endif

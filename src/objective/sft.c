@@ -11,6 +11,8 @@ static const struct tt_metric metrics[] = {
     {"mean_token_accuracy", CORRECT, TT_OVER_TOKENS, TT_BETTER_GREATER},
 };
 
+const struct tt_setting tt_objective_sft_settings[] = {{.name = NULL}};
+
 const struct tt_objective_ops tt_objective_sft = {
     .name = "sft",
     .metrics = metrics,

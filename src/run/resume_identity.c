@@ -170,14 +170,20 @@ static void add_base(struct builder *to, const struct tt_run *run)
     add(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
 }
 
+/* Checkpoints have a loss by its number. Without `rows` the names of the losses are of one loss. */
 static void add_objective(struct builder *to, const struct tt_objective *objective)
 {
-    add(to, "objective", tt_json_new_string(objective->ops->name));
-    for (int i = 0; i < objective->ops->option_count; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "%s (%s)", objective->ops->options[i].name, objective->ops->name);
-        add(to, name, tt_json_new_real(objective->options[i]));
+    const char *own = objective->ops->name;
+    char name[100], loss[TT_OBJECTIVE_WORD_BYTES];
+    add(to, "objective", tt_json_new_string(own));
+    const struct tt_setting *rows = objective->ops->settings;
+    for (int i = 0; rows != NULL && rows[i].name != NULL; i++) {
+        snprintf(name, sizeof name, "%s (%s)", rows[i].name, own);
+        add(to, name, tt_json_new_real(objective->values[i]));
     }
+    if (objective->ops->rows == NULL || *tt_objective_loss_word(objective, 0, loss) == '\0') return;
+    snprintf(name, sizeof name, "loss_type (%s)", own);
+    add(to, name, tt_json_new_real(objective->loss));
 }
 
 static void add_samples(struct builder *to, const struct tt_run_spec *spec, uint64_t data, int world_size)

@@ -73,12 +73,10 @@ static void check_case(size_t index, const struct tt_json_value *from)
     double wanted_loss = tt_json_number(tt_json_get(from, "loss"));
     read_pairs(tt_json_get(from, "pairs"), &v);
     assert_int_equal(tt_objective_init("dpo", &objective), TT_OK);
-    assert_int_equal(tt_objective_set(&objective, "beta", tt_json_number(tt_json_get(from, "beta"))), TT_OK);
-    assert_int_equal(
-        tt_objective_set(&objective, "label_smoothing", tt_json_number(tt_json_get(from, "label_smoothing"))),
-        TT_OK);
-    int loss = tt_dpo_loss_find(tt_json_text(tt_json_get(from, "loss_type")));
-    assert_int_equal(tt_objective_set(&objective, "loss_type", loss), TT_OK);
+    objective.values[0] = tt_json_number(tt_json_get(from, "beta"));
+    objective.values[1] = tt_json_number(tt_json_get(from, "label_smoothing"));
+    assert_int_equal(tt_objective_set_loss(&objective, tt_json_text(tt_json_get(from, "loss_type"))), TT_OK);
+    assert_int_equal(tt_objective_check(&objective), TT_OK);
     struct tt_objective_counts counts = {.tokens = v.batch.row_count, .groups = v.batch.group_count};
     struct tt_objective_rows rows = {.batch = &v.batch,
                                      .counts = &counts,
@@ -93,7 +91,7 @@ static void check_case(size_t index, const struct tt_json_value *from)
     tt_objective_metrics(&objective, sums, &counts, NAN, metrics);
     check_close("loss", index, metrics[0], wanted_loss, fabs(wanted_loss));
     /* A scale is the derivative by -log p. That of sppo_hard is a difference of sums, which are larger. */
-    double sums_size = loss == TT_DPO_SPPO_HARD ? 1 : 0;
+    double sums_size = objective.loss == TT_DPO_SPPO_HARD ? 1 : 0;
     for (int64_t n = 0; n < v.batch.row_count; n++)
         check_close("a gradient", index, -(double)v.scale[n], v.gradient[n], fabs(v.gradient[n]) + sums_size);
     for (int i = 1; i < objective.ops->metric_count; i++) {

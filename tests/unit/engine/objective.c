@@ -65,7 +65,7 @@ static const struct tt_objective with_reference = {.ops = &(const struct tt_obje
                                                        .name = "with reference",
                                                        .metrics = reference_metrics,
                                                        .metric_count = 3,
-                                                       .reference = true,
+                                                       .needs = TT_NEEDS_REFERENCE,
                                                        .group_size = 2,
                                                        .rows = compare_reference,
                                                    }};
@@ -321,7 +321,7 @@ static tt_status train_pairs(struct tt_comm *comm, void *argument)
     tt_status status = TT_OK;
     options.lora.dropout = 0;
     TT_TRY(tt_objective_init("dpo", &dpo));
-    TT_TRY(tt_objective_set(&dpo, "beta", 1));
+    dpo.values[0] = 1;
     TT_GO(open_run(&run, &(struct setup){&dpo, options, 2, curve->accumulation, comm}));
     for (int64_t s = 0; s < STEPS; s++) {
         struct tt_train_step_result result;

@@ -12,6 +12,8 @@
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
 
+/* Its settings in their order. */
+enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU };
 enum { PAIRS = 4, PROMPT = 3, ROWS = 20, LOSS = 0 };
 
 /* Rows of each answer; one rejected answer has none. */
@@ -55,10 +57,9 @@ static struct tt_objective dpo(double beta, double label_smoothing)
 {
     struct tt_objective objective;
     assert_int_equal(tt_objective_init("dpo", &objective), TT_OK);
-    assert_int_equal(tt_objective_set(&objective, "beta", beta), TT_OK);
-    assert_int_equal(tt_objective_set(&objective, "label_smoothing", label_smoothing), TT_OK);
-    int loss = label_smoothing > 0 ? TT_DPO_ROBUST : TT_DPO_SIGMOID;
-    assert_int_equal(tt_objective_set(&objective, "loss_type", loss), TT_OK);
+    objective.values[BETA] = beta;
+    objective.values[LABEL_SMOOTHING] = label_smoothing;
+    assert_int_equal(tt_objective_set_loss(&objective, label_smoothing > 0 ? "robust" : "sigmoid"), TT_OK);
     return objective;
 }
 
@@ -89,8 +90,8 @@ static void scales_are_the_gradient(void **state)
     static const double settings[][2] = {{0.1, 0.01}, {2, 0.01}, {0.5, 0.1}, {1, 0.4}};
     for (size_t s = 0; s < 4 * TT_DPO_LOSSES; s++) {
         struct tt_objective objective = dpo(settings[s % 4][0], settings[s % 4][1]);
-        assert_int_equal(tt_objective_set(&objective, "loss_type", (double)(s / 4)), TT_OK);
-        assert_int_equal(tt_objective_set(&objective, "discopop_tau", 0.5), TT_OK);
+        objective.loss = (int)(s / 4);
+        objective.values[DISCOPOP_TAU] = 0.5;
         struct problem p;
         make(&p, 0, PAIRS);
         assert_int_equal(p.batch.row_count, ROWS);
@@ -102,8 +103,7 @@ static void scales_are_the_gradient(void **state)
             double step = (double)up.logp[n] - (double)down.logp[n];
             double slope = (loss_at(&objective, up) - loss_at(&objective, down)) / step;
             if (fabs(-slope - (double)p.scale[n]) > 4e-4 * fabs(slope) + 1e-6)
-                fail_msg("%s, row %d: scale %g, not %g", tt_dpo_loss_name((int)(s / 4)), n,
-                         (double)p.scale[n], -slope);
+                fail_msg("loss %d, row %d: scale %g, not %g", objective.loss, n, (double)p.scale[n], -slope);
         }
     }
 }
@@ -171,10 +171,15 @@ static void refusals(void **state)
     struct problem p;
     struct tt_objective objective;
     assert_int_equal(tt_objective_init("dpo", &objective), TT_OK);
-    assert_true(objective.options[0] == 0.1 && objective.options[1] == 0);
-    assert_int_equal(tt_objective_set(&objective, "label_smoothing", 0.5), TT_ERR_USAGE);
-    assert_int_equal(tt_objective_set(&objective, "beta", 0), TT_ERR_USAGE);
-    assert_int_equal(tt_objective_set(&objective, "beta", INFINITY), TT_ERR_USAGE);
+    assert_true(objective.values[BETA] == 0.1 && objective.values[LABEL_SMOOTHING] == 0);
+    assert_int_equal(tt_objective_check(&objective), TT_OK);
+    objective.values[BETA] = 0;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    objective.values[BETA] = INFINITY;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    objective = dpo(0.1, 0.5);
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    objective = dpo(0.1, 0);
     make(&p, 0, PAIRS);
     p.batch.group_size = 1;
     assert_int_equal(run(&objective, &p), TT_ERR_DATA);

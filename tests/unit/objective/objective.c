@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -27,10 +28,22 @@ static void an_unknown_name_is_refused(void **state)
 }
 
 static const struct tt_objective_ops *const all[] = {
-#define OBJECTIVE(name) &tt_objective_##name,
+#define OBJECTIVE(name, what, losses) &tt_objective_##name,
+#define TASK_OBJECTIVE(name) &tt_objective_##name,
 #include "objective/objectives.def"
-#undef OBJECTIVE
 };
+
+/* A number that lands at its place among the values, belongs to the objective and has a default in its range. */
+static void check_setting(const struct tt_objective *objective, int index)
+{
+    const struct tt_setting *row = &objective->ops->settings[index];
+    assert_in_range(index, 0, TT_OBJECTIVE_SETTINGS_MAX - 1);
+    assert_int_equal(row->type, TT_SETTING_DOUBLE);
+    assert_int_equal(row->offset, (size_t)index * sizeof *objective->values);
+    assert_string_equal(row->of, objective->ops->name);
+    assert_true(objective->values[index] == strtod(row->default_text, NULL));
+    assert_true(tt_objective_has_default(objective, index));
+}
 
 /* What holds for every line of objectives.def. */
 static void every_objective_is_whole(void **state)
@@ -43,11 +56,10 @@ static void every_objective_is_whole(void **state)
         assert_ptr_equal(objective.ops, ops);
         assert_in_range(ops->metric_count, 1, TT_OBJECTIVE_METRICS_MAX);
         assert_string_equal(ops->metrics[TT_METRIC_LOSS].name, "loss");
-        assert_in_range(ops->option_count, 0, TT_OBJECTIVE_OPTIONS_MAX);
-        for (int i = 0; i < ops->option_count; i++)
-            assert_int_equal(tt_objective_set(&objective, ops->options[i].name, ops->options[i].by_default),
-                             TT_OK);
-        if (ops->reference) assert_non_null(ops->rows);
+        assert_int_equal(tt_objective_check(&objective), TT_OK);
+        for (int i = 0; ops->settings != NULL && ops->settings[i].name != NULL; i++)
+            check_setting(&objective, i);
+        if ((ops->needs & TT_NEEDS_REFERENCE) != 0) assert_non_null(ops->rows);
         for (int i = 0; i < ops->metric_count; i++) {
             const struct tt_metric *metric = &ops->metrics[i];
             assert_in_range(metric->sum, 0, TT_OBJECTIVE_SUMS - 1);
@@ -111,23 +123,57 @@ static void groups_and_sums_can_divide(void **state)
     assert_true(metrics[0] == 1.5 && metrics[1] == -1);
 }
 
-static void options_have_ranges(void **state)
+static tt_status refuse_halves(const struct tt_objective *objective)
+{
+    return objective->values[0] == 0.5 ? tt_fail(TT_ERR_USAGE, "no halves") : TT_OK;
+}
+
+static void settings_have_ranges(void **state)
 {
     (void)state;
-    static const struct tt_objective_option own[] = {{"weight", 1, 0, 10}, {"share", 0.25, 0, 0.5}};
-    static const struct tt_objective_ops ops = {.name = "test", .options = own, .option_count = 2};
-    struct tt_objective objective = {.ops = &ops, .options = {1, 0.25}};
-    assert_int_equal(tt_objective_set(&objective, "share", 0), TT_OK);
-    assert_int_equal(tt_objective_set(&objective, "weight", 9.5), TT_OK);
-    assert_true(objective.options[0] == 9.5 && objective.options[1] == 0);
-    assert_int_equal(tt_objective_set(&objective, "share", 0.5), TT_ERR_USAGE);
+    static const struct tt_setting own[] = {
+        {.name = "weight", TT_OBJECTIVE_SETTING(0), .default_text = "1", .maximum = 10},
+        {.name = "share", TT_OBJECTIVE_SETTING(1), .default_text = "0.25", .maximum = 0.5},
+        {.name = NULL}};
+    static const struct tt_objective_ops ops = {.name = "test", .settings = own, .check = refuse_halves};
+    struct tt_objective objective = {.ops = &ops, .values = {9.5, 0}};
+    assert_int_equal(tt_objective_check(&objective), TT_OK);
+    assert_false(tt_objective_has_default(&objective, 0));
+    objective.values[1] = 0.5;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
     assert_string_equal(tt_error_last()->message,
                         "share of objective 'test' is 0.5: at least 0, and below 0.5");
-    assert_int_equal(tt_objective_set(&objective, "share", -0.1), TT_ERR_USAGE);
-    assert_int_equal(tt_objective_set(&objective, "share", NAN), TT_ERR_USAGE);
-    assert_int_equal(tt_objective_set(&objective, "shares", 0.1), TT_ERR_USAGE);
-    assert_string_equal(tt_error_last()->message, "objective 'test' has no option 'shares'");
-    assert_true(objective.options[0] == 9.5 && objective.options[1] == 0);
+    objective.values[1] = -0.1;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    objective.values[1] = NAN;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    objective.values[1] = 0.25;
+    assert_true(tt_objective_has_default(&objective, 1));
+    objective.values[0] = 0.5;
+    assert_int_equal(tt_objective_check(&objective), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message, "no halves");
+}
+
+/* A loss by its name or by a list of one; others are refused, with the names of all objectives. */
+static void losses_have_names(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"sigmoid", "", "[]", "[\"nll\", \"nll\"]", "[1]", "nll chunked_nll"};
+    char word[TT_OBJECTIVE_WORD_BYTES];
+    struct tt_objective objective = sft(), dpo;
+    assert_int_equal(tt_objective_set_loss(&objective, "chunked_nll"), TT_OK);
+    assert_int_equal(objective.loss, 1);
+    assert_int_equal(tt_objective_set_loss(&objective, "[\"nll\"]"), TT_OK);
+    assert_int_equal(objective.loss, 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(tt_objective_set_loss(&objective, wrong[i]), TT_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(tt_error_last()->hint, "sft has nll chunked_nll, one at a time; objective: dpo has"));
+    assert_int_equal(tt_objective_init("dpo", &dpo), TT_OK);
+    assert_string_equal(tt_objective_loss_word(&dpo, 1, word), "robust");
+    assert_string_equal(tt_objective_loss_word(&dpo, 99, word), "");
+    assert_int_equal(tt_objective_init("detection", &objective), TT_OK);
+    assert_int_equal(tt_objective_set_loss(&objective, "nll"), TT_ERR_UNSUPPORTED);
 }
 
 /* Three sequences of which the second has no row. */
@@ -171,7 +217,8 @@ int main(void)
         cmocka_unit_test(metrics_are_quotients_of_sums),
         cmocka_unit_test(sums_may_be_values),
         cmocka_unit_test(groups_and_sums_can_divide),
-        cmocka_unit_test(options_have_ranges),
+        cmocka_unit_test(settings_have_ranges),
+        cmocka_unit_test(losses_have_names),
         cmocka_unit_test(rows_belong_to_sequences),
         cmocka_unit_test(the_best_is_by_a_metric_with_a_direction),
     };
