@@ -2,6 +2,17 @@
 
 #include "base/number.h"
 
+/* Choices of which several are set: "name: word word". */
+static tt_status write_words(const struct tt_setting *row, unsigned words, struct tt_str *text)
+{
+    char word[64];
+    TT_TRY(tt_str_printf(text, "%s:", row->name));
+    for (int i = 0; words >> i != 0; i++)
+        if ((words >> i & 1) != 0)
+            TT_TRY(tt_str_printf(text, " %s", tt_setting_word(row, i, word, sizeof word)));
+    return tt_str_append_char(text, '\n');
+}
+
 tt_status tt_job_write_setting(const struct tt_setting *row, const void *value, struct tt_str *text)
 {
     const char *string = NULL;
@@ -24,7 +35,7 @@ tt_status tt_job_write_setting(const struct tt_setting *row, const void *value, 
         return tt_str_printf(text, "%s: %s\n", row->name,
                              tt_setting_word(row, *(const int *)value, word, sizeof word));
     case TT_SETTING_WORDS:
-        return tt_str_printf(text, "%s: %u\n", row->name, *(const unsigned *)value);
+        return write_words(row, *(const unsigned *)value, text);
     case TT_SETTING_BYTES:
         return tt_str_printf(text, "%s: %zu\n", row->name, *(const size_t *)value);
     }

@@ -10,12 +10,11 @@
 #include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
-#include "job/settings.h"
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/run.h"
 
-enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2, CHANGES_SHOWN = 6 };
+enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2 };
 
 bool tt_resume_is_requested(const char *setting)
 {
@@ -224,71 +223,6 @@ void tt_resume_close(struct tt_resume *resume)
     *resume = (struct tt_resume){0};
 }
 
-/* A choice that was saved as a number is written as its word, as a user sets it. */
-static tt_status write_value(const char *name, const struct tt_json_value *value, struct tt_str *text)
-{
-    char word[TT_JOB_WORD_BYTES];
-    (void)tt_resume_word(name, value, word, sizeof word);
-    return word[0] != '\0' ? tt_str_printf(text, "\"%s\"", word) : tt_json_write(value, 0, true, text);
-}
-
-static bool is_among(const char *name, const char *const *names)
-{
-    while (*names != NULL && strcmp(name, *names) != 0) names++;
-    return *names != NULL;
-}
-
-/* Appends "learning_rate was 0.1 and is 0.2" to `text` unless there are many already. */
-static tt_status add_change(const char *name, const struct tt_json_value *old,
-                            const struct tt_json_value *value, struct tt_str *text, int *count)
-{
-    struct tt_str was = {0}, is = {0};
-    if (++*count > CHANGES_SHOWN) return TT_OK;
-    tt_status status = write_value(name, old, &was);
-    if (status == TT_OK) status = write_value(name, value, &is);
-    if (status == TT_OK)
-        status = tt_str_printf(text, "%s%s was %s and is %s", *count > 1 ? "; " : "", name, tt_str_text(&was),
-                               tt_str_text(&is));
-    tt_str_deinit(&was);
-    tt_str_deinit(&is);
-    return status;
-}
-
-/* The values that only `one` has, which the other side has not written. */
-static tt_status list_unwritten(const struct tt_json_value *one, const struct tt_json_value *other,
-                                bool one_is_old, struct tt_str *text, int *count)
-{
-    const char *name;
-    const struct tt_json_value *value;
-    for (size_t member = 0; tt_json_next_member(one, &member, &name, &value);) {
-        struct tt_json_value *rest = tt_json_get(other, name) == NULL ? tt_resume_unwritten(name) : NULL;
-        if (rest == NULL) continue;
-        tt_status status = tt_json_equal(rest, value) ? TT_OK
-                                                      : add_change(name, one_is_old ? value : rest,
-                                                                   one_is_old ? rest : value, text, count);
-        tt_json_release(rest);
-        TT_TRY(status);
-    }
-    return TT_OK;
-}
-
-/* Adds each difference. Other names that only one side has are not compared, nor are those of `except`, which ends with
- * NULL. */
-static tt_status list_changes(const struct tt_json_value *before, const struct tt_json_value *now,
-                              const char *const *except, struct tt_str *text, int *count)
-{
-    const char *name;
-    const struct tt_json_value *value;
-    for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
-        const struct tt_json_value *old = tt_json_get(before, name);
-        if (old == NULL || is_among(name, except) || tt_json_equal(old, value)) continue;
-        TT_TRY(add_change(name, old, value, text, count));
-    }
-    TT_TRY(list_unwritten(before, now, true, text, count));
-    TT_TRY(list_unwritten(now, before, false, text, count));
-    return *count > CHANGES_SHOWN ? tt_str_append_text(text, "; ...") : TT_OK;
-}
-
 /* Appends the changes of input files that make this another run to `text`, and logs a warning about all others. */
 static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
 {
@@ -325,9 +259,7 @@ static tt_status check_tuning(const struct tt_run *run)
 {
     const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before = tt_json_get(resume->state.root, "tuning");
-    const char *const none[] = {NULL};
     struct tt_str text = {0};
-    int count = 0;
     if (tt_resume_codes_differ(run, before))
         tt_warn("'%s' is of a version that multiplied numbers by the reciprocal of their scale to code them "
                 "in FP8; they "
@@ -336,7 +268,7 @@ static tt_status check_tuning(const struct tt_run *run)
     if (!tt_json_is_object(before)) return TT_OK; /* an earlier version wrote it */
     struct tt_json_value *now = tt_resume_tuning(run);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of devices");
-    tt_status status = list_changes(before, now, none, &text, &count);
+    tt_status status = tt_resume_changes(before, now, NULL, &text);
     tt_json_release(now);
     if (status == TT_OK && text.bytes > 0)
         tt_warn("since '%s' was saved, devices compute in another way, and results may round otherwise: %s",
@@ -389,12 +321,11 @@ static tt_status check_identity(const struct tt_run *run, int world_size)
     const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before;
     struct tt_str text = {0};
-    int count = 0;
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
     struct tt_json_value *now = tt_resume_identity(run, world_size);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare");
     const struct longer longer = find_longer(run, before);
-    tt_status status = list_changes(before, now, longer.names, &text, &count);
+    tt_status status = tt_resume_changes(before, now, longer.names, &text);
     tt_json_release(now);
     if (status == TT_OK) status = check_inputs(run, &text);
     if (status == TT_OK && text.bytes > 0 && run->spec->resume_changed) {

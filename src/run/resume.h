@@ -81,14 +81,15 @@ struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_siz
 /* What an identity without the name has in its place, where only values in use are written. Owned; NULL: nothing is
  * known, as of names that earlier versions lack. */
 struct tt_json_value *tt_resume_unwritten(const char *name);
+/* run/resume_changes.c: appends "NAME was VALUE and is VALUE" for each name of both identities, or of both tunings,
+ * whose values differ; nothing where they agree. `before` may be of an earlier version. A name that one side lacks is
+ * compared only where tt_resume_unwritten knows its value; no name of `except` (NULL, or ended by NULL) is compared. */
+TT_MUST_USE tt_status tt_resume_changes(const struct tt_json_value *before, const struct tt_json_value *now,
+                                        const char *const *except, struct tt_str *text);
 /* run/resume_identity.c: how devices compute (backend/tuning.h). It decides how results are rounded, not what trains: a
  * difference is a warning. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run);
 /* Whether the run makes codes in FP8 otherwise than one whose tuning this was; NULL: it stored none. */
 bool tt_resume_codes_differ(const struct tt_run *run, const struct tt_json_value *tuning);
-/* run/resume_identity.c: copies the word of a choice that the identity has as a number ("quantized base", 1: "nf4") to
- * `word` and returns it; empty for texts, for counts and beyond the choices. */
-const char *tt_resume_word(const char *name, const struct tt_json_value *value, char *word,
-                           size_t word_bytes);
 
 #endif

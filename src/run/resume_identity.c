@@ -1,19 +1,15 @@
 /* The identity of a run: the settings that must be equal for a resume (resume.h). */
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backend/settings.h"
-#include "base/number.h"
 #include "config/value.h"
 #include "job/settings.h"
 #include "model/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
 #include "run/run.h"
-#include "tensor/format.h"
-
-static const char quantized_base[] = "quantized base";
+#include "tensor/quant.h"
 
 static struct tt_json_value *text_or_null(const char *text)
 {
@@ -37,6 +33,20 @@ static void add_word(struct builder *builder, const char *name, int value)
     add(builder, name, tt_json_new_string(tt_job_word(name, value, word)));
 }
 
+/* Choices of which several are set, as a list of words. */
+static struct tt_json_value *list_words(const struct tt_setting *row, unsigned words)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    char word[TT_JOB_WORD_BYTES];
+    bool ok = list != NULL;
+    for (int i = 0; ok && words >> i != 0; i++)
+        if ((words >> i & 1) != 0)
+            ok = tt_json_append(list, tt_json_new_string(tt_setting_word(row, i, word, sizeof word))) == 0;
+    if (ok) return list;
+    tt_json_release(list);
+    return NULL;
+}
+
 static struct tt_json_value *value_of(const struct tt_setting *row, const void *value)
 {
     char word[TT_JOB_WORD_BYTES];
@@ -51,11 +61,11 @@ static struct tt_json_value *value_of(const struct tt_setting *row, const void *
     case TT_SETTING_BOOL:
         return tt_json_new_bool(*(const bool *)value);
     case TT_SETTING_TRISTATE:
-        return tt_json_new_integer(*(const int *)value);
+        return *(const int *)value < 0 ? tt_json_new_null() : tt_json_new_bool(*(const int *)value != 0);
     case TT_SETTING_CHOICE:
         return tt_json_new_string(tt_setting_word(row, *(const int *)value, word, sizeof word));
     case TT_SETTING_WORDS:
-        return tt_json_new_integer((int64_t) * (const unsigned *)value);
+        return list_words(row, *(const unsigned *)value);
     case TT_SETTING_BYTES:
         return tt_json_new_integer((int64_t) * (const size_t *)value);
     }
@@ -157,9 +167,8 @@ static void add_rows(struct builder *to, const struct tt_run *run, bool detects)
 static void add_base(struct builder *to, const struct tt_run *run)
 {
     const struct tt_base_quant *quant = &run->inputs.model_options.quant;
-    add(to, quantized_base, tt_json_new_integer(quant->type));
-    if (quant->type == TT_QUANT_FP8 || quant->recodes)
-        add(to, "fp8_products", tt_json_new_integer(quant->products));
+    add(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
+    if (quant->type == TT_QUANT_FP8 || quant->recodes) add_word(to, "fp8_products", quant->products);
     if (quant->type == TT_QUANT_FP8) {
         add_word(to, "fp8_gate_up", quant->gate_up);
         add(to, "fp8_lm_head", tt_json_new_bool(quant->head));
@@ -170,7 +179,7 @@ static void add_base(struct builder *to, const struct tt_run *run)
     add(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
 }
 
-/* Checkpoints have a loss by its number. Without `rows` the names of the losses are of one loss. */
+/* Without `rows` the names of the losses are of one loss. */
 static void add_objective(struct builder *to, const struct tt_objective *objective)
 {
     const char *own = objective->ops->name;
@@ -183,7 +192,7 @@ static void add_objective(struct builder *to, const struct tt_objective *objecti
     }
     if (objective->ops->rows == NULL || *tt_objective_loss_word(objective, 0, loss) == '\0') return;
     snprintf(name, sizeof name, "loss_type (%s)", own);
-    add(to, name, tt_json_new_real(objective->loss));
+    add(to, name, tt_json_new_string(tt_objective_loss_word(objective, objective->loss, loss)));
 }
 
 static void add_samples(struct builder *to, const struct tt_run_spec *spec, uint64_t data, int world_size)
@@ -223,7 +232,7 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
             if ((row->changes & TT_CHANGES_RESULT_IF_SET) != 0 && strcmp(row->name, name) == 0)
                 return default_of(row);
     if (strcmp(name, "nesterov") == 0) return tt_json_new_bool(false);
-    return strcmp(name, "fp8_products") == 0 ? tt_json_new_integer(TT_FP8_NONE) : NULL;
+    return strcmp(name, "fp8_products") == 0 ? tt_json_new_string("none") : NULL;
 }
 
 /* The classes of a detection and its network are input files (launch/fingerprint.h). */
@@ -276,16 +285,4 @@ struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
     if (builder.ok) return builder.object;
     tt_json_release(builder.object);
     return NULL;
-}
-
-const char *tt_resume_word(const char *name, const struct tt_json_value *value, char *word, size_t word_bytes)
-{
-    char found[TT_JOB_WORD_BYTES] = "";
-    int64_t number = tt_json_is_integer(value) ? tt_json_integer(value) : -1;
-    bool fits = number >= 0 && number < INT_MAX, base = strcmp(name, quantized_base) == 0;
-    if (fits && !base) (void)tt_job_word(name, (int)number, found);
-    if (fits && base && (number == TT_QUANT_NONE || tt_weight_format((enum tt_quant_type)number) != NULL))
-        tt_snprintf(found, sizeof found, "%s", tt_quant_type_name((enum tt_quant_type)number));
-    tt_snprintf(word, word_bytes, "%s", found);
-    return word;
 }

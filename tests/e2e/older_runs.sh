@@ -53,6 +53,19 @@ for name in sft qlora fp8 dpo full detection; do
     case $name in full | detection) resume $name model.safetensors ;; *) resume $name adapter_model.safetensors ;; esac
 done
 
+# The numbers of that version's choices are words.
+refuse() {
+    local name=$1 text=$2
+    shift 2
+    take "$name" again
+    expect 2 "this is not the run that 'again/checkpoint-4' belongs to: $text" train --config "$name/trimtab_config.yaml" \
+        --output_dir again --resume_from_checkpoint true "$@"
+    rm -r again
+}
+refuse qlora 'quantized base was "nf4" and is "fp4"' --bnb_4bit_quant_type fp4
+refuse fp8 'fp8_products was "single" and is "forward"' --fp8_products forward
+refuse dpo 'loss_type (dpo) was "robust" and is "exo_pair"' --loss_type '["exo_pair"]'
+
 lora=(--model_name_or_path model --adapter_name_or_path)
 complete sft "${lora[@]}" sft/checkpoint-4
 complete qlora "${lora[@]}" qlora/checkpoint-4 --load_in_4bit --bnb_4bit_use_double_quant --bf16 false

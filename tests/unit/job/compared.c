@@ -25,7 +25,8 @@ static void a_training(void **state)
                               .device.threads = 5,
                               .device.tuning.cpu_gemm = TT_TUNING_GEMM_DOT,
                               .device.tuning.hang_seconds = 9,
-                              .launch.main_process_ip = "x"};
+                              .launch.main_process_ip = "x",
+                              .watch.report_to = TT_REPORT_TENSORBOARD | TT_REPORT_TRACKER};
     struct tt_str text = {0};
     assert_int_equal(tt_job_compared(TT_JOB_TRAIN, &job, 0, &text), TT_OK);
     assert_true(has_line(&text, "seed: 7"));
@@ -33,6 +34,7 @@ static void a_training(void **state)
     assert_true(has_line(&text, "model_name_or_path: null"));
     assert_true(has_line(&text, "cpu_gemm: dot"));
     assert_true(has_line(&text, "deterministic: false"));
+    assert_true(has_line(&text, "report_to: tensorboard wandb"));
     static const char *const own[] = {"machine_rank", "threads", "main_process_ip", "hang_seconds",
                                       "push_to_hub"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
