@@ -40,6 +40,7 @@ static void set_inputs(const struct step *step, struct tt_pass_inputs *inputs)
     inputs->dropout_rng = tt_rng_derive_index(dropout, (uint64_t)step->index);
     inputs->loss_scale = 1.0f / (float)(supervised > 0 ? supervised : 1);
     inputs->label_smoothing = inputs->scales_follow ? 0.0f : (float)step->config->label_smoothing;
+    inputs->embedding_noise = (float)step->config->embedding_noise;
 }
 
 /* The next micro batch travels while the device works on this one. */

@@ -16,6 +16,7 @@ struct tt_train_step_config {
     const struct tt_cancel *cancel; /* NULL or lent */
     uint64_t seed;
     double label_smoothing;
+    double embedding_noise; /* alpha of NEFTune (nn/pass.h) */
     struct tt_schedule_length length;
     /* Called after the passes and before a value changes; may be NULL. */
     tt_status (*before_update)(void *context);

@@ -69,6 +69,7 @@ struct tt_run_spec {
     int64_t seed;                                                    /* 42 */
     int64_t data_seed;                                               /* -1: seed */
     double label_smoothing_factor;
+    double neftune_noise_alpha; /* 0: no noise on embeddings */
     enum tt_sampling train_sampling_strategy;
     bool dataloader_drop_last;
     /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */

@@ -77,6 +77,10 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "label_smoothing_factor", .type = TT_SETTING_DOUBLE, FIELD(run.label_smoothing_factor),
      .default_text = "0", .minimum = 0, .maximum = 0.9999999, .changes = TT_CHANGES_RESULT, .of = "sft",
      .help = "Share of the target probability that is spread over all tokens."},
+    {.name = "neftune_noise_alpha", .type = TT_SETTING_DOUBLE, FIELD(run.neftune_noise_alpha), .default_text = "0",
+     .null_text = "0", .minimum = 0, .maximum = 1e6, .changes = TT_CHANGES_RESULT_IF_SET, .of = "language",
+     .help = "NEFTune: in training, uniform noise of at most alpha / sqrt(tokens of the sequence x hidden size) on the "
+             "embeddings of the tokens, usually with alpha 5 to 15; 0: none."},
     {.name = "train_sampling_strategy", .type = TT_SETTING_CHOICE, FIELD(run.train_sampling_strategy),
      .default_text = "random", .null_text = "random", .choices = "random sequential",
      .only_reason = "grouping by length saves padding, and there is none",

@@ -2,6 +2,7 @@
 
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
+#include "backend/ops/noise.h"
 
 static tt_status scale_rows(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
                             tt_tensor rows_TD)
@@ -11,6 +12,25 @@ static tt_status scale_rows(const struct tt_embedding_block *embedding, const st
     if (pass->in.compute_dtype == TT_BF16) factor = tt_bf16_to_f32(tt_f32_to_bf16(factor));
     struct tt_scale_args args = {.x = rows_TD, .factor = factor};
     return tt_scale(pass->lent.stream, &args);
+}
+
+static tt_status add_noise(const struct tt_pass *pass, tt_tensor rows_TD)
+{
+    if (!pass->in.training || !(pass->in.embedding_noise > 0)) return TT_OK;
+    struct tt_add_noise_args args = {.x_TD = rows_TD,
+                                     .row_keys_T = pass->in.batch->row_keys_T,
+                                     .cu_seqlens = pass->in.batch->cu_seqlens,
+                                     .rng = tt_rng_derive(pass->in.dropout_rng, "embedding"),
+                                     .alpha = pass->in.embedding_noise};
+    return tt_add_noise(pass->lent.stream, &args);
+}
+
+/* The output of transformers' module, on which its hook acts: the scale is part of it. */
+static tt_status finish_rows(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
+                             tt_tensor rows_TD)
+{
+    TT_TRY(scale_rows(embedding, pass, rows_TD));
+    return add_noise(pass, rows_TD);
 }
 
 /* Each token's row is in one of the parts. */
@@ -29,7 +49,7 @@ static tt_status forward_parts(const struct tt_embedding_block *embedding, const
                                                  .vocab = embedding->table->dims[0]};
         TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
     }
-    return compute ? scale_rows(embedding, pass, y_TD) : TT_OK;
+    return compute ? finish_rows(embedding, pass, y_TD) : TT_OK;
 }
 
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
@@ -43,7 +63,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     struct tt_embedding_forward_args args = {
         .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
     TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
-    return scale_rows(embedding, pass, y_TD);
+    return finish_rows(embedding, pass, y_TD);
 }
 
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,

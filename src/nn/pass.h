@@ -113,6 +113,7 @@ struct tt_pass_inputs {
     /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */
     bool scales_follow;
     float label_smoothing;
+    float embedding_noise; /* in training: alpha of the noise on embeddings (backend/ops/noise.h); 0: none */
 };
 
 /* Written by the head's forward, in the workspace: valid until the pass ends. */

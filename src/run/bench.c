@@ -115,6 +115,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .feed = &feed,
         .cancel = bench->cancel,
         .seed = (uint64_t)bench->config->run.seed,
+        .embedding_noise = bench->config->run.neftune_noise_alpha,
         .length = {end_step, end_step},
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);

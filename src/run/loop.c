@@ -261,6 +261,7 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
         .cancel = run->cancel,
         .seed = (uint64_t)run->spec->seed,
         .label_smoothing = run->spec->label_smoothing_factor,
+        .embedding_noise = run->spec->neftune_noise_alpha,
         .length = {run->total_steps, run->steps_per_epoch},
         .before_update = tt_checkpoints_before_update,
         .context = &loop->checkpoints,

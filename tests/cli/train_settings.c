@@ -388,7 +388,7 @@ static void contradictions_are_found(void **state)
         {"optim: adamw_8bit\n", TT_ERR_UNSUPPORTED, "'optim' supports only"},
         {"optim: none\n", TT_ERR_UNSUPPORTED, "sgd; not 'none'"},
         {"optim:\n", TT_ERR_UNSUPPORTED, "sgd; not 'null'"},
-        {"neftune_noise_alpha: 5\n", TT_ERR_UNSUPPORTED, "'neftune_noise_alpha'"},
+        {"neftune_noise_alpha: -1\n", TT_ERR_USAGE, "'neftune_noise_alpha'"},
         {"use_dora: true\n", TT_ERR_UNSUPPORTED, "'use_dora'"},
         {"load_in_4bit: true\nload_in_8bit: true\n", TT_ERR_USAGE, "are both on"},
         {"load_in_4bit: true\nbnb_4bit_compute_dtype: float32\n", TT_ERR_USAGE,

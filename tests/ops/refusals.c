@@ -16,6 +16,7 @@
 #include "backend/ops/gemm_scaled.h"
 #include "backend/ops/group_norm.h"
 #include "backend/ops/lora_gradients.h"
+#include "backend/ops/noise.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
@@ -226,6 +227,14 @@ static void rows_and_elements(void **state)
     test_ok(tt_dropout(device.stream, &dropout));
     REFUSE(tt_dropout, dropout, args.p = 1, "dropout: p = 1 is not in [0, 1)");
     REFUSE(tt_dropout, dropout, args.p = -0.5, "dropout: p = -0.5 is not in [0, 1)");
+    struct tt_add_noise_args noise = {.x_TD = matrix(0, TT_F32, 2, 4),
+                                      .row_keys_T = vector(1, TT_I64, 2),
+                                      .cu_seqlens = vector(2, TT_I32, 2),
+                                      .alpha = 5};
+    *(int32_t *)noise.cu_seqlens.data = 0, ((int32_t *)noise.cu_seqlens.data)[1] = 2;
+    test_ok(tt_add_noise(device.stream, &noise));
+    REFUSE(tt_add_noise, noise, args.cu_seqlens.dims[0] = 1, "add_noise: cu_seqlens has no sequence");
+    REFUSE(tt_add_noise, noise, args.alpha = -1, "add_noise: alpha -1 is negative");
     struct tt_random_fill_args fill = {.y = vector(0, TT_F32, 4)};
     test_ok(tt_random_fill(device.stream, &fill));
     REFUSE(tt_random_fill, fill, args.first = -3, "random_fill: first element -3 is negative");

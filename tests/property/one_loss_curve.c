@@ -126,6 +126,13 @@ static void lora_with_dropout(void **state)
     same_curve("llama2", "lora_r 4 lora_target_modules all-linear lora_dropout 0.1");
 }
 
+/* NEFTune's noise belongs to tokens too, and its size to the row's own length. */
+static void noise_on_embeddings(void **state)
+{
+    (void)state;
+    same_curve("llama2", "lora_r 4 lora_dropout 0 neftune_noise_alpha 15");
+}
+
 static void lora_with_bias_and_saved_head(void **state)
 {
     (void)state;
@@ -261,6 +268,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lora_with_dropout),
+        cmocka_unit_test(noise_on_embeddings),
         cmocka_unit_test(lora_with_bias_and_saved_head),
         cmocka_unit_test(full_with_tied_embeddings),
         cmocka_unit_test(full_untied),

@@ -311,6 +311,11 @@ static tt_status plan_dropout(struct tt_stream *stream, const struct tt_dropout_
     return moves(stream, size(args->x_TD) + size(args->y_TD) * (args->accumulate ? 2.0 : 1.0));
 }
 
+static tt_status plan_add_noise(struct tt_stream *stream, const struct tt_add_noise_args *args)
+{
+    return moves(stream, 2.0 * size(args->x_TD));
+}
+
 static tt_status plan_add(struct tt_stream *stream, const struct tt_add_args *args)
 {
     return moves(stream, size(args->a) + size(args->b) + size(args->y));

@@ -22,7 +22,7 @@ struct variant {
     bool no_rope; /* the last layer has no rotation */
     int64_t window;
     const char *target_modules, *modules_to_save, *layers_to_transform;
-    double dropout, smoothing;
+    double dropout, smoothing, noise;
     bool unaligned; /* weights of a group do not lie next to each other */
 };
 
@@ -76,6 +76,7 @@ static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtyp
     runner->pass.in.loss_scale = 1.0f / 8;
     runner->pass.in.training = true;
     runner->pass.in.label_smoothing = (float)variant->smoothing;
+    runner->pass.in.embedding_noise = (float)variant->noise;
     return runner;
 }
 
@@ -191,6 +192,8 @@ static const struct variant variants[] = {
      .target_modules = "all-linear",
      .dropout = 0.2},
     {.name = "full, tied, smoothing", .train_base = true, .tied = true, .smoothing = 0.1},
+    {.name = "full, tied, noise on embeddings", .train_base = true, .tied = true, .noise = 5},
+    {.name = "full, noise on scaled embeddings", .text = gemma3, .train_base = true, .noise = 5},
     {.name = "full, biases",
      .train_base = true,
      .attention_bias = true,

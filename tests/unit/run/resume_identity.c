@@ -240,6 +240,8 @@ static const struct change language[] = {
     {"adam_epsilon", "0.5", NULL, NULL},
     {"max_grad_norm", "0.5", NULL, NULL},
     {"label_smoothing_factor", "0.5", NULL, NULL},
+    {"neftune_noise_alpha", "5", NULL, "neftune_noise_alpha=10"},
+    {"neftune_noise_alpha", "5", NULL, NULL},
     {"metric_for_best_model", "entropy", NULL, NULL},
     {"data_seed", "7", NULL, NULL},
     {"per_device_train_batch_size", "4", TT_RESUME_SAMPLES, NULL},
