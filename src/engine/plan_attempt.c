@@ -73,7 +73,7 @@ static tt_status run_update(struct tt_rank *rank)
             .moments = &rank->moments[u],
             .master = slices.master,
             .grad = slices.grad,
-            .run = {.count = slices.count},
+            .run = {.count = slices.count, .lr_scale = 1.0},
             .grad_scale = 1.0f,
             .step = 1,
         };

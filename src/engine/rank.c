@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "engine/rehearsal.h"
+#include "optim/groups.h"
 
 static tt_status create_optimizer(struct tt_rank *rank, bool offload)
 {
@@ -84,6 +85,8 @@ static tt_status create_model(const struct tt_rank_config *config, struct tt_ran
     TT_TRY(tt_device_open(&config->device, &rank->device));
     TT_TRY(tt_stream_create(rank->device, &rank->stream));
     TT_TRY(tt_model_create(config->model_facts, &config->model_options, &rank->model));
+    if (config->train && config->optim != NULL)
+        TT_TRY(tt_param_groups_apply(config->optim, rank->model->params, rank->model->param_count));
     TT_TRY(check_fp8(rank));
     return check_batch_norm(config, rank->model);
 }

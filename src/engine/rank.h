@@ -34,6 +34,7 @@ struct tt_rank_config {
     bool across_processes;                /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                           /* gradients, masters, optimizer state */
     const struct tt_optimizer *optimizer; /* of a training; NULL: AdamW */
+    const struct tt_optim_config *optim;  /* lent: the parameter groups of a training; NULL: one group */
     bool saves, saves_state;     /* host memory for a snapshot of the values; of the optimizer state too */
     enum tt_recompute recompute; /* the levels that the plan may choose */
     const enum tt_level *levels; /* [block_count], lent: the levels that it chose; NULL: TT_KEEP_CHEAP */

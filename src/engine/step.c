@@ -180,6 +180,11 @@ static tt_status name_nonfinite(const struct step *step)
 
 /* ---- The update ---- */
 
+static bool is_one_group(const tt_param *a, const tt_param *b)
+{
+    return a->weight_decay == b->weight_decay && a->lr_scale == b->lr_scale;
+}
+
 /* `update`: the members that are equal for all units. */
 static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int unit_index,
                              struct tt_optimizer_update update)
@@ -193,12 +198,12 @@ static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config 
     size_t count = tt_unit_run_count(unit);
     tt_stream_mark(rank->stream, "the optimizer's update");
     for (size_t r = 0; r < count;) {
-        /* Runs with the same weight decay are updated together; the padding between them is zero and stays zero. */
+        /* Runs of one group are updated together; the padding between them is zero and stays zero. */
         struct tt_slice_run first = tt_unit_run(unit, r), last = first;
-        for (r++; r < count && tt_unit_run(unit, r).param->weight_decay == first.param->weight_decay; r++)
+        for (r++; r < count && is_one_group(tt_unit_run(unit, r).param, first.param); r++)
             last = tt_unit_run(unit, r);
         update.run = (struct tt_slices_run){first.offset, last.offset + last.count - first.offset,
-                                            first.param->weight_decay};
+                                            first.param->weight_decay, first.param->lr_scale};
         TT_TRY(rank->optimizer->rule->update(rank->stream, optim, &update));
     }
     return tt_unit_masters_changed(unit);

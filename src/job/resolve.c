@@ -8,6 +8,7 @@
 #include "comm/launcher.h"
 #include "job/accelerate.h"
 #include "job/resolve.h"
+#include "optim/groups.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -122,6 +123,7 @@ static tt_status check_optimizer(const struct tt_optim_config *optim)
         return usage("warmup_steps must be a whole number, or a share below 1",
                      "warmup_ratio also sets a share");
     TT_TRY(tt_optimizer_check(optim));
+    TT_TRY(tt_param_groups_check(optim));
     return tt_schedule_check(optim);
 }
 

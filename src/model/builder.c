@@ -88,6 +88,7 @@ static tt_param *new_param(struct tt_builder *builder, const struct tt_module *m
     }
     param->rank = rank;
     for (int d = 0; d < rank; d++) param->dims[d] = dims[d];
+    param->lr_scale = 1.0;
     model->params[model->param_count++] = param;
     tt_builder_use_param(builder, param);
     return builder->status == TT_OK ? param : NULL;

@@ -20,6 +20,11 @@ struct tt_optim_config {
     double momentum;      /* of sgd; 0 */
     bool nesterov;        /* of sgd */
     double max_grad_norm; /* 1; 0: no clipping */
+    /* Parameter groups (optim/groups.h). */
+    double loraplus_lr_ratio;  /* 0: no LoRA+ */
+    double embedding_lr;       /* 0: learning_rate */
+    double embedding_lr_scale; /* of learning_rate; 0: not given */
+    const char *lr_groups;     /* NULL or a JSON list as text */
 };
 
 #endif

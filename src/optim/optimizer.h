@@ -51,6 +51,7 @@ void tt_moments_deinit(struct tt_moments *moments);
 struct tt_slices_run {
     int64_t offset, count; /* of the slices */
     enum tt_decay weight_decay;
+    double lr_scale; /* of the run's learning rate (optim/groups.h) */
 };
 struct tt_optimizer_update {
     struct tt_moments *moments;

@@ -211,6 +211,7 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.optimizer = tt_optimizer_of(&config->optim);
+    rank.optim = &config->optim;
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
     return (advises ? tt_plan_make : tt_plan_try)(

@@ -211,6 +211,7 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
                                bench->cancel, &bench->rank_config));
     bench->rank_config.objective = &config->objective;
     bench->rank_config.optimizer = tt_optimizer_of(&config->optim);
+    bench->rank_config.optim = &config->optim;
     tt_sampler_limits(bench->sampler, 0, 1, &bench->rank_config.limits);
     TT_TRY(tt_plan_make(&bench->rank_config, tt_rank_layout_ranks(&layout), accumulation,
                         &bench->rank_config.limits, &none, &bench->plan));

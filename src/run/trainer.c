@@ -267,6 +267,7 @@ static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, 
                                TT_RANK_TRAINS, run->cancel, &run->rank_config));
     run->rank_config.objective = run->objective;
     run->rank_config.optimizer = tt_optimizer_of(run->optim);
+    run->rank_config.optim = run->optim;
     run->rank_config.saves = true;
     run->rank_config.saves_state = !run->watch->save_only_model;
     run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);

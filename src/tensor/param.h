@@ -52,7 +52,8 @@ typedef struct tt_param {
     int64_t dims[TT_RANK_MAX];
     bool trainable;
     enum tt_decay weight_decay;
-    bool adapter; /* belongs to the adapter, not to the base model */
+    double lr_scale; /* trainable: its learning rate over the run's; 1 unless a group says otherwise */
+    bool adapter;    /* belongs to the adapter, not to the base model */
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
     const struct tt_param *transposed_of;

@@ -74,7 +74,7 @@ expect 2 "hint: trimtab export gguf --model_name_or_path FOLDER" export --model 
 expect 2 "hint: the adapter alone: trimtab export gguf --adapter_only true" export lora
 expect 2 "trimtab merge" export safetensors
 expect 2 "trimtab quantize" export int8
-for key in train_type use_gradient_checkpointing excess_length_strategy loraplus_lr_ratio; do
+for key in train_type use_gradient_checkpointing excess_length_strategy; do
     expect 2 "hint: $key is a key of " train --$key x
 done
 [ $keys -gt 25 ] || fail "the keys of elsewhere.def were not found"

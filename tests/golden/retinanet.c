@@ -344,7 +344,7 @@ static void update(struct runner *r, const struct tt_optim_config *optim, int64_
             .moments = &moments,
             .master = param->value.data,
             .grad = param->grad.data,
-            .run = {.count = count, .weight_decay = param->weight_decay},
+            .run = {.count = count, .weight_decay = param->weight_decay, .lr_scale = 1.0},
             .lr = 0.002,
             .grad_scale = 1.0f,
             .step = step};

@@ -11,7 +11,7 @@ static tt_status update(struct tt_stream *stream, const struct tt_optim_config *
         .grad = tt_optimizer_run(update, update->grad),
         .m = tt_optimizer_run(update, update->moments->values[0]),
         .v = tt_optimizer_run(update, update->moments->values[1]),
-        .lr = update->lr,
+        .lr = update->lr * update->run.lr_scale,
         .beta1 = config->adam_beta1,
         .beta2 = config->adam_beta2,
         .eps = config->adam_epsilon,

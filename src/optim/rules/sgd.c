@@ -10,7 +10,7 @@ static tt_status update(struct tt_stream *stream, const struct tt_optim_config *
         .param = tt_optimizer_run(update, update->master),
         .grad = tt_optimizer_run(update, update->grad),
         .v = tt_optimizer_run(update, update->moments->values[0]),
-        .lr = update->lr,
+        .lr = update->lr * update->run.lr_scale,
         .momentum = config->momentum,
         .weight_decay = tt_optimizer_decay(config, update),
         .grad_scale = update->grad_scale,

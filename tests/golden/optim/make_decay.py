@@ -39,4 +39,5 @@ def main():
     (HERE / "decay.json").write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -252,6 +252,11 @@ static const struct change language[] = {
     {"momentum", "0.5", NULL, NULL},
     {"momentum", "0", NULL, "momentum=0.25"},
     {"nesterov", "true", NULL, "momentum=0.5"},
+    {"loraplus_lr_ratio", "16", NULL, "loraplus_lr_ratio=8"},
+    {"loraplus_lr_ratio", "16", NULL, NULL},
+    {"embedding_learning_rate", "1e-5", NULL, NULL},
+    {"embedding_lr_scale", "0.5", NULL, NULL},
+    {"lr_groups", "[{\"modules\":[\"q_proj\"],\"lr\":1}]", NULL, NULL},
 };
 
 /* The same of a detection's. */
