@@ -27,6 +27,54 @@ tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *jo
     return TT_OK;
 }
 
+/* The name and the ": " behind it at the start of a line; 0: it goes on with the value of the line before. */
+static size_t name_bytes(const char *line)
+{
+    size_t bytes = strspn(line, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return bytes > 0 && line[bytes] == ':' ? bytes + 1 : 0;
+}
+
+static const char *next_line(const char *line)
+{
+    line += strcspn(line, "\n");
+    return *line == '\n' ? line + 1 : line;
+}
+
+/* The line of `text` that begins with these bytes, or NULL. */
+static const char *find_line(const char *text, const char *start, size_t bytes)
+{
+    for (; *text != '\0'; text = next_line(text))
+        if (strncmp(text, start, bytes) == 0) return text;
+    return NULL;
+}
+
+/* A setting that only this version has is as before where it is the default. */
+static bool is_new_default(const struct tt_run *run, const char *line, size_t bytes)
+{
+    char name[64];
+    tt_snprintf(name, sizeof name, "%.*s", (int)(bytes - 1), line);
+    return run->settings != NULL && tt_settings_has(run->settings, name) &&
+           tt_settings_has_default(run->settings, name);
+}
+
+/* Whether these are the settings of the run, as this version or an earlier one wrote them. */
+static bool are_same(const struct tt_run *run, const char *before)
+{
+    const char *now = tt_str_text(&run->compared);
+    for (const char *line = now; *line != '\0'; line = next_line(line)) {
+        size_t bytes = name_bytes(line);
+        if (find_line(before, line, strcspn(line, "\n") + 1) != NULL) continue;
+        if (bytes == 0 || find_line(before, line, bytes) != NULL || !is_new_default(run, line, bytes))
+            return false;
+    }
+    for (const char *line = before; *line != '\0'; line = next_line(line)) {
+        size_t bytes = name_bytes(line);
+        bool gone = bytes > 0 && find_line(now, line, bytes) == NULL;
+        if (!gone && find_line(now, line, strcspn(line, "\n") + 1) == NULL) return false;
+    }
+    return true;
+}
+
 /* ---- Reading ---- */
 
 static tt_status check_weights(void *context, const char *name)
@@ -65,7 +113,7 @@ static tt_status read_completion(const struct tt_run *run, struct tt_json *json)
     TT_TRY(tt_json_int(json, json->root, "version", &version));
     TT_TRY(tt_json_int(json, json->root, "steps", &steps));
     TT_TRY(tt_json_string(json, json->root, "settings", &settings));
-    if (version != VERSION || strcmp(settings, tt_str_text(&run->compared)) != 0)
+    if (version != VERSION || !are_same(run, settings))
         return tt_fail(TT_ERR_DATA, "'%s' is of another run", path.text);
     return open_result(folder);
 }
@@ -87,7 +135,7 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
 {
     const char *date;
     const struct tt_json_value *identity, *inputs;
-    struct tt_str broken = {0}, changed = {0};
+    struct tt_str settings = {0}, broken = {0}, changed = {0};
     struct tt_json_value *now = NULL;
     tt_status status = TT_OK;
     TT_GO(tt_json_string(json, json->root, "date", &date));
@@ -98,11 +146,13 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
     TT_GO(tt_run_data_prepare(probe, world->world_size));
     now = tt_resume_identity(probe, world->world_size);
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
+    TT_GO(tt_resume_changes(identity, now, NULL, &settings));
     TT_GO(tt_fingerprint_changes(&probe->fingerprint, inputs, &broken, &changed));
-    if (!tt_json_equal(identity, now) || broken.bytes > 0 || changed.bytes > 0)
+    if (settings.bytes > 0 || broken.bytes > 0 || changed.bytes > 0)
         status = tt_fail(TT_ERR_DATA, "the inputs are not those of the complete run");
 out:
     tt_json_release(now);
+    tt_str_deinit(&settings);
     tt_str_deinit(&broken);
     tt_str_deinit(&changed);
     return status;

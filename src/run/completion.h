@@ -2,7 +2,8 @@
  * when it is complete, as by a cluster whose pod was evicted after the end, has nothing to do.
  *
  * It is the same run if the settings (without those of a machine), input files, identity (run/resume.h) and the files
- * of the result are. */
+ * of the result are. Settings and identity may be those of an earlier version: a setting that only this version has
+ * must have its default, and one that is gone is not compared. */
 #ifndef TT_RUN_COMPLETION_H
 #define TT_RUN_COMPLETION_H
 

@@ -58,13 +58,23 @@ refuse() {
     local name=$1 text=$2
     shift 2
     take "$name" again
-    expect 2 "this is not the run that 'again/checkpoint-4' belongs to: $text" train --config "$name/trimtab_config.yaml" \
+    expect 2 "this is not the run that 'again/checkpoint-4' belongs to: $text" train --config "$older/runs/$name/trimtab_config.yaml" \
         --output_dir again --resume_from_checkpoint true "$@"
     rm -r again
 }
 refuse qlora 'quantized base was "nf4" and is "fp4"' --bnb_4bit_quant_type fp4
 refuse fp8 'fp8_products was "single" and is "forward"' --fp8_products forward
 refuse dpo 'loss_type (dpo) was "robust" and is "exo_pair"' --loss_type '["exo_pair"]'
+
+# A complete run of that version is complete, unless another setting is given, of then or of now.
+take sft done
+cp "$older"/ends/sft/* done/
+again=(train --config "$older/runs/sft/trimtab_config.yaml" --output_dir done)
+expect 0 "'done' holds the result of this run, which is complete: 8 steps. There is nothing to do" "${again[@]}"
+[ ! -e done/metrics.jsonl ] || fail "a complete run trained"
+expect 2 "output_dir 'done'" "${again[@]}" --learning_rate 0.02
+expect 2 "output_dir 'done'" "${again[@]}" --max_unpacked_size 1GiB
+expect 2 "output_dir 'done'" "${again[@]}" --save_total_limit 1
 
 lora=(--model_name_or_path model --adapter_name_or_path)
 complete sft "${lora[@]}" sft/checkpoint-4
