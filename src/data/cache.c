@@ -98,7 +98,7 @@ static tt_status open_rows(struct work *work, struct tt_dataset **out)
                               &parts, &part_count));
     struct tt_dataset *dataset = NULL;
     TT_TRY(tt_dataset_adopt(&store, &report, parts, part_count, &dataset));
-    tt_status status = config->preference ? tt_dataset_group(dataset, 2) : TT_OK;
+    tt_status status = tt_dataset_group(dataset, tt_data_samples_each(config));
     if (status == TT_OK)
         *out = dataset;
     else

@@ -94,6 +94,12 @@ out:
     return status;
 }
 
+size_t tt_data_samples_each(const struct tt_data_config *config)
+{
+    return config->rows_kind != NULL && config->rows_kind->samples_each > 0 ? config->rows_kind->samples_each
+                                                                            : 1;
+}
+
 tt_status tt_dataset_group(struct tt_dataset *dataset, size_t size)
 {
     if (size == 0 || dataset->store.sample_count % size != 0)

@@ -3,22 +3,22 @@
  *
  * Row kinds (Hugging Face TRL, docs "Dataset formats"): `text` (dataset_text_field), `prompt` + `completion` (loss on
  * the completion only, unless completion_only_loss is false), pre-tokenized `input_ids` with `labels` (aligned with
- * input_ids, -100: no loss) or `completion_mask`. With `preference` a row is a preference instead: a prompt, `chosen`
- * and `rejected`, texts or messages, and two samples, of which the answers are supervised. Errors name file, line and
- * row. Tokenizing follows TRL: text rows get the tokenizer's special tokens and a final EOS unless they have it; prompt
- * and completion are tokenized as one text, EOS after the completion, and the completion begins at the first id that
- * differs from the ids of the prompt alone (rows where that is before the end of the prompt are counted and reported).
- * Rows without a supervised token after truncation are dropped and counted. A .txt file is one text, cut into
- * consecutive samples of max_length tokens. When packing as one stream ("wrapped") rows and texts are whole samples, of
- * any length and with labels or without, which the sampler cuts (data/stream.h). Rows are read by one thread per
- * processor; the result does not depend on the number of threads.
- */
+ * input_ids, -100: no loss) or `completion_mask`; each kind has a file (data/row_kind.h). Of the kind `pair` a row is a
+ * preference instead: a prompt, `chosen` and `rejected`, texts or messages, and two samples, of which the answers are
+ * supervised. Errors name file, line and row. Tokenizing follows TRL: text rows get the tokenizer's special tokens and
+ * a final EOS unless they have it; prompt and completion are tokenized as one text, EOS after the completion, and the
+ * completion begins at the first id that differs from the ids of the prompt alone (rows where that is before the end
+ * of the prompt are counted and reported). Rows without a supervised token after truncation are dropped and counted. A
+ * .txt file is one text, cut into consecutive samples of max_length tokens. When packing as one stream ("wrapped")
+ * rows and texts are whole samples, of any length and with labels or without, which the sampler cuts (data/stream.h).
+ * Rows are read by one thread per processor; the result does not depend on the number of threads. */
 #ifndef TT_DATA_DATASET_H
 #define TT_DATA_DATASET_H
 
 #include "base/error.h"
 #include "base/str.h"
 #include "data/batch.h"
+#include "data/row_kind.h"
 #include "text/tokenizer.h"
 
 /* bfd: best fit decreasing, whole samples; wrapped: one stream, cut at max_length. */
@@ -65,8 +65,12 @@ struct tt_data_config {
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     size_t max_unpacked_size;                    /* of a packed file; 0: what TMPDIR has room for */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
-    bool preference; /* rows have a chosen and a rejected answer; by the objective, not a setting */
+    /* By the objective, not a setting: the kind of all rows; NULL: any of those that are known by their members. */
+    const struct tt_row_kind *rows_kind;
 };
+
+/* Samples of a row that stay together; 1: each is alone. */
+size_t tt_data_samples_each(const struct tt_data_config *config);
 
 /* Whether the rows are packed as one stream. Of evaluation data `packing` is first set to what packs_eval says. */
 bool tt_data_streams(const struct tt_data_config *config);

@@ -357,7 +357,7 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
     tt_status status = TT_OK;
     struct tt_rows rows = {0};
     size_t limit = max_samples > 0 ? (size_t)max_samples : SIZE_MAX;
-    int64_t each = load->config->preference ? 2 : 1; /* samples of a row */
+    int64_t each = (int64_t)tt_data_samples_each(load->config);
     if (load->config->prompt_template != NULL) TT_GO(tt_prompt_template_check(load->config->prompt_template));
     const struct tt_unpack_limits limits = {max_samples > 0 ? limit : 0, load->config->max_row_size,
                                             load->config->max_unpacked_size};
@@ -386,7 +386,7 @@ tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
     if (dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = load_file(path, &load, max_samples, dataset);
-    if (status == TT_OK && config->preference) status = tt_dataset_group(dataset, 2);
+    if (status == TT_OK) status = tt_dataset_group(dataset, tt_data_samples_each(config));
     if (status == TT_OK)
         *out = dataset;
     else
@@ -418,7 +418,7 @@ static tt_status add_one(const struct gathering *gathering, const struct tt_stor
 static tt_status add_samples(const struct gathering *gathering, const struct tt_dataset *from, double weight,
                              struct tt_rng rng)
 {
-    size_t each = gathering->request->config->preference ? 2 : 1; /* samples that stay together */
+    size_t each = tt_data_samples_each(gathering->request->config);
     size_t count = from->store.sample_count, whole = (size_t)weight, groups = count / each;
     size_t some = (size_t)((weight - (double)whole) * (double)groups + 0.5);
     for (size_t i = 0; i < whole * count; i++) TT_TRY(add_one(gathering, &from->store, i % count));
@@ -496,7 +496,7 @@ tt_status tt_dataset_load_sources(const struct tt_dataset_request *request, stru
     tt_status status = gather(&gathering);
     if (status == TT_OK)
         status = tt_dataset_set_files(gathering.dataset, gathering.files, gathering.file_count);
-    if (status == TT_OK && request->config->preference) status = tt_dataset_group(gathering.dataset, 2);
+    if (status == TT_OK) status = tt_dataset_group(gathering.dataset, tt_data_samples_each(request->config));
     if (status == TT_OK)
         *out = gathering.dataset;
     else

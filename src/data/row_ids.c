@@ -19,7 +19,7 @@ static tt_status find_list(const struct tt_row_reader *reader, const struct tt_j
     return TT_OK;
 }
 
-static tt_status read_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
+static tt_status take_ids(struct tt_row_reader *reader, const struct tt_json_value *list)
 {
     struct tt_json_walk walk = tt_json_walk(list);
     enum tt_json_type type;
@@ -95,11 +95,12 @@ static tt_status strip_padding(struct tt_row_reader *reader, const struct tt_jso
     return TT_OK;
 }
 
-const char *const tt_row_foreign_masks[] = {"loss_mask", "loss_scale", NULL};
+/* Refused beside input_ids. */
+static const char *const foreign_masks[] = {"loss_mask", "loss_scale", NULL};
 
 static tt_status refuse_masks(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
-    for (const char *const *key = tt_row_foreign_masks; *key != NULL; key++) {
+    for (const char *const *key = foreign_masks; *key != NULL; key++) {
         const struct tt_json_value *value = tt_json_get(row, *key);
         if (value == NULL || tt_json_is_null(value)) continue;
         tt_row_fail(reader, TT_ERR_UNSUPPORTED, "'%s' beside input_ids is not read, and tokens would train",
@@ -110,13 +111,13 @@ static tt_status refuse_masks(const struct tt_row_reader *reader, const struct t
     return TT_OK;
 }
 
-tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
+static tt_status read(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
 {
     const struct tt_json_value *ids = tt_json_get(row, "input_ids"), *labels, *mask, *assistant, *attention;
     if (!tt_json_is_list(ids))
         return tt_row_fail(reader, TT_ERR_DATA, "'input_ids' must be a list of integers");
     TT_TRY(refuse_masks(reader, row));
-    TT_TRY(read_ids(reader, ids));
+    TT_TRY(take_ids(reader, ids));
     TT_TRY(find_list(reader, row, "labels", reader->ids.count, &labels));
     TT_TRY(find_list(reader, row, "completion_mask", reader->ids.count, &mask));
     TT_TRY(find_list(reader, row, "assistant_masks", reader->ids.count, &assistant));
@@ -138,3 +139,14 @@ tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_val
     *out = (struct tt_row){0};
     return TT_OK;
 }
+
+static bool accepts(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    (void)reader;
+    return tt_json_get(row, "input_ids") != NULL;
+}
+
+static const char *const members[] = {"input_ids",      "labels",    "completion_mask", "assistant_masks",
+                                      "attention_mask", "loss_mask", "loss_scale",      NULL};
+
+const struct tt_row_kind tt_row_ids = {.name = "ids", .members = members, .accepts = accepts, .read = read};

@@ -5,6 +5,8 @@
 #include "data/conversation.h"
 #include "data/row_reader_impl.h"
 
+enum { PAIR = 2 };
+
 void tt_pair_ids_deinit(struct tt_pair_ids *pair)
 {
     tt_ids_deinit(&pair->sides[0]);
@@ -123,16 +125,17 @@ static tt_status refuse(const struct tt_row_reader *reader)
     tt_json_deinit(&json);
     tt_row_fail(reader, TT_ERR_DATA, "the row has no preference, 'chosen' and 'rejected'; it has %s",
                 members);
-    tt_hint("objective: dpo trains on rows of prompt, chosen and rejected; rows of answers alone are trained "
-            "without it");
+    tt_hint("preferences are rows of prompt, chosen and rejected; rows of answers alone are trained with "
+            "objective: sft");
     return TT_ERR_DATA;
 }
 
-tt_status tt_row_take_side(struct tt_row_reader *reader, size_t side, struct tt_row *out)
+/* Gives the answer reader->part of the pair that was read: 0 the chosen one, 1 the rejected one. */
+static tt_status take_side(struct tt_row_reader *reader, struct tt_row *out)
 {
     const struct tt_pair_ids *pair = &reader->pair;
-    swap_ids(&reader->ids, &reader->pair.sides[side]);
-    *out = (struct tt_row){.parts = 2,
+    swap_ids(&reader->ids, &reader->pair.sides[reader->part]);
+    *out = (struct tt_row){.parts = PAIR,
                            .prompt_mismatch = pair->prompt_mismatch,
                            .conversation = pair->conversation,
                            .roles_mapped = pair->roles_mapped,
@@ -143,7 +146,7 @@ tt_status tt_row_take_side(struct tt_row_reader *reader, size_t side, struct tt_
     return tt_row_set_supervised(reader, pair->border);
 }
 
-tt_status tt_row_read_pair(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
+static tt_status read(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
 {
     struct tt_pair_ids *pair = &reader->pair;
     const struct tt_json_value *chosen = tt_json_get(row, "chosen"), *rejected = tt_json_get(row, "rejected");
@@ -158,5 +161,9 @@ tt_status tt_row_read_pair(struct tt_row_reader *reader, const struct tt_json_va
     size_t a = pair->sides[0].count + pair->sides[0].beyond, b = pair->sides[1].count + pair->sides[1].beyond;
     pair->shortest = a < b ? a : b;
     pair->longest = a > b ? a : b;
-    return tt_row_take_side(reader, 0, out);
+    return take_side(reader, out);
 }
+
+/* The members are those of conversations. */
+const struct tt_row_kind tt_row_pair = {
+    .name = "pair", .plural = "preferences", .samples_each = PAIR, .read = read, .next = take_side};

@@ -1,13 +1,11 @@
 #include "data/row_reader_impl.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/number.h"
 #include "base/str.h"
-#include "data/csv_rows.h"
 #include "data/prompt_template.h"
 
 enum { LONG_TEXT_BYTES = 1 << 20, LONG_IDS = LONG_TEXT_BYTES / 4 };
@@ -57,23 +55,23 @@ static tt_status add_member(void *context, struct tt_span name)
     return TT_OK;
 }
 
+static const struct tt_row_kind *const kinds[] = {
+#define ROW_KIND(name) &tt_row_##name,
+#include "data/row_kinds.def"
+#undef ROW_KIND
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
 static tt_status list_members(struct tt_row_reader *reader)
 {
     const struct tt_data_config *config = reader->config;
-    const char *const names[] = {"input_ids",
-                                 "labels",
-                                 "completion_mask",
-                                 "assistant_masks",
-                                 "attention_mask",
-                                 config->dataset_text_field,
-                                 config->dataset_prompt_field,
-                                 config->dataset_completion_field};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        TT_TRY(add_member(reader, tt_span_of(names[i])));
-    for (size_t i = 0; tt_row_foreign_masks[i] != NULL; i++)
-        TT_TRY(add_member(reader, tt_span_of(tt_row_foreign_masks[i])));
-    for (size_t i = 0; tt_conversation_members[i] != NULL; i++)
-        TT_TRY(add_member(reader, tt_span_of(tt_conversation_members[i])));
+    const char *const fields[] = {config->dataset_text_field, config->dataset_prompt_field,
+                                  config->dataset_completion_field};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        TT_TRY(add_member(reader, tt_span_of(fields[i])));
+    for (size_t k = 0; k < KINDS; k++)
+        for (const char *const *name = kinds[k]->members; name != NULL && *name != NULL; name++)
+            TT_TRY(add_member(reader, tt_span_of(*name)));
     if (config->prompt_template == NULL) return TT_OK;
     return tt_prompt_template_fields(config->prompt_template, add_member, reader);
 }
@@ -194,8 +192,9 @@ static tt_status end_text(struct tt_row_reader *reader)
     return TT_OK;
 }
 
-static tt_status encode_text(struct tt_row_reader *reader)
+tt_status tt_row_encode_text(struct tt_row_reader *reader)
 {
+    TT_TRY(end_text(reader));
     tt_row_clear_ids(&reader->ids, reader->ids_max);
     TT_TRY(tt_row_within(reader,
                          tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->text),
@@ -230,7 +229,7 @@ tt_status tt_row_need_tokenizer(const struct tt_row_reader *reader)
     return TT_ERR_DATA;
 }
 
-/* ---- Row kinds ---- */
+/* ---- Rows ---- */
 
 tt_status tt_row_read_string(const struct tt_row_reader *reader, const struct tt_json_value *row,
                              const char *key, struct tt_str *out)
@@ -248,201 +247,11 @@ tt_status tt_row_read_string(const struct tt_row_reader *reader, const struct tt
     return tt_str_append(out, tt_json_span(value).data, tt_json_span(value).bytes);
 }
 
-/* TRL has a ValueError: every token would train. `row` NULL: plain text. */
-static tt_status check_conversational(const struct tt_row_reader *reader, const struct tt_json_value *row)
-{
-    if (!reader->config->assistant_only_loss) return TT_OK;
-    tt_row_fail(reader, TT_ERR_DATA, "assistant_only_loss is set, and the row is no conversation");
-    if (row != NULL && tt_conversation_is_alpaca(row))
-        tt_hint(
-            "its '%s' is read; another dataset_text_field, such as none, lets instruction and output be the "
-            "conversation",
-            reader->config->dataset_text_field);
-    else
-        tt_hint("all of its tokens would train: leave assistant_only_loss out, or give conversations "
-                "('messages')");
-    return TT_ERR_DATA;
-}
-
-static tt_status read_text_row(struct tt_row_reader *reader, const struct tt_json_value *row,
-                               struct tt_row *out)
-{
-    const char *key = reader->config->dataset_text_field;
-    if (reader->config->completion_only_loss == 1) {
-        return tt_row_fail(reader, TT_ERR_DATA,
-                           "completion_only_loss is set, but the row has no prompt and completion");
-    }
-    TT_TRY(check_conversational(reader, row));
-    TT_TRY(tt_row_need_tokenizer(reader));
-    TT_TRY(tt_row_read_string(reader, row, key, &reader->text));
-    tt_row_forget_source(reader);
-    TT_TRY(end_text(reader));
-    TT_TRY(encode_text(reader));
-    TT_TRY(tt_row_set_supervised(reader, 0));
-    *out = (struct tt_row){0};
-    return TT_OK;
-}
-
-tt_status tt_row_read_prompt(struct tt_row_reader *reader, const struct tt_json_value *row)
-{
-    const char *template = reader->config->prompt_template;
-    if (template == NULL)
-        return tt_row_read_string(reader, row, reader->config->dataset_prompt_field, &reader->prompt);
-    tt_str_clear(&reader->prompt);
-    return tt_row_within(reader, tt_prompt_template_render(template, row, &reader->prompt));
-}
-
 size_t tt_row_common_prefix(const struct tt_ids *a, const struct tt_ids *b)
 {
     size_t count = a->count < b->count ? a->count : b->count, i = 0;
     while (i < count && a->data[i] == b->data[i]) i++;
     return i;
-}
-
-tt_status tt_row_encode_prompt(struct tt_row_reader *reader)
-{
-    struct tt_ids *ids = &reader->prompt_ids;
-    tt_row_clear_ids(ids, reader->ids_max);
-    TT_TRY(tt_row_within(reader,
-                         tt_tokenizer_encode(reader->tokenizer, reader->scratch, tt_str_text(&reader->prompt),
-                                             reader->prompt.bytes, true, ids)));
-    if (reader->adds_eos && ids->count > 0 && ids->beyond == 0) ids->count--;
-    return TT_OK;
-}
-
-tt_status tt_row_encode_answer(struct tt_row_reader *reader, const struct tt_str *answer)
-{
-    tt_str_clear(&reader->text);
-    TT_TRY(tt_str_append(&reader->text, tt_str_text(&reader->prompt), reader->prompt.bytes));
-    TT_TRY(tt_str_append(&reader->text, tt_str_text(answer), answer->bytes));
-    TT_TRY(end_text(reader));
-    return encode_text(reader);
-}
-
-/* A text beside a list of messages is neither kind of row. */
-static tt_status check_kinds(const struct tt_row_reader *reader, const struct tt_json_value *row)
-{
-    const char *prompt = reader->config->dataset_prompt_field,
-               *completion = reader->config->dataset_completion_field;
-    const struct tt_json_value *a = tt_json_get(row, prompt), *b = tt_json_get(row, completion);
-    bool prompt_is_list = tt_json_is_list(a);
-    if (reader->config->prompt_template != NULL || prompt_is_list == tt_json_is_list(b)) return TT_OK;
-    if (!tt_json_is_string(prompt_is_list ? b : a)) return TT_OK;
-    tt_row_fail(reader, TT_ERR_DATA, "'%s' is a text and '%s' a list of messages",
-                prompt_is_list ? completion : prompt, prompt_is_list ? prompt : completion);
-    tt_hint("both are texts, or both are lists of messages: [{\"role\": \"%s\", \"content\": \"...\"}]",
-            prompt_is_list ? "assistant" : "user");
-    return TT_ERR_DATA;
-}
-
-/* Prompt and completion are tokenized as one text. The completion begins at the first token that differs from
- * those of the prompt alone (TRL 1.16, common_prefix_length): where a token spans the border, that token is
- * supervised. Such rows are counted. */
-static tt_status read_completion_row(struct tt_row_reader *reader, const struct tt_json_value *row,
-                                     struct tt_row *out)
-{
-    const struct tt_data_config *config = reader->config;
-    if (config->completion_only_loss == 0) TT_TRY(check_conversational(reader, row));
-    TT_TRY(tt_row_need_tokenizer(reader));
-    TT_TRY(check_kinds(reader, row));
-    TT_TRY(tt_row_read_prompt(reader, row));
-    TT_TRY(tt_row_read_string(reader, row, config->dataset_completion_field, &reader->completion));
-    tt_row_forget_source(reader);
-
-    TT_TRY(tt_row_encode_prompt(reader));
-    TT_TRY(tt_row_encode_answer(reader, &reader->completion));
-    size_t first = tt_row_common_prefix(&reader->prompt_ids, &reader->ids);
-    TT_TRY(tt_row_set_supervised(reader, config->completion_only_loss == 0 ? 0 : first));
-    *out = (struct tt_row){.prompt = tt_str_text(&reader->prompt),
-                           .completion = tt_str_text(&reader->completion),
-                           .prompt_mismatch = first < reader->prompt_ids.count};
-    return TT_OK;
-}
-
-/* Messages as one text, as tables (CSV) hold them. */
-static tt_status refuse_texts_of_messages(const struct tt_row_reader *reader, const struct tt_json_value *row)
-{
-    static const char *const names[] = {"messages", "conversations"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (!tt_json_is_string(tt_json_get(row, names[i]))) continue;
-        tt_row_fail(reader, TT_ERR_DATA, "'%s' is a text; a list of messages is expected", names[i]);
-        tt_hint("write the list itself, in Python: row['%s'] = json.loads(row['%s'])", names[i], names[i]);
-        return TT_ERR_DATA;
-    }
-    return TT_OK;
-}
-
-void tt_row_list_members(const struct tt_json_value *row, char *text, size_t bytes)
-{
-    size_t used = 0;
-    const char *key;
-    const struct tt_json_value *value;
-    (void)snprintf(text, bytes, "no fields");
-    for (size_t member = 0; tt_json_next_member(row, &member, &key, &value);)
-        if (used < bytes)
-            used += (size_t)snprintf(text + used, bytes - used, "%s'%s'", used > 0 ? ", " : "", key);
-}
-
-/* The field that a member of `row` is a misspelling of, and the member; NULL: none. */
-static const char *find_misspelt(const struct tt_data_config *config, const struct tt_json_value *row,
-                                 const char **wrong)
-{
-    const char *const fields[] = {"messages",
-                                  "conversations",
-                                  "instruction",
-                                  config->dataset_text_field,
-                                  config->dataset_prompt_field,
-                                  config->dataset_completion_field};
-    const struct tt_json_value *value;
-    int distance;
-    for (size_t member = 0; tt_json_next_member(row, &member, wrong, &value);)
-        for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
-            if (strcmp(fields[i], *wrong) != 0 && tt_name_is_near(fields[i], *wrong, &distance) &&
-                distance <= 2)
-                return fields[i];
-    return NULL;
-}
-
-/* A row of one member is often a whole file that is read as one row. */
-static bool hint_single(const struct tt_json_value *row)
-{
-    const struct tt_json_member member = tt_json_member(row, 0);
-    if (tt_json_count(row) != 1) return false;
-    if (tt_json_is_list(member.value)) {
-        tt_hint("if the rows of the file are the list '%.60s': jq -c '.[\"%.60s\"][]' FILE >rows.jsonl",
-                member.key.data, member.key.data);
-        return true;
-    }
-    return tt_csv_rows_hint(member.key.data, member.key.bytes);
-}
-
-/* Fails for a row of no supported kind: lists its keys, with a hint for known dialects. */
-static tt_status refuse_members(const struct tt_row_reader *reader, const struct tt_json_value *row)
-{
-    const struct tt_data_config *config = reader->config;
-    char keys[200];
-    if (tt_json_get(row, "chosen") != NULL) {
-        tt_row_fail(reader, TT_ERR_DATA, "the row has a preference ('chosen', 'rejected')");
-        tt_hint("objective: dpo trains on preferences; to train on the chosen answers alone, write them as "
-                "'completion' of rows with 'prompt', or as the last of 'messages'");
-        return TT_ERR_DATA;
-    }
-    TT_TRY(refuse_texts_of_messages(reader, row));
-    tt_row_list_members(row, keys, sizeof keys);
-    tt_row_fail(
-        reader, TT_ERR_DATA, "neither 'messages', nor '%s', nor '%s' with '%s', nor 'input_ids'; it has %s",
-        config->dataset_text_field, config->dataset_prompt_field, config->dataset_completion_field, keys);
-    const char *wrong, *meant = find_misspelt(config, row, &wrong);
-    if (meant != NULL) {
-        tt_hint("'%s' may be a misspelt '%s'; trimtab data shows the rows as the model sees them", wrong,
-                meant);
-        return TT_ERR_DATA;
-    }
-    if (hint_single(row)) return TT_ERR_DATA;
-    tt_hint("name the fields with dataset_text_field, or dataset_prompt_field and dataset_completion_field, "
-            "or join "
-            "several into the prompt with prompt_template");
-    return TT_ERR_DATA;
 }
 
 tt_status tt_row_parse(const struct tt_row_reader *reader, const struct tt_span *members, bool outline,
@@ -466,66 +275,15 @@ out:
     return status;
 }
 
-/* The row is parsed once more, with the members that are not read. */
-static tt_status refuse_row(const struct tt_row_reader *reader)
-{
-    struct tt_json json = {0};
-    TT_TRY(tt_row_parse(reader, NULL, true, &json));
-    tt_status status = refuse_members(reader, json.root);
-    tt_json_deinit(&json);
-    return status;
-}
-
-tt_status tt_row_need_chat(struct tt_row_reader *reader)
-{
-    TT_TRY(tt_row_need_tokenizer(reader));
-    return reader->chat != NULL ? TT_OK : tt_chat_create(reader->config, reader->tokenizer, &reader->chat);
-}
-
-/* The row is parsed once more, with what is in its lists. */
-static tt_status read_conversation(struct tt_row_reader *reader, struct tt_row *out)
-{
-    struct tt_json json = {0};
-    struct tt_chat_row_report report = {0};
-    tt_status status = TT_OK;
-    TT_TRY(tt_row_within(reader, tt_conversation_check_size(&reader->json)));
-    TT_TRY(tt_row_need_chat(reader));
-    TT_GO(tt_row_parse(reader, reader->members, false, &json));
-    tt_row_forget_source(reader);
-    tt_row_clear_ids(&reader->ids, 0);
-    TT_GO(tt_row_within(reader, tt_chat_row_read(reader->chat, reader->scratch, &json, reader->part,
-                                                 &reader->ids, &reader->supervised, &report)));
-    TT_GO(tt_row_check_ids(reader, true));
-    reader->ids.limit = reader->ids_max;
-    tt_ids_clip(&reader->ids);
-    memcpy(reader->roles, report.roles, sizeof reader->roles);
-    *out = (struct tt_row){.prompt_mismatch = report.prompt_mismatch,
-                           .parts = report.parts,
-                           .conversation = true,
-                           .roles_mapped = report.roles_mapped,
-                           .history_differs = report.history_differs,
-                           .roles = reader->roles,
-                           .role_count = report.role_count,
-                           .answer_empty = report.answer_empty};
-out:
-    tt_json_deinit(&json);
-    return status;
-}
-
 static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_value *row,
                              struct tt_row *out)
 {
-    const struct tt_data_config *config = reader->config;
-    bool has_prompt =
-        config->prompt_template != NULL || tt_json_get(row, config->dataset_prompt_field) != NULL;
-    bool has_completion = tt_json_get(row, config->dataset_completion_field) != NULL;
-    if (config->preference) return tt_row_read_pair(reader, row, out);
-    if (tt_json_get(row, "input_ids") != NULL) return tt_row_read_ids(reader, row, out);
-    if (tt_conversation_has_messages(row)) return read_conversation(reader, out);
-    if (has_prompt && has_completion) return read_completion_row(reader, row, out);
-    if (tt_json_get(row, config->dataset_text_field) != NULL) return read_text_row(reader, row, out);
-    if (tt_conversation_is_alpaca(row)) return read_conversation(reader, out);
-    return refuse_row(reader);
+    const struct tt_row_kind *wanted = reader->config->rows_kind;
+    if (wanted != NULL) return wanted->read(reader, row, out);
+    for (size_t k = 0; k < KINDS; k++)
+        if (kinds[k]->plural == NULL && kinds[k]->accepts(reader, row))
+            return kinds[k]->read(reader, row, out);
+    return tt_row_refuse(reader);
 }
 
 static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
@@ -538,22 +296,6 @@ static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
                                            : tt_row_fail(reader, TT_ERR_DATA, "a row must be an object");
     tt_json_deinit(json);
     return status;
-}
-
-static tt_status read_plain(struct tt_row_reader *reader, const struct tt_row_span *span, struct tt_row *out)
-{
-    if (reader->config->preference)
-        return tt_row_fail(reader, TT_ERR_DATA, "a file of plain text has no preferences");
-    TT_TRY(check_conversational(reader, NULL));
-    TT_TRY(tt_row_need_tokenizer(reader));
-    tt_str_clear(&reader->text);
-    TT_TRY(tt_str_append(&reader->text, span->data, span->bytes));
-    tt_row_forget_source(reader);
-    TT_TRY(end_text(reader));
-    TT_TRY(encode_text(reader));
-    TT_TRY(tt_row_set_supervised(reader, 0));
-    *out = (struct tt_row){0};
-    return TT_OK;
 }
 
 /* What a long row has filled is not kept while the next one is read. */
@@ -569,16 +311,15 @@ static void forget_row(struct tt_row_reader *reader)
 
 tt_status tt_row_read(struct tt_row_reader *reader, size_t index, size_t part, struct tt_row *out)
 {
-    bool other_side = reader->config->preference && part == 1;
+    const struct tt_row_kind *wanted = reader->config->rows_kind;
     reader->row = index;
     reader->part = part;
     forget_row(reader);
-    const struct tt_row_span *span = &reader->rows->spans[index];
     struct tt_row row = {0};
-    if (other_side)
-        TT_TRY(tt_row_take_side(reader, 1, &row));
+    if (part > 0 && wanted != NULL)
+        TT_TRY(wanted->next(reader, &row));
     else
-        TT_TRY(reader->rows->plain_text ? read_plain(reader, span, &row) : read_json(reader, &row));
+        TT_TRY(reader->rows->plain_text ? tt_row_read_plain(reader, &row) : read_json(reader, &row));
     row.ids = reader->ids.data;
     row.supervised = (const uint8_t *)reader->supervised.data;
     row.count = reader->ids.count;

@@ -1,10 +1,10 @@
-/* Between the readers of the kinds of rows: row_reader.c (text, prompt and completion, conversations), row_ids.c
- * (input_ids), row_pair.c (preferences). */
+/* Between row_reader.c, the files of the kinds of rows (row_kinds.def) and row_refuse.c. */
 #ifndef TT_DATA_ROW_READER_IMPL_H
 #define TT_DATA_ROW_READER_IMPL_H
 
 #include "base/json.h"
 #include "data/chat_row.h"
+#include "data/row_kind.h"
 #include "data/row_reader.h"
 
 /* Both answers of a preference, each behind the prompt. Answers begin at `border`. */
@@ -58,6 +58,8 @@ TT_MUST_USE tt_status tt_row_need_tokenizer(const struct tt_row_reader *reader);
 /* Copies a text of the row; TT_ERR_DATA where it is none. */
 TT_MUST_USE tt_status tt_row_read_string(const struct tt_row_reader *reader, const struct tt_json_value *row,
                                          const char *key, struct tt_str *out);
+/* The ids of reader->text, which gets the end token, to reader->ids. */
+TT_MUST_USE tt_status tt_row_encode_text(struct tt_row_reader *reader);
 /* The prompt, by prompt_template or its field, to reader->prompt. */
 TT_MUST_USE tt_status tt_row_read_prompt(struct tt_row_reader *reader, const struct tt_json_value *row);
 /* The ids of reader->prompt alone, to reader->prompt_ids. */
@@ -71,15 +73,14 @@ TT_MUST_USE tt_status tt_row_need_chat(struct tt_row_reader *reader);
 /* The names of the row's members, quoted. */
 void tt_row_list_members(const struct tt_json_value *row, char *text, size_t bytes);
 
-/* row_ids.c */
-extern const char *const tt_row_foreign_masks[]; /* refused beside input_ids */
-TT_MUST_USE tt_status tt_row_read_ids(struct tt_row_reader *reader, const struct tt_json_value *row,
-                                      struct tt_row *out);
-/* row_pair.c: reads both answers, and gives the chosen one. */
-TT_MUST_USE tt_status tt_row_read_pair(struct tt_row_reader *reader, const struct tt_json_value *row,
-                                       struct tt_row *out);
-/* Gives an answer of the pair that was read: 0 the chosen one, 1 the rejected one. Each can be taken once. */
-TT_MUST_USE tt_status tt_row_take_side(struct tt_row_reader *reader, size_t side, struct tt_row *out);
+/* row_text.c: a row of a file of plain text. */
+TT_MUST_USE tt_status tt_row_read_plain(struct tt_row_reader *reader, struct tt_row *out);
+/* row_text.c: TT_ERR_DATA where assistant_only_loss asks for a conversation. `row` NULL: plain text. */
+TT_MUST_USE tt_status tt_row_check_conversational(const struct tt_row_reader *reader,
+                                                  const struct tt_json_value *row);
+/* row_refuse.c: TT_ERR_DATA for the current row, which is of no kind. */
+TT_MUST_USE tt_status tt_row_refuse(const struct tt_row_reader *reader);
+/* row_pair.c */
 void tt_pair_ids_deinit(struct tt_pair_ids *pair);
 
 #endif

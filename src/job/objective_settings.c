@@ -98,6 +98,6 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     if (spec->loss_type != NULL) TT_TRY(tt_objective_set_loss(objective, spec->loss_type));
     TT_TRY(tt_objective_check(objective));
     TT_TRY(check_needs(settings, objective->ops, job));
-    job->data.preference = objective->ops->group_size == 2;
+    job->data.rows_kind = objective->ops->rows_kind;
     return TT_OK;
 }

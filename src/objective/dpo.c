@@ -5,6 +5,7 @@
  * Others: dpo_losses.h. The loss of a step is the mean over its pairs. */
 #include <math.h>
 
+#include "data/row_kind.h"
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
 
@@ -158,7 +159,7 @@ const struct tt_objective_ops tt_objective_dpo = {
     .settings = tt_objective_dpo_settings,
     .defaults = defaults,
     .needs = TT_NEEDS_REFERENCE | TT_NEEDS_WHOLE_ANSWERS | TT_NEEDS_UNPACKED,
-    .group_size = 2,
+    .rows_kind = &tt_row_pair,
     .check = check,
     .rows = run,
 };

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "config/value.h"
+#include "data/row_kind.h"
 
 const struct tt_objective_ops *const tt_objectives[TT_OBJECTIVES] = {
 #define OBJECTIVE(name, what, losses) &tt_objective_##name,
@@ -124,13 +125,21 @@ tt_status tt_objective_check(const struct tt_objective *objective)
 
 /* ---- Rows and metrics ---- */
 
+/* Sequences of a group; 0: any number. */
+static int group_size(const struct tt_objective *objective)
+{
+    const struct tt_row_kind *kind = objective->ops->rows_kind;
+    return kind != NULL ? (int)kind->samples_each : 0;
+}
+
 tt_status tt_objective_run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
     const struct tt_objective_ops *ops = objective->ops;
-    if (ops->group_size > 0 && rows->batch->group_size != ops->group_size)
+    int size = group_size(objective);
+    if (size > 0 && rows->batch->group_size != size)
         return tt_fail(TT_ERR_DATA,
                        "objective '%s' compares groups of %d sequences, and the data has groups of %d",
-                       ops->name, ops->group_size, rows->batch->group_size);
+                       ops->name, size, rows->batch->group_size);
     return ops->rows(objective, rows);
 }
 
@@ -148,7 +157,8 @@ int tt_objective_step_metrics(const struct tt_objective *objective)
 
 int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences)
 {
-    return objective->ops->group_size > 1 ? sequences / objective->ops->group_size : sequences;
+    int size = group_size(objective);
+    return size > 1 ? sequences / size : sequences;
 }
 
 const char *tt_objective_unit(const struct tt_objective *objective)

@@ -89,7 +89,7 @@ struct tt_objective_ops {
     const struct tt_setting *settings; /* its own, ended by a row without name; NULL: none */
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
     unsigned needs;                              /* bits of enum tt_objective_needs */
-    int group_size;                              /* sequences of a group; 0: any number */
+    const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
     /* NULL: every row stands alone, and the sums are those of the op loss_sums. Not called without rows. */

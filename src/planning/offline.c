@@ -185,8 +185,8 @@ static struct tt_batch_limits image_limits(const struct tt_detect_spec *detect, 
 static tt_status row_limits(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
                             struct tt_batch_limits *limits)
 {
-    int64_t length, batch = spec->job.run.per_device_train_batch_size;
-    if (spec->job.objective.ops->group_size > 1) batch *= spec->job.objective.ops->group_size;
+    int64_t each = (int64_t)tt_data_samples_each(&spec->job.data);
+    int64_t length, batch = spec->job.run.per_device_train_batch_size * each;
     TT_TRY(find_length(spec, model, &length));
     TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
     *limits = (struct tt_batch_limits){

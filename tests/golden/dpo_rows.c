@@ -78,7 +78,7 @@ static void check_template(const char *name, const char *tokenizer_name)
                                           .max_length = MAX_LENGTH,
                                           .eval_packing = -1,
                                           .completion_only_loss = -1,
-                                          .preference = true};
+                                          .rows_kind = &tt_row_pair};
     read_text(GOLDEN "/dpo/rows.jsonl", &rows);
     read_text(golden, &expected);
     const char *row = rows.data, *ids = expected.data;

@@ -39,7 +39,7 @@ static void refusals(void **state)
     assert_int_equal(tt_tokenizer_parse(json, sizeof json - 1, "tokenizer.json", &tokenizer), TT_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct tt_dataset *dataset = NULL;
-        config.preference = cases[i].prompt_template == NULL;
+        config.rows_kind = cases[i].prompt_template == NULL ? &tt_row_pair : NULL;
         config.prompt_template = cases[i].prompt_template;
         test_put(cases[i].name, cases[i].text);
         assert_int_equal(tt_dataset_load(test_at(cases[i].name), &config, tokenizer, 100, 0, &dataset),

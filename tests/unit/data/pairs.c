@@ -43,7 +43,7 @@ static void the_border_is_that_of_both(void **state)
                                           .max_length = 64,
                                           .eval_packing = -1,
                                           .completion_only_loss = -1,
-                                          .preference = true};
+                                          .rows_kind = &tt_row_pair};
     struct tt_ids prompt = {0}, whole = {0};
     size_t own[2];
     encode(tokenizer, "x-il", &prompt);

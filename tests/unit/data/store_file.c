@@ -155,7 +155,7 @@ static void kept_pairs_stay_pairs(void **state)
     test_put("p.jsonl", "{\"prompt\": \"ab\", \"chosen\": \"ba\", \"rejected\": \"aa\"}\n"
                         "{\"prompt\": \"ba\", \"chosen\": \"bb\", \"rejected\": \"ab\"}\n");
     add_source(&sources, "p.jsonl", 1);
-    pairs.preference = true;
+    pairs.rows_kind = &tt_row_pair;
     for (int again = 0; again < 2; again++) {
         struct tt_dataset_request request = request_of(&sources);
         struct tt_dataset *dataset = NULL;

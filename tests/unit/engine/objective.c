@@ -66,7 +66,7 @@ static const struct tt_objective with_reference = {.ops = &(const struct tt_obje
                                                        .metrics = reference_metrics,
                                                        .metric_count = 3,
                                                        .needs = TT_NEEDS_REFERENCE,
-                                                       .group_size = 2,
+                                                       .rows_kind = &tt_row_pair,
                                                        .rows = compare_reference,
                                                    }};
 

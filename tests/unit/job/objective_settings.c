@@ -96,7 +96,7 @@ static void what_follows(void **state)
     assert_string_equal(setup.job.objective.ops->name, "dpo");
     assert_true(setup.job.objective.values[0] == 0.5 && setup.job.objective.values[1] == 0.25);
     assert_true(setup.job.optim.learning_rate == 3e-5 && setup.job.lora.dropout == 0.2);
-    assert_true(setup.job.data.preference);
+    assert_ptr_equal(setup.job.data.rows_kind, &tt_row_pair);
     tt_settings_destroy(setup.settings);
     begin(&setup);
     resolve_ok(&setup, other);
@@ -105,7 +105,7 @@ static void what_follows(void **state)
     begin(&setup);
     resolve_ok(&setup, plain);
     assert_string_equal(setup.job.objective.ops->name, "sft");
-    assert_true(setup.job.optim.learning_rate == 2e-5 && !setup.job.data.preference);
+    assert_true(setup.job.optim.learning_rate == 2e-5 && setup.job.data.rows_kind == NULL);
     tt_settings_destroy(setup.settings);
 }
 
