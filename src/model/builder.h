@@ -3,8 +3,8 @@
  * them; the second makes the blocks with their parameters, which lie in memory in order of the calls.
  *
  * Order of a build: tt_build_module for containers, tt_build_embedding, tt_build_layers, each layer from
- * tt_build_layer_begin to tt_build_layer_end, tt_build_head. Inside a layer, paths are relative to the layer's. The
- * first failure stays in the builder; later calls do nothing. */
+ * tt_build_layer_begin over its halves to tt_build_layer_end, tt_build_head. Paths inside a layer are relative to the
+ * layer's. The first failure stays in the builder; later calls do nothing. */
 #ifndef TT_MODEL_BUILDER_H
 #define TT_MODEL_BUILDER_H
 
@@ -76,7 +76,7 @@ struct tt_attention_names {
     /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
     const char *qkv;
 };
-/* The first half of a layer. Window, rotation and key/value heads are those of the layer's facts. */
+/* Appends attention to the layer's halves. Window, rotation and key/value heads are those of the layer's facts. */
 struct tt_attention_spec {
     const struct tt_attention_names *names;
     int64_t heads;
@@ -94,7 +94,7 @@ struct tt_mlp_names {
     const char *post_norm; /* of down's output, before the residual; NULL: none */
     const char *gate_up;   /* one linear instead of gate and up; NULL: two */
 };
-/* The second half of a layer. */
+/* Appends a feed-forward half to the layer's. */
 struct tt_mlp_spec {
     const struct tt_mlp_names *names;
     int64_t ffn; /* F */

@@ -3,7 +3,7 @@
 #define TT_MODEL_BUILDER_IMPL_H
 
 #include "model/builder.h"
-#include "nn/decoder_layer.h"
+#include "nn/layer.h"
 
 struct tt_builder {
     struct tt_model *model;
@@ -11,8 +11,8 @@ struct tt_builder {
     size_t module_capacity, next_module;
     const char *layer_path; /* NULL outside layers */
     int layer;
-    struct tt_decoder_layer current; /* the layer that is being built */
-    tt_param **block_params;         /* of the current block */
+    struct tt_layer current; /* the layer that is being built */
+    tt_param **block_params; /* of the current block */
     size_t block_param_count, block_param_capacity;
     size_t param_capacity;
     const struct tt_module *embedding_module;

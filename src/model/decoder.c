@@ -41,7 +41,7 @@ void tt_build_layer_begin(struct tt_builder *builder, int64_t index)
     }
     const struct tt_module *module = tt_builder_module(builder, "", TT_MODULE_OTHER);
     if (module != NULL) builder->layer_path = module->path;
-    builder->current = (struct tt_decoder_layer){0};
+    builder->current = (struct tt_layer){0};
 }
 
 void tt_build_layer_end(struct tt_builder *builder)
@@ -49,10 +49,24 @@ void tt_build_layer_end(struct tt_builder *builder)
     const char *path = builder->layer_path;
     builder->layer_path = NULL;
     if (builder->listing || builder->status != TT_OK) return;
-    struct tt_decoder_layer *layer = tt_builder_take(builder, sizeof *layer);
+    struct tt_layer *layer = tt_builder_take(builder, sizeof *layer);
     if (layer == NULL) return;
     *layer = builder->current;
-    tt_builder_block(builder, &tt_decoder_layer_ops, path, layer);
+    tt_builder_block(builder, &tt_layer_ops, path, layer);
+}
+
+/* Zeroed memory for the next half of the current layer; NULL after a failure. */
+static void *append_half(struct tt_builder *builder, const struct tt_half_ops *ops, size_t bytes)
+{
+    struct tt_layer *layer = &builder->current;
+    void *impl = tt_builder_take(builder, bytes);
+    if (impl == NULL) return NULL;
+    if (layer->count == TT_LAYER_HALVES) {
+        builder->status = tt_fail(TT_ERR_INTERNAL, "a layer has more than %d halves", TT_LAYER_HALVES);
+        return NULL;
+    }
+    layer->halves[layer->count++] = (struct tt_half){.ops = ops, .impl = impl};
+    return impl;
 }
 
 /* A query that sees one key has a softmax of one value: nothing reaches what makes scores. */
@@ -74,7 +88,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     const struct tt_model_facts *model = &builder->model->facts;
     const struct tt_layer_facts *facts = &model->layers[builder->layer];
     const struct tt_attention_names *names = spec->names;
-    struct tt_self_attention *attention = &builder->current.attention;
+    struct tt_self_attention *attention = append_half(builder, &tt_attention_half, sizeof *attention);
+    if (attention == NULL) return;
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
     enum tt_param_reach scores = scores_reach(facts);
@@ -110,7 +125,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
 {
     const struct tt_mlp_names *names = spec->names;
-    struct tt_mlp *mlp = &builder->current.mlp;
+    struct tt_mlp *mlp = append_half(builder, &tt_mlp_half, sizeof *mlp);
+    if (mlp == NULL) return;
     int64_t dim = builder->model->facts.hidden_size;
     struct tt_linear_spec gate_up[] = {
         {.path = names->gate, .out = spec->ffn, .bias = spec->bias},

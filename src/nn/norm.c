@@ -2,6 +2,11 @@
 
 #include "backend/ops/rmsnorm.h"
 
+bool tt_norm_trains(const struct tt_norm *norm)
+{
+    return norm->weight != NULL && norm->weight->trainable;
+}
+
 tt_status tt_norm_push_result(const struct tt_linear_group *reader, const struct tt_pass *pass,
                               const char *name, tt_tensor x_ND, tt_tensor *y_ND,
                               struct tt_quantized_rows *rows)

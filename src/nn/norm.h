@@ -11,6 +11,7 @@ struct tt_norm {
     float offset; /* added to the weight (backend/ops/rmsnorm.h) */
 };
 
+bool tt_norm_trains(const struct tt_norm *norm);
 /* Memory for the result of a norm that a group multiplies, of the shape of x: its values in *y unless they are there, a
  * shape without memory where its rows in FP8 are enough; and these rows, as tt_linear_push_quantized_for. */
 TT_MUST_USE tt_status tt_norm_push_result(const struct tt_linear_group *reader, const struct tt_pass *pass,

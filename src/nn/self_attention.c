@@ -1,14 +1,24 @@
 #include "nn/self_attention.h"
 
+#include <math.h>
+
 #include "backend/ops/attention.h"
 #include "nn/kv_cache.h"
 
-bool tt_self_attention_trains(const struct tt_self_attention *attention)
+struct saved {
+    tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
+    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
+    tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
+};
+_Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
+
+static bool trains(const struct tt_half *half)
 {
+    const struct tt_self_attention *attention = half->impl;
     const struct tt_norm *norms[] = {&attention->norm, &attention->q_norm, &attention->k_norm,
                                      &attention->post_norm};
     for (int i = 0; i < 4; i++) {
-        if (norms[i]->weight != NULL && norms[i]->weight->trainable) return true;
+        if (tt_norm_trains(norms[i])) return true;
     }
     return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->o);
 }
@@ -40,12 +50,12 @@ static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv
 }
 
 static tt_status push_kept(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                           tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved)
+                           tt_tensor x_TD, bool keep, struct saved *saved)
 {
     int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1];
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t heads = attention->heads, kv_heads = attention->kv_heads;
-    *saved = (struct tt_self_attention_saved){0};
+    *saved = (struct saved){0};
     TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &saved->qkv_TC));
     TT_TRY(tt_workspace_2d(workspace, "attention output", pass->in.compute_dtype, tokens,
@@ -122,8 +132,7 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
 
 /* x -> q, k and v: the outputs of the linears, rotated already where there are no q/k norms. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                         tt_tensor n_TD, const struct tt_quantized_rows *rows,
-                         const struct tt_self_attention_saved *saved)
+                         tt_tensor n_TD, const struct tt_quantized_rows *rows, const struct saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     call.quantized = rows;
@@ -145,7 +154,7 @@ static tt_status project(const struct tt_self_attention *attention, const struct
 /* Norms and rotates the output of `project` for attention. Where the linears' q and k must be kept too, the result goes
  * to its kept place, or to scratch that is pushed here; otherwise in place. */
 static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
-                         const struct tt_self_attention_saved *saved, struct qkv *ready)
+                         const struct saved *saved, struct qkv *ready)
 {
     struct qkv raw = split(attention, saved->qkv_TC);
     *ready = raw;
@@ -165,7 +174,7 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
                                                const struct tt_pass *pass, const struct qkv *ready,
-                                               const struct tt_self_attention_saved *saved)
+                                               const struct saved *saved)
 {
     const struct tt_device_batch *batch = pass->in.batch;
     return (struct tt_attention_forward_args){
@@ -189,7 +198,7 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
 
 /* Attention in a pass of single tokens over a cache: appends their keys and values, and reads all before. */
 static tt_status attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                               const struct qkv *ready, const struct tt_self_attention_saved *saved)
+                               const struct qkv *ready, const struct saved *saved)
 {
     int64_t k_cols = attention->kv_heads * attention->head_dim,
             q_cols = attention->heads * attention->head_dim;
@@ -217,22 +226,10 @@ static tt_status offer_quiet(const struct tt_pass *pass)
     return exchange != NULL && exchange->quiet != NULL ? exchange->quiet(exchange->context) : TT_OK;
 }
 
-tt_status tt_self_attention_forward(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                    tt_tensor x_TD, bool keep, struct tt_self_attention_saved *saved,
-                                    tt_tensor out_TD)
+/* q, k and v -> the output of attention, with the cache's keys where there is one. Scratch stays pushed. */
+static tt_status run_attention(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                               bool keep, const struct saved *saved)
 {
-    struct tt_workspace *workspace = pass->lent.workspace;
-    size_t start = tt_workspace_mark(workspace);
-    TT_TRY(push_kept(attention, pass, x_TD, keep, saved));
-
-    size_t mark = tt_workspace_mark(workspace);
-    tt_tensor n_TD = saved->n_TD;
-    struct tt_quantized_rows rows;
-    TT_TRY(tt_norm_push_result(&attention->qkv, pass, "normed input of attention", x_TD, &n_TD, &rows));
-    TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, saved->rstd_T, &rows));
-    TT_TRY(project(attention, pass, n_TD, &rows, saved));
-    tt_workspace_release(workspace, mark);
-
     struct qkv ready;
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
     struct tt_attention_forward_args args = attend(attention, pass, &ready, saved);
@@ -245,17 +242,34 @@ tt_status tt_self_attention_forward(const struct tt_self_attention *attention, c
                                   tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
     }
     TT_TRY(offer_quiet(pass));
-    TT_TRY(single ? attend_single(attention, pass, &ready, saved)
-                  : tt_attention_forward(pass->lent.stream, &args));
+    return single ? attend_single(attention, pass, &ready, saved)
+                  : tt_attention_forward(pass->lent.stream, &args);
+}
+
+static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
+                         const struct tt_half_input *in, void *record)
+{
+    const struct tt_self_attention *attention = half->impl;
+    struct saved *saved = record;
+    struct tt_workspace *workspace = pass->lent.workspace;
+    size_t start = tt_workspace_mark(workspace);
+    TT_TRY(push_kept(attention, pass, in->x_TD, in->keep, saved));
+
+    size_t mark = tt_workspace_mark(workspace);
+    tt_tensor n_TD = saved->n_TD;
+    struct tt_quantized_rows rows;
+    TT_TRY(tt_norm_push_result(&attention->qkv, pass, "normed input of attention", in->x_TD, &n_TD, &rows));
+    TT_TRY(tt_half_norm(&attention->norm, pass, in, n_TD, saved->rstd_T, &rows));
+    TT_TRY(project(attention, pass, n_TD, &rows, saved));
+    tt_workspace_release(workspace, mark);
+
+    TT_TRY(run_attention(attention, pass, in->keep, saved));
     tt_workspace_release(workspace, mark);
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
-    if (has_post_norm(attention)) {
-        TT_TRY(tt_linear_forward(&o, saved->out_TD));
-        TT_TRY(tt_norm_forward(&attention->post_norm, pass, saved->out_TD, out_TD, saved->rstd_out_T, NULL));
-    } else {
-        TT_TRY(tt_linear_forward(&o, out_TD));
-    }
-    tt_workspace_release(workspace, keep ? mark : start);
+    bool done =
+        tt_tensor_is_empty(in->y_TD) && !has_post_norm(attention) && tt_tensor_is_empty(saved->h_o_TR);
+    if (!done) TT_TRY(tt_half_finish(&attention->post_norm, &o, in, saved->out_TD, saved->rstd_out_T));
+    tt_workspace_release(workspace, in->keep ? mark : start);
     return TT_OK;
 }
 
@@ -264,26 +278,6 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     size_t bytes = tt_attention_backward_scratch(tt_stream_device(pass->lent.stream), args);
     if (bytes == 0) return TT_OK;
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
-}
-
-const struct tt_linear_group *tt_self_attention_gradient_reader(const struct tt_self_attention *attention)
-{
-    return has_post_norm(attention) ? NULL : &attention->o;
-}
-
-/* The gradient of o's output, with its rows in FP8 where o takes them: that of x + out, or scratch behind the post
- * norm. */
-static tt_status backward_of_post_norm(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                       const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                       tt_tensor *dout_TD, struct tt_quantized_rows *rows)
-{
-    int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
-    *dout_TD = dmid_TD;
-    if (!has_post_norm(attention)) return TT_OK;
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of o", dmid_TD.dtype, tokens, dim, dout_TD));
-    TT_TRY(tt_linear_push_quantized_for(&attention->o, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
-    return tt_norm_backward_to(&attention->post_norm, pass, saved->out_TD, saved->rstd_out_T, dmid_TD,
-                               *dout_TD, rows);
 }
 
 /* The gradients of q and k before the rotation, in place. Where the linears take rows in FP8 and nothing else changes
@@ -307,19 +301,19 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
     return tt_rope(pass->lent.stream, &args);
 }
 
-/* d(x + out) -> gradients of the linears' q, k, v, with the rows of rotate_back; adds to the gradients of o_proj and of
- * the norms behind and before it. */
+/* dy -> gradients of the linears' q, k, v, with the rows of rotate_back; adds to the gradients of o_proj and of the
+ * norms behind and before it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                 const struct tt_self_attention_saved *saved, tt_tensor dmid_TD,
-                                 const struct tt_quantized_rows *dmid_rows, tt_tensor dqkv_TC,
-                                 struct tt_quantized_rows *dqkv_rows)
+                                 const struct saved *saved, const struct tt_half_gradient *gradient,
+                                 tt_tensor dqkv_TC, struct tt_quantized_rows *dqkv_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t tokens = dmid_TD.dims[0];
     tt_tensor do_TC, dh_TR, dout_TD;
     size_t mark = tt_workspace_mark(workspace);
-    struct tt_quantized_rows dout_rows = *dmid_rows;
-    TT_TRY(backward_of_post_norm(attention, pass, saved, dmid_TD, &dout_TD, &dout_rows));
+    struct tt_quantized_rows dout_rows;
+    TT_TRY(tt_half_begin_backward(&attention->post_norm, &attention->o, pass, gradient, "gradient of o",
+                                  saved->out_TD, saved->rstd_out_T, &dout_TD, &dout_rows));
+    int64_t tokens = dout_TD.dims[0];
     TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
                            attention->heads * attention->head_dim, &do_TC));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
@@ -350,26 +344,20 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                             NULL);
 }
 
-tt_status tt_self_attention_backward(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                     tt_tensor x_TD, const struct tt_self_attention_saved *saved,
-                                     tt_tensor dmid_TD, const struct tt_quantized_rows *dmid_rows,
-                                     tt_tensor dx_TD)
+static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
+                          struct tt_half_gradient *gradient)
 {
+    const struct tt_self_attention *attention = half->impl;
+    const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t tokens = dmid_TD.dims[0], dim = dmid_TD.dims[1];
-    tt_tensor dqkv_TC, dh_TR, n_TD = saved->n_TD;
+    int64_t tokens = gradient->dy_TD.dims[0], dim = gradient->dy_TD.dims[1];
+    tt_tensor dqkv_TC, dh_TR, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &dqkv_TC));
     struct tt_quantized_rows dqkv_rows;
-    TT_TRY(backward_to_qkv(attention, pass, saved, dmid_TD, dmid_rows, dqkv_TC, &dqkv_rows));
-
-    /* The gradient of the normed input is only needed for the norm's own weight where no block below trains. */
-    tt_tensor dn_TD = dx_TD;
-    if (tt_tensor_is_empty(dx_TD) && attention->norm.weight->trainable) {
-        TT_TRY(tt_workspace_2d(workspace, "gradient of the normed input", pass->in.compute_dtype, tokens, dim,
-                               &dn_TD));
-    }
+    TT_TRY(backward_to_qkv(attention, pass, saved, gradient, dqkv_TC, &dqkv_rows));
+    TT_TRY(tt_half_push_gradient(&attention->norm, pass, gradient, &dn_TD));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     qkv.quantized = &dqkv_rows;
@@ -377,13 +365,45 @@ tt_status tt_self_attention_backward(const struct tt_self_attention *attention, 
     if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
         TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens, dim,
                                &n_TD));
-        TT_TRY(tt_norm_forward(&attention->norm, pass, x_TD, n_TD, (tt_tensor){0}, NULL));
+        TT_TRY(tt_norm_forward(&attention->norm, pass, gradient->x_TD, n_TD, (tt_tensor){0}, NULL));
     }
     qkv.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
-    if (!tt_tensor_is_empty(dn_TD)) {
-        TT_TRY(tt_norm_backward(&attention->norm, pass, x_TD, saved->rstd_T, dmid_TD, dn_TD, NULL));
-    }
-    tt_workspace_release(workspace, mark);
-    return TT_OK;
+    /* Memory of dn that is not dx lies above the mark. */
+    if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);
+    return tt_half_end_backward(&attention->norm, pass, gradient, saved->rstd_T, dn_TD);
 }
+
+static const struct tt_linear_group *reader(const struct tt_half *half)
+{
+    const struct tt_self_attention *attention = half->impl;
+    return has_post_norm(attention) ? NULL : &attention->o;
+}
+
+static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visit, void *context)
+{
+    const struct tt_self_attention *attention = half->impl;
+    TT_TRY(tt_linear_group_visit(&attention->qkv, visit, context));
+    return tt_linear_group_visit(&attention->o, visit, context);
+}
+
+static double flops(const struct tt_half *half, double length, bool full)
+{
+    const struct tt_self_attention *attention = half->impl;
+    double window = attention->window > 0 ? fmin((double)attention->window, length) : length;
+    double seen = length > 0 ? window - window * window / (2 * length) : 0; /* keys per query, their mean */
+    double sum = tt_linear_group_flops(&attention->qkv, full) + tt_linear_group_flops(&attention->o, full);
+    /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */
+    return sum + 12.0 * seen * (double)(attention->heads * attention->head_dim);
+}
+
+const struct tt_half_ops tt_attention_half = {
+    .kind = "attention",
+    .residual = "residual after attention",
+    .forward = forward,
+    .backward = backward,
+    .reader = reader,
+    .trains = trains,
+    .visit_linears = visit_linears,
+    .flops = flops,
+};

@@ -10,8 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "model/adapter_config.h"
-#include "nn/decoder_layer.h"
-#include "nn/head.h"
+#include "nn/linear.h"
 
 static struct tt_json golden;
 
@@ -47,46 +46,45 @@ static struct tt_model_facts config_of(const struct tt_json_value *item)
     return config;
 }
 
-static size_t compare_group(const struct tt_linear_group *group, const struct tt_json_value *adapted,
-                            const char *arguments)
+struct compared {
+    const struct tt_json_value *adapted;
+    const char *arguments;
+    size_t found;
+};
+
+static tt_status compare_linear(void *context, const struct tt_linear *linear)
 {
-    size_t found = 0;
-    for (int i = 0; i < group->count; i++) {
-        const struct tt_linear *linear = &group->linears[i];
-        if (linear->r == 0) continue;
-        char path[256];
-        (void)snprintf(path, sizeof path, "%s", linear->lora_A->name);
-        path[strlen(path) - strlen(".lora_A.weight")] = '\0';
-        const struct tt_json_value *expected = tt_json_get(adapted, path);
-        if (expected == NULL) fail_msg("%s: '%s' should not be adapted", arguments, path);
-        assert_int_equal(linear->r, tt_json_integer(tt_json_at(expected, 0)));
-        double scaling = tt_json_number(tt_json_at(expected, 1));
-        if (!(fabs(linear->scaling - scaling) <= 1e-6 * scaling)) {
-            fail_msg("%s: the scale of '%s' is %g, not %g", arguments, path, linear->scaling, scaling);
-        }
-        assert_true(linear->lora_A->dims[0] == linear->r && linear->lora_A->dims[1] == linear->in);
-        assert_true(linear->lora_B->dims[0] == linear->out && linear->lora_B->dims[1] == linear->r);
-        found++;
+    struct compared *compared = context;
+    const char *arguments = compared->arguments;
+    if (linear->r == 0) return TT_OK;
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s", linear->lora_A->name);
+    path[strlen(path) - strlen(".lora_A.weight")] = '\0';
+    const struct tt_json_value *expected = tt_json_get(compared->adapted, path);
+    if (expected == NULL) fail_msg("%s: '%s' should not be adapted", arguments, path);
+    assert_int_equal(linear->r, tt_json_integer(tt_json_at(expected, 0)));
+    double scaling = tt_json_number(tt_json_at(expected, 1));
+    if (!(fabs(linear->scaling - scaling) <= 1e-6 * scaling)) {
+        fail_msg("%s: the scale of '%s' is %g, not %g", arguments, path, linear->scaling, scaling);
     }
-    return found;
+    assert_true(linear->lora_A->dims[0] == linear->r && linear->lora_A->dims[1] == linear->in);
+    assert_true(linear->lora_B->dims[0] == linear->out && linear->lora_B->dims[1] == linear->r);
+    compared->found++;
+    return TT_OK;
 }
 
 static void compare_model(const struct tt_model *model, const struct tt_json_value *item,
                           const char *arguments)
 {
     const struct tt_json_value *adapted = tt_json_get(item, "adapted"), *saved = tt_json_get(item, "saved");
-    size_t found = 0, found_saved = 0;
-    for (int i = 1; i + 1 < model->block_count; i++) {
-        const struct tt_decoder_layer *layer = model->blocks[i].impl;
-        found += compare_group(&layer->attention.qkv, adapted, arguments) +
-                 compare_group(&layer->attention.o, adapted, arguments);
-        found += compare_group(&layer->mlp.gate_up, adapted, arguments) +
-                 compare_group(&layer->mlp.down, adapted, arguments);
+    size_t found_saved = 0;
+    struct compared compared = {.adapted = adapted, .arguments = arguments};
+    for (int i = 0; i < model->block_count; i++) {
+        const struct tt_block *block = &model->blocks[i];
+        assert_int_equal(block->ops->visit_linears(block, compare_linear, &compared), TT_OK);
     }
-    const struct tt_head *head = model->blocks[model->block_count - 1].impl;
-    found += compare_group(&head->lm_head, adapted, arguments);
-    if (found != tt_json_count(adapted))
-        fail_msg("%s: %zu of %zu modules", arguments, found, tt_json_count(adapted));
+    if (compared.found != tt_json_count(adapted))
+        fail_msg("%s: %zu of %zu modules", arguments, compared.found, tt_json_count(adapted));
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
         if (param->adapter && strstr(param->name, ".lora_") == NULL) found_saved++;

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "model/adapter_config.h"
-#include "nn/decoder_layer.h"
+#include "nn/linear.h"
 #include "support/allocations.h"
 #include "support/model_facts.h"
 
@@ -18,6 +18,27 @@ static tt_status parse(const char *text, struct tt_arena *arena, struct tt_lora_
     tt_status status = tt_adapter_config_parse(&json, arena, lora);
     tt_json_deinit(&json);
     return status;
+}
+
+struct sought {
+    const char *name;
+    const struct tt_linear *found;
+};
+
+static tt_status find_linear(void *context, const struct tt_linear *linear)
+{
+    struct sought *sought = context;
+    if (strstr(linear->weight->name, sought->name) != NULL) sought->found = linear;
+    return TT_OK;
+}
+
+/* The linear of a block whose weight's name has `name` in it. */
+static const struct tt_linear *linear_of(const struct tt_block *block, const char *name)
+{
+    struct sought sought = {.name = name};
+    assert_int_equal(block->ops->visit_linears(block, find_linear, &sought), TT_OK);
+    assert_non_null(sought.found);
+    return sought.found;
 }
 
 static void defaults_are_pefts(void **state)
@@ -118,10 +139,9 @@ static void order_of_patterns_survives_sorting(void **state)
     assert_int_equal(parse(tt_str_text(&text), &arena, &options.lora), TT_OK);
     assert_int_equal(tt_model_create(&small, &options, &again), TT_OK);
     for (int i = 1; i <= 3; i++) {
-        const struct tt_decoder_layer *layer = again->blocks[i].impl;
-        assert_true(layer->attention.qkv.linears[0].scaling == 0.75f);
-        assert_true(layer->attention.qkv.linears[1].scaling == 1.25f);
-        assert_true(layer->mlp.down.linears[0].scaling == 1.25f);
+        assert_true(linear_of(&again->blocks[i], "q_proj")->scaling == 0.75f);
+        assert_true(linear_of(&again->blocks[i], "k_proj")->scaling == 1.25f);
+        assert_true(linear_of(&again->blocks[i], "down_proj")->scaling == 1.25f);
     }
     tt_model_destroy(model);
     tt_model_destroy(again);
@@ -205,9 +225,8 @@ static void spellings_of_targets(void **state)
         struct tt_model *model = NULL;
         struct tt_str text = {0};
         assert_int_equal(tt_model_create(&small, &options, &model), TT_OK);
-        const struct tt_decoder_layer *layer = model->blocks[1].impl;
-        assert_int_equal(layer->attention.qkv.linears[0].r > 0, cases[i].q);
-        assert_int_equal(layer->mlp.down.linears[0].r > 0, cases[i].down);
+        assert_int_equal(linear_of(&model->blocks[1], "q_proj")->r > 0, cases[i].q);
+        assert_int_equal(linear_of(&model->blocks[1], "down_proj")->r > 0, cases[i].down);
         assert_int_equal(tt_adapter_config_write(model, NULL, &text), TT_OK); /* and read again */
         struct tt_arena arena = {0};
         struct tt_model *again = NULL;

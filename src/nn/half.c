@@ -1,0 +1,71 @@
+#include "nn/half.h"
+
+#include "backend/ops/elementwise.h"
+
+tt_status tt_half_norm(const struct tt_norm *norm, const struct tt_pass *pass, const struct tt_half_input *in,
+                       tt_tensor y_TD, tt_tensor rstd_T, const struct tt_quantized_rows *rows)
+{
+    if (tt_tensor_is_empty(in->delta_TD)) return tt_norm_forward(norm, pass, in->x_TD, y_TD, rstd_T, rows);
+    return tt_norm_forward_add(norm, pass, in->delta_TD, in->x_TD, y_TD, rstd_T, rows);
+}
+
+/* y = sum + norm(out), out = last linear. Without y, backward needs out and its rstd all the same. */
+static tt_status finish_with_norm(const struct tt_norm *post_norm, const struct tt_linear_call *last,
+                                  const struct tt_half_input *in, tt_tensor out_TD, tt_tensor rstd_T)
+{
+    const struct tt_pass *pass = last->pass;
+    tt_tensor normed_TD = in->y_TD;
+    TT_TRY(tt_linear_forward(last, out_TD));
+    if (tt_tensor_is_empty(normed_TD))
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed output of a half", out_TD.dtype, out_TD.dims[0],
+                               out_TD.dims[1], &normed_TD));
+    TT_TRY(tt_norm_forward(post_norm, pass, out_TD, normed_TD, rstd_T, NULL));
+    if (tt_tensor_is_empty(in->y_TD) || tt_tensor_is_empty(in->sum_TD)) return TT_OK;
+    struct tt_add_args add = {.a = in->sum_TD, .b = in->y_TD, .y = in->y_TD};
+    return tt_add(pass->lent.stream, &add);
+}
+
+tt_status tt_half_finish(const struct tt_norm *post_norm, const struct tt_linear_call *last,
+                         const struct tt_half_input *in, tt_tensor out_TD, tt_tensor rstd_T)
+{
+    if (post_norm->weight != NULL) return finish_with_norm(post_norm, last, in, out_TD, rstd_T);
+    if (tt_tensor_is_empty(in->y_TD) || tt_tensor_is_empty(in->sum_TD))
+        return tt_linear_forward(last, in->y_TD);
+    return tt_linear_forward_add(last, in->sum_TD, in->y_TD);
+}
+
+tt_status tt_half_begin_backward(const struct tt_norm *post_norm, const struct tt_linear_group *last,
+                                 const struct tt_pass *pass, const struct tt_half_gradient *gradient,
+                                 const char *name, tt_tensor out_TD, tt_tensor rstd_T, tt_tensor *dout_TD,
+                                 struct tt_quantized_rows *rows)
+{
+    int64_t tokens = gradient->dy_TD.dims[0], dim = gradient->dy_TD.dims[1];
+    *dout_TD = gradient->dy_TD;
+    *rows = gradient->dy_rows;
+    if (post_norm->weight == NULL) return TT_OK;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, name, pass->in.compute_dtype, tokens, dim, dout_TD));
+    TT_TRY(tt_linear_push_quantized_for(last, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
+    return tt_norm_backward_to(post_norm, pass, out_TD, rstd_T, gradient->dy_TD, *dout_TD, rows);
+}
+
+tt_status tt_half_push_gradient(const struct tt_norm *norm, const struct tt_pass *pass,
+                                const struct tt_half_gradient *gradient, tt_tensor *dn_TD)
+{
+    *dn_TD = gradient->dx_TD;
+    if (!tt_tensor_is_empty(*dn_TD) || !tt_norm_trains(norm)) return TT_OK;
+    return tt_workspace_2d(pass->lent.workspace, "gradient of the normed input", pass->in.compute_dtype,
+                           gradient->dy_TD.dims[0], gradient->dy_TD.dims[1], dn_TD);
+}
+
+tt_status tt_half_end_backward(const struct tt_norm *norm, const struct tt_pass *pass,
+                               struct tt_half_gradient *gradient, tt_tensor rstd_T, tt_tensor dn_TD)
+{
+    const struct tt_linear_group *reader = gradient->dx_reader;
+    gradient->dx_rows = (struct tt_quantized_rows){.made = false};
+    if (tt_tensor_is_empty(dn_TD)) return TT_OK;
+    if (reader != NULL)
+        TT_TRY(tt_linear_push_quantized_for(reader, TT_LINEAR_BACKWARD, pass, dn_TD.dims[0], dn_TD.dims[1],
+                                            &gradient->dx_rows));
+    return tt_norm_backward(norm, pass, gradient->x_TD, rstd_T,
+                            gradient->carries ? gradient->dy_TD : (tt_tensor){0}, dn_TD, &gradient->dx_rows);
+}
