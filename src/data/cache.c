@@ -60,19 +60,22 @@ static bool draws_rows(const struct tt_sources *sources)
     return false;
 }
 
+/* The version is the first line (data/store_file.h). */
 static tt_status describe(const struct work *work, bool states, struct tt_str *text)
 {
     const struct tt_dataset_request *request = work->request;
     tt_str_clear(text);
-    TT_TRY(tt_str_printf(text, "rules: %d\nvocabulary: %lld\nrows: %lld\n", TT_STORE_FILE_RULES,
-                         (long long)request->vocab_size, (long long)request->max_samples));
+    if (states) TT_TRY(tt_str_printf(text, "rules: %d.%d\n", TT_STORE_FILE_RULES, work->cache->rules));
+    TT_TRY(tt_str_printf(text, "vocabulary: %lld\nrows: %lld\n", (long long)request->vocab_size,
+                         (long long)request->max_samples));
     if (draws_rows(request->sources))
         TT_TRY(tt_str_printf(text, "seed: %llu\n", (unsigned long long)request->seed));
     TT_TRY(tt_str_append_text(text, work->cache->settings));
     return describe_files(request->sources, states, text);
 }
 
-/* The name of the file depends on all but the state of the files: of changed files the newest rows stay. */
+/* The name of the file depends on all but the state of the files and the version: of changed files the newest rows
+ * stay, and those that the latest version made. */
 static tt_status name_files(struct work *work)
 {
     TT_TRY(describe(work, false, &work->key));

@@ -1,8 +1,8 @@
 /* Tokenized rows that several runs share: one file (data/store_file.h) in a folder for each set of rows, settings and
  * tokenizer. A run that finds its file maps it: nothing is tokenized, and the rows may be larger than the memory. A run
- * that finds none, one of other rows or a damaged one, writes it, with a lock, under another name that a rename
- * publishes; other processes that want the same wait for it. Whatever goes wrong with the folder (read-only, full)
- * costs time and one line of the log, never the run. */
+ * that finds none, one of other rows, of another version or a damaged one, writes it, with a lock, under another name
+ * that a rename publishes; other processes that want the same wait for it. Whatever goes wrong with the folder
+ * (read-only, full) costs time and one line of the log, never the run. */
 #ifndef TT_DATA_CACHE_H
 #define TT_DATA_CACHE_H
 
@@ -13,6 +13,7 @@ struct tt_dataset_cache {
     const char *folder;
     /* lines of text: all that determines the tokens but for the files of the sources, their weights and the seed */
     const char *settings;
+    int rules; /* raised by whom fills this when the same settings mean other tokens than before */
 };
 
 /* As tt_dataset_load_sources. Sets *hit: the rows were not tokenized. */

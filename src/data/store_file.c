@@ -71,19 +71,30 @@ static tt_status damaged(const char *path, const char *what)
     return tt_fail(TT_ERR_DATA, "the tokenized rows in '%s' are damaged: %s", path, what);
 }
 
+static tt_status other_version(const char *path)
+{
+    return tt_fail(TT_ERR_DATA, "'%s' is of another version of trimtab", path);
+}
+
 static tt_status check_header(const struct tt_store_file *file, const char *key,
                               const struct tt_store_header *header, struct tt_store_layout *layout)
 {
     const char *data = (const char *)file->map.data;
-    if (memcmp(header->magic, TT_STORE_MAGIC, sizeof header->magic) != 0 ||
-        header->byte_order != TT_STORE_BYTE_ORDER)
-        return tt_fail(TT_ERR_DATA, "'%s' is not a file of tokenized rows of this version", file->path);
+    if (memcmp(header->magic, TT_STORE_MAGIC, strcspn(TT_STORE_MAGIC, "0123456789")) != 0)
+        return tt_fail(TT_ERR_DATA, "'%s' is no file of tokenized rows", file->path);
+    if (memcmp(header->magic, TT_STORE_MAGIC, sizeof header->magic) != 0) return other_version(file->path);
+    if (header->byte_order != TT_STORE_BYTE_ORDER)
+        return tt_fail(TT_ERR_DATA, "'%s' is of a machine with another order of bytes", file->path);
     if (!tt_store_lay_out(header, layout))
         return damaged(file->path, "the sizes in its header are impossible");
     if (layout->end != file->map.bytes)
         return damaged(file->path, "it has another size than its header says");
     if (tt_store_header_sum(header, data + layout->key) != header->header_sum)
         return damaged(file->path, "the sum of its header is wrong");
+    size_t line = strcspn(key, "\n");
+    line = key[line] == '\n' ? line + 1 : 0;
+    if (header->key_bytes < line || memcmp(data + layout->key, key, line) != 0)
+        return other_version(file->path);
     if (header->key_bytes != strlen(key) || memcmp(data + layout->key, key, header->key_bytes) != 0)
         return tt_fail(TT_ERR_DATA, "'%s' was made from other rows, another tokenizer or other settings",
                        file->path);

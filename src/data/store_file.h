@@ -37,8 +37,8 @@ struct tt_store_bounds {
     int64_t vocab_size, max_length; /* ids are below; the most tokens of a sample */
     bool stream;                    /* a sample may have one token, and no label */
 };
-/* Maps the file as an empty store. TT_ERR_DATA: it is damaged, was made from another key, or has samples beyond the
- * bounds. `parts`, of *part_count, are the store's. */
+/* Maps the file as an empty store. The first line of a key is the version of what made the rows. TT_ERR_DATA: it is
+ * damaged, was made from another key, or has samples beyond the bounds. `parts`, of *part_count, are the store's. */
 TT_MUST_USE tt_status tt_store_file_open(const char *path, const char *key,
                                          const struct tt_store_bounds *bounds, struct tt_store *store,
                                          struct tt_dataset_report *report,

@@ -5,7 +5,7 @@
 #include "data/store.h"
 
 enum { TT_STORE_ALIGNMENT = 64, TT_STORE_BLOCK_TOKENS = 1 << 14, TT_STORE_BYTE_ORDER = 0x01020304 };
-#define TT_STORE_MAGIC "TTROWS4"
+#define TT_STORE_MAGIC "TTROWS4" /* the digit is the version of the layout */
 
 struct tt_store_header {
     char magic[8];

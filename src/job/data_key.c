@@ -7,9 +7,6 @@
 #include "data/settings.h"
 #include "job/compared.h"
 
-/* Of the rules by which rows become samples: a change of them makes files of earlier releases ones of another key. */
-enum { RULES = 3 };
-
 static tt_status write_settings(const struct tt_data_config *data, struct tt_str *key)
 {
     for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
@@ -50,7 +47,6 @@ static tt_status add_file(void *context, const char *name)
 tt_status tt_data_key_make(const struct tt_data_key_source *source, struct tt_str *key, bool *keeps)
 {
     struct texts texts = {source->tokenizer_folder, key, false};
-    TT_TRY(tt_str_printf(key, "rules: %d\n", RULES));
     TT_TRY(write_settings(source->data, key));
     TT_TRY(tt_model_folder_list_tokenizer(source->tokenizer_folder, true, add_file, &texts));
     for (size_t i = 0; i < source->templates->template_count; i++) {

@@ -6,6 +6,9 @@
 #include "data/chat.h"
 #include "data/dataset.h"
 
+/* To be raised when the same rows and settings make other samples than before (rules of data/cache.h). */
+enum { TT_DATA_KEY_RULES = 3 };
+
 struct tt_data_key_source {
     const struct tt_data_config *data; /* max_length as it is used */
     const char *tokenizer_folder;

@@ -307,7 +307,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
         tt_notice("the chat template prints the date, which is that of this run: its tokenized rows are not "
                   "kept for "
                   "others unless 'date' is given");
-    const struct tt_dataset_cache cache = {data->prepared_path, tt_str_text(&key)};
+    const struct tt_dataset_cache cache = {data->prepared_path, tt_str_text(&key), TT_DATA_KEY_RULES};
     TT_GO(keeps ? tt_dataset_load_cached(&cache, &request, out, &hit)
                 : tt_dataset_load_sources(&request, out));
     warn_of_unused(*out, files);

@@ -80,6 +80,14 @@ done
 cp "$root/README.md" "$file"
 same MADE "${kept[@]}"
 cmp -s whole "$file" || fail "the file that is made again is another one"
+# Those of another version.
+for rows in "$root"/tests/golden/older/prepared/*.rows; do
+    cp "$rows" "$file"
+    same MADE "${kept[@]}"
+    [ "$(grep -cF "'$file' is of another version of trimtab; the rows are tokenized again" err)" -eq 1 ] ||
+        fail "not one line about another version: $(cat err)"
+    cmp -s whole "$file" || fail "the file that is made anew is another one"
+done
 # In a token: found when it is used, with the file to remove.
 offset=$((($(grep -obUa 'file 0 ' "$file" | tail -n 1 | cut -d: -f1) / 64 + 4) * 64 + 256))
 printf '\007' | dd of="$file" bs=1 seek=$offset conv=notrunc status=none

@@ -91,7 +91,7 @@ static void rows_are_those_of_memory(void **state)
         add_source(&sources, "a.jsonl", weights[w][0]);
         if (weights[w][1] > 0) add_source(&sources, "b.jsonl", weights[w][1]);
         snprintf(folder, sizeof folder, "%s", test_at("kept"));
-        const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+        const struct tt_dataset_cache cache = {folder, "setting: 1\n", 1};
         for (int64_t max = 0; max <= 620; max += 310) {
             struct tt_dataset_request request = request_of(&sources);
             request.max_samples = max;
@@ -115,13 +115,20 @@ static void rows_are_those_of_memory(void **state)
     }
 }
 
+static tt_status count_file(void *context, const char *name)
+{
+    (void)name;
+    ++*(size_t *)context;
+    return TT_OK;
+}
+
 /* Kept rows are those of a seed where a weight draws rows, and pairs stay pairs. */
 static void what_kept_rows_depend_on(void **state)
 {
     (void)state;
     char folder[256];
     snprintf(folder, sizeof folder, "%s", test_at("seeds"));
-    const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+    const struct tt_dataset_cache cache = {folder, "setting: 1\n", 1};
     put_rows("a.jsonl", 40);
     for (int draws = 0; draws < 2; draws++) {
         struct tt_sources sources = {0};
@@ -140,6 +147,34 @@ static void what_kept_rows_depend_on(void **state)
     }
 }
 
+/* Rows of another version are made again, in the same file. */
+static void rows_of_another_version(void **state)
+{
+    static const struct {
+        int rules;
+        bool hit;
+    } runs[] = {{2, false}, {2, true}, {3, false}, {3, true}, {2, false}};
+    struct tt_sources sources = {0};
+    char folder[256];
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", test_at("versions"));
+    put_rows("a.jsonl", 40);
+    add_source(&sources, "a.jsonl", 1);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        const struct tt_dataset_cache cache = {folder, "setting: 1\n", runs[i].rules};
+        struct tt_dataset_request request = request_of(&sources);
+        struct tt_dataset *dataset = NULL;
+        size_t files = 0;
+        bool hit;
+        assert_int_equal(tt_dataset_load_cached(&cache, &request, &dataset, &hit), TT_OK);
+        assert_int_equal(hit, runs[i].hit);
+        assert_int_equal(tt_dir_list(folder, count_file, &files), TT_OK);
+        assert_int_equal(files, 1);
+        tt_dataset_destroy(dataset);
+    }
+    tt_sources_deinit(&sources);
+}
+
 static void kept_pairs_stay_pairs(void **state)
 {
     (void)state;
@@ -150,7 +185,7 @@ static void kept_pairs_stay_pairs(void **state)
     struct tt_data_config pairs = config;
     char folder[256];
     snprintf(folder, sizeof folder, "%s", test_at("pairs"));
-    const struct tt_dataset_cache cache = {folder, "setting: 1\n"};
+    const struct tt_dataset_cache cache = {folder, "setting: 1\n", 1};
     assert_int_equal(tt_tokenizer_parse(json, sizeof json - 1, "tokenizer.json", &tokenizer), TT_OK);
     test_put("p.jsonl", "{\"prompt\": \"ab\", \"chosen\": \"ba\", \"rejected\": \"aa\"}\n"
                         "{\"prompt\": \"ba\", \"chosen\": \"bb\", \"rejected\": \"ab\"}\n");
@@ -421,7 +456,13 @@ static void damage_is_named(void **state)
     assert_why("are damaged: it is too short");
     write_file(9);
     written.data[0]++;
-    assert_why("y.rows' is not a file of tokenized rows of this version");
+    assert_why("y.rows' is no file of tokenized rows");
+    write_file(9);
+    written.data[6]++;
+    assert_why("y.rows' is of another version of trimtab");
+    write_file(9);
+    ((struct tt_store_header *)written.data)->byte_order++;
+    assert_why("y.rows' is of a machine with another order of bytes");
     /* Texts of one alignment, without a terminator. */
     write_file(9);
     struct tt_str whole = {0};
@@ -508,7 +549,7 @@ static tt_status load_cached(void *context)
     bool hit;
     char folder[256];
     snprintf(folder, sizeof folder, "%s", test_at("few"));
-    const struct tt_dataset_cache cache = {folder, ""};
+    const struct tt_dataset_cache cache = {folder, "", 1};
     const struct tt_dataset_request request = request_of(context);
     tt_status status = tt_dataset_load_cached(&cache, &request, &dataset, &hit);
     if (status == TT_OK) tt_dataset_destroy(dataset);
@@ -537,6 +578,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_memory),
         cmocka_unit_test(what_kept_rows_depend_on),
+        cmocka_unit_test(rows_of_another_version),
         cmocka_unit_test(kept_pairs_stay_pairs),
         cmocka_unit_test(every_damaged_byte_is_found),
         cmocka_unit_test(forged_files_are_refused),

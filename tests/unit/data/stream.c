@@ -123,7 +123,7 @@ static void files_are_one_stream(void **state)
     const struct tt_dataset_request request = {&sources, &config, NULL, VOCAB, 0, 5};
     char folder[256];
     (void)tt_snprintf(folder, sizeof folder, "%s", test_at("kept"));
-    const struct tt_dataset_cache cache = {folder, "stream\n"};
+    const struct tt_dataset_cache cache = {folder, "stream\n", 1};
     struct tt_dataset *dataset = NULL, *kept = NULL;
     assert_int_equal(tt_dataset_load_sources(&request, &dataset), TT_OK);
     for (int run = 0; run < 2; run++) {
