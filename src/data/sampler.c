@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "base/rng.h"
+#include "data/length_order.h"
 #include "data/packing.h"
 #include "data/store.h"
 
@@ -31,6 +32,7 @@ struct tt_sampler {
     uint64_t batch_units; /* of a full global batch */
     int64_t steps_per_epoch;
     struct tt_rng rng;
+    struct tt_length_order *by_length; /* NULL: the permutation itself */
     struct tt_batch_limits largest_unit;
     /* Room for one global batch; used only by tt_sampler_limits, which must not fail. */
     pthread_mutex_t limits_lock;
@@ -129,9 +131,10 @@ static struct unit_facts unit_facts(const struct tt_sampler *sampler, uint64_t u
     return facts;
 }
 
-/* Tokens only, for the split over ranks. */
-static int64_t unit_tokens(const struct tt_sampler *sampler, uint64_t unit)
+/* Tokens only, for the split over ranks and orders by length; `context` is a sampler. */
+static int64_t unit_tokens(const void *context, uint64_t unit)
 {
+    const struct tt_sampler *sampler = context;
     int64_t tokens = 0;
     struct piece_walk walk = walk_start(sampler, unit);
     if (sampler->kind == UNIT_SLICE) return (int64_t)(walk.end - walk.at);
@@ -168,6 +171,7 @@ static struct step step_at(const struct tt_sampler *sampler, int64_t index)
 static uint64_t unit_at(const struct tt_sampler *sampler, const struct step *step, uint64_t position)
 {
     if (!sampler->config.shuffle) return position;
+    if (sampler->by_length != NULL) return tt_length_order_unit(sampler->by_length, step->epoch, position);
     return tt_rng_permute(step->order, position, sampler->unit_count);
 }
 
@@ -220,10 +224,7 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
 
 static void raise_limits(struct tt_batch_limits *limits, const struct tt_batch_limits *other)
 {
-    if (other->tokens > limits->tokens) limits->tokens = other->tokens;
-    if (other->sequences > limits->sequences) limits->sequences = other->sequences;
-    if (other->rows > limits->rows) limits->rows = other->rows;
-    if (other->length > limits->length) limits->length = other->length;
+    *limits = tt_batch_limits_join(limits, other);
 }
 
 static void add_unit(struct tt_batch_limits *sum, const struct tt_batch_limits *unit)
@@ -552,6 +553,9 @@ tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sa
     pthread_mutex_init(&sampler->limits_lock, NULL);
     TT_GO(make_units(sampler));
     TT_GO(check_units(sampler));
+    const struct tt_length_order_config order = {sampler->unit_count, batch_units, unit_tokens, sampler,
+                                                 sampler->rng};
+    if (config->by_length && config->shuffle) TT_GO(tt_length_order_create(&order, &sampler->by_length));
     size_t members = batch_units < sampler->unit_count ? batch_units : sampler->unit_count;
     sampler->limits_members = tt_calloc(members, sizeof *sampler->limits_members);
     if (sampler->limits_members == NULL) TT_GO(TT_ERR_MEMORY);
@@ -566,6 +570,7 @@ void tt_sampler_destroy(struct tt_sampler *sampler)
 {
     if (sampler == NULL) return;
     tt_packs_deinit(&sampler->packs);
+    tt_length_order_destroy(sampler->by_length);
     tt_free(sampler->limits_members);
     pthread_mutex_destroy(&sampler->limits_lock);
     tt_free(sampler);

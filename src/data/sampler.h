@@ -15,6 +15,7 @@ struct tt_sampler_config {
     int64_t accumulation;
     uint64_t seed;
     bool shuffle;   /* false: file order */
+    bool by_length; /* with shuffle: in the order of data/length_order.h */
     bool drop_last; /* drops an incomplete last batch of an epoch */
     bool packing;
     enum tt_packing_strategy packing_strategy;

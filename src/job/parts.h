@@ -36,7 +36,7 @@ enum tt_recompute {
 
 /* The words of settings, in the order of their rows. */
 enum tt_init { TT_INIT_MODEL, TT_INIT_RANDOM }; /* weights from the folder; from random numbers */
-enum tt_sampling { TT_SAMPLING_RANDOM, TT_SAMPLING_SEQUENTIAL };
+enum tt_sampling { TT_SAMPLING_RANDOM, TT_SAMPLING_SEQUENTIAL, TT_SAMPLING_BY_LENGTH };
 /* Bits of `report_to`; those of trackers follow, in the order of job/trackers.def. */
 enum tt_report_to { TT_REPORT_TENSORBOARD = 1, TT_REPORT_NONE = 2, TT_REPORT_ALL = 4, TT_REPORT_TRACKER = 8 };
 enum tt_save_error { TT_SAVE_ERROR_STOP, TT_SAVE_ERROR_CONTINUE };
@@ -71,6 +71,7 @@ struct tt_run_spec {
     double label_smoothing_factor;
     double neftune_noise_alpha; /* 0: no noise on embeddings */
     enum tt_sampling train_sampling_strategy;
+    bool group_by_length; /* another word for it; settled */
     bool dataloader_drop_last;
     /* NULL or "false": no; "true": the newest whole one of output_dir; a folder */
     const char *resume_from_checkpoint;

@@ -115,6 +115,13 @@ static tt_status check_watch(const struct tt_watch_spec *config)
     return check_best(config);
 }
 
+static void warn_of_order(const struct tt_run_spec *run, const struct tt_data_config *data)
+{
+    if (run->train_sampling_strategy == TT_SAMPLING_BY_LENGTH && data->packing)
+        tt_warn("train_sampling_strategy group_by_length has no effect with packing: packs are filled to "
+                "max_length");
+}
+
 static tt_status check_optimizer(const struct tt_optim_config *optim)
 {
     if (!(optim->learning_rate > 0))
@@ -311,6 +318,7 @@ static tt_status check_training(const struct tt_job_spec *job)
     if (job->run.max_steps <= 0 && !(job->run.num_train_epochs > 0))
         return usage("the run has no steps: max_steps and num_train_epochs are both 0", "set one of them");
     TT_TRY(check_optimizer(&job->optim));
+    warn_of_order(&job->run, &job->data);
     return check_watch(&job->watch);
 }
 

@@ -82,10 +82,14 @@ const struct tt_setting tt_run_settings[] = {
      .help = "NEFTune: in training, uniform noise of at most alpha / sqrt(tokens of the sequence x hidden size) on the "
              "embeddings of the tokens, usually with alpha 5 to 15; 0: none."},
     {.name = "train_sampling_strategy", .type = TT_SETTING_CHOICE, FIELD(run.train_sampling_strategy),
-     .default_text = "random", .null_text = "random", .choices = "random sequential",
-     .only_reason = "grouping by length saves padding, and there is none",
+     .default_text = "random", .null_text = "random", .choices = "random sequential group_by_length",
+     .only_reason = "batch_rebalance is not needed: every batch is dealt out to ranks and micro batches by length",
      .changes = TT_CHANGES_RESULT, .of = "language",
-     .help = "Order of the samples in an epoch."},
+     .help = "Order of the samples in an epoch; group_by_length: in random order, then by length within runs of 50 "
+             "batches, so that those of a batch are about as long (not with packing, whose packs are)."},
+    {.name = "group_by_length", .type = TT_SETTING_BOOL, FIELD(run.group_by_length), .default_text = "false",
+     .means = "true=train_sampling_strategy:group_by_length", .changes = TT_CHANGES_OTHER, .of = "language",
+     .help = "The same as train_sampling_strategy: group_by_length."},
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(run.dataloader_drop_last),
      .default_text = "false", .changes = TT_CHANGES_RESULT, .of = "language",
      .help = "Drop the last step of an epoch if it is incomplete."},

@@ -34,7 +34,7 @@ WORDS = {
     "optim_args": "a=1", "adam_beta1": 0.8, "adam_beta2": 0.95, "adam_epsilon": 1e-6, "label_smoothing_factor": 0.1,
     "logging_strategy": "epoch", "eval_strategy": "steps", "save_strategy": "epoch", "hub_strategy": "end",
     "include_num_input_tokens_seen": "all", "log_level": "info", "log_level_replica": "info", "report_to": "wandb",
-    "include_for_metrics": ["inputs"], "metric_for_best_model": "loss", "train_sampling_strategy": "sequential",
+    "include_for_metrics": ["inputs"], "metric_for_best_model": "loss", "train_sampling_strategy": "group_by_length",
     "warmup_steps": 10, "ddp_backend": "gloo", "fsdp": "full_shard", "fsdp_config": {"forward_prefetch": True},
     "debug": "underflow_overflow", "dataloader_multiprocessing_context": "spawn", "resume_from_checkpoint": "true",
     "torch_compile_backend": "eager", "torch_compile_mode": "default", "parallelism_config": {"tp_size": 2},

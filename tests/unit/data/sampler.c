@@ -228,12 +228,13 @@ static void every_split_gives_the_same_batch(void **state)
     static const enum tt_packing_strategy packings[] = {TT_PACKING_BFD, TT_PACKING_BFD, TT_PACKING_WRAPPED};
     int empty = 0;
     for (int p = 0; p < 3; p++) {
-        for (int flags = 0; flags < 4; flags++) {
+        for (int flags = 0; flags < 8; flags++) {
             struct tt_sampler_config config = {.micro_batch_size = 12,
                                                .world_size = 1,
                                                .accumulation = 1,
                                                .seed = 5,
                                                .shuffle = flags & 1,
+                                               .by_length = flags & 4,
                                                .drop_last = flags & 2,
                                                .packing = p > 0,
                                                .packing_strategy = packings[p],
