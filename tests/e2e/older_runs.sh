@@ -53,6 +53,14 @@ for name in sft qlora fp8 dpo full detection; do
     case $name in full | detection) resume $name model.safetensors ;; *) resume $name adapter_model.safetensors ;; esac
 done
 
+# On one rank the same data come in the same order, and sums in another one: the losses agree to four decimals.
+take sft one
+expect 0 "It was saved by 2 ranks and resumes with 1" train --config "$older/runs/sft/trimtab_config.yaml" --output_dir one \
+    --resume_from_checkpoint true --ranks 1 --gradient_accumulation_steps 4
+losses() { grep -oE '"loss": [0-9]+\.[0-9]{4}' "$1"; }
+[ "$(losses one/metrics.jsonl | wc -l)" -eq 8 ] || fail "one rank: not 8 steps"
+diff <(losses one/metrics.jsonl) <(losses "$older/ends/sft/rows.jsonl") || fail "one rank: other losses"
+
 # The numbers of that version's choices are words.
 refuse() {
     local name=$1 text=$2
@@ -67,14 +75,14 @@ refuse fp8 'fp8_products was "single" and is "forward"' --fp8_products forward
 refuse dpo 'loss_type (dpo) was "robust" and is "exo_pair"' --loss_type '["exo_pair"]'
 
 # A complete run of that version is complete, unless another setting is given, of then or of now.
-take sft done
-cp "$older"/ends/sft/* done/
-again=(train --config "$older/runs/sft/trimtab_config.yaml" --output_dir done)
-expect 0 "'done' holds the result of this run, which is complete: 8 steps. There is nothing to do" "${again[@]}"
-[ ! -e done/metrics.jsonl ] || fail "a complete run trained"
-expect 2 "output_dir 'done'" "${again[@]}" --learning_rate 0.02
-expect 2 "output_dir 'done'" "${again[@]}" --max_unpacked_size 1GiB
-expect 2 "output_dir 'done'" "${again[@]}" --save_total_limit 1
+take sft ended
+cp "$older"/ends/sft/* ended/
+again=(train --config "$older/runs/sft/trimtab_config.yaml" --output_dir ended)
+expect 0 "'ended' holds the result of this run, which is complete: 8 steps. There is nothing to do" "${again[@]}"
+[ ! -e ended/metrics.jsonl ] || fail "a complete run trained"
+expect 2 "output_dir 'ended'" "${again[@]}" --learning_rate 0.02
+expect 2 "output_dir 'ended'" "${again[@]}" --max_unpacked_size 1GiB
+expect 2 "output_dir 'ended'" "${again[@]}" --save_total_limit 1
 
 lora=(--model_name_or_path model --adapter_name_or_path)
 complete sft "${lora[@]}" sft/checkpoint-4
