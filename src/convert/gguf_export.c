@@ -257,15 +257,6 @@ static tt_status put_adapter_keys(struct export *export)
 
 /* ---- Tensors ---- */
 
-/* The entry of the table for a module; NULL: none. */
-static const struct tt_gguf_name *find_name(const struct tt_gguf_family *architecture,
-                                            const struct tt_module *module)
-{
-    for (const struct tt_gguf_name *name = architecture->names; name->module != NULL; name++)
-        if (strcmp(name->module, module->name) == 0) return name;
-    return NULL;
-}
-
 /* Where a tensor of the model is in the file. */
 struct place {
     char name[NAME_BYTES];
@@ -280,7 +271,8 @@ static tt_status find_place(const struct export *export, const char *tensor, str
     char *path = suffix != NULL ? tt_strndup(tensor, (size_t)(suffix - tensor)) : NULL;
     if (path == NULL) return TT_ERR_MEMORY;
     const struct tt_module *module = tt_model_find_module(export->merge->model, path);
-    const struct tt_gguf_name *name = module != NULL ? find_name(export->architecture, module) : NULL;
+    const struct tt_gguf_name *name =
+        module != NULL ? tt_gguf_find_name(export->architecture, module->name) : NULL;
     tt_free(path);
     if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
     if (module->layer >= 0)

@@ -12,6 +12,9 @@ struct tt_gguf_name {
     bool rotated; /* its rows are heads that rotate */
 };
 
+/* The names of most architectures, ended by a NULL module. */
+extern const struct tt_gguf_name tt_gguf_names[];
+
 struct tt_gguf_key {
     const char *key; /* after "<architecture>." */
     enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32 } type;
@@ -34,11 +37,14 @@ struct tt_gguf_family {
     bool windows;     /* it has sliding windows */
     bool norm_offset; /* weights of norms are around 1, and not their distance from 1 as in the model */
     bool longrope;    /* it has LongRoPE's factors */
-    const struct tt_gguf_name *names; /* ends with a NULL module */
+    const struct tt_gguf_name *names; /* other than tt_gguf_names, ended by a NULL module; NULL: none */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
     /* A property of this model that the architecture cannot express; NULL: none. */
     const char *(*cannot)(const struct tt_model_facts *facts);
 };
+
+/* Of a module, by the family's own names, then by those of most; NULL: it has none. */
+const struct tt_gguf_name *tt_gguf_find_name(const struct tt_gguf_family *family, const char *module);
 
 struct tt_model_family {
     const char *model_type;
@@ -61,6 +67,17 @@ const struct tt_model_family *tt_model_family_find(const char *model_type); /* N
 #define TT_FAMILY_OWN(facts, type)                                                                           \
     ((void)sizeof(char[sizeof(type) <= TT_MODEL_OWN_BYTES ? 1 : -1]), (type *)(void *)(facts)->own)
 #define TT_FAMILY_OWN_CONST(facts, type) ((const type *)(const void *)(facts)->own)
+
+/* ---- Names of modules ---- */
+
+/* Those of most families, as the first members of an initializer; further members add to them or replace them. */
+#define TT_ATTENTION_NAMES                                                                                   \
+    .module = "self_attn", .norm = "input_layernorm", .q = "self_attn.q_proj", .k = "self_attn.k_proj",      \
+    .v = "self_attn.v_proj", .o = "self_attn.o_proj", .q_norm = "self_attn.q_norm",                          \
+    .k_norm = "self_attn.k_norm"
+#define TT_MLP_NAMES                                                                                         \
+    .module = "mlp", .activation = "mlp.act_fn", .gate = "mlp.gate_proj", .up = "mlp.up_proj",               \
+    .down = "mlp.down_proj"
 
 /* ---- Helpers for parse() ---- */
 

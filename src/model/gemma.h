@@ -1,15 +1,22 @@
-/* Shared by Gemma 2 and 3: names of modules and of their tensors in GGUF, and keys whose other values neither has
- * here. */
+/* Shared by Gemma 2 and 3: their struct, keys and build, and their names in GGUF. */
 #ifndef TT_MODEL_GEMMA_H
 #define TT_MODEL_GEMMA_H
 
 #include "model/family.h"
 
-extern const struct tt_attention_names tt_gemma_attention_names;
-extern const struct tt_mlp_names tt_gemma_mlp_names;
+struct tt_gemma {
+    struct tt_decoder_shape shape;
+    double score_scale, score_cap, logit_cap; /* a cap of 0: none */
+    bool attention_bias;
+    bool qk_norm; /* q and k are normed per head */
+};
+
 extern const struct tt_gguf_name tt_gemma_gguf_names[];
-/* Reads the activation (hidden_activation), and refuses attention to later tokens. */
-TT_MUST_USE tt_status tt_gemma_parse(const struct tt_json *json, struct tt_decoder_shape *shape);
+/* Reads all that both have alike, with the default of max_position_embeddings, and refuses attention to later
+ * tokens. */
+TT_MUST_USE tt_status tt_gemma_parse(const struct tt_json *json, int64_t positions,
+                                     struct tt_model_facts *facts);
+void tt_gemma_build(const struct tt_model_facts *facts, struct tt_builder *builder);
 /* Reads a cap; null is none, which is 0; without the key it is `missing`. */
 TT_MUST_USE tt_status tt_gemma_parse_cap(const struct tt_json *json, const char *key, double missing,
                                          double *cap);

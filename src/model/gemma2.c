@@ -1,14 +1,6 @@
 /* Gemma 2 (Gemma2Config): four norms a layer with weights around 1, GELU, scaled embeddings, caps on scores and logits,
  * and a window in every other layer. */
-#include <math.h>
-
 #include "model/gemma.h"
-
-struct gemma2 {
-    struct tt_decoder_shape shape;
-    double score_scale, score_cap, logit_cap;
-    bool attention_bias;
-};
 
 /* The first layer has the window, the second sees all keys, and so on, where layer_types is missing. A window of null
  * is none. */
@@ -28,54 +20,21 @@ static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    struct gemma2 *gemma = TT_FAMILY_OWN(facts, struct gemma2);
-    struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 8192};
-    double scalar = 256;
-    if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
-    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
-    TT_TRY(tt_gemma_parse(json, &gemma->shape));
-    TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
-    TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
-    gemma->score_scale = 1 / sqrt(scalar);
+    struct tt_gemma *gemma = TT_FAMILY_OWN(facts, struct tt_gemma);
+    TT_TRY(tt_gemma_parse(json, 8192, facts));
     TT_TRY(tt_gemma_parse_cap(json, "attn_logit_softcapping", 50, &gemma->score_cap));
     TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 30, &gemma->logit_cap));
-    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
     TT_TRY(parse_windows(json, facts));
     struct tt_rope_rules rules = {.head_dim = gemma->shape.head_dim};
     facts->rope_count = 1;
     return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
 }
 
-static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
-{
-    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
-    const struct tt_decoder_shape *shape = &gemma->shape;
-    struct tt_attention_spec attention = {.names = &tt_gemma_attention_names,
-                                          .heads = shape->heads,
-                                          .norm_eps = shape->norm_eps,
-                                          .norm_offset = true,
-                                          .scale = gemma->score_scale,
-                                          .soft_cap = gemma->score_cap,
-                                          .bias = gemma->attention_bias,
-                                          .output_bias = gemma->attention_bias};
-    struct tt_mlp_spec mlp = {.names = &tt_gemma_mlp_names,
-                              .ffn = shape->ffn,
-                              .norm_eps = shape->norm_eps,
-                              .norm_offset = true,
-                              .activation = shape->activation};
-    tt_build_decoder(builder, facts,
-                     &(struct tt_decoder_spec){.attention = &attention,
-                                               .mlp = &mlp,
-                                               .embedding_scale = sqrt((double)facts->hidden_size),
-                                               .logit_cap = gemma->logit_cap,
-                                               .norm = {.eps = shape->norm_eps, .offset = true}});
-}
-
 enum { GGUF_PERIOD = 2, GGUF_LARGE = 46 };
 
 static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
-    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
+    const struct tt_gemma *gemma = TT_FAMILY_OWN_CONST(facts, struct tt_gemma);
     tt_gguf_add_decoder(facts, &gemma->shape, keys);
     tt_gguf_add_f32(keys, "attn_logit_softcapping", gemma->score_cap);
     tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
@@ -84,7 +43,7 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
 
 static const char *cannot(const struct tt_model_facts *facts)
 {
-    const struct gemma2 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma2);
+    const struct tt_gemma *gemma = TT_FAMILY_OWN_CONST(facts, struct tt_gemma);
     if (gemma->attention_bias) return "attention_bias of this model type";
     if (tt_gemma_cannot_activation(&gemma->shape) != NULL) return tt_gemma_cannot_activation(&gemma->shape);
     if (!facts->tie_word_embeddings) return "a head of its own of this model type";
@@ -109,5 +68,5 @@ const struct tt_model_family tt_family_gemma2 = {
     .default_target_modules = "[\"q_proj\", \"v_proj\"]",
     .gguf = &gguf,
     .parse = parse,
-    .build = build,
+    .build = tt_gemma_build,
 };

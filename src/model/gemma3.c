@@ -1,16 +1,8 @@
 /* Gemma 3, text only (Gemma3TextConfig): four norms a layer with weights around 1, GELU, scaled embeddings, norms of q
  * and k, and most layers with a window and a rotation of their own. */
-#include <math.h>
-
 #include "model/gemma.h"
 
 enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT };
-
-struct gemma3 {
-    struct tt_decoder_shape shape;
-    double score_scale, logit_cap;
-    bool attention_bias;
-};
 
 /* Scores have no cap here: the reference reads the key, and its attention does not apply it. */
 static tt_status check_score_cap(const struct tt_json *json)
@@ -41,18 +33,11 @@ static tt_status parse_layers(const struct tt_json *json, struct tt_model_facts 
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    struct gemma3 *gemma = TT_FAMILY_OWN(facts, struct gemma3);
-    struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = 131072};
-    double scalar = 256;
-    if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
+    struct tt_gemma *gemma = TT_FAMILY_OWN(facts, struct tt_gemma);
     TT_TRY(check_score_cap(json));
-    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
-    TT_TRY(tt_gemma_parse(json, &gemma->shape));
+    TT_TRY(tt_gemma_parse(json, 131072, facts));
     TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 0, &gemma->logit_cap));
-    TT_TRY(tt_json_opt_double(json, json->root, "query_pre_attn_scalar", &scalar));
-    TT_TRY(tt_family_check_positive(json, "query_pre_attn_scalar", scalar, 1e6));
-    gemma->score_scale = 1 / sqrt(scalar);
-    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
+    gemma->qk_norm = true;
     TT_TRY(parse_layers(json, facts));
     struct tt_rope_rules full = {
         .head_dim = gemma->shape.head_dim, .theta = 1e6, .layer_type = "full_attention"};
@@ -66,42 +51,17 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_family_parse_rope(json, &sliding, facts, &facts->ropes[ROPE_SLIDING]);
 }
 
-static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
-{
-    const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
-    const struct tt_decoder_shape *shape = &gemma->shape;
-    struct tt_attention_spec attention = {.names = &tt_gemma_attention_names,
-                                          .heads = shape->heads,
-                                          .norm_eps = shape->norm_eps,
-                                          .norm_offset = true,
-                                          .scale = gemma->score_scale,
-                                          .bias = gemma->attention_bias,
-                                          .output_bias = gemma->attention_bias,
-                                          .qk_norm = true};
-    struct tt_mlp_spec mlp = {.names = &tt_gemma_mlp_names,
-                              .ffn = shape->ffn,
-                              .norm_eps = shape->norm_eps,
-                              .norm_offset = true,
-                              .activation = shape->activation};
-    tt_build_decoder(builder, facts,
-                     &(struct tt_decoder_spec){.attention = &attention,
-                                               .mlp = &mlp,
-                                               .embedding_scale = sqrt((double)facts->hidden_size),
-                                               .logit_cap = gemma->logit_cap,
-                                               .norm = {.eps = shape->norm_eps, .offset = true}});
-}
-
 enum { GGUF_PERIOD = 6, GGUF_LARGE = 62 };
 
 static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
-    tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct gemma3)->shape, keys);
+    tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct tt_gemma)->shape, keys);
     tt_gguf_add_u32(keys, "attention.sliding_window", facts->layers[0].window);
 }
 
 static const char *cannot(const struct tt_model_facts *facts)
 {
-    const struct gemma3 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma3);
+    const struct tt_gemma *gemma = TT_FAMILY_OWN_CONST(facts, struct tt_gemma);
     if (gemma->attention_bias) return "attention_bias of this model type";
     if (gemma->logit_cap > 0) return "final_logit_softcapping of this model type";
     if (tt_gemma_cannot_activation(&gemma->shape) != NULL) return tt_gemma_cannot_activation(&gemma->shape);
@@ -127,5 +87,5 @@ const struct tt_model_family tt_family_gemma3 = {
     .default_target_modules = "[\"q_proj\", \"v_proj\"]",
     .gguf = &gguf,
     .parse = parse,
-    .build = build,
+    .build = tt_gemma_build,
 };

@@ -1,42 +1,8 @@
 /* Llama 1, 2, 3 and 3.x, and models of the same architecture (LlamaConfig). */
 #include "model/llama.h"
 
-static const struct tt_attention_names attention_names = {
-    .module = "self_attn",
-    .norm = "input_layernorm",
-    .q = "self_attn.q_proj",
-    .k = "self_attn.k_proj",
-    .v = "self_attn.v_proj",
-    .o = "self_attn.o_proj",
-    .q_norm = "self_attn.q_norm",
-    .k_norm = "self_attn.k_norm",
-};
-static const struct tt_mlp_names mlp_names = {
-    .module = "mlp",
-    .activation = "mlp.act_fn",
-    .norm = "post_attention_layernorm",
-    .gate = "mlp.gate_proj",
-    .up = "mlp.up_proj",
-    .down = "mlp.down_proj",
-};
-
-const struct tt_gguf_name tt_llama_gguf_names[] = {
-    {"model.embed_tokens", "token_embd", false},
-    {"model.norm", "output_norm", false},
-    {"lm_head", "output", false},
-    {"input_layernorm", "attn_norm", false},
-    {"self_attn.q_proj", "attn_q", true},
-    {"self_attn.k_proj", "attn_k", true},
-    {"self_attn.v_proj", "attn_v", false},
-    {"self_attn.o_proj", "attn_output", false},
-    {"self_attn.q_norm", "attn_q_norm", false},
-    {"self_attn.k_norm", "attn_k_norm", false},
-    {"post_attention_layernorm", "ffn_norm", false},
-    {"mlp.gate_proj", "ffn_gate", false},
-    {"mlp.up_proj", "ffn_up", false},
-    {"mlp.down_proj", "ffn_down", false},
-    {NULL, NULL, false},
-};
+static const struct tt_attention_names attention_names = {TT_ATTENTION_NAMES};
+static const struct tt_mlp_names mlp_names = {TT_MLP_NAMES, .norm = "post_attention_layernorm"};
 
 tt_status tt_llama_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                          struct tt_model_facts *facts)
@@ -98,11 +64,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_json_opt_bool(json, json->root, "mlp_bias", &llama->mlp_bias);
 }
 
-static const struct tt_gguf_family gguf = {.name = "llama",
-                                           .pairs = true,
-                                           .names = tt_llama_gguf_names,
-                                           .add_keys = tt_llama_gguf_keys,
-                                           .cannot = tt_llama_cannot_activation};
+static const struct tt_gguf_family gguf = {
+    .name = "llama", .pairs = true, .add_keys = tt_llama_gguf_keys, .cannot = tt_llama_cannot_activation};
 
 const struct tt_model_family tt_family_llama = {
     .model_type = "llama",

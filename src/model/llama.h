@@ -18,8 +18,6 @@ TT_MUST_USE tt_status tt_llama_parse(const struct tt_json *json, const struct tt
                                      struct tt_model_facts *facts);
 void tt_llama_build(const struct tt_model_facts *facts, struct tt_builder *builder);
 
-/* Names of the modules' tensors in GGUF. */
-extern const struct tt_gguf_name tt_llama_gguf_names[];
 void tt_llama_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
 /* An activation other than SiLU, which no architecture of llama.cpp for these families has; NULL: it is SiLU. */
 const char *tt_llama_cannot_activation(const struct tt_model_facts *facts);

@@ -34,11 +34,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return check_layer_types(json);
 }
 
-static const struct tt_gguf_family gguf = {.name = "llama",
-                                           .pairs = true,
-                                           .names = tt_llama_gguf_names,
-                                           .add_keys = tt_llama_gguf_keys,
-                                           .cannot = tt_llama_cannot_activation};
+static const struct tt_gguf_family gguf = {
+    .name = "llama", .pairs = true, .add_keys = tt_llama_gguf_keys, .cannot = tt_llama_cannot_activation};
 
 const struct tt_model_family tt_family_mistral = {
     .model_type = "mistral",

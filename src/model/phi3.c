@@ -75,15 +75,8 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 }
 
 static const struct tt_gguf_name gguf_names[] = {
-    {"model.embed_tokens", "token_embd", false},
-    {"model.norm", "output_norm", false},
-    {"lm_head", "output", false},
-    {"input_layernorm", "attn_norm", false},
     {"self_attn.qkv_proj", "attn_qkv", false},
-    {"self_attn.o_proj", "attn_output", false},
-    {"post_attention_layernorm", "ffn_norm", false},
     {"mlp.gate_up_proj", "ffn_up", false},
-    {"mlp.down_proj", "ffn_down", false},
     {NULL, NULL, false},
 };
 

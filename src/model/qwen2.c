@@ -8,10 +8,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_family_parse_qwen_windows(json, facts);
 }
 
-static const struct tt_gguf_family gguf = {.name = "qwen2",
-                                           .names = tt_llama_gguf_names,
-                                           .add_keys = tt_llama_gguf_keys,
-                                           .cannot = tt_llama_cannot_bias};
+static const struct tt_gguf_family gguf = {
+    .name = "qwen2", .add_keys = tt_llama_gguf_keys, .cannot = tt_llama_cannot_bias};
 
 const struct tt_model_family tt_family_qwen2 = {
     .model_type = "qwen2",

@@ -19,8 +19,7 @@ static const char *cannot(const struct tt_model_facts *facts)
     return tt_llama_cannot_bias(facts);
 }
 
-static const struct tt_gguf_family gguf = {
-    .name = "qwen3", .names = tt_llama_gguf_names, .add_keys = tt_llama_gguf_keys, .cannot = cannot};
+static const struct tt_gguf_family gguf = {.name = "qwen3", .add_keys = tt_llama_gguf_keys, .cannot = cannot};
 
 const struct tt_model_family tt_family_qwen3 = {
     .model_type = "qwen3",

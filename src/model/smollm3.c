@@ -72,11 +72,8 @@ static const char *cannot(const struct tt_model_facts *facts)
     return NULL;
 }
 
-static const struct tt_gguf_family gguf = {.name = "smollm3",
-                                           .pairs = true,
-                                           .names = tt_llama_gguf_names,
-                                           .add_keys = tt_llama_gguf_keys,
-                                           .cannot = cannot};
+static const struct tt_gguf_family gguf = {
+    .name = "smollm3", .pairs = true, .add_keys = tt_llama_gguf_keys, .cannot = cannot};
 
 const struct tt_model_family tt_family_smollm3 = {
     .model_type = "smollm3",

@@ -1,0 +1,75 @@
+/* Names of tensors in GGUF: a family has only those that differ from most families', and each one once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "model/family.h"
+
+static const struct tt_model_family *const families[] = {
+#define FAMILY(name) &tt_family_##name,
+#include "model/families.def"
+#undef FAMILY
+};
+
+static size_t count(const struct tt_gguf_name *names, const char *module)
+{
+    size_t found = 0;
+    for (; names != NULL && names->module != NULL; names++) found += strcmp(names->module, module) == 0;
+    return found;
+}
+
+static void own_names_are_differences(void **state)
+{
+    (void)state;
+    size_t own = 0;
+    for (const struct tt_gguf_name *name = tt_gguf_names; name->module != NULL; name++)
+        assert_int_equal(count(tt_gguf_names, name->module), 1);
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        const struct tt_gguf_family *gguf = families[f]->gguf;
+        const struct tt_gguf_family most = {.name = "most"};
+        if (gguf == NULL) continue;
+        for (const struct tt_gguf_name *name = gguf->names; name != NULL && name->module != NULL;
+             name++, own++) {
+            const struct tt_gguf_name *base = tt_gguf_find_name(&most, name->module);
+            assert_int_equal(count(gguf->names, name->module), 1);
+            assert_ptr_equal(tt_gguf_find_name(gguf, name->module), name);
+            if (base != NULL && strcmp(base->name, name->name) == 0)
+                fail_msg("%s repeats the name of %s", families[f]->model_type, name->module);
+        }
+        assert_string_equal(tt_gguf_find_name(gguf, "mlp.down_proj")->name, "ffn_down");
+        assert_null(tt_gguf_find_name(gguf, "mlp"));
+    }
+    assert_true(own > 0);
+}
+
+/* The name of a family wins over that of most. */
+static void differences_come_first(void **state)
+{
+    static const struct {
+        const struct tt_model_family *family;
+        const char *module, *name;
+    } cases[] = {
+        {&tt_family_llama, "post_attention_layernorm", "ffn_norm"},
+        {&tt_family_gemma2, "post_attention_layernorm", "post_attention_norm"},
+        {&tt_family_gemma3, "pre_feedforward_layernorm", "ffn_norm"},
+        {&tt_family_phi3, "self_attn.qkv_proj", "attn_qkv"},
+        {&tt_family_phi3, "post_attention_layernorm", "ffn_norm"},
+        {&tt_family_qwen3, "self_attn.q_norm", "attn_q_norm"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(tt_gguf_find_name(cases[i].family->gguf, cases[i].module)->name, cases[i].name);
+    assert_null(tt_gguf_find_name(tt_family_llama.gguf, "pre_feedforward_layernorm"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(own_names_are_differences),
+        cmocka_unit_test(differences_come_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
