@@ -67,8 +67,9 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
     struct tt_json_value *purposes = tt_json_new_object(), *levels = tt_json_new_list();
     for (int i = 0; i < count; i++)
         tt_json_set(purposes, rows[i].key, tt_json_new_integer((int64_t)rows[i].bytes));
-    for (int i = 1; i + 1 < plan->block_count; i++)
-        tt_json_append(levels, tt_json_new_string(tt_level_name(plan->levels[i])));
+    for (int i = 0; i < plan->block_count; i++)
+        if (tt_plan_chooses(plan, i))
+            tt_json_append(levels, tt_json_new_string(tt_level_name(plan->levels[i])));
     double seconds = tt_plan_estimate(plan);
     struct tt_json_value *object = tt_json_pack(
         "{s:b,s:s,s:i,s:i,s:I,s:I,s:o,s:I,s:o,s:o,s:o}", "fits", (int)plan->fits, "device", plan->device,

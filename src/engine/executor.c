@@ -85,16 +85,11 @@ static tt_status sum_over_ranks(void *context, tt_tensor values)
                               (size_t)tt_tensor_count(values), values.dtype, TT_REDUCE_SUM);
 }
 
-static bool exchanges(const struct tt_block *block)
-{
-    return block->ops->exchanges != NULL && block->ops->exchanges(block);
-}
-
 /* Whether a rank without tokens or images runs the block too, because the others wait for it. */
 static bool runs_empty(const struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
-    return (pass->in.training && exchanges(&executor->config.model->blocks[index])) ||
-           executor->split != NULL;
+    enum tt_block_exchange exchange = tt_block_exchange_of(&executor->config.model->blocks[index]);
+    return (pass->in.training && exchange == TT_EXCHANGE_STATISTICS) || executor->split != NULL;
 }
 
 /* Before a block runs: it may ask for the parts of its unit. */
@@ -114,8 +109,7 @@ static tt_status drop_parts(struct tt_executor *executor)
     return unit != NULL ? tt_unit_drop_part(unit) : TT_OK;
 }
 
-/* Levels apply to layers that run backward: embedding and head have one way to run, and the backward pass ends at the
- * lowest trainable block. Only inputs that are all alike move to the host. */
+/* Levels apply to blocks that run backward, which ends at the lowest trainable block. */
 static tt_status create_slots(struct tt_executor *executor)
 {
     const struct tt_executor_config *config = &executor->config;
@@ -126,14 +120,9 @@ static tt_status create_slots(struct tt_executor *executor)
     char *next = executor->saved_block;
     for (int i = 0; i < model->block_count; i++) {
         struct slot *slot = &executor->slots[i];
-        bool is_layer = i > 0 && i < model->block_count - 1;
-        /* A second forward pass would change running statistics again, and wait for the sums of other ranks. */
-        bool again = !exchanges(&model->blocks[i]);
-        bool free_choice =
-            config->levels != NULL && is_layer && i >= executor->places.first_trainable && again;
-        slot->level = levels[i] = free_choice ? config->levels[i] : TT_KEEP_CHEAP;
-        bool alike = model->blocks[i].ops->output == NULL;
-        if (!alike && levels[i] > TT_RECOMPUTE_BLOCK) slot->level = levels[i] = TT_RECOMPUTE_BLOCK;
+        bool chooses = config->levels != NULL && i >= executor->places.first_trainable;
+        slot->level = levels[i] =
+            chooses ? tt_block_level(&model->blocks[i], config->levels[i]) : TT_KEEP_CHEAP;
         slot->saved = next;
         next += saved_stride(&model->blocks[i]);
         snprintf(slot->forward_mark, sizeof slot->forward_mark, "forward of %s", model->blocks[i].name);
@@ -217,11 +206,11 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
 {
     bool wanted = pass->in.gradient && block + 1 >= executor->places.first_trainable;
     *y_TD = (tt_tensor){0};
-    if (block == executor->config.model->block_count - 1) return TT_OK;
+    if (executor->config.model->blocks[block].ops->role == TT_ROLE_OUTPUT) return TT_OK;
     if (wanted) TT_TRY(tt_offload_take(executor->offload, pass, block + 1, y_TD));
     if (!tt_tensor_is_empty(*y_TD)) return TT_OK;
     tt_tensor *turn = &pair[block % 2];
-    bool alike = executor->config.model->blocks[block].ops->output == NULL;
+    bool alike = executor->config.model->blocks[block].width > 0;
     if (!wanted && alike && !tt_tensor_is_empty(*turn)) {
         *y_TD = *turn;
         return TT_OK;
@@ -366,7 +355,7 @@ tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass
 }
 
 /* Runs forward again. No block reads this block's output any more: its memory is reused, and no output is made, unless
- * the block's own backward may read it, as that of one with an `output` of its own. */
+ * the block's own backward may read it, as that of a tower. */
 static tt_status recompute_block(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
@@ -375,7 +364,7 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
     tt_tensor y_TD = {0};
     tt_workspace_release(executor->config.workspace, slot->mark);
     TT_TRY(tt_offload_get(executor->offload, pass, index));
-    if (block->ops->output != NULL) {
+    if (block->width == 0) {
         int64_t dims[2];
         tt_places_output_dims(&executor->places, pass, index, dims);
         TT_TRY(tt_workspace_2d(executor->config.workspace, "the output again", pass->in.compute_dtype,

@@ -7,9 +7,8 @@ void tt_places_output_dims(const struct tt_places *places, const struct tt_pass 
 {
     const struct tt_model *model = places->model;
     dims[0] = pass->in.batch->token_count;
-    dims[1] = model->facts.hidden_size;
-    if (model->blocks[block].ops->output != NULL)
-        model->blocks[block].ops->output(&model->blocks[block], pass, dims);
+    dims[1] = model->blocks[block].width;
+    if (dims[1] == 0) model->blocks[block].ops->output(&model->blocks[block], pass, dims);
 }
 
 static bool extends(const struct tt_places *places, int block)
@@ -29,7 +28,7 @@ static int place_of_gradient(const struct tt_places *places, int block)
 
 tt_status tt_places_push_gradients(struct tt_places *places, const struct tt_pass *pass)
 {
-    bool alike = places->model->blocks[0].ops->output == NULL;
+    bool alike = places->model->blocks[0].width > 0;
     places->gradients[0] = places->gradients[1] = (tt_tensor){0};
     for (int odd = 0; odd < 2; odd++) {
         int64_t largest[2] = {0, 0}, dims[2];

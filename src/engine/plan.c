@@ -9,32 +9,69 @@
 #include "base/cgroup.h"
 #include "engine/plan_impl.h"
 
-/* Runs the candidate at `position` (plan.h): its first `raised` layers are one level above the others. */
+bool tt_plan_chooses(const struct tt_plan *plan, int index)
+{
+    unsigned choices = plan->choices[index];
+    return (choices & (choices - 1)) != 0;
+}
+
+/* Steps to `level` that blocks can take: one of each block that has it, but for a block's lowest. */
+static int count_steps(const struct tt_plan *plan, int level)
+{
+    int count = 0;
+    for (int i = 0; i < plan->block_count; i++) {
+        unsigned below = plan->choices[i] & (TT_LEVEL_BIT(level) - 1);
+        count += (plan->choices[i] & TT_LEVEL_BIT(level)) != 0 && below != 0;
+    }
+    return count;
+}
+
+/* The position at which every block has reached `level`. */
+static int position_of(const struct tt_plan *plan, int level)
+{
+    int position = 0;
+    for (int i = 1; i <= level; i++) position += count_steps(plan, i);
+    return position;
+}
+
+/* The levels at `position` (plan.h): so many steps were taken, to each level by the blocks in order. */
+static void set_levels(int position, struct tt_plan *plan)
+{
+    for (int i = 0; i < plan->block_count; i++) {
+        int lowest = 0;
+        while ((plan->choices[i] & TT_LEVEL_BIT(lowest)) == 0) lowest++;
+        plan->levels[i] = (enum tt_level)lowest;
+    }
+    for (int level = 1; level < TT_LEVEL_COUNT; level++) {
+        for (int i = 0; i < plan->block_count && position > 0; i++) {
+            bool steps =
+                (plan->choices[i] & TT_LEVEL_BIT(level)) != 0 && plan->levels[i] < (enum tt_level)level;
+            if (steps) plan->levels[i] = (enum tt_level)level, position--;
+        }
+    }
+}
+
 static tt_status run_at(const struct tt_plan_attempt *attempt, int position, struct tt_plan *plan)
 {
-    int layers = plan->block_count - 2, stage = layers > 0 ? position / layers : 0,
-        raised = position - stage * layers;
-    for (int i = 0; i < plan->block_count; i++)
-        plan->levels[i] = (enum tt_level)(stage + (i >= 1 && i <= raised ? 1 : 0));
+    set_levels(position, plan);
     return tt_plan_run(attempt, plan);
 }
 
 /* The range of positions that the setting allows. */
 static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
 {
-    int layers = plan->block_count - 2;
     bool roomy = !plan->is_host || (plan->limit_bytes != 0 && plan->machine.bytes == 0);
     switch (rank->recompute) {
     case TT_RECOMPUTE_AUTO: /* on the CPU, offloading frees no memory */
-        *first = roomy ? 0 : TT_RECOMPUTE_BLOCK * layers;
-        *last = (plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD) * layers;
+        *first = roomy ? 0 : position_of(plan, TT_RECOMPUTE_BLOCK);
+        *last = position_of(plan, plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD);
         return;
     case TT_RECOMPUTE_NO_BLOCK:
-        *first = roomy ? 0 : TT_KEEP_CHEAP * layers;
-        *last = TT_KEEP_CHEAP * layers;
+        *first = roomy ? 0 : position_of(plan, TT_KEEP_CHEAP);
+        *last = position_of(plan, TT_KEEP_CHEAP);
         return;
     default:
-        *first = *last = (int)(rank->recompute - TT_RECOMPUTE_NONE) * layers;
+        *first = *last = position_of(plan, (int)(rank->recompute - TT_RECOMPUTE_NONE));
     }
 }
 
@@ -44,7 +81,7 @@ static void find_range(const struct tt_rank_config *rank, const struct tt_plan *
 static tt_status offload_for_free(const struct tt_plan_attempt *attempt, int position, int last,
                                   struct tt_plan *plan)
 {
-    TT_TRY(run_at(attempt, TT_RECOMPUTE_BLOCK * (plan->block_count - 2), plan));
+    TT_TRY(run_at(attempt, position_of(plan, TT_RECOMPUTE_BLOCK), plan));
     double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
     int beyond = last + 1; /* does not fit, takes too long, or does not exist */
     while (position + 1 < beyond) {
@@ -72,7 +109,7 @@ static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_
         *(plan->fits ? &last : &first) = middle;
     }
     TT_TRY(run_at(attempt, last, plan));
-    bool offloads = last > TT_RECOMPUTE_BLOCK * (plan->block_count - 2);
+    bool offloads = last > position_of(plan, TT_RECOMPUTE_BLOCK);
     return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
 }
 
@@ -161,6 +198,17 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
     return TT_OK;
 }
 
+/* The blocks of the model, with the levels at which each can run. */
+static tt_status read_choices(const struct tt_rank_config *config, struct tt_plan *plan)
+{
+    struct tt_model *model = NULL;
+    TT_TRY(tt_model_create(config->model_facts, &config->model_options, &model));
+    plan->block_count = model->block_count;
+    for (int i = 0; i < model->block_count; i++) plan->choices[i] = tt_block_levels(&model->blocks[i]);
+    tt_model_destroy(model);
+    return TT_OK;
+}
+
 static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
                       const struct tt_batch_limits *train_limits, const struct tt_batch_limits *eval_limits,
                       bool advises, struct tt_plan *plan)
@@ -172,10 +220,10 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                                       .train = *train_limits,
                                       .eval = *eval_limits};
     *plan = (struct tt_plan){.ranks = ranks,
-                             .block_count = (int)config->model_facts->num_hidden_layers + 2,
                              .counts_images = config->model_facts->reads_images,
                              .may_quantize = config->model_options.lora.enabled &&
                                              config->model_options.quant.type == TT_QUANT_NONE};
+    TT_TRY(read_choices(config, plan));
     TT_TRY(query_device(&config->device, plan, &stands_for));
     attempt.rank.device =
         (struct tt_device_config){.kind = "plan",

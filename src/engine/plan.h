@@ -2,14 +2,15 @@
  * every op, counts every byte and every microsecond, and computes nothing. The real rank then allocates the counted
  * memory.
  *
- * The plan also chooses the level of each block (enum tt_level). Blocks are alike, so the candidates form a sequence
- * of positions: every block keeps everything; then the first 1, 2, ... all blocks drop the tensors that are cheap to
- * recompute; then the first 1, 2, ... all blocks keep their input only; then those inputs move to the host in the same
- * order. Along the sequence memory falls and time rises, so the fastest candidate that fits is found by bisection;
- * each attempt is a whole run on the plan device. The first blocks change level first because their backward runs
- * last: by then the memory of all other blocks is free. Where some inputs have to move to the host, all those move
- * whose copies cost no time. If nothing fits, the same is tried with the vocabulary split: embedding and head are then
- * gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
+ * The plan also chooses the level of each block that has several (enum tt_level). Such blocks are alike, so the
+ * candidates form a sequence of positions: every block keeps everything; then the first 1, 2, ... all blocks drop the
+ * tensors that are cheap to recompute; then the first 1, 2, ... all blocks keep their input only; then those inputs
+ * move to the host in the same order. A block without a level passes it over. Along the sequence memory falls and time
+ * rises, so the fastest candidate that fits is found by bisection; each attempt is a whole run on the plan device. The
+ * first blocks change level first because their backward runs last: by then the memory of all other blocks is free.
+ * Where some inputs have to move to the host, all those move whose copies cost no time. If nothing fits, the same is
+ * tried with the vocabulary split: embedding and head are then gathered in parts no larger than a layer
+ * (engine/rank_units.c), which costs transfers.
  *
  * Memory that the fastest candidate leaves saves gathers: with TT_UNSHARDED_AUTO as many blocks stay whole on every
  * rank as fit into three quarters of the GPU's memory.
@@ -19,7 +20,7 @@
 
 #include "engine/rank.h"
 
-enum { TT_PLAN_ADVICE_BYTES = 240, TT_PLAN_RANKS_MAX = 4096 };
+enum { TT_PLAN_ADVICE_BYTES = 240, TT_PLAN_RANKS_MAX = 4096, TT_PLAN_BLOCKS_MAX = TT_MODEL_LAYERS_MAX + 2 };
 
 /* The ranks of a run, and the machines, each with the same number of them. */
 struct tt_plan_ranks {
@@ -28,7 +29,8 @@ struct tt_plan_ranks {
 
 struct tt_plan {
     struct tt_plan_ranks ranks;
-    enum tt_level levels[TT_MODEL_LAYERS_MAX + 2]; /* [block_count] */
+    enum tt_level levels[TT_PLAN_BLOCKS_MAX]; /* [block_count] */
+    unsigned choices[TT_PLAN_BLOCKS_MAX];     /* [block_count]: tt_block_levels */
     int block_count;
     struct tt_memory_use memory; /* buffers of one rank: peak by purpose, on the device and on the host */
     size_t workspace_bytes;      /* of the activations: kept results, scratch, chunks of logits */
@@ -91,6 +93,8 @@ const char *tt_plan_purpose_key(enum tt_purpose purpose);
 /* Returns the number of rows. */
 int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROWS_MAX]);
 
+/* Whether the plan chooses among levels of block `index`. */
+bool tt_plan_chooses(const struct tt_plan *plan, int index);
 /* "recompute none", or "recompute block in 12 of 48 layers, cheap in 36"; returns `text`. */
 const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes);
 /* step_seconds for display; 0 on processors, which differ too much for an estimate. */

@@ -98,8 +98,12 @@ int tt_plan_rows(const struct tt_plan *plan, struct tt_plan_row rows[TT_PLAN_ROW
 
 const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_t text_bytes)
 {
-    int layers = plan->block_count - 2, counts[TT_LEVEL_COUNT] = {0};
-    for (int i = 1; i <= layers; i++) counts[plan->levels[i]]++;
+    int layers = 0, counts[TT_LEVEL_COUNT] = {0};
+    for (int i = 0; i < plan->block_count; i++) {
+        if (!tt_plan_chooses(plan, i)) continue;
+        counts[plan->levels[i]]++;
+        layers++;
+    }
     size_t used = (size_t)snprintf(text, text_bytes, "recompute");
     for (int level = TT_LEVEL_COUNT - 1; level >= 0; level--) {
         const char *name = tt_level_name((enum tt_level)level);

@@ -61,7 +61,7 @@ static tt_status check_batch_norm(const struct tt_rank_config *config, const str
 {
     for (int i = 0; i < model->block_count && config->train && config->strategy != TT_NO_SHARD; i++) {
         const struct tt_block *block = &model->blocks[i];
-        if (block->ops->exchanges == NULL || !block->ops->exchanges(block)) continue;
+        if (tt_block_exchange_of(block) != TT_EXCHANGE_STATISTICS) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "norm is batch, and sharding_strategy is not NO_SHARD");
         tt_hint("running statistics are kept whole on every rank");
         return status;

@@ -324,6 +324,7 @@ void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops
     if (params == NULL) return;
     struct tt_block *block = &model->blocks[model->block_count];
     *block = (struct tt_block){.ops = ops, .index = model->block_count, .params = params, .impl = impl};
+    if (ops->output == NULL) block->width = model->facts.hidden_size;
     (void)snprintf(block->name, sizeof block->name, "%s", name);
     memcpy(params, builder->block_params, builder->block_param_count * sizeof(tt_param *));
     block->param_count = builder->block_param_count;

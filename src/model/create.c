@@ -148,7 +148,9 @@ static tt_status assign_units(struct tt_builder *builder)
         tt_builder_take(builder, (size_t)model->block_count * sizeof *model->unit_of_block);
     if (model->unit_of_block == NULL) return builder->status;
     for (int i = 0; i < model->block_count; i++) model->unit_of_block[i] = i;
-    if (tied) model->unit_of_block[model->block_count - 1] = 0;
+    if (tied)
+        model->unit_of_block[tt_model_block_of(model, TT_ROLE_OUTPUT)] =
+            tt_model_block_of(model, TT_ROLE_INPUT);
     model->unit_count = model->block_count - (tied ? 1 : 0);
     return TT_OK;
 }

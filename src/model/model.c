@@ -71,9 +71,18 @@ const char *tt_model_source_name(const struct tt_model *model, const tt_param *p
     return model->facts.table_in_head ? model->head_name : model->embedding_name;
 }
 
+int tt_model_block_of(const struct tt_model *model, enum tt_block_role role)
+{
+    for (int i = 0; i < model->block_count; i++) {
+        if (model->blocks[i].ops->role == role) return i;
+    }
+    return -1;
+}
+
 bool tt_model_is_tied(const struct tt_model *model)
 {
-    return model->unit_of_block[model->block_count - 1] == model->unit_of_block[0];
+    int input = tt_model_block_of(model, TT_ROLE_INPUT), output = tt_model_block_of(model, TT_ROLE_OUTPUT);
+    return input >= 0 && output >= 0 && model->unit_of_block[output] == model->unit_of_block[input];
 }
 
 bool tt_model_saves_table_twice(const struct tt_model *model)
@@ -112,9 +121,9 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
 double tt_model_flops_per_token(const struct tt_model *model, double length, bool full)
 {
     double flops = 0;
-    for (int i = 0; i + 1 < model->block_count; i++) {
+    for (int i = 0; i < model->block_count; i++) {
         const struct tt_block *block = &model->blocks[i];
-        flops += block->ops->flops(block, length, full);
+        if (block->ops->role != TT_ROLE_OUTPUT) flops += block->ops->flops(block, length, full);
     }
     return flops;
 }
@@ -129,7 +138,7 @@ double tt_model_flops_per_image(const struct tt_model *model, double pixels)
 
 double tt_model_flops_per_label(const struct tt_model *model, bool full)
 {
-    const struct tt_block *head = &model->blocks[model->block_count - 1];
+    const struct tt_block *head = &model->blocks[tt_model_block_of(model, TT_ROLE_OUTPUT)];
     return head->ops->flops(head, 0, full);
 }
 

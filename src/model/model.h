@@ -166,7 +166,7 @@ struct tt_model {
     struct tt_model_facts facts;
     struct tt_model_options options;
     struct tt_module_list modules; /* as the family built them */
-    struct tt_block *blocks;       /* [0] embedding, [1 .. L] decoder layers, [L + 1] head */
+    struct tt_block *blocks;       /* in the order of a forward pass */
     int block_count;
     /* unit of the block's parameters; tied embedding and head share one */
     int *unit_of_block;
@@ -195,6 +195,8 @@ int tt_rope_part_of(const struct tt_rope_parts *parts, int64_t length);
  * factors in parts for more tokens than its original positions. */
 void tt_model_fill_rope(const struct tt_rope *rope, const struct tt_rope_parts *parts, float *cos_PE,
                         float *sin_PE);
+/* The first block with this role; -1: none. */
+int tt_model_block_of(const struct tt_model *model, enum tt_block_role role);
 /* NULL when no parameter has that name. */
 tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
 /* The components of `name` without which it is a parameter's: "_orig_mod." of "_orig_mod.model.norm.weight". Lent by

@@ -20,15 +20,40 @@ struct tt_block;
 struct tt_linear; /* nn/linear.h */
 typedef tt_status tt_linear_visit(void *context, const struct tt_linear *linear);
 
+/* The place of a block in the model. */
+enum tt_block_role {
+    TT_ROLE_INPUT,  /* reads ids; its output has a row for each token */
+    TT_ROLE_LAYER,  /* rows of tokens to rows of tokens */
+    TT_ROLE_TOWER,  /* features of images, of sizes of its own */
+    TT_ROLE_OUTPUT, /* fills pass->out, and has no output */
+};
+
+/* What a block asks of other ranks by struct tt_exchange. */
+enum tt_block_exchange {
+    TT_EXCHANGE_NONE,
+    /* sums of statistics in training, which change when they are made twice: the block is never recomputed */
+    TT_EXCHANGE_STATISTICS,
+};
+
+/* Sets of levels. */
+#define TT_LEVEL_BIT(level) (1u << (level))
+enum {
+    TT_LEVELS_ONE = TT_LEVEL_BIT(TT_KEEP_CHEAP), /* there is one way to run */
+    TT_LEVELS_FEATURES = TT_LEVEL_BIT(TT_KEEP_CHEAP) | TT_LEVEL_BIT(TT_RECOMPUTE_BLOCK),
+    TT_LEVELS_ALL = TT_LEVEL_BIT(TT_LEVEL_COUNT) - 1
+};
+
 struct tt_block_ops {
-    const char *kind;   /* "embedding", "decoder layer", "head" */
+    const char *kind; /* "embedding", "decoder layer", "head" */
+    enum tt_block_role role;
+    unsigned levels; /* at which it can run; without TT_LEVELS_ALL's offloading where inputs differ in size */
     size_t saved_bytes; /* host bytes of the record `saved` */
     /* x_TD -> y_TD (both lent by the caller, y allocated). The embedding reads batch->ids and gets an empty x; the
      * head fills pass->out and gets an empty y. `saved` is NULL when pass->in.gradient is false. An empty y of a
      * decoder layer means recomputation for backward: it fills `saved` and omits work that only y needs. */
     tt_status (*forward)(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
                          tt_tensor y_TD);
-    /* NULL: the output has a row for each token, hidden_size wide. Else its rows and columns for this batch. */
+    /* NULL: the output has a row for each token, as wide as the block. Of a tower: its rows and columns in a batch. */
     void (*output)(const struct tt_block *block, const struct tt_pass *pass, int64_t dims[2]);
     /* NULL, or whether y begins with x. Then the caller may lend x's memory for that part of y, and dy's for dx. */
     bool (*extends)(const struct tt_block *block);
@@ -46,19 +71,26 @@ struct tt_block_ops {
      * this one cannot. Then forward and backward are called without tokens too, with empty tensors, to take the same
      * parts. */
     tt_param *(*split)(const struct tt_block *block);
-    /* NULL, or whether the block asks for sums over the ranks (struct tt_exchange) in training. Then forward and
-     * backward are called without tokens or images too, with empty tensors. */
-    bool (*exchanges)(const struct tt_block *block);
+    /* NULL: TT_EXCHANGE_NONE. Else forward and backward are called without tokens or images too, with empty tensors. */
+    enum tt_block_exchange (*exchange)(const struct tt_block *block);
 };
 
 struct tt_block {
     const struct tt_block_ops *ops;
     char name[64];     /* "model.layers.17" */
     int index;         /* place in the model's list */
+    int64_t width;     /* columns of the output; 0: `output` of its ops says them */
     tt_param **params; /* owned by the model's arena */
     size_t param_count;
     bool trains; /* at least one parameter is trainable */
     void *impl;  /* description of the kind, in the model's arena */
 };
+
+/* The exchange of a block, none included. */
+enum tt_block_exchange tt_block_exchange_of(const struct tt_block *block);
+/* The levels at which this block can run. */
+unsigned tt_block_levels(const struct tt_block *block);
+/* The level at which it runs where `wanted` is asked for: that, else the next one below, else its lowest. */
+enum tt_level tt_block_level(const struct tt_block *block, enum tt_level wanted);
 
 #endif

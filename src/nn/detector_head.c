@@ -253,6 +253,8 @@ static double flops(const struct tt_block *block, double length, bool full)
 
 const struct tt_block_ops tt_detector_head_ops = {
     .kind = "detector head",
+    .role = TT_ROLE_OUTPUT,
+    .levels = TT_LEVELS_ONE,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,

@@ -105,6 +105,8 @@ static tt_param *split(const struct tt_block *block)
 
 const struct tt_block_ops tt_embedding_block_ops = {
     .kind = "embedding",
+    .role = TT_ROLE_INPUT,
+    .levels = TT_LEVELS_ONE,
     .saved_bytes = 1,
     .forward = forward,
     .backward = backward,

@@ -239,6 +239,8 @@ static tt_param *split(const struct tt_block *block)
 
 const struct tt_block_ops tt_head_ops = {
     .kind = "head",
+    .role = TT_ROLE_OUTPUT,
+    .levels = TT_LEVELS_ONE,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,

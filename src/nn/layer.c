@@ -12,12 +12,6 @@ struct saved {
     } halves[TT_LAYER_HALVES];
 };
 
-const char *tt_level_name(enum tt_level level)
-{
-    static const char *const names[TT_LEVEL_COUNT] = {"none", "cheap", "block", "offload"};
-    return (unsigned)level < TT_LEVEL_COUNT ? names[level] : "unknown";
-}
-
 static tt_status push_residual(const struct tt_pass *pass, const struct tt_half *half, int64_t dim,
                                tt_tensor *residual_TD)
 {
@@ -170,6 +164,8 @@ static double flops(const struct tt_block *block, double length, bool full)
 
 const struct tt_block_ops tt_layer_ops = {
     .kind = "decoder layer",
+    .role = TT_ROLE_LAYER,
+    .levels = TT_LEVELS_ALL,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,

@@ -170,6 +170,8 @@ static double flops(const struct tt_block *block, double length, bool full)
 
 const struct tt_block_ops tt_pyramid_ops = {
     .kind = "pyramid",
+    .role = TT_ROLE_TOWER,
+    .levels = TT_LEVELS_FEATURES,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,

@@ -251,9 +251,9 @@ static bool extends(const struct tt_block *block)
     return stage->passed > 0 && stage->passed == stage->in.count;
 }
 
-static bool exchanges(const struct tt_block *block)
+static enum tt_block_exchange exchange(const struct tt_block *block)
 {
-    return stage_of(block)->blocks[0].conv[0].batch_norm;
+    return stage_of(block)->blocks[0].conv[0].batch_norm ? TT_EXCHANGE_STATISTICS : TT_EXCHANGE_NONE;
 }
 
 static double flops(const struct tt_block *block, double length, bool full)
@@ -273,6 +273,8 @@ static double flops(const struct tt_block *block, double length, bool full)
 
 const struct tt_block_ops tt_resnet_stage_ops = {
     .kind = "residual stage",
+    .role = TT_ROLE_TOWER,
+    .levels = TT_LEVELS_FEATURES,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,
@@ -280,5 +282,5 @@ const struct tt_block_ops tt_resnet_stage_ops = {
     .backward = backward,
     .visit_linears = tt_feature_visit_linears,
     .flops = flops,
-    .exchanges = exchanges,
+    .exchange = exchange,
 };

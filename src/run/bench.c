@@ -94,7 +94,8 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     result->planned_step_seconds = tt_plan_estimate(&bench->plan);
     tt_plan_recompute_text(&bench->plan, result->recompute, sizeof result->recompute);
     /* blocks are chosen from the first on */
-    result->recomputes_blocks = bench->plan.levels[1] >= TT_RECOMPUTE_BLOCK;
+    for (int i = 0; i < bench->plan.block_count; i++)
+        result->recomputes_blocks |= bench->plan.levels[i] >= TT_RECOMPUTE_BLOCK;
     result->device_peak_bytes = memory.total_peak - memory.peak[TT_PURPOSE_CONTEXT];
     result->base_params = rank->model->base_param_count;
     result->trainable_params = rank->model->trainable_param_count;
