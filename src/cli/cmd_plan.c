@@ -89,6 +89,8 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                 plan->limit_bytes > 0
                     ? tt_json_new_integer((int64_t)plan->limit_bytes - (int64_t)tt_plan_need(plan))
                     : tt_json_new_null());
+    if (plan->found_batch > 0)
+        tt_json_set(object, "per_device_train_batch_size", tt_json_new_integer(plan->found_batch));
     if (largest != NULL) tt_json_set(object, "largest", largest_object(command, largest));
     if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
     return tt_report_print_json(cli->report, object, 0);
@@ -133,6 +135,9 @@ static tt_status print_table(struct tt_cli *cli, const struct tt_plan *plan,
     struct tt_str text = {0};
     tt_status status = tt_plan_format(plan, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    if (status == TT_OK && plan->found_batch > 0)
+        status = tt_str_printf(&text, "auto_find_batch_size: --per_device_train_batch_size %lld\n",
+                               (long long)plan->found_batch);
     if (status == TT_OK && largest != NULL) status = format_largest(command, plan, largest, &text);
     if (status == TT_OK && command->details) status = format_details(command, plan, &text);
     if (status == TT_OK) status = tt_report_print_wrapped(cli->report, tt_str_text(&text), 4);

@@ -255,3 +255,15 @@ tt_status tt_plan_try(const struct tt_rank_config *config, struct tt_plan_ranks 
 {
     return make(config, ranks, micro_steps, train_limits, eval_limits, false, plan);
 }
+
+tt_status tt_plan_find_largest(int64_t most, tt_plan_fits *fits, void *context, int64_t *found)
+{
+    int64_t fit = 0, beyond = most + 1;
+    bool fitting;
+    for (int64_t next = most; fit + 1 < beyond; next = fit + (beyond - fit) / 2) {
+        TT_TRY(fits(context, next, &fitting));
+        *(fitting ? &fit : &beyond) = next;
+    }
+    *found = fit;
+    return TT_OK;
+}

@@ -44,6 +44,7 @@ struct tt_plan {
     size_t program_bytes;
     struct tt_machine_memory machine; /* whose share is the limit; bytes 0: the limit is the device's own */
     int threads;                      /* of a rank on processors */
+    int64_t found_batch;              /* of an offline plan: what auto_find_batch_size found; 0: nothing */
     bool fits;                        /* tt_plan_need is within the limit */
     double step_seconds;              /* estimate of one optimizer step; 0 without training */
     int64_t step_tokens;              /* of a rank in that step, at most; images with `counts_images` */
@@ -70,6 +71,9 @@ TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_
 TT_MUST_USE tt_status tt_plan_try(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                   int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                   const struct tt_batch_limits *eval_limits, struct tt_plan *plan);
+/* The largest value from 1 to `most` of which `fits` says so; 0: none. Of those that fit, all smaller ones must. */
+typedef tt_status tt_plan_fits(void *context, int64_t value, bool *fits);
+TT_MUST_USE tt_status tt_plan_find_largest(int64_t most, tt_plan_fits *fits, void *context, int64_t *found);
 /* What one rank needs of the memory that is limited: of a device its buffers; of a machine's share those in host memory
  * and the rank's part of the program too. */
 size_t tt_plan_need(const struct tt_plan *plan);

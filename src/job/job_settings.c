@@ -24,6 +24,15 @@ static const struct tt_setting inference_settings[] = {
      .maximum = INFINITY, .help = "Seed of all random numbers."},
     {.name = NULL},
 };
+
+/* Of what has a memory plan for data of its own. */
+static const struct tt_setting search_settings[] = {
+    {.name = "auto_find_batch_size", .type = TT_SETTING_BOOL, FIELD(run.auto_find_batch_size), .default_text = "false",
+     .changes = TT_CHANGES_OTHER,
+     .help = "Use the largest per_device_train_batch_size up to the one that is given which fits into memory by the "
+             "memory plan. A resumed run keeps that of its checkpoint."},
+    {.name = NULL},
+};
 #undef FIELD
 
 #define FIELD(member) .offset = offsetof(struct tt_generate_config, member)
@@ -136,6 +145,7 @@ static const struct tt_setting bench_settings[] = {
                    offsetof(struct tt_job_spec, objectives.values[TT_OBJECTIVE_##name])},
 #define LOSS {"Objective", tt_loss_settings, 0}
 #define RUN {"Run", tt_run_settings, 0}, {"Run", tt_known_run, 0}
+#define SEARCH {"Run", search_settings, 0}
 #define OPTIMIZER {"Optimizer", tt_optim_settings, offsetof(struct tt_job_spec, optim)}, \
                   {"Optimizer", tt_known_optim, 0}
 #define WATCH {"Logging, evaluation, saving", tt_watch_settings, 0}, {"Logging, evaluation, saving", tt_known_watch, 0}
@@ -150,7 +160,7 @@ static const struct tt_setting bench_settings[] = {
 static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, WHICH,
 #define OBJECTIVE(name, what, losses) OWN(name)
 #include "objective/objectives.def"
-                                                  LOSS, DETECTION, RUN, OPTIMIZER,
+                                                  LOSS, DETECTION, RUN, SEARCH, OPTIMIZER,
                                                   WATCH, MONITOR, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA,
                                                      WHICH,
@@ -165,7 +175,7 @@ static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MOD
 #define OBJECTIVE(name, what, losses) OWN(name)
 #include "objective/objectives.def"
                                                  LOSS,
-                                                 DETECTION, RUN, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
+                                                 DETECTION, RUN, SEARCH, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};
 

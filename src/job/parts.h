@@ -63,11 +63,12 @@ struct tt_run_spec {
     const char *output_dir;
     bool overwrite_output_dir;
     int64_t per_device_train_batch_size, per_device_eval_batch_size; /* 8, 8 */
-    int64_t gradient_accumulation_steps;                             /* 1 */
-    double num_train_epochs;                                         /* 3 */
-    int64_t max_steps;                                               /* -1 */
-    int64_t seed;                                                    /* 42 */
-    int64_t data_seed;                                               /* -1: seed */
+    bool auto_find_batch_size;           /* the first of them is the most that is tried */
+    int64_t gradient_accumulation_steps; /* 1 */
+    double num_train_epochs;             /* 3 */
+    int64_t max_steps;                   /* -1 */
+    int64_t seed;                        /* 42 */
+    int64_t data_seed;                   /* -1: seed */
     double label_smoothing_factor;
     double neftune_noise_alpha; /* 0: no noise on embeddings */
     enum tt_sampling train_sampling_strategy;

@@ -258,9 +258,33 @@ out:
     return status;
 }
 
+struct batch_search {
+    struct tt_plan_spec spec; /* with the batch that is tried */
+    struct tt_plan *plan;
+};
+
+/* A batch that an index of its tokens cannot count is too large, too. */
+static tt_status try_batch(void *context, int64_t batch, bool *fits)
+{
+    struct batch_search *search = context;
+    search->spec.job.run.per_device_train_batch_size = batch;
+    tt_status status = plan_offline(&search->spec, false, search->plan);
+    *fits = status == TT_OK && search->plan->fits;
+    if (status == TT_ERR_USAGE && batch > 1) status = TT_OK;
+    return status;
+}
+
 tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan)
 {
-    return plan_offline(spec, true, plan);
+    struct batch_search search = {*spec, plan};
+    int64_t found = 0;
+    if (!spec->job.run.auto_find_batch_size || spec->generation_length > 0)
+        return plan_offline(spec, true, plan);
+    TT_TRY(tt_plan_find_largest(spec->job.run.per_device_train_batch_size, try_batch, &search, &found));
+    search.spec.job.run.per_device_train_batch_size = found > 0 ? found : 1;
+    TT_TRY(plan_offline(&search.spec, true, plan));
+    plan->found_batch = found;
+    return TT_OK;
 }
 
 tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan)

@@ -37,7 +37,8 @@ TT_MUST_USE tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struc
 /* Creates the model of the plan alone; the caller owns it. */
 TT_MUST_USE tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **model);
 
-/* `spec` is resolved. Fills `plan`, which is also filled for a run that does not fit. */
+/* `spec` is resolved. Fills `plan`, which is also filled for a run that does not fit; with auto_find_batch_size it is
+ * that of the batch which is found. */
 TT_MUST_USE tt_status tt_plan_offline(const struct tt_plan_spec *spec, struct tt_plan *plan);
 
 #endif

@@ -12,6 +12,7 @@
 #include "job/compared.h"
 #include "launch/launch.h"
 #include "run/run_data.h"
+#include "run/run_plan.h"
 
 enum { BYTES_MAX = 64 << 20, VERSION = 1 };
 
@@ -143,6 +144,7 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
     TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
     tt_snprintf(probe->date, sizeof probe->date, "%s", date);
     TT_GO(tt_run_open_inputs(probe, job, world));
+    (void)tt_run_plan_batch_of(probe, identity, world->world_size);
     TT_GO(tt_run_data_prepare(probe, world->world_size));
     now = tt_resume_identity(probe, world->world_size);
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));

@@ -23,9 +23,11 @@ struct tt_run {
     const struct tt_model_spec *model;
     const struct tt_data_config *data;
     const struct tt_optim_config *optim;
-    const struct tt_run_spec *spec;
+    const struct tt_run_spec *spec; /* or own_spec */
     const struct tt_watch_spec *watch;
     const struct tt_device_tuning *tuning;
+    struct tt_run_spec own_spec;              /* with the batch size that was found (run/run_plan.h) */
+    int64_t found_batch;                      /* 0: none, or as it was given */
     const struct tt_settings *settings;       /* NULL or lent */
     const struct tt_train_observer *observer; /* NULL or lent */
     struct tt_cancel *cancel;

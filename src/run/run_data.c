@@ -108,6 +108,13 @@ tt_status tt_run_data_prepare(struct tt_run *run, int data_size)
     return has_images(run) ? order_images(run, data_size) : create_samplers(run, data_size);
 }
 
+void tt_run_data_close(struct tt_run *run)
+{
+    tt_sampler_destroy(run->train_sampler);
+    tt_sampler_destroy(run->eval_sampler);
+    run->train_sampler = run->eval_sampler = NULL;
+}
+
 bool tt_run_evaluates(const struct tt_run *run)
 {
     return run->eval_sampler != NULL || run->inputs.detect.eval != NULL;

@@ -7,6 +7,8 @@
 /* Orders the data: samplers or orders of images, the limits of micro batches, the number of steps. `data_size`: ranks
  * that train on different samples. */
 TT_MUST_USE tt_status tt_run_data_prepare(struct tt_run *run, int data_size);
+/* Destroys what that made, so that it may be called again. */
+void tt_run_data_close(struct tt_run *run);
 /* A number of steps, which has no upper bound as a setting. */
 int64_t tt_run_to_steps(double steps);
 /* Reports the data sets. */

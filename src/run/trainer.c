@@ -25,6 +25,7 @@
 #include "run/rank0_files.h"
 #include "run/run.h"
 #include "run/run_data.h"
+#include "run/run_plan.h"
 #include "run/run_record.h"
 #include "run/tracker.h"
 
@@ -77,29 +78,16 @@ static tt_status report_model(const struct tt_run *run, const struct tt_model *m
     return status;
 }
 
-/* With the completions of evaluations, where there are any. */
-static tt_status make_plan(struct tt_run *run, struct tt_plan_ranks ranks)
-{
-    const struct tt_generation_limits *shown = &run->shown.limits;
-    bool shows = run->shown.prompts.count > 0;
-    size_t *reserved = &run->rank_config.reserved_bytes;
-    if (shows) TT_TRY(tt_generation_cache_bytes(&run->rank_config, ranks.count, shown, reserved));
-    TT_TRY(tt_plan_make(&run->rank_config, ranks, run->spec->gradient_accumulation_steps, &run->train_limits,
-                        &run->eval_limits, &run->plan));
-    return shows ? tt_generation_plan(&run->rank_config, shown, &run->plan) : TT_OK;
-}
-
 /* All checks that are possible before a byte of weights is read. */
 static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
 {
     tt_status status = TT_OK;
     struct tt_model *model = NULL;
-    const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     TT_GO(tt_inputs_check_model(&run->inputs, model));
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
-    TT_GO(make_plan(run, tt_rank_layout_ranks(&layout)));
+    TT_GO(tt_run_plan_make(run, world, true));
     TT_GO(tt_run_data_report(run));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
@@ -224,8 +212,7 @@ tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
 
 void tt_run_close_inputs(struct tt_run *run)
 {
-    tt_sampler_destroy(run->train_sampler);
-    tt_sampler_destroy(run->eval_sampler);
+    tt_run_data_close(run);
     tt_inputs_close(&run->inputs);
     tt_fingerprint_deinit(&run->fingerprint);
 }
@@ -257,25 +244,11 @@ static void open_trackers(struct tt_run *run)
     tt_tracker_config_deinit(&config);
 }
 
-static tt_status prepare(struct tt_run *run, const struct tt_shard_spec *shard, const struct tt_world *world)
+static tt_status prepare(struct tt_run *run, const struct tt_world *world)
 {
     TT_TRY(tt_run_data_prepare(run, world->world_size));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
-    struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
-                               TT_RANK_TRAINS, run->cancel, &run->rank_config));
-    run->rank_config.objective = run->objective;
-    run->rank_config.optimizer = tt_optimizer_of(run->optim);
-    run->rank_config.optim = run->optim;
-    run->rank_config.saves = true;
-    run->rank_config.saves_state = !run->watch->save_only_model;
-    run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
-    TT_TRY(tt_shown_rows_init(&run->inputs, run->watch, &layout.device, world->world_size, &run->shown));
-    if (run->shown.prompts.count > 0) {
-        const struct tt_batch_limits shown = tt_generation_batch_limits(&run->shown.limits);
-        run->rank_config.limits = tt_batch_limits_join(&run->rank_config.limits, &shown);
-    }
     TT_TRY(check_before_start(run, world));
     if (world->first_rank > 0) return TT_OK;
     TT_TRY(tt_completion_remove(run));
@@ -343,7 +316,9 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_best_find(&run, &world));
     TT_GO(tt_world_settle_inputs(&world, &run.inputs));
-    TT_GO(tt_world_agree(&world, prepare(&run, &job->shard, &world)));
+    TT_GO(tt_world_agree(&world, tt_run_plan_open(&run, &job->shard, &world)));
+    TT_GO(tt_run_plan_find_batch(&run, &world));
+    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
     status = tt_world_run(&world, rank_main, &run);
     if (status != TT_OK) tt_rank0_files_detach(&files);
 ended:
