@@ -49,13 +49,24 @@ static const char *find_line(const char *text, const char *start, size_t bytes)
     return NULL;
 }
 
+static bool has_setting(const struct tt_run *run, const char *line, size_t bytes, char name[64])
+{
+    tt_snprintf(name, 64, "%.*s", (int)(bytes - 1), line);
+    return run->settings != NULL && tt_settings_has(run->settings, name);
+}
+
 /* A setting that only this version has is as before where it is the default. */
 static bool is_new_default(const struct tt_run *run, const char *line, size_t bytes)
 {
     char name[64];
-    tt_snprintf(name, sizeof name, "%.*s", (int)(bytes - 1), line);
-    return run->settings != NULL && tt_settings_has(run->settings, name) &&
-           tt_settings_has_default(run->settings, name);
+    return has_setting(run, line, bytes, name) && tt_settings_has_default(run->settings, name);
+}
+
+/* A setting that this version has not any more. */
+static bool is_gone(const struct tt_run *run, const char *now, const char *line, size_t bytes)
+{
+    char name[64];
+    return bytes > 0 && find_line(now, line, bytes) == NULL && !has_setting(run, line, bytes, name);
 }
 
 /* Whether these are the settings of the run, as this version or an earlier one wrote them. */
@@ -70,8 +81,8 @@ static bool are_same(const struct tt_run *run, const char *before)
     }
     for (const char *line = before; *line != '\0'; line = next_line(line)) {
         size_t bytes = name_bytes(line);
-        bool gone = bytes > 0 && find_line(now, line, bytes) == NULL;
-        if (!gone && find_line(now, line, strcspn(line, "\n") + 1) == NULL) return false;
+        if (!is_gone(run, now, line, bytes) && find_line(now, line, strcspn(line, "\n") + 1) == NULL)
+            return false;
     }
     return true;
 }
