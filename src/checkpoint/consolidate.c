@@ -109,7 +109,7 @@ static tt_status add_file(struct state *state, const char *folder, const char *n
         char *copy = tt_arena_strdup(&state->arena, entry->name);
         if (copy == NULL || tt_grow(&state->parts, state->count, &state->capacity, sizeof *state->parts) != 0)
             return TT_ERR_MEMORY;
-        if (!read_name(entry, copy, &part) || entry->dtype != TT_F32)
+        if (!read_name(entry, copy, &part) || (entry->dtype != TT_F32 && entry->dtype != TT_U8))
             return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is not part of a training state",
                            tt_safetensors_path(file), entry->name);
         state->parts[state->count++] = part;
@@ -134,7 +134,7 @@ static int64_t elements(const struct tt_safetensors_entry *entry)
 
 static bool same_tensor(const struct part *a, const struct part *b)
 {
-    return a->whole.rank == b->whole.rank &&
+    return a->whole.dtype == b->whole.dtype && a->whole.rank == b->whole.rank &&
            memcmp(a->whole.dims, b->whole.dims, (size_t)a->whole.rank * sizeof a->whole.dims[0]) == 0;
 }
 
@@ -249,13 +249,15 @@ struct output {
 };
 
 static tt_status copy_part(const struct part *part, uint64_t offset, int descriptor, const char *path,
-                           float *buffer)
+                           void *buffer)
 {
+    tt_dtype dtype = part->entry->dtype;
+    size_t size = tt_dtype_bytes(dtype);
     for (int64_t done = 0; done < part->count; done += COPY_COUNT) {
         int64_t count = part->count - done < COPY_COUNT ? part->count - done : COPY_COUNT;
-        TT_TRY(tt_safetensors_read(part->file, part->entry, done, count, buffer, TT_F32));
-        TT_TRY(tt_file_pwrite(descriptor, path, buffer, (size_t)count * sizeof *buffer,
-                              offset + (uint64_t)(part->first + done) * sizeof *buffer));
+        TT_TRY(tt_safetensors_read(part->file, part->entry, done, count, buffer, dtype));
+        TT_TRY(tt_file_pwrite(descriptor, path, buffer, (size_t)count * size,
+                              offset + (uint64_t)(part->first + done) * size));
     }
     return TT_OK;
 }
@@ -264,14 +266,17 @@ static tt_status write_parts(const struct state *state, const struct output *out
                              const char *path, const struct tt_cancel *cancel)
 {
     tt_status status = TT_OK;
-    float *buffer = tt_alloc_aligned(COPY_COUNT * sizeof *buffer);
+    void *buffer = tt_alloc_aligned(COPY_COUNT * sizeof(float));
     size_t e = 0;
     if (buffer == NULL) return TT_ERR_MEMORY;
     for (size_t i = output->first_part; i < output->first_part + output->part_count; i++) {
         const struct part *part = &state->parts[i];
-        /* Both are in order of name, which is the writer's order for tensors of one type. */
-        while (e < output->count && strcmp(output->entries[e].name, part->whole.name) != 0) e++;
-        if (e == output->count) TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", part->whole.name));
+        /* Both are in order of name among tensors of one type: the next entry is the one after the last, or begins a
+         * type. */
+        for (size_t tried = 0; tried < output->count; tried++, e = (e + 1) % output->count)
+            if (strcmp(output->entries[e].name, part->whole.name) == 0) break;
+        if (strcmp(output->entries[e].name, part->whole.name) != 0)
+            TT_GO(tt_fail(TT_ERR_INTERNAL, "'%s' was not laid out", part->whole.name));
         if (cancel != NULL && atomic_load(&cancel->requests) > 0)
             TT_GO(tt_fail(TT_ERR_CANCELLED, "stopped on request"));
         TT_GO(copy_part(part, output->entries[e].offset, descriptor, path, buffer));

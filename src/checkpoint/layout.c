@@ -190,32 +190,48 @@ out:
     return status;
 }
 
-int tt_slot_count(const struct tt_optimizer *optimizer)
+bool tt_slot_value(const struct tt_optimizer *optimizer, const tt_param *param, int slot,
+                   struct tt_state_value *value)
 {
-    return TT_SLOT_MOMENTS + optimizer->rule->moment_count;
+    if (slot != TT_SLOT_MASTER) return tt_optimizer_value(optimizer, param, slot - TT_SLOT_STATE, value);
+    *value = (struct tt_state_value){"master.", TT_F32, 1};
+    return true;
 }
 
-const char *tt_slot_prefix(const struct tt_optimizer *optimizer, int slot)
+int64_t tt_slot_elements(const struct tt_state_value *value, int64_t count)
 {
-    return slot == TT_SLOT_MASTER ? "master." : optimizer->rule->prefixes[slot - TT_SLOT_MOMENTS];
+    return (count + value->block - 1) / value->block;
 }
 
-/* `count`: elements from `first` on; -1: the whole parameter. */
+/* The shape of a value: its parameter's, or a vector of its blocks. */
+static void shape_of(const tt_param *param, const struct tt_state_value *value,
+                     struct tt_safetensors_entry *entry)
+{
+    *entry = (struct tt_safetensors_entry){.dtype = value->dtype, .rank = param->rank};
+    for (int d = 0; d < param->rank; d++) entry->dims[d] = param->dims[d];
+    if (value->block == 1) return;
+    entry->rank = 1;
+    entry->dims[0] = tt_slot_elements(value, tt_param_count(param));
+}
+
+/* `count`: elements of the parameter from `first` on; -1: the whole parameter. */
 static tt_status add_state_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
                                  const tt_param *param, int slot, int64_t first, int64_t count)
 {
-    struct tt_safetensors_entry entry = {.dtype = TT_F32, .rank = param->rank};
+    struct tt_safetensors_entry entry;
+    struct tt_state_value value;
     struct tt_str name = {0};
     tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&name, "%s%s", tt_slot_prefix(layout->optimizer, slot), param->name));
-    for (int d = 0; d < param->rank; d++) {
-        entry.dims[d] = param->dims[d];
-        if (count >= 0) TT_GO(tt_str_printf(&name, "%s%lld", d > 0 ? "," : "[", (long long)param->dims[d]));
-    }
+    if (!tt_slot_value(layout->optimizer, param, slot, &value)) return TT_OK;
+    shape_of(param, &value, &entry);
+    first /= value.block;
+    TT_GO(tt_str_printf(&name, "%s%s", value.prefix, param->name));
+    for (int d = 0; d < entry.rank && count >= 0; d++)
+        TT_GO(tt_str_printf(&name, "%s%lld", d > 0 ? "," : "[", (long long)entry.dims[d]));
     if (count >= 0) {
         TT_GO(tt_str_printf(&name, "]@%lld", (long long)first));
         entry.rank = 1;
-        entry.dims[0] = count;
+        entry.dims[0] = tt_slot_elements(&value, count);
     }
     entry.name = tt_arena_strdup(&layout->arena, tt_str_text(&name));
     if (entry.name == NULL) TT_GO(TT_ERR_MEMORY);
@@ -245,11 +261,10 @@ static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct t
 {
     size_t capacity = 0;
     for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
-    TT_TRY(alloc_files(layout, 1, NULL, TT_SLOTS_MAX * capacity));
+    TT_TRY(alloc_files(layout, 1, NULL, TT_SLOTS * capacity));
     snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
              part->number + 1, part->count);
-    for (int slot = first_slot; slot < tt_slot_count(layout->optimizer); slot++)
-        TT_TRY(add_pieces(layout, model, part->units, slot));
+    for (int slot = first_slot; slot < TT_SLOTS; slot++) TT_TRY(add_pieces(layout, model, part->units, slot));
     return TT_OK;
 }
 
@@ -272,14 +287,14 @@ void tt_state_file_name(size_t index, size_t count, char *name, size_t name_byte
 
 struct state_tensor {
     const tt_param *param;
-    const char *prefix;
+    struct tt_state_value value;
     int slot;
 };
 
 static int compare_names(const void *left, const void *right)
 {
     const struct state_tensor *a = left, *b = right;
-    int order = strcmp(a->prefix, b->prefix);
+    int order = strcmp(a->value.prefix, b->value.prefix);
     return order != 0 ? order : strcmp(a->param->name, b->param->name);
 }
 
@@ -288,11 +303,14 @@ static size_t list_state(const struct tt_model *model, const struct tt_optimizer
                          struct state_tensor *tensors)
 {
     size_t count = 0;
-    for (int slot = first_slot; slot < tt_slot_count(optimizer); slot++)
-        for (size_t i = 0; i < model->param_count; i++)
-            if (model->params[i]->trainable)
-                tensors[count++] =
-                    (struct state_tensor){model->params[i], tt_slot_prefix(optimizer, slot), slot};
+    for (int slot = first_slot; slot < TT_SLOTS; slot++) {
+        for (size_t i = 0; i < model->param_count; i++) {
+            const tt_param *param = model->params[i];
+            if (!param->trainable || !tt_slot_value(optimizer, param, slot, &tensors[count].value)) continue;
+            tensors[count].param = param;
+            tensors[count++].slot = slot;
+        }
+    }
     qsort(tensors, count, sizeof *tensors, compare_names);
     return count;
 }
@@ -301,13 +319,15 @@ static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt
                                uint64_t max_file_bytes)
 {
     tt_status status = TT_OK;
-    size_t most = TT_SLOTS_MAX * model->param_count + 1;
+    size_t most = TT_SLOTS * model->param_count + 1;
     struct state_tensor *tensors = tt_calloc(most, sizeof *tensors);
     uint64_t *bytes = tt_calloc(most, sizeof *bytes);
     size_t *file_of = tt_calloc(most, sizeof *file_of);
     if (tensors == NULL || bytes == NULL || file_of == NULL) TT_GO(TT_ERR_MEMORY);
     size_t count = list_state(model, layout->optimizer, first_slot, tensors);
-    for (size_t i = 0; i < count; i++) bytes[i] = saved_bytes(tensors[i].param, TT_F32);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint64_t)tt_slot_elements(&tensors[i].value, tt_param_count(tensors[i].param)) *
+                   tt_dtype_bytes(tensors[i].value.dtype);
     size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
     TT_GO(alloc_files(layout, file_count, file_of, count));
     for (size_t f = 0; f < file_count; f++)
@@ -326,7 +346,7 @@ tt_status tt_state_layout_init(const struct tt_model *model, const struct tt_opt
                                struct tt_weights_layout *layout)
 {
     tt_status status = TT_OK;
-    int first_slot = masters ? TT_SLOT_MASTER : TT_SLOT_MOMENTS;
+    int first_slot = masters ? TT_SLOT_MASTER : TT_SLOT_STATE;
     *layout = (struct tt_weights_layout){.optimizer = optimizer};
     if (part != NULL)
         TT_GO(lay_out_pieces(layout, model, first_slot, part));

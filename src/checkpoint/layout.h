@@ -7,11 +7,13 @@
 #include "optim/optimizer.h"
 #include "shard/unit.h"
 
-/* The values of a trainable parameter, by number: its master, then the moments of its optimizer. */
-enum { TT_SLOT_MASTER, TT_SLOT_MOMENTS, TT_SLOTS_MAX = TT_SLOT_MOMENTS + TT_MOMENTS_MAX };
-int tt_slot_count(const struct tt_optimizer *optimizer);
-/* "master.", "optimizer.exp_avg." and so on. */
-const char *tt_slot_prefix(const struct tt_optimizer *optimizer, int slot);
+/* The values of a trainable parameter, by number: its master, then those of its optimizer (tt_optimizer_value). */
+enum { TT_SLOT_MASTER, TT_SLOT_STATE, TT_SLOTS = TT_SLOT_STATE + TT_STATE_VALUES };
+/* "master.", fp32, and so on; false: the parameter has no such value. */
+bool tt_slot_value(const struct tt_optimizer *optimizer, const tt_param *param, int slot,
+                   struct tt_state_value *value);
+/* Elements of a value, for `count` of its parameter's from a multiple of value->block on. */
+int64_t tt_slot_elements(const struct tt_state_value *value, int64_t count);
 
 struct tt_weights_file {
     /* "adapter_model.safetensors", "model-00001-of-00003.safetensors" */
@@ -19,7 +21,8 @@ struct tt_weights_file {
     struct tt_str header;                 /* owned */
     uint64_t bytes;                       /* header and data */
     struct tt_safetensors_entry *entries; /* owned */
-    /* owned, for each entry: its parameter, the number of the value (TT_SLOT_...), the element that it begins with */
+    /* owned, for each entry: its parameter, the number of the value (TT_SLOT_...), its element that the entry begins
+     * with */
     const tt_param **params;
     int *slots;
     int64_t *firsts;
@@ -44,9 +47,10 @@ struct tt_state_part {
     struct tt_unit *const *units;
     int number, count;
 };
-/* The layout of the training state, fp32: the optimizer's moments of every trainable parameter (AdamW's
- * optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name>), and, with `masters` (when the weights file does not hold
- * them exactly), master.<name>.
+/* The layout of the training state, fp32 unless it says otherwise: the optimizer's moments of every trainable parameter
+ * (AdamW's optimizer.exp_avg.<name> and optimizer.exp_avg_sq.<name>; of 8 bits optimizer.state1.<name> and state2, U8,
+ * with optimizer.absmax1.<name> and absmax2, vectors with a size for each 256 elements), and, with `masters` (when the
+ * weights file does not hold them exactly), master.<name>.
  * Without `part`: whole tensors in training_state.safetensors or, to respect max_file_bytes (tt_state_split), in
  * training_state-0000F-of-0000N.safetensors.
  * With `part`: the pieces of that rank, in training_state-0000R-of-0000N.safetensors; an entry is then a vector named

@@ -44,6 +44,17 @@ static bool has_state(const struct tt_saver_config *config)
     return config->snapshot->config.moments != NULL;
 }
 
+/* A value of the optimizer: of its own type, and its elements may stand for several of the piece. */
+static void set_state_part(const struct tt_saver_config *config, const struct tt_weights_file *file, size_t e,
+                           const struct tt_piece *piece, struct tt_writer_part *part)
+{
+    struct tt_state_value value;
+    if (!tt_slot_value(config->snapshot->config.optimizer, piece->param, file->slots[e], &value)) return;
+    part->dtype = value.dtype;
+    part->first = piece->first / value.block - file->firsts[e];
+    part->count = tt_slot_elements(&value, piece->count);
+}
+
 /* Adds the parts of one file, from the pieces of all units. Entries of a file of weights or of the whole state begin at
  * element 0; entries of a rank's own file begin with its piece. */
 static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
@@ -61,6 +72,8 @@ static tt_status add_parts(const struct tt_saver_config *config, struct tt_write
                     .first = piece.first - out->file->firsts[e],
                     .count = piece.count,
                 };
+                if (out->file->slots[e] != TT_SLOT_MASTER)
+                    set_state_part(config, out->file, e, &piece, &part);
                 TT_TRY(tt_writer_add_part(out, &part));
             }
         }

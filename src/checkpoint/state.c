@@ -95,10 +95,10 @@ static tt_status add_extent(struct tt_state *state, const struct tt_safetensors 
         return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is not part of a training state",
                        tt_safetensors_path(file), entry->name);
     int64_t whole = product(extent.dims, extent.rank);
-    if (entry->dtype != TT_F32 || extent.first < 0 || extent.count < 0 || whole < 0 ||
-        extent.first > whole - extent.count)
-        return tt_fail(TT_ERR_DATA, "'%s' in '%s' is not fp32, or is outside of its shape", entry->name,
-                       tt_safetensors_path(file));
+    bool known = entry->dtype == TT_F32 || entry->dtype == TT_U8;
+    if (!known || extent.first < 0 || extent.count < 0 || whole < 0 || extent.first > whole - extent.count)
+        return tt_fail(TT_ERR_DATA, "'%s' in '%s' is neither F32 nor U8, or is outside of its shape",
+                       entry->name, tt_safetensors_path(file));
     TT_TRY(tt_grow(&state->extents, state->count, &state->capacity, sizeof extent));
     state->extents[state->count++] = extent;
     return TT_OK;
@@ -155,51 +155,70 @@ static const struct extent *find(const struct tt_state *state, const char *prefi
     return state->extents + low;
 }
 
-static tt_status check_value(const struct tt_state *state, const tt_param *param, const char *prefix)
+static bool has_shape(const struct extent *extent, const tt_param *param, const struct tt_state_value *value)
+{
+    if (value->block > 1)
+        return extent->rank == 1 && extent->dims[0] == tt_slot_elements(value, tt_param_count(param));
+    bool same = extent->rank == param->rank;
+    for (int d = 0; d < param->rank && same; d++) same = extent->dims[d] == param->dims[d];
+    return same;
+}
+
+static tt_status check_value(const struct tt_state *state, const tt_param *param,
+                             const struct tt_state_value *value)
 {
     size_t count;
+    const char *prefix = value->prefix;
     const struct extent *extents = find(state, prefix, param->name, &count);
     int64_t reached = 0;
     size_t used = 0;
     for (size_t i = 0; i < count; i++, used++) {
-        bool same = extents[i].rank == param->rank;
-        for (int d = 0; d < param->rank && same; d++) same = extents[i].dims[d] == param->dims[d];
-        if (!same)
+        if (!has_shape(&extents[i], param, value))
             return tt_fail(TT_ERR_DATA, "'%s%s' in '%s' has another shape than in the model", prefix,
                            param->name, state->folder);
+        if (extents[i].entry->dtype != value->dtype)
+            return tt_fail(TT_ERR_DATA, "'%s%s' in '%s' is %s, not %s", prefix, param->name, state->folder,
+                           tt_dtype_name(extents[i].entry->dtype), tt_dtype_name(value->dtype));
         if (extents[i].first != reached) break;
         reached += extents[i].count;
     }
-    if (used == count && reached == tt_param_count(param)) return TT_OK;
+    if (used == count && reached == tt_slot_elements(value, tt_param_count(param))) return TT_OK;
     return tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
                    count == 0 ? "has no" : "has gaps or overlaps in", prefix, param->name);
+}
+
+/* `key` is that of a value of the parameter. */
+static bool is_value_of(const struct tt_optimizer *optimizer, const tt_param *param, const char *key)
+{
+    struct tt_state_value value;
+    for (int slot = 0; slot < TT_SLOTS; slot++) {
+        if (!tt_slot_value(optimizer, param, slot, &value)) continue;
+        size_t bytes = strlen(value.prefix);
+        if (strncmp(key, value.prefix, bytes) == 0 && strcmp(key + bytes, param->name) == 0) return true;
+    }
+    return false;
 }
 
 tt_status tt_state_check(const struct tt_state *state, const struct tt_model *model,
                          const struct tt_optimizer *optimizer, bool masters)
 {
     size_t known = 0;
-    int slots = tt_slot_count(optimizer);
+    struct tt_state_value value;
     for (size_t i = 0; i < model->param_count; i++) {
         const tt_param *param = model->params[i];
-        for (int slot = 0; slot < slots && param->trainable; slot++) {
+        for (int slot = 0; slot < TT_SLOTS && param->trainable; slot++) {
             size_t count;
-            const char *prefix = tt_slot_prefix(optimizer, slot);
-            (void)find(state, prefix, param->name, &count);
-            if (slot != TT_SLOT_MASTER || masters || count > 0) TT_TRY(check_value(state, param, prefix));
+            if (!tt_slot_value(optimizer, param, slot, &value)) continue;
+            (void)find(state, value.prefix, param->name, &count);
+            if (slot != TT_SLOT_MASTER || masters || count > 0) TT_TRY(check_value(state, param, &value));
             known += count;
         }
     }
     for (size_t e = 0; e < state->count && known != state->count; e++) {
         const char *name = state->extents[e].key;
         bool found = false;
-        for (int slot = 0; slot < slots; slot++) {
-            const char *prefix = tt_slot_prefix(optimizer, slot);
-            size_t bytes = strlen(prefix);
-            if (strncmp(name, prefix, bytes) != 0) continue;
-            const tt_param *param = tt_model_find_param(model, name + bytes);
-            found |= param != NULL && param->trainable;
-        }
+        for (size_t i = 0; i < model->param_count && !found; i++)
+            found = model->params[i]->trainable && is_value_of(optimizer, model->params[i], name);
         if (!found)
             return tt_fail(TT_ERR_DATA, "the training state in '%s' has '%s', which the model does not train",
                            state->folder, name);
@@ -207,16 +226,17 @@ tt_status tt_state_check(const struct tt_state *state, const struct tt_model *mo
     return TT_OK;
 }
 
-/* Appends the ranges that read [piece.first, piece.first + piece.count) of one value to `to`. */
-static void add_ranges(const struct tt_state *state, const struct tt_piece *piece, const char *prefix,
-                       float *to, bool in_host, struct tt_read_range *ranges, size_t *range_count)
+/* Appends the ranges that read one value of [piece.first, piece.first + piece.count) to `to`. */
+static void add_ranges(const struct tt_state *state, const struct tt_piece *piece,
+                       const struct tt_state_value *value, char *to, bool in_host,
+                       struct tt_read_range *ranges, size_t *range_count)
 {
     size_t count;
-    const struct extent *extents = find(state, prefix, piece->param->name, &count);
-    int64_t end = piece->first + piece->count;
+    const struct extent *extents = find(state, value->prefix, piece->param->name, &count);
+    int64_t first = piece->first / value->block, end = first + tt_slot_elements(value, piece->count);
     for (size_t i = 0; i < count; i++) {
         const struct extent *extent = &extents[i];
-        int64_t low = extent->first > piece->first ? extent->first : piece->first;
+        int64_t low = extent->first > first ? extent->first : first;
         int64_t high = extent->first + extent->count < end ? extent->first + extent->count : end;
         if (low >= high) continue;
         ranges[(*range_count)++] = (struct tt_read_range){
@@ -224,8 +244,8 @@ static void add_ranges(const struct tt_state *state, const struct tt_piece *piec
             .entry = extent->entry,
             .first = low - extent->first,
             .count = high - low,
-            .to = to + (low - piece->first),
-            .dtype = TT_F32,
+            .to = to + (size_t)(low - first) * tt_dtype_bytes(value->dtype),
+            .dtype = value->dtype,
             .in_host = in_host,
             .name = extent->key,
         };
@@ -235,20 +255,23 @@ static void add_ranges(const struct tt_state *state, const struct tt_piece *piec
 static void add_piece(const struct tt_state *state, const struct tt_state_target *target, int u,
                       const struct tt_piece *piece, struct tt_read_range *ranges, size_t *range_count)
 {
+    struct tt_state_value value;
     if (!piece->param->trainable || piece->count == 0) return;
-    add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MASTER), piece->data, piece->in_host,
-               ranges, range_count);
-    for (int i = 0; i < target->optimizer->rule->moment_count; i++)
-        add_ranges(state, piece, tt_slot_prefix(target->optimizer, TT_SLOT_MOMENTS + i),
-                   target->moments[u].values[i] + piece->slice_offset, target->moments_in_host, ranges,
+    for (int slot = 0; slot < TT_SLOTS; slot++) {
+        if (!tt_slot_value(target->optimizer, piece->param, slot, &value)) continue;
+        bool master = slot == TT_SLOT_MASTER;
+        char *to = master ? piece->data
+                          : tt_moments_value(&target->moments[u], slot - TT_SLOT_STATE, piece->slice_offset);
+        add_ranges(state, piece, &value, to, master ? piece->in_host : target->moments_in_host, ranges,
                    range_count);
+    }
 }
 
 tt_status tt_state_load(const struct tt_state *state, const struct tt_state_target *target)
 {
     size_t range_count = 0, capacity = state->count;
     for (int u = 0; u < target->model->unit_count; u++)
-        capacity += TT_SLOTS_MAX * tt_unit_piece_count(target->units[u]);
+        capacity += TT_SLOTS * tt_unit_piece_count(target->units[u]);
     struct tt_read_range *ranges = tt_calloc(capacity + 1, sizeof *ranges);
     if (ranges == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < target->model->unit_count; u++) {

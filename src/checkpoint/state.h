@@ -5,7 +5,7 @@
 
 #include "base/thread.h"
 #include "model/model.h"
-#include "optim/optimizer.h"
+#include "optim/moments.h"
 #include "shard/unit.h"
 
 /* An open state; read-only after opening, shared by the ranks of a process. */

@@ -7,15 +7,16 @@
 
 enum { ALIGNMENT = 256 };
 
-/* Bytes of each slot of a unit; the slots are contiguous. */
-static size_t slot_bytes(const struct tt_snapshot *snapshot, int unit)
+/* Bytes of a unit's masters, which its moments follow as they are in their buffer. */
+static size_t master_bytes(const struct tt_snapshot *snapshot, int unit)
 {
     return tt_align_up((size_t)tt_unit_slices(snapshot->config.units[unit]).count * sizeof(float), ALIGNMENT);
 }
 
-static int slot_count(const struct tt_snapshot *snapshot)
+static size_t moment_bytes(const struct tt_snapshot *snapshot, int unit)
 {
-    return snapshot->config.moments != NULL ? tt_slot_count(snapshot->config.optimizer) : 1;
+    return snapshot->config.moments != NULL ? tt_align_up(snapshot->config.moments[unit].bytes, ALIGNMENT)
+                                            : 0;
 }
 
 static size_t frozen_bytes(const struct tt_snapshot *snapshot, const struct tt_piece *piece)
@@ -34,7 +35,7 @@ tt_status tt_snapshot_init(const struct tt_snapshot_config *config, struct tt_sn
     if (snapshot->unit_offsets == NULL) TT_GO(TT_ERR_MEMORY);
     for (int u = 0; u < model->unit_count; u++) {
         snapshot->unit_offsets[u] = bytes;
-        bytes += (size_t)slot_count(snapshot) * slot_bytes(snapshot, u);
+        bytes += master_bytes(snapshot, u) + moment_bytes(snapshot, u);
         for (size_t p = 0; p < tt_unit_piece_count(config->units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(config->units[u], p);
             bytes += frozen_bytes(snapshot, &piece);
@@ -69,15 +70,19 @@ void tt_snapshot_deinit(struct tt_snapshot *snapshot)
     *snapshot = (struct tt_snapshot){0};
 }
 
-static char *slot_at(const struct tt_snapshot *snapshot, int unit, int slot)
+static char *unit_at(const struct tt_snapshot *snapshot, int unit)
 {
-    return (char *)tt_buffer_data(snapshot->buffer) + snapshot->unit_offsets[unit] +
-           (size_t)slot * slot_bytes(snapshot, unit);
+    return (char *)tt_buffer_data(snapshot->buffer) + snapshot->unit_offsets[unit];
 }
 
-static const float *moments_of(const struct tt_snapshot *snapshot, int unit, int slot)
+static char *moments_at(const struct tt_snapshot *snapshot, int unit)
 {
-    return snapshot->config.moments[unit].values[slot - TT_SLOT_MOMENTS];
+    return unit_at(snapshot, unit) + master_bytes(snapshot, unit);
+}
+
+static char *frozen_at(const struct tt_snapshot *snapshot, int unit)
+{
+    return moments_at(snapshot, unit) + moment_bytes(snapshot, unit);
 }
 
 static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *stream, int u)
@@ -86,12 +91,13 @@ static tt_status take_unit(struct tt_snapshot *snapshot, struct tt_stream *strea
     struct tt_slices slices = tt_unit_slices(unit);
     size_t bytes = (size_t)slices.count * sizeof(float);
     bool direct = snapshot->copies == NULL || !snapshot->config.moments_in_host;
-    for (int slot = 0; slot < slot_count(snapshot) && bytes > 0; slot++) {
-        const float *from = slot == TT_SLOT_MASTER ? slices.master : moments_of(snapshot, u, slot);
-        if (slot == TT_SLOT_MASTER || direct)
-            TT_TRY(tt_copy_to_host(stream, slot_at(snapshot, u, slot), from, bytes));
+    if (bytes > 0) TT_TRY(tt_copy_to_host(stream, unit_at(snapshot, u), slices.master, bytes));
+    if (moment_bytes(snapshot, u) > 0 && direct) {
+        const struct tt_moments *moments = &snapshot->config.moments[u];
+        const void *from = tt_buffer_data(moments->buffer);
+        TT_TRY(tt_copy_to_host(stream, moments_at(snapshot, u), from, moments->bytes));
     }
-    char *to = slot_at(snapshot, u, slot_count(snapshot));
+    char *to = frozen_at(snapshot, u);
     for (size_t p = 0; p < tt_unit_piece_count(unit); p++) {
         struct tt_piece piece = tt_unit_piece(unit, p);
         size_t room = frozen_bytes(snapshot, &piece);
@@ -137,18 +143,23 @@ void tt_snapshot_complete(struct tt_snapshot *snapshot)
     if (!snapshot->config.moments_in_host || snapshot->config.moments == NULL) return;
     /* Moments in host memory: the step has ended, because the copies of its masters have. */
     for (int u = 0; u < snapshot->config.model->unit_count; u++) {
-        size_t bytes = (size_t)tt_unit_slices(snapshot->config.units[u]).count * sizeof(float);
-        for (int slot = TT_SLOT_MOMENTS; slot < slot_count(snapshot) && bytes > 0; slot++)
-            memcpy(slot_at(snapshot, u, slot), moments_of(snapshot, u, slot), bytes);
+        const struct tt_moments *moments = &snapshot->config.moments[u];
+        if (moments->bytes > 0)
+            memcpy(moments_at(snapshot, u), tt_buffer_data(moments->buffer), moments->bytes);
     }
 }
 
 const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, int slot)
 {
     struct tt_piece piece = tt_unit_piece(snapshot->config.units[unit], index);
-    if (piece.param->trainable)
-        return slot_at(snapshot, unit, slot) + (size_t)piece.slice_offset * sizeof(float);
-    const char *at = slot_at(snapshot, unit, slot_count(snapshot));
+    if (piece.param->trainable && slot == TT_SLOT_MASTER)
+        return unit_at(snapshot, unit) + (size_t)piece.slice_offset * sizeof(float);
+    if (piece.param->trainable) {
+        const struct tt_moments *moments = &snapshot->config.moments[unit];
+        const char *value = tt_moments_value(moments, slot - TT_SLOT_STATE, piece.slice_offset);
+        return moments_at(snapshot, unit) + (value - (const char *)tt_buffer_data(moments->buffer));
+    }
+    const char *at = frozen_at(snapshot, unit);
     for (size_t p = 0; p < index; p++) {
         struct tt_piece before = tt_unit_piece(snapshot->config.units[unit], p);
         at += frozen_bytes(snapshot, &before);

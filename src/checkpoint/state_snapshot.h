@@ -9,7 +9,7 @@
 #define TT_CHECKPOINT_STATE_SNAPSHOT_H
 
 #include "checkpoint/layout.h"
-#include "optim/optimizer.h"
+#include "optim/moments.h"
 
 struct tt_snapshot_config {
     struct tt_device *device; /* lent, as all below */
@@ -42,8 +42,8 @@ TT_MUST_USE tt_status tt_snapshot_wait(struct tt_snapshot *snapshot);
 TT_MUST_USE tt_status tt_snapshot_poll(struct tt_snapshot *snapshot, bool *done);
 /* Copies, after that, the values that reside in host memory (offloaded moments). */
 void tt_snapshot_complete(struct tt_snapshot *snapshot);
-/* Host memory: the values `slot` of piece `index` of unit `unit`, in piece.dtype (slots of the optimizer: fp32). Valid
- * from complete until the next take. */
+/* Host memory: the values `slot` of piece `index` of unit `unit`, in piece.dtype, or that of the optimizer's value
+ * (tt_slot_value). Valid from complete until the next take. */
 const void *tt_snapshot_data(const struct tt_snapshot *snapshot, int unit, size_t index, int slot);
 
 #endif

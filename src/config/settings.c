@@ -483,7 +483,9 @@ static tt_status check_served(const struct assignment *to, const char *text)
     bool nothing = text == NULL && (to->given == NULL || to->given[0] == 0);
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' supports only: %s; not '%.100s'", to->origin,
                                row->name, row->only, nothing ? "null" : to->given);
-    if (row->only_reason != NULL) tt_hint("%s", row->only_reason);
+    const char *why = row->instead != NULL && text != NULL ? row->instead(text) : NULL;
+    if (why == NULL) why = row->only_reason;
+    if (why != NULL) tt_hint("%s", why);
     return status;
 }
 

@@ -71,6 +71,8 @@ struct tt_setting {
     const char *unneeded;
     /* not NULL: the supported values ("null {}"), compared by type; others are TT_ERR_UNSUPPORTED */
     const char *only;
+    /* NULL, or the hint for an unsupported value that has one of its own (NULL: only_reason) */
+    const char *(*instead)(const char *text);
     const char *only_reason; /* hint for an unsupported value: the reason or the alternative */
     const char *synonyms;    /* NULL or "1=FULL_SHARD 2=SHARD_GRAD_OP": other words for `choices` */
     /* JSON, not NULL: a mapping whose keys set the settings of these names; the allowed prefixes of the names,

@@ -133,20 +133,40 @@ static tt_status choose_unsharded(const struct tt_plan_attempt *attempt, struct 
     return tt_plan_run(&kept, plan);
 }
 
-tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+/* Takes the plan of `attempt` if that fits. */
+static tt_status choose_other(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
-    TT_TRY(choose_levels(attempt, plan));
-    if (plan->fits) return choose_unsharded(attempt, plan);
-    if (attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
-    struct tt_plan_attempt split = *attempt;
     struct tt_plan *other = tt_calloc(1, sizeof *other);
     if (other == NULL) return TT_ERR_MEMORY;
     *other = *plan;
-    split.rank.split_vocabulary = true;
-    tt_status status = choose_levels(&split, other);
+    tt_status status = choose_levels(attempt, other);
     if (status == TT_OK && other->fits) *plan = *other;
     tt_free(other);
     return status;
+}
+
+/* On processors the state is in host memory as it is. */
+static bool can_page(const struct tt_rank_config *rank, const struct tt_plan *plan)
+{
+    bool paged = rank->optimizer != NULL && rank->optimizer->place == TT_MOMENT_PAGED;
+    return rank->train && paged && !plan->is_host && !rank->offload_params && !rank->page_moments;
+}
+
+tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+{
+    struct tt_plan_attempt other = *attempt;
+    TT_TRY(choose_levels(attempt, plan));
+    if (!plan->fits && can_page(&attempt->rank, plan)) {
+        other.rank.page_moments = true;
+        TT_TRY(choose_other(&other, plan));
+    }
+    if (plan->fits) {
+        other.rank.page_moments = plan->page_moments;
+        return choose_unsharded(&other, plan);
+    }
+    if (attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
+    other.rank.split_vocabulary = true;
+    return choose_other(&other, plan);
 }
 
 /* A rank on processors: its share of the machine, and what the program of a run has taken of it. */

@@ -8,9 +8,9 @@
  * move to the host in the same order. A block without a level passes it over. Along the sequence memory falls and time
  * rises, so the fastest candidate that fits is found by bisection; each attempt is a whole run on the plan device. The
  * first blocks change level first because their backward runs last: by then the memory of all other blocks is free.
- * Where some inputs have to move to the host, all those move whose copies cost no time. If nothing fits, the same is
- * tried with the vocabulary split: embedding and head are then gathered in parts no larger than a layer
- * (engine/rank_units.c), which costs transfers.
+ * Where some inputs have to move to the host, all those move whose copies cost no time. If nothing fits and the
+ * optimizer is a paged one, the same is tried with its state in host memory; then with the vocabulary split: embedding
+ * and head are gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
  *
  * Memory that the fastest candidate leaves saves gathers: with TT_UNSHARDED_AUTO as many blocks stay whole on every
  * rank as fit into three quarters of the GPU's memory.
@@ -37,6 +37,7 @@ struct tt_plan {
     size_t kept_bytes;           /* of the workspace: results that forward keeps for backward */
     /* The rest is used in turn by, among others: */
     size_t attention_bytes, logits_bytes;
+    bool page_moments; /* the optimizer's state is in host memory, because it did not fit (paged_adamw_...) */
     bool split_vocabulary; /* embedding and head are gathered in parts */
     int unsharded_blocks;  /* blocks, from the first, whose weights stay whole on every rank */
     size_t limit_bytes;    /* of one rank on its device; 0: no limit */

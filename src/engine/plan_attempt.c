@@ -69,15 +69,13 @@ static tt_status run_update(struct tt_rank *rank)
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         if (slices.count == 0) continue;
         TT_TRY(tt_unit_zero_grad(rank->units[u]));
-        struct tt_optimizer_update update = {
-            .moments = &rank->moments[u],
+        const struct tt_moments_step update = {
             .master = slices.master,
             .grad = slices.grad,
-            .run = {.count = slices.count, .lr_scale = 1.0},
             .grad_scale = 1.0f,
             .step = 1,
         };
-        TT_TRY(rank->optimizer->rule->update(rank->stream, &optim, &update));
+        TT_TRY(tt_moments_update(rank->stream, rank->optimizer, &optim, &rank->moments[u], &update));
         TT_TRY(tt_unit_masters_changed(rank->units[u]));
     }
     return TT_OK;
@@ -98,10 +96,9 @@ static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank 
     double updated = tt_plan_seconds(rank->device);
     plan->step_seconds = (passed - start) * (double)attempt->micro_steps + (updated - passed);
     const struct tt_chip *chip = tt_device_chip(rank->device);
-    if (attempt->rank.offload_params && !tt_device_is_host(rank->device))
+    if (rank->moments_in_host && !tt_device_is_host(rank->device))
         for (int u = 0; u < rank->model->unit_count; u++)
-            plan->step_seconds += 8.0 * rank->optimizer->rule->moment_count * (double)rank->moments[u].count /
-                                  chip->host_bytes_per_second;
+            plan->step_seconds += 2.0 * (double)rank->moments[u].bytes / chip->host_bytes_per_second;
     return TT_OK;
 }
 
@@ -145,6 +142,7 @@ tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *pla
         local = (count + machines - 1) / machines;
     struct tt_comm *comm = NULL, *replicas = NULL;
     plan->split_vocabulary = attempt->rank.split_vocabulary;
+    plan->page_moments = attempt->rank.page_moments;
     plan->unsharded_blocks = attempt->rank.unsharded_blocks > 0 ? attempt->rank.unsharded_blocks : 0;
     TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
     if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));

@@ -122,6 +122,8 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
                                  plan->unsharded_blocks < plan->block_count ? plan->unsharded_blocks
                                                                             : plan->block_count,
                                  plan->block_count);
+    if (plan->page_moments && used < text_bytes)
+        used += (size_t)snprintf(text + used, text_bytes - used, ", optimizer state in host memory");
     if (plan->split_vocabulary && used < text_bytes)
         snprintf(text + used, text_bytes - used, ", embedding and head gathered in parts");
     return text;

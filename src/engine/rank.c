@@ -7,11 +7,25 @@
 #include "engine/rehearsal.h"
 #include "optim/groups.h"
 
-static tt_status create_optimizer(struct tt_rank *rank, bool offload)
+static tt_status create_moments(struct tt_rank *rank, int u)
 {
-    for (int u = 0; u < rank->model->unit_count; u++)
-        TT_TRY(tt_moments_init(rank->device, rank->optimizer, tt_unit_slices(rank->units[u]).count, offload,
-                               &rank->moments[u]));
+    const struct tt_unit *unit = rank->units[u];
+    size_t count = tt_unit_run_count(unit);
+    struct tt_moments_run *runs = tt_calloc(count + 1, sizeof *runs);
+    if (runs == NULL) return TT_ERR_MEMORY;
+    for (size_t r = 0; r < count; r++) {
+        struct tt_slice_run run = tt_unit_run(unit, r);
+        runs[r] = (struct tt_moments_run){.param = run.param, .offset = run.offset, .count = run.count};
+    }
+    tt_status status = tt_moments_init(rank->device, rank->optimizer, runs, count, tt_unit_slices(unit).count,
+                                       rank->moments_in_host, &rank->moments[u]);
+    tt_free(runs);
+    return status;
+}
+
+static tt_status create_optimizer(struct tt_rank *rank)
+{
+    for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(create_moments(rank, u));
     return TT_OK;
 }
 
@@ -23,7 +37,7 @@ static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_
         .units = rank->units,
         .optimizer = rank->optimizer,
         .moments = config->saves_state ? rank->moments : NULL,
-        .moments_in_host = config->offload_params,
+        .moments_in_host = rank->moments_in_host,
     };
     return config->saves ? tt_snapshot_init(&snapshot, &rank->snapshot) : TT_OK;
 }
@@ -95,12 +109,13 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
 {
     tt_status status = TT_OK;
     *rank = (struct tt_rank){.limits = config->limits, .optimizer = config->optimizer};
+    rank->moments_in_host = config->offload_params || config->page_moments;
     if (rank->optimizer == NULL) rank->optimizer = tt_optimizer_of(NULL);
     TT_GO(agree(config, create_model(config, rank)));
     TT_GO(agree(config, tt_mesh_init(config, rank->device, &rank->mesh)));
     rank->world = rank->mesh.world;
     TT_GO(tt_rank_create_units(config, rank));
-    if (config->train) TT_GO(create_optimizer(rank, config->offload_params));
+    if (config->train) TT_GO(create_optimizer(rank));
     TT_GO(create_snapshot(config, rank));
     TT_GO(tt_rank_rows_init(config, rank));
     TT_GO(tt_rank_tokens_init(config, rank));

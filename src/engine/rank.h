@@ -15,7 +15,7 @@
 #include "engine/feed.h"
 #include "engine/mesh.h"
 #include "objective/objective.h"
-#include "optim/optimizer.h"
+#include "optim/moments.h"
 
 enum { TT_UNSHARDED_AUTO = -1 };
 
@@ -43,6 +43,7 @@ struct tt_rank_config {
     /* blocks, from the first, whose units stay gathered (shard/unit.h); TT_UNSHARDED_AUTO: the plan chooses */
     int unsharded_blocks;
     bool offload_params; /* frozen shards and optimizer state in page-locked host memory */
+    bool page_moments;   /* the plan chose it: the optimizer's state in page-locked host memory */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     bool limits_lead; /* of the host over the device, where ranks copy each other's shards (engine/lead.h) */
@@ -92,6 +93,7 @@ struct tt_rank {
     bool split_vocabulary;  /* as in the configuration */
     const struct tt_optimizer *optimizer;
     struct tt_moments *moments;  /* [model->unit_count]; empty for frozen units */
+    bool moments_in_host;        /* offload_params, or the plan chose it */
     struct tt_snapshot snapshot; /* empty unless config.saves */
     struct tt_workspace *workspace;
     struct tt_buffer *batch_buffer;

@@ -79,6 +79,7 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     config.workspace_bytes = plan->workspace_bytes;
     config.levels = plan->levels;
     config.split_vocabulary = plan->split_vocabulary;
+    config.page_moments = plan->page_moments;
     config.unsharded_blocks = plan->unsharded_blocks;
     return config;
 }

@@ -106,6 +106,7 @@ tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_ra
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,
+        .trainable_alignment = tt_optimizer_alignment(rank->optimizer),
         .offload_params = config->offload_params,
     };
     rank->split_vocabulary = config->split_vocabulary;

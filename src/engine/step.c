@@ -180,33 +180,17 @@ static tt_status name_nonfinite(const struct step *step)
 
 /* ---- The update ---- */
 
-static bool is_one_group(const tt_param *a, const tt_param *b)
-{
-    return a->weight_decay == b->weight_decay && a->lr_scale == b->lr_scale;
-}
-
 /* `update`: the members that are equal for all units. */
-static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int unit_index,
-                             struct tt_optimizer_update update)
+static tt_status update_unit(struct tt_rank *rank, const struct tt_optim_config *optim, int u,
+                             struct tt_moments_step update)
 {
-    struct tt_unit *unit = rank->units[unit_index];
-    struct tt_slices slices = tt_unit_slices(unit);
+    struct tt_slices slices = tt_unit_slices(rank->units[u]);
     if (slices.count == 0) return TT_OK;
-    update.moments = &rank->moments[unit_index];
     update.master = slices.master;
     update.grad = slices.grad;
-    size_t count = tt_unit_run_count(unit);
     tt_stream_mark(rank->stream, "the optimizer's update");
-    for (size_t r = 0; r < count;) {
-        /* Runs of one group are updated together; the padding between them is zero and stays zero. */
-        struct tt_slice_run first = tt_unit_run(unit, r), last = first;
-        for (r++; r < count && is_one_group(tt_unit_run(unit, r).param, first.param); r++)
-            last = tt_unit_run(unit, r);
-        update.run = (struct tt_slices_run){first.offset, last.offset + last.count - first.offset,
-                                            first.param->weight_decay, first.param->lr_scale};
-        TT_TRY(rank->optimizer->rule->update(rank->stream, optim, &update));
-    }
-    return tt_unit_masters_changed(unit);
+    TT_TRY(tt_moments_update(rank->stream, rank->optimizer, optim, &rank->moments[u], &update));
+    return tt_unit_masters_changed(rank->units[u]);
 }
 
 /* torch.nn.utils.clip_grad_norm_: coefficient max_norm / (norm + 1e-6), at most 1. */
@@ -220,7 +204,7 @@ static tt_status update_units(struct step *step, const struct tt_train_step_resu
 {
     const struct tt_train_step_config *config = step->config;
     struct tt_rank *rank = step->rank;
-    struct tt_optimizer_update update = {
+    struct tt_moments_step update = {
         .lr = result->learning_rate,
         .grad_scale = clip_factor(config->optim->max_grad_norm, result->grad_norm),
         .step = step->index + 1,

@@ -140,6 +140,15 @@ static void count_params(struct tt_model *model)
     }
 }
 
+static void set_places(struct tt_model *model)
+{
+    tt_param *head = model->head_name != NULL ? tt_model_find_param(model, model->head_name) : NULL;
+    tt_param *table =
+        model->embedding_name != NULL ? tt_model_find_param(model, model->embedding_name) : NULL;
+    if (head != NULL) head->place = TT_PLACE_HEAD;
+    if (table != NULL) table->place = TT_PLACE_EMBEDDING;
+}
+
 static tt_status assign_units(struct tt_builder *builder)
 {
     struct tt_model *model = builder->model;
@@ -194,6 +203,7 @@ tt_status tt_model_create(const struct tt_model_facts *facts, const struct tt_mo
     TT_GO(build_blocks(&builder, family));
     TT_GO(assign_units(&builder));
     count_params(model);
+    set_places(model);
     *out = model;
     model = NULL;
 out:

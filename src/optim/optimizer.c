@@ -2,25 +2,28 @@
 
 #include <string.h>
 
-tt_tensor tt_optimizer_run(const struct tt_optimizer_update *update, const float *values)
-{
-    if (values == NULL) return (tt_tensor){0};
-    return tt_tensor_1d((float *)values + update->run.offset, TT_F32, update->run.count);
-}
-
-double tt_optimizer_decay(const struct tt_optim_config *config, const struct tt_optimizer_update *update)
-{
-    if (update->run.weight_decay == TT_DECAY_NONE) return 0.0;
-    bool of_norm = update->run.weight_decay == TT_DECAY_NORM && config->norm_weight_decay >= 0;
-    return of_norm ? config->norm_weight_decay : config->weight_decay;
-}
+#include "backend/ops/optim.h"
 
 static const struct tt_optimizer optimizers[] = {
-#define SPELLING(name, rule) {name, &tt_rule_##rule},
-#define VARIANT(name, rule) {name, &tt_rule_##rule},
+#define SPELLING(name, rule, bits, place) {name, &tt_rule_##rule, TT_MOMENT_##bits, TT_MOMENT_##place},
+#define VARIANT SPELLING
+#define REFUSED(name, instead)
 #include "optim/spellings.def"
 #undef SPELLING
 #undef VARIANT
+#undef REFUSED
+};
+
+static const struct {
+    const char *spelling, *instead;
+} refused[] = {
+#define SPELLING(name, rule, bits, place)
+#define VARIANT SPELLING
+#define REFUSED(name, instead) {name, instead},
+#include "optim/spellings.def"
+#undef SPELLING
+#undef VARIANT
+#undef REFUSED
 };
 
 const struct tt_optimizer *tt_optimizer_of(const struct tt_optim_config *config)
@@ -51,24 +54,37 @@ tt_status tt_optimizer_check(const struct tt_optim_config *config)
     return TT_OK;
 }
 
-tt_status tt_moments_init(struct tt_device *device, const struct tt_optimizer *optimizer, int64_t count,
-                          bool offload, struct tt_moments *moments)
+const char *tt_optimizer_instead(const char *spelling)
 {
-    *moments = (struct tt_moments){.count = count};
-    if (count == 0 || optimizer->rule->moment_count == 0) return TT_OK;
-    size_t bytes = (size_t)count * (size_t)optimizer->rule->moment_count * sizeof(float);
-    if (offload)
-        TT_TRY(tt_host_buffer_create(device, bytes, TT_PURPOSE_OPTIMIZER, &moments->buffer));
-    else
-        TT_TRY(tt_buffer_create(device, bytes, TT_PURPOSE_OPTIMIZER, &moments->buffer));
-    float *values = tt_buffer_data(moments->buffer);
-    for (int i = 0; i < optimizer->rule->moment_count; i++)
-        moments->values[i] = values + (size_t)i * (size_t)count;
-    return TT_OK;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strcmp(refused[i].spelling, spelling) == 0) return refused[i].instead;
+    return NULL;
 }
 
-void tt_moments_deinit(struct tt_moments *moments)
+bool tt_optimizer_codes(const struct tt_optimizer *optimizer, const tt_param *param)
 {
-    tt_buffer_destroy(moments->buffer);
-    *moments = (struct tt_moments){0};
+    return optimizer->bits == TT_MOMENT_8 && param->place != TT_PLACE_EMBEDDING &&
+           tt_param_count(param) >= TT_CODED_COUNT_MIN;
+}
+
+int64_t tt_optimizer_alignment(const struct tt_optimizer *optimizer)
+{
+    return optimizer->bits == TT_MOMENT_8 ? TT_MOMENT_BLOCK : 1;
+}
+
+bool tt_optimizer_value(const struct tt_optimizer *optimizer, const tt_param *param, int index,
+                        struct tt_state_value *value)
+{
+    /* bitsandbytes' names */
+    static const char *const coded[TT_STATE_VALUES] = {"optimizer.state1.", "optimizer.state2.",
+                                                       "optimizer.absmax1.", "optimizer.absmax2."};
+    int moment = index % TT_MOMENTS_MAX;
+    bool is_size = index >= TT_MOMENTS_MAX;
+    if (moment >= optimizer->rule->moment_count) return false;
+    if (!tt_optimizer_codes(optimizer, param)) {
+        *value = (struct tt_state_value){optimizer->rule->prefixes[moment], TT_F32, 1};
+        return !is_size;
+    }
+    *value = (struct tt_state_value){coded[index], is_size ? TT_F32 : TT_U8, is_size ? TT_MOMENT_BLOCK : 1};
+    return true;
 }

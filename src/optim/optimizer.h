@@ -1,8 +1,6 @@
-/* Update rules over the flat slices of one rank. Independent of model and rank: the input of an update is a run of
- * elements with the same weight decay. A rule is one file in optim/rules/ and one line in rules.def; a value of `optim`
- * is one line in spellings.def. State: the rule's moments in fp32, in device memory of purpose OPTIMIZER;
- * offloaded, in page-locked host memory that the device reads and writes over its link during the update (each value
- * once). */
+/* Update rules, and the values of `optim` that choose among them. Independent of model and rank: the input of an update
+ * is a run of elements with the same weight decay. A rule is one file in optim/rules/ and one line in rules.def; a
+ * value of `optim` is one line in spellings.def. The memory of a rank's state is in optim/moments.h. */
 #ifndef TT_OPTIM_OPTIMIZER_H
 #define TT_OPTIM_OPTIMIZER_H
 
@@ -10,9 +8,26 @@
 #include "optim/config.h"
 #include "tensor/param.h"
 
-enum { TT_MOMENTS_MAX = 2 };
+enum {
+    TT_MOMENTS_MAX = 2,
+    /* bitsandbytes: tensors with fewer elements keep moments of 32 bits (min_8bit_size) */
+    TT_CODED_COUNT_MIN = 4096,
+};
 
-struct tt_optimizer_update;
+/* A run of elements with one weight decay, and its state. */
+struct tt_optimizer_update {
+    float *master; /* [count], as grad */
+    const float *grad;
+    int64_t count;
+    bool coded;                    /* the moments have 8 bits */
+    float *values[TT_MOMENTS_MAX]; /* [count] each, or: */
+    /* [count], and a size for each TT_MOMENT_BLOCK of them (backend/ops/optim.h); a run begins with a block */
+    uint8_t *codes[TT_MOMENTS_MAX];
+    float *absmax[TT_MOMENTS_MAX];
+    double lr, weight_decay;
+    float grad_scale; /* the clipping coefficient */
+    int64_t step;     /* from 1 */
+};
 
 struct tt_rule {
     const char *name; /* "AdamW" */
@@ -29,42 +44,37 @@ struct tt_rule {
 #include "optim/rules.def"
 #undef RULE
 
+enum tt_moment_bits { TT_MOMENT_32, TT_MOMENT_8 };
+enum tt_moment_place { TT_MOMENT_RESIDENT, TT_MOMENT_PAGED };
 struct tt_optimizer {
     const char *spelling; /* the value of `optim` */
     const struct tt_rule *rule;
+    enum tt_moment_bits bits;
+    enum tt_moment_place place; /* PAGED: the plan may place the moments in host memory */
 };
 /* The optimizer of a configuration. NULL, or a configuration without `optim`: the first of spellings.def. */
 const struct tt_optimizer *tt_optimizer_of(const struct tt_optim_config *config);
 /* Refuses settings of another rule than `optim`. */
 TT_MUST_USE tt_status tt_optimizer_check(const struct tt_optim_config *config);
+/* Not NULL for a value of transformers' OptimizerNames that has no rule here: the reason and what to write instead. */
+const char *tt_optimizer_instead(const char *spelling);
 
-struct tt_moments {
-    struct tt_buffer *buffer;      /* owned: the values one after another; NULL: there are none */
-    float *values[TT_MOMENTS_MAX]; /* [count] each */
-    int64_t count;
-};
-/* A zeroed struct is empty; deinit takes it. */
-TT_MUST_USE tt_status tt_moments_init(struct tt_device *device, const struct tt_optimizer *optimizer,
-                                      int64_t count, bool offload, struct tt_moments *moments);
-void tt_moments_deinit(struct tt_moments *moments);
+/* Moments of this parameter have 8 bits. As with transformers' Trainer and bitsandbytes, tensors below
+ * TT_CODED_COUNT_MIN elements and the table of token embeddings keep 32 bits. */
+bool tt_optimizer_codes(const struct tt_optimizer *optimizer, const tt_param *param);
+/* Elements at whose multiples parameters and shards must begin. */
+int64_t tt_optimizer_alignment(const struct tt_optimizer *optimizer);
 
-struct tt_slices_run {
-    int64_t offset, count; /* of the slices */
-    enum tt_decay weight_decay;
-    double lr_scale; /* of the run's learning rate (optim/groups.h) */
+/* A tensor of the state of one parameter. Values 0 .. TT_MOMENTS_MAX - 1 are moments, or their codes; those that follow
+ * are the sizes of the codes' blocks. */
+enum { TT_STATE_VALUES = 2 * TT_MOMENTS_MAX };
+struct tt_state_value {
+    const char *prefix; /* of its name, before the parameter's */
+    tt_dtype dtype;
+    int64_t block; /* elements of the parameter for one of this tensor */
 };
-struct tt_optimizer_update {
-    struct tt_moments *moments;
-    float *master; /* [moments->count], as grad */
-    const float *grad;
-    struct tt_slices_run run;
-    double lr;
-    float grad_scale; /* the clipping coefficient */
-    int64_t step;     /* from 1 */
-};
-
-/* For the rules: the values of an update's run as a vector (NULL: an empty tensor), and its weight decay. */
-tt_tensor tt_optimizer_run(const struct tt_optimizer_update *update, const float *values);
-double tt_optimizer_decay(const struct tt_optim_config *config, const struct tt_optimizer_update *update);
+/* False: the parameter has no such value. */
+bool tt_optimizer_value(const struct tt_optimizer *optimizer, const tt_param *param, int index,
+                        struct tt_state_value *value);
 
 #endif

@@ -4,13 +4,16 @@
 #include <stddef.h>
 
 #include "optim/config.h"
+#include "optim/optimizer.h"
 
 static const char spellings[] =
-#define SPELLING(name, rule) " " name
-#define VARIANT(name, rule)
+#define SPELLING(name, rule, bits, place) " " name
+#define VARIANT(name, rule, bits, place)
+#define REFUSED(name, instead)
 #include "optim/spellings.def"
 #undef SPELLING
 #undef VARIANT
+#undef REFUSED
     ;
 
 #define FIELD(member) .offset = offsetof(struct tt_optim_config, member)
@@ -71,7 +74,8 @@ const struct tt_setting tt_optim_settings[] = {
      .minimum = 0, .maximum = 0.9999999, .changes = TT_CHANGES_RESULT, .needs = "!optim=sgd",
      .help = "Decay of the second moment."},
     {.name = "adam_epsilon", .type = TT_SETTING_DOUBLE, FIELD(adam_epsilon), .default_text = "1e-8",
-     .minimum = 0, .maximum = 1, .changes = TT_CHANGES_RESULT, .needs = "!optim=sgd",
+     .minimum = 0, .maximum = 1, .changes = TT_CHANGES_RESULT,
+     .needs = "!optim=sgd+!optim=lion_32bit+!optim=lion_8bit+!optim=paged_lion_32bit+!optim=paged_lion_8bit",
      .help = "Added to the root of the second moment."},
     {.name = "momentum", .type = TT_SETTING_DOUBLE, FIELD(momentum), .default_text = "0", .null_text = "0",
      .minimum = 0, .maximum = 0.9999999, .changes = TT_CHANGES_RESULT_IF_SET,
@@ -83,8 +87,9 @@ const struct tt_setting tt_optim_settings[] = {
      .help = "Largest norm of the gradient over all ranks; larger gradients are scaled down; 0: never."},
     {.name = "optim", .type = TT_SETTING_STRING, FIELD(optim), .default_text = "adamw_torch_fused",
      .only = spellings + 1,
-     .only_reason = "only AdamW and SGD in float32 are supported; 8-bit, paged and other rules would train "
-             "differently", .changes = TT_CHANGES_RESULT,
-     .help = "Optimizer: AdamW, in all of its plain spellings, or sgd (momentum, nesterov)."},
+     .only_reason = "rules of other names would train differently", .instead = tt_optimizer_instead,
+     .changes = TT_CHANGES_RESULT,
+     .help = "Optimizer: AdamW, Lion or sgd (momentum, nesterov). 8bit: moments in 8 bits, a quarter of the memory, as "
+             "bitsandbytes; paged: moments in host memory where the plan needs it."},
     {.name = NULL},
 };

@@ -401,7 +401,7 @@ tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
         .optimizer = rank->optimizer,
         .moments = rank->moments,
         .stream = rank->stream,
-        .moments_in_host = run->rank_config.offload_params,
+        .moments_in_host = rank->moments_in_host,
         .cancel = run->cancel,
     };
     tt_status status = tt_state_load(run->resume.tensors, &target);

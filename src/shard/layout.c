@@ -56,12 +56,19 @@ static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct r
     return fits ? TT_OK : too_large(unit, param);
 }
 
+/* In elements. */
+static size_t trainable_alignment(const struct tt_unit *unit)
+{
+    size_t wanted = (size_t)unit->context->config.trainable_alignment;
+    return wanted > ELEMENT_ALIGNMENT ? wanted : ELEMENT_ALIGNMENT;
+}
+
 static tt_status place_member(struct tt_unit *unit, struct member *member, size_t *frozen_end,
                               size_t *trainable_end)
 {
     size_t element = tt_dtype_bytes(member->dtype);
     bool fits = member->trains
-                    ? append(trainable_end, ELEMENT_ALIGNMENT, member->count, 1, &member->offset)
+                    ? append(trainable_end, trainable_alignment(unit), member->count, 1, &member->offset)
                     : append(frozen_end, SEGMENT_ALIGNMENT, member->count, element, &member->offset);
     if (!fits) return too_large(unit, member->param);
     if (member->trains)
@@ -141,7 +148,7 @@ tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *params, size_t 
     unit->runs = tt_calloc(param_count, sizeof *unit->runs);
     if (unit->members == NULL || unit->pieces == NULL || unit->runs == NULL) return TT_ERR_MEMORY;
     TT_TRY(place_members(unit, params, range, &trainable_end));
-    if (!round_up(trainable_end, world_size * ELEMENT_ALIGNMENT, &trainable_count) ||
+    if (!round_up(trainable_end, world_size * trainable_alignment(unit), &trainable_count) ||
         unit->frozen_bytes > PTRDIFF_MAX / 2 || trainable_count > PTRDIFF_MAX / 2 / sizeof(float))
         return tt_fail(TT_ERR_MEMORY, "unit '%s' is larger than any memory", unit->name);
     unit->trainable_count = (int64_t)trainable_count;

@@ -13,7 +13,7 @@
 enum {
     /* bytes, of every tensor in the frozen segment */
     SEGMENT_ALIGNMENT = 64,
-    /* elements, of every tensor in the trainable one */
+    /* elements, at least, of every tensor in the trainable one */
     ELEMENT_ALIGNMENT = SEGMENT_ALIGNMENT / (int)sizeof(float),
     GRADIENT_SLOTS = 2, /* full gradients in flight: a reduce overlaps the next block's backward */
     /* trainable values of at most 1 / SMALL_TRAINABLE of a unit stay gathered from step to step */

@@ -39,7 +39,9 @@ struct tt_shard_config {
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
     tt_dtype compute_dtype;         /* of lent trainable parameters: F32 or BF16 */
     tt_dtype reduce_dtype;          /* of gradients in collectives: F32 or BF16 */
-    bool train;                     /* false: no gradients, no masters (evaluation, generation) */
+    /* elements: trainable parameters and the ranks' slices of them begin at multiples of it; at least 16 */
+    int64_t trainable_alignment;
+    bool train; /* false: no gradients, no masters (evaluation, generation) */
     /* FULL_SHARD and HYBRID_SHARD: the first so many units that are created have a buffer of their own and stay
      * gathered, as all units with SHARD_GRAD_OP; parts of a split unit do not. The same on all ranks */
     int unsharded_units;

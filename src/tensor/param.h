@@ -40,6 +40,10 @@ enum tt_param_use {
  * groups them; of a detector all, and norms by a setting of their own, as torchvision's references group them. */
 enum tt_decay { TT_DECAY_NONE, TT_DECAY_FULL, TT_DECAY_NORM };
 
+/* The place of a parameter in a language model, for rules of the optimizer that treat it differently. A table that
+ * embedding and head share is an EMBEDDING. */
+enum tt_param_place { TT_PLACE_INSIDE, TT_PLACE_EMBEDDING, TT_PLACE_HEAD };
+
 typedef struct tt_param {
     /* name in the model folder or adapter: "model.layers.0.self_attn.q_proj.weight",
      * "model.layers.0.self_attn.q_proj.lora_A.weight"; owned by the model's arena */
@@ -52,6 +56,7 @@ typedef struct tt_param {
     int64_t dims[TT_RANK_MAX];
     bool trainable;
     enum tt_decay weight_decay;
+    enum tt_param_place place;
     double lr_scale; /* trainable: its learning rate over the run's; 1 unless a group says otherwise */
     bool adapter;    /* belongs to the adapter, not to the base model */
     enum tt_param_use use;

@@ -83,6 +83,7 @@ TT_MUST_USE tt_status tt_quant_layout_make(struct tt_quant_format format, int64_
 /* The tables that bitsandbytes writes. */
 const float *tt_quant_map(enum tt_quant_type type); /* [16]; NULL where a code is a number */
 const float *tt_quant_nested_map(void);             /* [256], ascending */
+const float *tt_quant_unsigned_map(void);           /* the same without signs, from 0 to 1 */
 
 /* A segment is encoded in two passes over the weights:
  *   1. tt_quant_absmax over all blocks (by any number of threads; every rank needs all of them), and tt_quant_mean of

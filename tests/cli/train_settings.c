@@ -385,7 +385,7 @@ static void contradictions_are_found(void **state)
         const char *message;
     } cases[] = {
         {"learning_rate: 0\n", TT_ERR_USAGE, "learning_rate must be above 0"},
-        {"optim: adamw_8bit\n", TT_ERR_UNSUPPORTED, "'optim' supports only"},
+        {"optim: adafactor\n", TT_ERR_UNSUPPORTED, "'optim' supports only"},
         {"optim: none\n", TT_ERR_UNSUPPORTED, "sgd; not 'none'"},
         {"optim:\n", TT_ERR_UNSUPPORTED, "sgd; not 'null'"},
         {"neftune_noise_alpha: -1\n", TT_ERR_USAGE, "'neftune_noise_alpha'"},

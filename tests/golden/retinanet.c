@@ -339,15 +339,18 @@ static void update(struct runner *r, const struct tt_optim_config *optim, int64_
         const tt_param *param = r->model->params[i];
         int64_t count = tt_param_count(param);
         if (!param->trainable) continue;
-        struct tt_moments moments = {.values = {r->momentum[i]}, .count = count};
-        const struct tt_optimizer_update update = {
-            .moments = &moments,
-            .master = param->value.data,
-            .grad = param->grad.data,
-            .run = {.count = count, .weight_decay = param->weight_decay, .lr_scale = 1.0},
-            .lr = 0.002,
-            .grad_scale = 1.0f,
-            .step = step};
+        bool decays = param->weight_decay != TT_DECAY_NONE;
+        bool of_norm = param->weight_decay == TT_DECAY_NORM && optim->norm_weight_decay >= 0;
+        const struct tt_optimizer_update update = {.master = param->value.data,
+                                                   .grad = param->grad.data,
+                                                   .count = count,
+                                                   .values = {r->momentum[i]},
+                                                   .weight_decay = !decays   ? 0
+                                                                   : of_norm ? optim->norm_weight_decay
+                                                                             : optim->weight_decay,
+                                                   .lr = 0.002,
+                                                   .grad_scale = 1.0f,
+                                                   .step = step};
         test_must(sgd->rule->update(r->stream, optim, &update));
         memset(param->grad.data, 0, (size_t)count * sizeof(float));
     }

@@ -7,15 +7,15 @@ static tt_status update(struct tt_stream *stream, const struct tt_optim_config *
                         const struct tt_optimizer_update *update)
 {
     struct tt_sgd_args args = {
-        .param = tt_optimizer_run(update, update->master),
-        .grad = tt_optimizer_run(update, update->grad),
-        .v = tt_optimizer_run(update, update->moments->values[0]),
-        .lr = update->lr * update->run.lr_scale,
+        .param = tt_tensor_1d(update->master, TT_F32, update->count),
+        .grad = tt_tensor_1d((float *)update->grad, TT_F32, update->count),
+        .lr = update->lr,
         .momentum = config->momentum,
-        .weight_decay = tt_optimizer_decay(config, update),
+        .weight_decay = update->weight_decay,
         .grad_scale = update->grad_scale,
         .nesterov = config->nesterov,
     };
+    if (update->values[0] != NULL) args.v = tt_tensor_1d(update->values[0], TT_F32, update->count);
     return tt_sgd(stream, &args);
 }
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "optim/optimizer.h"
+#include "optim/moments.h"
 #include "optim/schedule.h"
 
 enum { PARAMS = 2, GAP = 8 /* elements between the beginnings of parameters */ };
@@ -32,6 +32,7 @@ struct training {
     struct tt_moments moments;
     struct tt_optim_config config;
     const struct tt_optimizer *optimizer;
+    tt_param params[PARAMS];
     float master[PARAMS * GAP], grad[PARAMS * GAP];
 };
 
@@ -41,9 +42,18 @@ static void begin(struct training *training)
     training->optimizer = tt_optimizer_of(&training->config);
     assert_int_equal(tt_device_open(&config, &training->device), TT_OK);
     assert_int_equal(tt_stream_create(training->device, &training->stream), TT_OK);
-    assert_int_equal(
-        tt_moments_init(training->device, training->optimizer, PARAMS * GAP, false, &training->moments),
-        TT_OK);
+    struct tt_moments_run runs[PARAMS];
+    for (int p = 0; p < PARAMS; p++) {
+        training->params[p] = (tt_param){.rank = 1,
+                                         .dims = {GAP},
+                                         .lr_scale = 1.0,
+                                         .weight_decay = p == 0 ? TT_DECAY_FULL : TT_DECAY_NONE};
+        runs[p] =
+            (struct tt_moments_run){.param = &training->params[p], .offset = (int64_t)p * GAP, .count = GAP};
+    }
+    assert_int_equal(tt_moments_init(training->device, training->optimizer, runs, PARAMS, PARAMS * GAP, false,
+                                     &training->moments),
+                     TT_OK);
 }
 
 static void end(struct training *training)
@@ -60,19 +70,11 @@ static void step(struct training *training, const struct tt_json_value *golden, 
     double lr = training->config.learning_rate * tt_schedule_factor(&training->config, index, length);
     assert_true(fabs(lr - number(golden, "lr")) <= 1e-12 * lr);
     read_params(tt_json_get(golden, "gradients"), training->grad);
-    for (int p = 0; p < PARAMS; p++) {
-        const struct tt_optimizer_update update = {
-            .moments = &training->moments,
-            .master = training->master,
-            .grad = training->grad,
-            .run = {(int64_t)p * GAP, GAP, p == 0, 1.0},
-            .lr = lr,
-            .grad_scale = 1.0f,
-            .step = index + 1,
-        };
-        assert_int_equal(training->optimizer->rule->update(training->stream, &training->config, &update),
-                         TT_OK);
-    }
+    const struct tt_moments_step update = {
+        .master = training->master, .grad = training->grad, .lr = lr, .grad_scale = 1.0f, .step = index + 1};
+    assert_int_equal(tt_moments_update(training->stream, training->optimizer, &training->config,
+                                       &training->moments, &update),
+                     TT_OK);
     read_params(tt_json_get(golden, "params"), wanted);
     for (int i = 0; i < PARAMS * GAP; i++)
         if (fabs((double)training->master[i] - (double)wanted[i]) > 2e-6)
@@ -146,11 +148,13 @@ static void every_spelling_has_its_rule(void **state)
         const struct tt_rule *rule;
         bool variant;
     } spellings[] = {
-#define SPELLING(name, rule) {name, &tt_rule_##rule, false},
-#define VARIANT(name, rule) {name, &tt_rule_##rule, true},
+#define SPELLING(name, rule, bits, place) {name, &tt_rule_##rule, false},
+#define VARIANT(name, rule, bits, place) {name, &tt_rule_##rule, true},
+#define REFUSED(name, instead)
 #include "optim/spellings.def"
 #undef SPELLING
 #undef VARIANT
+#undef REFUSED
     };
     static const struct tt_rule *const rules[] = {
 #define RULE(name) &tt_rule_##name,
@@ -168,6 +172,65 @@ static void every_spelling_has_its_rule(void **state)
         for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) reached[r] |= rules[r] == optimizer->rule;
     }
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) assert_true(reached[r]);
+}
+
+/* Each name of transformers' OptimizerNames (tests/golden/optim/make_names.py) has a rule, or a text that says what to
+ * write instead; and that text names values which have one. */
+static void every_name_of_transformers_is_answered(void **state)
+{
+    (void)state;
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/optim/names.json", 1 << 20, &json), TT_OK);
+    const struct tt_json_value *names = tt_json_get(json.root, "names");
+    assert_true(tt_json_count(names) >= 40);
+    size_t served = 0;
+    for (size_t i = 0; i < tt_json_count(names); i++) {
+        const char *name = tt_json_text(tt_json_at(names, i));
+        struct tt_optim_config config = {.optim = name};
+        bool found = strcmp(tt_optimizer_of(&config)->spelling, name) == 0;
+        const char *instead = tt_optimizer_instead(name);
+        if (found == (instead != NULL))
+            fail_msg("'%s' is %s", name, found ? "served and refused" : "neither");
+        served += found;
+        if (found) continue;
+        const char *write = strstr(instead, "write ");
+        assert_non_null(write);
+        char word[64];
+        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(write + 6, " ,;"), write + 6);
+        config.optim = word;
+        assert_string_equal(tt_optimizer_of(&config)->spelling, word);
+    }
+    assert_int_equal(served, 13);
+    assert_null(tt_optimizer_instead("adamw_torch"));
+    tt_json_deinit(&json);
+}
+
+/* Which tensors have 8 bits, and what is kept of them. */
+static void small_tensors_and_embeddings_keep_32_bits(void **state)
+{
+    (void)state;
+    const struct tt_optimizer *plain = tt_optimizer_of(&(struct tt_optim_config){.optim = "adamw_torch"}),
+                              *coded = tt_optimizer_of(&(struct tt_optim_config){.optim = "adamw_8bit"}),
+                              *lion = tt_optimizer_of(&(struct tt_optim_config){.optim = "paged_lion_8bit"});
+    tt_param large = {.rank = 2, .dims = {64, 65}}, small = {.rank = 2, .dims = {4095, 1}};
+    tt_param table = {.rank = 2, .dims = {64, 65}, .place = TT_PLACE_EMBEDDING};
+    tt_param head = {.rank = 2, .dims = {64, 65}, .place = TT_PLACE_HEAD};
+    struct tt_state_value value;
+    assert_true(tt_optimizer_codes(coded, &large) && tt_optimizer_codes(coded, &head));
+    assert_true(tt_optimizer_codes(lion, &large));
+    assert_false(tt_optimizer_codes(coded, &small) || tt_optimizer_codes(coded, &table));
+    assert_false(tt_optimizer_codes(plain, &large));
+    assert_true(tt_optimizer_value(coded, &large, 1, &value));
+    assert_string_equal(value.prefix, "optimizer.state2.");
+    assert_true(value.dtype == TT_U8 && value.block == 1);
+    assert_true(tt_optimizer_value(coded, &large, TT_MOMENTS_MAX + 1, &value));
+    assert_string_equal(value.prefix, "optimizer.absmax2.");
+    assert_true(value.dtype == TT_F32 && value.block == 256);
+    assert_true(tt_optimizer_value(coded, &small, 1, &value));
+    assert_string_equal(value.prefix, "optimizer.exp_avg_sq.");
+    assert_false(tt_optimizer_value(coded, &small, TT_MOMENTS_MAX, &value));
+    assert_false(tt_optimizer_value(lion, &large, 1, &value));
+    assert_true(lion->place == TT_MOMENT_PAGED && coded->place == TT_MOMENT_RESIDENT);
 }
 
 static void settings_of_another_rule_are_refused(void **state)
@@ -190,6 +253,8 @@ int main(void)
         cmocka_unit_test(steps_are_torchs),
         cmocka_unit_test(rules_keep_what_they_need),
         cmocka_unit_test(every_spelling_has_its_rule),
+        cmocka_unit_test(every_name_of_transformers_is_answered),
+        cmocka_unit_test(small_tensors_and_embeddings_keep_32_bits),
         cmocka_unit_test(settings_of_another_rule_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
