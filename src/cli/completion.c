@@ -28,7 +28,8 @@ static tt_status append_flags(struct tt_str *text, const struct tt_command *comm
     TT_TRY(tt_str_printf(text, "    %s) words=\"--help%s", command->name, count > 0 ? " --config" : ""));
     for (size_t i = 0; i < count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++)
-            if (is_offered(row)) TT_TRY(tt_str_printf(text, " --%s", row->name));
+            if (is_offered(row) && !tt_setting_repeats(sections, i, row))
+                TT_TRY(tt_str_printf(text, " --%s", row->name));
     return tt_str_append_text(text, "\" ;;\n");
 }
 
@@ -39,7 +40,7 @@ static tt_status append_values(struct tt_str *text, const struct tt_command *com
     for (size_t i = 0; i < count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++) {
             const char *words = words_of(row);
-            if (!is_offered(row) || words == NULL) continue;
+            if (!is_offered(row) || words == NULL || tt_setting_repeats(sections, i, row)) continue;
             TT_TRY(
                 tt_str_printf(text, "    \"%s --%s\") words=\"%s\" ;;\n", command->name, row->name, words));
         }
@@ -110,7 +111,8 @@ static tt_status append_arguments(struct tt_str *text, const struct tt_command *
         TT_TRY(tt_str_append_text(text, " \\\n            '*--config=[YAML file of settings]:file:_files'"));
     for (size_t i = 0; i < count; i++)
         for (const struct tt_setting *row = sections[i].rows; row->name != NULL; row++)
-            if (is_offered(row)) TT_TRY(append_specification(text, row));
+            if (is_offered(row) && !tt_setting_repeats(sections, i, row))
+                TT_TRY(append_specification(text, row));
     return tt_str_append_text(text, " \\\n            '*:file:_files'\n        ;;\n");
 }
 

@@ -22,6 +22,14 @@ const char *tt_setting_word(const struct tt_setting *row, int value, char *word,
     return word;
 }
 
+bool tt_setting_repeats(const struct tt_setting_section *sections, size_t index, const struct tt_setting *row)
+{
+    for (size_t s = 0; row->of != NULL && s < index; s++)
+        for (const struct tt_setting *other = sections[s].rows; other->name != NULL; other++)
+            if (other->of != NULL && strcmp(other->name, row->name) == 0) return true;
+    return false;
+}
+
 enum tt_setting_group tt_describe_group(const struct tt_setting *row)
 {
     if (row->spread != NULL) return TT_SETTINGS_SERVED;
@@ -309,7 +317,7 @@ tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_s
         bool titled = tt_describe_continues(settings->sections, i);
         for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {
             const struct tt_setting_entry *entry = &settings->entries[index];
-            if (row->transient || tt_describe_group(row) == TT_SETTINGS_UNNEEDED) continue;
+            if (row->transient || entry->repeats || tt_describe_group(row) == TT_SETTINGS_UNNEEDED) continue;
             if (tt_describe_group(row) == TT_SETTINGS_ONLY && entry->origin == NULL) continue;
             if (!titled) TT_TRY(tt_str_printf(text, "\n# %s\n", settings->sections[i].title));
             titled = true;

@@ -111,15 +111,15 @@ static const struct tt_setting_entry *find_against(const struct tt_settings *set
 static tt_status check_of(const struct tt_settings *settings, const struct tt_setting_entry *entry)
 {
     const struct tt_setting *row = entry->row;
-    const struct tt_setting_entry *against = find_against(settings, row->of);
+    const struct tt_setting_entry *against = find_against(settings, entry->of);
     if (against == NULL) return TT_OK;
-    const struct tt_setting_entry *axis = find_axis(settings, row->of);
+    const struct tt_setting_entry *axis = find_axis(settings, entry->of);
     tt_status status =
         tt_fail(TT_ERR_USAGE, "%s is given, and the %s is %s", row->name, against->row->name, against->text);
     if (axis == against)
-        tt_hint("set %s: %s, or leave %s out (%.200s)", axis->row->name, row->of, row->name, entry->origin);
+        tt_hint("set %s: %s, or leave %s out (%.200s)", axis->row->name, entry->of, row->name, entry->origin);
     else
-        tt_hint("it is for %s: %s; leave it out (%.200s)", axis->row->name, row->of, entry->origin);
+        tt_hint("it is for %s: %s; leave it out (%.200s)", axis->row->name, entry->of, entry->origin);
     return status;
 }
 
@@ -223,6 +223,6 @@ tt_status tt_settings_check_effect(const struct tt_settings *settings, const str
 {
     const struct tt_setting *row = entry->row;
     if (!is_given(entry)) return TT_OK;
-    if (row->of != NULL) TT_TRY(check_of(settings, entry));
+    if (entry->of != NULL) TT_TRY(check_of(settings, entry));
     return row->needs == NULL || needs_hold(settings, row->needs) ? TT_OK : warn_of_needs(entry);
 }

@@ -66,15 +66,15 @@ static tt_status add_section(struct tt_settings *settings, const struct tt_setti
 {
     for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
         struct tt_setting_entry *entry = &settings->entries[settings->count];
-        *entry = (struct tt_setting_entry){.row = row, .base_offset = section->base_offset};
-        if (tt_settings_find(settings, row->name) != NULL)
-            return tt_fail(TT_ERR_INTERNAL, "two settings are called '%s'", row->name);
+        *entry = (struct tt_setting_entry){.row = row, .base_offset = section->base_offset, .of = row->of};
+        struct tt_setting_entry *first = tt_settings_find(settings, row->name);
         if (has_field(row) &&
             section->base_offset + row->offset + field_bytes(row->type) > settings->target_bytes)
             return tt_fail(TT_ERR_INTERNAL, "setting '%s' is outside its struct", row->name);
         settings->count++;
         TT_TRY(tt_settings_assign(settings, entry, row->default_text, false, NULL));
         entry->by_default = entry->text;
+        if (first != NULL) TT_TRY(tt_settings_join(settings, first, entry));
     }
     return TT_OK;
 }
@@ -176,6 +176,7 @@ tt_status tt_settings_check(struct tt_settings *settings)
     for (size_t i = 0; i < settings->count; i++) {
         const struct tt_setting_entry *entry = &settings->entries[i];
         const struct tt_setting *row = entry->row;
+        if (entry->repeats) continue;
         if (row->unneeded != NULL && entry->origin != NULL)
             tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
         TT_TRY(tt_settings_check_effect(settings, &settings->entries[i]));
@@ -555,8 +556,8 @@ static bool find_synonym(const char *synonyms, const char *text, char *word, siz
     return false;
 }
 
-tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
-                             bool quoted, const char *origin)
+static tt_status assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
+                        bool quoted, const char *origin)
 {
     const struct tt_setting *row = entry->row;
     struct assignment to = {settings, row, origin, text, field_of(settings, entry), NULL};
@@ -587,4 +588,13 @@ tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_ent
     entry->origin = tt_arena_strdup(&settings->arena, origin);
     if (entry->origin == NULL) return TT_ERR_MEMORY;
     return row->spread != NULL && to.text != NULL ? tt_settings_spread(settings, entry) : TT_OK;
+}
+
+tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry, const char *text,
+                             bool quoted, const char *origin)
+{
+    TT_TRY(assign(settings, entry, text, quoted, origin));
+    for (entry = entry->twin; entry != NULL; entry = entry->twin)
+        TT_TRY(assign(settings, entry, origin != NULL ? text : entry->row->default_text, quoted, origin));
+    return TT_OK;
 }

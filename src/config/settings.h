@@ -119,6 +119,10 @@ struct tt_setting_section {
     size_t base_offset;            /* of the section's struct in the target */
 };
 
+/* Whether a row of sections[index] repeats one of an earlier section: two words of an axis may have a setting of one
+ * name and type, each with a field, a default and a help of its own (`of`). Its values go to all of them. */
+bool tt_setting_repeats(const struct tt_setting_section *sections, size_t index,
+                        const struct tt_setting *row);
 /* Whether the value of a row with `path` is a path: no word of the row, no list or mapping. Takes NULL. */
 bool tt_setting_is_path(const struct tt_setting *row, const char *value);
 /* TT_ERR_USAGE where `text`, the value of `what`, is SCHEME://...; a comma may stand before it. */

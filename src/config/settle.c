@@ -212,3 +212,22 @@ tt_status tt_settings_suggest(struct tt_settings *settings, const char *name, co
     if (entry == NULL || entry->origin != NULL) return TT_OK;
     return assign_at(settings, TT_SETTING_LEVEL_SUGGESTED, entry, value, origin);
 }
+
+/* ---- Settings of several owners ---- */
+
+tt_status tt_settings_join(struct tt_settings *settings, struct tt_setting_entry *first,
+                           struct tt_setting_entry *entry)
+{
+    struct tt_str words = {0};
+    if (entry->of == NULL || first->of == NULL || entry->row->type != first->row->type ||
+        tt_words_find(first->of, entry->of, NULL))
+        return tt_fail(TT_ERR_INTERNAL, "two settings are called '%s'", entry->row->name);
+    tt_status status = tt_str_printf(&words, "%s %s", first->of, entry->of);
+    if (status == TT_OK) first->of = tt_arena_strdup(&settings->arena, tt_str_text(&words));
+    tt_str_deinit(&words);
+    if (status != TT_OK || first->of == NULL) return TT_ERR_MEMORY;
+    entry->repeats = true;
+    while (first->twin != NULL) first = first->twin;
+    first->twin = entry;
+    return TT_OK;
+}

@@ -8,10 +8,13 @@
 struct tt_setting_entry {
     const struct tt_setting *row;
     size_t base_offset;
-    const char *text;               /* canonical; NULL is null */
-    const char *by_default;         /* canonical; lent as `text` */
-    const char *origin;             /* NULL: the default */
-    int level;                      /* how near the source is (enum tt_setting_level); of defaults 0 */
+    const char *of;                /* words of the row, and of those that repeat it */
+    struct tt_setting_entry *twin; /* of the next row that repeats this one: its field gets the same values */
+    bool repeats;                  /* an earlier row has the name */
+    const char *text;              /* canonical; NULL is null */
+    const char *by_default;        /* canonical; lent as `text` */
+    const char *origin;            /* NULL: the default */
+    int level;                     /* how near the source is (enum tt_setting_level); of defaults 0 */
     const struct tt_setting *route; /* the mapping whose key set it; NULL: it was set by its own name */
     bool is_probe;                  /* a value is only brought into its canonical form: no field is written */
     int file_index;                 /* of the YAML file that set it last; 0: none */
@@ -50,6 +53,10 @@ TT_MUST_USE tt_status tt_settings_check_keys(const struct tt_settings *settings,
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
                                          const char *text, bool quoted, const char *origin);
+/* settle.c. Makes `entry` a twin of the entry of its name, which gets the words of both. TT_ERR_INTERNAL: the rows are
+ * for all or for the same word, or differ in type. */
+TT_MUST_USE tt_status tt_settings_join(struct tt_settings *settings, struct tt_setting_entry *first,
+                                       struct tt_setting_entry *entry);
 /* effect.c. TT_ERR_USAGE where the value of a row with `path` lies in a store. */
 TT_MUST_USE tt_status tt_settings_check_path(const struct tt_setting *row, const char *text,
                                              const char *origin);

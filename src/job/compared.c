@@ -49,7 +49,7 @@ tt_status tt_job_compared(enum tt_job_kind kind, const void *spec, unsigned with
         const struct tt_setting_section *section = &rows->sections[s];
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++) {
             if (row->unneeded != NULL || row->offset == TT_SETTING_NO_FIELD || row->local) continue;
-            if ((row->changes & without) != 0) continue;
+            if ((row->changes & without) != 0 || tt_setting_repeats(rows->sections, s, row)) continue;
             TT_TRY(tt_job_write_setting(row, (const char *)spec + section->base_offset + row->offset, text));
         }
     }

@@ -100,6 +100,52 @@ static void of_another_word(void **state)
     expect(NULL, GIVEN("manner", "tame"), "manner is given, and the kind is plant");
 }
 
+/* Two words have a setting of one name, each with a field, a default and a help; a value is for both. */
+static void of_two_owners(void **state)
+{
+    (void)state;
+    struct owned {
+        int kind;
+        double plant, animal;
+    } target = {0};
+    struct tt_settings *settings = NULL;
+    struct tt_str text = {0};
+    static const struct tt_setting
+        axis[] = {{.name = "kind",
+                   .type = TT_SETTING_CHOICE,
+                   .offset = offsetof(struct owned, kind),
+                   .default_text = "fungus",
+                   .choices = "fungus plant animal",
+                   .is_axis = true},
+                  {.name = NULL}},
+        plant[] = {{.name = "speed", .type = TT_SETTING_DOUBLE, .default_text = "0.5", .of = "plant"},
+                   {.name = NULL}},
+        animal[] = {{.name = "speed", .type = TT_SETTING_DOUBLE, .default_text = "9", .of = "animal"},
+                    {.name = NULL}};
+    const struct tt_setting_section sections[] = {{"Rows", axis, 0},
+                                                  {"Rows", plant, offsetof(struct owned, plant)},
+                                                  {"Rows", animal, offsetof(struct owned, animal)},
+                                                  {"Rows", plant, offsetof(struct owned, animal)}};
+    assert_int_equal(tt_settings_create(sections, 4, &target, sizeof target, &settings), TT_ERR_INTERNAL);
+    assert_int_equal(tt_settings_create(sections, 3, &target, sizeof target, &settings), TT_OK);
+    assert_true(target.plant == 0.5 && target.animal == 9);
+    assert_false(tt_setting_repeats(sections, 1, plant));
+    assert_true(tt_setting_repeats(sections, 2, animal));
+    assert_int_equal(tt_settings_set(settings, "speed", "3", "--speed"), TT_OK);
+    assert_true(target.plant == 3 && target.animal == 3);
+    assert_int_equal(tt_settings_check(settings), TT_ERR_USAGE);
+    assert_string_equal(tt_error_last()->message, "speed is given, and the kind is fungus");
+    assert_non_null(strstr(tt_error_last()->hint, "set kind: plant animal"));
+    assert_int_equal(tt_settings_set(settings, "kind", "animal", "--kind"), TT_OK);
+    assert_int_equal(tt_settings_check(settings), TT_OK);
+    assert_int_equal(tt_settings_write_yaml(settings, &text), TT_OK);
+    const char *line = strstr(tt_str_text(&text), "speed: 3");
+    assert_non_null(line);
+    assert_null(strstr(line + 1, "speed: "));
+    tt_str_deinit(&text);
+    tt_settings_destroy(settings);
+}
+
 /* A resolved file lists every setting, also those that have no effect. */
 static void defaults_in_files(void **state)
 {
@@ -170,9 +216,9 @@ static void values_that_are_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_another_word),       cmocka_unit_test(defaults_in_files),
-        cmocka_unit_test(without_what_it_needs), cmocka_unit_test(paths_in_stores),
-        cmocka_unit_test(values_that_are_paths),
+        cmocka_unit_test(of_another_word),   cmocka_unit_test(of_two_owners),
+        cmocka_unit_test(defaults_in_files), cmocka_unit_test(without_what_it_needs),
+        cmocka_unit_test(paths_in_stores),   cmocka_unit_test(values_that_are_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
