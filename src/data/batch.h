@@ -32,6 +32,7 @@ struct tt_batch {
     int64_t row_count;         /* N */
     const int32_t *rows;       /* [N] increasing */
     const int32_t *labels;     /* [N] */
+    const uint8_t *supervised; /* [N] 0: of a prompt, for an objective that asks for them; NULL: all are 1 */
     /* Sequences g * group_size .. (g + 1) * group_size - 1 are group g. */
     int group_size;
     int64_t group_count; /* G */

@@ -100,9 +100,10 @@ static bool walk_next(const struct tt_sampler *sampler, struct piece_walk *walk,
     return true;
 }
 
-/* Supervised tokens with a predecessor in the same piece. */
+/* Tokens with a predecessor in the same piece that are supervised, or all of these. */
 static int64_t piece_rows(const struct tt_sampler *sampler, struct piece piece)
 {
+    if (sampler->config.prompt_rows) return piece.count > 0 ? piece.count - 1 : 0;
     const struct tt_store_sample *sample = &sampler->store->samples[piece.sample];
     if (piece.count == sample->count) return sample->supervised_count;
     const uint8_t *supervised = sampler->store->supervised + sample->first + piece.first;
@@ -113,18 +114,18 @@ static int64_t piece_rows(const struct tt_sampler *sampler, struct piece piece)
 
 struct unit_facts {
     struct tt_batch_limits size;
-    int64_t samples; /* that begin in it */
+    int64_t samples, leading_rows; /* samples that begin in it; rows of its first sequence */
 };
 
 static struct unit_facts unit_facts(const struct tt_sampler *sampler, uint64_t unit)
 {
     struct unit_facts facts = {0};
     struct piece_walk walk = walk_start(sampler, unit);
-    struct piece piece;
-    while (walk_next(sampler, &walk, &piece)) {
+    for (struct piece piece; walk_next(sampler, &walk, &piece);) {
+        int64_t rows = piece_rows(sampler, piece);
+        if (facts.size.sequences++ == 0) facts.leading_rows = rows;
         facts.size.tokens += piece.count;
-        facts.size.sequences++;
-        facts.size.rows += piece_rows(sampler, piece);
+        facts.size.rows += rows;
         if (piece.count > facts.size.length) facts.size.length = piece.count;
         facts.samples += piece.first == 0;
     }
@@ -138,8 +139,7 @@ static int64_t unit_tokens(const void *context, uint64_t unit)
     int64_t tokens = 0;
     struct piece_walk walk = walk_start(sampler, unit);
     if (sampler->kind == UNIT_SLICE) return (int64_t)(walk.end - walk.at);
-    struct piece piece;
-    while (walk_next(sampler, &walk, &piece)) tokens += piece.count;
+    for (struct piece piece; walk_next(sampler, &walk, &piece);) tokens += piece.count;
     return tokens;
 }
 
@@ -213,6 +213,7 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
     for (uint64_t i = 0; i < step.count; i++) {
         struct unit_facts unit = unit_facts(sampler, unit_at(sampler, &step, step.first + i));
         facts.supervised_tokens += unit.size.rows;
+        facts.leading_tokens += unit.leading_rows;
         facts.tokens += unit.size.tokens;
         facts.samples += unit.samples;
         facts.groups += unit.size.sequences / (int64_t)sampler->group_size;
@@ -297,6 +298,7 @@ static tt_status storage_reserve(struct tt_batch_storage *storage, size_t bytes)
 struct batch_arrays {
     int64_t *row_keys;
     int32_t *ids, *positions, *cu_seqlens, *rows, *labels;
+    uint8_t *supervised;
     float *columns[TT_COLUMNS_MAX];
 };
 
@@ -316,6 +318,7 @@ static size_t lay_out(const struct tt_sampler *sampler, char *block, const struc
         {(void **)&arrays->cu_seqlens, ((size_t)size->sequences + 1) * sizeof(int32_t)},
         {(void **)&arrays->rows, rows * sizeof(int32_t)},
         {(void **)&arrays->labels, rows * sizeof(int32_t)},
+        {(void **)&arrays->supervised, rows},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (block != NULL) *parts[i].array = block + at;
@@ -370,7 +373,8 @@ static void fill_piece(const struct tt_sampler *sampler, struct piece piece,
     for (int32_t i = 0; i < piece.count; i++) {
         arrays->positions[at + i] = i;
         arrays->row_keys[at + i] = key + i;
-        if (i + 1 < piece.count && supervised[i + 1]) {
+        if (i + 1 < piece.count && (supervised[i + 1] || sampler->config.prompt_rows)) {
+            arrays->supervised[rows] = supervised[i + 1];
             arrays->rows[rows] = at + i;
             arrays->labels[rows++] = ids[i + 1];
         }
@@ -440,8 +444,8 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     arrays.cu_seqlens[0] = 0;
     for (uint64_t i = 0; i < count; i++) {
         struct piece_walk walk = walk_start(sampler, members[i].unit);
-        struct piece piece;
-        while (walk_next(sampler, &walk, &piece)) fill_piece(sampler, piece, &arrays, &batch, &row_count);
+        for (struct piece piece; walk_next(sampler, &walk, &piece);)
+            fill_piece(sampler, piece, &arrays, &batch, &row_count);
     }
     batch.ids = arrays.ids;
     batch.positions = arrays.positions;
@@ -450,6 +454,7 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     batch.row_count = row_count;
     batch.rows = arrays.rows;
     batch.labels = arrays.labels;
+    batch.supervised = arrays.supervised;
     batch.group_size = (int)sampler->group_size;
     batch.group_count = batch.sequence_count / batch.group_size;
     batch.column_count = sampler->store->columns.count;

@@ -20,6 +20,7 @@ struct tt_sampler_config {
     bool packing;
     enum tt_packing_strategy packing_strategy;
     int64_t max_length; /* length of a pack */
+    bool prompt_rows; /* every token with a successor is a row; batch->supervised marks the supervised ones */
 };
 
 /* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when `samples` of `tokens` each exceed that. */
@@ -37,7 +38,8 @@ int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
 struct tt_step_facts {
     int64_t epoch;
     int64_t micro_count;       /* the same on all ranks; at most accumulation */
-    int64_t supervised_tokens; /* of the whole global step: the denominator of the loss */
+    int64_t supervised_tokens; /* rows of the whole global step: the denominator of the loss */
+    int64_t leading_tokens;    /* those of the first sequence of each group */
     int64_t tokens, samples;   /* of the whole global step */
     int64_t groups;            /* of sequences */
     int64_t pixels;            /* of images, on their canvases */

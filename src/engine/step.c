@@ -252,8 +252,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     struct step step;
     start_step(rank, config, index, &step);
     TT_TRY(tt_feed_step(config->feed, index, &step.facts));
-    step.counts =
-        (struct tt_objective_counts){.tokens = step.facts.supervised_tokens, .groups = step.facts.groups};
+    tt_objective_count(&step.counts, &step.facts);
     TT_TRY(make_gradients(&step));
     TT_TRY(sum_reports(&step, report));
     fill_result(&step, report, result);

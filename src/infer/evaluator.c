@@ -8,11 +8,10 @@
 #include "engine/rank_pass.h"
 
 static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
-                           const struct tt_step_facts *facts, int64_t micro, struct tt_batch_storage *storage,
-                           struct tt_by_source *by_source)
+                           const struct tt_objective_counts *counts, int64_t micro,
+                           struct tt_batch_storage *storage, struct tt_by_source *by_source)
 {
     tt_status status = TT_OK;
-    struct tt_objective_counts counts = {.tokens = facts->supervised_tokens, .groups = facts->groups};
     struct tt_batch batch;
     struct tt_pass pass;
     TT_GO(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
@@ -20,7 +19,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.loss_scale = 1.0f;
     TT_GO(tt_executor_forward(rank->executor, &pass));
-    TT_GO(tt_rank_add_loss(rank, &batch, &counts, &pass));
+    TT_GO(tt_rank_add_loss(rank, &batch, counts, &pass));
     TT_GO(tt_by_source_add(by_source, rank, &batch, &pass));
 out:
     if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
@@ -56,6 +55,21 @@ tt_status tt_evaluation_poll(struct tt_rank *rank, const struct tt_cancel *cance
     return stopped == NULL ? check_cancel(rank, cancel, done, all) : agree_to_stop(rank, cancel, stopped);
 }
 
+/* What the sums of all batches are divided by; an objective may read it in each batch. */
+static struct tt_objective_counts count_all(const struct tt_sampler *sampler, struct tt_evaluation *result)
+{
+    struct tt_objective_counts counts = {0};
+    for (int64_t s = 0; s < result->steps; s++) {
+        struct tt_step_facts facts;
+        tt_sampler_step(sampler, s, &facts);
+        tt_objective_count(&counts, &facts);
+        result->samples += facts.samples;
+    }
+    result->supervised_tokens = counts.tokens;
+    result->groups = counts.groups;
+    return counts;
+}
+
 tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, const struct tt_cancel *cancel,
                       bool *stopped, struct tt_batch_storage *storage, struct tt_by_source *by_source,
                       struct tt_evaluation *result)
@@ -67,21 +81,18 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     *result = (struct tt_evaluation){.steps = steps};
     TT_GO(tt_rank_clear_sums(rank));
     tt_by_source_clear(by_source);
+    struct tt_objective_counts counts = count_all(sampler, result);
     for (int64_t s = 0; s < steps; s++) {
         struct tt_step_facts facts;
         TT_GO(tt_evaluation_poll(rank, cancel, s, steps, stopped));
         if (stopped != NULL && *stopped) return TT_OK;
         tt_sampler_step(sampler, s, &facts);
-        result->samples += facts.samples;
-        result->supervised_tokens += facts.supervised_tokens;
-        result->groups += facts.groups;
         for (int64_t micro = 0; micro < facts.micro_count; micro++)
-            TT_GO(run_micro(rank, sampler, s, &facts, micro, storage, by_source));
+            TT_GO(run_micro(rank, sampler, s, &counts, micro, storage, by_source));
     }
     TT_GO(tt_rank_read_sums(rank, sums));
     TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
     TT_GO(tt_by_source_finish(by_source, rank->world));
-    struct tt_objective_counts counts = {.tokens = result->supervised_tokens, .groups = result->groups};
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];
     result->samples = tt_objective_samples(&rank->objective, result->samples);

@@ -143,6 +143,13 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
     return ops->rows(objective, rows);
 }
 
+void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)
+{
+    counts->tokens += facts->supervised_tokens;
+    counts->leading_tokens += facts->leading_tokens;
+    counts->groups += facts->groups;
+}
+
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first)
 {
     while (first < batch->row_count && batch->rows[first] < batch->cu_seqlens[s + 1]) first++;

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "config/settings.h"
 #include "data/batch.h"
+#include "data/sampler.h"
 
 enum {
     TT_OBJECTIVE_SUMS = 16,
@@ -57,18 +58,21 @@ enum tt_objective_needs {
     TT_NEEDS_REFERENCE = 1,
     TT_NEEDS_WHOLE_ANSWERS = 2, /* every token of an answer is supervised, and no other */
     TT_NEEDS_UNPACKED = 4,
+    /* Rows of prompts reach the head too: batch->supervised marks the rows of answers. */
+    TT_NEEDS_PROMPT_ROWS = 8,
 };
 
 /* What divides the sums of a global step or of an evaluation. */
 struct tt_objective_counts {
-    int64_t tokens; /* supervised */
+    int64_t tokens;         /* rows: supervised ones, and those of prompts with TT_NEEDS_PROMPT_ROWS */
+    int64_t leading_tokens; /* those of the first sequence of each group */
     int64_t groups;
 };
 
 /* A micro batch after its forward pass, in host memory. */
 struct tt_objective_rows {
     const struct tt_batch *batch;
-    const struct tt_objective_counts *counts; /* of the whole global step */
+    const struct tt_objective_counts *counts; /* of the whole global step, or of the whole evaluation */
     const float *logp_N;                      /* log p of the labels */
     const float *ref_logp_N;                  /* the same of the reference; NULL without TT_NEEDS_REFERENCE */
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
@@ -127,6 +131,8 @@ TT_MUST_USE tt_status tt_objective_check(const struct tt_objective *objective);
 /* Checks the batch and calls ops->rows. */
 TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
                                        const struct tt_objective_rows *rows);
+/* The counts of a step, added to those of others. */
+void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts);
 /* The end of the rows of sequence `s`, which begin at `first`. */
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first);
 

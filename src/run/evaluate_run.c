@@ -146,6 +146,7 @@ static tt_status order_data(struct evaluation_run *run, int data_size, struct tt
         .packing = tt_data_packs_eval(&config->data),
         .packing_strategy = config->data.packing_strategy,
         .max_length = tt_inputs_pack_length(&run->inputs, &config->data),
+        .prompt_rows = (config->objective.ops->needs & TT_NEEDS_PROMPT_ROWS) != 0,
     };
     TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
     tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), limits);

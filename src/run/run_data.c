@@ -55,6 +55,7 @@ static tt_status create_samplers(struct tt_run *run, int data_size)
         .packing = data->packing,
         .packing_strategy = data->packing_strategy,
         .max_length = tt_inputs_pack_length(&run->inputs, data),
+        .prompt_rows = (run->objective->ops->needs & TT_NEEDS_PROMPT_ROWS) != 0,
     };
     TT_TRY(tt_sampler_create(run->inputs.train, &train, &run->train_sampler));
     run->steps_per_epoch = tt_sampler_steps_per_epoch(run->train_sampler);

@@ -143,6 +143,54 @@ static void groups_stay_together(void **state)
     }
 }
 
+/* With prompt_rows every token but the last of a sequence is a row, and those with a supervised label are marked. */
+static void prompts_have_rows_too(void **state)
+{
+    (void)state;
+    const struct tt_sampler_config plain = {.micro_batch_size = 4, .world_size = 2, .accumulation = 2},
+                                   all = {.micro_batch_size = 4,
+                                          .world_size = 2,
+                                          .accumulation = 2,
+                                          .prompt_rows = true};
+    struct tt_dataset *dataset = load(2);
+    struct tt_sampler *of_answers = NULL, *of_all = NULL;
+    struct tt_batch_storage storage = {0};
+    struct tt_batch batch;
+    struct tt_step_facts facts, other;
+    struct tt_batch_limits limits;
+    int64_t rows = 0, marked = 0, leading = 0;
+    add_columns(dataset, 2);
+    assert_int_equal(tt_sampler_create(dataset, &plain, &of_answers), TT_OK);
+    assert_int_equal(tt_sampler_create(dataset, &all, &of_all), TT_OK);
+    tt_sampler_step(of_answers, 0, &other);
+    tt_sampler_step(of_all, 0, &facts);
+    tt_sampler_limits(of_all, 0, 1, &limits);
+    for (int64_t micro = 0; micro < facts.micro_count; micro++)
+        for (int rank = 0; rank < 2; rank++) {
+            int seen[SAMPLES] = {0};
+            assert_int_equal(tt_sampler_batch(of_all, 0, micro, rank, &storage, &batch), TT_OK);
+            check_batch(&batch, 2, seen);
+            assert_int_equal(batch.row_count, batch.token_count - batch.sequence_count);
+            assert_true(batch.row_count <= limits.rows);
+            rows += batch.row_count;
+            for (int64_t n = 0; n < batch.row_count; n++) {
+                assert_int_equal(batch.supervised[n], batch.labels[n] % WIDTH % 3 != 0);
+                marked += batch.supervised[n];
+                leading += batch.labels[n] / WIDTH % 2 == 0;
+            }
+        }
+    assert_int_equal(facts.supervised_tokens, rows);
+    assert_int_equal(facts.leading_tokens, leading);
+    assert_int_equal(other.supervised_tokens, marked);
+    assert_true(marked < rows && leading < rows && other.leading_tokens < marked);
+    assert_int_equal(tt_sampler_batch(of_answers, 0, 0, 0, &storage, &batch), TT_OK);
+    for (int64_t n = 0; n < batch.row_count; n++) assert_int_equal(batch.supervised[n], 1);
+    tt_batch_storage_deinit(&storage);
+    tt_sampler_destroy(of_answers);
+    tt_sampler_destroy(of_all);
+    tt_dataset_destroy(dataset);
+}
+
 static void shuffles_and_splits_move_groups(void **state)
 {
     (void)state;
@@ -261,8 +309,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_stay_together),      cmocka_unit_test(shuffles_and_splits_move_groups),
-        cmocka_unit_test(packs_have_columns_too),    cmocka_unit_test(refusals),
+        cmocka_unit_test(groups_stay_together),
+        cmocka_unit_test(prompts_have_rows_too),
+        cmocka_unit_test(shuffles_and_splits_move_groups),
+        cmocka_unit_test(packs_have_columns_too),
+        cmocka_unit_test(refusals),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
