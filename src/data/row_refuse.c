@@ -70,7 +70,8 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
     char keys[200];
     if (tt_json_get(row, "chosen") != NULL) {
         tt_row_fail(reader, TT_ERR_DATA, "the row has a preference ('chosen', 'rejected')");
-        tt_hint("objective: dpo trains on preferences; to train on the chosen answers alone, write them as "
+        tt_hint("objectives dpo and orpo train on preferences; to train on the chosen answers alone, write "
+                "them as "
                 "'completion' of rows with 'prompt', or as the last of 'messages'");
         return TT_ERR_DATA;
     }

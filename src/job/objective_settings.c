@@ -82,7 +82,7 @@ static tt_status check_needs(const struct tt_settings *settings, const struct tt
                       "leave packing out");
     if ((ops->needs & TT_NEEDS_WHOLE_ANSWERS) != 0 &&
         (data->assistant_only_loss || data->sample_per_turn || data->completion_only_loss == 0))
-        return refuse(ops, "objective %s trains on the whole of both answers, and on nothing else",
+        return refuse(ops, "objective %s compares the whole of both answers, and nothing else",
                       "leave assistant_only_loss, sample_per_turn and completion_only_loss out");
     return TT_OK;
 }

@@ -1,7 +1,8 @@
-/* A training with objective dpo against DPOTrainer of TRL 1.16 (dpo/make_pairs.py): loss, rewards, log p, logits,
- * accuracy, gradient norm and learning rate of 8 steps and two evaluations in fp32, with the losses sigmoid and robust,
- * from an adapter whose B is zero, so that the model without it is the reference of both; the same from rows with
- * another number of pairs in a micro batch, on two ranks; and a run that is stopped and resumed. */
+/* A training with objective dpo against DPOTrainer of TRL 1.16 (dpo/make_pairs.py), and one with orpo against its
+ * ORPOTrainer (orpo/make_orpo.py): loss, rewards, log p, logits, accuracy, gradient norm and learning rate of 8 steps
+ * and two evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero, so that the model
+ * without it is the reference of both; the same from rows with another number of pairs in a micro batch, on two ranks;
+ * and a run that is stopped and resumed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,7 +90,7 @@ static void compare_row(const char *name, int line, const struct tt_json_value *
 {
     const char *key;
     const struct tt_json_value *value;
-    assert_true(tt_json_count(want) > 10);
+    assert_true(tt_json_count(want) >= 10);
     for (size_t member = 0; tt_json_next_member(want, &member, &key, &value);) {
         const struct tt_json_value *ours = tt_json_get(got, key);
         if (!tt_json_is_number(ours)) fail_msg("%s, row %d: there is no '%s'", name, line, key);
@@ -102,12 +103,13 @@ static void compare_row(const char *name, int line, const struct tt_json_value *
     }
 }
 
-static void compare_log(const char *name, const char *output)
+static void compare_log(const char *objective, const char *name, const char *output)
 {
     struct tt_json want = {0}, got = {0};
-    char path[400];
+    char path[400], golden[400];
     snprintf(path, sizeof path, "%s/trainer_state.json", test_at(output));
-    assert_int_equal(tt_json_read(GOLDEN "/dpo/train.json", 1 << 20, &want), TT_OK);
+    snprintf(golden, sizeof golden, GOLDEN "/%s/train.json", objective);
+    assert_int_equal(tt_json_read(golden, 1 << 20, &want), TT_OK);
     assert_int_equal(tt_json_read(path, 1 << 20, &got), TT_OK);
     const struct tt_json_value *rows = tt_json_get(tt_json_get(want.root, "runs"), name),
                                *log = tt_json_get(got.root, "log_history");
@@ -126,7 +128,7 @@ static void sigmoid(void **state)
     (void)state;
     make_inputs();
     train_ok(settings, "sigmoid");
-    compare_log("sigmoid", "sigmoid");
+    compare_log("dpo", "sigmoid", "sigmoid");
 }
 
 static void robust(void **state)
@@ -145,7 +147,7 @@ static void robust(void **state)
     (void)state;
     make_inputs();
     train_ok(settings, "robust");
-    compare_log("robust", "robust");
+    compare_log("dpo", "robust", "robust");
 }
 
 /* Means are over the step, so another split gives TRL's numbers too. */
@@ -172,9 +174,42 @@ static void split(void **state)
     (void)state;
     make_inputs();
     train_ok(two_ranks, "two_ranks");
-    compare_log("sigmoid", "two_ranks");
+    compare_log("dpo", "sigmoid", "two_ranks");
     train_ok(micro_batches, "micro_batches");
-    compare_log("sigmoid", "micro_batches");
+    compare_log("dpo", "sigmoid", "micro_batches");
+}
+
+/* The same rows, settings and adapter with ORPO, which has no reference; then split. */
+static void orpo(void **state)
+{
+    static const char *const settings[] = {"objective",
+                                           "orpo",
+                                           "per_device_train_batch_size",
+                                           "4",
+                                           "per_device_eval_batch_size",
+                                           "6",
+                                           "save_strategy",
+                                           "no",
+                                           NULL};
+    static const char *const two_ranks[] = {"objective",
+                                            "orpo",
+                                            "per_device_train_batch_size",
+                                            "1",
+                                            "gradient_accumulation_steps",
+                                            "2",
+                                            "per_device_eval_batch_size",
+                                            "2",
+                                            "save_strategy",
+                                            "no",
+                                            "ranks",
+                                            "2",
+                                            NULL};
+    (void)state;
+    make_inputs();
+    train_ok(settings, "orpo");
+    compare_log("orpo", "orpo", "orpo");
+    train_ok(two_ranks, "orpo_split");
+    compare_log("orpo", "orpo", "orpo_split");
 }
 
 /* The result of a run that is resumed from step 4 has the bytes of one that was not stopped. */
@@ -205,6 +240,7 @@ static void resumed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid), cmocka_unit_test(robust),
-                                       cmocka_unit_test(split), cmocka_unit_test(resumed)};
+                                       cmocka_unit_test(split), cmocka_unit_test(orpo),
+                                       cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

@@ -52,25 +52,29 @@ static const char *value_text(const struct tt_json_value *value, char text[80])
     return text;
 }
 
-static void defaults_are_trls(void **state)
+/* Of the objective's trainer: `least` keys at least. */
+static void check_defaults(const char *name, size_t least)
 {
-    (void)state;
     struct tt_json json = {0};
+    char path[300];
     const char *key;
     const struct tt_json_value *value;
-    static const char *const dpo[] = {"objective", "dpo", NULL};
-    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/dpo/defaults.json", 1 << 20, &json), TT_OK);
-    assert_true(tt_json_count(json.root) >= 16);
+    const char *const objective[] = {"objective", name, NULL};
+    snprintf(path, sizeof path, TT_TEST_ROOT "/golden/%s/defaults.json", name);
+    assert_int_equal(tt_json_read(path, 1 << 20, &json), TT_OK);
+    assert_true(tt_json_count(json.root) >= least);
     struct setup all, none;
     begin(&all);
     begin(&none);
     for (size_t member = 0; tt_json_next_member(json.root, &member, &key, &value);) {
         char text[80];
+        if (strcmp(key, "max_completion_length") == 0)
+            continue; /* of encoders and decoders; refused by name */
         if (tt_settings_set(all.settings, key, value_text(value, text), "TRL's default") != TT_OK)
             fail_msg("%s: %s", key, tt_error_last()->message);
     }
-    resolve_ok(&all, dpo);
-    resolve_ok(&none, dpo);
+    resolve_ok(&all, objective);
+    resolve_ok(&none, objective);
     assert_true(all.job.optim.learning_rate == none.job.optim.learning_rate);
     assert_true(none.job.optim.learning_rate == 1e-6 && none.job.lora.dropout == 0);
     for (int i = 0; none.job.objective.ops->settings[i].name != NULL; i++)
@@ -79,6 +83,33 @@ static void defaults_are_trls(void **state)
     tt_settings_destroy(all.settings);
     tt_settings_destroy(none.settings);
     tt_json_deinit(&json);
+}
+
+static void defaults_are_trls(void **state)
+{
+    (void)state;
+    check_defaults("dpo", 16);
+    check_defaults("orpo", 7);
+}
+
+/* A setting of two objectives is for the one that is chosen; full fine-tuning and packing. */
+static void orpo(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"objective", "orpo", "beta", "0.25", "use_peft", "false", NULL},
+                             *const plain[] = {"objective", "orpo", "loss_type", "orpo", NULL};
+    struct setup setup;
+    begin(&setup);
+    resolve_ok(&setup, given);
+    assert_string_equal(setup.job.objective.ops->name, "orpo");
+    assert_true(setup.job.objective.values[0] == 0.25 && !setup.job.model.use_peft);
+    assert_ptr_equal(setup.job.data.rows_kind, &tt_row_pair);
+    tt_settings_destroy(setup.settings);
+    begin(&setup);
+    resolve_ok(&setup, plain);
+    assert_true(setup.job.objective.values[0] == 0.1 && setup.job.optim.learning_rate == 1e-6);
+    assert_true(setup.job.lora.dropout == 0);
+    tt_settings_destroy(setup.settings);
 }
 
 static void what_follows(void **state)
@@ -158,6 +189,10 @@ static void refusals(void **state)
         {{"objective", "dpo", "assistant_only_loss", "true", NULL}, "the whole of both answers"},
         {{"objective", "dpo", "completion_only_loss", "false", NULL}, "the whole of both answers"},
         {{"objective", "dpo", "label_smoothing_factor", "0.1", NULL}, "label_smoothing_factor is given"},
+        {{"objective", "orpo", "discopop_tau", "0.1", NULL}, "and the objective is orpo"},
+        {{"objective", "orpo", "loss_type", "sigmoid", NULL}, "is no loss of the objective orpo"},
+        {{"objective", "orpo", "packing", "true", NULL}, "are not packed"},
+        {{"objective", "orpo", "completion_only_loss", "false", NULL}, "the whole of both answers"},
         {{"objective", "dpo", "metric_for_best_model", "rewards/chosen", NULL}, "is not a metric"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -173,7 +208,8 @@ static void refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls), cmocka_unit_test(what_follows),
-                                       cmocka_unit_test(saved_settings), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls), cmocka_unit_test(orpo),
+                                       cmocka_unit_test(what_follows), cmocka_unit_test(saved_settings),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
