@@ -198,6 +198,13 @@ void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, 
     warn_if_lost(journal, status, "a text of TensorBoard");
 }
 
+void tt_journal_hparams(struct tt_journal *journal, const struct tt_json_value *settings)
+{
+    tt_status status = TT_OK;
+    if (journal->board != NULL && settings != NULL) status = tt_tensorboard_hparams(journal->board, settings);
+    warn_if_lost(journal, status, "the settings of TensorBoard");
+}
+
 void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height,
                         int32_t width, const struct tt_str *png)
 {

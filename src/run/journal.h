@@ -34,6 +34,8 @@ void tt_journal_event(struct tt_journal *journal, const char *event, int64_t ste
                       const struct tt_log_field *fields, int count);
 /* A text for TensorBoard only, as Markdown. */
 void tt_journal_text(struct tt_journal *journal, const char *tag, int64_t step, const struct tt_str *text);
+/* Settings for TensorBoard only, an object. */
+void tt_journal_hparams(struct tt_journal *journal, const struct tt_json_value *settings);
 /* A picture for TensorBoard only, a PNG file of height x width pixels. */
 void tt_journal_picture(struct tt_journal *journal, const char *tag, int64_t step, int32_t height,
                         int32_t width, const struct tt_str *png);

@@ -182,3 +182,70 @@ tt_status tt_tensorboard_image(struct tt_tensorboard *board, const char *tag, in
     TT_TRY(append_bytes_field(&board->summary, 4, board->record.data, board->record.bytes));
     return write_summary(board, step);
 }
+
+/* ---- Settings of the plugin hparams ---- */
+
+/* google.protobuf.Value: number_value = 2 (double), string_value = 3, bool_value = 4. Lists and mappings are JSON. */
+static tt_status append_hparam(struct tt_str *to, const struct tt_json_value *value)
+{
+    struct tt_str text = {0};
+    if (tt_json_is_number(value)) return append_fixed64(to, 2, tt_json_number(value));
+    if (tt_json_is_bool(value)) {
+        TT_TRY(append_varint(to, 4 << 3));
+        return append_varint(to, tt_json_is_true(value));
+    }
+    if (tt_json_is_string(value))
+        return append_bytes_field(to, 3, tt_json_text(value), strlen(tt_json_text(value)));
+    tt_status status = tt_json_write(value, 0, false, &text);
+    if (status == TT_OK) status = append_bytes_field(to, 3, tt_str_text(&text), text.bytes);
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* SessionStartInfo: hparams = 1, a map, whose entries have key = 1 and value = 2; start_time_secs = 5 (double) */
+static tt_status append_session(struct tt_str *to, const struct tt_json_value *settings)
+{
+    struct tt_str value = {0}, entry = {0};
+    const char *name;
+    const struct tt_json_value *member;
+    tt_status status = TT_OK;
+    for (size_t at = 0; tt_json_next_member(settings, &at, &name, &member);) {
+        if (tt_json_is_null(member)) continue;
+        tt_str_clear(&value);
+        tt_str_clear(&entry);
+        TT_GO(append_hparam(&value, member));
+        TT_GO(append_bytes_field(&entry, 1, name, strlen(name)));
+        TT_GO(append_bytes_field(&entry, 2, tt_str_text(&value), value.bytes));
+        TT_GO(append_bytes_field(to, 1, tt_str_text(&entry), entry.bytes));
+    }
+    TT_GO(append_fixed64(to, 5, tt_clock_unix_seconds()));
+out:
+    tt_str_deinit(&value);
+    tt_str_deinit(&entry);
+    return status;
+}
+
+tt_status tt_tensorboard_hparams(struct tt_tensorboard *board, const struct tt_json_value *settings)
+{
+    static const char tag[] = "_hparams_/session_start_info", plugin[] = "hparams";
+    struct tt_str session = {0}, data = {0}, metadata = {0};
+    tt_status status = TT_OK;
+    TT_GO(append_session(&session, settings));
+    /* HParamsPluginData: session_start_info = 3; version = 1 is 0 and left out */
+    TT_GO(append_bytes_field(&data, 3, tt_str_text(&session), session.bytes));
+    /* SummaryMetadata.plugin_data = 1 { plugin_name = 1, content = 2 } */
+    tt_str_clear(&session);
+    TT_GO(append_bytes_field(&session, 1, plugin, sizeof plugin - 1));
+    TT_GO(append_bytes_field(&session, 2, tt_str_text(&data), data.bytes));
+    TT_GO(append_bytes_field(&metadata, 1, tt_str_text(&session), session.bytes));
+    /* Summary.Value: tag = 1, metadata = 9 */
+    tt_str_clear(&board->summary);
+    TT_GO(append_bytes_field(&board->summary, 1, tag, sizeof tag - 1));
+    TT_GO(append_bytes_field(&board->summary, 9, tt_str_text(&metadata), metadata.bytes));
+    status = write_summary(board, 0);
+out:
+    tt_str_deinit(&session);
+    tt_str_deinit(&data);
+    tt_str_deinit(&metadata);
+    return status;
+}

@@ -104,6 +104,7 @@ void tt_tracker_config_show(const struct tt_tracker_config *config, struct tt_jo
 {
     show(journal, "args", config->args);
     show(journal, "model_config", config->model);
+    tt_journal_hparams(journal, config->args);
 }
 
 tt_status tt_tracker_config_write(const struct tt_tracker_config *config, const char *folder,

@@ -1,5 +1,5 @@
-/* The TensorBoard file of a run: every record's two checksums, the scalars of the log, the texts of eval_generate, the
- * pictures of a detector's evaluations. */
+/* The TensorBoard file of a run: every record's two checksums, the scalars of the log, the settings, the texts of
+ * eval_generate, the pictures of a detector's evaluations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +92,15 @@ struct picture {
     struct tt_image image; /* decoded */
 };
 
+/* Of the plugin hparams. */
+struct settings {
+    int records, count;
+    double learning_rate;
+    bool use_peft, reports, has_null; /* a setting without value is there */
+};
+
 struct events {
+    struct settings settings;
     struct scalar scalars[256];
     struct text texts[16];
     struct picture pictures[16];
@@ -152,6 +160,37 @@ static void read_text(const uint8_t *at, const uint8_t *end, struct text *text)
     assert_true(plugin && text->content[0] != '\0');
 }
 
+/* An entry of the map: a key, and a google.protobuf.Value. */
+static void read_setting(const struct field *entry, struct settings *settings)
+{
+    const uint8_t *at = entry->data, *end = at + entry->bytes;
+    struct field key = read_field(&at, end), message = read_field(&at, end);
+    assert_true(key.number == 1 && message.number == 2 && at == end);
+    const uint8_t *inside = message.data;
+    struct field value = read_field(&inside, message.data + message.bytes);
+    settings->count++;
+    settings->has_null |= is_text(&key, "logging_dir");
+    if (is_text(&key, "learning_rate") && value.number == 2) memcpy(&settings->learning_rate, value.data, 8);
+    if (is_text(&key, "use_peft")) settings->use_peft = value.number == 4 && value.value == 1;
+    if (is_text(&key, "report_to")) settings->reports = value.number == 3 && is_text(&value, "tensorboard");
+}
+
+/* SummaryMetadata with the plugin's name and HParamsPluginData, which has a SessionStartInfo. */
+static void read_settings(const struct field *metadata, struct settings *settings)
+{
+    struct field plugin = read_only_field(metadata, 1);
+    const uint8_t *at = plugin.data, *end = at + plugin.bytes;
+    struct field name = read_field(&at, end), content = read_field(&at, end);
+    assert_true(is_text(&name, "hparams") && content.number == 2 && at == end);
+    struct field session = read_only_field(&content, 3);
+    for (at = session.data, end = at + session.bytes; at < end;) {
+        struct field field = read_field(&at, end);
+        assert_true(field.number == 1 || field.number == 5); /* a setting, the start */
+        if (field.number == 1) read_setting(&field, settings);
+    }
+    settings->records++;
+}
+
 /* Summary.Image: height, width, colorspace 3 (colour), the PNG file. */
 static void read_picture(const struct field *message, struct picture *picture)
 {
@@ -169,17 +208,22 @@ static void read_picture(const struct field *message, struct picture *picture)
     assert_true(picture->image.height == height && picture->image.width == width);
 }
 
-enum value_kind { SCALAR, TEXT, PICTURE };
+enum value_kind { SCALAR, TEXT, PICTURE, SETTINGS };
 
 /* A text or a picture has no step yet. */
 static enum value_kind read_value(const struct field *summary, struct scalar *scalar, struct text *text,
-                                  struct picture *picture)
+                                  struct picture *picture, struct settings *settings)
 {
     const uint8_t *at = summary->data, *end = at + summary->bytes;
     struct field value = read_field(&at, end);
     assert_true(value.number == 1 && value.type == 2 && at == end);
     for (at = value.data, end = at + value.bytes; at < end;) {
         struct field field = read_field(&at, end);
+        if (field.number == 9 && strcmp(scalar->tag, "_hparams_/session_start_info") == 0) {
+            read_settings(&field, settings);
+            scalar->tag[0] = '\0';
+            return SETTINGS;
+        }
         if (field.number == 8 || field.number == 9) {
             read_text(value.data, end, text);
             scalar->tag[0] = '\0';
@@ -214,7 +258,7 @@ static void read_event(const uint8_t *at, size_t bytes, struct events *events)
         if (field.number == 3)
             snprintf(events->version, sizeof events->version, "%.*s", (int)field.bytes,
                      (const char *)field.data);
-        if (field.number == 5) kind = read_value(&field, scalar, text, picture);
+        if (field.number == 5) kind = read_value(&field, scalar, text, picture, &events->settings);
     }
     if (events->records++ == 0) events->first_time = events->last_time;
     if (scalar->tag[0] != '\0') events->count++;
@@ -334,6 +378,9 @@ static void scalars_of_a_run(void **state)
     compare(&events, output, "eval/loss", "eval_loss", 2, 100);
     compare(&events, output, "train/train_loss", "train_loss", 1, 200);
     expect_configuration(&events);
+    assert_int_equal(events.settings.records, 1);
+    assert_true(events.settings.count > 100 && !events.settings.has_null);
+    assert_true(events.settings.learning_rate == 2e-5 && events.settings.use_peft && events.settings.reports);
     test_workplace_remove(&place);
 }
 
