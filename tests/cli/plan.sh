@@ -31,6 +31,13 @@ table l70b-2xh200-block 0 --device h200 --ranks 2 --recompute block --config_jso
     --sequence_length 2048 --per_device_train_batch_size 1 --lora_r 16 --lora_target_modules q_proj,v_proj
 table l8b-h200 0 --device h200 --config_json "$shapes/l8b.json" --sequence_length 4096 \
     --per_device_train_batch_size 2 --lora_r 16
+# All weights with moments of 8 bits; the paged optimizer moves them to the host where the others do not fit.
+table l8b-full-adamw8-h200 0 --device h200 --config_json "$shapes/l8b.json" --use_peft false --optim adamw_8bit \
+    --sequence_length 4096 --per_device_train_batch_size 1
+table l8b-full-adamw8-90GiB 4 --device h200 --device_memory 90GiB --config_json "$shapes/l8b.json" --use_peft false \
+    --optim adamw_8bit --sequence_length 4096 --per_device_train_batch_size 1
+table l8b-full-paged8-90GiB 0 --device h200 --device_memory 90GiB --config_json "$shapes/l8b.json" --use_peft false \
+    --optim paged_adamw_8bit --sequence_length 4096 --per_device_train_batch_size 1
 table l8b-rtx4090 0 --device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096 \
     --per_device_train_batch_size 2 --lora_r 16
 table l8b-rtx4090-none 4 --device rtx4090 --recompute none --config_json "$shapes/l8b.json" \

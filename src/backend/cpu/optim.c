@@ -219,26 +219,39 @@ static void TT_PASS(lion_piece)(const struct lion_scalars *s, float *restrict pa
     }
 }
 
+/* Fills a whole block: with zeros behind its `n` elements. */
 static void TT_PASS(decode_block)(const struct coded_moment *moment, int64_t block, int n, float *restrict x)
 {
     const uint8_t *codes = moment->codes + block * TT_MOMENT_BLOCK;
     float absmax = moment->absmax[block];
     for (int i = 0; i < n; i++) x[i] = moment->borders.map[codes[i]] * absmax;
+    for (int i = n; i < TT_MOMENT_BLOCK; i++) x[i] = 0;
 }
 
-/* The code is the number of borders below x / absmax, found by bisection for all elements at once. */
+/* The numbers of borders below x: a bisection of several elements at once, without branches. */
+static void TT_PASS(count_borders)(const float *restrict borders, const float *restrict x,
+                                   int32_t *restrict index)
+{
+    enum { AT_ONCE = 16 };
+    for (int first = 0; first < TT_MOMENT_BLOCK; first += AT_ONCE) {
+        int32_t below[AT_ONCE] = {0};
+        for (int step = TT_QUANT_NESTED_MAP / 2; step > 0; step /= 2)
+            for (int i = 0; i < AT_ONCE; i++)
+                below[i] += (x[first + i] > borders[below[i] + step - 1]) * step;
+        for (int i = 0; i < AT_ONCE; i++) index[first + i] = below[i];
+    }
+}
+
 static void TT_PASS(encode_block)(const struct coded_moment *moment, int64_t block, int n, bool has_signs,
                                   const float *restrict x)
 {
     uint8_t *restrict codes = moment->codes + block * TT_MOMENT_BLOCK;
-    const float *restrict borders = moment->borders.values;
     float scaled[TT_MOMENT_BLOCK], absmax = 0;
-    int32_t index[TT_MOMENT_BLOCK] = {0};
-    for (int i = 0; i < n; i++) absmax = fabsf(x[i]) > absmax ? fabsf(x[i]) : absmax;
+    int32_t index[TT_MOMENT_BLOCK];
+    for (int i = 0; i < TT_MOMENT_BLOCK; i++) absmax = fabsf(x[i]) > absmax ? fabsf(x[i]) : absmax;
     moment->absmax[block] = absmax;
-    for (int i = 0; i < n; i++) scaled[i] = absmax > 0 ? x[i] / absmax : x[i];
-    for (int step = TT_QUANT_NESTED_MAP / 2; step > 0; step /= 2)
-        for (int i = 0; i < n; i++) index[i] += scaled[i] > borders[index[i] + step - 1] ? step : 0;
+    for (int i = 0; i < TT_MOMENT_BLOCK; i++) scaled[i] = absmax > 0 ? x[i] / absmax : x[i];
+    TT_PASS(count_borders)(moment->borders.values, scaled, index);
     for (int i = 0; i < n; i++) {
         if (has_signs && !signbit(moment->borders.map[index[i]]) != !signbit(x[i]))
             index[i] += x[i] > 0 ? 1 : -1;
@@ -253,14 +266,15 @@ static void TT_PASS(adamw8_block)(const struct adamw8_run *run, int64_t block)
     float *restrict param = run->param + first;
     const float *restrict grad = run->grad + first;
     float m[TT_MOMENT_BLOCK], v[TT_MOMENT_BLOCK];
-    float rest1 = 1.0f - run->beta1, rest2 = 1.0f - run->beta2;
+    const float beta1 = run->beta1, beta2 = run->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    const float step_size = run->step_size, eps = run->eps, keep = run->keep, grad_scale = run->grad_scale;
     TT_PASS(decode_block)(&run->m, block, n, m);
     TT_PASS(decode_block)(&run->v, block, n, v);
     for (int i = 0; i < n; i++) {
-        float g = grad[i] * run->grad_scale;
-        m[i] = m[i] * run->beta1 + rest1 * g;
-        v[i] = v[i] * run->beta2 + rest2 * g * g;
-        param[i] = (param[i] - run->step_size * (m[i] / (sqrtf(v[i]) + run->eps))) * run->keep;
+        float g = grad[i] * grad_scale;
+        m[i] = m[i] * beta1 + rest1 * g;
+        v[i] = v[i] * beta2 + rest2 * g * g;
+        param[i] = (param[i] - step_size * (m[i] / (sqrtf(v[i]) + eps))) * keep;
     }
     TT_PASS(encode_block)(&run->m, block, n, true, m);
     TT_PASS(encode_block)(&run->v, block, n, false, v);
