@@ -57,7 +57,7 @@ static tt_status run_micro(struct step *step, int64_t micro)
     struct tt_micro data;
     struct tt_pass pass;
     tt_status status = TT_OK;
-    TT_GO(tt_feed_micro(feed, rank->mesh.data_rank, step->index, micro, &data));
+    TT_GO(tt_feed_micro(feed, step->index, micro, &data));
     step->attending_rows += tt_gradient_attending_rows(&data.tokens);
     TT_GO(tt_rank_upload_micro(rank, &data, &pass));
     tt_phases_end(&step->phases, TT_PHASE_DATA);
@@ -146,7 +146,7 @@ static tt_status explain_nonfinite(struct step *step, double loss)
     for (int64_t micro = 0; micro < step->facts.micro_count && !is_found(&finding); micro++) {
         struct tt_micro data;
         struct tt_pass pass;
-        TT_TRY(tt_feed_micro(step->config->feed, rank->mesh.data_rank, step->index, micro, &data));
+        TT_TRY(tt_feed_micro(step->config->feed, step->index, micro, &data));
         TT_TRY(tt_rank_upload_micro(rank, &data, &pass));
         set_inputs(step, &pass.in);
         TT_TRY(tt_executor_find_nonfinite(rank->executor, &pass, finding.where, sizeof finding.where));

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "comm/host_values.h"
 #include "detect/results.h"
+#include "engine/feed_images.h"
 #include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
 #include "infer/detector.h"
@@ -160,7 +161,7 @@ static tt_status run_steps(struct evaluation *evaluation, struct tt_rank *rank, 
         TT_TRY(tt_feed_step(feed, s, &facts));
         result->samples += facts.samples;
         for (int64_t micro = 0; micro < facts.micro_count; micro++) {
-            TT_TRY(tt_feed_micro(feed, 0, s, micro, &data));
+            TT_TRY(tt_feed_micro(feed, s, micro, &data));
             TT_TRY(run_micro(evaluation, rank, data.images));
         }
     }

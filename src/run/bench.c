@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "checkpoint/load.h"
+#include "engine/feed_rows.h"
 #include "engine/rank_config.h"
 #include "engine/step.h"
 #include "run/open_world.h"
@@ -104,7 +105,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
 static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
-    struct tt_feed feed = {.sampler = bench->sampler};
+    struct tt_feed feed = {0};
     struct tt_gradient_watch watch = {0};
     struct tt_train_step_result last = {0};
     struct gathers gathers = {0};
@@ -120,6 +121,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .length = {end_step, end_step},
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_feed_of_rows(bench->sampler, rank->mesh.data_rank, &feed));
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
     for (int64_t step = 0; step < end_step; step++) {
         /* Further steps, not timed: profiling costs time. */

@@ -84,19 +84,9 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .stop = run->cancel,
         .base_folder = run->inputs.folder != NULL ? tt_model_folder_path(run->inputs.folder) : NULL,
         .base_name = run->model->model_name_or_path,
-        .templates = run->inputs.template_files,
-        .template_count = run->inputs.templates.template_count,
     };
-    const struct tt_detect_inputs *detect = &run->inputs.detect;
-    const struct tt_save_template detector_files[] = {{"config.json", tt_str_text(&detect->config_json)},
-                                                      {"classes.csv", tt_str_text(&detect->classes_csv)}};
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
-    memcpy(checkpoints->detector_files, detector_files, sizeof detector_files);
-    if (rank->model->facts.reads_images) {
-        config.templates = checkpoints->detector_files;
-        config.template_count = sizeof detector_files / sizeof *detector_files;
-        config.torch_name = "model.pth";
-    }
+    run->task->saves(&run->inputs, checkpoints->task_files, &config);
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
     return tt_saver_create(&config, &checkpoints->saver);
 }

@@ -19,9 +19,9 @@ struct tt_checkpoints {
         int64_t newest;
         bool replaced; /* the checkpoints of an earlier run, which this one overwrites, are removed */
     } keep;
-    struct tt_save_template detector_files[2]; /* stored with the weights of a detector */
-    double save_seconds, stall_seconds;        /* of the longest save */
-    double step_seconds;                       /* of the last step; 0: none yet */
+    struct tt_save_template task_files[TT_TASK_FILES];
+    double save_seconds, stall_seconds; /* of the longest save */
+    double step_seconds;                /* of the last step; 0: none yet */
     /* On rank 0, of the save in progress. */
     struct {
         int64_t step;

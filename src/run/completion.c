@@ -11,7 +11,7 @@
 #include "comm/host_values.h"
 #include "job/compared.h"
 #include "launch/launch.h"
-#include "run/run_data.h"
+#include "run/data_order.h"
 #include "run/run_plan.h"
 
 enum { BYTES_MAX = 64 << 20, VERSION = 1 };
@@ -156,7 +156,7 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
     tt_snprintf(probe->date, sizeof probe->date, "%s", date);
     TT_GO(tt_run_open_inputs(probe, job, world));
     (void)tt_run_plan_batch_of(probe, identity, world->world_size);
-    TT_GO(tt_run_data_prepare(probe, world->world_size));
+    TT_GO(tt_run_order_data(probe, world->world_size));
     now = tt_resume_identity(probe, world->world_size);
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
     TT_GO(tt_resume_changes(identity, now, NULL, &settings));
@@ -177,6 +177,7 @@ static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *jo
 {
     struct tt_json json = {0};
     struct tt_run probe = {.job = job,
+                           .task = run->task,
                            .objective = run->objective,
                            .model = run->model,
                            .data = run->data,

@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
-#include "infer/detect_evaluator.h"
 #include "infer/generation_rank.h"
+#include "launch/fingerprint.h"
 #include "run/exact_match.h"
 #include "run/open_world.h"
-#include "run/run_data.h"
+#include "run/task.h"
 #include "run/trainer.h"
 
 /* The state that the ranks of an evaluation share. */
@@ -18,12 +18,12 @@ struct evaluation_run {
     const struct tt_job_spec *config; /* of spec */
     struct tt_cancel *cancel;         /* NULL or lent */
     struct tt_inputs inputs;
-    struct tt_fingerprint fingerprint;   /* empty with one process */
-    struct tt_sampler *sampler;          /* of rows */
-    struct tt_detect_order_config order; /* of images */
-    struct tt_exact_match exact_match;   /* empty: not asked for */
-    int first_rank;                      /* of this process */
-    struct tt_batch_limits limits;       /* of the rows */
+    struct tt_fingerprint fingerprint; /* empty with one process */
+    const struct tt_task_ops *task;
+    struct tt_task_data data;
+    struct tt_exact_match exact_match; /* empty: not asked for */
+    int first_rank;                    /* of this process */
+    struct tt_batch_limits limits;     /* of the rows */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     struct tt_eval_result *result;   /* written by global rank 0 */
@@ -64,24 +64,18 @@ static tt_status keep_sources(const struct tt_sources *sources, const struct tt_
 }
 
 static tt_status measure(const struct evaluation_run *run, struct tt_rank *rank,
-                         struct tt_batch_storage *storage, struct tt_by_source *by_source,
-                         struct tt_evaluation *evaluation)
+                         struct tt_by_source *by_source, struct tt_evaluation *evaluation)
 {
-    if (run->inputs.detect.spec == NULL) {
-        TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective));
-        return tt_evaluate(rank, run->sampler, run->cancel, NULL, storage, by_source, evaluation);
-    }
-    const struct tt_detect_loader_config loading = tt_run_loading(&run->inputs.detect, &run->order, rank);
-    const struct tt_detect_evaluator_config config = {
-        .loading = &loading, .score_threshold = run->inputs.detect.spec->score_threshold};
-    return tt_detect_evaluate(rank, &config, run->cancel, NULL, evaluation);
+    const struct tt_task_evaluation how = {
+        .inputs = &run->inputs, .data = &run->data, .cancel = run->cancel, .by_source = by_source};
+    if (run->inputs.eval != NULL) TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective));
+    return run->task->evaluate(&how, rank, evaluation);
 }
 
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct evaluation_run *run = context;
     struct tt_rank rank = {0};
-    struct tt_batch_storage storage = {0};
     struct tt_evaluation evaluation;
     struct tt_by_source by_source = {0};
     struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
@@ -90,7 +84,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_load_source source = run->inputs.source;
     source.cancel = run->cancel;
     TT_GO(tt_rank_load(&rank, &source));
-    TT_GO(measure(run, &rank, &storage, &by_source, &evaluation));
+    TT_GO(measure(run, &rank, &by_source, &evaluation));
     int64_t matches = -1, rows = 0;
     double start = tt_clock_seconds();
     if (run->spec->exact_match)
@@ -105,7 +99,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->token_accuracy =
             accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;
         run->result->samples = evaluation.samples;
-        run->result->tokens = run->inputs.detect.spec == NULL ? evaluation.supervised_tokens : 0;
+        run->result->tokens = run->task->labels(&evaluation);
         run->result->loss_seconds = evaluation.seconds;
         run->result->seconds = evaluation.seconds + (run->spec->exact_match ? tt_clock_seconds() - start : 0);
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
@@ -113,7 +107,6 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     }
 out:
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
-    tt_batch_storage_deinit(&storage);
     tt_by_source_deinit(&by_source);
     tt_rank_deinit(&rank);
     return status;
@@ -131,25 +124,17 @@ static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *
 
 static tt_status order_data(struct evaluation_run *run, int data_size, struct tt_batch_limits *limits)
 {
-    const struct tt_job_spec *config = run->config;
-    const struct tt_detect_inputs *images = &run->inputs.detect;
-    if (images->spec != NULL) {
-        run->order = tt_detect_inputs_order(images->spec, false, config->run.per_device_eval_batch_size,
-                                            data_size, 1, (uint64_t)config->run.seed);
-        *limits = tt_run_image_limits(images->eval, &run->order);
-        return TT_OK;
-    }
-    struct tt_sampler_config sampler = {
-        .micro_batch_size = config->run.per_device_eval_batch_size,
-        .world_size = data_size,
-        .accumulation = 1,
-        .packing = tt_data_packs_eval(&config->data),
-        .packing_strategy = config->data.packing_strategy,
-        .max_length = tt_inputs_pack_length(&run->inputs, &config->data),
-        .prompt_rows = (config->objective.ops->needs & TT_NEEDS_PROMPT_ROWS) != 0,
-    };
-    TT_TRY(tt_sampler_create(run->inputs.eval, &sampler, &run->sampler));
-    tt_sampler_limits(run->sampler, 0, tt_sampler_steps_per_epoch(run->sampler), limits);
+    const struct tt_run_spec *spec = &run->config->run;
+    const struct tt_task_order how = {.data_size = data_size,
+                                      .batch_size = spec->per_device_eval_batch_size,
+                                      .accumulation = 1,
+                                      .seed = (uint64_t)spec->seed,
+                                      .run = spec,
+                                      .rows = &run->config->data,
+                                      .prompt_rows =
+                                          (run->config->objective.ops->needs & TT_NEEDS_PROMPT_ROWS) != 0};
+    TT_TRY(run->task->order(&run->inputs, &how, &run->data));
+    *limits = run->task->limits(&run->inputs, &run->data, 0);
     return TT_OK;
 }
 
@@ -218,8 +203,12 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct evaluation_run run = {
-        .spec = spec, .config = &spec->job, .cancel = cancel, .result = result, .metrics = metrics};
+    struct evaluation_run run = {.spec = spec,
+                                 .config = &spec->job,
+                                 .task = tt_task_of(spec->job.task),
+                                 .cancel = cancel,
+                                 .result = result,
+                                 .metrics = metrics};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
@@ -232,16 +221,14 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     TT_GO(tt_world_agree(&world, check(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
-        status = run.inputs.detect.spec != NULL
-                     ? tt_detect_inputs_describe(run.inputs.detect.eval, "evaluation data", &text)
-                     : tt_inputs_describe_data(run.inputs.eval, "evaluation data", &text);
+        status = run.task->describe(&run.inputs, false, &text);
         if (status == TT_OK) observer->on_message(observer->context, tt_str_text(&text));
         tt_str_deinit(&text);
         if (status != TT_OK) goto out;
     }
     TT_GO(tt_world_run(&world, rank_main, &run));
 out:
-    tt_sampler_destroy(run.sampler);
+    tt_task_data_deinit(&run.data);
     tt_exact_match_deinit(&run.exact_match);
     tt_inputs_close(&run.inputs);
     tt_fingerprint_deinit(&run.fingerprint);

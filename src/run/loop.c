@@ -11,7 +11,6 @@
 #include "run/divergence.h"
 #include "run/monitoring.h"
 #include "run/row_times.h"
-#include "run/run_data.h"
 #include "run/source_fields.h"
 #include "run/step_part.h"
 #include "run/trace.h"
@@ -66,16 +65,7 @@ static double per_second(const struct loop *loop, double amount)
 /* FLOPs of the training so far. */
 static double flops_so_far(const struct loop *loop)
 {
-    const struct tt_model *model = loop->rank->model;
-    bool full = model->options.train_base;
-    double images = (double)loop->memory.counters.samples;
-    if (model->facts.reads_images && images > 0)
-        return images * tt_model_flops_per_image(model, (double)loop->memory.counters.pixels / images);
-    double length = loop->memory.counters.samples > 0
-                        ? (double)loop->memory.counters.tokens / (double)loop->memory.counters.samples
-                        : 1.0;
-    return tt_model_flops_per_token(model, length, full) * (double)loop->memory.counters.tokens +
-           tt_model_flops_per_label(model, full) * (double)loop->memory.counters.supervised_tokens;
+    return loop->run->task->flops(loop->rank->model, &loop->memory.counters);
 }
 
 static void log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
@@ -100,10 +90,10 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
-    bool images = loop->rank->model->facts.reads_images;
-    fields[count++] = (struct tt_log_field){images ? "num_images" : "num_tokens", (double)counters->tokens};
+    const struct tt_task_ops *task = loop->run->task;
+    fields[count++] = (struct tt_log_field){task->count_name, (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
-        images ? "images_per_second" : "tokens_per_second",
+        task->rate_name,
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);
@@ -167,8 +157,14 @@ static tt_status measure(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     tt_live_activity(run->live, "evaluating", true);
-    TT_TRY(tt_run_evaluate(run, loop->rank, step, &loop->feed.storage, &loop->by_source,
-                           &loop->memory.evaluation_due, &evaluation));
+    const struct tt_task_evaluation how = {.inputs = &run->inputs,
+                                           .data = &run->eval_data,
+                                           .cancel = run->cancel,
+                                           .stopped = &loop->memory.evaluation_due,
+                                           .by_source = &loop->by_source,
+                                           .run = run,
+                                           .step = step};
+    TT_TRY(run->task->evaluate(&how, loop->rank, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
@@ -330,7 +326,8 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     else if (is_row_due(run, done))
         tt_row_times_write(&loop->times, loop->rank->device, flops_so_far(loop), done);
     bool last = done == run->total_steps;
-    bool evaluates = tt_run_evaluates(run) && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
+    bool evaluates =
+        run->task->evaluates(&run->inputs) && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
     return evaluate_and_save(loop, done, evaluates);
 }
 
@@ -417,7 +414,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     if (loop->first) {
         struct tt_log_row row = {false, loop->memory.counters.steps_done,
                                  epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
-        struct tt_log_field samples = {"train_samples", tt_run_train_samples(run)};
+        struct tt_log_field samples = {"train_samples", run->task->samples(&run->inputs, run->objective)};
         tt_journal_write_results(run->journal, "train", &row, &samples);
         if (!stopped)
             tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
@@ -437,7 +434,7 @@ static tt_status begin(struct loop *loop)
     double start = tt_clock_seconds();
     bool due_still = loop->memory.evaluation_due;
     loop->memory.evaluation_due = false;
-    if (!tt_run_evaluates(run)) return TT_OK;
+    if (!run->task->evaluates(&run->inputs)) return TT_OK;
     if (due_still && run->first_step > 0) return evaluate_and_save(loop, run->first_step, true);
     if (!run->watch->eval_on_start || run->first_step > 0) return TT_OK;
     TT_TRY(evaluate(loop, 0));
@@ -529,9 +526,9 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     };
     tt_status status = tt_gradient_watch_init(rank->model, &loop.memory.watch);
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
-    if (status == TT_OK && run->eval_sampler != NULL)
+    if (status == TT_OK && run->inputs.eval != NULL)
         status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
-    if (status == TT_OK) status = tt_run_feed(run, rank, &loop.feed);
+    if (status == TT_OK) status = run->task->feed(&run->inputs, &run->train_data, rank, &loop.feed);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK)
         tt_row_times_init(&loop.times, &rank->objective, tt_comm_rank(rank->world),

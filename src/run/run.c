@@ -37,8 +37,7 @@ void tt_run_report_line(const struct tt_run *run, const char *line)
 
 const char *tt_run_model_name(const struct tt_run *run)
 {
-    const struct tt_detect_spec *detect = run->inputs.detect.spec;
-    return detect != NULL ? detect->weights_path : run->model->model_name_or_path;
+    return run->task->weights(&run->inputs, run->model);
 }
 
 tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model)

@@ -15,9 +15,11 @@
 #include "run/resume.h"
 #include "run/shown_pictures.h"
 #include "run/shown_rows.h"
+#include "run/task.h"
 
 struct tt_run {
     const struct tt_job_spec *job; /* lent: for what its rows say of it (run/resume_identity.c) */
+    const struct tt_task_ops *task;
     /* the parts of the job that a run reads; lent */
     const struct tt_objective *objective;
     const struct tt_model_spec *model;
@@ -36,8 +38,7 @@ struct tt_run {
     char name[80];          /* of the cluster for the run (RUN_UID), or empty */
     struct tt_str compared; /* owned: the settings by which a complete run is recognised (run/completion.h) */
     struct tt_inputs inputs;
-    struct tt_sampler *train_sampler, *eval_sampler;       /* of rows; eval: NULL without evaluation */
-    struct tt_detect_order_config train_order, eval_order; /* of images */
+    struct tt_task_data train_data, eval_data;
     struct tt_batch_limits train_limits, eval_limits;
     /* configuration of each rank; device and communicators are set per rank */
     struct tt_rank_config rank_config;
@@ -72,10 +73,10 @@ void tt_run_report_line(const struct tt_run *run, const char *line);
 /* Opens the inputs with run->date, and computes their fingerprint. */
 TT_MUST_USE tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job,
                                          const struct tt_world *world);
-/* Closes them and what tt_run_data_prepare made. Takes a zeroed struct. */
+/* Closes them and what tt_run_order_data made. Takes a zeroed struct. */
 void tt_run_close_inputs(struct tt_run *run);
 
-/* The weights that the run began with, as they were given; NULL: random ones of a detector. */
+/* The weights that the run began with, as they were given; NULL: random ones. */
 const char *tt_run_model_name(const struct tt_run *run);
 /* Type of the saved weights: `wanted`, else fp32 for adapters (their masters), else the type of the model's files. */
 tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model);

@@ -3,7 +3,7 @@
 #include "base/number.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
-#include "run/run_data.h"
+#include "run/data_order.h"
 
 tt_status tt_run_plan_open(struct tt_run *run, const struct tt_shard_spec *shard,
                            const struct tt_world *world)
@@ -52,8 +52,8 @@ static tt_status try_batch(void *context, int64_t batch, bool *fits)
     struct tt_run *run = search->run;
     *fits = false;
     run->own_spec.per_device_train_batch_size = batch;
-    tt_run_data_close(run);
-    tt_status status = tt_run_data_prepare(run, search->world->world_size);
+    tt_run_close_data(run);
+    tt_status status = tt_run_order_data(run, search->world->world_size);
     if (status == TT_OK) status = tt_run_plan_make(run, search->world, false);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(search->world));
     bool too_large = status == TT_ERR_MEMORY || (status == TT_ERR_USAGE && batch > 1);
@@ -115,7 +115,7 @@ tt_status tt_run_plan_find_batch(struct tt_run *run, struct tt_world *world)
     if (!resumed) {
         status = tt_plan_find_largest(asked, try_batch, &search, &found);
         run->own_spec.per_device_train_batch_size = found;
-        tt_run_data_close(run);
+        tt_run_close_data(run);
     }
     TT_TRY(tt_world_agree(world, status));
     TT_TRY(tt_world_run(world, take_least, &search));

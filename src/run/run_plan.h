@@ -8,7 +8,7 @@
 /* Fills run->rank_config but for the limits of batches, and run->shown. */
 TT_MUST_USE tt_status tt_run_plan_open(struct tt_run *run, const struct tt_shard_spec *shard,
                                        const struct tt_world *world);
-/* Sets the limits of batches, which tt_run_data_prepare has found, and makes run->plan, with the completions of
+/* Sets the limits of batches, which tt_run_order_data has found, and makes run->plan, with the completions of
  * evaluations, where there are any; `advises`: with advice where it does not fit. */
 TT_MUST_USE tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world *world, bool advises);
 /* With auto_find_batch_size run->spec becomes the run's own, with the batch size of an earlier part of the run or of a

@@ -17,6 +17,7 @@
 #include "optim/schedule.h"
 #include "run/checkpoints.h"
 #include "run/completion.h"
+#include "run/data_order.h"
 #include "run/disk_space.h"
 #include "doctor/doctor.h"
 #include "run/monitoring.h"
@@ -24,7 +25,6 @@
 #include "run/output_dir.h"
 #include "run/rank0_files.h"
 #include "run/run.h"
-#include "run/run_data.h"
 #include "run/run_plan.h"
 #include "run/run_record.h"
 #include "run/tracker.h"
@@ -88,7 +88,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
     TT_GO(tt_run_plan_make(run, world, true));
-    TT_GO(tt_run_data_report(run));
+    TT_GO(run->task->report(run));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
 out:
@@ -212,7 +212,7 @@ tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, 
 
 void tt_run_close_inputs(struct tt_run *run)
 {
-    tt_run_data_close(run);
+    tt_run_close_data(run);
     tt_inputs_close(&run->inputs);
     tt_fingerprint_deinit(&run->fingerprint);
 }
@@ -246,7 +246,7 @@ static void open_trackers(struct tt_run *run)
 
 static tt_status prepare(struct tt_run *run, const struct tt_world *world)
 {
-    TT_TRY(tt_run_data_prepare(run, world->world_size));
+    TT_TRY(tt_run_order_data(run, world->world_size));
     resolve_intervals(run);
     TT_TRY(tt_resume_prepare(run, world));
     TT_TRY(check_before_start(run, world));
@@ -281,6 +281,7 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     bool complete = false; /* before it began */
     struct tt_run run = {
         .job = job,
+        .task = tt_task_of(job->task),
         .objective = &job->objective,
         .model = &job->model,
         .data = &job->data,

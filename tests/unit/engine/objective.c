@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/load.h"
+#include "engine/feed_rows.h"
 #include "engine/plan.h"
 #include "engine/step.h"
 #include "support/model_runner.h"
@@ -90,7 +91,6 @@ struct run {
     struct tt_plan plan;
     struct tt_rank rank;
     struct tt_gradient_watch watch;
-    struct tt_batch_storage storage;
 };
 
 static struct tt_model_options lora(tt_dtype dtype)
@@ -152,7 +152,6 @@ static tt_status open_run(struct run *run, const struct setup *setup)
 static void close_run(struct run *run)
 {
     tt_gradient_watch_deinit(&run->watch);
-    tt_batch_storage_deinit(&run->storage);
     tt_rank_deinit(&run->rank);
     tt_comm_destroy(run->comm);
     tt_sampler_destroy(run->sampler);
@@ -168,11 +167,12 @@ static tt_status step(struct run *run, int64_t index, struct tt_train_step_resul
                                                  .adam_beta2 = 0.999,
                                                  .adam_epsilon = 1e-8,
                                                  .max_grad_norm = 1};
-    struct tt_feed feed = {.sampler = run->sampler, .storage = run->storage};
+    struct tt_feed feed;
+    TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.data_rank, &feed));
     struct tt_train_step_config config = {
         .optim = &optim, .feed = &feed, .seed = 1, .length = {STEPS, STEPS}};
     tt_status status = tt_train_step(&run->rank, &config, index, &run->watch, result);
-    run->storage = feed.storage;
+    tt_feed_deinit(&feed);
     return status;
 }
 

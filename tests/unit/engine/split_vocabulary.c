@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "checkpoint/load.h"
 #include "engine/executor.h"
+#include "engine/feed_rows.h"
 #include "engine/plan.h"
 #include "engine/rank_pass.h"
 #include "engine/step.h"
@@ -144,14 +145,15 @@ static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outco
                                           .max_grad_norm = 1};
     for (int64_t s = 0; s < STEPS; s++) {
         struct tt_train_step_result result;
-        struct tt_feed feed = {.sampler = run->sampler, .storage = run->storage};
+        struct tt_feed feed;
+        TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.data_rank, &feed));
         struct tt_train_step_config config = {.optim = &optim,
                                               .feed = &feed,
                                               .seed = 1,
                                               .label_smoothing = outcome->setup.label_smoothing,
                                               .length = {STEPS, STEPS}};
         tt_status status = tt_train_step(&run->rank, &config, s, &run->watch, &result);
-        run->storage = feed.storage;
+        tt_feed_deinit(&feed);
         TT_TRY(status);
         if (tt_comm_rank(comm) > 0) continue;
         outcome->losses[s] = result.loss;

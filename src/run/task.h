@@ -1,0 +1,78 @@
+/* What a run asks of its task: the order of its data, a rank's feed, an evaluation, figures and files. One file each,
+ * run/task_<name>.c. Nobody else asks which task it is. */
+#ifndef TT_RUN_TASK_H
+#define TT_RUN_TASK_H
+
+#include "checkpoint/writer.h"
+#include "engine/feed.h"
+#include "infer/evaluator.h"
+#include "job/inputs.h"
+#include "run/memory.h"
+
+struct tt_run;
+
+enum { TT_TASK_FILES = 2 };
+
+/* How a data set is ordered. */
+struct tt_task_order {
+    bool train;
+    int data_size; /* ranks that take different samples */
+    int64_t batch_size, accumulation;
+    uint64_t seed;
+    const struct tt_run_spec *run;     /* lent: sampling */
+    const struct tt_data_config *rows; /* lent: packing */
+    bool prompt_rows;                  /* TT_NEEDS_PROMPT_ROWS of the objective */
+};
+
+/* A data set in its order. A zeroed struct is empty. */
+struct tt_task_data {
+    struct tt_sampler *sampler;          /* owned: of rows */
+    struct tt_detect_order_config order; /* of images */
+};
+void tt_task_data_deinit(struct tt_task_data *data);
+
+struct tt_task_evaluation {
+    const struct tt_inputs *inputs;
+    const struct tt_task_data *data;
+    struct tt_cancel *cancel;       /* NULL or lent */
+    bool *stopped;                  /* as of tt_evaluate */
+    struct tt_by_source *by_source; /* of rows; empty: none */
+    struct tt_run *run;             /* NULL: nobody sees pictures */
+    int64_t step;
+};
+
+struct tt_task_ops {
+    const char *count_name, *rate_name; /* of log rows: "num_tokens", "tokens_per_second" */
+    tt_status (*order)(const struct tt_inputs *inputs, const struct tt_task_order *how,
+                       struct tt_task_data *data);
+    tt_status (*epoch_steps)(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps);
+    /* Of the micro batches of the first `steps` steps; 0: of an epoch. */
+    struct tt_batch_limits (*limits)(const struct tt_inputs *inputs, const struct tt_task_data *data,
+                                     int64_t steps);
+    bool (*evaluates)(const struct tt_inputs *inputs); /* there is evaluation data */
+    /* Samples to train on. */
+    double (*samples)(const struct tt_inputs *inputs, const struct tt_objective *objective);
+    /* Appends a line about the training or the evaluation data. */
+    tt_status (*describe)(const struct tt_inputs *inputs, bool train, struct tt_str *text);
+    /* Reports what the run begins with. */
+    tt_status (*report)(const struct tt_run *run);
+    /* The training data of a rank. */
+    tt_status (*feed)(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
+                      struct tt_feed *feed);
+    /* Collective. */
+    tt_status (*evaluate)(const struct tt_task_evaluation *how, struct tt_rank *rank,
+                          struct tt_evaluation *evaluation);
+    /* FLOPs of the training so far. */
+    double (*flops)(const struct tt_model *model, const struct tt_counters *counters);
+    /* Labels that an evaluation has counted. */
+    int64_t (*labels)(const struct tt_evaluation *evaluation);
+    /* The weights that the run began with, as they were given; NULL: random ones. */
+    const char *(*weights)(const struct tt_inputs *inputs, const struct tt_model_spec *model);
+    /* Files beside the weights of a checkpoint. `files`: room for them. */
+    void (*saves)(const struct tt_inputs *inputs, struct tt_save_template files[TT_TASK_FILES],
+                  struct tt_saver_config *config);
+};
+
+const struct tt_task_ops *tt_task_of(enum tt_task task);
+
+#endif

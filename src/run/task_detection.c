@@ -1,0 +1,168 @@
+/* The task of a detector: images with boxes. */
+#include "engine/feed_images.h"
+#include "engine/rank_pass.h"
+#include "infer/detect_evaluator.h"
+#include "run/run.h"
+#include "run/task.h"
+
+static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
+                       struct tt_task_data *data)
+{
+    data->order = tt_detect_inputs_order(inputs->detect.spec, how->train, how->batch_size, how->data_size,
+                                         how->accumulation, how->seed);
+    return TT_OK;
+}
+
+static const struct tt_detect_dataset *images_of(const struct tt_inputs *inputs, bool train)
+{
+    return train ? inputs->detect.train : inputs->detect.eval;
+}
+
+static tt_status epoch_steps(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps)
+{
+    struct tt_detect_order *made = NULL;
+    TT_TRY(tt_detect_order_create(images_of(inputs, data->order.train), &data->order, 0, &made));
+    *steps = tt_detect_order_steps(made);
+    tt_detect_order_destroy(made);
+    return TT_OK;
+}
+
+static struct tt_batch_limits limits(const struct tt_inputs *inputs, const struct tt_task_data *data,
+                                     int64_t steps)
+{
+    struct tt_detect_limits most;
+    (void)steps;
+    tt_detect_order_limits(images_of(inputs, data->order.train), &data->order, &most);
+    return (struct tt_batch_limits){
+        .images = most.images, .boxes = most.boxes, .height = most.height, .width = most.width};
+}
+
+static bool evaluates(const struct tt_inputs *inputs)
+{
+    return inputs->detect.eval != NULL;
+}
+
+static double samples(const struct tt_inputs *inputs, const struct tt_objective *objective)
+{
+    (void)objective;
+    return (double)tt_detect_dataset_count(inputs->detect.train);
+}
+
+static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_str *text)
+{
+    return tt_detect_inputs_describe(images_of(inputs, train), train ? "training data" : "evaluation data",
+                                     text);
+}
+
+static tt_status report(const struct tt_run *run)
+{
+    const struct tt_detect_inputs *inputs = &run->inputs.detect;
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    TT_GO(tt_detect_inputs_describe_weights(inputs, &text));
+    tt_run_report_line(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    TT_GO(tt_detect_inputs_describe(inputs->train, "training data", &text));
+    tt_run_report_line(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (inputs->eval == NULL) goto out;
+    TT_GO(tt_detect_inputs_describe(inputs->eval, "evaluation data", &text));
+    tt_run_report_line(run, tt_str_text(&text));
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+/* What a rank loads of images, in `order`. */
+static struct tt_detect_loader_config loading_of(const struct tt_detect_inputs *inputs,
+                                                 const struct tt_detect_order_config *order,
+                                                 struct tt_rank *rank)
+{
+    bool host = tt_device_is_host(rank->device);
+    const struct tt_detect_spec *spec = inputs->spec;
+    return (struct tt_detect_loader_config){
+        .dataset = order->train ? inputs->train : inputs->eval,
+        .order = *order,
+        .rank = rank->mesh.data_rank,
+        .workers = spec->num_workers > 1 ? (int)spec->num_workers : 1,
+        .ahead = 1,
+        .pixel_dtype = rank->model->options.compute_dtype,
+        .max_pixels = (int64_t)spec->max_image_pixels,
+        .cache = inputs->cache,
+        .allocate = host ? NULL : tt_rank_lend_pixels,
+        .release = host ? NULL : tt_rank_return_pixels,
+        .context = rank,
+    };
+}
+
+static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
+                      struct tt_feed *feed)
+{
+    const struct tt_detect_loader_config loading = loading_of(&inputs->detect, &data->order, rank);
+    return tt_feed_of_images(&loading, feed);
+}
+
+static void show(void *context, const struct tt_map_detection *found, int64_t count)
+{
+    const struct tt_task_evaluation *how = context;
+    tt_shown_pictures_draw(how->run, how->step, found, count);
+}
+
+static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *rank,
+                          struct tt_evaluation *evaluation)
+{
+    struct tt_task_evaluation shown = *how;
+    const struct tt_detect_loader_config loading = loading_of(&how->inputs->detect, &how->data->order, rank);
+    const struct tt_detect_evaluator_config config = {.loading = &loading,
+                                                      .score_threshold =
+                                                          how->inputs->detect.spec->score_threshold,
+                                                      .show = how->run != NULL ? show : NULL,
+                                                      .context = &shown};
+    return tt_detect_evaluate(rank, &config, how->cancel, how->stopped, evaluation);
+}
+
+static double flops(const struct tt_model *model, const struct tt_counters *counters)
+{
+    double images = (double)counters->samples;
+    return images > 0 ? images * tt_model_flops_per_image(model, (double)counters->pixels / images) : 0;
+}
+
+static int64_t labels(const struct tt_evaluation *evaluation)
+{
+    (void)evaluation;
+    return 0;
+}
+
+static const char *weights(const struct tt_inputs *inputs, const struct tt_model_spec *model)
+{
+    (void)model;
+    return inputs->detect.spec->weights_path;
+}
+
+static void saves(const struct tt_inputs *inputs, struct tt_save_template files[TT_TASK_FILES],
+                  struct tt_saver_config *config)
+{
+    files[0] = (struct tt_save_template){"config.json", tt_str_text(&inputs->detect.config_json)};
+    files[1] = (struct tt_save_template){"classes.csv", tt_str_text(&inputs->detect.classes_csv)};
+    config->templates = files;
+    config->template_count = TT_TASK_FILES;
+    config->torch_name = "model.pth";
+}
+
+const struct tt_task_ops tt_task_detection = {
+    .count_name = "num_images",
+    .rate_name = "images_per_second",
+    .order = order,
+    .epoch_steps = epoch_steps,
+    .limits = limits,
+    .evaluates = evaluates,
+    .samples = samples,
+    .describe = describe,
+    .report = report,
+    .feed = feed,
+    .evaluate = evaluate,
+    .flops = flops,
+    .labels = labels,
+    .weights = weights,
+    .saves = saves,
+};

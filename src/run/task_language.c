@@ -1,0 +1,157 @@
+/* The task of a language model: rows of tokens. */
+#include "engine/feed_rows.h"
+#include "engine/rank.h"
+#include "run/run.h"
+#include "run/task.h"
+
+static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
+                       struct tt_task_data *data)
+{
+    const struct tt_sampler_config config = {
+        .micro_batch_size = how->batch_size,
+        .world_size = how->data_size,
+        .accumulation = how->accumulation,
+        .seed = how->seed,
+        .shuffle = how->train && how->run->train_sampling_strategy != TT_SAMPLING_SEQUENTIAL,
+        .by_length = how->run->train_sampling_strategy == TT_SAMPLING_BY_LENGTH && !how->rows->packing,
+        .drop_last = how->train && how->run->dataloader_drop_last,
+        .packing = how->train ? how->rows->packing : tt_data_packs_eval(how->rows),
+        .packing_strategy = how->rows->packing_strategy,
+        .max_length = tt_inputs_pack_length(inputs, how->rows),
+        .prompt_rows = how->prompt_rows,
+    };
+    return tt_sampler_create(how->train ? inputs->train : inputs->eval, &config, &data->sampler);
+}
+
+static tt_status epoch_steps(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps)
+{
+    (void)inputs;
+    *steps = tt_sampler_steps_per_epoch(data->sampler);
+    return TT_OK;
+}
+
+static struct tt_batch_limits limits(const struct tt_inputs *inputs, const struct tt_task_data *data,
+                                     int64_t steps)
+{
+    struct tt_batch_limits limits;
+    (void)inputs;
+    tt_sampler_limits(data->sampler, 0, steps > 0 ? steps : tt_sampler_steps_per_epoch(data->sampler),
+                      &limits);
+    return limits;
+}
+
+static bool evaluates(const struct tt_inputs *inputs)
+{
+    return inputs->eval != NULL;
+}
+
+static double samples(const struct tt_inputs *inputs, const struct tt_objective *objective)
+{
+    return (double)tt_objective_samples(objective, (int64_t)tt_dataset_count(inputs->train));
+}
+
+static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_str *text)
+{
+    return train ? tt_inputs_describe_data(inputs->train, "training data", text)
+                 : tt_inputs_describe_data(inputs->eval, "evaluation data", text);
+}
+
+/* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
+static tt_status report_sample(const struct tt_run *run, const struct tt_str *sample)
+{
+    struct tt_str text = {0};
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < sample->bytes && status == TT_OK; i++) {
+        bool begins = i == 0 || sample->data[i - 1] == '\n';
+        if (begins) status = tt_str_append_text(&text, "  ");
+        if (status == TT_OK) status = tt_str_append_char(&text, sample->data[i]);
+    }
+    if (status == TT_OK) tt_run_report_span(run, (struct tt_span){tt_str_text(&text), text.bytes});
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status report(const struct tt_run *run)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
+    tt_run_report(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (run->inputs.eval != NULL) {
+        TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
+        tt_run_report(run, tt_str_text(&text));
+        tt_str_clear(&text);
+    }
+    if (run->inputs.tokenizer != NULL && run->watch->log_sample) {
+        tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
+        TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
+        TT_GO(report_sample(run, &text));
+    }
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
+                      struct tt_feed *feed)
+{
+    (void)inputs;
+    return tt_feed_of_rows(data->sampler, rank->mesh.data_rank, feed);
+}
+
+static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *rank,
+                          struct tt_evaluation *evaluation)
+{
+    struct tt_batch_storage storage = {0};
+    tt_status status = tt_evaluate(rank, how->data->sampler, how->cancel, how->stopped, &storage,
+                                   how->by_source, evaluation);
+    tt_batch_storage_deinit(&storage);
+    return status;
+}
+
+static double flops(const struct tt_model *model, const struct tt_counters *counters)
+{
+    bool full = model->options.train_base;
+    double tokens = (double)counters->tokens;
+    double length = counters->samples > 0 ? tokens / (double)counters->samples : 1.0;
+    return tt_model_flops_per_token(model, length, full) * tokens +
+           tt_model_flops_per_label(model, full) * (double)counters->supervised_tokens;
+}
+
+static int64_t labels(const struct tt_evaluation *evaluation)
+{
+    return evaluation->supervised_tokens;
+}
+
+static const char *weights(const struct tt_inputs *inputs, const struct tt_model_spec *model)
+{
+    (void)inputs;
+    return model->model_name_or_path;
+}
+
+static void saves(const struct tt_inputs *inputs, struct tt_save_template files[TT_TASK_FILES],
+                  struct tt_saver_config *config)
+{
+    (void)files;
+    config->templates = inputs->template_files;
+    config->template_count = inputs->templates.template_count;
+}
+
+const struct tt_task_ops tt_task_language = {
+    .count_name = "num_tokens",
+    .rate_name = "tokens_per_second",
+    .order = order,
+    .epoch_steps = epoch_steps,
+    .limits = limits,
+    .evaluates = evaluates,
+    .samples = samples,
+    .describe = describe,
+    .report = report,
+    .feed = feed,
+    .evaluate = evaluate,
+    .flops = flops,
+    .labels = labels,
+    .weights = weights,
+    .saves = saves,
+};
