@@ -141,7 +141,9 @@ bool tt_json_next_member(const struct tt_json_value *object, size_t *index, cons
 /* Whether type and content are equal; the order of members does not matter. NaN equals NaN. */
 bool tt_json_equal(const struct tt_json_value *a, const struct tt_json_value *b);
 
-/* ---- Making values. All functions return NULL or -1 with the error record set when memory is exhausted. ---- */
+/* ---- Making values. All functions return NULL or -1 with the error record set when memory is exhausted. Nobody has to
+ * look: a list or an object keeps its first failure, and so does what it is added to. A document with a failure is not
+ * written, and tt_json_finish has none. ---- */
 
 struct tt_json_value *tt_json_new_null(void);
 struct tt_json_value *tt_json_new_bool(bool value);
@@ -156,6 +158,11 @@ struct tt_json_value *tt_json_copy(const struct tt_json_value *value);
 /* takes NULL; does nothing to values of parsed documents */
 void tt_json_release(struct tt_json_value *value);
 
+/* The value, or NULL for NULL and after a failure: then it has been released. */
+struct tt_json_value *tt_json_finish(struct tt_json_value *value);
+/* For what goes on without what failed: a log that lost a row is written again. Takes NULL. */
+void tt_json_forgive(struct tt_json_value *value);
+
 /* These take over `value`, also when they fail (-1). They fail for NULL. Afterwards the pointer to it is
  * invalid, and so are pointers to other members of the same object or list. `object` and `list` must not be of a
  * parsed document. */
@@ -165,7 +172,7 @@ int tt_json_append(struct tt_json_value *list, struct tt_json_value *value);
 /* The same with a copy of `value`. */
 int tt_json_set_copy(struct tt_json_value *object, const char *key, const struct tt_json_value *value);
 int tt_json_append_copy(struct tt_json_value *list, const struct tt_json_value *value);
-/* Sets copies of all members of `from`. */
+/* Sets copies of all members of `from`; fails for NULL. */
 int tt_json_update(struct tt_json_value *object, const struct tt_json_value *from);
 /* Returns whether the member existed. */
 bool tt_json_remove(struct tt_json_value *object, const char *key);
@@ -178,7 +185,7 @@ struct tt_json_value *tt_json_pack(const char *format, ...);
 
 /* Writes the text of Python's json.dumps(value, indent=2, sort_keys=True): floats in the shortest form that
  * parses back to the same value, NaN and infinities as Python does, no newline at the end. indent 0 gives one
- * line with ", " and ": ". */
+ * line with ", " and ": ". TT_ERR_MEMORY for NULL, and after a failure while the document was made. */
 TT_MUST_USE tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys,
                                     struct tt_str *text);
 /* Writes the text and a newline to folder/name, atomically. */

@@ -403,14 +403,21 @@ static bool can_add(const struct tt_json_value *container, enum tt_json_type typ
     return false;
 }
 
+/* The end of an addition that failed: the container lacks it. */
+static int give_up(struct tt_json_value *container, struct tt_json_value *value)
+{
+    if (container != NULL && !container->in_arena) container->lacks = true;
+    tt_json_release(value);
+    return -1;
+}
+
 int tt_json_append(struct tt_json_value *list, struct tt_json_value *value)
 {
     if (!can_add(list, TT_JSON_LIST, value) ||
-        grow((void **)&list->elements, list->count, sizeof *list->elements) != 0) {
-        tt_json_release(value);
-        return -1;
-    }
+        grow((void **)&list->elements, list->count, sizeof *list->elements) != 0)
+        return give_up(list, value);
     list->elements[list->count++] = *value;
+    list->lacks |= value->lacks;
     tt_free(value);
     return 0;
 }
@@ -463,18 +470,15 @@ int tt_json_set(struct tt_json_value *object, const char *key, struct tt_json_va
 
 int tt_json_set_span(struct tt_json_value *object, struct tt_span key, struct tt_json_value *value)
 {
-    if (!can_add(object, TT_JSON_OBJECT, value)) {
-        tt_json_release(value);
-        return -1;
-    }
+    if (!can_add(object, TT_JSON_OBJECT, value)) return give_up(object, value);
     uint32_t found = find_member(object, key.data, key.bytes);
     if (found != UINT32_MAX) {
         release_content(&object->members->list[found].value);
         object->members->list[found].value = *value;
     } else if (add_member(object, key.data, key.bytes, *value) != 0) {
-        tt_json_release(value);
-        return -1;
+        return give_up(object, value);
     }
+    object->lacks |= value->lacks;
     tt_free(value);
     return 0;
 }
@@ -496,6 +500,18 @@ static int copy_content(const struct tt_json_value *from, struct tt_json_value *
     return 0;
 }
 
+struct tt_json_value *tt_json_finish(struct tt_json_value *value)
+{
+    if (value != NULL && !value->lacks) return value;
+    tt_json_release(value);
+    return NULL;
+}
+
+void tt_json_forgive(struct tt_json_value *value)
+{
+    if (value != NULL) value->lacks = false;
+}
+
 struct tt_json_value *tt_json_copy(const struct tt_json_value *value)
 {
     if (value == NULL) return NULL;
@@ -503,6 +519,7 @@ struct tt_json_value *tt_json_copy(const struct tt_json_value *value)
         return new_text((enum tt_json_type)value->type, value->text, value->count);
     struct tt_json_value *copy = new_value((enum tt_json_type)value->type);
     if (copy == NULL) return NULL;
+    copy->lacks = value->lacks;
     if (value->type == TT_JSON_INTEGER) copy->integer = value->integer;
     if (value->type == TT_JSON_REAL) copy->real = value->real;
     if (copy_content(value, copy) == 0) return copy;
@@ -522,6 +539,7 @@ int tt_json_append_copy(struct tt_json_value *list, const struct tt_json_value *
 
 int tt_json_update(struct tt_json_value *object, const struct tt_json_value *from)
 {
+    if (from == NULL || from->lacks) return give_up(object, NULL);
     for (size_t i = 0; i < tt_json_count(from); i++) {
         struct tt_json_member member = tt_json_member(from, i);
         if (tt_json_set_span(object, member.key, tt_json_copy(member.value)) != 0) return -1;

@@ -9,6 +9,7 @@ struct tt_json_value {
     bool in_arena;    /* of a parsed document */
     bool has_nul;     /* a string with U+0000 */
     bool is_outlined; /* a list or an object stored as a position in the text; its count is 0 */
+    bool lacks;       /* a list or an object without what it was to hold: an addition failed */
     uint32_t count;   /* bytes, elements or members */
     union {
         int64_t integer;

@@ -170,7 +170,7 @@ static tt_status write_value(const struct tt_json_value *value, struct style sty
 
 tt_status tt_json_write(const struct tt_json_value *value, int indent, bool sort_keys, struct tt_str *text)
 {
-    if (value == NULL) return tt_fail(TT_ERR_INTERNAL, "no JSON value to write");
+    if (value == NULL || value->lacks) return tt_fail(TT_ERR_MEMORY, "out of memory for a document in JSON");
     return write_value(value, (struct style){indent, sort_keys}, 0, text);
 }
 

@@ -372,16 +372,12 @@ void tt_weights_layout_deinit(struct tt_weights_layout *layout)
 tt_status tt_weights_layout_index(const struct tt_weights_layout *layout, struct tt_str *json)
 {
     struct tt_json_value *map = tt_json_new_object();
-    bool ok = true;
     for (size_t f = 0; f < layout->file_count; f++)
         for (size_t i = 0; i < layout->files[f].count; i++)
-            ok &= tt_json_set(map, layout->files[f].entries[i].name,
-                              tt_json_new_string(layout->files[f].name)) == 0;
+            tt_json_set(map, layout->files[f].entries[i].name, tt_json_new_string(layout->files[f].name));
     struct tt_json_value *root = tt_json_pack("{s:{s:I}, s:o}", "metadata", "total_size",
                                               (int64_t)layout->tensor_bytes, "weight_map", map);
-    tt_status status = ok && root != NULL
-                           ? tt_json_write(root, 2, true, json)
-                           : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
+    tt_status status = tt_json_write(root, 2, true, json);
     if (status == TT_OK) status = tt_str_append_char(json, '\n');
     tt_json_release(root);
     return status;

@@ -89,17 +89,11 @@ tt_status tt_manifest_add_rest(struct tt_manifest *manifest, const char *folder)
 static struct tt_json_value *manifest_object(const struct tt_manifest *manifest)
 {
     struct tt_json_value *files = tt_json_new_object();
-    bool ok = files != NULL;
-    for (size_t i = 0; i < manifest->count && ok; i++) {
+    for (size_t i = 0; i < manifest->count; i++) {
         char sum[20];
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)manifest->files[i].crc64);
-        struct tt_json_value *file =
-            tt_json_pack("{s:I, s:s}", "bytes", (int64_t)manifest->files[i].bytes, "crc64", sum);
-        ok = tt_json_set(files, manifest->files[i].name, file) == 0;
-    }
-    if (!ok) {
-        tt_json_release(files);
-        return NULL;
+        tt_json_set(files, manifest->files[i].name,
+                    tt_json_pack("{s:I, s:s}", "bytes", (int64_t)manifest->files[i].bytes, "crc64", sum));
     }
     return tt_json_pack("{s:s, s:i, s:I, s:o}", "format", format_name, "version", VERSION, "step",
                         (int64_t)manifest->step, "files", files);
@@ -108,7 +102,6 @@ static struct tt_json_value *manifest_object(const struct tt_manifest *manifest)
 tt_status tt_manifest_write(const struct tt_manifest *manifest, const char *folder)
 {
     struct tt_json_value *object = manifest_object(manifest);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_MANIFEST_NAME);
     tt_status status = tt_json_write_file(object, 2, true, folder, TT_MANIFEST_NAME);
     tt_json_release(object);
     return status;

@@ -43,12 +43,10 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     struct tt_json_value *gathers =
         tt_json_pack("{s:I,s:f,s:f}", "count", result->gathers, "median_seconds",
                      result->gather_median_seconds, "longest_seconds", result->gather_longest_seconds);
-    if (object != NULL) {
-        tt_json_set(object, "plan_seconds", tt_json_new_real(result->plan_seconds));
-        tt_json_set(object, "load_seconds", tt_json_new_real(result->load_seconds));
-        tt_json_set(object, "gathers", gathers);
-        tt_json_set(object, "seconds_by_op", profile_object(result));
-    }
+    tt_json_set(object, "plan_seconds", tt_json_new_real(result->plan_seconds));
+    tt_json_set(object, "load_seconds", tt_json_new_real(result->load_seconds));
+    tt_json_set(object, "gathers", gathers);
+    tt_json_set(object, "seconds_by_op", profile_object(result));
     return tt_report_print_json(cli->report, object, 0);
 }
 

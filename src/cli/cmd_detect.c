@@ -180,13 +180,10 @@ static tt_status write_json(struct tt_str *text, const struct detect_command *co
     struct tt_json_value *root =
         tt_json_pack("{s:I,s:I,s:I,s:f}", "images", summary->data.images, "detections", summary->detections,
                      "pictures", summary->pictures, "seconds", summary->seconds);
-    bool ok = root != NULL;
-    for (int i = 0; i < LINES && ok; i++)
-        ok = tt_json_set(root, lines[i].name, tt_json_new_integer(lines[i].count)) == 0;
-    for (int i = 0; i < FIGURES && ok && command->evaluate; i++)
-        ok = tt_json_set(root, figures[i].name, tt_json_new_real(figures[i].value)) == 0;
-    tt_status status =
-        ok ? tt_json_write(root, 2, false, text) : tt_fail(TT_ERR_MEMORY, "out of memory for the report");
+    for (int i = 0; i < LINES; i++) tt_json_set(root, lines[i].name, tt_json_new_integer(lines[i].count));
+    for (int i = 0; i < FIGURES && command->evaluate; i++)
+        tt_json_set(root, figures[i].name, tt_json_new_real(figures[i].value));
+    tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }

@@ -90,19 +90,19 @@ static struct tt_json_value *rank_object(const struct tt_doctor_rank *rank)
                      rank->flops, "link_bytes_per_second", rank->link_bytes, "file_bytes", rank->file_bytes,
                      "write_bytes_per_second", rank->write_bytes, "read_bytes_per_second", rank->read_bytes,
                      "free_bytes", (int64_t)rank->free_bytes, "sees_output_of_rank_0", (int)rank->sees_rank0);
-    if (object != NULL && measured != NULL) (void)tt_json_update(object, measured);
+    tt_json_update(object, measured);
     tt_json_release(measured);
-    if (object != NULL && rank->peer[0] != '\0')
-        (void)tt_json_set(object, "looked_up",
-                          tt_json_pack("{s:s,s:i,s:s,s:b}", "name", rank->peer, "rank", (int)rank->peer_rank,
-                                       "address", rank->peer_address, "right", (int)rank->peer_is_right));
-    if (object != NULL && rank->rdma_devices >= 0)
-        (void)tt_json_set(object, "rdma_registered", tt_json_new_integer(rank->rdma_registered));
-    if (object != NULL && rank->roce_ports > 0) {
-        (void)tt_json_set(object, "roce_v2_gids", tt_json_new_string(rank->gids));
-        (void)tt_json_set(object, "nccl_ib_gid_index", tt_json_new_string(rank->gid_set));
+    if (rank->peer[0] != '\0')
+        tt_json_set(object, "looked_up",
+                    tt_json_pack("{s:s,s:i,s:s,s:b}", "name", rank->peer, "rank", (int)rank->peer_rank,
+                                 "address", rank->peer_address, "right", (int)rank->peer_is_right));
+    if (rank->rdma_devices >= 0)
+        tt_json_set(object, "rdma_registered", tt_json_new_integer(rank->rdma_registered));
+    if (rank->roce_ports > 0) {
+        tt_json_set(object, "roce_v2_gids", tt_json_new_string(rank->gids));
+        tt_json_set(object, "nccl_ib_gid_index", tt_json_new_string(rank->gid_set));
     }
-    if (object != NULL && rank->is_gpu) (void)tt_json_set(object, "gpu", gpu_object(rank));
+    if (rank->is_gpu) tt_json_set(object, "gpu", gpu_object(rank));
     return object;
 }
 
@@ -110,10 +110,10 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_doctor_report *r
 {
     struct tt_json_value *checks = tt_json_new_list(), *ranks = tt_json_new_list();
     for (int i = 0; i < report->check_count; i++)
-        (void)tt_json_append(checks, tt_json_pack("{s:s,s:s,s:s}", "name", report->checks[i].name, "result",
-                                                  verdicts[report->checks[i].verdict], "text",
-                                                  tt_str_text(&report->checks[i].text)));
-    for (int r = 0; r < report->rank_count; r++) (void)tt_json_append(ranks, rank_object(&report->ranks[r]));
+        tt_json_append(checks, tt_json_pack("{s:s,s:s,s:s}", "name", report->checks[i].name, "result",
+                                            verdicts[report->checks[i].verdict], "text",
+                                            tt_str_text(&report->checks[i].text)));
+    for (int r = 0; r < report->rank_count; r++) tt_json_append(ranks, rank_object(&report->ranks[r]));
     struct tt_json_value *object = tt_json_pack(
         "{s:f,s:s,s:f,s:I,s:f,s:o,s:o}", "seconds", report->seconds, "transport", report->transport,
         "all_reduce_seconds", report->all_reduce_seconds, "all_reduce_bytes", (int64_t)report->bus_bytes,

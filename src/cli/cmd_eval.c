@@ -90,24 +90,17 @@ static struct tt_json_value *number(double value)
     return isfinite(value) ? tt_json_new_real(value) : tt_json_new_null();
 }
 
-/* Returns owned, or NULL without memory; the setters take NULL and then fail. */
 static struct tt_json_value *sources_list(const struct tt_eval_metrics *metrics)
 {
     struct tt_json_value *list = tt_json_new_list();
-    bool ok = list != NULL;
-    for (size_t i = 0; ok && i < metrics->source_count; i++) {
+    for (size_t i = 0; i < metrics->source_count; i++) {
         const struct tt_source_figures *figures = &metrics->sources[i].figures;
-        struct tt_json_value *source =
-            tt_json_pack("{s:s,s:I,s:I}", "name", metrics->sources[i].name, "samples",
-                         (int64_t)figures->samples, "tokens", (int64_t)figures->tokens);
-        ok = source != NULL && tt_json_set(source, "loss", number(figures->loss)) == 0 &&
-             tt_json_set(source, "token_accuracy", number(figures->accuracy)) == 0 &&
-             tt_json_append_copy(list, source) == 0;
-        tt_json_release(source);
+        tt_json_append(list,
+                       tt_json_pack("{s:s,s:I,s:I,s:o,s:o}", "name", metrics->sources[i].name, "samples",
+                                    (int64_t)figures->samples, "tokens", (int64_t)figures->tokens, "loss",
+                                    number(figures->loss), "token_accuracy", number(figures->accuracy)));
     }
-    if (ok) return list;
-    tt_json_release(list);
-    return NULL;
+    return list;
 }
 
 static tt_status write_json(struct tt_str *text, const struct tt_eval_result *result,
@@ -117,24 +110,18 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
         tt_json_pack("{s:f,s:o,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity",
                      number(result->perplexity), "token_accuracy", result->token_accuracy, "samples",
                      (int64_t)result->samples, "tokens", (int64_t)result->tokens, "seconds", result->seconds);
-    for (int i = 0; object != NULL && i < metrics->count; i++) {
-        const struct tt_log_field *metric = &metrics->items[i];
-        if (is_named(metric, "loss")) continue;
-        (void)tt_json_set(object, metric->name,
-                          isfinite(metric->value) ? tt_json_new_real(metric->value) : tt_json_new_null());
-    }
-    if (object != NULL && result->exact_matches >= 0) {
+    for (int i = 0; i < metrics->count; i++)
+        if (!is_named(&metrics->items[i], "loss"))
+            tt_json_set(object, metrics->items[i].name, number(metrics->items[i].value));
+    if (result->exact_matches >= 0) {
         double share =
             result->exact_rows > 0 ? (double)result->exact_matches / (double)result->exact_rows : 0.0;
-        (void)tt_json_set(object, "loss_seconds", tt_json_new_real(result->loss_seconds));
-        (void)tt_json_set(object, "exact_match", tt_json_new_real(share));
-        (void)tt_json_set(object, "exact_matches", tt_json_new_integer(result->exact_matches));
-        (void)tt_json_set(object, "exact_rows", tt_json_new_integer(result->exact_rows));
+        tt_json_set(object, "loss_seconds", tt_json_new_real(result->loss_seconds));
+        tt_json_set(object, "exact_match", tt_json_new_real(share));
+        tt_json_set(object, "exact_matches", tt_json_new_integer(result->exact_matches));
+        tt_json_set(object, "exact_rows", tt_json_new_integer(result->exact_rows));
     }
-    if (object != NULL && metrics->source_count > 0)
-        (void)tt_json_set(object, "sources", sources_list(metrics));
-    if (object == NULL)
-        return tt_fail(TT_ERR_DATA, "the result cannot be written as JSON: the loss is not a number");
+    if (metrics->source_count > 0) tt_json_set(object, "sources", sources_list(metrics));
     tt_status status = tt_json_write(object, 0, false, text);
     tt_json_release(object);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
@@ -158,11 +145,9 @@ static tt_status write_detection_json(struct tt_str *text, const struct tt_eval_
 {
     struct tt_json_value *object =
         tt_json_pack("{s:I,s:f}", "images", (int64_t)result->samples, "seconds", result->seconds);
-    bool ok = object != NULL;
-    for (int i = 0; ok && i < metrics->count; i++)
-        ok = tt_json_set(object, metrics->items[i].name, number(metrics->items[i].value)) == 0;
-    tt_status status =
-        ok ? tt_json_write(object, 0, false, text) : tt_fail(TT_ERR_MEMORY, "out of memory for the result");
+    for (int i = 0; i < metrics->count; i++)
+        tt_json_set(object, metrics->items[i].name, number(metrics->items[i].value));
+    tt_status status = tt_json_write(object, 0, false, text);
     tt_json_release(object);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }

@@ -345,11 +345,9 @@ static tt_status print_completion(struct tt_cli *cli, const char *prompt, const 
         struct tt_json_value *object =
             tt_json_pack("{s:s,s:t}", "prompt", prompt, "completion",
                          (struct tt_span){tt_str_text(completion), completion->bytes});
-        if (object != NULL && adapter != NULL)
-            (void)tt_json_set(object, "adapter",
-                              *adapter != 0 ? tt_json_new_string(adapter) : tt_json_new_null());
-        status = object != NULL ? tt_json_write(object, 0, false, &line)
-                                : tt_fail(TT_ERR_DATA, "the completion cannot be written as JSON");
+        if (adapter != NULL)
+            tt_json_set(object, "adapter", *adapter != 0 ? tt_json_new_string(adapter) : tt_json_new_null());
+        status = tt_json_write(object, 0, false, &line);
         tt_json_release(object);
     } else {
         status = tt_str_append(&line, tt_str_text(completion), completion->bytes);

@@ -263,7 +263,7 @@ static tt_status write_report(struct tt_str *text, const struct subject *subject
 static struct tt_json_value *tallies_to_json(const struct tally *tallies)
 {
     struct tt_json_value *object = tt_json_new_object();
-    for (int i = 0; object != NULL && i < TALLY_MAX && tallies[i].name != NULL; i++)
+    for (int i = 0; i < TALLY_MAX && tallies[i].name != NULL; i++)
         tt_json_set(object, tallies[i].name,
                     tt_json_pack("{s:I,s:I,s:I}", "tensors", (int64_t)tallies[i].tensors, "parameters",
                                  (int64_t)tallies[i].parameters, "bytes", (int64_t)tallies[i].bytes));
@@ -273,7 +273,7 @@ static struct tt_json_value *tallies_to_json(const struct tally *tallies)
 static struct tt_json_value *tensors_to_json(const struct subject *subject)
 {
     struct tt_json_value *object = tt_json_new_object();
-    for (size_t i = 0; object != NULL && i < subject->count; i++) {
+    for (size_t i = 0; i < subject->count; i++) {
         const struct tt_safetensors_entry *entry = subject->entries[i];
         struct tt_json_value *shape = tt_json_new_list();
         for (int d = 0; d < entry->rank; d++) tt_json_append(shape, tt_json_new_integer(entry->dims[d]));
@@ -293,8 +293,6 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
                      "config", collect_facts(subject), "tensors", (int64_t)sums.all.tensors, "parameters",
                      (int64_t)sums.all.parameters, "bytes", (int64_t)sums.all.bytes, "parts",
                      tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
-    if (root == NULL)
-        return tt_fail(TT_ERR_DATA, "the names in '%s' cannot be written as JSON", subject->path);
     if (list) tt_json_set(root, "list", tensors_to_json(subject));
     tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);

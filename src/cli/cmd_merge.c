@@ -87,15 +87,12 @@ static struct tt_json_value *change_to_json(const struct tt_merge_change *change
 static tt_status write_json(struct tt_str *text, const struct tt_merge_report *report)
 {
     struct tt_json_value *tensors = tt_json_new_object();
-    bool ok = tensors != NULL;
-    for (size_t i = 0; i < report->count && ok; i++)
+    for (size_t i = 0; i < report->count; i++)
         if (report->outputs[i].change.count > 0)
-            ok = tt_json_set(tensors, report->outputs[i].tensor->name,
-                             change_to_json(&report->outputs[i].change)) == 0;
+            tt_json_set(tensors, report->outputs[i].tensor->name, change_to_json(&report->outputs[i].change));
     struct tt_json_value *root = tt_json_pack(
         "{s:o,s:o,s:I,s:I,s:I}", "changed", tensors, "total", change_to_json(&report->total), "tensors",
         (int64_t)report->count, "files", (int64_t)report->files, "bytes", (int64_t)report->bytes);
-    if (!ok || root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the report");
     tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;

@@ -54,7 +54,7 @@ static struct tt_json_value *largest_object(const struct plan_command *command,
         tt_json_pack("{s:s,s:I,s:b,s:I}", "of", names[command->max], "value", largest->value, "bounded",
                      (int)largest->bounded, "next_bytes", (int64_t)largest->next_bytes);
     if (largest->max_image_size > 0)
-        (void)tt_json_set(object, "max_image_size", tt_json_new_integer(largest->max_image_size));
+        tt_json_set(object, "max_image_size", tt_json_new_integer(largest->max_image_size));
     return object;
 }
 
@@ -79,7 +79,6 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
         plan->counts_images ? "images_per_second" : "tokens_per_second",
         number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
         "recompute", levels);
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the plan");
     tt_json_set(object, "workspace_parts",
                 tt_json_pack("{s:I,s:I}", "attention", (int64_t)plan->attention_bytes, "logits_chunk",
                              (int64_t)plan->logits_bytes));

@@ -203,15 +203,13 @@ static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
 static tt_status format_json(const struct tt_run_figures *run, struct tt_str *text)
 {
     struct tt_json_value *seconds = tt_json_new_object();
-    bool ok = seconds != NULL;
-    for (int i = 0; i < TT_SHARE_COUNT && ok && run->steps > 0; i++)
-        ok = tt_json_set(seconds, tt_share_key((enum tt_share)i),
-                         tt_json_new_real(run->shares[i] / run->steps)) == 0;
+    for (int i = 0; i < TT_SHARE_COUNT && run->steps > 0; i++)
+        tt_json_set(seconds, tt_share_key((enum tt_share)i), tt_json_new_real(run->shares[i] / run->steps));
     struct tt_json_value *object =
         tt_json_pack("{s:s,s:b,s:I,s:I,s:I,s:I,s:o}", "folder", run->folder, "ended", (int)run->ended,
                      "steps", (int64_t)run->steps, "saves", (int64_t)run->saves, "broken_lines",
                      (int64_t)run->broken, "ranks", (int64_t)run->rank_count + 1, "seconds", seconds);
-    tt_status status = ok && object != NULL ? tt_json_write(object, 0, false, text) : TT_ERR_MEMORY;
+    tt_status status = tt_json_write(object, 0, false, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
     tt_json_release(object);
     return status;

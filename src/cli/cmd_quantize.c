@@ -99,14 +99,12 @@ static struct tt_json_value *error_to_json(const struct tt_quantize_error *error
 static tt_status write_json(struct tt_str *text, const struct tt_quantize_report *report)
 {
     struct tt_json_value *kinds = tt_json_new_object();
-    bool ok = kinds != NULL;
-    for (int k = 0; k < report->kind_count && ok; k++)
-        ok = tt_json_set(kinds, report->kinds[k].name, error_to_json(&report->kinds[k].error)) == 0;
+    for (int k = 0; k < report->kind_count; k++)
+        tt_json_set(kinds, report->kinds[k].name, error_to_json(&report->kinds[k].error));
     struct tt_json_value *root =
         tt_json_pack("{s:o,s:o,s:I,s:I,s:I}", "kinds", kinds, "total", error_to_json(&report->total),
                      "bytes_before", (int64_t)report->bytes_before, "bytes_after",
                      (int64_t)report->bytes_after, "files", (int64_t)report->files);
-    if (!ok || root == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the report");
     tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;

@@ -279,7 +279,8 @@ static tt_status add_json_piece(void *context, const struct tt_show_part *part)
     struct tt_json_value *list = context;
     struct tt_json_value *piece =
         tt_json_pack("{s:t,s:b}", "text", part->text, "supervised", (int)part->supervised);
-    return tt_json_append(list, piece) == 0 ? TT_OK : TT_ERR_MEMORY;
+    tt_json_append(list, piece);
+    return TT_OK;
 }
 
 static tt_status add_json_sample(const struct tt_inputs *inputs, size_t index, struct tt_json_value *list)
@@ -296,7 +297,7 @@ static tt_status add_json_sample(const struct tt_inputs *inputs, size_t index, s
         tt_json_pack("{s:I,s:i,s:i,s:o,s:o,s:o}", "sample", (int64_t)index, "tokens", (int)sample.count,
                      "supervised_tokens", (int)sample.supervised_count, "pieces", pieces, "input_ids", ids,
                      "labels", labels);
-    if (tt_json_append(list, one) != 0) return TT_ERR_MEMORY;
+    tt_json_append(list, one);
     return status;
 }
 
@@ -306,14 +307,11 @@ tt_status tt_data_report_json(const struct tt_inputs *inputs, const struct tt_da
     tt_status status = TT_OK;
     struct subject subject;
     struct tt_json_value *object = tt_json_new_object(), *samples = tt_json_new_list();
-    if (object == NULL || samples == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(subject_make(inputs, false, &subject));
-    if (tt_json_set(object, "train", figures_to_json(&subject, inputs, view->data)) != 0)
-        TT_GO(TT_ERR_MEMORY);
+    tt_json_set(object, "train", figures_to_json(&subject, inputs, view->data));
     if (inputs->eval != NULL) {
         TT_GO(subject_make(inputs, true, &subject));
-        if (tt_json_set(object, "eval", figures_to_json(&subject, inputs, view->data)) != 0)
-            TT_GO(TT_ERR_MEMORY);
+        tt_json_set(object, "eval", figures_to_json(&subject, inputs, view->data));
     }
     for (size_t i = view->first; i < end_of_view(inputs, view); i++)
         TT_GO(add_json_sample(inputs, i, samples));

@@ -468,7 +468,6 @@ tt_status tt_report_print_wrapped(struct tt_report *report, const char *text, in
 tt_status tt_report_print_json(struct tt_report *report, struct tt_json_value *object, int indent)
 {
     struct tt_str text = {0};
-    if (object == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the result");
     tt_status status = tt_json_write(object, indent, false, &text);
     if (status == TT_OK) status = tt_str_append_char(&text, '\n');
     if (status == TT_OK) status = tt_report_print(report, tt_str_text(&text));

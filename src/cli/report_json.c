@@ -30,7 +30,7 @@ static struct tt_json_value *new_line(const struct tt_report *report, const char
 static void print_line(struct tt_report *report, struct tt_json_value *line)
 {
     struct tt_str text = {0};
-    if (line != NULL && tt_json_write(line, 0, false, &text) == TT_OK) {
+    if (tt_json_write(line, 0, false, &text) == TT_OK) {
         pthread_mutex_lock(&report->lock);
         fprintf(report->err, "%s\n", tt_str_text(&text));
         fflush(report->err);
@@ -50,7 +50,7 @@ void tt_report_json_message(struct tt_report *report, enum tt_log_level level, c
     struct tt_error record;
     tt_error_copy(&record);
     struct tt_json_value *object = new_line(report, names[level], "message");
-    if (object != NULL) (void)tt_json_set(object, "message", tt_json_new_string(line));
+    tt_json_set(object, "message", tt_json_new_string(line));
     print_line(report, object);
     (void)!tt_error_restore(&record);
 }
@@ -61,16 +61,12 @@ void tt_report_json_row(struct tt_report *report, const struct tt_log_row *row, 
     tt_error_copy(&record);
     struct tt_json_value *object = new_line(report, "info", row->evaluation ? "evaluation" : "log"),
                          *fields = tt_json_new_object();
-    for (int i = 0; i < row->field_count && fields != NULL; i++)
-        (void)tt_json_set(fields, row->fields[i].name, tt_json_new_real(row->fields[i].value));
-    if (object != NULL) {
-        (void)tt_json_set(object, "step", tt_json_new_integer(row->step));
-        if (max_steps > 0) (void)tt_json_set(object, "max_steps", tt_json_new_integer(max_steps));
-        (void)tt_json_set(object, "epoch", tt_json_new_real(row->epoch));
-        (void)tt_json_set(object, "fields", fields);
-    } else {
-        tt_json_release(fields);
-    }
+    for (int i = 0; i < row->field_count; i++)
+        tt_json_set(fields, row->fields[i].name, tt_json_new_real(row->fields[i].value));
+    tt_json_set(object, "step", tt_json_new_integer(row->step));
+    if (max_steps > 0) tt_json_set(object, "max_steps", tt_json_new_integer(max_steps));
+    tt_json_set(object, "epoch", tt_json_new_real(row->epoch));
+    tt_json_set(object, "fields", fields);
     print_line(report, object);
     (void)!tt_error_restore(&record);
 }
@@ -93,17 +89,14 @@ void tt_report_json_summary(struct tt_report *report, const struct tt_train_summ
     struct tt_error record;
     tt_error_copy(&record);
     struct tt_json_value *object = new_line(report, "info", "end");
-    if (object != NULL) {
-        (void)tt_json_set(object, "stopped", tt_json_new_bool(summary->stopped));
-        (void)tt_json_set(object, "steps", tt_json_new_integer(summary->steps));
-        if (summary->was_complete) (void)tt_json_set(object, "was_complete", tt_json_new_bool(true));
-        for (size_t i = 0; i < sizeof reals / sizeof *reals && !summary->was_complete; i++)
-            if (!isnan(reals[i].value))
-                (void)tt_json_set(object, reals[i].name, tt_json_new_real(reals[i].value));
-        (void)tt_json_set(object, "planned_bytes", tt_json_new_integer((int64_t)summary->planned_bytes));
-        (void)tt_json_set(object, "peak_bytes", tt_json_new_integer((int64_t)summary->peak_bytes));
-        (void)tt_json_set(object, "output", tt_json_new_string(summary->output));
-    }
+    tt_json_set(object, "stopped", tt_json_new_bool(summary->stopped));
+    tt_json_set(object, "steps", tt_json_new_integer(summary->steps));
+    if (summary->was_complete) tt_json_set(object, "was_complete", tt_json_new_bool(true));
+    for (size_t i = 0; i < sizeof reals / sizeof *reals && !summary->was_complete; i++)
+        if (!isnan(reals[i].value)) tt_json_set(object, reals[i].name, tt_json_new_real(reals[i].value));
+    tt_json_set(object, "planned_bytes", tt_json_new_integer((int64_t)summary->planned_bytes));
+    tt_json_set(object, "peak_bytes", tt_json_new_integer((int64_t)summary->peak_bytes));
+    tt_json_set(object, "output", tt_json_new_string(summary->output));
     print_line(report, object);
     (void)!tt_error_restore(&record);
 }
@@ -114,17 +107,13 @@ void tt_report_json_error(struct tt_report *report, const struct tt_error *error
     bool own = !record.reported_elsewhere;
     struct tt_json_value *object = new_line(report, own ? "error" : "notice", own ? "error" : "ended"),
                          *context = record.context_count > 0 ? tt_json_new_list() : NULL;
-    for (int i = 0; i < record.context_count && context != NULL; i++)
-        (void)tt_json_append(context, tt_json_new_string(record.context[i]));
-    if (object != NULL) {
-        (void)tt_json_set(object, "status", tt_json_new_string(tt_status_name(record.status)));
-        (void)tt_json_set(object, "exit_code", tt_json_new_integer(tt_exit_code_of_error(&record)));
-        (void)tt_json_set(object, "message", tt_json_new_string(record.message));
-        if (context != NULL) (void)tt_json_set(object, "context", context);
-        if (record.hint[0] != 0) (void)tt_json_set(object, "hint", tt_json_new_string(record.hint));
-    } else {
-        tt_json_release(context);
-    }
+    for (int i = 0; i < record.context_count; i++)
+        tt_json_append(context, tt_json_new_string(record.context[i]));
+    tt_json_set(object, "status", tt_json_new_string(tt_status_name(record.status)));
+    tt_json_set(object, "exit_code", tt_json_new_integer(tt_exit_code_of_error(&record)));
+    tt_json_set(object, "message", tt_json_new_string(record.message));
+    if (record.context_count > 0) tt_json_set(object, "context", context);
+    if (record.hint[0] != 0) tt_json_set(object, "hint", tt_json_new_string(record.hint));
     print_line(report, object);
     (void)!tt_error_restore(&record);
 }

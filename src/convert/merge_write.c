@@ -152,26 +152,19 @@ static tt_status write_weights(struct writing *writing)
 
 static tt_status write_index(const struct writing *writing)
 {
-    struct tt_json_value *map = tt_json_new_object();
-    bool ok = map != NULL;
     int64_t parameters = 0;
-    if (writing->shard_count == 1) {
-        tt_json_release(map);
-        return TT_OK;
-    }
+    if (writing->shard_count == 1) return TT_OK;
+    struct tt_json_value *map = tt_json_new_object();
     for (size_t s = 0; s < writing->shard_count; s++)
         for (size_t i = 0; i < writing->shards[s].count; i++)
-            ok &= tt_json_set(map, writing->shards[s].entries[i].name,
-                              tt_json_new_string(writing->shards[s].name)) == 0;
+            tt_json_set(map, writing->shards[s].entries[i].name, tt_json_new_string(writing->shards[s].name));
     for (size_t i = 0; i < writing->merge->count; i++)
         parameters += writing->merge->tensors[i].rows * writing->merge->tensors[i].columns;
     struct tt_json_value *root =
         tt_json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_parameters", (int64_t)parameters, "total_size",
                      (int64_t)writing->report->bytes, "weight_map", map);
-    tt_status status = ok && root != NULL
-                           ? tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
-                                                "model.safetensors.index.json")
-                           : tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
+    tt_status status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary),
+                                          "model.safetensors.index.json");
     tt_json_release(root);
     return status;
 }
@@ -231,17 +224,15 @@ static tt_status write_config(const struct writing *writing)
     bool unties = writing->merge->unties || writing->merge->model->facts.own_head;
     if (!unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
-    bool ok = root != NULL;
-    if (unties) ok = ok && tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
+    if (unties) tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false));
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, transformers 4 torch_dtype; both read either key. */
         const char *key = tt_json_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
-        ok = ok && tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype))) == 0;
+        tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype)));
     }
     tt_status status =
-        ok ? tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json")
-           : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
+        tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json");
     tt_json_release(root);
     return status;
 }

@@ -218,8 +218,7 @@ static tt_status lay_out_shard(struct writing *writing, size_t first, size_t end
         for (int e = 0; e < writing->items[i].to.count; e++) {
             const struct tt_safetensors_entry *entry = &writing->items[i].to.entries[e];
             shard->entries[shard->count++] = *entry;
-            if (tt_json_set(writing->weight_map, entry->name, tt_json_new_string(shard->name)) != 0)
-                return tt_fail(TT_ERR_MEMORY, "out of memory for the index of the weights");
+            tt_json_set(writing->weight_map, entry->name, tt_json_new_string(shard->name));
         }
     return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
 }
@@ -253,13 +252,10 @@ static tt_status write_config(const struct writing *writing)
 {
     struct tt_json_value *root = tt_json_copy(tt_model_folder_config(writing->folder)->root);
     struct tt_json_value *config = tt_quantized_config_make(&writing->options->config);
-    tt_status status = TT_ERR_MEMORY;
-    bool ok =
-        !writing->options->unties || tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false)) == 0;
-    if (tt_json_set(root, "quantization_config", config) == 0 && ok)
-        status = tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");
-    else
-        (void)tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
+    if (writing->options->unties) tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false));
+    tt_json_set(root, "quantization_config", config);
+    tt_status status =
+        tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");
     tt_json_release(root);
     return status;
 }

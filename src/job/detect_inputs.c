@@ -215,16 +215,14 @@ tt_status tt_detect_network(const struct tt_detect_spec *spec, int64_t class_cou
 static tt_status write_config(const struct tt_retinanet_config *shape, struct tt_str *text)
 {
     struct tt_json_value *blocks = tt_json_new_list();
-    bool ok = blocks != NULL;
-    for (int i = 0; i < TT_RETINANET_STAGES && ok; i++)
-        ok = tt_json_append(blocks, tt_json_new_integer(shape->blocks[i])) == 0;
+    for (int i = 0; i < TT_RETINANET_STAGES; i++)
+        tt_json_append(blocks, tt_json_new_integer(shape->blocks[i]));
     struct tt_json_value *root =
         tt_json_pack("{s:s,s:[s],s:s,s:s,s:I,s:I,s:I,s:f,s:o}", "model_type", "retinanet", "architectures",
                      "RetinaNet", "architecture", architecture_of(shape), "torch_dtype", "float32",
                      "num_classes", shape->class_count, "backbone_width", shape->width, "pyramid_width",
                      shape->pyramid, "frozen_bn_eps", shape->norm_eps, "backbone_blocks", blocks);
-    tt_status status = ok && root != NULL ? tt_json_write(root, 2, false, text)
-                                          : tt_fail(TT_ERR_MEMORY, "out of memory for config.json");
+    tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }

@@ -186,17 +186,14 @@ static void format_sums(const struct tt_fingerprint *fingerprint, const struct t
 struct tt_json_value *tt_fingerprint_json(const struct tt_fingerprint *fingerprint)
 {
     struct tt_json_value *object = tt_json_new_object();
-    bool ok = object != NULL;
-    for (size_t i = 0; i < fingerprint->count && ok; i++) {
+    for (size_t i = 0; i < fingerprint->count; i++) {
         char sums[2 * HEX_DIGITS + 2];
         const struct tt_fingerprint_part *part = &fingerprint->parts[i];
         if (!is_kept(part)) continue;
         format_sums(fingerprint, part, sums);
-        ok = tt_json_set(object, part->name, tt_json_new_string(sums)) == 0;
+        tt_json_set(object, part->name, tt_json_new_string(sums));
     }
-    if (ok) return object;
-    tt_json_release(object);
-    return NULL;
+    return tt_json_finish(object);
 }
 
 struct list {

@@ -103,15 +103,15 @@ static tt_status keep(struct tt_json_value **kept, const struct tt_json_value *r
 static tt_status keep_in_list(struct tt_json_value **list, const struct tt_json_value *row, size_t most)
 {
     if (*list == NULL) *list = tt_json_new_list();
-    if (*list == NULL || tt_json_append_copy(*list, row) != 0) return TT_ERR_MEMORY;
+    int failed = tt_json_append_copy(*list, row);
+    tt_json_forgive(*list); /* the rows so far are shown */
+    if (failed != 0) return TT_ERR_MEMORY;
     if (tt_json_count(*list) < 2 * most) return TT_OK;
     struct tt_json_value *newest = tt_json_new_list();
-    bool ok = newest != NULL;
-    for (size_t i = most; i < 2 * most && ok; i++)
-        ok = tt_json_append_copy(newest, tt_json_at(*list, i)) == 0;
+    for (size_t i = most; i < 2 * most; i++) tt_json_append_copy(newest, tt_json_at(*list, i));
     tt_json_release(*list);
-    *list = newest;
-    return ok ? TT_OK : TT_ERR_MEMORY;
+    *list = tt_json_finish(newest);
+    return *list != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 static tt_status take_event(struct tt_run_figures *figures, const struct tt_json_value *row)

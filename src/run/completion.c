@@ -274,14 +274,10 @@ static tt_status make_text(const struct tt_run *run, int world_size, int64_t ste
     struct tt_json_value *root =
         tt_json_pack("{s:s, s:i, s:I, s:s, s:s}", "format", "trimtab-completion", "version", VERSION, "steps",
                      steps, "date", run->date, "settings", tt_str_text(&run->compared));
-    bool ok = root != NULL;
-    if (ok) {
-        ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
-        ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
-        if (run->name[0] != '\0') ok &= tt_json_set(root, "run", tt_json_new_string(run->name)) == 0;
-    }
-    tt_status status = ok ? tt_json_write(root, 2, true, text)
-                          : tt_fail(TT_ERR_MEMORY, "out of memory for %s", TT_COMPLETION_NAME);
+    tt_json_set(root, "identity", tt_resume_identity(run, world_size));
+    tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint));
+    if (run->name[0] != '\0') tt_json_set(root, "run", tt_json_new_string(run->name));
+    tt_status status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
     tt_json_release(root);
     return status;

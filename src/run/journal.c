@@ -103,23 +103,13 @@ static struct tt_json_value *number(const char *name, double value)
     return whole ? tt_json_new_integer((int64_t)value) : tt_json_new_real(value);
 }
 
-/* Returns `object` if `ok`; otherwise releases it and returns NULL. */
-static struct tt_json_value *checked(struct tt_json_value *object, bool ok)
-{
-    if (ok) return object;
-    tt_json_release(object);
-    return NULL;
-}
-
-/* Returns owned, or NULL without memory; the setters take NULL and then fail. */
 static struct tt_json_value *row_object(const struct tt_log_row *row)
 {
     struct tt_json_value *object = tt_json_new_object();
-    bool ok = tt_json_set(object, "epoch", tt_json_new_real(row->epoch)) == 0;
+    tt_json_set(object, "epoch", tt_json_new_real(row->epoch));
     for (int i = 0; i < row->field_count; i++)
-        ok &=
-            tt_json_set(object, row->fields[i].name, number(row->fields[i].name, row->fields[i].value)) == 0;
-    return checked(object, ok);
+        tt_json_set(object, row->fields[i].name, number(row->fields[i].name, row->fields[i].value));
+    return object;
 }
 
 /* A lost record does not end a run: a warning reports the first one. */
@@ -164,13 +154,13 @@ void tt_journal_times(struct tt_journal *journal, const struct tt_log_field *fie
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row)
 {
     struct tt_json_value *object = row_object(row);
-    bool ok = tt_json_set(object, "step", tt_json_new_integer(row->step)) == 0;
-    ok = ok && tt_json_append_copy(journal->history, object) == 0;
+    tt_json_set(object, "step", tt_json_new_integer(row->step));
+    bool kept = tt_json_append(journal->history, tt_json_finish(tt_json_copy(object))) == 0;
+    tt_json_forgive(journal->history);
     for (int i = 0; i < journal->time_count; i++)
-        ok = ok && tt_json_set(object, journal->times[i].name,
-                               number(journal->times[i].name, journal->times[i].value)) == 0;
+        tt_json_set(object, journal->times[i].name, number(journal->times[i].name, journal->times[i].value));
     journal->time_count = 0;
-    tt_status status = ok ? write_line(journal, object) : no_memory("a log row");
+    tt_status status = kept ? write_line(journal, object) : no_memory("a log row");
     tt_json_release(object);
     if (status == TT_OK) status = write_board(journal, row);
     warn_if_lost(journal, status, "a row of the log");
@@ -183,10 +173,9 @@ void tt_journal_event(struct tt_journal *journal, const char *event, int64_t ste
 {
     struct tt_json_value *object =
         tt_json_pack("{s:s, s:I, s:s}", "event", event, "step", (int64_t)step, "folder", folder);
-    bool ok = object != NULL;
-    for (int i = 0; i < count && ok; i++)
-        ok = tt_json_set(object, fields[i].name, number(fields[i].name, fields[i].value)) == 0;
-    tt_status status = ok ? write_line(journal, object) : no_memory("a record of the log");
+    for (int i = 0; i < count; i++)
+        tt_json_set(object, fields[i].name, number(fields[i].name, fields[i].value));
+    tt_status status = write_line(journal, object);
     tt_json_release(object);
     warn_if_lost(journal, status, "a record of a save");
 }
@@ -257,9 +246,8 @@ static struct tt_json_value *callback_states(const struct tt_journal *journal)
     struct tt_json_value *callback = tt_json_pack(
         "{s:{s:I, s:f}, s:{s:I}}", "args", "early_stopping_patience", patience, "early_stopping_threshold",
         watch->early_stopping_threshold, "attributes", "early_stopping_patience_counter", journal->waited);
-    if (tt_json_set(states, "EarlyStoppingCallback", callback) == 0) return states;
-    tt_json_release(states);
-    return NULL;
+    tt_json_set(states, "EarlyStoppingCallback", callback);
+    return states;
 }
 
 static struct tt_json_value *state_object(const struct tt_journal *journal)
@@ -273,23 +261,21 @@ static struct tt_json_value *state_object(const struct tt_journal *journal)
         "num_train_epochs", (int64_t)ceil(facts->num_train_epochs), "num_input_tokens_seen",
         (int64_t)journal->tokens_seen, "total_flos", journal->flops, "is_local_process_zero", 1,
         "is_world_process_zero", 1, "is_hyper_param_search", 0, "trial_name", "trial_params");
-    if (state == NULL) return NULL;
     bool best = isfinite(journal->best_metric);
     const char *checkpoint = journal->best_checkpoint;
-    bool ok = tt_json_set(state, "best_metric",
-                          best ? tt_json_new_real(journal->best_metric) : tt_json_new_null()) == 0 &&
-              tt_json_set(state, "best_global_step",
-                          best ? tt_json_new_integer(journal->best_step) : tt_json_new_null()) == 0 &&
-              tt_json_set(state, "best_model_checkpoint",
-                          checkpoint != NULL ? tt_json_new_string(checkpoint) : tt_json_new_null()) == 0 &&
-              tt_json_set(state, "stateful_callbacks", callback_states(journal)) == 0 &&
-              tt_json_set_copy(state, "log_history", journal->history) == 0;
-    return checked(state, ok);
+    tt_json_set(state, "best_metric", best ? tt_json_new_real(journal->best_metric) : tt_json_new_null());
+    tt_json_set(state, "best_global_step",
+                best ? tt_json_new_integer(journal->best_step) : tt_json_new_null());
+    tt_json_set(state, "best_model_checkpoint",
+                checkpoint != NULL ? tt_json_new_string(checkpoint) : tt_json_new_null());
+    tt_json_set(state, "stateful_callbacks", callback_states(journal));
+    tt_json_set_copy(state, "log_history", journal->history);
+    return state;
 }
 
 tt_status tt_journal_state_text(const struct tt_journal *journal, struct tt_str *text)
 {
-    struct tt_json_value *state = state_object(journal);
+    struct tt_json_value *state = tt_json_finish(state_object(journal));
     if (state == NULL) return no_memory("trainer_state.json");
     tt_status status = tt_json_write(state, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
@@ -322,9 +308,11 @@ void tt_journal_write_results(struct tt_journal *journal, const char *split, con
     char name[64];
     snprintf(name, sizeof name, "%s_results.json", split);
     struct tt_json_value *object = row_object(row);
-    bool ok = tt_json_set(object, samples->name, number(samples->name, samples->value)) == 0;
-    ok = ok && tt_json_update(journal->all_results, object) == 0;
-    tt_status status = ok ? tt_json_write_file(object, 4, true, journal->output_dir, name) : no_memory(name);
+    tt_json_set(object, samples->name, number(samples->name, samples->value));
+    bool kept = tt_json_update(journal->all_results, object) == 0;
+    tt_json_forgive(journal->all_results);
+    tt_status status =
+        kept ? tt_json_write_file(object, 4, true, journal->output_dir, name) : no_memory(name);
     if (status == TT_OK)
         status = tt_json_write_file(journal->all_results, 4, true, journal->output_dir, "all_results.json");
     tt_json_release(object);

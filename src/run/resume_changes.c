@@ -34,15 +34,11 @@ static struct tt_json_value *in_words(const struct tt_json_value *identity)
     struct tt_json_value *out = tt_json_new_object();
     const char *name;
     const struct tt_json_value *value;
-    bool ok = out != NULL;
-    for (size_t member = 0; ok && tt_json_next_member(identity, &member, &name, &value);) {
+    for (size_t member = 0; tt_json_next_member(identity, &member, &name, &value);) {
         const char *word = word_of(name, value);
-        ok = word != NULL ? tt_json_set(out, name, tt_json_new_string(word)) == 0
-                          : tt_json_set_copy(out, name, value) == 0;
+        tt_json_set(out, name, word != NULL ? tt_json_new_string(word) : tt_json_copy(value));
     }
-    if (ok) return out;
-    tt_json_release(out);
-    return NULL;
+    return tt_json_finish(out);
 }
 
 static bool is_among(const char *name, const char *const *names)

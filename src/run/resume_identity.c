@@ -16,21 +16,11 @@ static struct tt_json_value *text_or_null(const char *text)
     return text != NULL ? tt_json_new_string(text) : tt_json_new_null();
 }
 
-struct builder {
-    struct tt_json_value *object;
-    bool ok;
-};
-
-static void add(struct builder *builder, const char *name, struct tt_json_value *value)
-{
-    builder->ok &= tt_json_set(builder->object, name, value) == 0;
-}
-
 /* Adds a setting with words, by the word of its row. */
-static void add_word(struct builder *builder, const char *name, int value)
+static void add_word(struct tt_json_value *to, const char *name, int value)
 {
     char word[TT_JOB_WORD_BYTES];
-    add(builder, name, tt_json_new_string(tt_job_word(name, value, word)));
+    tt_json_set(to, name, tt_json_new_string(tt_job_word(name, value, word)));
 }
 
 /* Choices of which several are set, as a list of words. */
@@ -38,13 +28,10 @@ static struct tt_json_value *list_words(const struct tt_setting *row, unsigned w
 {
     struct tt_json_value *list = tt_json_new_list();
     char word[TT_JOB_WORD_BYTES];
-    bool ok = list != NULL;
-    for (int i = 0; ok && words >> i != 0; i++)
+    for (int i = 0; words >> i != 0; i++)
         if ((words >> i & 1) != 0)
-            ok = tt_json_append(list, tt_json_new_string(tt_setting_word(row, i, word, sizeof word))) == 0;
-    if (ok) return list;
-    tt_json_release(list);
-    return NULL;
+            tt_json_append(list, tt_json_new_string(tt_setting_word(row, i, word, sizeof word)));
+    return list;
 }
 
 static struct tt_json_value *value_of(const struct tt_setting *row, const void *value)
@@ -139,16 +126,16 @@ static bool is_of_task(const struct tt_setting *row, bool detects)
     return row->of == NULL || strcmp(row->of, detects ? "language" : "detection") != 0;
 }
 
-static void add_row(struct builder *to, const struct tt_setting *row, const void *field)
+static void add_row(struct tt_json_value *to, const struct tt_setting *row, const void *field)
 {
     const unsigned result = TT_CHANGES_RESULT | TT_CHANGES_RESULT_IF_SET;
     if ((row->changes & result) == 0) return;
     if ((row->changes & TT_CHANGES_RESULT) == 0 && has_default(row, field)) return;
-    add(to, key_of(row), value_of(row, field));
+    tt_json_set(to, key_of(row), value_of(row, field));
 }
 
 /* The settings that change the result, by their values. Those of LoRA are the adapter's where a run begins with one. */
-static void add_rows(struct builder *to, const struct tt_run *run, bool detects)
+static void add_rows(struct tt_json_value *to, const struct tt_run *run, bool detects)
 {
     const struct tt_model_options *options = &run->inputs.model_options;
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
@@ -164,64 +151,65 @@ static void add_rows(struct builder *to, const struct tt_run *run, bool detects)
 }
 
 /* The storage of the base follows from the settings and from the folder. */
-static void add_base(struct builder *to, const struct tt_run *run)
+static void add_base(struct tt_json_value *to, const struct tt_run *run)
 {
     const struct tt_base_quant *quant = &run->inputs.model_options.quant;
-    add(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
+    tt_json_set(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
     if (quant->type == TT_QUANT_FP8 || quant->recodes) add_word(to, "fp8_products", quant->products);
     if (quant->type == TT_QUANT_FP8) {
         add_word(to, "fp8_gate_up", quant->gate_up);
-        add(to, "fp8_lm_head", tt_json_new_bool(quant->head));
+        tt_json_set(to, "fp8_lm_head", tt_json_new_bool(quant->head));
         if (run->inputs.model_facts.stored_fp8_blocks)
             add_word(to, "fp8_blocks", quant->blocks ? TT_FP8_BLOCKS_KEEP : TT_FP8_BLOCKS_ROWS);
     }
-    add(to, "bnb_4bit_use_double_quant", tt_json_new_bool(quant->nested));
-    add(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
+    tt_json_set(to, "bnb_4bit_use_double_quant", tt_json_new_bool(quant->nested));
+    tt_json_set(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
 }
 
 /* Without `rows` the names of the losses are of one loss. */
-static void add_objective(struct builder *to, const struct tt_objective *objective)
+static void add_objective(struct tt_json_value *to, const struct tt_objective *objective)
 {
     const char *own = objective->ops->name;
     char name[100], loss[TT_OBJECTIVE_WORD_BYTES];
-    add(to, "objective", tt_json_new_string(own));
+    tt_json_set(to, "objective", tt_json_new_string(own));
     const struct tt_setting *rows = objective->ops->settings;
     for (int i = 0; rows != NULL && rows[i].name != NULL; i++) {
         snprintf(name, sizeof name, "%s (%s)", rows[i].name, own);
-        add(to, name, tt_json_new_real(objective->values[i]));
+        tt_json_set(to, name, tt_json_new_real(objective->values[i]));
     }
     if (objective->ops->rows == NULL || *tt_objective_loss_word(objective, 0, loss) == '\0') return;
     snprintf(name, sizeof name, "loss_type (%s)", own);
-    add(to, name, tt_json_new_string(tt_objective_loss_word(objective, objective->loss, loss)));
+    tt_json_set(to, name, tt_json_new_string(tt_objective_loss_word(objective, objective->loss, loss)));
 }
 
-static void add_samples(struct builder *to, const struct tt_run_spec *spec, uint64_t data, int world_size)
+static void add_samples(struct tt_json_value *to, const struct tt_run_spec *spec, uint64_t data,
+                        int world_size)
 {
     char sum[20];
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)data);
-    add(to, "training data", tt_json_new_string(sum));
-    add(to, TT_RESUME_SAMPLES,
-        tt_json_new_integer(world_size * spec->per_device_train_batch_size *
-                            spec->gradient_accumulation_steps));
-    add(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
+    tt_json_set(to, "training data", tt_json_new_string(sum));
+    tt_json_set(to, TT_RESUME_SAMPLES,
+                tt_json_new_integer(world_size * spec->per_device_train_batch_size *
+                                    spec->gradient_accumulation_steps));
+    tt_json_set(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
 }
 
-static void add_packing(struct builder *to, const struct tt_data_config *data)
+static void add_packing(struct tt_json_value *to, const struct tt_data_config *data)
 {
     if (data->packing)
         add_word(to, "packing_strategy", data->packing_strategy);
     else
-        add(to, "packing_strategy", tt_json_new_null());
+        tt_json_set(to, "packing_strategy", tt_json_new_null());
 }
 
 /* Lengths in steps, and what follows from other settings. */
-static void add_optimizer(struct builder *to, const struct tt_run *run)
+static void add_optimizer(struct tt_json_value *to, const struct tt_run *run)
 {
     const struct tt_optim_config *optim = run->optim;
     const struct tt_schedule_length length = {run->total_steps, run->steps_per_epoch};
-    add(to, TT_RESUME_STEPS, tt_json_new_integer(run->total_steps));
-    add(to, TT_RESUME_WARMUP, tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
-    if (optim->momentum > 0) add(to, "nesterov", tt_json_new_bool(optim->nesterov));
+    tt_json_set(to, TT_RESUME_STEPS, tt_json_new_integer(run->total_steps));
+    tt_json_set(to, TT_RESUME_WARMUP, tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
+    if (optim->momentum > 0) tt_json_set(to, "nesterov", tt_json_new_bool(optim->nesterov));
 }
 
 struct tt_json_value *tt_resume_unwritten(const char *name)
@@ -238,24 +226,22 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
 /* The classes of a detection and its network are input files (launch/fingerprint.h). */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
 {
-    struct builder builder = {tt_json_new_object(), true};
+    struct tt_json_value *to = tt_json_new_object();
     const struct tt_detect_inputs *detect = &run->inputs.detect;
     bool detects = detect->spec != NULL;
-    add_rows(&builder, run, detects);
-    add_objective(&builder, run->objective);
-    add_samples(&builder, run->spec,
+    add_rows(to, run, detects);
+    add_objective(to, run->objective);
+    add_samples(to, run->spec,
                 detects ? tt_detect_inputs_sum(detect->train) : tt_dataset_sum(run->inputs.train),
                 world_size);
-    add_optimizer(&builder, run);
+    add_optimizer(to, run);
     if (detects) {
-        add_word(&builder, "norm", detect->norm);
+        add_word(to, "norm", detect->norm);
     } else {
-        add_base(&builder, run);
-        add_packing(&builder, run->data);
+        add_base(to, run);
+        add_packing(to, run->data);
     }
-    if (builder.ok) return builder.object;
-    tt_json_release(builder.object);
-    return NULL;
+    return tt_json_finish(to);
 }
 
 /* Codes in FP8 were products with the reciprocal of the scale in versions that did not store how they are made. */
@@ -274,15 +260,13 @@ bool tt_resume_codes_differ(const struct tt_run *run, const struct tt_json_value
 
 struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
 {
-    struct builder builder = {tt_json_new_object(), true};
+    struct tt_json_value *to = tt_json_new_object();
     const char *tuning = (const char *)run->tuning;
     for (const struct tt_setting *row = tt_tuning_settings; row->name != NULL; row++) {
         if (row->local) continue; /* it changes no result */
         if (row->type == TT_SETTING_BOOL || row->type == TT_SETTING_CHOICE)
-            add(&builder, row->name, value_of(row, tuning + row->offset));
+            tt_json_set(to, row->name, value_of(row, tuning + row->offset));
     }
-    if (makes_codes(run)) add(&builder, fp8_codes, tt_json_new_string("divided"));
-    if (builder.ok) return builder.object;
-    tt_json_release(builder.object);
-    return NULL;
+    if (makes_codes(run)) tt_json_set(to, fp8_codes, tt_json_new_string("divided"));
+    return tt_json_finish(to);
 }

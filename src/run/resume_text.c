@@ -48,12 +48,9 @@ static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
                                            const struct tt_counters *counters)
 {
     struct tt_json_value *object = tt_json_new_object();
-    bool ok = object != NULL;
-    for (int i = 0; i < ops->metric_count && ok; i++)
-        ok = tt_json_set(object, ops->metrics[i].name, real(counters->window[i])) == 0;
-    if (ok) return object;
-    tt_json_release(object);
-    return NULL;
+    for (int i = 0; i < ops->metric_count; i++)
+        tt_json_set(object, ops->metrics[i].name, real(counters->window[i]));
+    return object;
 }
 
 static struct tt_json_value *patience_object(const struct tt_patience *patience)
@@ -83,12 +80,12 @@ static struct tt_json_value *watch_object(const struct tt_gradient_watch *watch)
     return object;
 }
 
-static tt_status add_config(const struct tt_run *run, struct tt_json_value *root, bool *ok)
+static tt_status add_config(const struct tt_run *run, struct tt_json_value *root)
 {
     struct tt_str yaml = {0};
     if (run->settings == NULL) return TT_OK;
     tt_status status = tt_settings_write_yaml(run->settings, &yaml);
-    if (status == TT_OK) *ok &= tt_json_set(root, "config", tt_json_new_string(tt_str_text(&yaml))) == 0;
+    if (status == TT_OK) tt_json_set(root, "config", tt_json_new_string(tt_str_text(&yaml)));
     tt_str_deinit(&yaml);
     return status;
 }
@@ -107,25 +104,20 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         tt_job_word("state_dict_type", run->watch->state_dict_type, state_dict), "weights_dtype",
         tt_dtype_torch_name(tt_run_save_dtype(run->watch->save_dtype, rank->model)), "base_model",
         named != NULL ? tt_json_new_string(named) : tt_json_new_null(), "rng_key", (int64_t)run->spec->seed);
-    bool ok = root != NULL;
-    tt_status status = TT_OK;
-    if (ok) {
-        ok &= tt_json_set(root, "identity", tt_resume_identity(run, world_size)) == 0;
-        ok &= tt_json_set(root, "tuning", tt_resume_tuning(run)) == 0;
-        ok &= tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint)) == 0;
-        ok &= tt_json_set(root, "date", tt_json_new_string(run->date)) == 0;
-        ok &= tt_json_set(root, "counters", counters_object(&memory->counters)) == 0;
-        if (memory->counters.pixels > 0)
-            ok &= tt_json_set(root, "pixels", tt_json_new_integer(memory->counters.pixels)) == 0;
-        ok &= tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters)) == 0;
-        ok &= tt_json_set(root, "best", best_object(&memory->best)) == 0;
-        ok &= tt_json_set(root, "patience", patience_object(&memory->patience)) == 0;
-        if (memory->evaluation_due) ok &= tt_json_set(root, "evaluation_due", tt_json_new_bool(true)) == 0;
-        ok &= tt_json_set(root, "gradient_watch", watch_object(&memory->watch)) == 0;
-        ok &= tt_json_set_copy(root, "results", tt_journal_results(run->journal)) == 0;
-        status = add_config(run, root, &ok);
-    }
-    if (status == TT_OK && !ok) status = tt_fail(TT_ERR_MEMORY, "out of memory for training_state.json");
+    tt_json_set(root, "identity", tt_resume_identity(run, world_size));
+    tt_json_set(root, "tuning", tt_resume_tuning(run));
+    tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint));
+    tt_json_set(root, "date", tt_json_new_string(run->date));
+    tt_json_set(root, "counters", counters_object(&memory->counters));
+    if (memory->counters.pixels > 0)
+        tt_json_set(root, "pixels", tt_json_new_integer(memory->counters.pixels));
+    tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters));
+    tt_json_set(root, "best", best_object(&memory->best));
+    tt_json_set(root, "patience", patience_object(&memory->patience));
+    if (memory->evaluation_due) tt_json_set(root, "evaluation_due", tt_json_new_bool(true));
+    tt_json_set(root, "gradient_watch", watch_object(&memory->watch));
+    tt_json_set_copy(root, "results", tt_journal_results(run->journal));
+    tt_status status = add_config(run, root);
     if (status == TT_OK) status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
     tt_json_release(root);

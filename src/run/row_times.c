@@ -183,16 +183,15 @@ void tt_row_times_write(struct tt_row_times *times, struct tt_device *device, do
     struct tt_json_value *row = tt_json_pack("{s:i, s:I}", "rank", times->rank, "step", step);
     double tokens = times->tokens, seconds = times->stretches[TT_STRETCH_STEP];
     int count = tt_row_times_take(times, device, flops, fields);
-    bool ok = row != NULL;
-    for (int i = 0; i < count && ok; i++) {
+    for (int i = 0; i < count; i++) {
         bool whole = tt_ends_with(fields[i].name, "_bytes");
-        ok = tt_json_set(row, fields[i].name,
-                         whole ? tt_json_new_integer((int64_t)fields[i].value)
-                               : tt_json_new_real(fields[i].value)) == 0;
+        tt_json_set(row, fields[i].name,
+                    whole ? tt_json_new_integer((int64_t)fields[i].value)
+                          : tt_json_new_real(fields[i].value));
     }
     snprintf(speed, sizeof speed, "%s_per_second", times->unit);
-    ok = ok && tt_json_set(row, speed, tt_json_new_real(seconds > 0 ? tokens / seconds : 0)) == 0;
-    tt_status status = ok ? tt_json_write(row, 0, true, &line) : TT_ERR_MEMORY;
+    tt_json_set(row, speed, tt_json_new_real(seconds > 0 ? tokens / seconds : 0));
+    tt_status status = tt_json_write(row, 0, true, &line);
     if (status == TT_OK) status = tt_str_append_char(&line, '\n');
     if (status == TT_OK && times->file != NULL) tt_record_file_append(times->file, line.data, line.bytes);
     if (status != TT_OK)

@@ -13,14 +13,11 @@ enum { EARLIER_BYTES_MAX = 16 << 20 };
 static struct tt_json_value *memory_object(const struct tt_plan *plan)
 {
     struct tt_json_value *object = tt_json_new_object();
-    bool ok = object != NULL;
-    for (int p = 0; p < TT_PURPOSE_COUNT && ok; p++)
+    for (int p = 0; p < TT_PURPOSE_COUNT; p++)
         if (plan->memory.peak[p] > 0)
-            ok = tt_json_set(object, tt_row_times_purpose((enum tt_purpose)p),
-                             tt_json_new_integer((int64_t)plan->memory.peak[p])) == 0;
-    if (ok) return object;
-    tt_json_release(object);
-    return NULL;
+            tt_json_set(object, tt_row_times_purpose((enum tt_purpose)p),
+                        tt_json_new_integer((int64_t)plan->memory.peak[p]));
+    return object;
 }
 
 static struct tt_json_value *begin_object(const struct tt_run *run, const struct tt_world *world,
@@ -45,23 +42,13 @@ static struct tt_json_value *begin_object(const struct tt_run *run, const struct
         tt_json_pack("{s:I, s:I, s:o}", "device_bytes", (int64_t)plan->memory.total_peak, "limit_bytes",
                      (int64_t)plan->limit_bytes, "bytes", memory_object(plan));
     const char *name = run->watch->run_name;
-    bool ok = object != NULL;
-    /* Each call takes its value over, also after a failure. */
-    ok &= object != NULL && tt_json_set(object, "ranks", ranks) == 0;
-    ok &= object != NULL && tt_json_set(object, "steps", steps) == 0;
-    ok &= object != NULL && tt_json_set(object, "parameters", parameters) == 0;
-    ok &= object != NULL && tt_json_set(object, "plan", planned) == 0;
-    if (object == NULL) {
-        tt_json_release(ranks);
-        tt_json_release(steps);
-        tt_json_release(parameters);
-        tt_json_release(planned);
-    }
-    ok = ok && (name == NULL || tt_json_set(object, "name", tt_json_new_string(name)) == 0);
-    ok = ok && tt_json_set(object, "config", tt_json_new_string(config)) == 0;
-    if (ok) return object;
-    tt_json_release(object);
-    return NULL;
+    tt_json_set(object, "ranks", ranks);
+    tt_json_set(object, "steps", steps);
+    tt_json_set(object, "parameters", parameters);
+    tt_json_set(object, "plan", planned);
+    if (name != NULL) tt_json_set(object, "name", tt_json_new_string(name));
+    tt_json_set(object, "config", tt_json_new_string(config));
+    return tt_json_finish(object);
 }
 
 /* A run that was asked to resume follows the one whose record is in the folder, also when that one died before its
@@ -99,11 +86,9 @@ bool tt_run_record_interrupted(const struct tt_run *run)
     return interrupted;
 }
 
-/* `built`: the record holds all that it should; otherwise the error record says why not. */
-static void write_record(struct tt_run *run, bool built)
+static void write_record(struct tt_run *run)
 {
-    tt_status status = TT_ERR_MEMORY;
-    if (built) status = tt_json_write_file(run->record, 2, false, run->spec->output_dir, file_name);
+    tt_status status = tt_json_write_file(run->record, 2, false, run->spec->output_dir, file_name);
     if (status == TT_OK) return;
     tt_warn("%s; training continues without %s", tt_error_last()->message, file_name);
     tt_error_clear();
@@ -116,7 +101,7 @@ void tt_run_record_begin(struct tt_run *run, const struct tt_world *world)
     tt_status status = run->settings != NULL ? tt_settings_write_yaml(run->settings, &config) : TT_OK;
     if (status == TT_OK) run->record = begin_object(run, world, tt_str_text(&config));
     tt_str_deinit(&config);
-    write_record(run, run->record != NULL);
+    write_record(run);
 }
 
 void tt_run_record_end(struct tt_run *run, tt_status status)
@@ -127,10 +112,10 @@ void tt_run_record_end(struct tt_run *run, tt_status status)
     tt_error_copy(&error);
     tt_error_format(&error, text, sizeof text);
     const char *state = status == TT_OK ? "ended" : status == TT_ERR_CANCELLED ? "stopped" : "failed";
-    bool ok = tt_json_set(run->record, "state", tt_json_new_string(state)) == 0 &&
-              tt_json_set(run->record, "ended", tt_json_new_real(tt_clock_unix_seconds())) == 0;
-    if (ok && status != TT_OK) ok = tt_json_set(run->record, "error", tt_json_new_string(text)) == 0;
-    write_record(run, ok);
+    tt_json_set(run->record, "state", tt_json_new_string(state));
+    tt_json_set(run->record, "ended", tt_json_new_real(tt_clock_unix_seconds()));
+    if (status != TT_OK) tt_json_set(run->record, "error", tt_json_new_string(text));
+    write_record(run);
     tt_json_release(run->record);
     run->record = NULL;
     if (status != TT_OK) (void)tt_error_restore(&error);

@@ -79,7 +79,6 @@ static tt_status record(struct showing *showing, size_t row, const struct tt_str
                      span_of(&showing->prompt), "completion", span_of(&showing->completion), "reference",
                      span_of(reference));
     tt_str_clear(&showing->text);
-    if (object == NULL) return tt_fail(TT_ERR_DATA, "a completion cannot be written as JSON");
     TT_GO(tt_json_write(object, 0, false, &showing->text));
     TT_GO(tt_str_append_char(&showing->text, '\n'));
     tt_record_file_append(showing->run->shown.file, showing->text.data, showing->text.bytes);

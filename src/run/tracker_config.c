@@ -115,11 +115,9 @@ tt_status tt_tracker_config_write(const struct tt_tracker_config *config, const 
         const struct tt_json_value *object;
     } parts[] = {{"args", config->args}, {"model_config", config->model}, {"peft_config", config->adapter}};
     struct tt_json_value *all = tt_json_new_object();
-    bool ok = all != NULL;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && ok; i++)
-        if (parts[i].object != NULL) ok = tt_json_set_copy(all, parts[i].key, parts[i].object) == 0;
-    tt_status status = ok ? tt_json_write_file(all, 2, true, folder, name)
-                          : tt_fail(TT_ERR_MEMORY, "out of memory for '%s'", name);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].object != NULL) tt_json_set_copy(all, parts[i].key, parts[i].object);
+    tt_status status = tt_json_write_file(all, 2, true, folder, name);
     tt_json_release(all);
     return status;
 }

@@ -3,7 +3,6 @@
 /* Takes over `value`. */
 static tt_status write(struct tt_json_value *value, struct tt_str *text)
 {
-    if (value == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_write(value, 0, false, text);
     tt_json_release(value);
     return status;
@@ -28,21 +27,15 @@ static struct tt_json_value *envelope(const struct tt_api_answer *answer, const 
     struct tt_json_value *value =
         tt_json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", answer->id, "object", object, "created",
                      answer->created, "model", answer->model, "choices", choices);
-    if (value != NULL && usage != NULL && tt_json_set(value, "usage", usage) != 0) {
-        tt_json_release(value);
-        return NULL;
-    }
-    if (value == NULL) tt_json_release(usage);
+    if (usage != NULL) tt_json_set(value, "usage", usage);
     return value;
 }
 
 static struct tt_json_value *list_of(struct tt_json_value *choice)
 {
     struct tt_json_value *list = tt_json_new_list();
-    if (list != NULL && tt_json_append(list, choice) == 0) return list;
-    if (list == NULL) tt_json_release(choice);
-    tt_json_release(list);
-    return NULL;
+    tt_json_append(list, choice);
+    return list;
 }
 
 /* `name`: "message", "delta" or "text", whose value is taken over. */
@@ -69,15 +62,12 @@ static struct tt_json_value *message_of(const struct tt_api_choice *choice)
 static struct tt_json_value *delta_of_calls(const struct tt_json_value *calls)
 {
     struct tt_json_value *list = tt_json_new_list();
-    for (size_t i = 0; i < tt_json_count(calls) && list != NULL; i++) {
+    for (size_t i = 0; i < tt_json_count(calls); i++) {
         struct tt_json_value *call = tt_json_pack("{s:i}", "index", (int)i);
-        bool made = call != NULL && tt_json_update(call, tt_json_at(calls, i)) == 0;
-        if (made && tt_json_append(list, call) == 0) continue;
-        if (!made) tt_json_release(call);
-        tt_json_release(list);
-        list = NULL;
+        tt_json_update(call, tt_json_at(calls, i));
+        tt_json_append(list, call);
     }
-    return list != NULL ? tt_json_pack("{s:o}", "tool_calls", list) : NULL;
+    return tt_json_pack("{s:o}", "tool_calls", list);
 }
 
 static struct tt_json_value *whole_choice(const struct tt_api_answer *answer,
@@ -91,18 +81,7 @@ tt_status tt_api_write_answer(const struct tt_api_answer *answer, const struct t
                               size_t count, struct tt_str *text)
 {
     struct tt_json_value *list = tt_json_new_list();
-    bool made = list != NULL;
-    for (size_t i = 0; i < count; i++) {
-        struct tt_json_value *choice = whole_choice(answer, &choices[i]);
-        if (made)
-            made = tt_json_append(list, choice) == 0;
-        else
-            tt_json_release(choice);
-    }
-    if (!made) {
-        tt_json_release(list);
-        return TT_ERR_MEMORY;
-    }
+    for (size_t i = 0; i < count; i++) tt_json_append(list, whole_choice(answer, &choices[i]));
     return write(
         envelope(answer, answer->chat ? "chat.completion" : "text_completion", list, usage_of(answer)), text);
 }

@@ -39,11 +39,8 @@ static struct tt_json_value *bytes_of(struct tt_span text)
 {
     if (memmem(text.data, text.bytes, "\xEF\xBF\xBD", 3) != NULL) return tt_json_new_null();
     struct tt_json_value *list = tt_json_new_list();
-    for (size_t i = 0; list != NULL && i < text.bytes; i++)
-        if (tt_json_append(list, tt_json_new_integer((unsigned char)text.data[i])) != 0) {
-            tt_json_release(list);
-            return NULL;
-        }
+    for (size_t i = 0; i < text.bytes; i++)
+        tt_json_append(list, tt_json_new_integer((unsigned char)text.data[i]));
     return list;
 }
 

@@ -57,10 +57,9 @@ static tt_status write_models(const struct tt_server *server, const size_t *inde
 {
     struct tt_json_value *list = index == NULL ? tt_json_new_list() : NULL;
     for (size_t i = 0; list != NULL && i <= server->config.adapter_count; i++)
-        if (tt_json_append(list, describe_model(server, i)) != 0) break;
+        tt_json_append(list, describe_model(server, i));
     struct tt_json_value *value = index == NULL ? tt_json_pack("{s:s, s:o}", "object", "list", "data", list)
                                                 : describe_model(server, *index);
-    if (value == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_json_write(value, 0, false, text);
     tt_json_release(value);
     return status;

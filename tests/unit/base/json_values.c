@@ -211,11 +211,70 @@ static void texts_of_any_bytes(void **state)
     tt_json_release(object);
 }
 
+/* A document that nobody looked at while it was made: small and indexed objects, lists, copies, replaced members. */
+static struct tt_json_value *make_blindly(void)
+{
+    struct tt_json_value *object = tt_json_new_object(), *list = tt_json_new_list(),
+                         *many = tt_json_new_object();
+    char key[8];
+    for (int i = 0; i < 40; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        tt_json_set(many, key, tt_json_new_integer(i));
+    }
+    for (int i = 0; i < 5; i++) tt_json_append(list, tt_json_pack("{s:i, s:[f, n]}", "i", i, "more", 0.5));
+    tt_json_append_copy(list, many);
+    tt_json_set(object, "text", tt_json_new_string("before"));
+    tt_json_set(object, "text", tt_json_new_string("after"));
+    tt_json_set(object, "list", list);
+    tt_json_set(object, "packed", tt_json_pack("{s:o, s:b}", "many", many, "true", 1));
+    struct tt_json_value *copy = tt_json_copy(object);
+    tt_json_update(copy, object);
+    tt_json_set(object, "copy", copy);
+    return object;
+}
+
+/* Without memory at any one allocation there is no document, or the whole one. */
+static void a_document_keeps_its_first_failure(void **state)
+{
+    struct tt_str whole = {0};
+    struct tt_json_value *value = make_blindly();
+    uint64_t nth = 1;
+    bool failed = true;
+    (void)state;
+    assert_int_equal(tt_json_write(value, 0, false, &whole), TT_OK);
+    assert_ptr_equal(tt_json_finish(value), value);
+    tt_json_release(value);
+    for (; failed; nth++) {
+        struct tt_str text = {0};
+        uint64_t live = tt_alloc_live();
+        tt_alloc_fail_at(nth);
+        value = make_blindly();
+        failed = tt_alloc_fail_at(0) == 0; /* not reached otherwise */
+        tt_status status = tt_json_write(value, 0, false, &text);
+        assert_int_equal(status, failed ? TT_ERR_MEMORY : TT_OK);
+        if (!failed) assert_string_equal(tt_str_text(&text), tt_str_text(&whole));
+        value = tt_json_finish(value);
+        assert_int_equal(value == NULL, failed);
+        tt_json_release(value);
+        tt_str_deinit(&text);
+        assert_int_equal(tt_alloc_live(), live);
+    }
+    assert_true(nth > 200);
+    assert_int_equal(tt_json_write(NULL, 0, false, &whole), TT_ERR_MEMORY);
+    tt_error_clear();
+    tt_str_deinit(&whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers), cmocka_unit_test(large_objects), cmocka_unit_test(made_and_changed),
-        cmocka_unit_test(packs),   cmocka_unit_test(zero_bytes),    cmocka_unit_test(texts_of_any_bytes),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(large_objects),
+        cmocka_unit_test(made_and_changed),
+        cmocka_unit_test(packs),
+        cmocka_unit_test(zero_bytes),
+        cmocka_unit_test(texts_of_any_bytes),
+        cmocka_unit_test(a_document_keeps_its_first_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
