@@ -66,7 +66,8 @@ static bool is_new_default(const struct tt_run *run, const char *line, size_t by
 static bool is_gone(const struct tt_run *run, const char *now, const char *line, size_t bytes)
 {
     char name[64];
-    return bytes > 0 && find_line(now, line, bytes) == NULL && !has_setting(run, line, bytes, name);
+    bool knows = run->settings != NULL; /* without them every setting may be one of today */
+    return bytes > 0 && knows && find_line(now, line, bytes) == NULL && !has_setting(run, line, bytes, name);
 }
 
 /* Whether these are the settings of the run, as this version or an earlier one wrote them. */

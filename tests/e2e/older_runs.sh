@@ -79,6 +79,8 @@ take sft ended
 cp "$older"/ends/sft/* ended/
 again=(train --config "$older/runs/sft/trimtab_config.yaml" --output_dir ended)
 expect 0 "'ended' holds the result of this run, which is complete: 8 steps. There is nothing to do" "${again[@]}"
+sed -i 's/"settings": "/&gone_since: 1\\n/' ended/completion.json
+expect 0 "There is nothing to do" "${again[@]}"
 [ ! -e ended/metrics.jsonl ] || fail "a complete run trained"
 expect 2 "output_dir 'ended'" "${again[@]}" --learning_rate 0.02
 expect 2 "output_dir 'ended'" "${again[@]}" --max_unpacked_size 1GiB
