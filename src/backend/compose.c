@@ -165,7 +165,8 @@ tt_status tt_compose_rotation(struct tt_stream *stream, const struct tt_gemm_lor
                                                          rotation->columns / rotation->head_dim),
                                 .positions_T = rotation->positions_T,
                                 .cos_PE = rotation->cos_PE,
-                                .sin_PE = rotation->sin_PE};
+                                .sin_PE = rotation->sin_PE,
+                                .pairs = rotation->pairs};
     return stream->device->table->ops->rope(stream, &rope);
 }
 

@@ -198,7 +198,8 @@ static tt_status rotate(const struct tt_pass *pass, const struct tt_rotation *ro
                                                          rotation->columns / rotation->head_dim),
                                 .positions_T = rotation->positions_T,
                                 .cos_PE = rotation->cos_PE,
-                                .sin_PE = rotation->sin_PE};
+                                .sin_PE = rotation->sin_PE,
+                                .pairs = rotation->pairs};
     return tt_rope(pass->lent.stream, &args);
 }
 

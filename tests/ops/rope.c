@@ -7,22 +7,30 @@
 struct rope_case {
     int64_t tokens, heads, head_dim, gap;
     tt_dtype dtype;
-    bool inverse;
+    bool inverse, pairs;
 };
 
 static const struct rope_case cases[] = {
-    {5, 2, 64, 0, TT_F32, false},   {5, 2, 64, 0, TT_BF16, false}, {70, 14, 64, 128, TT_BF16, false},
-    {70, 3, 128, 5, TT_F32, true},  {9, 1, 80, 3, TT_BF16, true},  {9, 2, 2, 0, TT_F32, false},
-    {9, 2, 24, 1, TT_F32, false},   {9, 4, 16, 0, TT_BF16, false}, {300, 4, 32, 0, TT_F32, false},
-    {3, 2, 256, 0, TT_BF16, false}, {3, 2, 6, 1, TT_BF16, true},   {0, 2, 64, 0, TT_F32, false},
+    {5, 2, 64, 0, TT_F32, false, false},      {5, 2, 64, 0, TT_BF16, false, false},
+    {70, 14, 64, 128, TT_BF16, false, false}, {70, 3, 128, 5, TT_F32, true, false},
+    {9, 1, 80, 3, TT_BF16, true, false},      {9, 2, 2, 0, TT_F32, false, false},
+    {9, 2, 24, 1, TT_F32, false, false},      {9, 4, 16, 0, TT_BF16, false, false},
+    {300, 4, 32, 0, TT_F32, false, false},    {3, 2, 256, 0, TT_BF16, false, false},
+    {3, 2, 6, 1, TT_BF16, true, false},       {0, 2, 64, 0, TT_F32, false, false},
+    {5, 2, 64, 0, TT_F32, false, true},       {70, 14, 64, 128, TT_BF16, true, true},
+    {9, 3, 80, 3, TT_BF16, false, true},      {9, 2, 2, 0, TT_F32, true, true},
+    {9, 2, 24, 1, TT_F32, false, true},       {3, 2, 6, 1, TT_BF16, true, true},
+    {300, 5, 32, 0, TT_F32, false, true},
 };
 
 static const struct rope_case gpu_cases[] = {
-    {2048, 32, 128, 0, TT_BF16, false},
-    {2049, 8, 128, 4096 + 1024, TT_BF16, true}, /* keys of a fused q, k, v */
-    {3001, 14, 64, 0, TT_BF16, false},
-    {1025, 8, 256, 0, TT_BF16, false},
-    {70001, 2, 16, 0, TT_BF16, false},
+    {2048, 32, 128, 0, TT_BF16, false, false},
+    {2049, 8, 128, 4096 + 1024, TT_BF16, true, false}, /* keys of a fused q, k, v */
+    {3001, 14, 64, 0, TT_BF16, false, false},
+    {1025, 8, 256, 0, TT_BF16, false, false},
+    {70001, 2, 16, 0, TT_BF16, false, false},
+    {2049, 8, 128, 4096 + 1024, TT_BF16, true, true},
+    {2048, 32, 64, 64, TT_BF16, false, true}, /* the first columns of heads, as GLM-4's */
 };
 
 enum { POSITIONS = 50 };
@@ -42,7 +50,8 @@ static void check_run(struct test_device *device, int threads, void *context)
                                 .positions_T = p->positions.view,
                                 .cos_PE = p->cos.view,
                                 .sin_PE = p->sin.view,
-                                .inverse = p->row->inverse};
+                                .inverse = p->row->inverse,
+                                .pairs = p->row->pairs};
     test_ok(tt_rope(device->stream, &args));
     TEST_TO_HOST(device, &x, &p->positions, &p->cos, &p->sin);
     test_check_result("x", x, threads, p->exact, p->simple, 2, &p->first);
@@ -64,8 +73,8 @@ static void check_case(const void *row_pointer)
     p.simple = test_doubles(tt_tensor_count(p.x.view));
     for (int64_t i = 0; i < row->tokens * row->heads; i++)
         for (int64_t e = 0; e < half; e++) {
-            int64_t place = (int64_t)at[i / row->heads] * half + e, low = i * row->head_dim + e,
-                    high = low + half;
+            int64_t place = (int64_t)at[i / row->heads] * half + e,
+                    low = i * row->head_dim + (row->pairs ? 2 * e : e), high = low + (row->pairs ? 1 : half);
             double c = cosine[place], s = row->inverse ? -sine[place] : sine[place];
             p.exact[low] = x[low] * c - x[high] * s;
             p.exact[high] = x[high] * c + x[low] * s;

@@ -45,19 +45,51 @@ TT_INLINE void TT_PASS(rotate_head)(void *x, int64_t at, const float *cos, const
     vstore_some(x, at + half + e, bf16, b * c + a * s, left);
 }
 
+TT_INLINE void TT_PASS(rotate_pairs)(void *x, int64_t at, const float *cos, const float *sin, int64_t half,
+                                     float direction, const bool bf16)
+{
+    enum { WIDE = 2 * TT_VECTOR_LANES };
+    for (int64_t e = 0; e < half; e += TT_VECTOR_LANES) {
+        int64_t left = half - e < TT_VECTOR_LANES ? half - e : TT_VECTOR_LANES;
+        int64_t low = 2 * left < TT_VECTOR_LANES ? 2 * left : TT_VECTOR_LANES, high = 2 * left - low;
+        float both[WIDE];
+        vstore(both, 0, false, vload_part(x, at + 2 * e, bf16, low));
+        if (high > 0)
+            vstore(both, TT_VECTOR_LANES, false, vload_part(x, at + 2 * e + TT_VECTOR_LANES, bf16, high));
+        for (int64_t i = 0; i < left; i++) {
+            float a = both[2 * i], b = both[2 * i + 1], c = cos[e + i], s = sin[e + i] * direction;
+            both[2 * i] = a * c - b * s;
+            both[2 * i + 1] = b * c + a * s;
+        }
+        vstore_part(x, at + 2 * e, bf16, vload(both, 0, false), low);
+        if (high > 0)
+            vstore_part(x, at + 2 * e + TT_VECTOR_LANES, bf16, vload(both, TT_VECTOR_LANES, false), high);
+    }
+}
+
+TT_INLINE void TT_PASS(rotate_typed)(const struct tt_rope_args *args, int64_t at, const float *cos,
+                                     const float *sin, const bool bf16)
+{
+    int64_t half = args->x_THE.dims[2] / 2;
+    float direction = args->inverse ? -1.0f : 1.0f;
+    if (args->pairs)
+        TT_PASS(rotate_pairs)(args->x_THE.data, at, cos, sin, half, direction, bf16);
+    else
+        TT_PASS(rotate_head)(args->x_THE.data, at, cos, sin, half, direction, bf16);
+}
+
 static void TT_PASS(rotate_token)(const struct tt_rope_args *args, int64_t t)
 {
     const tt_tensor *x = &args->x_THE;
-    int64_t position = ((const int32_t *)args->positions_T.data)[t], half = x->dims[2] / 2;
+    int64_t position = ((const int32_t *)args->positions_T.data)[t];
     const float *cos = (const float *)args->cos_PE.data + position * args->cos_PE.strides[0];
     const float *sin = (const float *)args->sin_PE.data + position * args->sin_PE.strides[0];
-    float direction = args->inverse ? -1.0f : 1.0f;
     for (int64_t h = 0; h < x->dims[1]; h++) {
         int64_t at = t * x->strides[0] + h * x->strides[1];
         if (x->dtype == TT_BF16)
-            TT_PASS(rotate_head)(x->data, at, cos, sin, half, direction, true);
+            TT_PASS(rotate_typed)(args, at, cos, sin, true);
         else
-            TT_PASS(rotate_head)(x->data, at, cos, sin, half, direction, false);
+            TT_PASS(rotate_typed)(args, at, cos, sin, false);
     }
 }
 

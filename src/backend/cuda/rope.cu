@@ -5,7 +5,7 @@ namespace
 
 /* A thread rotates the same W pairs in HEADS neighbouring heads of a token, so that it reads a piece of the
  * tables once for all of them. Threads along x share a head; threads along y have the next heads, then the next
- * tokens. */
+ * tokens. PAIRS: neighbours rotate together, and lie in one run of 2 W columns. */
 constexpr int64_t THREADS = 256;
 constexpr int HEADS = 4;
 
@@ -43,7 +43,28 @@ __device__ __forceinline__ void rotate(float (&a)[W], float (&b)[W], const float
     }
 }
 
-template <typename T, int W> __global__ void __launch_bounds__(THREADS) rotate(T *x, const struct rotation r)
+/* Two runs of W columns that lie one behind the other -> their even columns and their odd ones. */
+template <int W> __device__ __forceinline__ void part(float (&a)[W], float (&b)[W])
+{
+    float both[2 * W];
+#pragma unroll
+    for (int j = 0; j < W; j++) both[j] = a[j], both[W + j] = b[j];
+#pragma unroll
+    for (int j = 0; j < W; j++) a[j] = both[2 * j], b[j] = both[2 * j + 1];
+}
+
+/* Undoes `part`. */
+template <int W> __device__ __forceinline__ void join(float (&a)[W], float (&b)[W])
+{
+    float both[2 * W];
+#pragma unroll
+    for (int j = 0; j < W; j++) both[2 * j] = a[j], both[2 * j + 1] = b[j];
+#pragma unroll
+    for (int j = 0; j < W; j++) a[j] = both[j], b[j] = both[W + j];
+}
+
+template <typename T, int W, bool PAIRS>
+__global__ void __launch_bounds__(THREADS) rotate(T *x, const struct rotation r)
 {
     int64_t item = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     int64_t t = item >> 31 == 0 ? (uint32_t)item / (uint32_t)r.head_groups : item / r.head_groups;
@@ -51,13 +72,15 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) rotate(T
     int64_t h = (item - t * r.head_groups) * HEADS, heads = r.heads - h;
     int64_t table_at = (int64_t)r.positions[t] * r.table_stride;
     T *token = x + t * r.token_stride + h * r.head_stride;
+    int64_t apart = PAIRS ? W : r.half;
     for (int64_t e = (int64_t)threadIdx.x * W; e < r.half; e += (int64_t)blockDim.x * W) {
         vec<T, W> low[HEADS], high[HEADS];
+        T *columns = token + (PAIRS ? 2 * e : e);
 #pragma unroll
         for (int i = 0; i < HEADS; i++) {
             if (i >= heads) break;
-            low[i] = load<T, W>(token + i * r.head_stride + e);
-            high[i] = load<T, W>(token + i * r.head_stride + r.half + e);
+            low[i] = load<T, W>(columns + i * r.head_stride);
+            high[i] = load<T, W>(columns + i * r.head_stride + apart);
         }
         float c[W], s[W];
         load_table(r.cos + table_at + e, c);
@@ -68,22 +91,28 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) rotate(T
             float a[W], b[W];
             widen(low[i], a);
             widen(high[i], b);
+            if constexpr (PAIRS) part(a, b);
             rotate(a, b, c, s, r.direction);
+            if constexpr (PAIRS) join(a, b);
             narrow(low[i], a);
             narrow(high[i], b);
-            store(token + i * r.head_stride + e, low[i]);
-            store(token + i * r.head_stride + r.half + e, high[i]);
+            store(columns + i * r.head_stride, low[i]);
+            store(columns + i * r.head_stride + apart, high[i]);
         }
     }
 }
 
-template <typename T, int W> void launch(struct tt_stream *stream, T *x, const struct rotation &r)
+template <typename T, int W>
+void launch(struct tt_stream *stream, T *x, const struct rotation &r, bool neighbours)
 {
     int64_t pieces = r.half / W, items = r.tokens * r.head_groups;
     unsigned across = (unsigned)(pieces < THREADS ? pieces : THREADS);
     dim3 threads(across, (unsigned)THREADS / across);
     unsigned blocks = (unsigned)((items + threads.y - 1) / threads.y);
-    rotate<T, W><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(x, r);
+    if (neighbours)
+        rotate<T, W, true><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(x, r);
+    else
+        rotate<T, W, false><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(x, r);
 }
 
 /* A thread block has a row: its first columns, whole heads, are rotated; then the row is in registers, rounded as it is
@@ -163,10 +192,10 @@ bool rows_fit(const struct tt_rope_args *args)
 {
     const tt_tensor &rows = args->rows_TC;
     int64_t most = (int64_t)4 * ROW_THREADS * 2 * ROW_VECTOR;
-    return rows.dtype == TT_BF16 && args->x_THE.dims[2] % (2 * ROW_VECTOR) == 0 && args->x_THE.dims[1] > 0 &&
-           args->x_THE.dims[2] > 0 && rows.dims[1] % (2 * ROW_VECTOR) == 0 && rows.dims[1] <= most &&
-           is_aligned(rows, ROW_VECTOR) && is_aligned(args->cos_PE, 4) && is_aligned(args->sin_PE, 4) &&
-           (uintptr_t)args->codes_TC.data % 8 == 0;
+    return !args->pairs && rows.dtype == TT_BF16 && args->x_THE.dims[2] % (2 * ROW_VECTOR) == 0 &&
+           args->x_THE.dims[1] > 0 && args->x_THE.dims[2] > 0 && rows.dims[1] % (2 * ROW_VECTOR) == 0 &&
+           rows.dims[1] <= most && is_aligned(rows, ROW_VECTOR) && is_aligned(args->cos_PE, 4) &&
+           is_aligned(args->sin_PE, 4) && (uintptr_t)args->codes_TC.data % 8 == 0;
 }
 
 tt_status rope_rows(struct tt_stream *stream, const struct tt_rope_args *args)
@@ -215,9 +244,9 @@ template <typename T> tt_status rope_typed(struct tt_stream *stream, const struc
     bool aligned =
         r.half % W == 0 && is_aligned(x, W) && is_aligned(args->cos_PE, 4) && is_aligned(args->sin_PE, 4);
     if (aligned)
-        launch<T, W>(stream, static_cast<T *>(x.data), r);
+        launch<T, W>(stream, static_cast<T *>(x.data), r, args->pairs);
     else
-        launch<T, 1>(stream, static_cast<T *>(x.data), r);
+        launch<T, 1>(stream, static_cast<T *>(x.data), r, args->pairs);
     return tt_cuda_launched(stream, "rope", &x);
 }
 

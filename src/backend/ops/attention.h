@@ -78,12 +78,13 @@ static inline int64_t tt_decode_parts(int64_t max_count)
 
 /* Rotary positions (Su et al., arXiv 2104.09864) in the half-split layout of Hugging Face's Llama: with E2 = E/2,
  *     y[e] = x[e] cos[p,e] - x[e+E2] sin[p,e];   y[e+E2] = x[e+E2] cos[p,e] + x[e] sin[p,e],  e < E2
- * in place over all heads; `inverse` rotates back (the gradient). */
+ * in place over all heads; `inverse` rotates back (the gradient). With `pairs` the columns 2e and 2e + 1 rotate
+ * together instead of e and e + E2 (the paper's layout; GLM-4, ERNIE 4.5, Cohere). */
 struct tt_rope_args {
     tt_tensor x_THE;          /* f32 | bf16, in place */
     tt_tensor positions_T;    /* i32: the row of the tables that each token reads, in any order */
     tt_tensor cos_PE, sin_PE; /* f32 [rows, E/2] */
-    bool inverse;
+    bool inverse, pairs;
     /* Empty, or of rows [T, C] whose first columns are x, with heads one beside the other: their rows in FP8 after the
      * rotation, as by tt_quantize_rows (gemm_scaled.h). */
     tt_tensor rows_TC, codes_TC, scale_T; /* x's type; F8_E4M3 contiguous; f32 */

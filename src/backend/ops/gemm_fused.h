@@ -33,6 +33,7 @@ struct tt_low_rank {
 /* The first `columns` columns are heads of head_dim, rotated as by tt_rope (attention.h); columns 0: no rotation. */
 struct tt_rotation {
     int64_t columns, head_dim;
+    bool pairs;
     tt_tensor positions_T, cos_PE, sin_PE;
 };
 

@@ -257,7 +257,7 @@ static bool takes_rotation(const struct tt_rotation *rotation)
 {
     tt_tensor cos = rotation->cos_PE, sin = rotation->sin_PE;
     int64_t half = rotation->head_dim / 2;
-    return rotation->head_dim % (2 * RUN) == 0 && rotation->columns % rotation->head_dim == 0 &&
+    return !rotation->pairs && rotation->head_dim % (2 * RUN) == 0 && rotation->columns % rotation->head_dim == 0 &&
            cos.dims[1] == half && cos.strides[0] == half && sin.strides[0] == half;
 }
 

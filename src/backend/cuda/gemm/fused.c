@@ -165,11 +165,12 @@ static bool set_gate_and_up(struct tt_fused_params *params, const struct tt_low_
     return params->part[1].r == 0 || params->part[1].h == params->part[0].h + params->part[0].r;
 }
 
-/* Sets the rotation: tiles hold whole heads, and all heads of a tile are rotated or none. */
+/* Sets the rotation: tiles hold whole heads, and all heads of a tile are rotated or none. Neighbours rotate in a pass
+ * of their own. */
 static bool set_rotation(struct tt_fused_params *params, const struct tt_rotation *rotation, int64_t n)
 {
     int64_t half = rotation->head_dim / 2, columns = rotation->columns;
-    if (half != 32 && half != 64 && half != 128) return false;
+    if (rotation->pairs || (half != 32 && half != 64 && half != 128)) return false;
     if (columns % TT_FUSED_COLUMNS != 0 && columns != n) return false;
     if ((uintptr_t)rotation->cos_PE.data % 16 != 0 || (uintptr_t)rotation->sin_PE.data % 16 != 0)
         return false;
