@@ -45,10 +45,10 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
 void tt_build_layer_end(struct tt_builder *builder);
-/* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `soft_cap`:
- * of the logits; 0: none. */
+/* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `scale` and
+ * then `soft_cap` of the logits; 0: none. */
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
-                   double soft_cap);
+                   double scale, double soft_cap);
 
 /* ---- Detectors: blocks one after the other instead of embedding, layers and head ---- */
 
@@ -71,8 +71,8 @@ void tt_build_block(struct tt_builder *builder, const struct tt_block_ops *ops, 
 
 /* Names of an attention half inside its layer. */
 struct tt_attention_names {
-    const char *module, *norm, *q, *k, *v, *o, *q_norm, *k_norm;
-    const char *post_norm; /* of o's output, before the residual; NULL: none */
+    const char *module, *q, *k, *v, *o, *q_norm, *k_norm;
+    const char *norm, *post_norm; /* of the stream; of o's output, before the residual; NULL: none */
     /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
     const char *qkv;
 };
@@ -85,14 +85,18 @@ struct tt_attention_spec {
     double scale;           /* of scores; 0: 1 / sqrt(head_dim) */
     double soft_cap;        /* of scores; 0: none */
     bool bias, output_bias; /* of q, k and v; of o */
-    bool qk_norm;           /* q and k are normed per head before they rotate */
+    bool qk_norm;           /* q and k are normed, as `qk_norm_kind` */
+    enum tt_qk_norm qk_norm_kind;
+    bool pairs;            /* neighbouring columns rotate together */
+    int query_rope;        /* the rotation of q; 0: the layer's */
+    double residual_scale; /* of the half's result; 0: none */
 };
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec);
 
 struct tt_mlp_names {
-    const char *module, *activation, *norm, *gate, *up, *down;
-    const char *post_norm; /* of down's output, before the residual; NULL: none */
-    const char *gate_up;   /* one linear instead of gate and up; NULL: two */
+    const char *module, *activation, *gate, *up, *down;
+    const char *norm, *post_norm; /* of the stream; of down's output, before the residual; NULL: none */
+    const char *gate_up;          /* one linear instead of gate and up; NULL: two */
 };
 /* Appends a feed-forward half to the layer's. */
 struct tt_mlp_spec {
@@ -101,6 +105,7 @@ struct tt_mlp_spec {
     double norm_eps;
     bool norm_offset;
     bool bias;
+    double residual_scale;
     enum tt_activation activation;
 };
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
@@ -111,8 +116,8 @@ struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
     double embedding_scale;
-    double logit_cap;         /* tt_build_head */
-    struct tt_norm_spec norm; /* the final one; its path is set here */
+    double logit_scale, logit_cap; /* tt_build_head */
+    struct tt_norm_spec norm;      /* the final one; its path is set here */
 };
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
                       const struct tt_decoder_spec *spec);

@@ -56,7 +56,8 @@ void tt_build_layer_end(struct tt_builder *builder)
 }
 
 /* Zeroed memory for the next half of the current layer; NULL after a failure. */
-static void *append_half(struct tt_builder *builder, const struct tt_half_ops *ops, size_t bytes)
+static void *append_half(struct tt_builder *builder, const struct tt_half_ops *ops, double scale,
+                         size_t bytes)
 {
     struct tt_layer *layer = &builder->current;
     void *impl = tt_builder_take(builder, bytes);
@@ -65,7 +66,7 @@ static void *append_half(struct tt_builder *builder, const struct tt_half_ops *o
         builder->status = tt_fail(TT_ERR_INTERNAL, "a layer has more than %d halves", TT_LAYER_HALVES);
         return NULL;
     }
-    layer->halves[layer->count++] = (struct tt_half){.ops = ops, .impl = impl};
+    layer->halves[layer->count++] = (struct tt_half){.ops = ops, .impl = impl, .scale = (float)scale};
     return impl;
 }
 
@@ -88,7 +89,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     const struct tt_model_facts *model = &builder->model->facts;
     const struct tt_layer_facts *facts = &model->layers[builder->layer];
     const struct tt_attention_names *names = spec->names;
-    struct tt_self_attention *attention = append_half(builder, &tt_attention_half, sizeof *attention);
+    struct tt_self_attention *attention =
+        append_half(builder, &tt_attention_half, spec->residual_scale, sizeof *attention);
     if (attention == NULL) return;
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
@@ -109,6 +111,9 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .head_dim = head_dim,
         .window = facts->window,
         .rope = facts->rope,
+        .query_rope = facts->rope >= 0 && spec->query_rope > 0 ? spec->query_rope : facts->rope,
+        .pairs = spec->pairs,
+        .qk_norm = spec->qk_norm_kind,
         .scale = spec->scale > 0 ? spec->scale : 1.0 / sqrt((double)head_dim),
         .soft_cap = (float)spec->soft_cap,
         .layer = builder->layer,
@@ -116,8 +121,9 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &attention->norm);
     tt_build_linears(builder, qkv, 4, dim, &attention->qkv);
-    tt_build_norm(builder, &q_norm, head_dim, scores, &attention->q_norm);
-    tt_build_norm(builder, &k_norm, head_dim, scores, &attention->k_norm);
+    bool all = spec->qk_norm_kind == TT_QK_NORM_ALL;
+    tt_build_norm(builder, &q_norm, all ? q_out : head_dim, scores, &attention->q_norm);
+    tt_build_norm(builder, &k_norm, all ? k_out : head_dim, scores, &attention->k_norm);
     tt_build_linear(builder, names->o, q_out, dim, spec->output_bias, &attention->o);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &attention->post_norm);
 }
@@ -125,7 +131,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
 {
     const struct tt_mlp_names *names = spec->names;
-    struct tt_mlp *mlp = append_half(builder, &tt_mlp_half, sizeof *mlp);
+    struct tt_mlp *mlp = append_half(builder, &tt_mlp_half, spec->residual_scale, sizeof *mlp);
     if (mlp == NULL) return;
     int64_t dim = builder->model->facts.hidden_size;
     struct tt_linear_spec gate_up[] = {
@@ -167,11 +173,11 @@ static tt_status check_fp8_head(const struct tt_builder *builder, const struct t
 }
 
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
-                   double soft_cap)
+                   double scale, double soft_cap)
 {
     struct tt_model *model = builder->model;
     int64_t dim = model->facts.hidden_size;
-    struct tt_head made = {.soft_cap = (float)soft_cap};
+    struct tt_head made = {.soft_cap = (float)soft_cap, .scale = (float)scale};
     tt_build_norm(builder, norm, dim, TT_REACH_ALWAYS, &made.norm);
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_HEAD);
     if (builder->listing || builder->status != TT_OK) return;
@@ -204,5 +210,5 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
         tt_build_layer_end(builder);
     }
     tt_build_module(builder, "model.rotary_emb");
-    tt_build_head(builder, &norm, TT_MODEL_HEAD, spec->logit_cap);
+    tt_build_head(builder, &norm, TT_MODEL_HEAD, spec->logit_scale, spec->logit_cap);
 }

@@ -1,5 +1,7 @@
 /* A half of a layer: it norms the residual stream, computes, and its result is added to the stream:
- *     x_next = x + post_norm(body(norm(x)))
+ *     x_next = x + scale * post_norm(body(norm(x)))
+ * Either norm may be missing.
+ *
  * Attention and MLP are halves, in a file each; a layer is a list of halves (nn/layer.h).
  *
  * The sum of stream and result waits for the norm of the half behind, which reads both anyway; only the last half of a
@@ -17,6 +19,7 @@ struct tt_half {
     void *impl; /* the kind's description, in the model's arena */
     /* It reads the stream that the half before it has read: their results are added together (Cohere, GPT-NeoX). */
     bool beside;
+    float scale; /* of the result before the sum, without a post norm; 0: none */
 };
 
 struct tt_half_input {
@@ -27,6 +30,7 @@ struct tt_half_input {
      * the result alone */
     tt_tensor sum_TD;
     tt_tensor y_TD; /* to write; empty, in the last half alone: recomputation for backward */
+    float scale;    /* the half's */
     bool keep;      /* a backward pass follows: `saved` is pushed and stays; otherwise everything is popped */
 };
 
@@ -36,6 +40,7 @@ struct tt_half_gradient {
     /* dy in FP8, pushed by the half behind for the `reader`; without codes: none */
     struct tt_quantized_rows dy_rows;
     bool carries; /* dx includes dy: the stream reaches y beside the half */
+    float scale;  /* the half's */
     /* to write, in other memory than dy; empty: nothing below trains */
     tt_tensor dx_TD;
     const struct tt_linear_group *dx_reader; /* multiplies dx next; NULL: nobody reads its rows */
@@ -62,16 +67,22 @@ extern const struct tt_half_ops tt_attention_half, tt_mlp_half;
 
 /* ---- For the kinds ---- */
 
-/* y = norm of the stream, which is completed in delta_TD where there is one. */
-TT_MUST_USE tt_status tt_half_norm(const struct tt_norm *norm, const struct tt_pass *pass,
-                                   const struct tt_half_input *in, tt_tensor y_TD, tt_tensor rstd_T,
-                                   const struct tt_quantized_rows *rows);
+/* The stream, completed in delta_TD where there is one, and normed for the group that multiplies it: as
+ * tt_norm_push_result gives memory to the result, named `name`. Without a norm (weight NULL) *n_TD is the stream. */
+TT_MUST_USE tt_status tt_half_push_norm(const struct tt_norm *norm, const struct tt_linear_group *reader,
+                                        const struct tt_pass *pass, const struct tt_half_input *in,
+                                        const char *name, tt_tensor rstd_T, tt_tensor *n_TD,
+                                        struct tt_quantized_rows *rows);
+/* The same values once more in backward, unless *n_TD has them. */
+TT_MUST_USE tt_status tt_half_push_norm_again(const struct tt_norm *norm, const struct tt_pass *pass,
+                                              const struct tt_half_gradient *gradient, const char *name,
+                                              tt_tensor *n_TD);
 /* The last linear, its post norm, and the sum. out_TD and rstd_T: the norm's input and factor, which backward reads;
  * empty without a post norm (weight NULL), rstd_T also where no backward pass follows. */
 TT_MUST_USE tt_status tt_half_finish(const struct tt_norm *post_norm, const struct tt_linear_call *last,
                                      const struct tt_half_input *in, tt_tensor out_TD, tt_tensor rstd_T);
-/* The gradient of the last linear's output, and its rows in FP8 where that takes them: dy, or behind a post norm
- * scratch named `name`, pushed here. */
+/* The gradient of the last linear's output, and its rows in FP8 where that takes them: dy, or behind a post norm or a
+ * scale scratch named `name`, pushed here. */
 TT_MUST_USE tt_status tt_half_begin_backward(const struct tt_norm *post_norm,
                                              const struct tt_linear_group *last, const struct tt_pass *pass,
                                              const struct tt_half_gradient *gradient, const char *name,

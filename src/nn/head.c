@@ -48,6 +48,19 @@ static tt_status gather_keys(const struct tt_head *head, const struct tt_pass *p
     return tt_gather_rows(pass->lent.stream, &args);
 }
 
+static tt_status scale_rows(const struct tt_head *head, const struct tt_pass *pass, tt_tensor rows_ND)
+{
+    struct tt_scale_args args = {.x = rows_ND, .factor = head->scale};
+    return head->scale == 0 ? TT_OK : tt_scale(pass->lent.stream, &args);
+}
+
+static tt_status norm_rows(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_ND,
+                           tt_tensor n_ND, tt_tensor rstd_N)
+{
+    TT_TRY(tt_norm_forward(&head->norm, pass, x_ND, n_ND, rstd_N, NULL));
+    return scale_rows(head, pass, n_ND);
+}
+
 static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
 {
     return tt_tensor_is_empty(tensor) ? tensor : tt_tensor_rows(tensor, first, count);
@@ -130,7 +143,7 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(gather(pass, x_TD, &n_ND));
     TT_TRY(gather_keys(head, pass, &keys_N));
     TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
-    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, (tt_tensor){0}, NULL));
+    TT_TRY(norm_rows(head, pass, n_ND, n_ND, (tt_tensor){0}));
     struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR, NULL};
     if (in_parts(pass))
         TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, pass->out->logits_NV));
@@ -173,7 +186,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     if (rows == 0) return in_parts(pass) ? run_chunks(head, pass, (tt_tensor){0}, done, drows_ND) : TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(gather(pass, x_TD, &n_ND));
-    TT_TRY(tt_norm_forward(&head->norm, pass, n_ND, n_ND, rstd_N, NULL));
+    TT_TRY(norm_rows(head, pass, n_ND, n_ND, rstd_N));
     TT_TRY(run_chunks(head, pass, n_ND, done, drows_ND));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -198,11 +211,12 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
         size_t inner = tt_workspace_mark(pass->lent.workspace);
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed rows", x_ND.dtype, x_ND.dims[0], x_ND.dims[1],
                                &n_ND));
-        TT_TRY(tt_norm_forward(&head->norm, pass, x_ND, n_ND, (tt_tensor){0}, NULL));
+        TT_TRY(norm_rows(head, pass, x_ND, n_ND, (tt_tensor){0}));
         TT_TRY(run_chunks(head, pass, n_ND, true, saved->drows_ND));
         tt_workspace_release(pass->lent.workspace, inner);
     }
     if (want_dx || head->norm.weight->trainable) {
+        TT_TRY(scale_rows(head, pass, saved->drows_ND));
         TT_TRY(
             tt_norm_backward(&head->norm, pass, x_ND, saved->rstd_N, (tt_tensor){0}, saved->drows_ND, NULL));
     }

@@ -30,6 +30,7 @@ struct tt_head {
     struct tt_norm norm;
     struct tt_linear_group lm_head; /* one linear; its weight is the embedding's table when they are tied */
     float soft_cap;                 /* of logits; 0: none */
+    float scale; /* of logits before the cap; 0: none. The normed rows are scaled in their place */
 };
 
 extern const struct tt_block_ops tt_head_ops;

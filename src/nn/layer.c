@@ -44,7 +44,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     for (int i = 0; i < layer->count; i++) {
         const struct tt_half *half = &layer->halves[i];
         bool last = i + 1 == layer->count;
-        struct tt_half_input in = {.y_TD = y_TD, .keep = keep};
+        struct tt_half_input in = {.y_TD = y_TD, .scale = half->scale, .keep = keep};
         if (!last) {
             TT_TRY(push_residual(pass, half, x_TD.dims[1], &saved->residual_TD[i + 1]));
             in.y_TD = saved->residual_TD[i + 1];
@@ -75,6 +75,12 @@ static tt_status push_gradient(const struct tt_pass *pass, const char *name, tt_
                            dx_TD);
 }
 
+/* Behind a scale nobody multiplies dy itself. */
+static const struct tt_linear_group *reader_of(const struct tt_half *half)
+{
+    return half->scale != 0 ? NULL : half->ops->reader(half);
+}
+
 /* The stream that half `i` has read. */
 static tt_tensor stream_of(const struct tt_layer *layer, const struct saved *saved, tt_tensor x_TD, int i)
 {
@@ -91,6 +97,8 @@ static tt_status backward_beside(const struct tt_layer *layer, const struct tt_p
     struct tt_half_gradient side = *gradient;
     bool wanted = !tt_tensor_is_empty(gradient->dx_TD);
     side.carries = false;
+    side.scale = second->scale;
+    gradient->scale = first->scale;
     gradient->dx_reader = side.dx_reader = NULL; /* rows are whole only behind the sum */
     if (wanted) TT_TRY(push_gradient(pass, "gradient beside a half", gradient->dy_TD, &side.dx_TD));
     TT_TRY(second->ops->backward(second, pass, saved->halves[i].bytes, &side));
@@ -105,6 +113,7 @@ static tt_status backward_half(const struct tt_layer *layer, const struct tt_pas
 {
     const struct tt_half *half = &layer->halves[i];
     tt_tensor dx_TD = gradient->dx_TD;
+    gradient->scale = half->scale;
     bool shares = !tt_tensor_is_empty(dx_TD) && dx_TD.data == gradient->dy_TD.data;
     if (shares) TT_TRY(push_gradient(pass, "gradient of a half", gradient->dy_TD, &gradient->dx_TD));
     TT_TRY(half->beside ? backward_beside(layer, pass, saved, i, gradient)
@@ -133,7 +142,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
             if (tt_tensor_is_empty(turns[turn]))
                 TT_TRY(push_gradient(pass, "gradient between halves", dy_TD, &turns[turn]));
             gradient.dx_TD = turns[turn];
-            if (goes_on) gradient.dx_reader = next->ops->reader(next);
+            if (goes_on) gradient.dx_reader = reader_of(next);
         }
         TT_TRY(backward_half(layer, pass, saved, i, &gradient));
         if (!goes_on) break;

@@ -14,6 +14,11 @@ struct saved {
 };
 _Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
 
+static bool has_norm(const struct tt_mlp *mlp)
+{
+    return mlp->norm.weight != NULL;
+}
+
 static bool has_post_norm(const struct tt_mlp *mlp)
 {
     return mlp->post_norm.weight != NULL;
@@ -73,11 +78,11 @@ static tt_status decode(const struct tt_pass *pass, const struct tt_coded *from,
 static tt_status push_kept(const struct tt_mlp *mlp, const struct tt_pass *pass, int64_t tokens, int64_t dim,
                            struct saved *saved)
 {
-    TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (has_norm(mlp)) TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
     if (has_post_norm(mlp))
         TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd of down", TT_F32, tokens, &saved->rstd_out_T));
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
-    if (tt_linear_group_needs_x(&mlp->gate_up))
+    if (has_norm(mlp) && tt_linear_group_needs_x(&mlp->gate_up))
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "kept input of the MLP", pass->in.compute_dtype, tokens,
                                dim, &saved->n_TD));
     if (!tt_linear_group_needs_x(&mlp->down) || mlp->codes_gate_up) return TT_OK;
@@ -108,8 +113,8 @@ static tt_status run_gate_up(const struct tt_mlp *mlp, const struct tt_pass *pas
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor n_TD = saved->n_TD;
     struct tt_quantized_rows n_rows;
-    TT_TRY(tt_norm_push_result(&mlp->gate_up, pass, "normed input of the MLP", in->x_TD, &n_TD, &n_rows));
-    TT_TRY(tt_half_norm(&mlp->norm, pass, in, n_TD, saved->rstd_T, &n_rows));
+    TT_TRY(tt_half_push_norm(&mlp->norm, &mlp->gate_up, pass, in, "normed input of the MLP", saved->rstd_T,
+                             &n_TD, &n_rows));
     struct tt_linear_call call = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
     call.quantized = &n_rows;
     struct tt_linear_swiglu swiglu = {.activation = mlp->activation,
@@ -237,8 +242,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct tt_mlp *mlp = half->impl;
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t tokens = gradient->dy_TD.dims[0], dim = gradient->dy_TD.dims[1],
-            ffn = tt_linear_group_out(&mlp->gate_up) / 2;
+    int64_t tokens = gradient->dy_TD.dims[0], ffn = tt_linear_group_out(&mlp->gate_up) / 2;
     tt_tensor dh_TR, n_TD = saved->n_TD, dn_TD = gradient->dx_TD;
     struct tt_quantized_rows rows = {.made = false};
     bool codes = makes_rows(mlp, TT_LINEAR_BACKWARD),
@@ -256,11 +260,8 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     struct tt_linear_call gate_up = tt_linear_call_tokens(&mlp->gate_up, pass, n_TD, saved->h_gate_up_TR);
     if (codes) gate_up.quantized = &rows;
     TT_TRY(tt_linear_backward_input(&gate_up, swiglu.gate_up_TF2, dh_TR, dn_TD));
-    if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&mlp->gate_up)) {
-        TT_TRY(tt_workspace_2d(workspace, "normed input of the MLP", pass->in.compute_dtype, tokens, dim,
-                               &n_TD));
-        TT_TRY(tt_norm_forward(&mlp->norm, pass, gradient->x_TD, n_TD, (tt_tensor){0}, NULL));
-    }
+    if (tt_linear_group_needs_x(&mlp->gate_up))
+        TT_TRY(tt_half_push_norm_again(&mlp->norm, pass, gradient, "normed input of the MLP", &n_TD));
     gate_up.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&gate_up, swiglu.gate_up_TF2, dh_TR));
     tt_workspace_release(workspace, start);

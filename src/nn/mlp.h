@@ -1,6 +1,6 @@
 /* The feed-forward half of a layer (nn/half.h), with its norm:
  *     x_next = x + down(act(gate(n)) * up(n)),  n = norm(x)
- * Some families norm the output of down before the sum.
+ * Some families norm the output of down before the sum, of which a few do not norm the stream (n = x).
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): gate and up 2F c, rstd 1 f, LoRA h of gate, up
  * and down; with a norm after down its input and rstd, D c and 1 f. n (D c) and act(gate) * up

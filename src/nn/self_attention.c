@@ -28,6 +28,27 @@ static bool has_qk_norm(const struct tt_self_attention *attention)
     return attention->q_norm.weight != NULL;
 }
 
+/* Whether the rotation comes before everything else that changes q and k. */
+static bool rotates_first(const struct tt_self_attention *attention)
+{
+    return !has_qk_norm(attention) || attention->qk_norm == TT_QK_NORM_AFTER_ROPE;
+}
+
+/* The rows of heads that the q/k norms norm. */
+static tt_tensor normed_rows(const struct tt_self_attention *attention, tt_tensor x_THE)
+{
+    if (attention->qk_norm != TT_QK_NORM_ALL) return x_THE;
+    x_THE.rank = 2;
+    x_THE.dims[1] *= x_THE.dims[2];
+    x_THE.strides[1] = 1;
+    return x_THE;
+}
+
+static bool has_norm(const struct tt_self_attention *attention)
+{
+    return attention->norm.weight != NULL;
+}
+
 static bool has_post_norm(const struct tt_self_attention *attention)
 {
     return attention->post_norm.weight != NULL;
@@ -69,13 +90,15 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
     if (has_post_norm(attention))
         TT_TRY(tt_workspace_1d(workspace, "rstd of o", TT_F32, tokens, &saved->rstd_out_T));
     TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
-    TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (has_norm(attention)) TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
     if (has_qk_norm(attention)) {
-        TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * heads, &saved->rstd_q_N));
-        TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * kv_heads, &saved->rstd_k_N));
+        bool all = attention->qk_norm == TT_QK_NORM_ALL;
+        int64_t q_rows = all ? 1 : heads, k_rows = all ? 1 : kv_heads;
+        TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * q_rows, &saved->rstd_q_N));
+        TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * k_rows, &saved->rstd_k_N));
     }
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
-    if (tt_linear_group_needs_x(&attention->qkv))
+    if (has_norm(attention) && tt_linear_group_needs_x(&attention->qkv))
         TT_TRY(tt_workspace_2d(workspace, "kept input of attention", pass->in.compute_dtype, tokens, dim,
                                &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
@@ -84,40 +107,41 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
 }
 
 /* Rotates the first columns of each head, as many as the table has angles for. */
-static struct tt_rope_args rotation_of(const struct tt_pass *pass, const struct tt_rope_table *table,
-                                       tt_tensor x_THE, bool inverse)
+static struct tt_rope_args rotation_of(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                       int rope, tt_tensor x_THE, bool inverse)
 {
+    const struct tt_rope_table *table = &pass->lent.ropes[rope];
     x_THE.dims[2] = 2 * table->cos_PE.dims[1];
     return (struct tt_rope_args){.x_THE = x_THE,
                                  .positions_T = pass->in.batch->rope_rows_T,
                                  .cos_PE = table->cos_PE,
                                  .sin_PE = table->sin_PE,
-                                 .inverse = inverse};
+                                 .inverse = inverse,
+                                 .pairs = attention->pairs};
 }
 
-static tt_status rotate(const struct tt_pass *pass, const struct tt_rope_table *table, tt_tensor x_THE,
-                        bool inverse)
+static tt_status rotate(const struct tt_self_attention *attention, const struct tt_pass *pass, int rope,
+                        tt_tensor x_THE, bool inverse)
 {
-    struct tt_rope_args args = rotation_of(pass, table, x_THE, inverse);
+    struct tt_rope_args args = rotation_of(attention, pass, rope, x_THE, inverse);
     return tt_rope(pass->lent.stream, &args);
 }
 
-/* q and k are adjacent in every layout used here, so one pass processes both. */
+/* q and k are adjacent in every layout used here, so one pass processes both, unless q has its own table. */
 static tt_status rotate_both(const struct tt_self_attention *attention, const struct tt_pass *pass,
                              tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
 {
     if (attention->rope < 0) return TT_OK;
-    const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     const char *q_end =
         (const char *)q_THE.data + (size_t)(q_THE.dims[1] * q_THE.strides[1]) * tt_dtype_bytes(q_THE.dtype);
-    bool beside =
-        q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] && q_THE.strides[1] == k_TKE.strides[1];
+    bool beside = q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] &&
+                  q_THE.strides[1] == k_TKE.strides[1] && attention->query_rope == attention->rope;
     if (!beside) {
-        TT_TRY(rotate(pass, table, q_THE, inverse));
-        return rotate(pass, table, k_TKE, inverse);
+        TT_TRY(rotate(attention, pass, attention->query_rope, q_THE, inverse));
+        return rotate(attention, pass, attention->rope, k_TKE, inverse);
     }
     q_THE.dims[1] += k_TKE.dims[1];
-    return rotate(pass, table, q_THE, inverse);
+    return rotate(attention, pass, attention->rope, q_THE, inverse);
 }
 
 /* The normed and rotated q and k where they are separate from the linears' outputs: kept, or in `qk_TC`. */
@@ -130,21 +154,29 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
     return raw;
 }
 
-/* x -> q, k and v: the outputs of the linears, rotated already where there are no q/k norms. */
+/* Whether one rotation turns all columns of q and k. */
+static bool rotates_whole(const struct tt_self_attention *attention, const struct tt_pass *pass)
+{
+    return 2 * pass->lent.ropes[attention->rope].cos_PE.dims[1] == attention->head_dim &&
+           attention->query_rope == attention->rope;
+}
+
+/* x -> q, k and v: the outputs of the linears, rotated already where no q/k norms come before. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
                          tt_tensor n_TD, const struct tt_quantized_rows *rows, const struct saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     call.quantized = rows;
-    if (has_qk_norm(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
+    if (!rotates_first(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
-    if (2 * table->cos_PE.dims[1] < attention->head_dim) {
+    if (!rotates_whole(attention, pass)) {
         struct qkv raw = split(attention, saved->qkv_TC);
         TT_TRY(tt_linear_forward(&call, saved->qkv_TC));
         return rotate_both(attention, pass, raw.q_THE, raw.k_TKE, false);
     }
     struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
                                    .head_dim = attention->head_dim,
+                                   .pairs = attention->pairs,
                                    .positions_T = pass->in.batch->rope_rows_T,
                                    .cos_PE = table->cos_PE,
                                    .sin_PE = table->sin_PE};
@@ -167,9 +199,11 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
                                    (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
         *ready = with_ready(attention, raw, qk_TC);
     }
-    TT_TRY(tt_norm_forward(&attention->q_norm, pass, raw.q_THE, ready->q_THE, saved->rstd_q_N, NULL));
-    TT_TRY(tt_norm_forward(&attention->k_norm, pass, raw.k_TKE, ready->k_TKE, saved->rstd_k_N, NULL));
-    return rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
+    TT_TRY(tt_norm_forward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE),
+                           normed_rows(attention, ready->q_THE), saved->rstd_q_N, NULL));
+    TT_TRY(tt_norm_forward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE),
+                           normed_rows(attention, ready->k_TKE), saved->rstd_k_N, NULL));
+    return rotates_first(attention) ? TT_OK : rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
@@ -258,8 +292,8 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
     struct tt_quantized_rows rows;
-    TT_TRY(tt_norm_push_result(&attention->qkv, pass, "normed input of attention", in->x_TD, &n_TD, &rows));
-    TT_TRY(tt_half_norm(&attention->norm, pass, in, n_TD, saved->rstd_T, &rows));
+    TT_TRY(tt_half_push_norm(&attention->norm, &attention->qkv, pass, in, "normed input of attention",
+                             saved->rstd_T, &n_TD, &rows));
     TT_TRY(project(attention, pass, n_TD, &rows, saved));
     tt_workspace_release(workspace, mark);
 
@@ -280,6 +314,17 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
+/* The gradients of q and k before their norms, in place. */
+static tt_status norms_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                            const struct saved *saved, tt_tensor dqkv_TC)
+{
+    struct qkv raw = split(attention, saved->qkv_TC), grad = split(attention, dqkv_TC);
+    TT_TRY(tt_norm_backward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE), saved->rstd_q_N,
+                            (tt_tensor){0}, normed_rows(attention, grad.q_THE), NULL));
+    return tt_norm_backward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE), saved->rstd_k_N,
+                            (tt_tensor){0}, normed_rows(attention, grad.k_TKE), NULL);
+}
+
 /* The gradients of q and k before the rotation, in place. Where the linears take rows in FP8 and nothing else changes
  * dqkv, those of all of it too, pushed here. */
 static tt_status rotate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
@@ -288,13 +333,12 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
     struct qkv grad = split(attention, dqkv_TC);
     *rows = (struct tt_quantized_rows){.made = false};
     if (attention->rope < 0) return TT_OK;
-    const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
-    bool whole = 2 * table->cos_PE.dims[1] == attention->head_dim && !has_qk_norm(attention);
-    if (!whole || !tt_linear_takes_quantized(&attention->qkv, TT_LINEAR_BACKWARD))
+    bool last = rotates_first(attention) && rotates_whole(attention, pass);
+    if (!last || !tt_linear_takes_quantized(&attention->qkv, TT_LINEAR_BACKWARD))
         return rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true);
     TT_TRY(tt_linear_push_quantized(pass, dqkv_TC.dims[0], dqkv_TC.dims[1], rows));
     grad.q_THE.dims[1] += grad.k_TKE.dims[1];
-    struct tt_rope_args args = rotation_of(pass, table, grad.q_THE, true);
+    struct tt_rope_args args = rotation_of(attention, pass, attention->rope, grad.q_THE, true);
     args.rows_TC = dqkv_TC;
     args.codes_TC = rows->codes_MK;
     args.scale_T = rows->scale_M;
@@ -336,12 +380,10 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
     tt_workspace_release(workspace, mark);
+    if (has_qk_norm(attention) && rotates_first(attention))
+        TT_TRY(norms_back(attention, pass, saved, dqkv_TC));
     TT_TRY(rotate_back(attention, pass, dqkv_TC, dqkv_rows));
-    if (!has_qk_norm(attention)) return TT_OK;
-    TT_TRY(tt_norm_backward(&attention->q_norm, pass, raw.q_THE, saved->rstd_q_N, (tt_tensor){0}, grad.q_THE,
-                            NULL));
-    return tt_norm_backward(&attention->k_norm, pass, raw.k_TKE, saved->rstd_k_N, (tt_tensor){0}, grad.k_TKE,
-                            NULL);
+    return rotates_first(attention) ? TT_OK : norms_back(attention, pass, saved, dqkv_TC);
 }
 
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
@@ -350,7 +392,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct tt_self_attention *attention = half->impl;
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t tokens = gradient->dy_TD.dims[0], dim = gradient->dy_TD.dims[1];
+    int64_t tokens = gradient->dy_TD.dims[0];
     tt_tensor dqkv_TC, dh_TR, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
@@ -362,11 +404,8 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     qkv.quantized = &dqkv_rows;
     TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
-    if (tt_tensor_is_empty(n_TD) && tt_linear_group_needs_x(&attention->qkv)) {
-        TT_TRY(tt_workspace_2d(workspace, "normed input of attention", pass->in.compute_dtype, tokens, dim,
-                               &n_TD));
-        TT_TRY(tt_norm_forward(&attention->norm, pass, gradient->x_TD, n_TD, (tt_tensor){0}, NULL));
-    }
+    if (tt_linear_group_needs_x(&attention->qkv))
+        TT_TRY(tt_half_push_norm_again(&attention->norm, pass, gradient, "normed input of attention", &n_TD));
     qkv.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
     /* Memory of dn that is not dx lies above the mark. */

@@ -1,10 +1,12 @@
 /* The attention half of a layer (nn/half.h), with its norm:
  *     x_next = x + o_proj(attention(rope(q), rope(k), v)),  q, k, v = linears of norm(x)
- * Some families norm q and k per head first; some layers rotate only the first columns of a head, or none.
+ * Some families norm q and k first, per head or over all heads at once, or norm them per head after the rotation; some
+ * layers rotate only the first columns of a head, or none; a few families do not norm the stream.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): q, k, v (H + 2K) E c, o H E c, lse H f, rstd 1
  * f, LoRA h of q, k, v and o. Without q/k norms q and k are kept after rope. With them the outputs of the linears are
- * kept, plus (H + K) f of rstd, and normed and rotated again in backward: one copy either way.
+ * kept (rotated where the norms follow the rotation), plus (H + K) f of rstd (2 f over all heads), and normed and
+ * rotated again in backward: one copy either way.
  *
  * A norm after o_proj keeps its input and rstd too: D c, 1 f.
  *
@@ -15,6 +17,13 @@
 
 #include "nn/half.h"
 
+/* Where q_norm and k_norm act, if they exist. */
+enum tt_qk_norm {
+    TT_QK_NORM_HEADS,      /* each head, before the rotation */
+    TT_QK_NORM_ALL,        /* all heads as one row, before the rotation */
+    TT_QK_NORM_AFTER_ROPE, /* each head, after the rotation */
+};
+
 struct tt_self_attention {
     struct tt_norm norm;
     struct tt_linear_group qkv;
@@ -24,6 +33,9 @@ struct tt_self_attention {
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     int rope;       /* index in the pass' tables; -1: q and k are not rotated */
+    int query_rope; /* the table of q: `rope`, or one of its own */
+    bool pairs;     /* neighbouring columns rotate together (backend/ops/attention.h) */
+    enum tt_qk_norm qk_norm;
     double scale;
     float soft_cap; /* of scores; 0: none */
     int layer;      /* index in a key/value cache */
