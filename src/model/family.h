@@ -70,11 +70,13 @@ const struct tt_model_family *tt_model_family_find(const char *model_type); /* N
 
 /* ---- Names of modules ---- */
 
-/* Those of most families, as the first members of an initializer; further members add to them or replace them. */
+/* Those of most families, as the first members of an initializer, to which further members add. */
+#define TT_ATTENTION_LINEARS                                                                                 \
+    .module = "self_attn", .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",        \
+    .o = "self_attn.o_proj"
 #define TT_ATTENTION_NAMES                                                                                   \
-    .module = "self_attn", .norm = "input_layernorm", .q = "self_attn.q_proj", .k = "self_attn.k_proj",      \
-    .v = "self_attn.v_proj", .o = "self_attn.o_proj", .q_norm = "self_attn.q_norm",                          \
-    .k_norm = "self_attn.k_norm"
+    TT_ATTENTION_LINEARS, .norm = "input_layernorm", .q_norm = "self_attn.q_norm",                           \
+                          .k_norm = "self_attn.k_norm"
 #define TT_MLP_NAMES                                                                                         \
     .module = "mlp", .activation = "mlp.act_fn", .gate = "mlp.gate_proj", .up = "mlp.up_proj",               \
     .down = "mlp.down_proj"
@@ -110,6 +112,7 @@ struct tt_rope_rules {
     double theta; /* default of rope_theta; 0: 10000 */
     /* Phi-3's: of the types only default and LongRoPE, also called su and yarn; partial_rotary_factor may be below 1 */
     bool phi3;
+    double partial; /* default of partial_rotary_factor for a family that reads it; 0: it does not */
     /* default of original_max_position_embeddings beside the object, before its own; 0: its own, or
      * max_position_embeddings */
     int64_t original_positions;

@@ -153,12 +153,18 @@ static tt_status read_partial(const struct source *source, const struct tt_json_
     return tt_family_check_positive(source->json, "partial_rotary_factor", *partial, 1);
 }
 
-/* Columns of a head that rotate: the reference rounds down, and an odd number has no pairs. Of the families only Phi-3
- * reads partial_rotary_factor where the type is default; with the other types the reference's models of the others make
- * too few angles for a head, and fail. */
+/* Phi-3 and families with a default. */
+static bool reads_partial(const struct tt_rope_rules *rules)
+{
+    return rules->phi3 || rules->partial > 0;
+}
+
+/* Columns of a head that rotate: the reference rounds down, and an odd number has no pairs. Few families read
+ * partial_rotary_factor where the type is default; with the other types the reference's models of the others make too
+ * few angles for a head, and fail. */
 static tt_status set_columns(const struct source *source, double partial, struct tt_rope *rope)
 {
-    bool reads = source->rules->phi3;
+    bool reads = reads_partial(source->rules);
     if (!reads && partial != 1 && rope->type != TT_ROPE_DEFAULT)
         return tt_fail(
             TT_ERR_UNSUPPORTED,
@@ -205,7 +211,7 @@ tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
     struct source source = {.json = json, .facts = facts, .rules = rules};
-    double partial = 1;
+    double partial = rules->partial > 0 ? rules->partial : 1;
     *rope = (struct tt_rope){
         .theta = rules->theta > 0 ? rules->theta : 10000, .factor = 1, .attention_factor = 1};
     TT_TRY(tt_json_opt_double(json, json->root, rules->theta_key != NULL ? rules->theta_key : "rope_theta",
@@ -221,7 +227,7 @@ tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_
         TT_TRY(set_columns(&source, partial, rope));
         TT_TRY(read_scaling(&source, rope));
     }
-    if (partial != 1 && !rules->phi3 && !rules->unscaled)
+    if (partial != 1 && !reads_partial(rules) && !rules->unscaled)
         tt_warn("%s: partial_rotary_factor %g has no effect on models of model_type '%s', here as in "
                 "transformers",
                 json->origin, partial, facts->model_type);

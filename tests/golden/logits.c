@@ -179,6 +179,24 @@ static void base_and_adapter(void **state)
     }
 }
 
+static void dense_families(void **state)
+{
+    static const char *const families[] = {
+#define DENSE(name) "dense/" #name,
+#include "dense.def"
+#undef DENSE
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        char file[128];
+        (void)snprintf(file, sizeof file, "%s/reference.safetensors", families[i]);
+        struct run run = {.family = families[i], .dtype = TT_F32};
+        compare(&run, file, "logits", 1e-5);
+        run.adapter = "adapter_final";
+        compare(&run, file, "logits_adapter", 1e-5);
+    }
+}
+
 /* modules_to_save, patterns, rslora, excluded modules; embeddings that are tied in the base and apart in the
  * adapter. */
 static void unusual_adapters(void **state)
@@ -235,7 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(base_and_adapter), cmocka_unit_test(unusual_adapters),
         cmocka_unit_test(other_configs),    cmocka_unit_test(configurations),
-        cmocka_unit_test(bf16_is_close),
+        cmocka_unit_test(bf16_is_close),    cmocka_unit_test(dense_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

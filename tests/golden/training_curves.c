@@ -1,6 +1,6 @@
 /* Training against transformers + PEFT in fp32: the loss, gradient norm and learning rate of each of 20 AdamW
  * steps, and the weights at the end, for LoRA on all linears and for full fine-tuning of every family
- * (tests/golden/make_models.py). */
+ * (tests/golden/make_models.py); 50 steps of LoRA for the families of dense.def (dense/make_dense.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,24 +13,25 @@
 #include "support/golden.h"
 #include "support/train_run.h"
 
-enum { STEPS = 20 };
+enum { STEPS = 20, DENSE_STEPS = 50, STEPS_MAX = DENSE_STEPS };
 
-static void compare_steps(const char *family, const char *reference_name, const char *output)
+static void compare_steps(const char *family, const char *reference_name, const char *output, int steps,
+                          double loss_limit)
 {
     char path[512];
     struct tt_json reference = {0};
-    double loss[STEPS + 1], norm[STEPS + 1], rate[STEPS + 1];
+    double loss[STEPS_MAX + 1], norm[STEPS_MAX + 1], rate[STEPS_MAX + 1];
     snprintf(path, sizeof path, "%s/golden/%s/%s", TT_TEST_ROOT, family, reference_name);
     assert_int_equal(tt_json_read(path, 1 << 24, &reference), TT_OK);
-    assert_int_equal(test_read_log(output, "loss", loss, STEPS + 1), STEPS);
-    assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS + 1), STEPS);
-    assert_int_equal(test_read_log(output, "learning_rate", rate, STEPS + 1), STEPS);
-    for (int i = 0; i < STEPS; i++) {
+    assert_int_equal(test_read_log(output, "loss", loss, STEPS_MAX + 1), steps);
+    assert_int_equal(test_read_log(output, "grad_norm", norm, STEPS_MAX + 1), steps);
+    assert_int_equal(test_read_log(output, "learning_rate", rate, STEPS_MAX + 1), steps);
+    for (int i = 0; i < steps; i++) {
         const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), (size_t)i);
         double want_loss = tt_json_number(tt_json_get(step, "loss"));
         double want_norm = tt_json_number(tt_json_get(step, "grad_norm"));
         double want_rate = tt_json_number(tt_json_get(step, "learning_rate"));
-        if (fabs(loss[i] - want_loss) > 1e-4 * want_loss)
+        if (fabs(loss[i] - want_loss) > loss_limit * want_loss)
             fail_msg("%s step %d: loss %.7f, wanted %.7f", family, i + 1, loss[i], want_loss);
         if (fabs(norm[i] - want_norm) > 1e-3 * want_norm)
             fail_msg("%s step %d: gradient norm %.7f, wanted %.7f", family, i + 1, norm[i], want_norm);
@@ -58,7 +59,7 @@ static void check_family(const char *family, bool lora)
     test_words_pair(&settings, "learning_rate", lora ? "0.01" : "0.001");
     struct tt_train_summary summary;
     test_train_ok(settings.list, output, &summary);
-    compare_steps(family, lora ? "train_reference.json" : "full_reference.json", output);
+    compare_steps(family, lora ? "train_reference.json" : "full_reference.json", output, STEPS, 1e-4);
     snprintf(weights, sizeof weights, "%s/%s", output,
              lora ? "adapter_model.safetensors" : "model.safetensors");
     /* The full weights of only two families are kept, for their size; the curves of all are. */
@@ -66,6 +67,32 @@ static void check_family(const char *family, bool lora)
         compare_weights(family, weights,
                         lora ? "adapter_final/adapter_model.safetensors" : "full_final.safetensors");
     test_folder_remove(output);
+}
+
+static void check_dense(const char *name)
+{
+    char family[64], weights[512];
+    struct test_words settings = {0};
+    struct tt_train_summary summary;
+    char *output = test_folder_create();
+    snprintf(family, sizeof family, "dense/%s", name);
+    test_golden_dense_inputs(&settings, name);
+    test_words_add(&settings, TEST_GOLDEN_STEPS " save_strategy no");
+    test_words_pair(&settings, "max_steps", "50");
+    test_words_pair(&settings, "learning_rate", "0.01");
+    test_train_ok(settings.list, output, &summary);
+    compare_steps(family, "train_reference.json", output, DENSE_STEPS, 1e-5);
+    snprintf(weights, sizeof weights, "%s/adapter_model.safetensors", output);
+    compare_weights(family, weights, "adapter_final/adapter_model.safetensors");
+    test_folder_remove(output);
+}
+
+static void lora_dense_families(void **state)
+{
+    (void)state;
+#define DENSE(name) check_dense(#name);
+#include "dense.def"
+#undef DENSE
 }
 
 #define FAMILY(name)                                                                                         \
@@ -92,12 +119,13 @@ FAMILY(gemma2)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lora_llama2), cmocka_unit_test(lora_llama3),  cmocka_unit_test(lora_mistral),
-        cmocka_unit_test(lora_qwen2),  cmocka_unit_test(lora_qwen3),   cmocka_unit_test(full_llama2),
-        cmocka_unit_test(full_llama3), cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
-        cmocka_unit_test(full_qwen3),  cmocka_unit_test(lora_smollm3), cmocka_unit_test(full_smollm3),
-        cmocka_unit_test(lora_phi3),   cmocka_unit_test(full_phi3),    cmocka_unit_test(lora_gemma3),
-        cmocka_unit_test(full_gemma3), cmocka_unit_test(lora_gemma2),  cmocka_unit_test(full_gemma2),
+        cmocka_unit_test(lora_llama2),         cmocka_unit_test(lora_llama3),  cmocka_unit_test(lora_mistral),
+        cmocka_unit_test(lora_qwen2),          cmocka_unit_test(lora_qwen3),   cmocka_unit_test(full_llama2),
+        cmocka_unit_test(full_llama3),         cmocka_unit_test(full_mistral), cmocka_unit_test(full_qwen2),
+        cmocka_unit_test(full_qwen3),          cmocka_unit_test(lora_smollm3), cmocka_unit_test(full_smollm3),
+        cmocka_unit_test(lora_phi3),           cmocka_unit_test(full_phi3),    cmocka_unit_test(lora_gemma3),
+        cmocka_unit_test(full_gemma3),         cmocka_unit_test(lora_gemma2),  cmocka_unit_test(full_gemma2),
+        cmocka_unit_test(lora_dense_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

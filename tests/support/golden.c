@@ -50,6 +50,15 @@ void test_golden_inputs(struct test_words *settings, const char *family, bool lo
         test_words_pair(settings, "use_peft", "false");
 }
 
+void test_golden_dense_inputs(struct test_words *settings, const char *name)
+{
+    char family[64];
+    snprintf(family, sizeof family, "dense/%s", name);
+    add_path(settings, "model_name_or_path", family, "model");
+    add_path(settings, "dataset_name", "dense", "train.jsonl");
+    add_path(settings, "adapter_name_or_path", family, "adapter_init");
+}
+
 void test_copy_lines(const char *from, int count, const char *to)
 {
     struct tt_str text = {0};

@@ -11,6 +11,8 @@ struct tt_tokenizer *test_golden_tokenizer(const char *name);
 
 /* Model and rows of golden/FAMILY; with `lora` its first adapter, otherwise full fine-tuning. */
 void test_golden_inputs(struct test_words *settings, const char *family, bool lora);
+/* Model, rows and first adapter of golden/dense/NAME. */
+void test_golden_dense_inputs(struct test_words *settings, const char *name);
 /* The 20 steps of AdamW of golden/make_models.py and golden/trainer/make_trainer.py. */
 #define TEST_GOLDEN_STEPS                                                                                    \
     "bf16 false max_steps 20 weight_decay 0.01 warmup_steps 2 lr_scheduler_type linear "                     \

@@ -3,10 +3,43 @@
 #include <math.h>
 
 #include "backend/ops/optim.h"
+#include "tensor/quant.h"
 
 /* The scalars of one step, rounded to fp32 once. */
 struct adamw_scalars {
     float keep, beta1_rest, beta2, beta2_rest, step_size, root_of_correction2, eps, grad_scale;
+};
+
+struct lion_scalars {
+    float keep, beta1, beta1_rest, beta2, beta2_rest, lr, grad_scale;
+};
+
+/* The largest numbers, divided by their block's size, that still have the code before. */
+struct code_borders {
+    const float *map;
+    float values[TT_QUANT_NESTED_MAP]; /* the last is infinity */
+};
+
+struct coded_moment {
+    uint8_t *codes;
+    float *absmax;
+    struct code_borders borders;
+};
+
+/* The scalars are rounded as bitsandbytes rounds them: 1 - beta in fp32. */
+struct adamw8_run {
+    float *param;
+    const float *grad;
+    int64_t count;
+    struct coded_moment m, v;
+    float keep, beta1, beta2, step_size, eps, grad_scale;
+};
+struct lion8_run {
+    float *param;
+    const float *grad;
+    int64_t count;
+    struct coded_moment m;
+    float keep, beta1, beta2, lr, grad_scale;
 };
 
 #define TT_VECTOR_SOURCE "backend/cpu/optim.c"
@@ -57,6 +90,88 @@ tt_status tt_cpu_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
     return TT_OK;
 }
 
+static struct coded_moment coded_moment(const struct tt_coded_moment *moment, const float *map)
+{
+    struct coded_moment coded = {moment->codes.data, moment->absmax.data, {.map = map}};
+    for (int i = 0; i + 1 < TT_QUANT_NESTED_MAP; i++) coded.borders.values[i] = (map[i] + map[i + 1]) * 0.5f;
+    coded.borders.values[TT_QUANT_NESTED_MAP - 1] = INFINITY;
+    return coded;
+}
+
+static int64_t blocks_of(int64_t count)
+{
+    return (count + TT_MOMENT_BLOCK - 1) / TT_MOMENT_BLOCK;
+}
+
+tt_status tt_cpu_adamw8(struct tt_stream *stream, const struct tt_adamw8_args *args)
+{
+    double root = sqrt(1 - pow(args->beta2, (double)args->step));
+    const struct adamw8_run run = {
+        .param = args->param.data,
+        .grad = args->grad.data,
+        .count = args->param.dims[0],
+        .m = coded_moment(&args->m, tt_quant_nested_map()),
+        .v = coded_moment(&args->v, tt_quant_unsigned_map()),
+        .keep = (float)(1 - args->lr * args->weight_decay),
+        .beta1 = (float)args->beta1,
+        .beta2 = (float)args->beta2,
+        .step_size = (float)(args->lr * root / (1 - pow(args->beta1, (double)args->step))),
+        .eps = (float)(args->eps * root),
+        .grad_scale = args->grad_scale,
+    };
+    int64_t blocks = blocks_of(run.count);
+    void (*adamw8_block)(const struct adamw8_run *, int64_t) = TT_BEST(stream, adamw8_block);
+    int threads = tt_cpu_threads(stream, run.count * 16);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t block = 0; block < blocks; block++) adamw8_block(&run, block);
+    return TT_OK;
+}
+
+tt_status tt_cpu_lion8(struct tt_stream *stream, const struct tt_lion8_args *args)
+{
+    const struct lion8_run run = {
+        .param = args->param.data,
+        .grad = args->grad.data,
+        .count = args->param.dims[0],
+        .m = coded_moment(&args->m, tt_quant_nested_map()),
+        .keep = (float)(1 - args->lr * args->weight_decay),
+        .beta1 = (float)args->beta1,
+        .beta2 = (float)args->beta2,
+        .lr = (float)args->lr,
+        .grad_scale = args->grad_scale,
+    };
+    int64_t blocks = blocks_of(run.count);
+    void (*lion8_block)(const struct lion8_run *, int64_t) = TT_BEST(stream, lion8_block);
+    int threads = tt_cpu_threads(stream, run.count * 8);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t block = 0; block < blocks; block++) lion8_block(&run, block);
+    return TT_OK;
+}
+
+tt_status tt_cpu_lion(struct tt_stream *stream, const struct tt_lion_args *args)
+{
+    int64_t count = args->param.dims[0], pieces = (count + PIECE - 1) / PIECE;
+    const struct lion_scalars scalars = {
+        .keep = (float)(1 - args->lr * args->weight_decay),
+        .beta1 = (float)args->beta1,
+        .beta1_rest = (float)(1 - args->beta1),
+        .beta2 = (float)args->beta2,
+        .beta2_rest = (float)(1 - args->beta2),
+        .lr = (float)args->lr,
+        .grad_scale = args->grad_scale,
+    };
+    void (*lion_piece)(const struct lion_scalars *, float *, const float *, float *, int64_t) =
+        TT_BEST(stream, lion_piece);
+    int threads = tt_cpu_threads(stream, count * 3);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t piece = 0; piece < pieces; piece++) {
+        int64_t first = piece * PIECE, n = count - first < PIECE ? count - first : PIECE;
+        lion_piece(&scalars, (float *)args->param.data + first, (const float *)args->grad.data + first,
+                   (float *)args->m.data + first, n);
+    }
+    return TT_OK;
+}
+
 tt_status tt_cpu_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
 {
     int64_t count = args->x.dims[0], pieces = (count + PIECE - 1) / PIECE;
@@ -90,6 +205,96 @@ static void TT_PASS(adamw_piece)(const struct adamw_scalars *s, float *restrict 
         float denominator = sqrtf(v[i]) / s->root_of_correction2 + s->eps;
         param[i] = param[i] * s->keep - s->step_size * (m[i] / denominator);
     }
+}
+
+static void TT_PASS(lion_piece)(const struct lion_scalars *s, float *restrict param,
+                                const float *restrict grad, float *restrict m, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float g = grad[i] * s->grad_scale;
+        float ahead = s->beta1 * m[i] + s->beta1_rest * g;
+        float sign = (float)((ahead > 0) - (ahead < 0));
+        param[i] = param[i] * s->keep - s->lr * sign;
+        m[i] = s->beta2 * m[i] + s->beta2_rest * g;
+    }
+}
+
+/* Fills a whole block: with zeros behind its `n` elements. */
+static void TT_PASS(decode_block)(const struct coded_moment *moment, int64_t block, int n, float *restrict x)
+{
+    const uint8_t *codes = moment->codes + block * TT_MOMENT_BLOCK;
+    float absmax = moment->absmax[block];
+    for (int i = 0; i < n; i++) x[i] = moment->borders.map[codes[i]] * absmax;
+    for (int i = n; i < TT_MOMENT_BLOCK; i++) x[i] = 0;
+}
+
+/* The numbers of borders below x: a bisection of several elements at once, without branches. */
+static void TT_PASS(count_borders)(const float *restrict borders, const float *restrict x,
+                                   int32_t *restrict index)
+{
+    enum { AT_ONCE = 16 };
+    for (int first = 0; first < TT_MOMENT_BLOCK; first += AT_ONCE) {
+        int32_t below[AT_ONCE] = {0};
+        for (int step = TT_QUANT_NESTED_MAP / 2; step > 0; step /= 2)
+            for (int i = 0; i < AT_ONCE; i++)
+                below[i] += (x[first + i] > borders[below[i] + step - 1]) * step;
+        for (int i = 0; i < AT_ONCE; i++) index[first + i] = below[i];
+    }
+}
+
+static void TT_PASS(encode_block)(const struct coded_moment *moment, int64_t block, int n, bool has_signs,
+                                  const float *restrict x)
+{
+    uint8_t *restrict codes = moment->codes + block * TT_MOMENT_BLOCK;
+    float scaled[TT_MOMENT_BLOCK], absmax = 0;
+    int32_t index[TT_MOMENT_BLOCK];
+    for (int i = 0; i < TT_MOMENT_BLOCK; i++) absmax = fabsf(x[i]) > absmax ? fabsf(x[i]) : absmax;
+    moment->absmax[block] = absmax;
+    for (int i = 0; i < TT_MOMENT_BLOCK; i++) scaled[i] = absmax > 0 ? x[i] / absmax : x[i];
+    TT_PASS(count_borders)(moment->borders.values, scaled, index);
+    for (int i = 0; i < n; i++) {
+        if (has_signs && !signbit(moment->borders.map[index[i]]) != !signbit(x[i]))
+            index[i] += x[i] > 0 ? 1 : -1;
+        codes[i] = (uint8_t)index[i];
+    }
+}
+
+static void TT_PASS(adamw8_block)(const struct adamw8_run *run, int64_t block)
+{
+    int64_t first = block * TT_MOMENT_BLOCK, left = run->count - first;
+    int n = left < TT_MOMENT_BLOCK ? (int)left : TT_MOMENT_BLOCK;
+    float *restrict param = run->param + first;
+    const float *restrict grad = run->grad + first;
+    float m[TT_MOMENT_BLOCK], v[TT_MOMENT_BLOCK];
+    const float beta1 = run->beta1, beta2 = run->beta2, rest1 = 1.0f - beta1, rest2 = 1.0f - beta2;
+    const float step_size = run->step_size, eps = run->eps, keep = run->keep, grad_scale = run->grad_scale;
+    TT_PASS(decode_block)(&run->m, block, n, m);
+    TT_PASS(decode_block)(&run->v, block, n, v);
+    for (int i = 0; i < n; i++) {
+        float g = grad[i] * grad_scale;
+        m[i] = m[i] * beta1 + rest1 * g;
+        v[i] = v[i] * beta2 + rest2 * g * g;
+        param[i] = (param[i] - step_size * (m[i] / (sqrtf(v[i]) + eps))) * keep;
+    }
+    TT_PASS(encode_block)(&run->m, block, n, true, m);
+    TT_PASS(encode_block)(&run->v, block, n, false, v);
+}
+
+static void TT_PASS(lion8_block)(const struct lion8_run *run, int64_t block)
+{
+    int64_t first = block * TT_MOMENT_BLOCK, left = run->count - first;
+    int n = left < TT_MOMENT_BLOCK ? (int)left : TT_MOMENT_BLOCK;
+    float *restrict param = run->param + first;
+    const float *restrict grad = run->grad + first;
+    float m[TT_MOMENT_BLOCK], rest1 = 1.0f - run->beta1, rest2 = 1.0f - run->beta2;
+    TT_PASS(decode_block)(&run->m, block, n, m);
+    for (int i = 0; i < n; i++) {
+        float g = grad[i] * run->grad_scale, ahead = m[i] * run->beta1 + rest1 * g;
+        float sign = (float)((ahead > 0) - (ahead < 0));
+        param[i] = param[i] * run->keep - run->lr * sign;
+        m[i] = m[i] * run->beta2 + rest2 * g;
+    }
+    TT_PASS(encode_block)(&run->m, block, n, true, m);
 }
 
 static void TT_PASS(sgd_piece)(const struct tt_sgd_args *args, int64_t first, int64_t count)

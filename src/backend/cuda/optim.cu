@@ -47,6 +47,41 @@ struct adamw_op {
     }
 };
 
+struct lion_op {
+    view<const float> grad;
+    view<float> param, m;
+    float keep, beta1, beta1_rest, beta2, beta2_rest, lr, grad_scale;
+
+    template <int W> struct loaded {
+        vec<float, W> param, grad, m;
+    };
+
+    template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        in.grad = ::load<float, W>(grad.at(row, col));
+        in.param = ::load<float, W>(param.at(row, col));
+        in.m = ::load<float, W>(m.at(row, col));
+    }
+
+    template <int W> __device__ void store(int64_t row, int64_t col, loaded<W> &in) const
+    {
+        float p[W], g[W], m1[W];
+        widen(in.param, p);
+        widen(in.grad, g);
+        widen(in.m, m1);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float scaled = g[i] * grad_scale, ahead = beta1 * m1[i] + beta1_rest * scaled;
+            p[i] = p[i] * keep - lr * (float)((ahead > 0) - (ahead < 0));
+            m1[i] = beta2 * m1[i] + beta2_rest * scaled;
+        }
+        narrow(in.param, p);
+        narrow(in.m, m1);
+        ::store(param.at(row, col), in.param);
+        ::store(m.at(row, col), in.m);
+    }
+};
+
 /* The formulas of the header; HAS_V is false without momentum. */
 template <bool HAS_V, bool NESTEROV> struct sgd_op {
     view<const float> grad;
@@ -150,6 +185,23 @@ extern "C" tt_status tt_cuda_adamw(struct tt_stream *stream, const struct tt_ada
     bool aligned = is_aligned(args->param, 4) && is_aligned(args->grad, 4) && is_aligned(args->m, 4) &&
                    is_aligned(args->v, 4);
     return apply<4, 2>(stream, "adamw", op, 1, args->param.dims[0], aligned, &args->param);
+}
+
+extern "C" tt_status tt_cuda_lion(struct tt_stream *stream, const struct tt_lion_args *args)
+{
+    struct lion_op op = {};
+    op.grad = view_of<const float>(args->grad);
+    op.param = view_of<float>(args->param);
+    op.m = view_of<float>(args->m);
+    op.keep = (float)(1 - args->lr * args->weight_decay);
+    op.beta1 = (float)args->beta1;
+    op.beta1_rest = (float)(1 - args->beta1);
+    op.beta2 = (float)args->beta2;
+    op.beta2_rest = (float)(1 - args->beta2);
+    op.lr = (float)args->lr;
+    op.grad_scale = args->grad_scale;
+    bool aligned = is_aligned(args->param, 4) && is_aligned(args->grad, 4) && is_aligned(args->m, 4);
+    return apply<4, 2>(stream, "lion", op, 1, args->param.dims[0], aligned, &args->param);
 }
 
 extern "C" tt_status tt_cuda_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)

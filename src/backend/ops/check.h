@@ -17,6 +17,7 @@ enum {
     TT_TYPES_F32 = 1u << TT_F32,
     TT_TYPES_F64 = 1u << TT_F64,
     TT_TYPES_I32 = 1u << TT_I32,
+    TT_TYPES_U8 = 1u << TT_U8,
     TT_TYPES_I64 = 1u << TT_I64,
     TT_TYPES_REAL = (1u << TT_F32) | (1u << TT_BF16),
     TT_TYPES_CAST = (1u << TT_F32) | (1u << TT_BF16) | (1u << TT_F16),

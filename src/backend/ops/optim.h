@@ -28,6 +28,49 @@ struct tt_sgd_args {
 };
 TT_MUST_USE tt_status tt_sgd(struct tt_stream *stream, const struct tt_sgd_args *args);
 
+/* Lion (Chen et al., arXiv 2302.06675):
+ *     g = grad * grad_scale;  p -= lr * weight_decay * p;  p -= lr * sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
+ * The sign of 0 is 0. */
+struct tt_lion_args {
+    tt_tensor param, grad, m; /* f32 [N] */
+    double lr, beta1, beta2, weight_decay;
+    float grad_scale; /* the clipping coefficient */
+};
+TT_MUST_USE tt_status tt_lion(struct tt_stream *stream, const struct tt_lion_args *args);
+
+/* A moment in 8 bits: in blocks of TT_MOMENT_BLOCK elements, the first of which is element 0, map[code] * absmax of the
+ * block. The map is tt_quant_nested_map (with signs) or tt_quant_unsigned_map. To encode a block, absmax is its largest
+ * |x|, and the code is that of the nearest entry to x / absmax; where the entry's sign bit is not that of x, its
+ * neighbour on the side of x. (bitsandbytes 0.50.2, csrc/cuda/optimizers.cu, kOptimizerStatic8bit2StateBlockwise.) */
+enum { TT_MOMENT_BLOCK = 256 };
+struct tt_coded_moment {
+    tt_tensor codes;  /* u8 [N] */
+    tt_tensor absmax; /* f32 [blocks of N] */
+};
+struct tt_coded_moment tt_coded_moment(uint8_t *codes, float *absmax, int64_t count);
+
+/* AdamW with moments of 8 bits, as bitsandbytes computes it: m with signs, v without.
+ *     g = grad * grad_scale;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
+ *     p -= lr sqrt(1-b2^step) / (1-b1^step) * m / (sqrt(v) + eps sqrt(1-b2^step));  p -= lr * weight_decay * p
+ * p is computed from m and v before they are encoded. */
+struct tt_adamw8_args {
+    tt_tensor param, grad; /* f32 [N] */
+    struct tt_coded_moment m, v;
+    double lr, beta1, beta2, eps, weight_decay;
+    float grad_scale; /* the clipping coefficient */
+    int64_t step;     /* from 1 */
+};
+TT_MUST_USE tt_status tt_adamw8(struct tt_stream *stream, const struct tt_adamw8_args *args);
+
+/* Lion with a moment of 8 bits, with signs. */
+struct tt_lion8_args {
+    tt_tensor param, grad; /* f32 [N] */
+    struct tt_coded_moment m;
+    double lr, beta1, beta2, weight_decay;
+    float grad_scale; /* the clipping coefficient */
+};
+TT_MUST_USE tt_status tt_lion8(struct tt_stream *stream, const struct tt_lion8_args *args);
+
 /* out[0] (f64) += sum x^2, summed in fp64 in fixed groups (the result does not depend on the thread count) */
 struct tt_sum_squares_args {
     tt_tensor x;   /* f32 [N] */

@@ -372,6 +372,26 @@ static tt_status plan_adamw(struct tt_stream *stream, const struct tt_adamw_args
     return moves(stream, 7.0 * size(args->param));
 }
 
+static tt_status plan_lion(struct tt_stream *stream, const struct tt_lion_args *args)
+{
+    return moves(stream, 5.0 * size(args->param));
+}
+
+static double coded_size(const struct tt_coded_moment *moment)
+{
+    return size(moment->codes) + size(moment->absmax);
+}
+
+static tt_status plan_adamw8(struct tt_stream *stream, const struct tt_adamw8_args *args)
+{
+    return moves(stream, 3.0 * size(args->param) + 2.0 * (coded_size(&args->m) + coded_size(&args->v)));
+}
+
+static tt_status plan_lion8(struct tt_stream *stream, const struct tt_lion8_args *args)
+{
+    return moves(stream, 3.0 * size(args->param) + 2.0 * coded_size(&args->m));
+}
+
 static tt_status plan_sum_squares(struct tt_stream *stream, const struct tt_sum_squares_args *args)
 {
     return moves(stream, size(args->x));

@@ -169,7 +169,33 @@ static const char gemma2[] =
     "\"attn_logit_softcapping\": 2, \"final_logit_softcapping\": 3, "
     "\"tie_word_embeddings\": true, \"rope_theta\": 100}";
 
+#define DENSE(type, more)                                                                                    \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "    \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "    \
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100" more "}"
+
+static const char glm4[] = DENSE("glm4", "");
+static const char granite[] =
+    DENSE("granite", ", \"embedding_multiplier\": 3, \"attention_multiplier\": 0.5, "
+                     "\"residual_multiplier\": 0.6, \"logits_scaling\": 1.7");
+static const char olmo2[] = DENSE("olmo2", "");
+static const char exaone4[] = DENSE("exaone4", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2");
+static const char hunyuan[] = DENSE("hunyuan_v1_dense", ", \"attention_bias\": true");
+
 static const struct variant variants[] = {
+    {.name = "full, rotation of neighbours in part", .text = glm4, .train_base = true},
+    {.name = "lora, rotation of neighbours in part", .text = glm4, .target_modules = "all-linear"},
+    {.name = "full, multipliers", .text = granite, .train_base = true},
+    {.name = "lora, multipliers", .text = granite, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "lora on a head behind a multiplier", .text = granite, .target_modules = "[\"lm_head\"]"},
+    {.name = "full, norms behind halves alone, q/k norms over all heads", .text = olmo2, .train_base = true},
+    {.name = "lora, norms behind halves alone, q/k norms over all heads",
+     .text = olmo2,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "full, norms behind halves alone, q/k norms", .text = exaone4, .train_base = true},
+    {.name = "full, q/k norms after the rotation", .text = hunyuan, .train_base = true},
+    {.name = "lora, q/k norms after the rotation", .text = hunyuan, .target_modules = "all-linear"},
     {.name = "full", .train_base = true},
     {.name = "full, norms around 1 and behind a half, GELU, scaled embeddings",
      .text = gemma3,

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the references of the families whose golden is a row of FAMILIES here and of tests/golden/dense.c.
+
+For every family, what transformers + PEFT compute on the CPU, in fp32 and on one thread, with a tiny random model:
+
+    NAME/model/                    the model, its weights in bf16
+    NAME/adapter_init/             PEFT LoRA on all linears as PEFT begins it
+    NAME/adapter_final/            the same after 50 steps of AdamW
+    NAME/train_reference.json      loss, gradient norm before clipping and learning rate of each of these steps
+    NAME/reference.safetensors     seq_lens, input_ids, logits and, with adapter_final, logits_adapter of each sequence
+                                   run alone, fp32
+    train.jsonl                    the rows of all families
+
+How to run, in a virtual environment with torch, transformers, peft and safetensors:
+
+    PYTHONHASHSEED=0 OMP_NUM_THREADS=1 python tests/golden/dense/make_dense.py [family ...]
+"""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import make_models as models  # noqa: E402
+
+VOCAB, LENGTHS = 96, (1, 5, 13, 27)
+models.TRAIN["max_steps"] = 50
+models.TRAIN["warmup_steps"] = 2
+
+SHAPE = {
+    "vocab_size": VOCAB, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}
+THREE = {"num_hidden_layers": 3, "sliding_window": 6,
+         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
+
+
+def rope(theta=10000.0, kind="default", **more):
+    return {"rope_type": kind, "rope_theta": theta} | more
+
+
+def family(model_type, seed, linears=tuple(models.LINEARS), **changes):
+    return models.Family(model_type, seed=seed, lengths=LENGTHS, config=SHAPE | changes, linears=linears)
+
+
+FAMILIES = {
+    "seed_oss": family("seed_oss", 301, head_dim=16, rope_parameters=rope(1e7), attention_out_bias=True, mlp_bias=True,
+                       attention_dropout=0.0, residual_dropout=0.0),
+    "ernie4_5": family("ernie4_5", 302, head_dim=16, rope_parameters=rope(500000.0), use_bias=True,
+                       tie_word_embeddings=True),
+    "granite": family("granite", 303, rope_parameters=rope(), attention_bias=True, mlp_bias=True,
+                      embedding_multiplier=3.0, logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.21),
+    "glm4": family("glm4", 304, head_dim=16, linears=FUSED, rope_parameters=rope(partial_rotary_factor=0.5)),
+    "olmo2": family("olmo2", 305, rope_parameters=rope(500000.0), attention_bias=True),
+    "olmo3": family("olmo3", 306, **THREE, rope_parameters={
+        "sliding_attention": rope(500000.0),
+        "full_attention": rope(500000.0, "yarn", factor=4.0, original_max_position_embeddings=16,
+                               attention_factor=1.2)}),
+    "exaone4": family("exaone4", 307, **THREE, rope_parameters=rope(1e6)),
+    "hunyuan_v1_dense": family("hunyuan_v1_dense", 308, head_dim=16, attention_bias=True,
+                               rope_parameters=rope(kind="dynamic", alpha=50.0, factor=1.0)),
+}
+
+
+def make_model(family):
+    """Weights that bf16 holds, in a folder of half the size; everything is computed with them in fp32."""
+    config = transformers.AutoConfig.for_model(family.model_type, dtype="float32", **family.config)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    models.randomise(model, torch.Generator().manual_seed(family.seed))
+    model.to(torch.bfloat16).save_pretrained("model")
+    Path("model/generation_config.json").unlink(missing_ok=True)
+
+
+def load_model(folder="model"):
+    return models.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+
+
+def make_rows():
+    os.chdir(HERE)
+    rows = models.make_rows(models.Family("", seed=300, lengths=(), config={"vocab_size": VOCAB}))
+    assert max(len(row["input_ids"]) for row in rows) <= 40
+    return rows
+
+
+def make_reference(family):
+    generator = torch.Generator().manual_seed(family.seed + 1000)
+    input_ids = torch.randint(0, VOCAB, (sum(LENGTHS),), generator=generator)
+    base = load_model().eval()
+    tensors = {"seq_lens": torch.tensor(LENGTHS), "input_ids": input_ids,
+               "logits": models.all_logits(base, input_ids, LENGTHS)}
+    adapted = models.PeftModel.from_pretrained(base, "adapter_final").eval()
+    tensors["logits_adapter"] = models.all_logits(adapted, input_ids, LENGTHS)
+    models.save_file(tensors, "reference.safetensors", {"format": "pt"})
+
+
+def make_family(name, rows):
+    print(name)
+    family = FAMILIES[name]
+    shutil.rmtree(HERE / name, ignore_errors=True)
+    (HERE / name).mkdir()
+    os.chdir(HERE / name)
+    make_model(family)
+    models.make_adapter("adapter_init", models.LORA | {"r": 2, "lora_alpha": 4, "target_modules": list(family.linears)},
+                        seed=family.seed + 2, random_b=False)
+
+    def lora():
+        return models.PeftModel.from_pretrained(load_model(), "adapter_init", is_trainable=True)
+
+    models.save_adapter(models.reference_curve(lora, rows, 1e-2, "train_reference.json"), "adapter_final")
+    make_reference(family)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    models.load_model = load_model
+    rows = make_rows()
+    for name in sys.argv[1:] or FAMILIES:
+        make_family(name, rows)
+
+
+if __name__ == "__main__":
+    main()
