@@ -36,6 +36,9 @@ struct tt_rope {
     double attention_factor;     /* yarn and longrope: multiplies cos and sin */
     double beta_fast, beta_slow; /* yarn */
     bool truncate;
+    /* of queries: cos and sin are multiplied by 1 + temperature ln(1 + floor(position / original_max_position)) too, as
+     * Llama 4's attention does; 0: not */
+    double temperature;
     /* longrope: divisors of the frequencies, for sequences within the original positions and beyond them */
     float short_factor[TT_ROPE_FACTORS_MAX], long_factor[TT_ROPE_FACTORS_MAX];
 };

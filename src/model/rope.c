@@ -96,6 +96,12 @@ int tt_rope_part_of(const struct tt_rope_parts *parts, int64_t length)
     return part;
 }
 
+static double temperature_at(const struct tt_rope *rope, int64_t position)
+{
+    if (rope->temperature == 0) return 1;
+    return 1 + rope->temperature * log(1 + (double)(position / rope->original_max_position));
+}
+
 /* The rows of sequences of at most `length` tokens. */
 static void fill_part(const struct tt_rope *rope, int64_t length, float *cos_PE, float *sin_PE)
 {
@@ -106,8 +112,9 @@ static void fill_part(const struct tt_rope *rope, int64_t length, float *cos_PE,
         float frequency = longrope ? longrope_frequency(rope, length, e) : (float)frequency_of(rope, e);
         for (int64_t p = 0; p < length; p++) {
             float angle = (float)p * frequency;
-            cos_PE[p * half + e] = (float)(cos((double)angle) * scale);
-            sin_PE[p * half + e] = (float)(sin((double)angle) * scale);
+            double factor = scale * temperature_at(rope, p);
+            cos_PE[p * half + e] = (float)(cos((double)angle) * factor);
+            sin_PE[p * half + e] = (float)(sin((double)angle) * factor);
         }
     }
 }

@@ -68,6 +68,11 @@ FAMILIES = {
     "exaone4": family("exaone4", 307, **THREE, rope_parameters=rope(1e6)),
     "hunyuan_v1_dense": family("hunyuan_v1_dense", 308, head_dim=16, attention_bias=True,
                                rope_parameters=rope(kind="dynamic", alpha=50.0, factor=1.0)),
+    "ministral3": family("ministral3", 309, head_dim=16, rope_parameters=rope(
+        1e6, "yarn", factor=16.0, original_max_position_embeddings=8, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
+                      attention_bias=True, tie_word_embeddings=True),
 }
 
 

@@ -182,7 +182,13 @@ static const char olmo2[] = DENSE("olmo2", "");
 static const char exaone4[] = DENSE("exaone4", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2");
 static const char hunyuan[] = DENSE("hunyuan_v1_dense", ", \"attention_bias\": true");
 
+static const char ministral3[] = DENSE(
+    "ministral3", ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 100, "
+                  "\"original_max_position_embeddings\": 3, \"llama_4_scaling_beta\": 0.5}");
+
 static const struct variant variants[] = {
+    {.name = "full, YaRN and a temperature of queries", .text = ministral3, .train_base = true},
+    {.name = "lora, YaRN and a temperature of queries", .text = ministral3, .target_modules = "all-linear"},
     {.name = "full, rotation of neighbours in part", .text = glm4, .train_base = true},
     {.name = "lora, rotation of neighbours in part", .text = glm4, .target_modules = "all-linear"},
     {.name = "full, multipliers", .text = granite, .train_base = true},
