@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "optim/moments.h"
 #include "optim/schedule.h"
@@ -205,6 +206,34 @@ static void every_name_of_transformers_is_answered(void **state)
     tt_json_deinit(&json);
 }
 
+/* docs/optimizers.md has every value, and those that are refused below the heading of what to write instead. */
+static void the_page_has_every_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool refused;
+    } names[] = {
+#define SPELLING(name, rule, bits, place) {"`" name "`", false},
+#define VARIANT SPELLING
+#define REFUSED(name, instead) {"`" name "`", true},
+#include "optim/spellings.def"
+#undef SPELLING
+#undef VARIANT
+#undef REFUSED
+    };
+    struct tt_str page = {0};
+    assert_int_equal(tt_file_read(TT_TEST_ROOT "/../docs/optimizers.md", 1 << 20, &page), TT_OK);
+    char *refused = strstr(tt_str_text(&page), "## What else recipes name");
+    assert_non_null(refused);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *at = strstr(names[i].refused ? refused : tt_str_text(&page), names[i].name);
+        if (at == NULL || (at < refused) == names[i].refused)
+            fail_msg("%s is not in its table", names[i].name);
+    }
+    tt_str_deinit(&page);
+}
+
 /* Which tensors have 8 bits, and what is kept of them. */
 static void small_tensors_and_embeddings_keep_32_bits(void **state)
 {
@@ -254,6 +283,7 @@ int main(void)
         cmocka_unit_test(rules_keep_what_they_need),
         cmocka_unit_test(every_spelling_has_its_rule),
         cmocka_unit_test(every_name_of_transformers_is_answered),
+        cmocka_unit_test(the_page_has_every_name),
         cmocka_unit_test(small_tensors_and_embeddings_keep_32_bits),
         cmocka_unit_test(settings_of_another_rule_are_refused),
     };
