@@ -47,6 +47,7 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
         .row_count = limits->rows,
     };
     TT_GO(limits->images > 0 ? upload_images(rank, limits, &pass) : tt_rank_upload(rank, &batch, &pass));
+    if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &batch, NULL, &pass));
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.training = train;
     pass.in.gradient = train;

@@ -59,7 +59,7 @@ struct tt_rank_rows {
     float *block; /* owns the memory of all arrays, each for the rows of the largest micro batch */
     float *logp_N, *ref_logp_N, *entropy_N, *mean_N, *scale_N;
     int32_t *correct_N;
-    double sums[TT_OBJECTIVE_SUMS];
+    double sums[TT_OBJECTIVE_SUMS], shared[TT_OBJECTIVE_SHARED_MAX];
 };
 
 /* Micro batches of images on their way to a device that is not the host: threads write them into page-locked pieces of

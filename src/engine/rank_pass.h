@@ -1,6 +1,7 @@
 /* Passes of a rank: its micro batch on the device, the objective between forward and backward, and sums of the results.
  *
- *     clear the sums -> for each micro batch: upload -> (reference) -> executor forward -> add the loss -> backward
+ *     clear the sums -> (share) -> for each micro batch: upload -> (reference) -> executor forward -> add the loss
+ *                    -> backward
  *                    -> add the squares of gradients -> read the sums
  */
 #ifndef TT_ENGINE_RANK_PASS_H
@@ -45,6 +46,13 @@ TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 /* Runs the reference's pass, if the objective has a reference. Call it after tt_rank_upload; `pass` does not change.
  * Collective. */
 TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass);
+/* An objective's `share`: whether it has one, and its values are 0 now. Then a pass of its own, without dropout and
+ * gradient, for each micro batch of a step, after tt_rank_upload, which does not change `pass`; then the sums over the
+ * ranks. Collective. */
+bool tt_rank_share_begin(struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,
+                                    const struct tt_objective_counts *counts, const struct tt_pass *pass);
+TT_MUST_USE tt_status tt_rank_share_end(struct tt_rank *rank);
 /* After a forward pass: adds to the sums of the objective, and writes the scales of rows for backward if the objective
  * has them; for these the host waits for the pass. `counts`: of the whole step. */
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/host_values.h"
 #include "engine/rank_impl.h"
 
 /* The reference is the model before training, so adapters_off must remove every trained value. */
@@ -69,12 +70,13 @@ out:
     return status;
 }
 
-tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
-                                const struct tt_objective_counts *counts, const struct tt_pass *pass)
+/* The values of the pass; with `shared` for the objective's `share`. */
+static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batch,
+                               const struct tt_objective_counts *counts, const struct tt_pass *pass,
+                               double *shared)
 {
     struct tt_rank_rows *own = &rank->rows;
     size_t bytes = (size_t)batch->row_count * sizeof(float);
-    if (tt_device_is_plan(rank->device)) return TT_OK;
     struct tt_objective_rows rows = {
         .batch = batch,
         .counts = counts,
@@ -83,14 +85,56 @@ tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *bat
         .correct_N = own->correct_N,
         .entropy_N = own->entropy_N,
         .mean_N = own->mean_N,
-        .scale_N = own->scale_N,
-        .sums = own->sums,
+        .shared = own->shared,
+        .scale_N = shared == NULL ? own->scale_N : NULL,
+        .sums = shared == NULL ? own->sums : NULL,
     };
     TT_TRY(tt_copy_to_host(rank->stream, own->correct_N, pass->out->correct_N.data, bytes));
     TT_TRY(tt_copy_to_host(rank->stream, own->entropy_N, pass->out->entropy_N.data, bytes));
     TT_TRY(tt_copy_to_host(rank->stream, own->mean_N, pass->out->mean_N.data, bytes));
     TT_TRY(read_logp(rank, pass, own->logp_N));
-    TT_TRY(tt_objective_run(&rank->objective, &rows));
-    return pass->in.gradient ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, own->scale_N, bytes)
-                             : TT_OK;
+    return tt_objective_run(&rank->objective, &rows, shared);
+}
+
+tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
+                                const struct tt_objective_counts *counts, const struct tt_pass *pass)
+{
+    size_t bytes = (size_t)batch->row_count * sizeof(float);
+    if (tt_device_is_plan(rank->device)) return TT_OK;
+    TT_TRY(run_objective(rank, batch, counts, pass, NULL));
+    return pass->in.gradient
+               ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, rank->rows.scale_N, bytes)
+               : TT_OK;
+}
+
+/* ---- Values that the micro batches of a step share ---- */
+
+bool tt_rank_share_begin(struct tt_rank *rank)
+{
+    memset(rank->rows.shared, 0, sizeof rank->rows.shared);
+    return rank->objective.ops->share != NULL;
+}
+
+tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,
+                        const struct tt_objective_counts *counts, const struct tt_pass *pass)
+{
+    struct tt_pass own = *pass;
+    tt_status status = TT_OK;
+    TT_GO(tt_rank_reference(rank, pass));
+    own.in.training = own.in.gradient = false;
+    own.in.loss_scale = 1.0f;
+    TT_GO(tt_executor_forward(rank->executor, &own));
+    bool has_rows = pass->in.batch->token_count > 0 && pass->in.batch->row_count > 0;
+    if (has_rows && !tt_device_is_plan(rank->device))
+        TT_GO(run_objective(rank, batch, counts, &own, rank->rows.shared));
+out:
+    if (status != TT_OK) tt_while("running the pass before the gradients");
+    tt_executor_end(rank->executor);
+    rank->results = (struct tt_pass_results){0};
+    return status;
+}
+
+tt_status tt_rank_share_end(struct tt_rank *rank)
+{
+    return tt_comm_host_sum(rank->world, rank->rows.shared, TT_OBJECTIVE_SHARED_MAX);
 }

@@ -78,12 +78,31 @@ out:
     return status;
 }
 
+/* The micro batches run once before those of the gradients. */
+static tt_status share_values(struct step *step)
+{
+    struct tt_rank *rank = step->rank;
+    for (int64_t micro = 0; micro < step->facts.micro_count; micro++) {
+        struct tt_micro data;
+        struct tt_pass pass;
+        TT_TRY(tt_feed_micro(step->config->feed, step->index, micro, &data));
+        TT_TRY(tt_rank_upload_micro(rank, &data, &pass));
+        tt_phases_end(&step->phases, TT_PHASE_DATA);
+        tt_status status = tt_rank_share(rank, &data.tokens, &step->counts, &pass);
+        if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
+        TT_TRY(status);
+        tt_phases_end(&step->phases, TT_PHASE_FORWARD);
+    }
+    return tt_rank_share_end(rank);
+}
+
 /* Runs all micro batches: the gradient slices then have the sums over the ranks, the device the sums of the step. */
 static tt_status make_gradients(struct step *step)
 {
     struct tt_rank *rank = step->rank;
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(tt_unit_zero_grad(rank->units[u]));
     TT_TRY(tt_rank_clear_sums(rank));
+    if (tt_rank_share_begin(rank)) TT_TRY(share_values(step));
     for (int64_t micro = 0; micro < step->facts.micro_count; micro++) TT_TRY(run_micro(step, micro));
     TT_TRY(tt_shard_context_join(rank->shard));
     for (int u = 0; u < rank->model->unit_count; u++) {

@@ -27,6 +27,24 @@ out:
     return status;
 }
 
+/* Values that an objective takes from all micro batches of step `index`. */
+static tt_status share(struct tt_rank *rank, const struct tt_sampler *sampler, int64_t index,
+                       int64_t micro_count, const struct tt_objective_counts *counts,
+                       struct tt_batch_storage *storage)
+{
+    if (!tt_rank_share_begin(rank)) return TT_OK;
+    for (int64_t micro = 0; micro < micro_count; micro++) {
+        struct tt_batch batch;
+        struct tt_pass pass;
+        TT_TRY(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
+        TT_TRY(tt_rank_upload(rank, &batch, &pass));
+        tt_status status = tt_rank_share(rank, &batch, counts, &pass);
+        if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
+        TT_TRY(status);
+    }
+    return tt_rank_share_end(rank);
+}
+
 static bool is_requested(const struct tt_cancel *cancel)
 {
     return cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 0;
@@ -87,6 +105,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
         TT_GO(tt_evaluation_poll(rank, cancel, s, steps, stopped));
         if (stopped != NULL && *stopped) return TT_OK;
         tt_sampler_step(sampler, s, &facts);
+        TT_GO(share(rank, sampler, s, facts.micro_count, &counts, storage));
         for (int64_t micro = 0; micro < facts.micro_count; micro++)
             TT_GO(run_micro(rank, sampler, s, &counts, micro, storage, by_source));
     }

@@ -132,7 +132,8 @@ static int group_size(const struct tt_objective *objective)
     return kind != NULL ? (int)kind->samples_each : 0;
 }
 
-tt_status tt_objective_run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+tt_status tt_objective_run(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                           double *shared)
 {
     const struct tt_objective_ops *ops = objective->ops;
     int size = group_size(objective);
@@ -140,7 +141,7 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
         return tt_fail(TT_ERR_DATA,
                        "objective '%s' compares groups of %d sequences, and the data has groups of %d",
                        ops->name, size, rows->batch->group_size);
-    return ops->rows(objective, rows);
+    return shared != NULL ? ops->share(objective, rows, shared) : ops->rows(objective, rows);
 }
 
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)

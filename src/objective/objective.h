@@ -23,6 +23,7 @@ enum {
     TT_OBJECTIVE_SUMS = 16,
     TT_OBJECTIVE_METRICS_MAX = 16,
     TT_OBJECTIVE_SETTINGS_MAX = 8,
+    TT_OBJECTIVE_SHARED_MAX = 8,
     TT_OBJECTIVE_WORD_BYTES = 40
 };
 
@@ -78,8 +79,10 @@ struct tt_objective_rows {
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
-    float *scale_N;                           /* to write: the derivative of the step's loss by -logp */
-    double *sums;                             /* [TT_OBJECTIVE_SUMS], to add to */
+    const double *shared;                     /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
+    /* To write: the derivative of the step's loss by -logp; 0 for rows without gradient. NULL in `share`. */
+    float *scale_N;
+    double *sums; /* [TT_OBJECTIVE_SUMS], to add to; NULL in `share` */
 };
 
 struct tt_objective;
@@ -96,6 +99,11 @@ struct tt_objective_ops {
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
+    /* NULL, or adds values of a micro batch to shared[TT_OBJECTIVE_SHARED_MAX]. A pass over all micro batches of the
+     * step, without dropout and gradient, calls it before the first `rows`; the values are summed over the ranks. In
+     * an evaluation a step is a batch of all ranks. Not called without rows. */
+    tt_status (*share)(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                       double *shared);
     /* NULL: every row stands alone, and the sums are those of the op loss_sums. Not called without rows. */
     tt_status (*rows)(const struct tt_objective *objective, const struct tt_objective_rows *rows);
 };
@@ -128,9 +136,9 @@ const char *tt_objective_loss_word(const struct tt_objective *objective, int los
 bool tt_objective_has_default(const struct tt_objective *objective, int index);
 /* TT_ERR_USAGE: a value is outside its range, or values do not go together (ops->check). */
 TT_MUST_USE tt_status tt_objective_check(const struct tt_objective *objective);
-/* Checks the batch and calls ops->rows. */
+/* Checks the batch and calls ops->rows, or ops->share where `shared` is not NULL. */
 TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
-                                       const struct tt_objective_rows *rows);
+                                       const struct tt_objective_rows *rows, double *shared);
 /* The counts of a step, added to those of others. */
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts);
 /* The end of the rows of sequence `s`, which begin at `first`. */

@@ -87,7 +87,7 @@ static void check_case(size_t index, const struct tt_json_value *from)
                                      .mean_N = v.mean,
                                      .scale_N = v.scale,
                                      .sums = sums};
-    assert_int_equal(tt_objective_run(&objective, &rows), TT_OK);
+    assert_int_equal(tt_objective_run(&objective, &rows, NULL), TT_OK);
     tt_objective_metrics(&objective, sums, &counts, NAN, metrics);
     check_close("loss", index, metrics[0], wanted_loss, fabs(wanted_loss));
     /* A scale is the derivative by -log p. That of sppo_hard is a difference of sums, which are larger. */

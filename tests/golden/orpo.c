@@ -71,7 +71,7 @@ static void run(const struct tt_objective *objective, struct values *v)
                                            .mean_N = v->mean,
                                            .scale_N = v->scale,
                                            .sums = v->sums};
-    assert_int_equal(tt_objective_run(objective, &rows), TT_OK);
+    assert_int_equal(tt_objective_run(objective, &rows, NULL), TT_OK);
     tt_objective_metrics(objective, v->sums, &v->counts, NAN, v->metrics);
 }
 

@@ -71,6 +71,66 @@ static const struct tt_objective with_reference = {.ops = &(const struct tt_obje
                                                        .rows = compare_reference,
                                                    }};
 
+/* The mean log p of the step's second sequences, which have no gradient, weighs the first ones' (as KTO's estimate of a
+ * divergence does). Values that share() gives: that sum, its rows, and the calls. */
+enum { SECOND_LOGP, SECOND_ROWS, CALLS };
+
+static const struct tt_metric shared_metrics[] = {
+    {"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+    {"second", 1, TT_OVER_GROUPS, TT_BETTER_NONE},
+    {"rows", 2, TT_OVER_GROUPS, TT_BETTER_NONE},
+    {"calls", 3, TT_OVER_GROUPS, TT_BETTER_NONE},
+    {"own", 4, 5, TT_BETTER_NONE},
+};
+
+static tt_status add_second(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                            double *shared)
+{
+    (void)objective;
+    assert_null(rows->scale_N);
+    assert_null(rows->sums);
+    assert_non_null(rows->ref_logp_N);
+    int64_t n = 0;
+    for (int64_t s = 0; s < rows->batch->sequence_count; s++)
+        for (int64_t end = tt_objective_rows_end(rows->batch, s, n); n < end; n++) {
+            if (s % 2 == 0) continue;
+            shared[SECOND_LOGP] += (double)rows->logp_N[n];
+            shared[SECOND_ROWS]++;
+        }
+    shared[CALLS]++;
+    return TT_OK;
+}
+
+static tt_status weigh_by_second(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    (void)objective;
+    const double *shared = rows->shared;
+    double mean = shared[SECOND_LOGP] / shared[SECOND_ROWS], weight = 1 + mean * mean;
+    int64_t n = 0;
+    for (int64_t s = 0; s < rows->batch->sequence_count; s++)
+        for (int64_t end = tt_objective_rows_end(rows->batch, s, n); n < end; n++) {
+            bool first = s % 2 == 0;
+            rows->scale_N[n] = first ? (float)(weight / (double)rows->counts->tokens) : 0;
+            rows->sums[0] -= first ? weight * (double)rows->logp_N[n] : 0;
+            rows->sums[4] += first ? 0 : (double)rows->logp_N[n];
+            rows->sums[5] += !first;
+        }
+    rows->sums[1] += mean * (double)rows->batch->group_count;
+    rows->sums[2] += shared[SECOND_ROWS] * (double)rows->batch->group_count;
+    rows->sums[3] += shared[CALLS] * (double)rows->batch->group_count;
+    return TT_OK;
+}
+
+static const struct tt_objective sharing = {.ops = &(const struct tt_objective_ops){
+                                                .name = "sharing",
+                                                .metrics = shared_metrics,
+                                                .metric_count = 5,
+                                                .needs = TT_NEEDS_REFERENCE,
+                                                .rows_kind = &tt_row_pair,
+                                                .share = add_second,
+                                                .rows = weigh_by_second,
+                                            }};
+
 static tt_status refuse(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
     (void)objective, (void)rows;
@@ -238,21 +298,21 @@ static void the_reference_is_the_model_without_adapters(void **state)
     close_run(&run);
 }
 
-/* The plan runs the reference's pass and the second pass over the logits too. */
+/* The plan runs the reference's pass, the second pass over the logits, and the pass of values that are shared. */
 static void a_plan_has_all_passes(void **state)
 {
     (void)state;
-    const struct tt_objective *objectives[] = {NULL, &by_rows, &with_reference};
-    double seconds[3];
+    const struct tt_objective *objectives[] = {NULL, &by_rows, &with_reference, &sharing};
+    double seconds[4];
     struct tt_model_options options = lora(TT_F32);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct run run;
         test_must(
             open_run(&run, &(struct setup){.objective = objectives[i], .options = options, .group_size = 2}));
         seconds[i] = run.plan.step_seconds;
         close_run(&run);
     }
-    assert_true(seconds[0] < seconds[1] && seconds[1] < seconds[2]);
+    assert_true(seconds[0] < seconds[1] && seconds[1] < seconds[2] && seconds[2] < seconds[3]);
 }
 
 static void other_groups_are_refused(void **state)
@@ -309,6 +369,7 @@ struct curve {
     int world;
     int64_t accumulation;
     double losses[STEPS], accuracies[STEPS], norms[STEPS];
+    double metrics[STEPS][TT_OBJECTIVE_METRICS_MAX];
 };
 
 /* Pairs of random texts, of which one is to become likelier than the other. */
@@ -340,8 +401,10 @@ out:
 static void dpo_learns_to_prefer_on_any_split(void **state)
 {
     (void)state;
-    struct curve curves[] = {
-        {1, 1, {0}, {0}, {0}}, {1, 4, {0}, {0}, {0}}, {2, 1, {0}, {0}, {0}}, {2, 2, {0}, {0}, {0}}};
+    struct curve curves[] = {{.world = 1, .accumulation = 1},
+                             {.world = 1, .accumulation = 4},
+                             {.world = 2, .accumulation = 1},
+                             {.world = 2, .accumulation = 2}};
     for (int i = 0; i < 4; i++) test_ranks(curves[i].world, train_pairs, &curves[i]);
     assert_true(fabs(curves[0].losses[0] - log(2)) < 1e-12); /* a new adapter is the reference */
     assert_true(curves[0].accuracies[0] == 0);
@@ -355,6 +418,51 @@ static void dpo_learns_to_prefer_on_any_split(void **state)
         }
 }
 
+/* ---- Values of the whole step ---- */
+
+static tt_status train_sharing(struct tt_comm *comm, void *argument)
+{
+    struct curve *curve = argument;
+    struct run run;
+    struct tt_model_options options = lora(TT_F32);
+    tt_status status = TT_OK;
+    options.lora.dropout = 0;
+    TT_GO(open_run(&run, &(struct setup){&sharing, options, 2, curve->accumulation, comm}));
+    for (int64_t s = 0; s < STEPS; s++) {
+        struct tt_train_step_result result;
+        TT_GO(step(&run, s, &result));
+        if (tt_comm_rank(comm) > 0) continue;
+        curve->norms[s] = result.grad_norm;
+        memcpy(curve->metrics[s], result.metrics, sizeof result.metrics);
+    }
+out:
+    close_run(&run);
+    return status;
+}
+
+/* Each micro batch of each rank is seen once before the first gradient, and all of them know the sums of all. */
+static void values_are_shared_over_the_step(void **state)
+{
+    (void)state;
+    struct curve curves[] = {{.world = 1, .accumulation = 1},
+                             {.world = 1, .accumulation = 4},
+                             {.world = 2, .accumulation = 1},
+                             {.world = 2, .accumulation = 2}};
+    for (int i = 0; i < 4; i++) test_ranks(curves[i].world, train_sharing, &curves[i]);
+    for (int i = 0; i < 4; i++)
+        for (int s = 0; s < STEPS; s++) {
+            const double *own = curves[i].metrics[s], *one = curves[0].metrics[s];
+            int64_t batches = STEP_UNITS / (STEP_UNITS / curves[i].accumulation / curves[i].world);
+            bool whole = s % 2 == 0; /* an epoch has 6 groups: the second step of each has 2 of them */
+            if (whole) assert_true(own[3] == (double)batches);
+            assert_true(own[2] == one[2] && own[2] > 0);
+            assert_true(fabs(own[1] - own[4]) <
+                        1e-5); /* without dropout it is the mean of the pass with gradient */
+            assert_true(fabs(own[0] - one[0]) < 1e-4 * fabs(one[0]));
+            assert_true(fabs(curves[i].norms[s] / curves[0].norms[s] - 1) < 1e-4);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +473,7 @@ int main(void)
         cmocka_unit_test(an_objective_may_fail),
         cmocka_unit_test(a_reference_needs_adapters_alone),
         cmocka_unit_test(dpo_learns_to_prefer_on_any_split),
+        cmocka_unit_test(values_are_shared_over_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,30 @@ static const struct tt_objective by_rows = {
     .ops = &(const struct tt_objective_ops){
         .name = "by rows", .metrics = sft_metrics, .metric_count = 4, .rows = mean_of_rows}};
 
+static tt_status count_rows(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                            double *shared)
+{
+    (void)objective;
+    shared[0] += (double)rows->batch->row_count;
+    return TT_OK;
+}
+
+static tt_status read_shared(const struct tt_objective *objective, const struct tt_objective_rows *rows)
+{
+    (void)objective;
+    for (int64_t n = 0; n < rows->batch->row_count; n++) rows->sums[0] -= (double)rows->logp_N[n];
+    rows->sums[3] += rows->shared[0];
+    return TT_OK;
+}
+
+static const struct tt_metric shared_metrics[] = {{"loss", 0, TT_OVER_TOKENS, TT_BETTER_SMALLER},
+                                                  {"shared", 3, TT_OVER_TOKENS, TT_BETTER_NONE}};
+static const struct tt_objective sharing = {.ops = &(const struct tt_objective_ops){.name = "sharing",
+                                                                                    .metrics = shared_metrics,
+                                                                                    .metric_count = 2,
+                                                                                    .share = count_rows,
+                                                                                    .rows = read_shared}};
+
 static tt_status refuse(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
     (void)objective, (void)rows;
@@ -141,6 +165,17 @@ static void pairs_are_compared_with_the_reference(void **state)
                      alone.metrics[i]);
 }
 
+/* Each batch has the sums of its own rows alone. */
+static void a_batch_shares_values(void **state)
+{
+    (void)state;
+    struct tt_evaluation sft, result;
+    evaluate(NULL, 1, 5, &sft);
+    evaluate(&sharing, 1, 5, &result);
+    assert_true(result.metrics[1] == 1);
+    assert_true(fabs(result.loss - sft.loss) < 1e-6);
+}
+
 static void a_failing_objective_ends_it(void **state)
 {
     (void)state;
@@ -159,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_rows_are_those_of_sft),
         cmocka_unit_test(pairs_are_compared_with_the_reference),
+        cmocka_unit_test(a_batch_shares_values),
         cmocka_unit_test(a_failing_objective_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

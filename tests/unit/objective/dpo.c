@@ -75,7 +75,7 @@ static tt_status run(const struct tt_objective *objective, struct problem *p)
                                      .scale_N = p->scale,
                                      .sums = p->sums};
     memset(p->sums, 0, sizeof p->sums);
-    return tt_objective_run(objective, &rows);
+    return tt_objective_run(objective, &rows, NULL);
 }
 
 static double loss_at(const struct tt_objective *objective, struct problem p)
