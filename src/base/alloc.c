@@ -87,7 +87,7 @@ void tt_free(void *block)
     free(block);
 }
 
-tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_bytes)
+tt_status tt_grow_array(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
     if (count < *capacity) return TT_OK;
     size_t wanted = 8;
@@ -102,7 +102,7 @@ tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_by
     return TT_OK;
 }
 
-tt_status tt_reserve(void *array, size_t count, size_t *capacity, size_t element_bytes)
+tt_status tt_reserve_array(void *array, size_t count, size_t *capacity, size_t element_bytes)
 {
     if (count <= *capacity) return TT_OK;
     void *block;

@@ -22,10 +22,14 @@ char *tt_strndup(const char *text, size_t bytes);
 void tt_free(void *block);
 
 /* Makes room for one more element in a growing array: when count == *capacity, at least 8 elements, then twice as many
- * as before. `array`: the address of the pointer to the elements; both are unchanged after an error. */
-TT_MUST_USE tt_status tt_grow(void *array, size_t count, size_t *capacity, size_t element_bytes);
+ * as before. `array`: the address of the typed pointer to the elements, which knows their size; both are unchanged
+ * after an error. Anything else does not compile. */
+#define tt_grow(array, count, capacity) tt_grow_array(array, count, capacity, TT_ELEMENT_BYTES(array))
 /* The same with room for `count` elements, so that adding up to that many cannot fail. */
-TT_MUST_USE tt_status tt_reserve(void *array, size_t count, size_t *capacity, size_t element_bytes);
+#define tt_reserve(array, count, capacity) tt_reserve_array(array, count, capacity, TT_ELEMENT_BYTES(array))
+#define TT_ELEMENT_BYTES(array) (sizeof(char[sizeof *(array) == sizeof(void *) ? 1 : -1]) * sizeof **(array))
+TT_MUST_USE tt_status tt_grow_array(void *array, size_t count, size_t *capacity, size_t element_bytes);
+TT_MUST_USE tt_status tt_reserve_array(void *array, size_t count, size_t *capacity, size_t element_bytes);
 
 /* Test hooks. */
 /* The nth allocation from now on fails, once. Returns how many allocations an earlier call still waited for. */

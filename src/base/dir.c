@@ -89,7 +89,7 @@ static void name_list_deinit(struct name_list *list)
 static tt_status add_name(struct name_list *list, const char *text)
 {
     char *name = tt_strdup(text);
-    if (name == NULL || tt_grow(&list->names, list->count, &list->capacity, sizeof(char *)) != 0) {
+    if (name == NULL || tt_grow(&list->names, list->count, &list->capacity) != 0) {
         tt_free(name);
         return TT_ERR_MEMORY;
     }

@@ -11,7 +11,7 @@
 
 static tt_status push_key(struct json_parser *parser, const struct json_member *member)
 {
-    TT_TRY(tt_grow(&parser->keys, parser->key_count, &parser->key_capacity, sizeof *parser->keys));
+    TT_TRY(tt_grow(&parser->keys, parser->key_count, &parser->key_capacity));
     parser->keys[parser->key_count++] =
         (struct json_key){(uint32_t)(member->key - parser->block), member->key_bytes};
     return TT_OK;

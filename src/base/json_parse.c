@@ -12,7 +12,7 @@
 
 tt_status json_push(struct json_parser *parser, const struct json_entry *entry)
 {
-    TT_TRY(tt_grow(&parser->stack, parser->stacked, &parser->capacity, sizeof *parser->stack));
+    TT_TRY(tt_grow(&parser->stack, parser->stacked, &parser->capacity));
     parser->stack[parser->stacked++] = *entry;
     return TT_OK;
 }

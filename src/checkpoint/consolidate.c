@@ -107,8 +107,7 @@ static tt_status add_file(struct state *state, const char *folder, const char *n
         const struct tt_safetensors_entry *entry = tt_safetensors_entry(file, i);
         struct part part = {.file = file, .entry = entry};
         char *copy = tt_arena_strdup(&state->arena, entry->name);
-        if (copy == NULL || tt_grow(&state->parts, state->count, &state->capacity, sizeof *state->parts) != 0)
-            return TT_ERR_MEMORY;
+        if (copy == NULL || tt_grow(&state->parts, state->count, &state->capacity) != 0) return TT_ERR_MEMORY;
         if (!read_name(entry, copy, &part) || (entry->dtype != TT_F32 && entry->dtype != TT_U8))
             return tt_fail(TT_ERR_DATA, "'%s' has a tensor '%s', which is not part of a training state",
                            tt_safetensors_path(file), entry->name);

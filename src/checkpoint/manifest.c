@@ -31,7 +31,7 @@ tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64
 {
     char *copy = tt_strdup(name);
     if (copy == NULL) return TT_ERR_MEMORY;
-    if (tt_grow(&manifest->files, manifest->count, &manifest->capacity, sizeof *manifest->files) != 0) {
+    if (tt_grow(&manifest->files, manifest->count, &manifest->capacity) != 0) {
         tt_free(copy);
         return TT_ERR_MEMORY;
     }
@@ -219,7 +219,7 @@ static tt_status record_step(void *context, const char *name)
     struct tt_path path;
     TT_TRY(tt_path_set(&path, found->output_dir, name));
     if (!tt_path_is_dir(path.text)) return TT_OK;
-    TT_TRY(tt_grow(&found->steps, found->count, &found->capacity, sizeof *found->steps));
+    TT_TRY(tt_grow(&found->steps, found->count, &found->capacity));
     found->steps[found->count++] = step;
     return TT_OK;
 }

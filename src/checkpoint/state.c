@@ -48,7 +48,7 @@ static tt_status visit_file(void *context, const char *name)
     bool named = strncmp(name, "training_state", 14) == 0 && (name[14] == '.' || name[14] == '-') &&
                  tt_ends_with(name, ".safetensors");
     if (!named) return TT_OK;
-    TT_TRY(tt_grow(&state->files, state->file_count, &state->file_capacity, sizeof *state->files));
+    TT_TRY(tt_grow(&state->files, state->file_count, &state->file_capacity));
     struct tt_path path;
     TT_TRY(tt_path_set(&path, state->folder, name));
     tt_status status = tt_safetensors_open(path.text, &state->files[state->file_count]);
@@ -99,7 +99,7 @@ static tt_status add_extent(struct tt_state *state, const struct tt_safetensors 
     if (!known || extent.first < 0 || extent.count < 0 || whole < 0 || extent.first > whole - extent.count)
         return tt_fail(TT_ERR_DATA, "'%s' in '%s' is neither F32 nor U8, or is outside of its shape",
                        entry->name, tt_safetensors_path(file));
-    TT_TRY(tt_grow(&state->extents, state->count, &state->capacity, sizeof extent));
+    TT_TRY(tt_grow(&state->extents, state->count, &state->capacity));
     state->extents[state->count++] = extent;
     return TT_OK;
 }

@@ -33,7 +33,7 @@ void tt_writer_deinit(struct tt_writer *writer)
 
 tt_status tt_writer_add_part(struct tt_writer_file *file, const struct tt_writer_part *part)
 {
-    TT_TRY(tt_grow(&file->parts, file->part_count, &file->capacity, sizeof *file->parts));
+    TT_TRY(tt_grow(&file->parts, file->part_count, &file->capacity));
     file->parts[file->part_count++] = *part;
     return TT_OK;
 }
@@ -286,7 +286,7 @@ static tt_status add_line(struct sums *sums, const char *line, const char *path)
     size_t i = 0;
     while (i < sums->count && strcmp(sums->rows[i].name, row.name) != 0) i++;
     if (i == sums->count) {
-        TT_TRY(tt_grow(&sums->rows, sums->count, &sums->capacity, sizeof row));
+        TT_TRY(tt_grow(&sums->rows, sums->count, &sums->capacity));
         row.bytes = bytes;
         sums->rows[sums->count++] = row;
     }

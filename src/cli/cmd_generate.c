@@ -79,8 +79,8 @@ static void prompts_deinit(struct prompts *prompts)
 
 static tt_status add_prompt(struct prompts *prompts, const char *text, size_t bytes)
 {
-    if (tt_grow(&prompts->texts, prompts->count, &prompts->capacity, sizeof *prompts->texts) != 0 ||
-        tt_grow(&prompts->names, prompts->count, &prompts->name_capacity, sizeof *prompts->names) != 0)
+    if (tt_grow(&prompts->texts, prompts->count, &prompts->capacity) != 0 ||
+        tt_grow(&prompts->names, prompts->count, &prompts->name_capacity) != 0)
         return TT_ERR_MEMORY;
     prompts->names[prompts->count] = NULL;
     prompts->texts[prompts->count] = tt_arena_strndup(&prompts->arena, text, bytes);

@@ -253,7 +253,7 @@ static tt_status add_path(void *context, const struct tt_setting *row, const cha
     struct path_list *list = context;
     /* Only sizes of images would be kept in cache_dir where no pixels are, and a run goes on where it cannot. */
     bool optional = path == list->job->detect.cache_dir && list->job->detect.cache_size == 0;
-    TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity, sizeof *list->items));
+    TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity));
     path = tt_arena_strdup(&list->arena, path);
     if (path == NULL) return TT_ERR_MEMORY;
     list->items[list->count++] =

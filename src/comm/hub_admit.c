@@ -54,7 +54,7 @@ static void add_peer(struct tt_hub *hub, int socket)
 {
     if (count_strangers(hub) >= hub->listener.candidates_max) evict(hub);
     struct peer *peer = tt_calloc(1, sizeof *peer);
-    if (peer == NULL || tt_grow(&hub->peers, hub->peer_count, &hub->peer_capacity, sizeof *hub->peers) != 0) {
+    if (peer == NULL || tt_grow(&hub->peers, hub->peer_count, &hub->peer_capacity) != 0) {
         tt_free(peer);
         close(socket);
         return;

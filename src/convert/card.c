@@ -149,7 +149,7 @@ static tt_status collect(const struct tt_yaml_node *node, struct tt_span **texts
          item = item->next) {
         const char *text = text_of(item);
         if (text != NULL) {
-            TT_TRY(tt_grow(texts, *count, capacity, sizeof **texts));
+            TT_TRY(tt_grow(texts, *count, capacity));
             (*texts)[(*count)++] = tt_span_of(text);
         }
         if (item == node) break;

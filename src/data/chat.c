@@ -148,8 +148,7 @@ bool tt_chat_is_end(const struct tt_chat *chat, int32_t id)
 
 static tt_status add_variable(struct tt_chat *chat, struct tt_jinja_variable variable)
 {
-    TT_TRY(
-        tt_grow(&chat->variables, chat->variable_count, &chat->variable_capacity, sizeof *chat->variables));
+    TT_TRY(tt_grow(&chat->variables, chat->variable_count, &chat->variable_capacity));
     chat->variables[chat->variable_count++] = variable;
     return TT_OK;
 }

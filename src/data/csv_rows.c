@@ -87,7 +87,7 @@ static tt_status convert_row(struct conversion *c)
         TT_TRY(append_json(&c->text, c->csv.fields[i]));
     }
     TT_TRY(tt_str_append_text(&c->text, "}\n"));
-    TT_TRY(tt_grow(&c->lines, c->count, &c->capacity, sizeof *c->lines));
+    TT_TRY(tt_grow(&c->lines, c->count, &c->capacity));
     c->lines[c->count++] = c->csv.line;
     return c->text.bytes >= BUFFER_BYTES ? flush(c) : TT_OK;
 }

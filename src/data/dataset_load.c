@@ -432,8 +432,7 @@ static tt_status list_file(struct gathering *gathering, size_t source, const str
                            const struct tt_dataset_report *read)
 {
     const struct tt_dataset_report *now = &gathering->dataset->report;
-    TT_TRY(tt_grow(&gathering->files, gathering->file_count, &gathering->file_capacity,
-                   sizeof *gathering->files));
+    TT_TRY(tt_grow(&gathering->files, gathering->file_count, &gathering->file_capacity));
     struct tt_dataset_part *file = &gathering->files[gathering->file_count++];
     *file = (struct tt_dataset_part){.source = source, .once = read->samples, .report = *read};
     file->report.samples = now->samples - before->samples;

@@ -56,7 +56,7 @@ tt_status tt_dataset_set_files(struct tt_dataset *dataset, const struct tt_datas
     for (size_t f = 0; f < count; f++) {
         size_t last = dataset->part_count;
         if (last == 0 || dataset->parts[last - 1].source != files[f].source) {
-            TT_TRY(tt_grow(&dataset->parts, dataset->part_count, &capacity, sizeof *dataset->parts));
+            TT_TRY(tt_grow(&dataset->parts, dataset->part_count, &capacity));
             dataset->parts[dataset->part_count++] = (struct tt_dataset_part){.source = files[f].source};
         }
         struct tt_dataset_part *part = &dataset->parts[dataset->part_count - 1];

@@ -49,8 +49,7 @@ static tt_status prepare_tokenizer(struct tt_row_reader *reader)
 static tt_status add_member(void *context, struct tt_span name)
 {
     struct tt_row_reader *reader = context;
-    TT_TRY(
-        tt_grow(&reader->members, reader->member_count, &reader->member_capacity, sizeof *reader->members));
+    TT_TRY(tt_grow(&reader->members, reader->member_count, &reader->member_capacity));
     reader->members[reader->member_count++] = name;
     return TT_OK;
 }

@@ -39,7 +39,7 @@ bool tt_rows_is_name(const char *path)
 
 static tt_status add(struct tt_rows *rows, const char *data, size_t bytes, uint64_t line)
 {
-    TT_TRY(tt_grow(&rows->spans, rows->count, &rows->capacity, sizeof *rows->spans));
+    TT_TRY(tt_grow(&rows->spans, rows->count, &rows->capacity));
     rows->spans[rows->count++] = (struct tt_row_span){data, bytes, line};
     tt_file_map_release(data, bytes); /* a long row, until it is read */
     return TT_OK;

@@ -18,7 +18,7 @@ static const double weight_max = 1000;
 static tt_status add_file(struct tt_sources *sources, char *path)
 {
     if (path == NULL) return TT_ERR_MEMORY;
-    if (tt_grow(&sources->files, sources->file_count, &sources->file_capacity, sizeof *sources->files) != 0) {
+    if (tt_grow(&sources->files, sources->file_count, &sources->file_capacity) != 0) {
         tt_free(path);
         return TT_ERR_MEMORY;
     }
@@ -209,7 +209,7 @@ tt_status tt_sources_add(struct tt_sources *sources, const char *path, const cha
     else
         TT_TRY(add_file(sources, tt_strdup(path)));
     if (sources->file_count == before) return TT_OK;
-    TT_TRY(tt_grow(&sources->sources, sources->count, &sources->capacity, sizeof *sources->sources));
+    TT_TRY(tt_grow(&sources->sources, sources->count, &sources->capacity));
     char *name = tt_strdup(path);
     if (name == NULL) return TT_ERR_MEMORY;
     sources->sources[sources->count++] = (struct tt_source){name, weight};

@@ -61,7 +61,7 @@ tt_status tt_store_append(struct tt_store *store, const int32_t *ids, const uint
         size_t capacity = store->token_capacity * 2 > 1024 ? store->token_capacity * 2 : 1024;
         TT_TRY(resize_tokens(store, capacity > needed ? capacity : needed));
     }
-    if (tt_grow(&store->samples, store->sample_count, &store->sample_capacity, sizeof *store->samples) != 0) {
+    if (tt_grow(&store->samples, store->sample_count, &store->sample_capacity) != 0) {
         return TT_ERR_MEMORY;
     }
     struct tt_store_sample sample = {.first = store->token_count, .count = count};

@@ -27,7 +27,7 @@ void tt_annotations_deinit(struct tt_annotations *notes)
 tt_status tt_annotations_append_image(struct tt_annotations *notes, const char *name, const char *path,
                                       size_t *image)
 {
-    TT_TRY(tt_grow(&notes->images, notes->image_count, &notes->image_capacity, sizeof *notes->images));
+    TT_TRY(tt_grow(&notes->images, notes->image_count, &notes->image_capacity));
     struct tt_noted_image *added = &notes->images[notes->image_count];
     *added = (struct tt_noted_image){.name = tt_arena_strdup(&notes->arena, name), .id = TT_NOTED_NO_ID};
     if (path != NULL) added->path = tt_arena_strdup(&notes->arena, path);
@@ -50,7 +50,7 @@ tt_status tt_annotations_add_box(struct tt_annotations *notes, const struct tt_n
         notes->images[box->image].lost_box = true;
         return TT_OK;
     }
-    TT_TRY(tt_grow(&notes->boxes, notes->box_count, &notes->box_capacity, sizeof *notes->boxes));
+    TT_TRY(tt_grow(&notes->boxes, notes->box_count, &notes->box_capacity));
     notes->boxes[notes->box_count++] = *box;
     return TT_OK;
 }
@@ -62,7 +62,7 @@ tt_status tt_annotations_set_class(struct tt_annotations *notes, int64_t label, 
         return tt_fail(TT_ERR_DATA, "class '%s' has the number %lld; 1 to %d are supported", name,
                        (long long)label, LABEL_MAX);
     while (notes->class_count <= (size_t)label) {
-        TT_TRY(tt_grow(&notes->classes, notes->class_count, &notes->class_capacity, sizeof *notes->classes));
+        TT_TRY(tt_grow(&notes->classes, notes->class_count, &notes->class_capacity));
         notes->classes[notes->class_count++] = (struct tt_detect_class){0};
     }
     struct tt_detect_class *class = &notes->classes[label];

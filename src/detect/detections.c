@@ -172,7 +172,7 @@ static tt_status suppress(struct making *making, struct tt_detection_list *list)
             if (other->label == best->label && overlap(best, other) > making->config->nms_threshold)
                 making->removed[j] = true;
         }
-        TT_TRY(tt_grow(&list->items, (size_t)list->count, &list->capacity, sizeof *list->items));
+        TT_TRY(tt_grow(&list->items, (size_t)list->count, &list->capacity));
         struct tt_detection *out = &list->items[list->count++];
         *out = *best;
         out->x1 *= ratio_x;

@@ -30,7 +30,7 @@ static tt_status add_node(struct reading *reading, const struct tt_json_value *n
     TT_TRY(tt_json_string(reading->json, node, "LabelName", &key));
     bool known = !root && tt_name_index_find(reading->by_key, key, &label);
     for (int i = 0; known && i < depth; i++) {
-        TT_TRY(tt_grow(&reading->pairs, reading->count, &reading->capacity, sizeof *reading->pairs));
+        TT_TRY(tt_grow(&reading->pairs, reading->count, &reading->capacity));
         if (reading->above[i] == (int32_t)label)
             return tt_fail(TT_ERR_DATA, "%s: the class '%.60s' is below itself", reading->json->origin, key);
         reading->pairs[reading->count++] = (struct pair){(int32_t)label, reading->above[i]};

@@ -49,8 +49,7 @@ static tt_status add_line(struct checking *checking, char *line)
         at = end + 1;
     }
     if (numbers[2] < 1 || numbers[2] > INT32_MAX || numbers[3] < 1 || numbers[3] > INT32_MAX) return TT_OK;
-    TT_TRY(tt_grow(&checking->known_facts, checking->known_count, &checking->known_capacity,
-                   sizeof *checking->known_facts));
+    TT_TRY(tt_grow(&checking->known_facts, checking->known_count, &checking->known_capacity));
     checking->known_facts[checking->known_count] = (struct tt_image_facts){
         numbers[0], numbers[1], (int32_t)numbers[2], (int32_t)numbers[3], false, numbers[4] == 1};
     return tt_name_index_add(&checking->known, at, checking->known_count++);

@@ -18,7 +18,7 @@ struct slot {
     size_t pixel_bytes;
     struct tt_detect_image *images;
     int32_t *offsets;
-    float *boxes;
+    float (*boxes)[4];
     int32_t *labels;
     size_t image_capacity, box_capacity;
     int64_t taken, done; /* images that a thread has begun, and finished */
@@ -90,9 +90,9 @@ static tt_status add_boxes(const struct tt_detect_loader *loader, struct slot *s
         y2 = fminf(fmaxf(y2, 0), height);
         if (box->crowd || !(x2 > x1) || !(y2 > y1)) continue;
         size_t at = (size_t)slot->batch.box_count, capacity = slot->box_capacity;
-        TT_TRY(tt_grow(&slot->labels, at, &capacity, sizeof *slot->labels));
-        TT_TRY(tt_grow(&slot->boxes, at, &slot->box_capacity, 4 * sizeof *slot->boxes));
-        float *to = slot->boxes + at * 4;
+        TT_TRY(tt_grow(&slot->labels, at, &capacity));
+        TT_TRY(tt_grow(&slot->boxes, at, &slot->box_capacity));
+        float *to = slot->boxes[at];
         to[0] = (image->flipped ? width - x2 : x1) * ratio_x;
         to[1] = y1 * ratio_y;
         to[2] = (image->flipped ? width - x1 : x2) * ratio_x;
@@ -173,7 +173,7 @@ static tt_status open_slot(struct tt_detect_loader *loader, struct slot *slot)
     slot->batch.pixels = slot->pixels;
     slot->batch.images = slot->images;
     slot->batch.offsets = slot->offsets;
-    slot->batch.boxes = slot->boxes;
+    slot->batch.boxes = (float *)slot->boxes;
     slot->batch.labels = slot->labels;
     return TT_OK;
 }

@@ -148,7 +148,7 @@ static tt_status read_label(struct tt_annotations *notes, const struct tt_csv *c
         return TT_OK;
     noted.label = (int32_t)label;
     noted.there = there > 0;
-    TT_TRY(tt_grow(&notes->labels, notes->label_count, &notes->label_capacity, sizeof *notes->labels));
+    TT_TRY(tt_grow(&notes->labels, notes->label_count, &notes->label_capacity));
     notes->labels[notes->label_count++] = noted;
     return TT_OK;
 }

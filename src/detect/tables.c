@@ -467,7 +467,7 @@ static tt_status keep_bytes(void *context, const uint8_t *data, size_t bytes, ui
             TT_TRY(tt_file_pwrite(reading->spool, "the unpacked images", data, bytes, reading->spooled));
         reading->spooled += bytes;
     }
-    TT_TRY(tt_grow(&reading->kept, reading->kept_count, &reading->kept_capacity, sizeof *reading->kept));
+    TT_TRY(tt_grow(&reading->kept, reading->kept_count, &reading->kept_capacity));
     *number = reading->kept_count;
     reading->kept[reading->kept_count++] = kept;
     return TT_OK;
@@ -476,7 +476,7 @@ static tt_status keep_bytes(void *context, const uint8_t *data, size_t bytes, ui
 /* The annotations own the map from here on. */
 static tt_status add_map(struct tt_annotations *notes, struct tt_file_map *map)
 {
-    int grown = tt_grow(&notes->maps, notes->map_count, &notes->map_capacity, sizeof *notes->maps);
+    int grown = tt_grow(&notes->maps, notes->map_count, &notes->map_capacity);
     if (grown != 0) tt_file_map_close(map);
     if (grown != 0) return TT_ERR_MEMORY;
     notes->maps[notes->map_count++] = *map;

@@ -75,7 +75,7 @@ tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass)
     if (images == NULL || images->count == 0 || tt_device_is_host(rank->device)) return TT_OK;
     const struct tt_canvas canvas = {images->count, images->height, images->width, pass->in.gradient};
     if (is_known(known, &canvas)) return TT_OK;
-    TT_TRY(tt_grow(&known->items, known->count, &known->capacity, sizeof *known->items));
+    TT_TRY(tt_grow(&known->items, known->count, &known->capacity));
     known->items[known->count++] = canvas;
     struct tt_conv2d_requests requests = {0};
     const struct tt_chip *chip = tt_device_chip(rank->device);

@@ -38,8 +38,7 @@ static tt_status keep_found(struct evaluation *evaluation, int64_t image_id, str
         if (list->items[i].label < classes) list->items[kept++] = list->items[i];
     list->count = kept;
     while (evaluation->found_capacity < evaluation->found_count + (size_t)kept)
-        TT_TRY(tt_grow(&evaluation->found, evaluation->found_capacity, &evaluation->found_capacity,
-                       sizeof *evaluation->found));
+        TT_TRY(tt_grow(&evaluation->found, evaluation->found_capacity, &evaluation->found_capacity));
     tt_map_detections_of(image_id, list, evaluation->found + evaluation->found_count);
     evaluation->found_count += (size_t)kept;
     return TT_OK;

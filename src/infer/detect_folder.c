@@ -71,7 +71,7 @@ static tt_status keep_found(struct run *run, int64_t image_id)
     int64_t count = run->list.count;
     while (run->found_capacity < run->found_count + (size_t)count) {
         size_t full = run->found_capacity;
-        TT_TRY(tt_grow(&run->found, full, &run->found_capacity, sizeof *run->found));
+        TT_TRY(tt_grow(&run->found, full, &run->found_capacity));
     }
     tt_map_detections_of(image_id, &run->list, run->found + run->found_count);
     run->found_count += (size_t)count;

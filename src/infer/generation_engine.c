@@ -201,7 +201,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
     TT_TRY(tt_generation_check(engine, ask));
     if (engine->limits.waiting > 0 && engine->load.waiting >= (size_t)engine->limits.waiting)
         return tt_fail(TT_ERR_USAGE, "%zu requests wait already, which is the limit", engine->load.waiting);
-    TT_TRY(tt_grow(&engine->requests, engine->count, &engine->capacity, sizeof(struct request *)));
+    TT_TRY(tt_grow(&engine->requests, engine->count, &engine->capacity));
     request = tt_calloc(1, sizeof *request);
     if (request == NULL) return TT_ERR_MEMORY;
     *request = (struct request){

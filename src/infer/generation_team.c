@@ -178,7 +178,7 @@ tt_status tt_generation_team_submit(struct tt_generation_team *team,
     TT_TRY(tt_generation_check(team->engine, request));
     if (waiting > 0 && team->count >= most)
         return tt_fail(TT_ERR_USAGE, "%zu requests wait or run already, which is the limit", team->count);
-    TT_TRY(tt_grow(&team->entries, team->count, &team->capacity, sizeof *team->entries));
+    TT_TRY(tt_grow(&team->entries, team->count, &team->capacity));
     struct entry entry = {
         .id = team->last_id + 1, .rank = -1, .progress = {.state = TT_GENERATION_WAITING, .end_id = -1}};
     tt_status status = write_message(entry.id, request, &entry.message);

@@ -119,14 +119,14 @@ void tt_token_logprobs_make(const float *logits, int64_t vocab, int32_t token, i
 
 tt_status tt_logprob_list_append(struct tt_logprob_list *list, const struct tt_token_logprobs *value)
 {
-    TT_TRY(tt_grow(&list->data, list->count, &list->capacity, sizeof *list->data));
+    TT_TRY(tt_grow(&list->data, list->count, &list->capacity));
     list->data[list->count++] = *value;
     return TT_OK;
 }
 
 tt_status tt_logprob_list_reserve(struct tt_logprob_list *list, size_t count)
 {
-    return tt_reserve(&list->data, count, &list->capacity, sizeof *list->data);
+    return tt_reserve(&list->data, count, &list->capacity);
 }
 
 void tt_logprob_list_deinit(struct tt_logprob_list *list)

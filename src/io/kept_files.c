@@ -29,7 +29,7 @@ static tt_status read_one(void *context, const char *name)
     struct tt_kept_files *kept = reading->kept;
     struct tt_kept_file file = {0};
     int descriptor = -1;
-    TT_TRY(tt_grow(&kept->files, kept->count, &kept->capacity, sizeof file));
+    TT_TRY(tt_grow(&kept->files, kept->count, &kept->capacity));
     TT_TRY(
         tt_file_open_inside(reading->from, name, TT_MODEL_FOLDER_COPY_BYTES_MAX, &descriptor, &file.bytes));
     tt_status status = read_opened(descriptor, name, &file);

@@ -146,8 +146,7 @@ static tt_status take_line(struct machine *machine, const char **out)
 static tt_status push(struct machine *machine, struct tt_pickle_value *value)
 {
     if (machine->depth == STACK_MAX) return fail_at(machine, "needs a deeper stack than a model has");
-    TT_TRY(
-        tt_grow(&machine->stack, machine->depth, &machine->stack_capacity, sizeof(struct tt_pickle_value *)));
+    TT_TRY(tt_grow(&machine->stack, machine->depth, &machine->stack_capacity));
     machine->stack[machine->depth++] = value;
     return TT_OK;
 }
@@ -315,8 +314,7 @@ static tt_status store(struct machine *machine)
     TT_TRY(pop(machine, &id));
     TT_TRY(push_new(machine, TT_PICKLE_STORED, &stored));
     stored->id = id;
-    TT_TRY(tt_grow(&pickle->stored, pickle->stored_count, &pickle->stored_capacity,
-                   sizeof(struct tt_pickle_value *)));
+    TT_TRY(tt_grow(&pickle->stored, pickle->stored_count, &pickle->stored_capacity));
     pickle->stored[pickle->stored_count++] = stored;
     return TT_OK;
 }

@@ -53,7 +53,7 @@ struct reading {
 
 static tt_status open_file(struct reading *reading, const char *path, size_t *index)
 {
-    TT_TRY(tt_grow(&reading->files, reading->file_count, &reading->file_capacity, sizeof *reading->files));
+    TT_TRY(tt_grow(&reading->files, reading->file_count, &reading->file_capacity));
     struct file file = {.descriptor = -1, .path = tt_strdup(path)};
     if (file.path == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_file_open_read(path, &file.descriptor, &file.bytes);
@@ -69,8 +69,7 @@ static tt_status open_file(struct reading *reading, const char *path, size_t *in
 static tt_status add_part(struct tt_fingerprint *fingerprint, const char *name, enum tt_fingerprint_role role,
                           uint64_t sum, int64_t amount)
 {
-    TT_TRY(
-        tt_grow(&fingerprint->parts, fingerprint->count, &fingerprint->capacity, sizeof *fingerprint->parts));
+    TT_TRY(tt_grow(&fingerprint->parts, fingerprint->count, &fingerprint->capacity));
     char *copy = tt_strdup(name);
     if (copy == NULL) return TT_ERR_MEMORY;
     fingerprint->parts[fingerprint->count++] =
@@ -91,8 +90,7 @@ static tt_status add_hub_sum(struct tt_fingerprint *fingerprint, const char *pat
 /* Adds a piece to the part that was added last. */
 static tt_status add_piece(struct reading *reading, size_t file, uint64_t offset, uint64_t bytes, bool full)
 {
-    TT_TRY(
-        tt_grow(&reading->pieces, reading->piece_count, &reading->piece_capacity, sizeof *reading->pieces));
+    TT_TRY(tt_grow(&reading->pieces, reading->piece_count, &reading->piece_capacity));
     reading->pieces[reading->piece_count++] = (struct piece){.file = file,
                                                              .part = reading->fingerprint->count - 1,
                                                              .offset = offset,

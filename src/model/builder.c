@@ -22,7 +22,7 @@ static struct tt_module *list_module(struct tt_builder *builder, const char *pat
     struct tt_module_list *list = &model->modules;
     const char *layer = builder->layer_path;
     size_t below = layer != NULL && *path != '\0' ? strlen(layer) + 1 : 0;
-    if (tt_grow(&list->items, list->count, &builder->module_capacity, sizeof *list->items) != 0) {
+    if (tt_grow(&list->items, list->count, &builder->module_capacity) != 0) {
         builder->status = TT_ERR_MEMORY;
         return NULL;
     }
@@ -66,8 +66,7 @@ void tt_build_module(struct tt_builder *builder, const char *path)
 void tt_builder_use_param(struct tt_builder *builder, tt_param *param)
 {
     if (builder->status != TT_OK) return;
-    if (tt_grow(&builder->block_params, builder->block_param_count, &builder->block_param_capacity,
-                sizeof(tt_param *)) != 0) {
+    if (tt_grow(&builder->block_params, builder->block_param_count, &builder->block_param_capacity) != 0) {
         builder->status = TT_ERR_MEMORY;
         return;
     }
@@ -81,8 +80,7 @@ static tt_param *new_param(struct tt_builder *builder, const struct tt_module *m
     tt_param *param = tt_builder_take(builder, sizeof *param);
     if (param == NULL) return NULL;
     param->name = tt_arena_printf(&model->arena, "%s.%s", module->path, suffix);
-    if (param->name == NULL ||
-        tt_grow(&model->params, model->param_count, &builder->param_capacity, sizeof(tt_param *)) != 0) {
+    if (param->name == NULL || tt_grow(&model->params, model->param_count, &builder->param_capacity) != 0) {
         builder->status = TT_ERR_MEMORY;
         return NULL;
     }

@@ -38,8 +38,7 @@ static void note_gather(void *context, enum tt_op span, int lane, double start, 
 {
     struct gathers *gathers = context;
     (void)lane, (void)start;
-    if (span != TT_SPAN_GATHER ||
-        tt_grow(&gathers->seconds, gathers->count, &gathers->capacity, sizeof *gathers->seconds) != TT_OK)
+    if (span != TT_SPAN_GATHER || tt_grow(&gathers->seconds, gathers->count, &gathers->capacity) != TT_OK)
         return;
     gathers->seconds[gathers->count++] = seconds;
 }

@@ -41,7 +41,7 @@ static void drop_candidates(struct candidates *all)
 static tt_status add(struct candidates *all, char *path, int64_t step, double metric)
 {
     if (path == NULL) return TT_ERR_MEMORY;
-    if (tt_grow(&all->items, all->count, &all->capacity, sizeof *all->items) != TT_OK) {
+    if (tt_grow(&all->items, all->count, &all->capacity) != TT_OK) {
         tt_free(path);
         return TT_ERR_MEMORY;
     }

@@ -51,7 +51,7 @@ static tt_status list_found(struct drawing *drawing, int64_t image)
         const struct tt_map_detection *found = &drawing->found[i];
         if (found->image != image) continue;
         if ((size_t)list->count == list->capacity &&
-            tt_grow(&list->items, list->capacity, &list->capacity, sizeof *list->items) != 0)
+            tt_grow(&list->items, list->capacity, &list->capacity) != 0)
             return TT_ERR_MEMORY;
         list->items[list->count++] = (struct tt_detection){
             (float)found->x,     (float)found->y, (float)(found->x + found->w), (float)(found->y + found->h),

@@ -41,8 +41,7 @@ static tt_status insert(struct added_finder *finder, const struct added_pattern 
         unsigned char byte = (unsigned char)pattern->data[i];
         uint32_t *target = edge_of(finder, state, byte, true);
         if (*target == 0) {
-            if (tt_grow(&finder->states, finder->state_count, &finder->state_capacity,
-                        sizeof finder->states[0]) != 0) {
+            if (tt_grow(&finder->states, finder->state_count, &finder->state_capacity) != 0) {
                 return TT_ERR_MEMORY;
             }
             *target = (uint32_t)finder->state_count++;
@@ -110,7 +109,7 @@ tt_status added_finder_build(struct added_finder *finder, const struct added_pat
     for (finder->edge_slots = 16; finder->edge_slots < 2 * bytes; finder->edge_slots *= 2) continue;
     finder->edges = tt_calloc(finder->edge_slots, sizeof finder->edges[0]);
     if (finder->edges == NULL) return TT_ERR_MEMORY;
-    if (tt_grow(&finder->states, 0, &finder->state_capacity, sizeof finder->states[0]) != 0) {
+    if (tt_grow(&finder->states, 0, &finder->state_capacity) != 0) {
         return TT_ERR_MEMORY;
     }
     finder->states[0] = (struct added_state){0};
@@ -172,7 +171,7 @@ static tt_status find_in_block(const struct added_finder *finder, const char *te
         state = metaspace ? step_metaspace(finder, state) : step(finder, state, byte);
         const struct added_state *here = &finder->states[state];
         if (here->length == 0 || i >= end) continue;
-        if (tt_grow(&matches->data, matches->count, &matches->capacity, sizeof matches->data[0]) != 0) {
+        if (tt_grow(&matches->data, matches->count, &matches->capacity) != 0) {
             return TT_ERR_MEMORY;
         }
         matches->data[matches->count++] =

@@ -19,8 +19,7 @@ static const char *keep(struct tt_chat_files *files, const char *text, size_t by
 static tt_status add_template(struct tt_chat_files *files, const char *name, struct tt_span text,
                               const char *path)
 {
-    TT_TRY(tt_grow(&files->templates, files->template_count, &files->template_capacity,
-                   sizeof *files->templates));
+    TT_TRY(tt_grow(&files->templates, files->template_count, &files->template_capacity));
     struct tt_chat_template *added = &files->templates[files->template_count];
     *added = (struct tt_chat_template){keep(files, name, strlen(name)), keep(files, text.data, text.bytes),
                                        keep(files, path, strlen(path))};
@@ -99,7 +98,7 @@ static tt_status add_token(struct tt_chat_files *files, const char *name, const 
     if (text == NULL) return TT_OK;
     for (size_t i = 0; i < files->token_count; i++)
         if (strcmp(files->tokens[i].name, name) == 0) return TT_OK;
-    TT_TRY(tt_grow(&files->tokens, files->token_count, &files->token_capacity, sizeof *files->tokens));
+    TT_TRY(tt_grow(&files->tokens, files->token_count, &files->token_capacity));
     struct tt_chat_token *token = &files->tokens[files->token_count];
     *token = (struct tt_chat_token){keep(files, name, strlen(name)), keep(files, text, strlen(text))};
     if (token->name == NULL || token->text == NULL) return TT_ERR_MEMORY;

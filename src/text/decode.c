@@ -114,7 +114,7 @@ void decoders_deinit(struct decoders *decoders)
 /* Lists of token strings. */
 static tt_status end_token(struct decode_list *list)
 {
-    TT_TRY(tt_grow(&list->ends, list->count, &list->capacity, sizeof list->ends[0]));
+    TT_TRY(tt_grow(&list->ends, list->count, &list->capacity));
     list->ends[list->count++] = list->text.bytes;
     return TT_OK;
 }

@@ -10,13 +10,12 @@ void tt_ids_deinit(struct tt_ids *ids)
 
 tt_status tt_ids_reserve(struct tt_ids *ids, size_t count)
 {
-    return tt_reserve(&ids->data, count, &ids->capacity, sizeof ids->data[0]);
+    return tt_reserve(&ids->data, count, &ids->capacity);
 }
 
 tt_status tt_ids_append(struct tt_ids *ids, int32_t id)
 {
-    if (ids->count == ids->capacity &&
-        tt_grow(&ids->data, ids->count, &ids->capacity, sizeof ids->data[0]) != 0) {
+    if (ids->count == ids->capacity && tt_grow(&ids->data, ids->count, &ids->capacity) != 0) {
         return TT_ERR_MEMORY;
     }
     ids->data[ids->count++] = id;

@@ -6,7 +6,7 @@
 
 static tt_status add_piece(struct post_processor *out, bool is_text, int32_t id)
 {
-    TT_TRY(tt_grow(&out->pieces, out->count, &out->capacity, sizeof out->pieces[0]));
+    TT_TRY(tt_grow(&out->pieces, out->count, &out->capacity));
     out->pieces[out->count++] = (struct post_piece){is_text, id};
     return TT_OK;
 }

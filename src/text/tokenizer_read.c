@@ -127,8 +127,7 @@ static tt_status add_token(const char *origin, const char *content, int64_t stat
     if (index < 0) {
         index = (int32_t)tokenizer->added_count;
         TT_TRY(vocab_add(&tokenizer->names, content, bytes, index));
-        if (tt_grow(&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity,
-                    sizeof tokenizer->added[0]) != 0) {
+        if (tt_grow(&tokenizer->added, tokenizer->added_count, &tokenizer->added_capacity) != 0) {
             return TT_ERR_MEMORY;
         }
         token.id = next_id(tokenizer, content, &adding->largest);

@@ -10,8 +10,7 @@ void tt_ranges_deinit(struct tt_ranges *ranges)
 
 tt_status tt_ranges_append(struct tt_ranges *ranges, struct tt_byte_range range)
 {
-    if (ranges->count == ranges->capacity &&
-        tt_grow(&ranges->data, ranges->count, &ranges->capacity, sizeof ranges->data[0]) != 0) {
+    if (ranges->count == ranges->capacity && tt_grow(&ranges->data, ranges->count, &ranges->capacity) != 0) {
         return TT_ERR_MEMORY;
     }
     ranges->data[ranges->count++] = range;

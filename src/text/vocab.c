@@ -69,7 +69,7 @@ tt_status vocab_add(struct vocab *vocab, const char *data, size_t bytes, int32_t
     }
     size_t slot = find_slot(vocab, data, bytes);
     if (vocab->slots[slot] != 0) return tt_fail(TT_ERR_DATA, "token '%s' is listed twice", data);
-    if (tt_grow(&vocab->tokens, vocab->count, &vocab->capacity, sizeof vocab->tokens[0]) != 0) {
+    if (tt_grow(&vocab->tokens, vocab->count, &vocab->capacity) != 0) {
         return TT_ERR_MEMORY;
     }
     char *copy = tt_arena_alloc(&vocab->strings, bytes + 1);

@@ -30,7 +30,7 @@ static struct tt_cuda_spans *spans_of(struct tt_device *device)
 static bool make_room(struct tt_cuda_spans *spans)
 {
     if (spans->count < spans->made) return true;
-    if (tt_grow(&spans->spans, spans->made, &spans->capacity, sizeof *spans->spans) != 0) return false;
+    if (tt_grow(&spans->spans, spans->made, &spans->capacity) != 0) return false;
     struct span span = {0};
     if (cudaEventCreate(&span.begin) != cudaSuccess) return false;
     if (cudaEventCreate(&span.end) != cudaSuccess) {

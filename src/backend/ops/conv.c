@@ -126,9 +126,7 @@ tt_status tt_conv2d_backward_weight(struct tt_stream *stream,
 
 tt_status tt_conv2d_requests_add(struct tt_conv2d_requests *requests, const struct tt_conv2d_request *request)
 {
-    void *items = requests->items;
-    TT_TRY(tt_grow(&items, requests->count, &requests->capacity, sizeof *requests->items));
-    requests->items = items;
+    TT_TRY(tt_grow(&requests->items, requests->count, &requests->capacity));
     requests->items[requests->count++] = *request;
     return TT_OK;
 }

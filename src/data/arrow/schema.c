@@ -158,7 +158,7 @@ static tt_status read_field(const char *path, struct flat field, size_t parent, 
         tt_hint("save the data set without this column");
         return TT_ERR_UNSUPPORTED;
     }
-    TT_TRY(tt_grow(&schema->columns, schema->count, &schema->capacity, sizeof *schema->columns));
+    TT_TRY(tt_grow(&schema->columns, schema->count, &schema->capacity));
     schema->columns[schema->count++] = column;
     for (size_t i = 0; i < children; i++)
         TT_TRY(read_field(path, flat_element(field, 5, i), index, depth + 1, schema));
@@ -172,7 +172,7 @@ tt_status arrow_schema_read(const char *path, struct flat table, struct arrow_sc
     size_t at, count = flat_vector(table, 1, 4, &at);
     arrow_schema_deinit(schema);
     if (flat_integer(table, 0, 2, 0) != 0) return tt_fail(TT_ERR_UNSUPPORTED, "'%s' is big-endian", path);
-    TT_TRY(tt_grow(&schema->columns, 0, &schema->capacity, sizeof *schema->columns));
+    TT_TRY(tt_grow(&schema->columns, 0, &schema->capacity));
     schema->columns[schema->count++] = (struct arrow_column){.layout = ARROW_OBJECT};
     for (size_t i = 0; i < count; i++) TT_TRY(read_field(path, flat_element(table, 1, i), 0, 1, schema));
     schema->columns[0].next = schema->count;

@@ -88,7 +88,7 @@ static tt_status read_schema(struct thrift *t, enum thrift_type type, struct par
     size_t count = thrift_structs(t, type);
     for (size_t i = 0; i < count && !t->failed; i++) {
         struct parquet_element element = read_element(t);
-        TT_TRY(tt_grow(&m->elements, m->element_count, &m->element_capacity, sizeof *m->elements));
+        TT_TRY(tt_grow(&m->elements, m->element_count, &m->element_capacity));
         m->elements[m->element_count++] = element;
     }
     return TT_OK;
@@ -150,7 +150,7 @@ static tt_status read_chunks(struct thrift *t, enum thrift_type type, struct par
     group->chunk_count = count;
     for (size_t i = 0; i < count && !t->failed; i++) {
         struct parquet_chunk chunk = read_chunk(t);
-        TT_TRY(tt_grow(&m->chunks, m->chunk_count, &m->chunk_capacity, sizeof *m->chunks));
+        TT_TRY(tt_grow(&m->chunks, m->chunk_count, &m->chunk_capacity));
         m->chunks[m->chunk_count++] = chunk;
     }
     return TT_OK;
@@ -170,7 +170,7 @@ static tt_status read_groups(struct thrift *t, enum thrift_type type, struct par
                 thrift_skip(t, field.type);
             }
         }
-        TT_TRY(tt_grow(&m->groups, m->group_count, &m->group_capacity, sizeof *m->groups));
+        TT_TRY(tt_grow(&m->groups, m->group_count, &m->group_capacity));
         m->groups[m->group_count++] = group;
     }
     return TT_OK;
@@ -190,7 +190,7 @@ static tt_status read_key_values(struct thrift *t, enum thrift_type type, struct
             else
                 thrift_skip(t, field.type);
         }
-        TT_TRY(tt_grow(&m->notes, m->note_count, &m->note_capacity, sizeof *m->notes));
+        TT_TRY(tt_grow(&m->notes, m->note_count, &m->note_capacity));
         m->notes[m->note_count++] = note;
     }
     return TT_OK;

@@ -20,7 +20,7 @@ static tt_status add_token(struct lexer *lexer, enum jinja_token_type type, size
     struct tt_jinja *jinja = lexer->jinja;
     if (jinja->token_count >= TT_JINJA_TOKENS_MAX)
         return jinja_fail_at(jinja, from, "more than %d words and signs", TT_JINJA_TOKENS_MAX);
-    TT_TRY(tt_grow(&jinja->tokens, jinja->token_count, &lexer->capacity, sizeof *jinja->tokens));
+    TT_TRY(tt_grow(&jinja->tokens, jinja->token_count, &lexer->capacity));
     jinja->tokens[jinja->token_count++] = (struct jinja_token){
         .type = (uint8_t)type, .offset = (uint32_t)from, .text = {lexer->text + from, to - from}};
     return TT_OK;

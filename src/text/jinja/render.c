@@ -43,8 +43,7 @@ tt_status jinja_charge(struct jinja_render *render, size_t steps)
 
 static tt_status add_origin(struct jinja_render *render, struct tt_jinja_origin origin, uint32_t *id)
 {
-    TT_TRY(
-        tt_grow(&render->origins, render->origin_count, &render->origin_capacity, sizeof *render->origins));
+    TT_TRY(tt_grow(&render->origins, render->origin_count, &render->origin_capacity));
     *id = (uint32_t)render->origin_count;
     render->origins[render->origin_count++] = origin;
     return TT_OK;

@@ -112,7 +112,7 @@ static tt_status symbol_of(struct resolver *resolver, struct jinja_node *node)
     if (jinja->symbol_count >= NAMES_MAX)
         return jinja_fail_at(jinja, node->offset, "more than %d names of variables", NAMES_MAX);
     size_t capacity = jinja->symbol_capacity;
-    TT_TRY(tt_grow(&jinja->symbols, jinja->symbol_count, &capacity, sizeof *jinja->symbols));
+    TT_TRY(tt_grow(&jinja->symbols, jinja->symbol_count, &capacity));
     jinja->symbol_capacity = (uint32_t)capacity;
     node->symbol = jinja->symbol_count;
     jinja->symbols[jinja->symbol_count++] = node->text;
@@ -187,8 +187,7 @@ static tt_status store(struct resolver *resolver, struct jinja_frame *frame, uin
     }
     if (variable->is_stored) return TT_OK;
     variable->is_stored = true;
-    TT_TRY(
-        tt_grow(&resolver->fresh, resolver->fresh_count, &resolver->fresh_capacity, sizeof *resolver->fresh));
+    TT_TRY(tt_grow(&resolver->fresh, resolver->fresh_count, &resolver->fresh_capacity));
     resolver->fresh[resolver->fresh_count++] = variable->slot;
     return TT_OK;
 }

@@ -194,12 +194,12 @@ static void allocation(void **state)
     int *array = NULL;
     size_t capacity = 0;
     for (size_t i = 0; i < 1000; i++) {
-        assert_int_equal(tt_grow(&array, i, &capacity, sizeof *array), TT_OK);
+        assert_int_equal(tt_grow(&array, i, &capacity), TT_OK);
         array[i] = (int)i;
     }
     assert_int_equal(array[999], 999);
     tt_alloc_fail_at(1);
-    assert_int_equal(tt_grow(&array, capacity, &capacity, sizeof *array), TT_ERR_MEMORY);
+    assert_int_equal(tt_grow(&array, capacity, &capacity), TT_ERR_MEMORY);
     assert_int_equal(array[999], 999);
     tt_free(array);
 }

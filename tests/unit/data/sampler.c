@@ -105,7 +105,7 @@ static void check_batch(const struct tt_batch *batch, int64_t length_max, struct
                 assert_int_equal(batch->labels[row], from.ids[position + 1]);
                 token.label = batch->labels[row++];
             }
-            assert_int_equal(tt_grow(&all->data, all->count, &all->capacity, sizeof *all->data), 0);
+            assert_int_equal(tt_grow(&all->data, all->count, &all->capacity), 0);
             all->data[all->count++] = token;
         }
     }
@@ -190,7 +190,7 @@ static void check_split(struct tt_sampler_config config, const struct tt_sampler
             assert_int_equal(facts.epoch, epoch);
             samples += facts.samples;
             for (size_t i = 0; i < here.count; i++) {
-                assert_int_equal(tt_grow(&whole.data, whole.count, &whole.capacity, sizeof *whole.data), 0);
+                assert_int_equal(tt_grow(&whole.data, whole.count, &whole.capacity), 0);
                 whole.data[whole.count++] = here.data[i];
             }
             tt_free(here.data);
@@ -263,7 +263,7 @@ static struct tokens read_epoch(const struct tt_sampler_config *config)
     for (int64_t s = 0; s < tt_sampler_steps_per_epoch(sampler); s++) {
         struct tokens here = read_step(sampler, config, s, &limits, &empty);
         for (size_t i = 0; i < here.count; i++) {
-            assert_int_equal(tt_grow(&whole.data, whole.count, &whole.capacity, sizeof *whole.data), 0);
+            assert_int_equal(tt_grow(&whole.data, whole.count, &whole.capacity), 0);
             whole.data[whole.count++] = here.data[i];
         }
         tt_free(here.data);

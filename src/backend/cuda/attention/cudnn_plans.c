@@ -79,14 +79,12 @@ static tt_status obtain(const struct tt_cudnn_plans *plans, const struct tt_cudn
 /* Adds an entry and makes its plan. A failure is stored too, so that it is not tried again. */
 static const struct tt_cudnn_entry *add(struct tt_cudnn_plans *plans, const struct tt_cudnn_shape *shape)
 {
-    void *entries = plans->entries;
     struct tt_cudnn_plan *plan = tt_calloc(1, sizeof *plan);
     if (plan == NULL) return NULL;
-    if (tt_grow(&entries, plans->count, &plans->capacity, sizeof *plans->entries) != 0) {
+    if (tt_grow(&plans->entries, plans->count, &plans->capacity) != 0) {
         tt_free(plan);
         return NULL;
     }
-    plans->entries = entries;
     struct tt_cudnn_entry *entry = &plans->entries[plans->count++];
     *entry = (struct tt_cudnn_entry){.shape = *shape, .plan = plan};
     if (obtain(plans, shape, plan) != TT_OK) {

@@ -78,15 +78,12 @@ static const struct tt_cudnn_conv_entry *add(struct tt_cudnn_conv_plans *plans,
                                              const struct tt_cudnn_conv_shape *shape,
                                              const struct tt_cudnn_plan *plan)
 {
-    void *entries = plans->entries;
     struct tt_cudnn_plan *own = plan != NULL ? tt_calloc(1, sizeof *own) : NULL;
-    if ((plan != NULL && own == NULL) ||
-        tt_grow(&entries, plans->count, &plans->capacity, sizeof *plans->entries) != 0) {
+    if ((plan != NULL && own == NULL) || tt_grow(&plans->entries, plans->count, &plans->capacity) != 0) {
         tt_free(own);
         return NULL;
     }
     if (own != NULL) *own = *plan;
-    plans->entries = entries;
     struct tt_cudnn_conv_entry *entry = &plans->entries[plans->count++];
     *entry = (struct tt_cudnn_conv_entry){.shape = *shape, .plan = own};
     return entry;
@@ -134,12 +131,10 @@ static void remember(struct tt_cudnn_conv_plans *plans, const struct tt_cudnn_co
 {
     for (size_t i = 0; i < plans->wanted_count; i++)
         if (memcmp(&plans->wanted[i], shape, sizeof *shape) == 0) return;
-    void *wanted = plans->wanted;
-    if (tt_grow(&wanted, plans->wanted_count, &plans->wanted_capacity, sizeof *plans->wanted) != 0) {
+    if (tt_grow(&plans->wanted, plans->wanted_count, &plans->wanted_capacity) != 0) {
         tt_error_clear();
         return;
     }
-    plans->wanted = wanted;
     plans->wanted[plans->wanted_count++] = *shape;
 }
 
