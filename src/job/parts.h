@@ -85,6 +85,7 @@ struct tt_watch_spec {
     double logging_steps, eval_steps, save_steps; /* in (0, 1): a share of all steps */
     bool logging_first_step;
     bool eval_on_start;
+    double eval_delay; /* steps, or of eval_strategy epoch epochs, before the first other evaluation */
     /* rows completed at each evaluation; tokens of each at most */
     int64_t eval_generate, eval_generate_tokens;
     int64_t save_total_limit; /* 0: keep all */

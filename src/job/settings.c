@@ -18,6 +18,11 @@ const struct tt_setting tt_model_settings[] = {
      FIELD(model.adapter_name_or_path), .path = TT_PATH_HUB, .of = "language",
      .help = "PEFT adapter folder to start from, or the name of one in the hub's cache. generate, chat and serve take "
              "several, separated by commas."},
+    {.name = "model_init_kwargs", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD, .transient = true,
+     .spread = "use_cache attn_implementation dtype torch_dtype trust_remote_code low_cpu_mem_usage device_map "
+               "use_kernels use_flash_attention_2",
+     .help = "A mapping whose keys count as if they stood in its place: dtype, attn_implementation, use_cache and the "
+             "like. A model is built from its config.json: other changes are made there."},
     {.name = "model_revision", .type = TT_SETTING_STRING, FIELD(model.model_revision), .default_text = "main",
      .of = "language",
      .help = "Branch, tag or commit of a model in the hub's cache."},
@@ -90,6 +95,11 @@ const struct tt_setting tt_run_settings[] = {
     {.name = "group_by_length", .type = TT_SETTING_BOOL, FIELD(run.group_by_length), .default_text = "false",
      .means = "true=train_sampling_strategy:group_by_length", .changes = TT_CHANGES_OTHER, .of = "language",
      .help = "The same as train_sampling_strategy: group_by_length."},
+    {.name = "accelerator_config", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD, .transient = true,
+     .spread = "split_batches dispatch_batches even_batches use_seedable_sampler non_blocking "
+               "gradient_accumulation_kwargs use_configured_state",
+     .help = "transformers' AcceleratorConfig, a mapping whose keys count one by one: most have no effect, and "
+             "split_batches must be off."},
     {.name = "dataloader_drop_last", .type = TT_SETTING_BOOL, FIELD(run.dataloader_drop_last),
      .default_text = "false", .changes = TT_CHANGES_RESULT, .of = "language",
      .help = "Drop the last step of an epoch if it is incomplete."},
@@ -120,6 +130,9 @@ const struct tt_setting tt_watch_settings[] = {
     {.name = "eval_steps", .type = TT_SETTING_DOUBLE, FIELD(watch.eval_steps), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .needs = "eval_strategy=steps",
      .help = "Steps between evaluations; below 1: a share of all steps; 0: logging_steps."},
+    {.name = "eval_delay", .type = TT_SETTING_DOUBLE, FIELD(watch.eval_delay), .default_text = "0", .null_text = "0",
+     .minimum = 0, .maximum = INFINITY, .needs = "!eval_strategy=no",
+     .help = "Steps, or with eval_strategy epoch epochs, before which nothing is evaluated but by eval_on_start."},
     {.name = "eval_on_start", .type = TT_SETTING_BOOL, FIELD(watch.eval_on_start), .default_text = "false",
      .needs = "!eval_strategy=no",
      .help = "Evaluate before the first step."},

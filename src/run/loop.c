@@ -317,6 +317,17 @@ static tt_status evaluate_and_save(struct loop *loop, int64_t done, bool evaluat
     return saves ? save(loop, done) : TT_OK;
 }
 
+/* As transformers' DefaultFlowCallback: by steps the delay is in steps, by epochs in epochs. */
+static bool evaluation_is_due(const struct loop *loop, int64_t done)
+{
+    const struct tt_run *run = loop->run;
+    bool by_epochs = run->watch->eval_strategy == TT_INTERVAL_EPOCH, last = done == run->total_steps;
+    if (!run->task->evaluates(&run->inputs) ||
+        run->watch->eval_delay > (by_epochs ? epoch_of(loop, done) : (double)done))
+        return false;
+    return due(run->eval_steps, done) || (last && run->eval_steps > 0);
+}
+
 /* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
 static tt_status after_step(struct loop *loop, int64_t done, const struct tt_train_step_result *result)
 {
@@ -325,10 +336,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
         report_step(loop, done, result);
     else if (is_row_due(run, done))
         tt_row_times_write(&loop->times, loop->rank->device, flops_so_far(loop), done);
-    bool last = done == run->total_steps;
-    bool evaluates =
-        run->task->evaluates(&run->inputs) && (due(run->eval_steps, done) || (last && run->eval_steps > 0));
-    return evaluate_and_save(loop, done, evaluates);
+    return evaluate_and_save(loop, done, evaluation_is_due(loop, done));
 }
 
 /* To transformers an early stop ends the epoch: what happens at the end of epochs happens now. */

@@ -38,7 +38,7 @@ WORDS = {
     "warmup_steps": 10, "ddp_backend": "gloo", "fsdp": "full_shard", "fsdp_config": {"forward_prefetch": True},
     "debug": "underflow_overflow", "dataloader_multiprocessing_context": "spawn", "resume_from_checkpoint": "true",
     "torch_compile_backend": "eager", "torch_compile_mode": "default", "parallelism_config": {"tp_size": 2},
-    "accelerator_config": {"split_batches": True}, "activation_checkpointing_kwargs": {"every": 2},
+    "accelerator_config": {"split_batches": False}, "activation_checkpointing_kwargs": {"every": 2},
     "gradient_checkpointing_kwargs": {"use_reentrant": False}, "liger_kernel_config": {"rope": False},
     "dtype": "bfloat16", "attn_implementation": "sdpa", "bnb_4bit_quant_type": "fp4", "bnb_4bit_quant_storage": "bfloat16",
     "lora_task_type": "SEQ_CLS", "lora_target_modules": ["q_proj"], "lora_modules_to_save": ["lm_head"], "lora_dropout": 0.1,
