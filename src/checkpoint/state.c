@@ -183,8 +183,12 @@ static tt_status check_value(const struct tt_state *state, const tt_param *param
         reached += extents[i].count;
     }
     if (used == count && reached == tt_slot_elements(value, tt_param_count(param))) return TT_OK;
-    return tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
-                   count == 0 ? "has no" : "has gaps or overlaps in", prefix, param->name);
+    tt_status status = tt_fail(TT_ERR_DATA, "the training state in '%s' %s '%s%s'", state->folder,
+                               count == 0 ? "has no" : "has gaps or overlaps in", prefix, param->name);
+    if (count == 0)
+        tt_hint("it may be that of another optim; a new run from these weights (model_name_or_path or "
+                "adapter_name_or_path) begins with a new state");
+    return status;
 }
 
 /* `key` is that of a value of the parameter. */

@@ -56,6 +56,8 @@ cmp coded/checkpoint-8/training_state.safetensors again/checkpoint-8/training_st
 cp -r coded other && rm -rf other/checkpoint-8 other/model.safetensors
 train other 2 --optim adamw_torch --resume_from_checkpoint true && fail "another optimizer went on"
 grep -q 'optim was "adamw_8bit" and is "adamw_torch"' log || fail "the refusal does not name optim: $(cat log)"
+train other 2 --optim adamw_torch --resume_from_checkpoint true --resume_changed true && fail "other moments were taken"
+grep -q "has no 'optimizer.exp_avg" log && grep -q "that of another optim" log || fail "the state is not named: $(cat log)"
 
 # The pieces of four ranks, read by three: as they are, and made whole.
 must sharded 4 --optim adamw_8bit --state_dict_type SHARDED_STATE_DICT

@@ -136,6 +136,9 @@ static void tensors_that_do_not_belong(void **state)
     entries[0].dtype = TT_F64;
     write_file(&scene, name, entries, file->count);
     expect(&scene, "training_state.safetensors' is neither F32 nor U8, or is outside of its shape");
+    entries[0].dtype = TT_U8;
+    write_file(&scene, name, entries, file->count);
+    expect(&scene, "' is U8, not F32");
     entries[0] = file->entries[0];
     entries[0].dims[0]++;
     write_file(&scene, name, entries, file->count);
