@@ -108,18 +108,34 @@ static const struct tt_setting_entry *find_against(const struct tt_settings *set
     return against;
 }
 
+/* "dpo or orpo" of "dpo orpo". Returns `text`. */
+static const char *any_of(const char *words, char text[200])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const char *at = words; *at != '\0'; at += strspn(at, " ")) {
+        size_t bytes = strcspn(at, " ");
+        (void)tt_snprintf(text + used, 200 - used, "%s%.*s", used > 0 ? " or " : "", (int)bytes, at);
+        used = strlen(text);
+        at += bytes;
+    }
+    return text;
+}
+
 static tt_status check_of(const struct tt_settings *settings, const struct tt_setting_entry *entry)
 {
     const struct tt_setting *row = entry->row;
     const struct tt_setting_entry *against = find_against(settings, entry->of);
     if (against == NULL) return TT_OK;
     const struct tt_setting_entry *axis = find_axis(settings, entry->of);
+    char text[200];
+    const char *words = any_of(entry->of, text);
     tt_status status =
         tt_fail(TT_ERR_USAGE, "%s is given, and the %s is %s", row->name, against->row->name, against->text);
     if (axis == against)
-        tt_hint("set %s: %s, or leave %s out (%.200s)", axis->row->name, entry->of, row->name, entry->origin);
+        tt_hint("set %s: %s, or leave %s out (%.200s)", axis->row->name, words, row->name, entry->origin);
     else
-        tt_hint("it is for %s: %s; leave it out (%.200s)", axis->row->name, entry->of, entry->origin);
+        tt_hint("it is for %s: %s; leave it out (%.200s)", axis->row->name, words, entry->origin);
     return status;
 }
 

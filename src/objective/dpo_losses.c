@@ -2,14 +2,11 @@
 
 #include <math.h>
 
-static double log_logistic(double x)
-{
-    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
+#include "objective/logistic.h"
 
 static double logistic(double x)
 {
-    return exp(log_logistic(x));
+    return exp(tt_log_logistic(x));
 }
 
 /* A function of x = beta * (chosen - rejected), its value and its derivative by x. */
@@ -21,7 +18,7 @@ static struct tt_dpo_loss of_difference(const struct tt_dpo_pair *pair, double v
 /* Without bias for preferences that are the wrong way round with the probability e (arXiv 2403.00409). */
 static struct tt_dpo_loss robust(const struct tt_dpo_pair *pair, double x)
 {
-    double e = pair->smoothing, right = log_logistic(x), wrong = log_logistic(-x);
+    double e = pair->smoothing, right = tt_log_logistic(x), wrong = tt_log_logistic(-x);
     return of_difference(pair, (-(1 - e) * right + e * wrong) / (1 - 2 * e),
                          -((1 - e) * exp(wrong) + e * exp(right)) / (1 - 2 * e));
 }
@@ -29,7 +26,7 @@ static struct tt_dpo_loss robust(const struct tt_dpo_pair *pair, double x)
 /* KL divergence of the model's choice between both from (1 - e, e) (arXiv 2402.00856). */
 static struct tt_dpo_loss exo(const struct tt_dpo_pair *pair, double x)
 {
-    double e = pair->smoothing, log_w = log_logistic(x), log_l = log_logistic(-x);
+    double e = pair->smoothing, log_w = tt_log_logistic(x), log_l = tt_log_logistic(-x);
     double w = exp(log_w), l = exp(log_l), to_w = log_w - log1p(-e), to_l = log_l - log(e);
     return of_difference(pair, w * to_w + l * to_l, w * l * (to_w - to_l));
 }
@@ -38,7 +35,7 @@ static struct tt_dpo_loss exo(const struct tt_dpo_pair *pair, double x)
 static struct tt_dpo_loss discopop(const struct tt_dpo_pair *pair, double x)
 {
     double share = logistic(x / pair->tau), other = logistic(-x / pair->tau);
-    double smooth = -log_logistic(x), steep = exp(-x), mixed = share * steep;
+    double smooth = -tt_log_logistic(x), steep = exp(-x), mixed = share * steep;
     if (share == 0) mixed = 0; /* steep may be infinite */
     double slope = -logistic(-x) * other - mixed;
     if (share > 0) slope += share * other / pair->tau * (steep - smooth);
@@ -50,7 +47,7 @@ static struct tt_dpo_loss of_means(const struct tt_dpo_pair *pair, int loss)
 {
     double difference = pair->chosen / pair->chosen_tokens - pair->rejected / pair->rejected_tokens;
     double error = difference - 1 / (2 * pair->beta), x = pair->beta * difference;
-    double value = loss == TT_DPO_IPO ? error * error : -log_logistic(x);
+    double value = loss == TT_DPO_IPO ? error * error : -tt_log_logistic(x);
     double slope = loss == TT_DPO_IPO ? 2 * error : -pair->beta * logistic(-x);
     return (struct tt_dpo_loss){value, slope / pair->chosen_tokens, -slope / pair->rejected_tokens};
 }
@@ -70,10 +67,11 @@ static struct tt_dpo_loss of_rewards(const struct tt_dpo_pair *pair, int loss)
     double up = logistic(c - r), down = logistic(r - c);
     switch (loss) {
     case TT_DPO_NCA_PAIR:
-        return (struct tt_dpo_loss){-log_logistic(c) - 0.5 * log_logistic(-c) - 0.5 * log_logistic(-r),
+        return (struct tt_dpo_loss){-tt_log_logistic(c) - 0.5 * tt_log_logistic(-c) -
+                                        0.5 * tt_log_logistic(-r),
                                     beta * (0.5 * at_c - off_c), beta * 0.5 * at_r};
     case TT_DPO_BCO_PAIR:
-        return (struct tt_dpo_loss){-log_logistic(c) - log_logistic(-r), -beta * off_c, beta * at_r};
+        return (struct tt_dpo_loss){-tt_log_logistic(c) - tt_log_logistic(-r), -beta * off_c, beta * at_r};
     case TT_DPO_APO_ZERO:
         return (struct tt_dpo_loss){off_c + at_r, -beta * at_c * off_c, beta * at_r * off_r};
     default: /* apo_down */
@@ -86,7 +84,7 @@ struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair)
     double x = pair->beta * (pair->chosen - pair->rejected);
     switch (loss) {
     case TT_DPO_SIGMOID:
-        return of_difference(pair, -log_logistic(x), -logistic(-x));
+        return of_difference(pair, -tt_log_logistic(x), -logistic(-x));
     case TT_DPO_ROBUST:
         return robust(pair, x);
     case TT_DPO_HINGE:

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "data/row_kind.h"
+#include "objective/logistic.h"
 #include "objective/objective.h"
 
 enum { BETA };
@@ -90,11 +91,6 @@ static double log_odds(double mean)
     return p - log(-expm1(p));
 }
 
-static double log_logistic(double x)
-{
-    return x < 0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
-
 /* `by_mean`: the derivative of the step's loss by the mean; `nll`: that by -log p of each row of the cross entropy. */
 static void scale(const struct tt_objective_rows *rows, const struct side *side, double by_mean, double nll)
 {
@@ -127,8 +123,8 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
     for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
         struct side chosen = read_side(rows, 2 * pair, row);
         struct side rejected = read_side(rows, 2 * pair + 1, chosen.end);
-        double x = log_odds(chosen.mean) - log_odds(rejected.mean), ratio = log_logistic(x);
-        double by_odds = -beta * exp(log_logistic(-x)) / pairs;
+        double x = log_odds(chosen.mean) - log_odds(rejected.mean), ratio = tt_log_logistic(x);
+        double by_odds = -beta * exp(tt_log_logistic(-x)) / pairs;
         scale(rows, &chosen, by_odds / -expm1(below_one(chosen.mean)), nll);
         scale(rows, &rejected, -by_odds / -expm1(below_one(rejected.mean)), 0);
         row = rejected.end;

@@ -102,7 +102,7 @@ expect 2 "hint: quantized types, as q8_0 and q4_k_m, are made from the file by l
 expect 2 "write --outtype auto|f32|f16|bf16. Type of matrices" export gguf --outtype
 expect 2 "write --prompt TEXT, or --prompt=--VALUE for one that begins with two dashes. " generate --prompt --seed 1
 expect 2 "unexpected argument 'word': a flag is expected" train word
-expect 2 "'auto_find_batch_size' supports only: false" train --auto_find_batch_size
+expect 2 "'ignore_data_skip' supports only: false" train --ignore_data_skip
 expect 2 "there is no key 'fsdp_shardings'" train --config good.yaml --config_file fsdp.yaml
 expect 2 "while reading accelerate's configuration 'fsdp.yaml'" train --config good.yaml --config_file fsdp.yaml
 expect 3 "nowhere.yaml" train --config good.yaml --config_file nowhere.yaml
