@@ -88,6 +88,28 @@ static void append(struct tt_weights_layout *layout, struct tt_weights_file *fil
     layout->tensor_bytes += bytes;
 }
 
+/* The name in the files of a folder like `base`. */
+static const char *stored_name(const struct tt_model *model, const struct tt_model_folder *base,
+                               const char *name)
+{
+    const struct tt_safetensors_entry *entry =
+        base != NULL && model->facts.part != NULL ? tt_model_folder_find(base, name) : NULL;
+    return entry != NULL ? entry->name : name;
+}
+
+/* The tensors of other parts, as they are. */
+static tt_status lay_out_copies(struct tt_weights_layout *layout, const struct tt_model *model,
+                                const struct tt_model_folder *base)
+{
+    struct tt_weights_file *file = &layout->files[layout->file_count - 1];
+    free_entries(file); /* was made for no tensor */
+    TT_TRY(alloc_entries(file, tt_model_folder_left_alone(base)));
+    for (size_t i = 0; i < tt_model_folder_tensor_count(base); i++)
+        if (tt_text_part_leaves(model->facts.part, tt_model_folder_tensor_name(base, i)))
+            append(layout, file, tt_model_folder_tensor(base, i), NULL, TT_SLOT_MASTER, 0);
+    return TT_OK;
+}
+
 static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
                            const tt_param *param, const char *name, tt_dtype dtype)
 {
@@ -155,8 +177,8 @@ static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count
     return TT_OK;
 }
 
-tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, uint64_t max_file_bytes,
-                                 struct tt_weights_layout *layout)
+tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_model_folder *base,
+                                 tt_dtype dtype, uint64_t max_file_bytes, struct tt_weights_layout *layout)
 {
     tt_status status = TT_OK;
     size_t count = 0;
@@ -173,14 +195,16 @@ tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype, u
     if (twice != NULL) bytes[count++] = saved_bytes(twice, dtype);
     uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
     size_t file_count = split_files(bytes, count, most, file_of);
-    TT_GO(alloc_files(layout, file_count, file_of, count));
+    layout->copies = !layout->adapter && base != NULL && tt_model_folder_left_alone(base) > 0;
+    TT_GO(alloc_files(layout, file_count + layout->copies, file_of, count));
+    if (layout->copies) TT_GO(lay_out_copies(layout, model, base));
     for (size_t f = 0; f < layout->file_count; f++)
         name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
     count = 0;
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(layout, model->params[i]))
             TT_GO(add_entry(layout, &layout->files[file_of[count++]], model->params[i],
-                            model->params[i]->name, dtype));
+                            stored_name(model, base, model->params[i]->name), dtype));
     if (twice != NULL) TT_GO(add_entry(layout, &layout->files[0], twice, model->head_name, dtype));
     for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
 out:

@@ -2,7 +2,7 @@
 #ifndef TT_CHECKPOINT_LAYOUT_H
 #define TT_CHECKPOINT_LAYOUT_H
 
-#include "io/safetensors.h"
+#include "io/model_folder.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
 #include "shard/unit.h"
@@ -33,15 +33,19 @@ struct tt_weights_layout {
     struct tt_weights_file *files; /* owned */
     size_t file_count;
     uint64_t tensor_bytes;
-    bool adapter;                         /* the adapter's tensors only */
+    bool adapter; /* the adapter's tensors only */
+    bool copies;  /* the last file's tensors are copied from the base: they are no parameters */
     const struct tt_optimizer *optimizer; /* of a training state */
     struct tt_arena arena;                /* names */
 };
 
 /* The layout of the adapter parameters if the model has any, else of all parameters. A zeroed layout is empty. An
- * adapter is one file; a model is split into files of at most max_file_bytes, as even as whole tensors allow. */
-TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, tt_dtype dtype,
-                                             uint64_t max_file_bytes, struct tt_weights_layout *layout);
+ * adapter is one file; a model is split into files of at most max_file_bytes, as even as whole tensors allow. Of a
+ * model that is the text part of the folder `base` (which may be NULL) tensors have the names of that folder's files,
+ * and a further file has those of the other parts. */
+TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_model_folder *base,
+                                             tt_dtype dtype, uint64_t max_file_bytes,
+                                             struct tt_weights_layout *layout);
 /* The part of one rank, with a file per rank. */
 struct tt_state_part {
     struct tt_unit *const *units;

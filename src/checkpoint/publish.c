@@ -6,6 +6,7 @@
 #include "base/crc64.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/integer.h"
 #include "io/pth.h"
 #include "model/adapter_config.h"
 
@@ -99,12 +100,53 @@ out:
     return status;
 }
 
+static tt_status copy_tensor(const struct tt_publication *request, const struct tt_safetensors_entry *entry,
+                             int descriptor, const char *path, char *bytes, size_t most)
+{
+    const struct tt_safetensors_entry *from = tt_model_folder_find_stored(request->base, entry->name);
+    if (from == NULL) return tt_fail(TT_ERR_INTERNAL, "the model folder has no '%s'", entry->name);
+    int64_t size = (int64_t)tt_dtype_bytes(from->dtype), step = (int64_t)most / size;
+    int64_t count = (int64_t)from->bytes / size;
+    for (int64_t done = 0; done < count; done += step) {
+        int64_t piece = tt_smaller(step, count - done);
+        TT_TRY(tt_model_folder_read(request->base, from, done, piece, bytes, from->dtype));
+        TT_TRY(tt_file_pwrite(descriptor, path, bytes, (size_t)(piece * size),
+                              entry->offset + (uint64_t)(done * size)));
+    }
+    return TT_OK;
+}
+
+/* The file of the tensors that are no parameters: those of parts beside the text model. */
+static tt_status copy_others(const struct tt_publication *request)
+{
+    enum { PIECE = 1 << 20 };
+    const struct tt_weights_file *file = &request->weights->files[request->weights->file_count - 1];
+    struct tt_path path;
+    int descriptor = -1;
+    tt_status status = TT_OK;
+    TT_TRY(tt_path_set(&path, request->temporary, file->name));
+    char *bytes = tt_alloc_aligned(PIECE);
+    if (bytes == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_file_create(path.text, file->bytes, &descriptor));
+    TT_GO(tt_file_pwrite(descriptor, path.text, file->header.data, file->header.bytes, 0));
+    for (size_t i = 0; i < file->count; i++)
+        TT_GO(copy_tensor(request, &file->entries[i], descriptor, path.text, bytes, PIECE));
+    int written = descriptor;
+    descriptor = -1;
+    TT_GO(tt_file_sync_close(written, path.text));
+out:
+    tt_file_close(descriptor);
+    tt_free(bytes);
+    return status;
+}
+
 /* Writes all files but the weights and the state. */
 static tt_status write_small_files(const struct tt_publication *request)
 {
     const struct tt_weights_layout *layout = request->weights;
     tt_status status = TT_OK;
     struct tt_str text = {0};
+    if (layout->copies) TT_GO(copy_others(request));
     if (layout->adapter) {
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_noted(request, "adapter_config.json", &text));

@@ -10,6 +10,7 @@
 struct tt_publication {
     const struct tt_model *model; /* lent, as all below */
     const struct tt_weights_layout *weights;
+    const struct tt_model_folder *base; /* or NULL */
     const char *base_name;
     const struct tt_kept_files *kept;         /* of the model folder */
     const struct tt_save_template *templates; /* as in tt_saver_config */

@@ -84,8 +84,8 @@ static tt_status add_parts(const struct tt_saver_config *config, struct tt_write
 static tt_status plan_files(struct tt_saver *saver)
 {
     const struct tt_saver_config *config = &saver->config;
-    saver->weights_files = saver->weights.file_count;
-    size_t count = saver->weights.file_count + saver->state.file_count;
+    saver->weights_files = saver->weights.file_count - saver->weights.copies;
+    size_t count = saver->weights_files + saver->state.file_count;
     saver->writer.files = tt_calloc(count + 1, sizeof *saver->writer.files);
     if (saver->writer.files == NULL) return TT_ERR_MEMORY;
     saver->writer.file_count = count;
@@ -112,10 +112,8 @@ static tt_status ask_who_writes(struct tt_saver *saver)
 static tt_status keep_files(struct tt_saver *saver)
 {
     bool whole = !saver->weights.adapter;
-    TT_TRY(tt_kept_files_read(saver->config.base_folder, whole, &saver->kept));
-    return whole && saver->config.model->facts.own_head
-               ? tt_kept_files_set_flag(&saver->kept, "tie_word_embeddings", false)
-               : TT_OK;
+    TT_TRY(tt_kept_files_read(tt_model_folder_path(saver->config.base), whole, &saver->kept));
+    return whole && saver->config.model->facts.own_head ? tt_kept_files_untie(&saver->kept) : TT_OK;
 }
 
 tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out)
@@ -137,13 +135,13 @@ tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver 
     TT_GO(ask_who_writes(saver));
     uint64_t most = config->max_file_bytes > 0 ? config->max_file_bytes : weights_file_bytes;
     struct tt_state_part part = {config->units, config->part, config->parts};
-    status = tt_weights_layout_init(config->model, config->dtype, most, &saver->weights);
+    status = tt_weights_layout_init(config->model, config->base, config->dtype, most, &saver->weights);
     if (status == TT_OK && has_state(config))
         status =
             tt_state_layout_init(config->model, config->snapshot->config.optimizer, needs_masters(config),
                                  config->sharded ? &part : NULL, config->max_file_bytes, &saver->state);
     if (status == TT_OK) status = plan_files(saver);
-    if (status == TT_OK && saver->first && config->base_folder != NULL) status = keep_files(saver);
+    if (status == TT_OK && saver->first && config->base != NULL) status = keep_files(saver);
     TT_GO(tt_comm_agree(config->comm, status));
     *out = saver;
 out:
@@ -216,10 +214,13 @@ static tt_status await_copies(struct tt_saver *saver)
 
 static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
 {
+    const struct tt_saver_config *config = &saver->config;
+    const char *path = config->base != NULL ? tt_model_folder_path(config->base) : NULL;
     struct tt_publication publication = {
-        .model = saver->config.model,
+        .model = config->model,
         .weights = &saver->weights,
-        .base_name = saver->config.base_name != NULL ? saver->config.base_name : saver->config.base_folder,
+        .base = config->base,
+        .base_name = config->base_name != NULL ? config->base_name : path,
         .kept = &saver->kept,
         .templates = saver->config.templates,
         .template_count = saver->config.template_count,
@@ -387,11 +388,11 @@ tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report,
     return status;
 }
 
-tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_optimizer *optimizer,
-                              tt_dtype dtype, uint64_t *bytes)
+tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_model_folder *base,
+                              const struct tt_optimizer *optimizer, tt_dtype dtype, uint64_t *bytes)
 {
     struct tt_weights_layout layout;
-    TT_TRY(tt_weights_layout_init(model, dtype, UINT64_MAX, &layout));
+    TT_TRY(tt_weights_layout_init(model, base, dtype, UINT64_MAX, &layout));
     *bytes = layout.tensor_bytes;
     tt_weights_layout_deinit(&layout);
     if (optimizer == NULL) return TT_OK;

@@ -41,9 +41,10 @@ struct tt_saver_config {
     tt_dtype dtype;  /* of the weights file */
     /* NULL or lent: a stop was requested; shortens waits for other ranks' files */
     const struct tt_cancel *stop;
-    /* model folder: its config.json and tokenizer files, as they are now, are a part of each save; NULL: none */
-    const char *base_folder;
-    const char *base_name; /* name of the base model in adapter_config.json; NULL: base_folder */
+    /* model folder: its config.json and tokenizer files, as they are now, are a part of each save, and so are the
+     * tensors of parts beside the text model that trains; NULL: none */
+    const struct tt_model_folder *base;
+    const char *base_name; /* name of the base model in adapter_config.json; NULL: the folder's path */
     /* Chat templates that replace those of the model folder; lent. Without any, its own are saved. Without a model
      * folder: all small files. */
     const struct tt_save_template *templates;
@@ -101,8 +102,10 @@ bool tt_saver_failed(const struct tt_saver *saver);
  * removed. *reported: `report` was filled, because rank 0 has a new report. */
 TT_MUST_USE tt_status tt_saver_finish(struct tt_saver *saver, struct tt_save_report *report, bool *reported);
 
-/* Bytes of one save on disk, without the tokenizer and small files. `optimizer`: whose state it has; NULL: none. */
-TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_optimizer *optimizer,
-                                          tt_dtype dtype, uint64_t *bytes);
+/* Bytes of one save on disk, without the tokenizer and small files. `base`: the model folder, or NULL. `optimizer`:
+ * whose state it has; NULL: none. */
+TT_MUST_USE tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_model_folder *base,
+                                          const struct tt_optimizer *optimizer, tt_dtype dtype,
+                                          uint64_t *bytes);
 
 #endif

@@ -12,7 +12,7 @@
 #include "model/adapter_config.h"
 #include "model/module.h"
 
-static const char table_name[] = TT_MODEL_EMBEDDING ".weight", head_name[] = TT_MODEL_HEAD ".weight";
+static const char head_name[] = TT_MODEL_HEAD_NAME;
 
 /* ---- Comparing ---- */
 
@@ -62,7 +62,7 @@ tt_status tt_tied_head_compare(const struct tt_model_folder *folder, const struc
     struct tt_stored_tensor table, head;
     int64_t at;
     *differs = false;
-    if (!facts->tie_word_embeddings || !find_stored(folder, table_name, &table)) return TT_OK;
+    if (!facts->tie_word_embeddings || !find_stored(folder, tt_model_table_name(facts), &table)) return TT_OK;
     if (!find_stored(folder, head_name, &head)) return TT_OK;
     TT_TRY(compare(&table, &head, share, &at));
     *differs = at >= 0;
@@ -80,10 +80,10 @@ void tt_tied_head_settle(const struct tt_model_folder *folder, bool differs, str
         tt_warn(
             "'%s': config.json has tie_word_embeddings true, but '%s' differs from '%s': the model has two "
             "tables, as in transformers",
-            tt_model_folder_path(folder), head_name, table_name);
+            tt_model_folder_path(folder), head_name, tt_model_table_name(facts));
     }
-    facts->table_in_head =
-        !differs && !find_stored(folder, table_name, &tensor) && find_stored(folder, head_name, &tensor);
+    facts->table_in_head = !differs && !find_stored(folder, tt_model_table_name(facts), &tensor) &&
+                           find_stored(folder, head_name, &tensor);
 }
 
 tt_status tt_tied_head_inspect(const struct tt_model_folder *folder, struct tt_model_facts *facts)
@@ -187,7 +187,7 @@ static tt_status check_tied_head(const struct unread *unread)
     TT_TRY(tt_tied_head_compare(source->folder, &source->share, &unread->model->facts, &differs));
     if (!differs) return TT_OK;
     return tt_fail(TT_ERR_DATA, "'%s' differs from '%s', though config.json has tie_word_embeddings true",
-                   head_name, table_name);
+                   head_name, tt_model_table_name(&unread->model->facts));
 }
 
 /* ---- Tensors of an adapter ---- */
@@ -215,7 +215,7 @@ static const char *copied_name(const struct unread *unread, char *name, size_t b
     bool head = model->facts.tie_word_embeddings && strcmp(name, head_name) == 0;
     return !head || tt_model_saves_table_twice(model) ? NULL
            : model->facts.table_in_head               ? head_name
-                                                      : table_name;
+                                                      : tt_model_table_name(&model->facts);
 }
 
 static bool is_base_copy(const struct unread *unread)
@@ -288,7 +288,7 @@ static bool is_shared_head(const struct unread *unread)
 
 static tt_status check_shared_head(const struct unread *unread)
 {
-    return check_own_copy(unread, table_name);
+    return check_own_copy(unread, tt_model_table_name(&unread->model->facts));
 }
 
 /* ---- The tables ---- */

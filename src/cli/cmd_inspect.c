@@ -8,6 +8,7 @@
 #include "config/value.h"
 #include "io/model_folder.h"
 #include "io/pth.h"
+#include "io/text_part.h"
 #include "model/module.h"
 
 /* The files to describe: a list of tensors and the configuration. */
@@ -168,8 +169,10 @@ static struct tt_json_value *collect_facts(const struct subject *subject)
     struct tt_json_value *facts = tt_json_new_object();
     if (facts == NULL || root == NULL) return facts;
     bool is_model = subject->folder != NULL || subject->is_model;
+    const struct tt_json_value *text = is_model ? tt_json_get(root, "text_config") : NULL;
     for (const char *const *key = is_model ? model_keys : adapter_keys; *key != NULL; key++) {
         const struct tt_json_value *value = tt_json_get(root, *key);
+        if (value == NULL && tt_json_is_object(text)) value = tt_json_get(text, *key);
         if (value != NULL && !tt_json_is_null(value)) tt_json_set_copy(facts, *key, value);
     }
     return facts;
@@ -194,6 +197,15 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
     return TT_OK;
 }
 
+static tt_status write_served(struct tt_str *text, const struct subject *subject,
+                              const struct tt_text_part *part)
+{
+    if (part == NULL) return tt_str_append_text(text, "  supported               yes\n");
+    TT_TRY(tt_str_printf(text, "  supported               the text part, '%s'\n", part->path));
+    size_t count = subject->folder != NULL ? tt_model_folder_left_alone(subject->folder) : 0;
+    return tt_str_printf(text, "  left alone              %zu tensors of the %s\n", count, part->what);
+}
+
 /* Writes whether this program supports the model, and the reason if it does not. */
 static tt_status write_supported(struct tt_str *text, const struct subject *subject)
 {
@@ -202,12 +214,13 @@ static tt_status write_supported(struct tt_str *text, const struct subject *subj
     if (config == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_model_facts_parse(
         subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
+    const struct tt_text_part *part = config->part;
     tt_free(config);
     struct tt_model_folder *whole = NULL; /* opened for its error if no weights were found */
     if (status == TT_OK && subject->folder != NULL && subject->count == 0)
         status = tt_model_folder_open(subject->path, true, &whole);
     tt_model_folder_close(whole);
-    if (status == TT_OK) return tt_str_append_text(text, "  supported               yes\n");
+    if (status == TT_OK) return write_served(text, subject, part);
     if (status == TT_ERR_MEMORY) return status;
     const struct tt_error *error = tt_error_last();
     tt_status written = tt_str_printf(text, "  supported               no: %s\n", error->message);

@@ -126,12 +126,29 @@ static tt_status add_skipped(const char *name, struct tt_quantized_config *confi
     return TT_OK;
 }
 
+/* Paths of the parts beside the text model, whose weights are copied as they are. */
+static tt_status list_others(const struct tt_model *model, struct tt_arena *arena, bool expressions,
+                             struct tt_quantized_config *config)
+{
+    const struct tt_text_part *part = model->facts.part;
+    for (const char *const *other = part != NULL ? part->others : NULL; other != NULL && *other != NULL;
+         other++) {
+        size_t bytes = strlen(*other) - 1; /* without the dot */
+        const char *entry = expressions ? tt_arena_printf(arena, "re:.*%.*s.*", (int)bytes, *other)
+                                        : tt_arena_strndup(arena, *other, bytes);
+        if (entry == NULL) return TT_ERR_MEMORY;
+        TT_TRY(add_skipped(entry, config));
+    }
+    return TT_OK;
+}
+
 /* transformers skips the head by itself only without a list, so a list must name the head. */
 static tt_status list_skipped(const struct tt_model *model, const struct tt_name_pattern *list,
-                              struct tt_quantized_config *config)
+                              struct tt_arena *arena, struct tt_quantized_config *config)
 {
     const char *head = tt_module_head(&model->modules);
     bool listed = false;
+    TT_TRY(list_others(model, arena, false, config));
     for (size_t i = 0; i < list->count; i++) {
         const char *name = tt_name_pattern_entry(list, i);
         listed |= strcmp(name, head) == 0;
@@ -159,6 +176,7 @@ static tt_status list_ignored(const struct tt_model *model, const struct tt_name
         if (entry == NULL) TT_GO(TT_ERR_MEMORY);
         TT_GO(add_skipped(entry, config));
     }
+    TT_GO(list_others(model, arena, true, config));
     status = add_skipped(tt_module_head(&model->modules), config);
 out:
     tt_str_deinit(&escaped);
@@ -238,7 +256,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (options.config.type == TT_QUANT_FP8)
         TT_GO(list_ignored(model, &skip, &arena, &options.config));
     else
-        TT_GO(list_skipped(model, &skip, &options.config));
+        TT_GO(list_skipped(model, &skip, &arena, &options.config));
     options.context = model;
     options.config.nested = model->options.quant.nested;
     options.config.compute_dtype = tt_dtype_from_torch_name(command->compute_dtype);

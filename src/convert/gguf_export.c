@@ -271,8 +271,11 @@ static tt_status find_place(const struct export *export, const char *tensor, str
     char *path = suffix != NULL ? tt_strndup(tensor, (size_t)(suffix - tensor)) : NULL;
     if (path == NULL) return TT_ERR_MEMORY;
     const struct tt_module *module = tt_model_find_module(export->merge->model, path);
-    const struct tt_gguf_name *name =
-        module != NULL ? tt_gguf_find_name(export->architecture, module->name) : NULL;
+    char alone[NAME_BYTES];
+    const struct tt_module_list *modules = &export->merge->model->modules;
+    /* The tables have the names of text models alone. */
+    const char *own = module != NULL ? tt_module_alone(modules, module->name, alone, sizeof alone) : NULL;
+    const struct tt_gguf_name *name = own != NULL ? tt_gguf_find_name(export->architecture, own) : NULL;
     tt_free(path);
     if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
     if (module->layer >= 0)
@@ -303,6 +306,7 @@ static tt_status add_model_tensors(struct export *export)
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
         struct place place;
+        if (tensor->left_alone) continue;
         TT_TRY(find_place(export, tensor->name, &place));
         TT_TRY(add_output(export, tensor, &place));
     }

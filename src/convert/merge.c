@@ -22,7 +22,8 @@ void tt_merge_close(struct tt_merge *merge)
     *merge = (struct tt_merge){0};
 }
 
-static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora)
+static tt_status open_adapter(struct tt_merge *merge, const char *name, const struct tt_model_facts *facts,
+                              struct tt_lora_config *lora)
 {
     tt_status status = TT_OK;
     struct tt_path config;
@@ -37,7 +38,7 @@ static tt_status open_adapter(struct tt_merge *merge, const char *name, struct t
     }
     TT_GO(status);
     TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
-    TT_GO(tt_adapter_weights_open(folder, &merge->adapter));
+    TT_GO(tt_adapter_open_for(folder, facts, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
     tt_free(folder);
@@ -80,6 +81,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     const char *source = tt_model_source_name(merge->model, param);
     struct tt_merge_tensor tensor = {
         .name = name,
+        .stored = name,
         .base = tt_model_folder_find(merge->folder, source),
         .rows = param->dims[0],
         .columns = param->rank > 1 ? param->dims[1] : 1,
@@ -89,6 +91,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
+    if (merge->model->facts.part != NULL && strcmp(source, name) == 0) tensor.stored = tensor.base->name;
     TT_TRY(find_type(merge, source, &tensor));
     TT_TRY(tt_name_index_add(&merge->index, name, merge->count));
     merge->tensors[merge->count++] = tensor;
@@ -118,16 +121,39 @@ static tt_status add_lora(void *context, const struct tt_model_linear *linear)
     return TT_OK;
 }
 
+/* The tensors of other parts follow those of the text model. */
+static void add_left_alone(struct tt_merge *merge)
+{
+    for (size_t i = 0; i < tt_model_folder_tensor_count(merge->folder); i++) {
+        const char *name = tt_model_folder_tensor_name(merge->folder, i);
+        if (!tt_text_part_leaves(merge->model->facts.part, name)) continue;
+        const struct tt_safetensors_entry *base = tt_model_folder_tensor(merge->folder, i);
+        struct tt_merge_tensor tensor = {.name = name,
+                                         .stored = base->name,
+                                         .left_alone = true,
+                                         .base = base,
+                                         .dtype = base->dtype,
+                                         .rows = 1,
+                                         .columns = 1,
+                                         .rank = base->rank};
+        for (int d = 0; d < base->rank; d++) *(d == 0 ? &tensor.rows : &tensor.columns) *= base->dims[d];
+        merge->tensors[merge->count++] = tensor;
+    }
+}
+
 static tt_status list_tensors(struct tt_merge *merge)
 {
     const struct tt_model *model = merge->model;
-    merge->tensors = tt_calloc(model->param_count + 1, sizeof *merge->tensors);
+    size_t most = model->param_count + tt_model_folder_left_alone(merge->folder) + 1;
+    merge->tensors = tt_calloc(most, sizeof *merge->tensors);
     if (merge->tensors == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < model->param_count; i++)
         if (tt_model_source_name(model, model->params[i]) != NULL)
             TT_TRY(add_tensor(merge, model->params[i], model->params[i]->name));
     merge->unties = model->facts.tie_word_embeddings && !tt_model_is_tied(model);
-    return tt_model_visit_linears(model, add_lora, merge);
+    TT_TRY(tt_model_visit_linears(model, add_lora, merge));
+    add_left_alone(merge);
+    return TT_OK;
 }
 
 tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge)
@@ -141,7 +167,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));
-    if (adapter != NULL) TT_GO(open_adapter(merge, adapter, &options.lora));
+    if (adapter != NULL) TT_GO(open_adapter(merge, adapter, config, &options.lora));
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));
     struct tt_load_source source = {.folder = merge->folder, .adapter = merge->adapter};

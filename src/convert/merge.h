@@ -16,7 +16,9 @@
 
 /* A tensor of the merged model. Matrices are [rows, columns], vectors [rows, 1]. */
 struct tt_merge_tensor {
-    const char *name; /* "model.layers.0.self_attn.q_proj.weight" */
+    const char *name;   /* "model.layers.0.self_attn.q_proj.weight" */
+    const char *stored; /* in a folder: the base's own spelling, or `name` */
+    bool left_alone;    /* of a part beside the text model: copied, of any rank and type */
     /* in the base folder; NULL: not a tensor of a model (LoRA's A or B) */
     const struct tt_safetensors_entry *base;
     const struct tt_safetensors_entry *saved; /* in the adapter: replaces `base`; NULL: none */

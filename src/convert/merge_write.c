@@ -33,7 +33,8 @@ struct writing {
 
 static tt_dtype type_of(const struct writing *writing, const struct tt_merge_tensor *tensor)
 {
-    return writing->options->dtype != TT_DTYPE_NONE ? writing->options->dtype : tensor->dtype;
+    bool changes = writing->options->dtype != TT_DTYPE_NONE && !tensor->left_alone;
+    return changes ? writing->options->dtype : tensor->dtype;
 }
 
 static uint64_t bytes_of(const struct writing *writing, size_t index)
@@ -108,10 +109,12 @@ static tt_status lay_out_shard(struct writing *writing, struct shard *shard)
     if (shard->entries == NULL || shard->path == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < shard->count; i++) {
         const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
-        shard->entries[i] = (struct tt_safetensors_entry){.name = tensor->name,
-                                                          .dtype = type_of(writing, tensor),
-                                                          .rank = tensor->rank,
-                                                          .dims = {tensor->rows, tensor->columns}};
+        struct tt_safetensors_entry *entry = &shard->entries[i];
+        *entry = (struct tt_safetensors_entry){.name = tensor->stored,
+                                               .dtype = type_of(writing, tensor),
+                                               .rank = tensor->rank,
+                                               .dims = {tensor->rows, tensor->columns}};
+        if (tensor->left_alone) memcpy(entry->dims, tensor->base->dims, sizeof entry->dims);
     }
     return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
 }
@@ -128,7 +131,7 @@ static tt_status create_shard(struct writing *writing, struct shard *shard)
                                            .descriptor = shard->descriptor,
                                            .path = shard->path};
         for (size_t e = 0; e < shard->count; e++)
-            if (shard->entries[e].name == tensor->name) output->offset = shard->entries[e].offset;
+            if (shard->entries[e].name == tensor->stored) output->offset = shard->entries[e].offset;
     }
     return TT_OK;
 }
@@ -224,7 +227,7 @@ static tt_status write_config(const struct writing *writing)
     bool unties = writing->merge->unties || writing->merge->model->facts.own_head;
     if (!unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
-    if (unties) tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false));
+    if (unties) tt_text_part_untie(root);
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, transformers 4 torch_dtype; both read either key. */

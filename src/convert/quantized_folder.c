@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "io/output_folder.h"
+#include "io/text_part.h"
 #include "tensor/format.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
@@ -34,8 +35,9 @@ struct writing {
 
 /* ---- Output of each tensor ---- */
 
+/* `name`: the model's for it; `stored`: the one it is written under. */
 static tt_status plan_item(struct writing *writing, const struct tt_safetensors_entry *from, const char *name,
-                           struct item *item)
+                           const char *stored, struct item *item)
 {
     const struct tt_quantize_options *options = writing->options;
     *item = (struct item){.from = from, .name = name, .layout = options->layout_of(options->context, name)};
@@ -44,7 +46,7 @@ static tt_status plan_item(struct writing *writing, const struct tt_safetensors_
             return tt_fail(TT_ERR_UNSUPPORTED, "'%s' has the type %s, which is not copied", from->name,
                            from->dtype_name);
         item->to.entries[0] = *from;
-        item->to.entries[0].name = name;
+        item->to.entries[0].name = stored;
         item->to.count = 1;
         return TT_OK;
     }
@@ -55,7 +57,7 @@ static tt_status plan_item(struct writing *writing, const struct tt_safetensors_
         return tt_fail(TT_ERR_DATA, "'%s' is not a matrix of %lld x %lld", from->name,
                        (long long)item->layout->rows, (long long)item->layout->cols);
     tt_dtype dtype = from->dtype == TT_F64 ? TT_F32 : from->dtype;
-    return tt_quantized_describe(name, item->layout, dtype, options->config.storage_dtype, &writing->arena,
+    return tt_quantized_describe(stored, item->layout, dtype, options->config.storage_dtype, &writing->arena,
                                  &item->to);
 }
 
@@ -83,7 +85,8 @@ static tt_status plan(struct writing *writing)
     writing->shard_count = 1;
     for (size_t i = 0; i < writing->count; i++) {
         const struct tt_safetensors_entry *from = tt_model_folder_tensor(writing->folder, i);
-        TT_TRY(plan_item(writing, from, tt_model_folder_tensor_name(writing->folder, i), &writing->items[i]));
+        TT_TRY(plan_item(writing, from, tt_model_folder_tensor_name(writing->folder, i),
+                         tt_model_folder_stored_name(writing->folder, i), &writing->items[i]));
         uint64_t bytes = bytes_of(&writing->items[i]);
         if (filled > 0 && filled + bytes > limit) {
             writing->shard_first[writing->shard_count++] = i;
@@ -252,7 +255,7 @@ static tt_status write_config(const struct writing *writing)
 {
     struct tt_json_value *root = tt_json_copy(tt_model_folder_config(writing->folder)->root);
     struct tt_json_value *config = tt_quantized_config_make(&writing->options->config);
-    if (writing->options->unties) tt_json_set(root, "tie_word_embeddings", tt_json_new_bool(false));
+    if (writing->options->unties) tt_text_part_untie(root);
     tt_json_set(root, "quantization_config", config);
     tt_status status =
         tt_json_write_file(root, 2, true, tt_str_text(&writing->output.temporary), "config.json");

@@ -53,7 +53,8 @@ tt_status tt_chat_parts_copy(const struct tt_json_value *content, const char *wh
         status =
             tt_fail(TT_ERR_UNSUPPORTED, "%s: part %zu of the content is '%s', and only text is supported",
                     where, i + 1, medium);
-        tt_hint("leave out the rows with images or sounds, or these parts of them");
+        tt_hint("leave out the rows with images or sounds, or these parts of them: of a model that sees or "
+                "hears the text part is served");
     }
     if (status == TT_OK)
         *out = list;

@@ -67,6 +67,9 @@ struct tt_data_config {
     int64_t max_train_samples, max_eval_samples; /* 0: all */
     /* By the objective, not a setting: the kind of all rows; NULL: any of those that are known by their members. */
     const struct tt_row_kind *rows_kind;
+    /* Not a setting: the model is the text part of one that sees images. Rows with images are refused then; another
+     * model was never made for them, and reads their text. */
+    bool text_part;
 };
 
 /* Samples of a row that stay together; 1: each is alone. */

@@ -61,9 +61,15 @@ static const struct tt_row_kind *const kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* Columns of rows for models that see images: names of TRL's data sets. */
+static const char *const image_members[] = {"images", "image"};
+enum { IMAGE_MEMBERS = sizeof image_members / sizeof *image_members };
+
 static tt_status list_members(struct tt_row_reader *reader)
 {
     const struct tt_data_config *config = reader->config;
+    for (int i = 0; config->text_part && i < IMAGE_MEMBERS; i++)
+        TT_TRY(add_member(reader, tt_span_of(image_members[i])));
     const char *const fields[] = {config->dataset_text_field, config->dataset_prompt_field,
                                   config->dataset_completion_field};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
@@ -274,10 +280,27 @@ out:
     return status;
 }
 
+/* The text of such a row speaks of what the text part does not see. */
+static tt_status check_images(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    for (int i = 0; reader->config->text_part && i < IMAGE_MEMBERS; i++) {
+        const struct tt_json_value *value = tt_json_get(row, image_members[i]);
+        bool none =
+            value == NULL || tt_json_is_null(value) || (tt_json_is_list(value) && tt_json_count(value) == 0);
+        if (none) continue;
+        tt_row_fail(reader, TT_ERR_UNSUPPORTED, "the row has '%s', and of this model the text part is served",
+                    image_members[i]);
+        tt_hint("leave out the rows with images");
+        return TT_ERR_UNSUPPORTED;
+    }
+    return TT_OK;
+}
+
 static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_value *row,
                              struct tt_row *out)
 {
     const struct tt_row_kind *wanted = reader->config->rows_kind;
+    TT_TRY(check_images(reader, row));
     if (wanted != NULL) return wanted->read(reader, row, out);
     for (size_t k = 0; k < KINDS; k++)
         if (kinds[k]->plural == NULL && kinds[k]->accepts(reader, row))

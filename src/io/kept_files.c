@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "io/model_folder.h"
+#include "io/text_part.h"
 
 static const char config_name[] = "config.json";
 
@@ -49,7 +50,7 @@ tt_status tt_kept_files_read(const char *from, bool whole_model, struct tt_kept_
     return status;
 }
 
-tt_status tt_kept_files_set_flag(struct tt_kept_files *kept, const char *key, bool value)
+tt_status tt_kept_files_untie(struct tt_kept_files *kept)
 {
     tt_status status = TT_OK;
     struct tt_json json = {0};
@@ -61,7 +62,7 @@ tt_status tt_kept_files_set_flag(struct tt_kept_files *kept, const char *key, bo
     if (file == NULL) return tt_fail(TT_ERR_INTERNAL, "there is no %s to change", config_name);
     TT_GO(tt_json_parse(file->data, file->bytes, config_name, &json));
     root = tt_json_copy(json.root);
-    if (root == NULL || tt_json_set(root, key, tt_json_new_bool(value)) != 0) TT_GO(TT_ERR_MEMORY);
+    tt_text_part_untie(root);
     TT_GO(tt_json_write(root, 2, false, &text));
     TT_GO(tt_str_append_char(&text, '\n'));
     char *data = tt_strndup(tt_str_text(&text), text.bytes);

@@ -22,8 +22,8 @@ struct tt_kept_files {
 
 /* Reads the files that tt_model_folder_check_copied checks, with its limits. On error the struct is empty. */
 TT_MUST_USE tt_status tt_kept_files_read(const char *from, bool whole_model, struct tt_kept_files *kept);
-/* Sets one key of config.json. */
-TT_MUST_USE tt_status tt_kept_files_set_flag(struct tt_kept_files *kept, const char *key, bool value);
+/* Sets tie_word_embeddings of config.json to false. */
+TT_MUST_USE tt_status tt_kept_files_untie(struct tt_kept_files *kept);
 /* Writes them into the folder `to`, byte for byte. */
 TT_MUST_USE tt_status tt_kept_files_write(const struct tt_kept_files *kept, const char *to);
 void tt_kept_files_deinit(struct tt_kept_files *kept);

@@ -9,6 +9,7 @@
 #include "base/hub_cache.h"
 #include "base/str.h"
 #include "io/pth.h"
+#include "io/text_part.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define INDEX_BYTES_MAX ((size_t)256 << 20)
@@ -42,6 +43,7 @@ struct tt_model_folder {
     struct located *tensors; /* by name */
     size_t tensor_count;
     struct tt_arena names; /* of renamed tensors */
+    const struct tt_text_part *part;
 };
 
 /* ---- Content of the folder, for messages ---- */
@@ -240,6 +242,17 @@ out:
     return status;
 }
 
+/* Two spellings of a name would be two tensors of that name. */
+static tt_status sort_renamed(struct tt_model_folder *folder)
+{
+    qsort(folder->tensors, folder->tensor_count, sizeof *folder->tensors, compare_located);
+    for (size_t i = 1; i < folder->tensor_count; i++)
+        if (strcmp(folder->tensors[i - 1].name, folder->tensors[i].name) == 0)
+            return tt_fail(TT_ERR_DATA, "'%s' has tensor '%s' under two names", folder->path,
+                           folder->tensors[i].name);
+    return TT_OK;
+}
+
 /* A model without its head (AutoModel, LlamaModel) is saved with names that lack its place in the whole one: as
  * transformers does (core_model_loading.py, rename_source_key), they are read as those of the whole one. */
 static tt_status add_base_prefix(struct tt_model_folder *folder)
@@ -257,8 +270,18 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
         tensor->name = tt_arena_printf(&folder->names, "%s%s", prefix, tensor->name);
         if (tensor->name == NULL) return TT_ERR_MEMORY;
     }
-    qsort(folder->tensors, folder->tensor_count, sizeof *folder->tensors, compare_located);
-    return TT_OK;
+    return sort_renamed(folder);
+}
+
+/* The tensors of a class with other parts beside its text model get the class's names: the files may spell others. */
+static tt_status rename_parts(struct tt_model_folder *folder)
+{
+    for (size_t i = 0; i < folder->tensor_count; i++) {
+        struct located *tensor = &folder->tensors[i];
+        tensor->name = tt_text_part_name(folder->part, tensor->name, &folder->names);
+        if (tensor->name == NULL) return TT_ERR_MEMORY;
+    }
+    return sort_renamed(folder);
 }
 
 /* The single file is used where there is also an index, as in the reference library. */
@@ -281,7 +304,7 @@ static tt_status find_weights(struct tt_model_folder *folder, bool require_weigh
 static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
 {
     TT_TRY(find_weights(folder, require_weights));
-    return add_base_prefix(folder);
+    return folder->part != NULL ? rename_parts(folder) : add_base_prefix(folder);
 }
 
 static tt_status open_config(struct tt_model_folder *folder)
@@ -321,6 +344,7 @@ tt_status tt_model_folder_open(const char *path, bool require_weights, struct tt
         goto out;
     }
     TT_GO(open_config(folder));
+    folder->part = tt_text_part_find(folder->config.root);
     TT_GO(open_weights(folder, require_weights));
     *out = folder;
     return TT_OK;
@@ -343,12 +367,7 @@ static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename
         if (kept == NULL) return TT_ERR_MEMORY;
         folder->tensors[folder->tensor_count++] = (struct located){kept, entry, file};
     }
-    qsort(folder->tensors, folder->tensor_count, sizeof *folder->tensors, compare_located);
-    for (size_t i = 1; i < folder->tensor_count; i++)
-        if (strcmp(folder->tensors[i - 1].name, folder->tensors[i].name) == 0)
-            return tt_fail(TT_ERR_DATA, "'%s' has tensor '%s' under two names", folder->path,
-                           folder->tensors[i].name);
-    return TT_OK;
+    return sort_renamed(folder);
 }
 
 tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename, void *context,
@@ -431,6 +450,15 @@ const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_fo
     return found != NULL ? found->entry : NULL;
 }
 
+const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_model_folder *folder,
+                                                               const char *name)
+{
+    const struct tt_safetensors_entry *entry = NULL;
+    for (size_t f = 0; f < folder->file_count && entry == NULL; f++)
+        entry = tt_safetensors_find(folder->files[f], name);
+    return entry;
+}
+
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
@@ -452,6 +480,21 @@ tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struc
     const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
     if (file == NULL) return TT_ERR_INTERNAL;
     return tt_safetensors_read(file, entry, first, count, to, dtype);
+}
+
+size_t tt_model_folder_left_alone(const struct tt_model_folder *folder)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < folder->tensor_count; i++)
+        count += tt_text_part_leaves(folder->part, folder->tensors[i].name);
+    return count;
+}
+
+const char *tt_model_folder_stored_name(const struct tt_model_folder *folder, size_t index)
+{
+    if (index >= folder->tensor_count) return NULL;
+    const struct located *tensor = &folder->tensors[index];
+    return folder->part != NULL ? tensor->entry->name : tensor->name;
 }
 
 tt_status tt_adapter_weights_open(const char *folder, struct tt_safetensors **out)
@@ -496,10 +539,18 @@ static tt_status visit_template(void *context, const char *name)
 tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
                                          tt_status (*visit)(void *context, const char *name), void *context)
 {
-    static const char *const names[] = {
-        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json",
-        "added_tokens.json", "tokenizer.model",       "vocab.json",
-        "merges.txt",        "chat_template.jinja",   "chat_template.json"};
+    static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "tokenizer.model",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "processor_config.json",
+                                        "preprocessor_config.json",
+                                        "video_preprocessor_config.json"};
     struct listing listing = {folder, visit, context, 0};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) TT_TRY(visit_one(&listing, names[i]));
     if (generation_config) TT_TRY(visit_one(&listing, "generation_config.json"));

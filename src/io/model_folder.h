@@ -30,10 +30,17 @@ size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 /* Tensor `index` of all files, in order of name. */
 const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_folder *folder, size_t index);
 /* Its name in the folder, which is the file's unless it was renamed: by tt_model_folder_of_file, or to have the
- * "model." that files of a model without its head lack. */
+ * "model." that files of a model without its head lack, or to have that of its class (io/text_part.h). */
 const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, size_t index);
+/* Its name for a folder that is written from this one: the file's own in a class with other parts (io/text_part.h). */
+const char *tt_model_folder_stored_name(const struct tt_model_folder *folder, size_t index);
+/* How many of the tensors belong to parts beside the text model. */
+size_t tt_model_folder_left_alone(const struct tt_model_folder *folder);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name);
+/* The same by the name in the files. */
+const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_model_folder *folder,
+                                                               const char *name);
 /* The open file that contains `entry`; NULL (record set) when the entry is not from this folder. */
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry);
@@ -51,7 +58,8 @@ TT_MUST_USE tt_status tt_adapter_weights_open(const char *folder, struct tt_safe
 #define TT_MODEL_FOLDER_COPY_BYTES_MAX ((uint64_t)512 << 20)
 /* Calls `visit` for each existing file of the tokenizer and its chat templates (tokenizer.json,
  * tokenizer_config.json, special_tokens_map.json, added_tokens.json, tokenizer.model, vocab.json, merges.txt,
- * chat_template.jinja, chat_template.json, additional_chat_templates/...); `generation_config` adds that file. */
+ * chat_template.jinja, chat_template.json, additional_chat_templates/...) and of the processor (processor_config.json,
+ * preprocessor_config.json, video_preprocessor_config.json); `generation_config` adds that file. */
 TT_MUST_USE tt_status tt_model_folder_list_tokenizer(const char *folder, bool generation_config,
                                                      tt_status (*visit)(void *context, const char *name),
                                                      void *context);

@@ -149,16 +149,32 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-tt_status tt_safetensors_index(struct tt_safetensors *file)
+static tt_status sort_names(struct tt_safetensors *file)
 {
-    file->by_name = tt_calloc(file->count + 1, sizeof *file->by_name);
-    if (file->by_name == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->entries[i];
     qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
     for (size_t i = 1; i < file->count; i++)
         if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
             return tt_fail(TT_ERR_DATA, "'%s' has two tensors '%s'", file->path, file->by_name[i]->name);
     return TT_OK;
+}
+
+tt_status tt_safetensors_index(struct tt_safetensors *file)
+{
+    file->by_name = tt_calloc(file->count + 1, sizeof *file->by_name);
+    return file->by_name != NULL ? sort_names(file) : TT_ERR_MEMORY;
+}
+
+tt_status tt_safetensors_rename(struct tt_safetensors *file,
+                                const char *(*rename)(const void *context, const char *name,
+                                                      struct tt_arena *arena),
+                                const void *context)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        file->entries[i].name = rename(context, file->entries[i].name, &file->arena);
+        if (file->entries[i].name == NULL) return TT_ERR_MEMORY;
+    }
+    return sort_names(file);
 }
 
 /* The format allows neither holes nor overlap nor bytes after the last tensor. */

@@ -12,6 +12,7 @@ static tt_status write_settings(const struct tt_data_config *data, struct tt_str
     for (const struct tt_setting *row = tt_data_settings; row->name != NULL; row++)
         if ((row->changes & TT_CHANGES_ROWS) != 0)
             TT_TRY(tt_job_write_setting(row, (const char *)data + row->offset, key));
+    if (data->text_part) TT_TRY(tt_str_append_text(key, "without images\n"));
     if (data->rows_kind != NULL) TT_TRY(tt_str_printf(key, "%s\n", data->rows_kind->plural));
     bool streams = tt_data_streams(data);
     return tt_str_printf(key, "stream: %d, texts in pieces: %d\n", (int)streams,

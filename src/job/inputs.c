@@ -42,7 +42,7 @@ static tt_status open_adapter(const struct tt_inputs_config *config, const char 
     TT_GO(tt_hub_locate(given, NULL, "adapter", &adapter->folder));
     adapter->lora = inputs->model_options.lora;
     TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
-    TT_GO(tt_adapter_weights_open(adapter->folder, &adapter->file));
+    TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->file));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "
@@ -190,9 +190,20 @@ tt_status tt_inputs_inspect(const struct tt_model_folder *folder, struct tt_aren
     return tt_tied_head_inspect(folder, facts);
 }
 
+static void tell_left_alone(const struct tt_inputs *inputs)
+{
+    const struct tt_text_part *part = inputs->model_facts.part;
+    size_t count = part != NULL ? tt_model_folder_left_alone(inputs->folder) : 0;
+    if (count > 0)
+        tt_info("the text part of a %s folder is served: %zu tensors of the %s are left alone",
+                part->model_type, count, part->what);
+}
+
 void tt_inputs_settle(struct tt_inputs *inputs, bool differs)
 {
-    if (inputs->folder != NULL) tt_tied_head_settle(inputs->folder, differs, &inputs->model_facts);
+    if (inputs->folder == NULL) return;
+    tt_tied_head_settle(inputs->folder, differs, &inputs->model_facts);
+    tell_left_alone(inputs);
 }
 
 int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model)
@@ -298,6 +309,7 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
     bool keeps = data->prepared_path != NULL, hit = false;
     limited.max_length = inputs->max_length;
     limited.chat_template_path = inputs->template_path;
+    limited.text_part = inputs->model_facts.part != NULL;
     const struct tt_dataset_request request = {
         files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples, seed};
     const struct tt_data_key_source source = {&limited, tt_model_folder_path(inputs->folder),

@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "io/model_folder.h"
+#include "io/text_part.h"
 
 static const char key_prefix[] = "base_model.model.";
 
@@ -22,6 +24,22 @@ bool tt_adapter_key_path(const char *key, const char **path)
     bool begins = strncmp(key, key_prefix, sizeof key_prefix - 1) == 0;
     *path = begins ? key + sizeof key_prefix - 1 : key;
     return begins;
+}
+
+static const char *name_in_class(const void *context, const char *key, struct tt_arena *arena)
+{
+    const char *path;
+    if (!tt_adapter_key_path(key, &path)) return key;
+    const char *name = tt_text_part_adapted_name(context, path, arena);
+    if (name == path) return key;
+    return name != NULL ? tt_arena_printf(arena, "%s%s", key_prefix, name) : NULL;
+}
+
+tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *facts,
+                              struct tt_safetensors **out)
+{
+    TT_TRY(tt_adapter_weights_open(folder, out));
+    return facts->part != NULL ? tt_safetensors_rename(*out, name_in_class, facts->part) : TT_OK;
 }
 
 /* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */

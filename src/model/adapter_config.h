@@ -4,6 +4,7 @@
 #define TT_MODEL_ADAPTER_CONFIG_H
 
 #include "base/str.h"
+#include "io/safetensors.h"
 #include "model/model.h"
 
 /* Parses folder/adapter_config.json into *lora, with texts in `arena`; sets `enabled` and `from_adapter`. Unsupported
@@ -17,6 +18,12 @@ TT_MUST_USE tt_status tt_adapter_config_parse(const struct tt_json *json, struct
  * spelled out) and readable by PEFT from 0.14 on. `base_model` is the model's folder or NULL. */
 TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model,
                                               struct tt_str *text);
+
+/* Opens the weights of an adapter folder for this model. Where the model is the text part of a folder, keys made over
+ * the text model alone ("base_model.model.model.layers...") or spelled as before transformers 4.52 become those of the
+ * folder's class, as the parameters have. */
+TT_MUST_USE tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *facts,
+                                          struct tt_safetensors **out);
 
 /* "model.layers.0.self_attn.q_proj.lora_A.weight" -> "base_model.model.model.layers...": returns owned
  * memory, or NULL with the error record set. */

@@ -63,6 +63,66 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
     return status;
 }
 
+/* Whether every layer has the same adapted linears as the first. */
+static bool layers_are_alike(const struct tt_module_list *modules)
+{
+    size_t first = 0, all = 0;
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (!module->adapted || module->layer < 0) continue;
+        all++;
+        if (module->layer == 0) first++;
+        bool in_first = false;
+        for (size_t j = 0; j < modules->count && !in_first; j++)
+            in_first = modules->items[j].layer == 0 && modules->items[j].adapted &&
+                       strcmp(modules->items[j].name, module->name) == 0;
+        if (!in_first) return false;
+    }
+    return all == first * (size_t)modules->layer_count;
+}
+
+/* A name as an expression. */
+static tt_status append_escaped(struct tt_str *text, const char *name)
+{
+    for (; *name != '\0'; name++) TT_TRY(tt_str_printf(text, *name == '.' ? "\\%c" : "%c", *name));
+    return TT_OK;
+}
+
+/* "model\.language_model\.layers\.\d+\.(self_attn\.q_proj|...)", and paths outside the layers. */
+static tt_status write_targets(const struct tt_module_list *modules, struct tt_str *text)
+{
+    bool alike = layers_are_alike(modules), open = false;
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (!module->adapted || !alike || module->layer != 0) continue;
+        if (!open) TT_TRY(append_escaped(text, modules->layers));
+        TT_TRY(tt_str_append_text(text, open ? "|" : "\\.\\d+\\.("));
+        TT_TRY(append_escaped(text, module->name));
+        open = true;
+    }
+    if (open) TT_TRY(tt_str_append_char(text, ')'));
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (!module->adapted || (alike && module->layer >= 0)) continue;
+        if (text->bytes > 0) TT_TRY(tt_str_append_char(text, '|'));
+        TT_TRY(append_escaped(text, module->path));
+    }
+    return TT_OK;
+}
+
+/* The adapted modules of a text part by one expression for whole paths, which fits no module of another part: names
+ * alone, as "q_proj", would have PEFT adapt the vision tower too. It says everything that the settings chose. */
+static tt_status set_exact(struct tt_json_value *object, const struct tt_module_list *modules)
+{
+    static const char *const nulls[] = {"exclude_modules", "layers_pattern", "layers_to_transform"};
+    struct tt_str text = {0};
+    tt_status status = write_targets(modules, &text);
+    if (status == TT_OK) status = set(object, "target_modules", tt_json_new_string(tt_str_text(&text)));
+    for (int i = 0; i < 3 && status == TT_OK; i++) status = set(object, nulls[i], tt_json_new_null());
+    tt_str_deinit(&text);
+    return status;
+}
+
 /* A pattern setting as PEFT stores it: null, a list of names, or the expression as a string. */
 static tt_status set_names(struct tt_json_value *object, const char *key, const char *text,
                            enum tt_name_spelling spelling)
@@ -155,8 +215,9 @@ static tt_status set_constants(struct tt_json_value *object, const char *base_mo
     return set(object, "task_type", tt_json_new_string("CAUSAL_LM"));
 }
 
-static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_config *lora,
-                          const char *default_targets, const struct tt_module_list *modules)
+/* The modules as the settings name them. */
+static tt_status set_targets(struct tt_json_value *object, const struct tt_lora_config *lora,
+                             const char *default_targets, const struct tt_module_list *modules)
 {
     enum tt_name_spelling spelling = lora->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = lora->target_modules != NULL ? lora->target_modules : default_targets;
@@ -168,9 +229,18 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_lora_con
         TT_TRY(set_names(object, "target_modules", targets, spelling));
     }
     TT_TRY(set_names(object, "exclude_modules", lora->exclude_modules, spelling));
-    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, TT_NAMES_AS_LIST));
     TT_TRY(set_names(object, "layers_pattern", lora->layers_pattern, TT_NAMES_AS_LIST));
-    TT_TRY(set_json(object, "layers_to_transform", lora->layers_to_transform));
+    return set_json(object, "layers_to_transform", lora->layers_to_transform);
+}
+
+static tt_status set_lora(struct tt_json_value *object, const struct tt_model *model)
+{
+    const struct tt_lora_config *lora = &model->options.lora;
+    const struct tt_module_list *modules = &model->modules;
+    const char *default_targets = tt_model_family_find(model->facts.model_type)->default_target_modules;
+    TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
+                                     : set_targets(object, lora, default_targets, modules));
+    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, TT_NAMES_AS_LIST));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
     TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
     TT_TRY(set(object, "r", tt_json_new_integer((int64_t)lora->r)));
@@ -188,8 +258,7 @@ tt_status tt_adapter_config_write(const struct tt_model *model, const char *base
     struct tt_json_value *object = tt_json_new_object();
     if (object == NULL) return no_memory();
     TT_GO(set_constants(object, base_model));
-    TT_GO(set_lora(object, &model->options.lora,
-                   tt_model_family_find(model->facts.model_type)->default_target_modules, &model->modules));
+    TT_GO(set_lora(object, model));
     TT_GO(tt_json_write(object, 2, true, text));
 out:
     tt_json_release(object);

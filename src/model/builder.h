@@ -110,8 +110,9 @@ struct tt_mlp_spec {
 };
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 
-/* A decoder whose layers differ in their facts only, under transformers' usual names: "model.embed_tokens", whose
- * output is multiplied by `embedding_scale`, "model.layers", "model.rotary_emb", "model.norm" and "lm_head". */
+/* A decoder whose layers differ in their facts only, under transformers' usual names: "embed_tokens", whose output is
+ * multiplied by `embedding_scale`, "layers", "rotary_emb" and "norm" below the path of the text model ("model"), and
+ * "lm_head". */
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;

@@ -27,49 +27,83 @@ const struct tt_model_family *tt_model_family_find(const char *model_type)
 /* The family's architecture, or that of its models without a head: LlamaForCausalLM, LlamaModel; Gemma3TextModel. */
 static bool is_architecture(const char *name, const char *of_family)
 {
-    static const char head[] = "ForCausalLM";
-    size_t stem = strlen(of_family) - (tt_ends_with(of_family, head) ? strlen(head) : 0);
+    static const char *const heads[] = {"ForCausalLM", "ForConditionalGeneration"};
+    size_t stem = strlen(of_family);
+    for (int i = 0; i < 2; i++)
+        if (tt_ends_with(of_family, heads[i])) stem = strlen(of_family) - strlen(heads[i]);
     if (strcmp(name, of_family) == 0) return true;
     if (strncmp(name, of_family, stem) != 0) return false;
     return strcmp(name + stem, "Model") == 0 || strcmp(name + stem, "TextModel") == 0;
 }
 
-static tt_status find_family(const struct tt_json *json, const struct tt_model_family **out)
+/* What config.json says of the text model: its own file's, or text_config of a class with other parts. */
+struct text_config {
+    const struct tt_json *whole; /* config.json */
+    struct tt_json json;         /* the part of it that the family reads; owns nothing */
+    const struct tt_text_part *part;
+    const struct tt_model_family *family;
+};
+
+static tt_status refuse_type(const struct text_config *text, const char *model_type)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported%s",
+                               text->whole->origin, model_type, text->part != NULL ? " as a text part" : "");
+    struct tt_str names = {0};
+    for (int i = 0; i < FAMILY_COUNT; i++)
+        if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", families[i]->model_type) != TT_OK) break;
+    for (size_t i = 0; tt_text_part_at(i) != NULL; i++)
+        if (tt_str_printf(&names, ", %s", tt_text_part_at(i)->model_type) != TT_OK) break;
+    tt_hint("supported are: %s (docs/models.md)", tt_str_text(&names));
+    tt_str_deinit(&names);
+    return status;
+}
+
+/* Old files have the text model's keys beside the others, and the whole's model_type. */
+static const char *text_type(const struct text_config *text)
+{
+    const char *name = tt_json_text(tt_json_get(text->json.root, "model_type"));
+    return name != NULL && text->json.root != text->whole->root ? name : text->part->text_type;
+}
+
+static tt_status find_family(const struct tt_json *json, struct text_config *text)
 {
     const char *model_type = NULL;
     TT_TRY(tt_json_string(json, json->root, "model_type", &model_type));
-    *out = tt_model_family_find(model_type);
-    if (*out == NULL) {
-        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported",
-                                   json->origin, model_type);
-        struct tt_str names = {0};
-        for (int i = 0; i < FAMILY_COUNT; i++) {
-            if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", families[i]->model_type) != TT_OK) break;
-        }
-        tt_hint("supported are: %s", tt_str_text(&names));
-        tt_str_deinit(&names);
-        return status;
+    *text = (struct text_config){.whole = json, .json = *json, .part = tt_text_part_find(json->root)};
+    if (text->part != NULL) {
+        text->json.root = tt_text_part_config(json->root);
+        model_type = text_type(text);
     }
+    text->family = tt_model_family_find(model_type);
+    if (text->family == NULL) return refuse_type(text, model_type);
+    const char *wanted = text->part != NULL ? text->part->architecture : text->family->architecture;
     const struct tt_json_value *architectures = tt_json_get(json->root, "architectures");
     const char *architecture = tt_json_text(tt_json_at(architectures, 0));
-    if (architecture != NULL && !is_architecture(architecture, (*out)->architecture)) {
-        return tt_fail(TT_ERR_UNSUPPORTED,
-                       "%s: the architecture '%s' is not supported (for model_type '%s' it is %s)",
-                       json->origin, architecture, model_type, (*out)->architecture);
-    }
-    return TT_OK;
+    if (architecture == NULL || is_architecture(architecture, wanted)) return TT_OK;
+    tt_status status = tt_fail(
+        TT_ERR_UNSUPPORTED, "%s: the architecture '%s' is not supported (for model_type '%s' it is %s)",
+        json->origin, architecture, text->part != NULL ? text->part->model_type : model_type, wanted);
+    tt_hint("docs/models.md lists what is supported");
+    return status;
 }
 
-static tt_status read_dtype(const struct tt_json *json, struct tt_model_facts *facts)
+/* The keys of the whole count where both have them. */
+static tt_status read_either(const struct text_config *text, const char *key, const char **value)
+{
+    TT_TRY(tt_json_opt_string(text->whole, text->json.root, key, value));
+    return tt_json_opt_string(text->whole, text->whole->root, key, value);
+}
+
+static tt_status read_dtype(const struct text_config *text, struct tt_model_facts *facts)
 {
     const char *name = "float32";
-    TT_TRY(tt_json_opt_string(json, json->root, "torch_dtype", &name));
-    TT_TRY(tt_json_opt_string(json, json->root, "dtype", &name));
+    TT_TRY(read_either(text, "torch_dtype", &name));
+    TT_TRY(read_either(text, "dtype", &name));
     facts->dtype = tt_dtype_from_torch_name(name);
     if (facts->dtype == TT_F32 || facts->dtype == TT_BF16 || facts->dtype == TT_F16) return TT_OK;
     return tt_fail(TT_ERR_UNSUPPORTED,
                    "%s: weights of type '%s' are not supported (float32, bfloat16, float16 are)",
-                   json->origin, name);
+                   text->whole->origin, name);
 }
 
 static tt_status read_tokens(const struct tt_json *json, struct tt_model_facts *facts)
@@ -105,21 +139,50 @@ static tt_status warn_of_dropout(const struct tt_json *json)
     return TT_OK;
 }
 
-static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+/* transformers ties what the configuration of the whole class says. */
+static tt_status read_tie(const struct text_config *text, struct tt_model_facts *facts)
 {
-    const struct tt_model_family *family;
-    TT_TRY(find_family(json, &family));
+    static const char key[] = "tie_word_embeddings";
+    const struct tt_json *json = text->whole;
+    bool of_text = false;
+    if (text->part == NULL) return tt_json_opt_bool(json, json->root, key, &facts->tie_word_embeddings);
+    facts->tie_word_embeddings = text->part->tied;
+    TT_TRY(tt_json_opt_bool(json, json->root, key, &facts->tie_word_embeddings));
+    if (text->part->text_ties) TT_TRY(tt_json_opt_bool(json, text->json.root, key, &of_text));
+    facts->tie_word_embeddings |= of_text;
+    return TT_OK;
+}
+
+static tt_status parse_text(const struct text_config *text, struct tt_model_facts *facts)
+{
+    const struct tt_json *json = &text->json;
+    const struct tt_model_family *family = text->family;
+    const char *architecture = text->part != NULL ? text->part->architecture : family->architecture;
     memcpy(facts->model_type, family->model_type, strlen(family->model_type) + 1);
-    memcpy(facts->architecture, family->architecture, strlen(family->architecture) + 1);
+    memcpy(facts->architecture, architecture, strlen(architecture) + 1);
+    facts->part = text->part;
     facts->initializer_range = 0.02;
-    TT_TRY(tt_quantization_read(json, facts));
+    TT_TRY(tt_quantization_read(text->whole, facts));
     TT_TRY(tt_json_opt_double(json, json->root, "initializer_range", &facts->initializer_range));
     TT_TRY(tt_family_check_positive(json, "initializer_range", facts->initializer_range, 1e3));
-    TT_TRY(tt_json_opt_bool(json, json->root, "tie_word_embeddings", &facts->tie_word_embeddings));
-    TT_TRY(read_dtype(json, facts));
+    TT_TRY(read_dtype(text, facts));
     TT_TRY(warn_of_dropout(json));
+    TT_TRY(read_tie(text, facts));
+    bool tied = facts->tie_word_embeddings;
     TT_TRY(family->parse(json, facts));
-    return read_tokens(json, facts);
+    /* The default of a family is that of its own class. */
+    if (text->part != NULL) facts->tie_word_embeddings = tied;
+    bool whole = tt_json_get(text->whole->root, "eos_token_id") != NULL;
+    return read_tokens(whole ? text->whole : json, facts);
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct text_config text;
+    TT_TRY(find_family(json, &text));
+    tt_status status = parse_text(&text, facts);
+    if (status != TT_OK && text.json.root != json->root) tt_while("reading text_config");
+    return status;
 }
 
 tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *out)

@@ -14,6 +14,7 @@ static tt_status list_modules(struct tt_builder *builder, const struct tt_model_
     struct tt_module_list *list = &model->modules;
     struct tt_module *grown;
     builder->listing = true;
+    list->text = tt_model_text_path(&model->facts);
     family->build(&model->facts, builder);
     builder->listing = false;
     grown = list->items;

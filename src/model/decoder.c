@@ -195,20 +195,30 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     tt_builder_block(builder, &tt_head_ops, path, head);
 }
 
+/* A path inside the text model; "" after a failure. */
+static const char *below_text(struct tt_builder *builder, const char *name)
+{
+    struct tt_model *model = builder->model;
+    const char *path = tt_arena_printf(&model->arena, "%s.%s", tt_model_text_path(&model->facts), name);
+    if (path == NULL && builder->status == TT_OK) builder->status = TT_ERR_MEMORY;
+    return path != NULL ? path : "";
+}
+
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
                       const struct tt_decoder_spec *spec)
 {
     struct tt_norm_spec norm = spec->norm;
-    norm.path = "model.norm";
-    tt_build_module(builder, "model");
-    tt_build_embedding(builder, TT_MODEL_EMBEDDING, spec->embedding_scale);
-    tt_build_layers(builder, "model.layers");
+    norm.path = below_text(builder, "norm");
+    if (facts->part != NULL) tt_build_module(builder, "model");
+    tt_build_module(builder, tt_model_text_path(facts));
+    tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale);
+    tt_build_layers(builder, below_text(builder, "layers"));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
         tt_build_attention(builder, spec->attention);
         tt_build_mlp(builder, spec->mlp);
         tt_build_layer_end(builder);
     }
-    tt_build_module(builder, "model.rotary_emb");
+    tt_build_module(builder, below_text(builder, "rotary_emb"));
     tt_build_head(builder, &norm, TT_MODEL_HEAD, spec->logit_scale, spec->logit_cap);
 }

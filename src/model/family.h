@@ -93,10 +93,13 @@ struct tt_decoder_shape {
 
 /* Values of missing keys. */
 struct tt_decoder_defaults {
-    int64_t kv_heads; /* 0: as many as heads, which null always means */
-    int64_t head_dim; /* 0: hidden_size / num_attention_heads */
+    int64_t vocab, heads; /* 0: the key is required */
+    int64_t kv_heads;     /* 0: as many as heads, which null always means */
+    int64_t head_dim;     /* 0: hidden_size / num_attention_heads */
     int64_t positions;
     double rope_theta; /* 0: 10000 */
+    double norm_eps;   /* 0: 1e-6 */
+    bool sections;     /* rotations may be by sections: struct tt_rope_rules */
 };
 
 /* Reads the sizes; sets max_position_embeddings and every layer's key/value heads, with no window and rotation 0. */
@@ -120,6 +123,9 @@ struct tt_rope_rules {
     const char *layer_type;
     const char *theta_key; /* beside rope_scaling; NULL: rope_theta */
     bool unscaled;         /* rope_scaling is not for these layers */
+    /* The type may be mrope, a rotation by sections of positions in time, height and width: for text the three are one
+     * position, and the rotation is default's. */
+    bool sections;
 };
 /* Reads a rotation from rope_theta with rope_scaling, or from rope_parameters. */
 TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_rules *rules,

@@ -34,10 +34,20 @@ static tt_status read_optional_size(const struct tt_json *json, const char *key,
     return tt_family_check_range(json, key, *out, 1, maximum);
 }
 
+/* `missing_value` 0: the key must be there. */
+static tt_status read_required(const struct tt_json *json, const char *key, int64_t maximum,
+                               int64_t missing_value, int64_t *out)
+{
+    bool missing = missing_value > 0 && tt_json_get(json->root, key) == NULL;
+    if (!missing) return read_size(json, key, maximum, out);
+    *out = missing_value;
+    return TT_OK;
+}
+
 static tt_status read_heads(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                             const struct tt_model_facts *facts, struct tt_decoder_shape *shape)
 {
-    TT_TRY(read_size(json, "num_attention_heads", 1 << 14, &shape->heads));
+    TT_TRY(read_required(json, "num_attention_heads", 1 << 14, defaults->heads, &shape->heads));
     int64_t heads = shape->heads, shared_dim = facts->hidden_size / heads;
     TT_TRY(read_optional_size(json, "num_key_value_heads", 1 << 14,
                               defaults->kv_heads > 0 ? defaults->kv_heads : heads, heads, &shape->kv_heads));
@@ -64,14 +74,14 @@ static tt_status read_heads(const struct tt_json *json, const struct tt_decoder_
 tt_status tt_family_parse_shape(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                                 struct tt_model_facts *facts, struct tt_decoder_shape *shape)
 {
-    TT_TRY(read_size(json, "vocab_size", 1 << 24, &facts->vocab_size));
+    TT_TRY(read_required(json, "vocab_size", 1 << 24, defaults->vocab, &facts->vocab_size));
     TT_TRY(read_size(json, "hidden_size", 1 << 20, &facts->hidden_size));
     TT_TRY(read_size(json, "intermediate_size", 1 << 22, &shape->ffn));
     TT_TRY(read_size(json, "num_hidden_layers", TT_MODEL_LAYERS_MAX, &facts->num_hidden_layers));
     TT_TRY(read_heads(json, defaults, facts, shape));
     TT_TRY(read_optional_size(json, "max_position_embeddings", INT32_MAX, defaults->positions,
                               defaults->positions, &facts->max_position_embeddings));
-    shape->norm_eps = 1e-6;
+    shape->norm_eps = defaults->norm_eps > 0 ? defaults->norm_eps : 1e-6;
     TT_TRY(tt_json_opt_double(json, json->root, "rms_norm_eps", &shape->norm_eps));
     TT_TRY(tt_family_check_positive(json, "rms_norm_eps", shape->norm_eps, 1));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)

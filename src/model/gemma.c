@@ -72,10 +72,12 @@ tt_status tt_gemma_parse_cap(const struct tt_json *json, const char *key, double
     return tt_family_check_positive(json, key, *cap, 1e6);
 }
 
-tt_status tt_gemma_parse(const struct tt_json *json, int64_t positions, struct tt_model_facts *facts)
+tt_status tt_gemma_parse(const struct tt_json *json, int64_t vocab, int64_t positions,
+                         struct tt_model_facts *facts)
 {
     struct tt_gemma *gemma = TT_FAMILY_OWN(facts, struct tt_gemma);
-    struct tt_decoder_defaults defaults = {.kv_heads = 4, .head_dim = 256, .positions = positions};
+    struct tt_decoder_defaults defaults = {
+        .vocab = vocab, .heads = 8, .kv_heads = 4, .head_dim = 256, .positions = positions};
     bool bidirectional = false;
     double scalar = 256;
     if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;

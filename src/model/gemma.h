@@ -12,9 +12,9 @@ struct tt_gemma {
 };
 
 extern const struct tt_gguf_name tt_gemma_gguf_names[];
-/* Reads all that both have alike, with the default of max_position_embeddings, and refuses attention to later
- * tokens. */
-TT_MUST_USE tt_status tt_gemma_parse(const struct tt_json *json, int64_t positions,
+/* Reads all that both have alike, with the defaults of vocab_size and max_position_embeddings, and refuses attention to
+ * later tokens. */
+TT_MUST_USE tt_status tt_gemma_parse(const struct tt_json *json, int64_t vocab, int64_t positions,
                                      struct tt_model_facts *facts);
 void tt_gemma_build(const struct tt_model_facts *facts, struct tt_builder *builder);
 /* Reads a cap; null is none, which is 0; without the key it is `missing`. */

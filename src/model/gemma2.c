@@ -21,7 +21,7 @@ static tt_status parse_windows(const struct tt_json *json, struct tt_model_facts
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct tt_gemma *gemma = TT_FAMILY_OWN(facts, struct tt_gemma);
-    TT_TRY(tt_gemma_parse(json, 8192, facts));
+    TT_TRY(tt_gemma_parse(json, 256000, 8192, facts));
     TT_TRY(tt_gemma_parse_cap(json, "attn_logit_softcapping", 50, &gemma->score_cap));
     TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 30, &gemma->logit_cap));
     TT_TRY(parse_windows(json, facts));

@@ -35,7 +35,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct tt_gemma *gemma = TT_FAMILY_OWN(facts, struct tt_gemma);
     TT_TRY(check_score_cap(json));
-    TT_TRY(tt_gemma_parse(json, 131072, facts));
+    TT_TRY(tt_gemma_parse(json, 262208, 131072, facts));
     TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 0, &gemma->logit_cap));
     gemma->qk_norm = true;
     TT_TRY(parse_layers(json, facts));

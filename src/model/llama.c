@@ -11,7 +11,8 @@ tt_status tt_llama_parse(const struct tt_json *json, const struct tt_decoder_def
     TT_TRY(tt_family_parse_shape(json, defaults, facts, &llama->shape));
     TT_TRY(tt_family_parse_activation(json, "hidden_act", &llama->shape.activation));
     facts->rope_count = 1;
-    struct tt_rope_rules rules = {.head_dim = llama->shape.head_dim, .theta = defaults->rope_theta};
+    struct tt_rope_rules rules = {
+        .head_dim = llama->shape.head_dim, .theta = defaults->rope_theta, .sections = defaults->sections};
     return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
 }
 

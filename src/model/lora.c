@@ -15,6 +15,7 @@ struct rules {
     struct tt_json layers;   /* a list of integers, or empty */
     const char *layers_name; /* "layers" */
     struct tt_value_pattern rank, alpha;
+    const struct tt_module_list *modules;
 };
 
 tt_status tt_lora_is_all_linear(const char *target_modules, bool *all)
@@ -94,7 +95,8 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     const char *dot = strrchr(modules->layers, '.');
     enum tt_name_spelling spelling = config->from_adapter ? TT_NAMES_OF_ADAPTER : TT_NAMES_OF_SETTING;
     const char *targets = config->target_modules != NULL ? config->target_modules : default_targets;
-    *rules = (struct rules){.config = config, .layers_name = dot != NULL ? dot + 1 : modules->layers};
+    *rules = (struct rules){
+        .config = config, .modules = modules, .layers_name = dot != NULL ? dot + 1 : modules->layers};
     TT_TRY(check_numbers(config));
     TT_TRY(tt_lora_is_all_linear(targets, &rules->all_linear));
     if (targets == NULL) {
@@ -148,12 +150,34 @@ static tt_status in_transformed_layer(struct rules *rules, const struct tt_modul
     return TT_OK;
 }
 
+enum { ALONE_BYTES = 256 };
+
+/* By its path in the folder's class, or by that in the class of the text model alone, over which the adapter may have
+ * been made. */
+static tt_status match_either(const struct rules *rules, struct tt_name_pattern *pattern, const char *path,
+                              bool *matched, bool *exact)
+{
+    char text[ALONE_BYTES];
+    const char *alone = tt_module_alone(rules->modules, path, text, sizeof text);
+    TT_TRY(tt_name_pattern_match(pattern, path, matched, exact));
+    return *matched || alone == path ? TT_OK : tt_name_pattern_match(pattern, alone, matched, exact);
+}
+
+static tt_status find_either(const struct rules *rules, struct tt_value_pattern *pattern, const char *path,
+                             double *value)
+{
+    char text[ALONE_BYTES];
+    const char *alone = tt_module_alone(rules->modules, path, text, sizeof text);
+    if (alone != path) TT_TRY(tt_value_pattern_find(pattern, alone, value, NULL));
+    return tt_value_pattern_find(pattern, path, value, NULL);
+}
+
 static tt_status is_target(struct rules *rules, const struct tt_module *module, bool *target)
 {
     bool excluded = false, exact = false, inside = false;
     *target = module->kind == TT_MODULE_LINEAR;
-    if (!rules->all_linear) TT_TRY(tt_name_pattern_match(&rules->target, module->path, target, &exact));
-    TT_TRY(tt_name_pattern_match(&rules->exclude, module->path, &excluded, NULL));
+    if (!rules->all_linear) TT_TRY(match_either(rules, &rules->target, module->path, target, &exact));
+    TT_TRY(match_either(rules, &rules->exclude, module->path, &excluded, NULL));
     for (size_t i = 0; i < rules->save.count && !excluded; i++) {
         excluded = has_components(module->path, tt_name_pattern_entry(&rules->save, i));
     }
@@ -175,8 +199,8 @@ static tt_status adapt(struct rules *rules, struct tt_module *module)
             tt_hint("train the embedding as a whole: modules_to_save %s", tt_module_last_name(module));
         return status;
     }
-    TT_TRY(tt_value_pattern_find(&rules->rank, module->path, &r, NULL));
-    TT_TRY(tt_value_pattern_find(&rules->alpha, module->path, &alpha, NULL));
+    TT_TRY(find_either(rules, &rules->rank, module->path, &r));
+    TT_TRY(find_either(rules, &rules->alpha, module->path, &alpha));
     module->adapted = true;
     module->r = (int64_t)r;
     module->alpha = alpha;
@@ -192,7 +216,10 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
         for (size_t i = 0; i < modules->count; i++) {
             const char *root = modules->items[i].path;
             size_t bytes = strlen(root);
-            if (!tt_ends_with(root, entry)) continue;
+            char text[ALONE_BYTES];
+            if (!tt_ends_with(root, entry) &&
+                !tt_ends_with(tt_module_alone(modules, root, text, sizeof text), entry))
+                continue;
             rules->save.used[e] = true;
             for (size_t j = 0; j < modules->count; j++) {
                 const char *path = modules->items[j].path;

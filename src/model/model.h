@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/name_index.h"
+#include "io/text_part.h"
 #include "nn/block.h"
 
 enum {
@@ -61,15 +62,19 @@ struct tt_layer_facts {
     int rope;                   /* index in ropes; -1: no rotation */
 };
 
-/* The modules that tie_word_embeddings makes one, in all families of language models. */
-#define TT_MODEL_EMBEDDING "model.embed_tokens"
+/* The modules that tie_word_embeddings makes one, in all families of language models: the embeddings below the path of
+ * the text model (tt_model_text_path), and the head. */
+#define TT_MODEL_EMBEDDING "embed_tokens"
 #define TT_MODEL_HEAD "lm_head"
+#define TT_MODEL_HEAD_NAME TT_MODEL_HEAD ".weight"
 
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
  * rest of its configuration in `own`, in a struct of its file (model/family.h). */
 struct tt_model_facts {
-    char model_type[32];       /* "llama" */
-    char architecture[64];     /* "LlamaForCausalLM" */
+    char model_type[32];   /* "llama" */
+    char architecture[64]; /* "LlamaForCausalLM" */
+    /* NULL, or the class of the folder whose text model this is: io/text_part.h */
+    const struct tt_text_part *part;
     int64_t hidden_size;       /* D */
     int64_t vocab_size;        /* V */
     int64_t num_hidden_layers; /* blocks without the first and the last one */
@@ -163,6 +168,7 @@ struct tt_module_list {
     size_t count;
     int64_t layer_count;
     const char *layers; /* path of the list of layers: "model.layers" */
+    const char *text;   /* of the text model: tt_model_text_path */
 };
 
 struct tt_model {
@@ -190,6 +196,10 @@ TT_MUST_USE tt_status tt_model_facts_parse(const struct tt_json *json, struct tt
 TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);
 void tt_model_destroy(struct tt_model *model); /* takes NULL */
+/* Path of the module that holds embeddings and layers: "model", "model.language_model". */
+const char *tt_model_text_path(const struct tt_model_facts *facts);
+/* The weight of the embeddings: "model.embed_tokens.weight". */
+const char *tt_model_table_name(const struct tt_model_facts *facts);
 /* The parts of tables for sequences of at most `length` tokens. */
 void tt_rope_parts_make(const struct tt_model_facts *facts, int64_t length, struct tt_rope_parts *parts);
 /* The part of a sequence that reaches `length` tokens, those before it in a cache included. */

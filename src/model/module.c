@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "base/str.h"
 
 const char *tt_module_last_name(const struct tt_module *module)
@@ -25,6 +26,16 @@ const char *tt_module_example(const struct tt_module_list *list)
 const char *tt_module_head(const struct tt_module_list *list)
 {
     return first_of(list, TT_MODULE_HEAD);
+}
+
+const char *tt_module_alone(const struct tt_module_list *list, const char *path, char *to, size_t bytes)
+{
+    size_t prefix = list->text != NULL ? strlen(list->text) : 0;
+    if (prefix == 0 || strcmp(list->text, "model") == 0 || strncmp(path, list->text, prefix) != 0)
+        return path;
+    if (path[prefix] != '.' && path[prefix] != '\0') return path;
+    (void)tt_snprintf(to, bytes, "model%s", path + prefix);
+    return to;
 }
 
 const char *tt_module_group(const char *tensor)

@@ -36,6 +36,10 @@ const char *tt_module_last_name(const struct tt_module *module); /* "q_proj" */
 const char *tt_module_example(const struct tt_module_list *list);
 const char *tt_module_head(const struct tt_module_list *list);
 
+/* The path in the class of the text model alone: "model.layers.0..." of "model.language_model.layers.0...". Written to
+ * `to` where it differs, else `path` itself. */
+const char *tt_module_alone(const struct tt_module_list *list, const char *path, char *to, size_t bytes);
+
 /* The next two know the names that transformers gives to most models, for files that come without a model. */
 /* The part of a model to which a tensor belongs: "embedding", "attention", ... or "other". */
 const char *tt_module_group(const char *tensor);

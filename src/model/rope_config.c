@@ -33,6 +33,7 @@ static tt_status read_type(const struct source *source, struct tt_rope *rope)
     const char *name = "default";
     TT_TRY(tt_json_opt_string(source->json, source->object, "type", &name));
     TT_TRY(tt_json_opt_string(source->json, source->object, "rope_type", &name));
+    if (source->rules->sections && strcmp(name, "mrope") == 0) name = "default";
     if (source->rules->phi3) {
         bool known = strcmp(name, "longrope") == 0 || strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0;
         rope->type = known ? TT_ROPE_LONGROPE : TT_ROPE_DEFAULT;

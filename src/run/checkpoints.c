@@ -82,7 +82,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .parts = rank->mesh.part_count,
         .dtype = tt_run_save_dtype(run->watch->save_dtype, rank->model),
         .stop = run->cancel,
-        .base_folder = run->inputs.folder != NULL ? tt_model_folder_path(run->inputs.folder) : NULL,
+        .base = run->inputs.folder,
         .base_name = run->model->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};

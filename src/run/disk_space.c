@@ -97,9 +97,9 @@ tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *m
     size_t there = 0;
     char have[32], need[32], each[32];
     struct copied copied = {0};
-    TT_TRY(tt_checkpoint_bytes(model, NULL, dtype, &weights));
+    TT_TRY(tt_checkpoint_bytes(model, run->inputs.folder, NULL, dtype, &weights));
     const struct tt_optimizer *saved = run->watch->save_only_model ? NULL : run->rank_config.optimizer;
-    TT_TRY(tt_checkpoint_bytes(model, saved, dtype, &one));
+    TT_TRY(tt_checkpoint_bytes(model, run->inputs.folder, saved, dtype, &one));
     TT_TRY(tt_dir_free_bytes(output_dir, &available, &copied.block));
     TT_TRY(count_copied(run, model, &copied));
     beside = copied.bytes + text_bytes(model, copied.block);

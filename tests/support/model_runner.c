@@ -160,9 +160,7 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
     struct tt_safetensors *adapter_file = NULL;
     test_must(tt_model_folder_open(folder, true, &files));
     if (adapter != NULL) {
-        char *path = tt_path_join(adapter, "adapter_model.safetensors");
-        test_must(tt_safetensors_open(path, &adapter_file));
-        tt_free(path);
+        test_must(tt_adapter_open_for(adapter, &runner->model->facts, &adapter_file));
     }
     size_t adapter_count = 0;
     for (size_t i = 0; i < runner->model->param_count; i++) {

@@ -97,7 +97,8 @@ out:
     return status;
 }
 
-static tt_status save(struct tt_comm *comm, const struct how *how, const struct load_world *world)
+static tt_status save(struct tt_comm *comm, const struct how *how, const struct load_world *world,
+                      const struct tt_model_folder *base)
 {
     struct tt_snapshot snapshot = {0};
     struct tt_saver *saver = NULL;
@@ -114,7 +115,7 @@ static tt_status save(struct tt_comm *comm, const struct how *how, const struct 
         .snapshot = &snapshot,
         .comm = comm,
         .writes = true,
-        .base_folder = MODEL,
+        .base = base,
         .dtype = how->dtype,
         .max_file_bytes = 100000,
     };
@@ -145,7 +146,7 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     TT_GO(check_pieces(&world, how, folder));
     tt_device_memory(world.device, &memory);
     if (memory.host_total != 0) TT_GO(tt_fail(TT_ERR_INTERNAL, "a staging buffer is left"));
-    if (how->save_to != NULL) TT_GO(save(comm, how, &world));
+    if (how->save_to != NULL) TT_GO(save(comm, how, &world, folder));
 out:
     close_load_world(&world);
     tt_model_folder_close(folder);

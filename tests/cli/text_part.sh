@@ -1,0 +1,60 @@
+#!/bin/bash
+# Vision folders at the command line: what is served and left alone, images that are refused, adapters' targets, other
+# formats of the text part.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+golden=$root/tests/golden/vision
+gemma=$golden/gemma3/model
+expect 0 "supported               the text part, 'model.language_model'" inspect "$gemma"
+expect 0 "left alone              23 tensors of the vision tower and projector" inspect "$gemma"
+expect 0 "hidden_size             24" inspect "$gemma"
+expect 0 "left alone              22 tensors of the vision tower and connector" inspect "$golden/smolvlm/model"
+# Refusals of a model_type name the page.
+sed 's/"model_type": "gemma3"/"model_type": "gemma5"/' "$gemma/config.json" >unknown.json
+expect 0 "models of model_type 'gemma5' are not supported" inspect unknown.json
+expect 0 "gemma3, mistral3, qwen2_5_vl, qwen3_vl, smolvlm (docs/models.md)" inspect unknown.json
+sed 's/"model_type": "gemma3_text"/"model_type": "gpt2"/' "$gemma/config.json" >other.json
+expect 0 "models of model_type 'gpt2' are not supported as a text part" inspect other.json
+# The published files of Gemma 3 leave out what their class has as a default.
+sed '/"num_attention_heads"\|"head_dim"\|"num_key_value_heads"/d' "$gemma/config.json" |
+    sed ':a;N;$!ba;s/,\n *"vocab_size": 67//' >short.json
+expect 0 "supported               the text part" inspect short.json
+
+# Rows with images
+model=(--model_name_or_path "$gemma")
+echo '{"input_ids": [3, 4, 5], "labels": [3, 4, 5], "images": []}' >none.jsonl
+expect 0 "" data "${model[@]}" --dataset_name none.jsonl
+{ cat none.jsonl; echo '{"input_ids": [3, 4], "labels": [3, 4], "images": ["a.png"]}'; } >images.jsonl
+expect 2 "'images.jsonl', row 2 (line 2): the row has 'images', and of this model the text part is served" \
+    data "${model[@]}" --dataset_name images.jsonl
+expect 0 "" data --model_name_or_path "$root/tests/golden/gemma3/model" --dataset_name images.jsonl
+
+# Training: the line at the start, the targets of the adapter
+run=(--bf16 false --threads 1 --report_to none --max_steps 2 --per_device_train_batch_size 2 --save_strategy no)
+expect 0 "23 tensors of the vision tower and projector are left alone" train "${model[@]}" \
+    --dataset_name "$golden/gemma3/train.jsonl" --output_dir adapter "${run[@]}"
+grep -qF '"target_modules": "model\\.language_model\\.layers\\.\\d+\\.(self_attn\\.q_proj|self_attn\\.v_proj)"' \
+    adapter/adapter_config.json || fail "the targets are" "$(grep target adapter/adapter_config.json)"
+expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir one "${run[@]}" \
+    --lora_target_modules '["q_proj"]' --layers_to_transform '[1]'
+grep -qF '"target_modules": "model\\.language_model\\.layers\\.1\\.self_attn\\.q_proj"' one/adapter_config.json ||
+    fail "the target is" "$(grep target one/adapter_config.json)"
+grep -q '"layers_to_transform": null' one/adapter_config.json || fail "layers_to_transform is not null"
+# The adapter that it wrote, and one over the text model alone, are read again.
+loss() { "$trimtab" eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "$@" 2>err |
+    sed -n 's/^{"loss": \([0-9.]*\),.*/\1/p'; }
+plain=$(loss "${model[@]}") tuned=$(loss "${model[@]}" --adapter_name_or_path adapter)
+[ -n "$plain" ] && [ -n "$tuned" ] && [ "$plain" != "$tuned" ] || fail "losses '$plain' and '$tuned'" "$(cat err)"
+expect 0 "" plan "${model[@]}" --max_length 32
+
+# Other formats: the tower stays as it is, and config.json says so.
+for to in nf4 fp8; do
+    expect 0 "" quantize "${model[@]}" --output_dir $to --to $to
+    grep -q 'vision_tower' $to/config.json || fail "$to/config.json does not list the tower"
+    "$trimtab" inspect $to --tensors >printed
+    grep -q '^F32 .*vision_tower.*q_proj.weight' printed || fail "$to: no vision_tower in F32"
+    expect 0 "" train --model_name_or_path $to --dataset_name "$golden/gemma3/train.jsonl" --output_dir over_$to "${run[@]}"
+    near=$(loss --model_name_or_path $to)
+    awk -v a="$near" -v b="$plain" 'BEGIN {exit !(a > 0.9 * b && a < 1.1 * b)}' || fail "$to: loss $near, plain $plain"
+done
+expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir qlora "${run[@]}" --load_in_4bit true
+finish

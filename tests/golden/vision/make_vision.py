@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the tiny vision folders of tests/golden/vision/: what transformers + PEFT compute with their text part.
+
+For every class of folders, with a tower and a projector beside the text model:
+
+    model/                    the folder as transformers' save_pretrained writes it
+    reference.safetensors     seq_lens, input_ids, and per token the logits of each sequence run alone: logits,
+                              logits_adapter (with adapter_random)
+    adapter_random/           PEFT LoRA on all linears of the text model, A and B random; keys of the folder's class
+    adapter_text/             some classes: adapter_random with the keys and targets of the text model's own class
+    train.jsonl               24 rows {"input_ids", "labels"}
+    train_reference.json      50 steps of LoRA from adapter_random, fp32
+    adapter_final/            the adapter after these steps
+
+How to run, in a virtual environment with torch, transformers, peft and safetensors:
+
+    PYTHONHASHSEED=0 OMP_NUM_THREADS=1 python tests/golden/vision/make_vision.py [class ...]
+
+The formulas of the steps and rows are those of ../make_models.py.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForImageTextToText
+
+VISION = Path(__file__).resolve().parent
+sys.path.insert(0, str(VISION.parent))
+import make_models  # noqa: E402
+
+TEXT = {
+    "vocab_size": 67, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+}
+PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+SIGLIP = {
+    "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8,
+    "patch_size": 4,
+}
+
+
+@dataclasses.dataclass
+class Folder:
+    model_type: str
+    seed: int
+    text: dict
+    vision: dict
+    more: dict
+    path: str = "language_model"
+    rows: int = 64  # ids below that of an image
+    alone: bool = False  # the text model has a class of its own with a head, and an adapter made over it is kept
+
+
+FOLDERS = {
+    "gemma3": Folder(
+        "gemma3", 201,
+        {**TEXT, "head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 4, "model_type": "gemma3_text",
+         "layer_types": ["sliding_attention", "full_attention"],
+         "rope_parameters": {
+             "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+             "sliding_attention": PLAIN}},
+        {**SIGLIP, "vision_use_head": False, "model_type": "siglip_vision_model"},
+        {"mm_tokens_per_image": 1, "image_token_index": 66, "boi_token_index": 65, "eoi_token_index": 64},
+        alone=True,
+    ),
+    "mistral3": Folder(
+        "mistral3", 202,
+        {**TEXT, "head_dim": 12, "rms_norm_eps": 1e-5, "sliding_window": None, "model_type": "mistral",
+         "rope_parameters": PLAIN},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
+         "patch_size": 4, "head_dim": 4, "model_type": "pixtral"},
+        {"image_token_index": 66, "tie_word_embeddings": False},
+        alone=True,
+    ),
+    "qwen2_5_vl": Folder(
+        "qwen2_5_vl", 203,
+        {**TEXT, "rms_norm_eps": 1e-6, "rope_parameters": {**PLAIN, "mrope_section": [2, 2, 2]}},
+        {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4, "out_hidden_size": 24,
+         "fullatt_block_indexes": [0]},
+        {"image_token_id": 66, "video_token_id": 65, "vision_start_token_id": 64, "vision_end_token_id": 64,
+         "tie_word_embeddings": False},
+    ),
+    "qwen3_vl": Folder(
+        "qwen3_vl", 204,
+        {**TEXT, "head_dim": 12, "rope_parameters": {**PLAIN, "mrope_section": [2, 2, 2], "mrope_interleaved": True}},
+        {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4, "out_hidden_size": 24,
+         "num_position_embeddings": 4, "deepstack_visual_indexes": [0]},
+        {"image_token_id": 66, "video_token_id": 65, "vision_start_token_id": 64, "vision_end_token_id": 64,
+         "tie_word_embeddings": True},
+    ),
+    "smolvlm": Folder(
+        "smolvlm", 205,
+        {**TEXT, "head_dim": 12, "rms_norm_eps": 1e-5, "model_type": "llama", "rope_parameters": PLAIN},
+        SIGLIP,
+        {"image_token_id": 66, "scale_factor": 2, "tie_word_embeddings": False},
+        path="text_model", alone=True,
+    ),
+}
+
+
+def load_model(folder="model", **kwargs):
+    return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager", **kwargs)
+
+
+def nll_sum(model, rows):
+    """As in make_models; Gemma 3 asks in training which tokens are an image's."""
+    ids, labels, mask = make_models.collate(rows)
+    types = {"token_type_ids": torch.zeros_like(ids)} if model.config.model_type == "gemma3" else {}
+    logits = model(input_ids=ids, attention_mask=mask, **types).logits
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=make_models.IGNORED, reduction="sum")
+
+
+def make_model(folder):
+    config = AutoConfig.for_model(
+        folder.model_type, dtype="float32", text_config=folder.text, vision_config=folder.vision, **folder.more)
+    model = AutoModelForImageTextToText.from_config(config)
+    make_models.randomise(model, torch.Generator().manual_seed(folder.seed))
+    model.save_pretrained("model")
+    Path("model/generation_config.json").unlink(missing_ok=True)
+
+
+def make_reference(folder):
+    generator = torch.Generator().manual_seed(folder.seed + 1000)
+    lengths = (1, 5, 17)
+    input_ids = torch.randint(0, folder.rows, (sum(lengths),), generator=generator)
+    base = load_model().eval()
+    tensors = {
+        "seq_lens": torch.tensor(lengths, dtype=torch.int64), "input_ids": input_ids,
+        "logits": make_models.all_logits(base, input_ids, lengths),
+    }
+    adapted = PeftModel.from_pretrained(base, "adapter_random").eval()
+    tensors["logits_adapter"] = make_models.all_logits(adapted, input_ids, lengths)
+    save_file(tensors, "reference.safetensors", {"format": "pt"})
+
+
+def make_alone(folder):
+    """The adapter as PEFT names it over the text model alone."""
+    os.mkdir("adapter_text")
+    weights = load_file("adapter_random/adapter_model.safetensors")
+    save_file({name.replace(f".{folder.path}.", "."): value for name, value in weights.items()},
+              "adapter_text/adapter_model.safetensors", {"format": "pt"})
+    config = json.loads(Path("adapter_random/adapter_config.json").read_text())
+    config["target_modules"] = r"model\.layers\.\d+\..*_proj"
+    Path("adapter_text/adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def make_folder(name):
+    print(name)
+    folder = FOLDERS[name]
+    shutil.rmtree(VISION / name, ignore_errors=True)
+    (VISION / name).mkdir(parents=True)
+    os.chdir(VISION / name)
+    make_model(folder)
+    lora = {"r": 2, "lora_alpha": 4, "lora_dropout": 0.0, "task_type": "CAUSAL_LM",
+            "target_modules": rf"model\.{folder.path}\.layers\.\d+\..*_proj"}
+    make_models.make_adapter("adapter_random", lora, seed=folder.seed + 1, random_b=True)
+    make_reference(folder)
+    family = make_models.Family(folder.model_type, folder.seed, {"vocab_size": folder.rows}, ())
+    rows = make_models.make_rows(family)
+
+    def adapted():
+        return PeftModel.from_pretrained(load_model(), "adapter_random", is_trainable=True)
+
+    model = make_models.reference_curve(adapted, rows, 1e-2, "train_reference.json")
+    make_models.save_adapter(model, "adapter_final")
+    if folder.alone:
+        make_alone(folder)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    make_models.load_model, make_models.nll_sum = load_model, nll_sum
+    make_models.TRAIN["max_steps"] = 50
+    for name in sys.argv[1:] or list(FOLDERS):
+        make_folder(name)
+
+
+if __name__ == "__main__":
+    main()
