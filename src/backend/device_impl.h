@@ -18,6 +18,7 @@
 #include "backend/ops/group_norm.h"
 #include "backend/ops/lora_gradients.h"
 #include "backend/ops/noise.h"
+#include "backend/ops/muon.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "engine/plan_impl.h"
 #include "engine/rank_pass.h"
+#include "engine/whole.h"
 
 static tt_status upload_images(struct tt_rank *rank, const struct tt_batch_limits *limits,
                                struct tt_pass *pass)
@@ -62,10 +63,12 @@ out:
 }
 
 /* The rest of a step: gradients are zeroed, summed and applied. */
-static tt_status run_update(struct tt_rank *rank)
+static tt_status run_update(const struct tt_plan_attempt *attempt, struct tt_rank *rank)
 {
-    const struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
+    struct tt_optim_config optim = {.adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8};
+    if (attempt->rank.optim != NULL) optim = *attempt->rank.optim;
     TT_TRY(tt_shard_context_join(rank->shard));
+    TT_TRY(tt_whole_update(rank, &optim, (struct tt_moments_step){.grad_scale = 1.0f, .step = 1}));
     for (int u = 0; u < rank->model->unit_count; u++) {
         struct tt_slices slices = tt_unit_slices(rank->units[u]);
         if (slices.count == 0) continue;
@@ -93,7 +96,7 @@ static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank 
     TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
     TT_TRY(tt_stream_synchronize(rank->stream));
     double passed = tt_plan_seconds(rank->device);
-    TT_TRY(run_update(rank));
+    TT_TRY(run_update(attempt, rank));
     double updated = tt_plan_seconds(rank->device);
     plan->step_seconds = (passed - start) * (double)attempt->micro_steps + (updated - passed);
     const struct tt_chip *chip = tt_device_chip(rank->device);

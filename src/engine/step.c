@@ -8,6 +8,7 @@
 #include "comm/host_values.h"
 #include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
+#include "engine/whole.h"
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
 enum {
@@ -231,6 +232,7 @@ static tt_status update_units(struct step *step, const struct tt_train_step_resu
     tt_phases_end(&step->phases, TT_PHASE_OPTIMIZER);
     if (config->before_update != NULL) TT_TRY(config->before_update(config->context));
     tt_phases_end(&step->phases, TT_PHASE_SAVE);
+    TT_TRY(tt_whole_update(rank, config->optim, update));
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(update_unit(rank, config->optim, u, update));
     TT_TRY(tt_shard_context_publish(rank->shard));
     tt_phases_end(&step->phases, TT_PHASE_OPTIMIZER);

@@ -246,6 +246,16 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
     return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
 }
 
+/* torch.optim.Muon's. */
+static tt_status settle_muon(struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    if (!tt_settings_has(settings, "optim") || tt_optimizer_of(&job->optim)->rule->whole == NULL)
+        return TT_OK;
+    TT_TRY(tt_settings_suggest(settings, "momentum", "0.95", "optim: muon"));
+    if (!(job->optim.momentum > 0)) return TT_OK;
+    return tt_settings_suggest(settings, "nesterov", "true", "optim: muon");
+}
+
 static tt_status check_task(const struct tt_settings *settings, const struct tt_job_spec *job)
 {
     bool detects = job->task == TT_TASK_DETECTION;
@@ -302,6 +312,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
     TT_TRY(settle_float16(settings, job));
+    TT_TRY(settle_muon(settings, job));
     TT_TRY(settle_ranks(settings, job));
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));

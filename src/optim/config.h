@@ -4,6 +4,10 @@
 #define TT_OPTIM_CONFIG_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+enum tt_ns_dtype { TT_NS_BFLOAT16, TT_NS_FLOAT32 };
+enum tt_adjust_lr { TT_ADJUST_ORIGINAL, TT_ADJUST_MATCH_RMS, TT_ADJUST_SPECTRAL };
 
 struct tt_optim_config {
     /* "adamw_torch_fused", or another spelling of plain fp32 AdamW; "sgd" */
@@ -17,9 +21,15 @@ struct tt_optim_config {
     double weight_decay;             /* 0 */
     double norm_weight_decay;        /* of a detector's norms; -1: weight_decay */
     double adam_beta1, adam_beta2, adam_epsilon;
-    double momentum;      /* of sgd; 0 */
-    bool nesterov;        /* of sgd */
+    double momentum;      /* of sgd; 0; of muon; 0.95 */
+    bool nesterov;        /* of sgd, of muon */
     double max_grad_norm; /* 1; 0: no clipping */
+    /* Of muon (optim/rules/muon.c). */
+    int64_t ns_steps;            /* 5 */
+    const char *ns_coefficients; /* NULL: torch's; or a JSON list of three as text */
+    double ns_epsilon;           /* 1e-7 */
+    int ns_dtype;                /* enum tt_ns_dtype */
+    int adjust_lr_fn;            /* enum tt_adjust_lr */
     /* Parameter groups (optim/groups.h). */
     double loraplus_lr_ratio;  /* 0: no LoRA+ */
     double embedding_lr;       /* 0: learning_rate */

@@ -34,6 +34,7 @@ static struct places lay_out(struct tt_moments *moments, int moment)
     struct places places;
     for (size_t r = 0; r < moments->run_count; r++) {
         int64_t *total = moments->runs[r].coded ? &coded : &plain;
+        if (moment > 0 && moments->runs[r].whole) continue; /* it has one moment */
         moments->runs[r].at[moment] = *total;
         *total += extent_of(moments, r);
     }
@@ -56,6 +57,7 @@ tt_status tt_moments_init(struct tt_device *device, const struct tt_optimizer *o
     for (size_t r = 0; r < run_count; r++) {
         moments->runs[r] = runs[r];
         moments->runs[r].coded = tt_optimizer_codes(optimizer, runs[r].param);
+        moments->runs[r].whole = tt_optimizer_takes_whole(optimizer, runs[r].param);
     }
     for (int i = 0; i < moment_count; i++) places[i] = lay_out(moments, i);
     if (moments->bytes == 0) return TT_OK;
@@ -102,13 +104,13 @@ static double decay_of(const struct tt_optim_config *config, enum tt_decay decay
 static bool is_alike(const struct tt_moments_run *a, const struct tt_moments_run *b)
 {
     return a->param->weight_decay == b->param->weight_decay && a->param->lr_scale == b->param->lr_scale &&
-           a->coded == b->coded;
+           a->coded == b->coded && !a->whole && !b->whole;
 }
 
 static void set_state(const struct tt_moments *moments, const struct tt_optimizer *optimizer,
                       const struct tt_moments_run *run, struct tt_optimizer_update *update)
 {
-    for (int i = 0; i < optimizer->rule->moment_count; i++) {
+    for (int i = 0; i < tt_optimizer_moments(optimizer, run->param); i++) {
         if (!run->coded) {
             update->values[i] = moments->values[i] + run->at[i];
             continue;
@@ -118,6 +120,60 @@ static void set_state(const struct tt_moments *moments, const struct tt_optimize
     }
 }
 
+static struct tt_optimizer_update make_update(const struct tt_moments *moments,
+                                              const struct tt_optimizer *optimizer,
+                                              const struct tt_optim_config *config,
+                                              const struct tt_moments_step *step,
+                                              const struct tt_moments_run *run, int64_t count)
+{
+    struct tt_optimizer_update update = {
+        .master = step->master + run->offset,
+        .grad = step->grad + run->offset,
+        .count = count,
+        .coded = run->coded,
+        .lr = step->lr * run->param->lr_scale,
+        .weight_decay = decay_of(config, run->param->weight_decay),
+        .grad_scale = step->grad_scale,
+        .step = step->step,
+    };
+    set_state(moments, optimizer, run, &update);
+    return update;
+}
+
+static tt_tensor part_of(tt_tensor slices, const struct tt_moments_run *run)
+{
+    char *data = (char *)slices.data + (size_t)run->offset * tt_dtype_bytes(slices.dtype);
+    return tt_tensor_1d(data, slices.dtype, run->count);
+}
+
+tt_status tt_moments_direct(struct tt_stream *stream, const struct tt_optimizer *optimizer,
+                            const struct tt_optim_config *config, struct tt_moments *moments,
+                            const struct tt_moments_step *step, tt_tensor y)
+{
+    for (size_t r = 0; r < moments->run_count; r++) {
+        const struct tt_moments_run *run = &moments->runs[r];
+        if (!run->whole) continue;
+        const struct tt_optimizer_update update =
+            make_update(moments, optimizer, config, step, run, run->count);
+        TT_TRY(optimizer->rule->whole->direct(stream, config, &update, part_of(y, run)));
+    }
+    return TT_OK;
+}
+
+tt_status tt_moments_apply(struct tt_stream *stream, const struct tt_optimizer *optimizer,
+                           const struct tt_optim_config *config, struct tt_moments *moments,
+                           const struct tt_moments_step *step, tt_tensor x)
+{
+    for (size_t r = 0; r < moments->run_count; r++) {
+        const struct tt_moments_run *run = &moments->runs[r];
+        if (!run->whole) continue;
+        const struct tt_optimizer_update update =
+            make_update(moments, optimizer, config, step, run, run->count);
+        TT_TRY(optimizer->rule->whole->apply(stream, config, &update, run->param, part_of(x, run)));
+    }
+    return TT_OK;
+}
+
 tt_status tt_moments_update(struct tt_stream *stream, const struct tt_optimizer *optimizer,
                             const struct tt_optim_config *config, struct tt_moments *moments,
                             const struct tt_moments_step *step)
@@ -125,17 +181,9 @@ tt_status tt_moments_update(struct tt_stream *stream, const struct tt_optimizer 
     for (size_t r = 0; r < moments->run_count;) {
         const struct tt_moments_run *first = &moments->runs[r], *last = first;
         for (r++; r < moments->run_count && is_alike(first, &moments->runs[r]); r++) last = &moments->runs[r];
-        struct tt_optimizer_update update = {
-            .master = step->master + first->offset,
-            .grad = step->grad + first->offset,
-            .count = last->offset + last->count - first->offset,
-            .coded = first->coded,
-            .lr = step->lr * first->param->lr_scale,
-            .weight_decay = decay_of(config, first->param->weight_decay),
-            .grad_scale = step->grad_scale,
-            .step = step->step,
-        };
-        set_state(moments, optimizer, first, &update);
+        if (first->whole) continue;
+        const struct tt_optimizer_update update =
+            make_update(moments, optimizer, config, step, first, last->offset + last->count - first->offset);
         TT_TRY(optimizer->rule->update(stream, config, &update));
     }
     return TT_OK;

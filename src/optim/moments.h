@@ -9,7 +9,7 @@
 struct tt_moments_run {
     const tt_param *param;
     int64_t offset, count;      /* elements of the slices */
-    bool coded;                 /* set by tt_moments_init, as: */
+    bool coded, whole;          /* set by tt_moments_init, as: */
     int64_t at[TT_MOMENTS_MAX]; /* its first element among all fp32 values, or all codes, of a moment */
 };
 
@@ -39,7 +39,15 @@ struct tt_moments_step {
     float grad_scale; /* the clipping coefficient */
     int64_t step;     /* from 1 */
 };
-/* Updates all runs. */
+/* The directions of the runs of whole matrices, written to the same places of y [moments->count]; elements of other
+ * runs stay as they are. Then, of the slices of turned matrices, the updates (tt_whole_rule). */
+TT_MUST_USE tt_status tt_moments_direct(struct tt_stream *stream, const struct tt_optimizer *optimizer,
+                                        const struct tt_optim_config *config, struct tt_moments *moments,
+                                        const struct tt_moments_step *step, tt_tensor y);
+TT_MUST_USE tt_status tt_moments_apply(struct tt_stream *stream, const struct tt_optimizer *optimizer,
+                                       const struct tt_optim_config *config, struct tt_moments *moments,
+                                       const struct tt_moments_step *step, tt_tensor x);
+/* Updates all runs that are not of whole matrices. */
 TT_MUST_USE tt_status tt_moments_update(struct tt_stream *stream, const struct tt_optimizer *optimizer,
                                         const struct tt_optim_config *config, struct tt_moments *moments,
                                         const struct tt_moments_step *step);

@@ -51,7 +51,7 @@ tt_status tt_optimizer_check(const struct tt_optim_config *config)
         tt_hint("--momentum 0.9 is usual");
         return status;
     }
-    return TT_OK;
+    return rule->check != NULL ? rule->check(config) : TT_OK;
 }
 
 const char *tt_optimizer_instead(const char *spelling)
@@ -59,6 +59,11 @@ const char *tt_optimizer_instead(const char *spelling)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (strcmp(refused[i].spelling, spelling) == 0) return refused[i].instead;
     return NULL;
+}
+
+int tt_optimizer_moments(const struct tt_optimizer *optimizer, const tt_param *param)
+{
+    return tt_optimizer_takes_whole(optimizer, param) ? 1 : optimizer->rule->moment_count;
 }
 
 bool tt_optimizer_codes(const struct tt_optimizer *optimizer, const tt_param *param)
@@ -80,9 +85,11 @@ bool tt_optimizer_value(const struct tt_optimizer *optimizer, const tt_param *pa
                                                        "optimizer.absmax1.", "optimizer.absmax2."};
     int moment = index % TT_MOMENTS_MAX;
     bool is_size = index >= TT_MOMENTS_MAX;
-    if (moment >= optimizer->rule->moment_count) return false;
+    if (moment >= tt_optimizer_moments(optimizer, param)) return false;
     if (!tt_optimizer_codes(optimizer, param)) {
-        *value = (struct tt_state_value){optimizer->rule->prefixes[moment], TT_F32, 1};
+        bool is_whole = tt_optimizer_takes_whole(optimizer, param);
+        const struct tt_rule *rule = optimizer->rule;
+        *value = (struct tt_state_value){is_whole ? rule->whole->prefix : rule->prefixes[moment], TT_F32, 1};
         return !is_size;
     }
     *value = (struct tt_state_value){coded[index], is_size ? TT_F32 : TT_U8, is_size ? TT_MOMENT_BLOCK : 1};

@@ -29,6 +29,23 @@ struct tt_optimizer_update {
     int64_t step;     /* from 1 */
 };
 
+/* A rule that needs whole matrices. Each rank makes the directions of its slices, and applies the slices of the turned
+ * matrices; between them somebody turns each whole matrix, the same wherever it is done (engine/whole.h). */
+struct tt_workspace;
+struct tt_whole_rule {
+    const char *prefix; /* of its one moment, as below */
+    bool (*takes)(const tt_param *param);
+    tt_dtype (*dtype)(const struct tt_optim_config *config); /* of directions: F32 or BF16 */
+    /* Updates the moment, and writes the direction to y [count]. */
+    tt_status (*direct)(struct tt_stream *stream, const struct tt_optim_config *config,
+                        const struct tt_optimizer_update *update, tt_tensor y);
+    /* A whole matrix of directions, in place. */
+    tt_status (*turn)(struct tt_stream *stream, const struct tt_optim_config *config,
+                      struct tt_workspace *workspace, tt_tensor x_RC);
+    tt_status (*apply)(struct tt_stream *stream, const struct tt_optim_config *config,
+                       const struct tt_optimizer_update *update, const tt_param *param, tt_tensor x);
+};
+
 struct tt_rule {
     const char *name; /* "AdamW" */
     int moment_count; /* values that it keeps for each element */
@@ -36,7 +53,10 @@ struct tt_rule {
     const char *prefixes[TT_MOMENTS_MAX];
     /* its settings are momentum and nesterov, not adam_beta1, adam_beta2 and adam_epsilon */
     bool has_momentum;
-    bool (*fits)(const struct tt_optim_config *config); /* NULL: any configuration */
+    bool (*fits)(const struct tt_optim_config *config);       /* NULL: any configuration */
+    tt_status (*check)(const struct tt_optim_config *config); /* of its own settings; NULL: it has none */
+    /* NULL, or the rule of some parameters; `update` is that of all others */
+    const struct tt_whole_rule *whole;
     tt_status (*update)(struct tt_stream *stream, const struct tt_optim_config *config,
                         const struct tt_optimizer_update *update);
 };
@@ -59,6 +79,14 @@ TT_MUST_USE tt_status tt_optimizer_check(const struct tt_optim_config *config);
 /* Not NULL for a value of transformers' OptimizerNames that has no rule here: the reason and what to write instead. */
 const char *tt_optimizer_instead(const char *spelling);
 
+/* The parameter is updated as a whole matrix (tt_whole_rule). */
+static inline bool tt_optimizer_takes_whole(const struct tt_optimizer *optimizer, const tt_param *param)
+{
+    const struct tt_whole_rule *whole = optimizer->rule->whole;
+    return whole != NULL && whole->takes(param);
+}
+/* Values that the optimizer keeps for each element of the parameter. */
+int tt_optimizer_moments(const struct tt_optimizer *optimizer, const tt_param *param);
 /* Moments of this parameter have 8 bits. As with transformers' Trainer and bitsandbytes, tensors below
  * TT_CODED_COUNT_MIN elements and the table of token embeddings keep 32 bits. */
 bool tt_optimizer_codes(const struct tt_optimizer *optimizer, const tt_param *param);

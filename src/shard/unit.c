@@ -159,6 +159,12 @@ struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index)
     return unit->runs[index];
 }
 
+int64_t tt_unit_whole_offset(const struct tt_unit *unit, size_t index)
+{
+    bool trains = index < unit->member_count && unit->members[index].trains;
+    return trains ? (int64_t)unit->members[index].offset : -1;
+}
+
 size_t tt_unit_frozen_bytes(const struct tt_unit *unit)
 {
     size_t bytes = unit->frozen_payload_bytes;

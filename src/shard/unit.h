@@ -121,6 +121,10 @@ struct tt_slice_run {
 };
 struct tt_slice_run tt_unit_run(const struct tt_unit *unit, size_t index);
 
+/* Elements of the whole trainable vector of all ranks before the parameter of piece `index`; -1: it does not train. The
+ * slices of the ranks are that vector, in order. */
+int64_t tt_unit_whole_offset(const struct tt_unit *unit, size_t index);
+
 /* Chooses the parameters of the next gather: bits (1u << enum tt_param_use); all by default. Other parameters have no
  * value in the pass. Without effect while the unit is held. */
 void tt_unit_set_uses(struct tt_unit *unit, unsigned uses);

@@ -50,6 +50,8 @@ without packing_strategy "packing or eval_packing" "${language[@]}" --packing_st
 without bnb_4bit_quant_type load_in_4bit "${language[@]}" --bnb_4bit_quant_type fp4
 without bnb_4bit_use_double_quant load_in_4bit "${language[@]}" --bnb_4bit_use_double_quant
 without bnb_4bit_compute_dtype load_in_4bit "${language[@]}" --load_in_8bit --bnb_4bit_compute_dtype bfloat16
+without ns_steps "optim muon" "${language[@]}" --ns_steps 6
+without adjust_lr_fn "optim muon" "${language[@]}" --adjust_lr_fn match_rms_adamw
 without loraplus_lr_ratio use_peft "${language[@]}" --use_peft false --loraplus_lr_ratio 16
 without save_steps "save_strategy steps" "${language[@]}" --save_strategy no --save_steps 5
 without save_total_limit "save_strategy other than no" "${language[@]}" --save_strategy no --save_total_limit 2

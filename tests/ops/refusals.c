@@ -16,6 +16,7 @@
 #include "backend/ops/gemm_scaled.h"
 #include "backend/ops/group_norm.h"
 #include "backend/ops/lora_gradients.h"
+#include "backend/ops/muon.h"
 #include "backend/ops/noise.h"
 #include "backend/ops/optim.h"
 #include "backend/ops/quant.h"
@@ -263,6 +264,10 @@ static void rows_and_elements(void **state)
                                   .step = 1};
     test_ok(tt_adamw(device.stream, &adamw));
     REFUSE(tt_adamw, adamw, args.step = 0, "adamw: step 0 is counted from 1");
+    struct tt_muon_normalize_args normalize = {
+        .x = vector(0, TT_F32, 4), .squares = vector(1, TT_F64, 1), .eps = 1e-7};
+    test_ok(tt_muon_normalize(device.stream, &normalize));
+    REFUSE(tt_muon_normalize, normalize, args.eps = 0, "muon_normalize: eps 0 is not above 0");
     static struct tt_sample_rule rule[2];
     rule[0] = tt_sample_rule_make(&(struct tt_sample_settings){.draws = false});
     struct tt_sample_args sample = {.logits_NV = matrix(0, TT_F32, 1, 4),

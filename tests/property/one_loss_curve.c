@@ -152,6 +152,13 @@ static void full_untied(void **state)
     same_curve("qwen3", "use_peft false learning_rate 0.001");
 }
 
+/* Each matrix is turned by one rank, in any split. */
+static void muon_in_full(void **state)
+{
+    (void)state;
+    same_curve("llama3", "use_peft false optim muon ns_dtype float32 learning_rate 0.002 weight_decay 0.1");
+}
+
 /* With packing a unit is a pack, so the batches are others; among themselves the splits must agree. */
 static void packed(void **state)
 {
@@ -272,6 +279,7 @@ int main(void)
         cmocka_unit_test(lora_with_bias_and_saved_head),
         cmocka_unit_test(full_with_tied_embeddings),
         cmocka_unit_test(full_untied),
+        cmocka_unit_test(muon_in_full),
         cmocka_unit_test(packed),
         cmocka_unit_test(packing_changes_nothing),
         cmocka_unit_test(longrope),

@@ -36,6 +36,9 @@ static const struct way ways[] = {
      "adapter_model.safetensors", false},
     {"qwen2", "lora_r 2 bf16 true optim sgd save_dtype bfloat16", "adapter_model.safetensors", false},
     {"llama2", "use_peft false bf16 false optim sgd momentum 0.8", "model.safetensors", true},
+    {"llama2", "use_peft false bf16 false optim muon ns_dtype float32 weight_decay 0.1", "model.safetensors",
+     true},
+    {"qwen2", "lora_r 4 bf16 true optim muon", "adapter_model.safetensors", false},
 };
 
 static void train(const struct test_workplace *place, const struct way *way, int ranks, const char *more,

@@ -528,6 +528,21 @@ static tt_status plan_sgd(struct tt_stream *stream, const struct tt_sgd_args *ar
     return moves(stream, 3.0 * size(args->param) + 2.0 * size(args->v));
 }
 
+static tt_status plan_muon_direction(struct tt_stream *stream, const struct tt_muon_direction_args *args)
+{
+    return moves(stream, size(args->grad) + 2.0 * size(args->m) + size(args->y));
+}
+
+static tt_status plan_muon_normalize(struct tt_stream *stream, const struct tt_muon_normalize_args *args)
+{
+    return moves(stream, 3.0 * size(args->x));
+}
+
+static tt_status plan_muon_apply(struct tt_stream *stream, const struct tt_muon_apply_args *args)
+{
+    return moves(stream, 2.0 * size(args->param) + size(args->x));
+}
+
 const struct tt_op_table tt_plan_op_table = {
 #define OP(name) .name = plan_##name,
 #include "backend/ops.def"
