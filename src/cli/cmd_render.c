@@ -41,7 +41,7 @@ static size_t list_sections(struct tt_setting_section *sections)
 
 static bool find_kind(const char *word, enum tt_render_kind *kind)
 {
-    for (enum tt_render_kind i = 0; i <= TT_RENDER_SBATCH; i++) {
+    for (enum tt_render_kind i = 0; i < TT_RENDER_KINDS; i++) {
         if (strcmp(tt_render_kind_facts(i)->word, word) != 0) continue;
         *kind = i;
         return true;
@@ -67,10 +67,15 @@ static tt_status set_number(struct tt_settings *settings, const char *name, int6
     return tt_settings_set(settings, name, text, origin);
 }
 
-/* A process is one rank under srun and mpirun, and they say how many there are and where rank 0 is. */
+/* A process is one rank under srun and mpirun. */
 static bool has_launcher(enum tt_render_kind kind)
 {
-    return kind == TT_RENDER_SBATCH || kind == TT_RENDER_MPIJOB;
+    return tt_render_kind_facts(kind)->has_launcher;
+}
+
+static bool is_script(enum tt_render_kind kind)
+{
+    return tt_render_kind_facts(kind)->is_script;
 }
 
 static tt_status set_batch(struct render_command *command, struct tt_settings *settings)
@@ -116,7 +121,7 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
     if (!tt_settings_is_set(settings, "log_sample"))
         TT_TRY(tt_settings_set(settings, "log_sample", "false", origin));
     if (!has_launcher(kind)) TT_TRY(set_metrics(settings));
-    if (kind != TT_RENDER_SBATCH && command->job.watch.report_to >= TT_REPORT_TRACKER)
+    if (!is_script(kind) && command->job.watch.report_to >= TT_REPORT_TRACKER)
         tt_warn("report_to: the image of deploy/image.sh has no Python, which trackers need: give an --image "
                 "that has python3 and their packages");
     if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
@@ -210,7 +215,7 @@ static tt_status check_ports(const struct render_command *command, const struct 
 {
     const struct tt_monitor_spec *monitor = &command->job.monitor;
     const char *host = monitor->metrics_host;
-    if (run->kind == TT_RENDER_SBATCH) return TT_OK;
+    if (is_script(run->kind)) return TT_OK;
     TT_TRY(check_port("main_process_port", run->port));
     TT_TRY(check_port("metrics_port", run->metrics_port));
     if (run->metrics_port == 0) return TT_OK;
@@ -285,7 +290,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
     TT_GO(find_metrics_port(command, kind, &run.metrics_port));
     TT_GO(check_ports(command, &run));
-    if (kind != TT_RENDER_SBATCH) TT_GO(tt_render_check_paths(&run, &claims));
+    if (!is_script(kind)) TT_GO(tt_render_check_paths(&run, &claims));
     TT_GO(make_plan(command, is_cpu, run.ranks, &plan));
     run.copies = count_copies(command, &plan);
     run.moments = tt_optimizer_of(&job->optim)->rule->moment_count;
@@ -294,7 +299,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
         TT_GO(set_number(settings, "grace_seconds", run.sizes.grace));
     TT_GO(tt_settings_write_yaml(settings, &config));
     run.config = tt_str_text(&config);
-    TT_GO(kind == TT_RENDER_SBATCH ? tt_render_write_sbatch(&run, &text) : tt_render_write(&run, &text));
+    TT_GO(tt_render_write(&run, &text));
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
 out:
     tt_str_deinit(&config);

@@ -70,11 +70,12 @@ static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spe
 {
     char suffix[48];
     size_t bytes = strlen(spec->name);
-    if (kind == TT_RENDER_SBATCH || (spec->nodes <= 1 && kind == TT_RENDER_PYTORCHJOB))
-        snprintf(suffix, sizeof suffix, "%s", tt_render_kind_facts(kind)->first);
+    const struct tt_render_kind_facts *facts = tt_render_kind_facts(kind);
+    if (facts->is_script || (spec->nodes <= 1 && facts->first_alone))
+        snprintf(suffix, sizeof suffix, "%s", facts->first);
     else
-        snprintf(suffix, sizeof suffix, "%s%lld%s", tt_render_kind_facts(kind)->last,
-                 (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0), tt_render_kind_facts(kind)->counted);
+        snprintf(suffix, sizeof suffix, "%s%lld%s", facts->last,
+                 (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0), facts->counted);
     if (!consists_of(spec->name, bytes, lower, "-") || (spec->name[0] >= '0' && spec->name[0] <= '9'))
         return refuse("name", spec->name,
                       "lower case letters, digits and '-', first a letter, last a letter or digit");
@@ -116,13 +117,14 @@ static tt_status refuse_image(const char *message, const char *hint)
 
 static tt_status check_kind(enum tt_render_kind kind, const struct tt_render_spec *spec)
 {
+    const struct tt_render_kind_facts *facts = tt_render_kind_facts(kind);
     tt_status status;
-    if (kind == TT_RENDER_MPIJOB && spec->nodes < 2) {
-        status = tt_fail(TT_ERR_USAGE, "an MPIJob of one node has no worker (spec.mpiReplicaSpecs.Worker)");
+    if (facts->needs_workers != NULL && spec->nodes < 2) {
+        status = tt_fail(TT_ERR_USAGE, "%s", facts->needs_workers);
         tt_hint("give --nodes 2 or more, or render a job");
         return status;
     }
-    if (kind != TT_RENDER_SBATCH || !spec->gang) return TT_OK;
+    if (!facts->is_script || !spec->gang) return TT_OK;
     status = tt_fail(TT_ERR_USAGE, "gang is given, but Slurm starts all tasks of a job together anyway");
     tt_hint("leave gang out");
     return status;
@@ -138,7 +140,7 @@ static tt_status check_runtime(enum tt_render_kind kind, const struct tt_render_
                                                              : NULL;
     tt_status status;
     if (spec->runtime == NULL) return TT_OK;
-    if (kind != TT_RENDER_TRAINJOB) {
+    if (!tt_render_kind_facts(kind)->has_runtime) {
         status = tt_fail(TT_ERR_USAGE, "runtime is given, but only a TrainJob has one (spec.runtimeRef)");
         tt_hint("render a trainjob, or leave runtime out");
         return status;
@@ -205,13 +207,14 @@ static tt_status check_selector(const char *text)
 
 tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
 {
+    bool is_script = tt_render_kind_facts(kind)->is_script;
     TT_TRY(check_name(kind, spec));
     TT_TRY(check_kind(kind, spec));
     TT_TRY(check_runtime(kind, spec));
-    if (kind == TT_RENDER_SBATCH && spec->image != NULL)
+    if (is_script && spec->image != NULL)
         return refuse_image("image is given, but a batch script runs the program of the nodes",
                             "leave image out");
-    if (kind != TT_RENDER_SBATCH && spec->image == NULL)
+    if (!is_script && spec->image == NULL)
         return refuse_image("image is missing", "give the image of the pods, whose entry point is trimtab");
     TT_TRY(check_printable("image", spec->image, false));
     TT_TRY(check_printable("networks", spec->networks, true));

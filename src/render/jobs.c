@@ -14,11 +14,10 @@ static tt_status write_rule(const struct tt_render_work *work, const char *actio
 
 /* The specification of a Job. A Job replaces pods one by one; in a JobSet every failure that may be cured fails the
  * Job, so that all restart. */
-static tt_status write_job(const struct tt_render_work *work, const struct tt_render_sheet *job)
+static tt_status write_job(const struct tt_render_work *work, bool alone, const struct tt_render_sheet *job)
 {
     const struct tt_render_spec *spec = work->run->spec;
     const struct tt_render_exits *exits = work->run->exits;
-    bool alone = work->run->kind == TT_RENDER_JOB;
     const char *cured = alone ? "Ignore" : "FailJob";
     struct tt_render_sheet template = {job->text, job->indent + 1};
     TT_TRY(LINE(job, 0, "completionMode: Indexed"));
@@ -41,7 +40,7 @@ tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *
 {
     struct tt_render_sheet sheet = {text, 0}, job = {text, 1};
     TT_TRY(tt_render_write_metadata(work, "batch/v1", "Job", true, &sheet));
-    return write_job(work, &job);
+    return write_job(work, true, &job);
 }
 
 /* Both kinds of end have the reason PodFailurePolicy; the message has the exit code. */
@@ -64,10 +63,10 @@ static tt_status write_failure_policy(const struct tt_render_work *work, const s
 }
 
 /* The specification of a JobSet. The controller of TrainJob finds its Job by a label, and names network and JobSet. */
-static tt_status write_jobset(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+static tt_status write_jobset(const struct tt_render_work *work, bool alone,
+                              const struct tt_render_sheet *sheet)
 {
     struct tt_render_sheet job = {sheet->text, sheet->indent + 3};
-    bool alone = work->run->kind == TT_RENDER_JOBSET;
     TT_TRY(LINE(sheet, 0, "network:"));
     TT_TRY(LINE(sheet, 1, "enableDNSHostnames: true"));
     if (alone) TT_TRY(LINE(sheet, 1, "subdomain: %s", work->run->name));
@@ -82,14 +81,14 @@ static tt_status write_jobset(const struct tt_render_work *work, const struct tt
     TT_TRY(LINE(sheet, 4, "trimtab/run: %s", work->run->name));
     if (!alone) TT_TRY(LINE(sheet, 4, "trainer.kubeflow.org/trainjob-ancestor-step: trainer"));
     TT_TRY(LINE(sheet, 2, "spec:"));
-    return write_job(work, &job);
+    return write_job(work, false, &job);
 }
 
 tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text)
 {
     struct tt_render_sheet sheet = {text, 0}, spec = {text, 1};
     TT_TRY(tt_render_write_metadata(work, "jobset.x-k8s.io/v1alpha2", "JobSet", true, &sheet));
-    return write_jobset(work, &spec);
+    return write_jobset(work, true, &spec);
 }
 
 static const char trainer_version[] = "trainer.kubeflow.org/v1alpha1";
@@ -123,7 +122,7 @@ static tt_status write_runtime(const struct tt_render_work *work, const struct t
     if (run->gang) TT_TRY(LINE(sheet, 1, "podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 600}}"));
     TT_TRY(LINE(sheet, 1, "template:"));
     TT_TRY(LINE(sheet, 2, "spec:"));
-    return write_jobset(work, &jobset);
+    return write_jobset(work, false, &jobset);
 }
 
 /* Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (RuntimePatch). Variables of the container

@@ -11,8 +11,7 @@ tt_status tt_render_write_probes(const struct tt_render_work *work, const struct
     TT_TRY(LINE(pod, 2, "httpGet: {path: /healthz, port: metrics}"));
     TT_TRY(LINE(pod, 2, "periodSeconds: 5"));
     TT_TRY(LINE(pod, 2, "failureThreshold: 360"));
-    /* The Service of a PyTorchJob names ready pods only, and they are ready once they have found each other. */
-    if (work->run->kind == TT_RENDER_PYTORCHJOB) return TT_OK;
+    if (tt_render_kind_facts(work->run->kind)->is_ready_at_once) return TT_OK;
     TT_TRY(LINE(pod, 1, "readinessProbe:"));
     TT_TRY(LINE(pod, 2, "httpGet: {path: /readyz, port: metrics}"));
     return LINE(pod, 2, "periodSeconds: 10");

@@ -33,11 +33,10 @@ tt_status tt_render_write_codes(struct tt_str *text, const int *codes, int count
     return TT_OK;
 }
 
-/* The injected init container of a PyTorchJob has no security context of its own. */
 static const char *security_level(const struct tt_render_run *run)
 {
     if (run->spec->rdma != NULL || run->spec->host_network) return "privileged";
-    return run->kind == TT_RENDER_PYTORCHJOB && run->spec->nodes > 1 ? "baseline" : "restricted";
+    return facts[run->kind].injects_container && run->spec->nodes > 1 ? "baseline" : "restricted";
 }
 
 static tt_status write_head(const struct tt_render_work *work, struct tt_str *text)
@@ -172,27 +171,6 @@ void tt_render_host(enum tt_render_kind kind, const char *name, char host[TT_REN
              facts[kind].has_domain ? "." : "", facts[kind].has_domain ? name : "");
 }
 
-static tt_status write_workload(const struct tt_render_work *work, struct tt_str *text)
-{
-    switch (work->run->kind) {
-    case TT_RENDER_JOBSET:
-        return tt_render_write_jobset(work, text);
-    case TT_RENDER_JOB:
-        return tt_render_write_job(work, text);
-    case TT_RENDER_TRAINJOB:
-        return tt_render_write_trainjob(work, text);
-    case TT_RENDER_PYTORCHJOB:
-        return tt_render_write_pytorchjob(work, text);
-    case TT_RENDER_MPIJOB:
-        return tt_render_write_mpijob(work, text);
-    case TT_RENDER_VOLCANO:
-        return tt_render_write_volcano(work, text);
-    case TT_RENDER_SBATCH:
-        break;
-    }
-    return tt_fail(TT_ERR_INTERNAL, "a batch script is no object");
-}
-
 const char *tt_render_scalar(const char *text, char scalar[TT_RENDER_SCALAR_BYTES])
 {
     const char *quote = tt_value_is_plain(text) ? "" : "\"";
@@ -205,7 +183,8 @@ tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text
     struct tt_render_run named = *given, *run = &named;
     struct tt_render_work work = {.run = run};
     (void)tt_render_scalar(run->spec->name, named.name);
-    bool grouped = run->spec->gang && (run->kind == TT_RENDER_JOB || run->kind == TT_RENDER_JOBSET);
+    const struct tt_render_kind_facts *kind = tt_render_kind_facts(run->kind);
+    if (kind->is_script) return tt_render_write_sbatch(given, text);
     TT_TRY(tt_render_volumes(run->spec->volumes, work.volumes, &work.volume_count));
     TT_TRY(tt_render_read_pairs("pod_env", run->spec->pod_env, &work.env));
     TT_TRY(tt_render_read_pairs("node_selector", run->spec->node_selector, &work.labels));
@@ -214,8 +193,8 @@ tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text
     TT_TRY(write_config(run, text));
     if (!run->spec->host_network) TT_TRY(write_policy(run, text));
     if (work.claims) TT_TRY(write_claim(run, run->sizes.claim, text));
-    if (grouped) TT_TRY(write_group(run, text));
-    if (run->kind == TT_RENDER_JOB) TT_TRY(write_service(run, text));
+    if (run->spec->gang && kind->groups_pods) TT_TRY(write_group(run, text));
+    if (kind->needs_service) TT_TRY(write_service(run, text));
     TT_TRY(tt_render_write_monitoring(run, text));
-    return write_workload(&work, text);
+    return kind->write(&work, text);
 }

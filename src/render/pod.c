@@ -47,20 +47,20 @@ static tt_status write_user_environment(const struct tt_render_work *work, const
     return TT_OK;
 }
 
-/* Pods of the operators without a label that is unique to the run have its name: it is enough to know a run that is
- * complete. */
+/* The kind of the run. */
+static const struct tt_render_kind_facts *kind_of(const struct tt_render_work *work)
+{
+    return tt_render_kind_facts(work->run->kind);
+}
+
 static tt_status write_attempt(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    enum tt_render_kind kind = work->run->kind;
-    if (kind == TT_RENDER_PYTORCHJOB || kind == TT_RENDER_VOLCANO)
+    const struct tt_render_kind_facts *kind = kind_of(work);
+    if (kind->uid != NULL && *kind->uid == '\0')
         TT_TRY(LINE(pod, 1, "- {name: RUN_UID, value: \"%s\"}", work->run->spec->name));
-    if (kind == TT_RENDER_JOB)
-        return write_field(pod, "RUN_UID", "\"metadata.labels['batch.kubernetes.io/controller-uid']\"");
-    if (kind == TT_RENDER_VOLCANO)
-        return write_field(pod, "RUN_ATTEMPT", "\"metadata.annotations['volcano.sh/job-version']\"");
-    if (kind != TT_RENDER_JOBSET && kind != TT_RENDER_TRAINJOB) return TT_OK;
-    TT_TRY(write_field(pod, "RUN_UID", "\"metadata.labels['jobset.sigs.k8s.io/jobset-uid']\""));
-    return write_field(pod, "RUN_ATTEMPT", "\"metadata.labels['jobset.sigs.k8s.io/restart-attempt']\"");
+    else if (kind->uid != NULL)
+        TT_TRY(write_field(pod, "RUN_UID", kind->uid));
+    return kind->attempt != NULL ? write_field(pod, "RUN_ATTEMPT", kind->attempt) : TT_OK;
 }
 
 /* Names of the attempt, by which an earlier one is refused, and of the node, for messages. */
@@ -73,13 +73,12 @@ tt_status tt_render_write_environment(const struct tt_render_work *work, const s
     return write_user_environment(work, pod);
 }
 
-/* sshd and mpirun write where their images let them; all others have a read-only root. */
 static tt_status write_security(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     const struct tt_render_spec *spec = work->run->spec;
     TT_TRY(LINE(pod, 1, "securityContext:"));
     TT_TRY(LINE(pod, 2, "allowPrivilegeEscalation: false"));
-    if (work->run->kind != TT_RENDER_MPIJOB) TT_TRY(LINE(pod, 2, "readOnlyRootFilesystem: true"));
+    if (!kind_of(work)->writes_root) TT_TRY(LINE(pod, 2, "readOnlyRootFilesystem: true"));
     return LINE(pod, 2, "capabilities: {drop: [ALL]%s}", spec->rdma != NULL ? ", add: [IPC_LOCK]" : "");
 }
 
@@ -99,30 +98,27 @@ static tt_status write_mounts(const struct tt_render_work *work, const struct tt
 
 static tt_status write_port(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    if (work->run->kind == TT_RENDER_MPIJOB) return TT_OK;
+    if (kind_of(work)->port == NULL) return TT_OK;
     TT_TRY(LINE(pod, 1, "ports:"));
-    /* The operator of PyTorchJob finds its port by this name. */
-    TT_TRY(LINE(pod, 1, "- {name: %s, containerPort: %d}",
-                work->run->kind == TT_RENDER_PYTORCHJOB ? "pytorchjob-port" : "rendezvous", work->run->port));
+    TT_TRY(LINE(pod, 1, "- {name: %s, containerPort: %d}", kind_of(work)->port, work->run->port));
     if (work->run->metrics_port == 0) return TT_OK;
     return LINE(pod, 1, "- {name: metrics, containerPort: %d}", work->run->metrics_port);
 }
 
-/* A TrainJob has image, arguments and resources itself. */
 static tt_status write_container(const struct tt_render_work *work, const char *command,
                                  const struct tt_render_sheet *pod)
 {
-    const struct tt_render_run *run = work->run;
+    const struct tt_render_kind_facts *kind = kind_of(work);
     struct tt_render_sheet resources = {pod->text, pod->indent + 2};
     TT_TRY(LINE(pod, 0, "containers:"));
-    TT_TRY(LINE(pod, 0, "- name: %s", tt_render_kind_facts(run->kind)->container));
-    if (run->kind != TT_RENDER_TRAINJOB) {
-        TT_TRY(LINE(pod, 1, "image: \"%s\"", run->spec->image));
+    TT_TRY(LINE(pod, 0, "- name: %s", kind->container));
+    if (!kind->has_runtime) {
+        TT_TRY(LINE(pod, 1, "image: \"%s\"", work->run->spec->image));
         TT_TRY(LINE(pod, 1, "%s", command));
     }
     TT_TRY(tt_render_write_environment(work, pod));
     TT_TRY(write_port(work, pod));
-    if (run->kind != TT_RENDER_TRAINJOB) {
+    if (!kind->has_runtime) {
         TT_TRY(LINE(pod, 1, "resources:"));
         TT_TRY(tt_render_write_resources(work, &resources));
     }
@@ -151,7 +147,7 @@ static tt_status write_volumes(const struct tt_render_work *work, const struct t
 
 static tt_status write_user(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    int user = work->run->kind == TT_RENDER_MPIJOB ? MPI_USER : USER;
+    int user = kind_of(work)->writes_root ? MPI_USER : USER;
     TT_TRY(LINE(pod, 0, "securityContext:"));
     TT_TRY(LINE(pod, 1, "runAsNonRoot: true"));
     TT_TRY(LINE(pod, 1, "runAsUser: %d", user));
@@ -184,27 +180,22 @@ static tt_status write_selection(const struct tt_render_work *work, const struct
 
 static tt_status write_placement(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    const struct tt_render_spec *spec = work->run->spec;
-    enum tt_render_kind kind = work->run->kind;
     TT_TRY(LINE(pod, 0, "topologySpreadConstraints:"));
     TT_TRY(LINE(pod, 0, "- maxSkew: 1"));
     TT_TRY(LINE(pod, 1, "topologyKey: kubernetes.io/hostname"));
     TT_TRY(LINE(pod, 1, "whenUnsatisfiable: DoNotSchedule"));
     TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", work->run->name));
-    if (spec->gang && (kind == TT_RENDER_JOB || kind == TT_RENDER_JOBSET))
+    if (work->run->spec->gang && kind_of(work)->groups_pods)
         TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", work->run->name));
     return write_selection(work, pod);
 }
 
-/* Controllers of PyTorchJob and MPIJob set restartPolicy themselves. */
 static tt_status write_pod(const struct tt_render_work *work, const char *command,
                            const struct tt_render_sheet *pod)
 {
     const struct tt_render_spec *spec = work->run->spec;
-    enum tt_render_kind kind = work->run->kind;
-    if (kind == TT_RENDER_JOB) TT_TRY(LINE(pod, 0, "subdomain: %s", work->run->name));
-    if (kind != TT_RENDER_PYTORCHJOB && kind != TT_RENDER_MPIJOB)
-        TT_TRY(LINE(pod, 0, "restartPolicy: Never"));
+    if (kind_of(work)->needs_service) TT_TRY(LINE(pod, 0, "subdomain: %s", work->run->name));
+    if (!kind_of(work)->restarts_pods) TT_TRY(LINE(pod, 0, "restartPolicy: Never"));
     TT_TRY(LINE(pod, 0, "enableServiceLinks: false"));
     TT_TRY(LINE(pod, 0, "automountServiceAccountToken: false"));
     TT_TRY(LINE(pod, 0, "terminationGracePeriodSeconds: %lld", (long long)work->run->sizes.grace));
@@ -250,7 +241,7 @@ tt_status tt_render_write_patch(const struct tt_render_work *work, const struct 
     TT_TRY(write_user(work, &pod));
     TT_TRY(write_selection(work, &pod));
     TT_TRY(LINE(&pod, 0, "containers:"));
-    TT_TRY(LINE(&pod, 0, "- name: %s", tt_render_kind_facts(work->run->kind)->container));
+    TT_TRY(LINE(&pod, 0, "- name: %s", kind_of(work)->container));
     TT_TRY(write_security(work, &pod));
     TT_TRY(write_mounts(work, &pod));
     return write_volumes(work, &pod);

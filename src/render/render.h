@@ -18,7 +18,11 @@ enum tt_render_kind {
 #define KIND(name, ...) TT_RENDER_##name,
 #include "render/kinds.def"
 #undef KIND
+    TT_RENDER_KINDS
 };
+
+struct tt_render_work;
+#define TT_RENDER_UID_NAME "" /* enough to know a run that is complete */
 
 struct tt_render_kind_facts {
     const char *word;      /* of the command line */
@@ -27,6 +31,22 @@ struct tt_render_kind_facts {
     bool has_domain;       /* the run's name follows as a domain */
     const char *last;      /* the part of the last pod's name before its number */
     const char *counted;   /* what the cluster adds to it before it compares with the limit, or empty */
+    bool first_alone;      /* a run of one node has that pod alone, without a number */
+    const char *uid;       /* a pod's field that is the run's, or TT_RENDER_UID_NAME; NULL: none */
+    const char *attempt;   /* a pod's field that counts starts; NULL: none */
+    const char *port;      /* name of the rendezvous port of a container; NULL: it has none */
+    bool is_script;        /* a batch script: no pods, no image, no objects */
+    bool has_launcher;     /* it starts a process a rank, and says how many there are and where rank 0 is */
+    bool has_runtime;      /* image, arguments and resources are of the workload, the rest of its runtime */
+    bool restarts_pods;    /* its controller sets restartPolicy */
+    bool groups_pods;      /* a gang is a PodGroup beside it */
+    bool needs_service;    /* that gives its pods host names */
+    bool is_ready_at_once; /* without a probe of its readiness */
+    bool writes_root;      /* the root of its containers is writable, and their user is that of their image */
+    /* With several nodes, a container that the level "restricted" refuses. */
+    bool injects_container;
+    const char *needs_workers; /* the refusal of one node; NULL: one is enough */
+    tt_status (*write)(const struct tt_render_work *work, struct tt_str *text); /* NULL: a script */
 };
 /* The kinds of render/kinds.def. */
 const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind);
@@ -119,9 +139,7 @@ TT_MUST_USE tt_status tt_render_volumes(const char *text,
 TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims);
 /* Fills run->sizes. TT_ERR_USAGE where a given size is less than the run needs. */
 TT_MUST_USE tt_status tt_render_size(struct tt_render_run *run);
-/* Appends all objects as one YAML stream. The specification is checked. */
+/* Appends all objects as one YAML stream, or the script for sbatch. The specification is checked. */
 TT_MUST_USE tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text);
-/* The same as a script for sbatch. */
-TT_MUST_USE tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str *text);
 
 #endif

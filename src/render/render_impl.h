@@ -58,6 +58,8 @@ TT_MUST_USE tt_status tt_render_write_probes(const struct tt_render_work *work,
 /* PodMonitor and PrometheusRule, where a namespace of Prometheus is given. */
 TT_MUST_USE tt_status tt_render_write_monitoring(const struct tt_render_run *run, struct tt_str *text);
 
+/* The script for sbatch. */
+TT_MUST_USE tt_status tt_render_write_sbatch(const struct tt_render_run *run, struct tt_str *text);
 /* The workload of each kind. */
 TT_MUST_USE tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text);

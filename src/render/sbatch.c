@@ -3,7 +3,7 @@
  * trap for EXIT also when SIGTERM ends it.
  *
  * Sources: sbatch(1), srun(1) and scontrol(1) of Slurm 22.05. */
-#include "render/render.h"
+#include "render/render_impl.h"
 
 static long long threads_of_rank(const struct tt_render_run *run)
 {
