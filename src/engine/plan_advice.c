@@ -133,6 +133,26 @@ static bool may_code_gate_up(const struct tt_rank_config *rank)
     return quant->type == TT_QUANT_FP8 && quant->gate_up == TT_GATE_UP_COMPUTE && quant->trains;
 }
 
+/* Tries moments of 8 bits, and where the device has memory of its own the same paged. */
+static tt_status advise_optimizer(const struct tt_plan_attempt *tight, struct tt_plan *plan)
+{
+    char what[80];
+    bool found = false;
+    struct tt_plan_attempt attempt = *tight;
+    const struct tt_rank_config *rank = &tight->rank;
+    const struct tt_optimizer *now = rank->optimizer != NULL ? rank->optimizer : tt_optimizer_of(NULL);
+    for (int place = TT_MOMENT_RESIDENT; rank->train && place <= TT_MOMENT_PAGED && !found; place++) {
+        const struct tt_optimizer *other = tt_optimizer_like(now, TT_MOMENT_8, (enum tt_moment_place)place);
+        bool more = now->bits == TT_MOMENT_32 || place > (int)now->place;
+        bool pages = place == TT_MOMENT_PAGED;
+        if (other == NULL || !more || (pages && (plan->is_host || rank->offload_params))) continue;
+        attempt.rank.optimizer = other;
+        snprintf(what, sizeof what, "--optim %s", other->spelling);
+        TT_TRY(try_advice(&attempt, what, plan, plan->advice, &found));
+    }
+    return TT_OK;
+}
+
 tt_status tt_plan_advise(const struct tt_plan_attempt *tight, struct tt_plan *plan)
 {
     bool found = false;
@@ -152,5 +172,6 @@ tt_status tt_plan_advise(const struct tt_plan_attempt *tight, struct tt_plan *pl
     if (!plan->is_host && !tight->rank.offload_params)
         TT_TRY(try_advice(&attempt, "--offload_params true", plan, plan->advice, &found));
     TT_TRY(advise_batch(tight, "", plan, plan->advice, &found));
+    TT_TRY(advise_optimizer(tight, plan));
     return plan->advice[0] != '\0' ? TT_OK : advise_together(tight, plan);
 }

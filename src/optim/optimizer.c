@@ -37,6 +37,16 @@ const struct tt_optimizer *tt_optimizer_of(const struct tt_optim_config *config)
     return optimizers;
 }
 
+const struct tt_optimizer *tt_optimizer_like(const struct tt_optimizer *optimizer, enum tt_moment_bits bits,
+                                             enum tt_moment_place place)
+{
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
+        const struct tt_optimizer *other = &optimizers[i];
+        if (other->rule == optimizer->rule && other->bits == bits && other->place == place) return other;
+    }
+    return NULL;
+}
+
 tt_status tt_optimizer_check(const struct tt_optim_config *config)
 {
     const struct tt_rule *rule = tt_optimizer_of(config)->rule;

@@ -36,6 +36,8 @@ table l8b-full-adamw8-h200 0 --device h200 --config_json "$shapes/l8b.json" --us
     --sequence_length 4096 --per_device_train_batch_size 1
 table l8b-full-adamw8-90GiB 4 --device h200 --device_memory 90GiB --config_json "$shapes/l8b.json" --use_peft false \
     --optim adamw_8bit --sequence_length 4096 --per_device_train_batch_size 1
+table l8b-full-120GiB 4 --device h200 --device_memory 120GiB --config_json "$shapes/l8b.json" --use_peft false \
+    --sequence_length 4096 --per_device_train_batch_size 1
 table l8b-full-paged8-90GiB 0 --device h200 --device_memory 90GiB --config_json "$shapes/l8b.json" --use_peft false \
     --optim paged_adamw_8bit --sequence_length 4096 --per_device_train_batch_size 1
 table l8b-rtx4090 0 --device rtx4090 --config_json "$shapes/l8b.json" --sequence_length 4096 \
