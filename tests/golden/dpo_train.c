@@ -213,16 +213,19 @@ static void orpo(void **state)
 }
 
 /* The result of a run that is resumed from step 4 has the bytes of one that was not stopped. */
-static void resumed(void **state)
+static void resumes(const char *objective)
 {
-    static const char *const whole[] = {
-        "per_device_train_batch_size", "4", "save_strategy", "steps", "save_steps", "4", NULL};
-    char from[400], a[400], b[400];
-    (void)state;
-    make_inputs();
-    train_ok(whole, "whole");
-    snprintf(from, sizeof from, "%s/checkpoint-4", test_at("whole"));
-    const char *const rest[] = {"per_device_train_batch_size",
+    char from[400], a[400], b[400], outputs[2][40];
+    snprintf(outputs[0], sizeof outputs[0], "%s_whole", objective);
+    snprintf(outputs[1], sizeof outputs[1], "%s_rest", objective);
+    const char *const whole[] = {
+        "objective", objective, "per_device_train_batch_size", "4", "save_strategy", "steps", "save_steps",
+        "4",         NULL};
+    train_ok(whole, outputs[0]);
+    snprintf(from, sizeof from, "%s/checkpoint-4", test_at(outputs[0]));
+    const char *const rest[] = {"objective",
+                                objective,
+                                "per_device_train_batch_size",
                                 "4",
                                 "save_strategy",
                                 "steps",
@@ -231,10 +234,18 @@ static void resumed(void **state)
                                 "resume_from_checkpoint",
                                 from,
                                 NULL};
-    train_ok(rest, "rest");
-    snprintf(a, sizeof a, "%s/adapter_model.safetensors", test_at("whole"));
-    snprintf(b, sizeof b, "%s/adapter_model.safetensors", test_at("rest"));
+    train_ok(rest, outputs[1]);
+    snprintf(a, sizeof a, "%s/adapter_model.safetensors", test_at(outputs[0]));
+    snprintf(b, sizeof b, "%s/adapter_model.safetensors", test_at(outputs[1]));
     test_same_file(a, b);
+}
+
+static void resumed(void **state)
+{
+    (void)state;
+    make_inputs();
+    resumes("dpo");
+    resumes("orpo");
 }
 
 int main(void)
