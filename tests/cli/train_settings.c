@@ -355,6 +355,7 @@ static void float16_is_computed_in_bfloat16(void **state)
         "fp16: true\n",
         "bf16: false\nfp16: true\n",
         "bf16: true\nfp16: true\n",
+        "fp16: true\nfp16_backend: apex\nfp16_opt_level: O2\nhalf_precision_backend: cuda_amp\n",
         "dtype: float16\n",
         "torch_dtype: torch.float16\nfp16_full_eval: true\n",
         "mixed_precision: fp16\n",

@@ -87,6 +87,16 @@ def one_curve_fp32(suite, ranks):
     return within(suite.curves(runs), names, wanted, 1e-4)
 
 
+def one_curve_muon(suite, ranks):
+    """Each matrix is turned by one rank."""
+    suite.needs_gpus(ranks)
+    muon = {"bf16": "false", "optim": "muon", "ns_dtype": "float32", **ALL_WEIGHTS}
+    wanted = suite.once("muon", lambda: suite.curves([suite.split("qwen3", 1, **muon)])[0])
+    names = strategies(ranks)
+    return within(suite.curves([suite.split("qwen3", ranks, sharding_strategy=s, **muon) for s in names]), names, wanted,
+                  1e-4)
+
+
 def one_curve_quantized(suite, ranks, offload):
     """Over 4 and 8 bits, quantized during loading or stored: the same base on any number of ranks, on the CPU too."""
     suite.needs_gpus(ranks)
@@ -628,6 +638,9 @@ def all_checks(suite):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
+    suite.check("fp32 as on the CPU, Muon", as_on_the_cpu, "llama3", optim="muon", ns_dtype="float32", **ALL_WEIGHTS)
+    for ranks in (2, 4):
+        suite.check(f"one curve, Muon, ranks {ranks}", one_curve_muon, ranks)
     for name, more in DETECTORS:
         suite.check(f"a detector as on the CPU, {name}", detector_as_on_the_cpu, more)
     for ranks in (1, 2, 4):
