@@ -183,13 +183,32 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
     return check_fp8_options(out);
 }
 
+/* The list with the names of the folder's class, as an older version may spell them. Expressions stay. */
+static tt_status write_skip(const struct tt_json_value *list, const struct tt_text_part *part,
+                            struct tt_str *text)
+{
+    struct tt_arena arena = {0};
+    if (part == NULL) return tt_json_write(list, 0, false, text);
+    struct tt_json_value *renamed = tt_json_new_list();
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < tt_json_count(list) && status == TT_OK; i++) {
+        const char *entry = tt_json_text(tt_json_at(list, i));
+        const char *name = entry != NULL ? tt_text_part_name(part, entry, &arena) : "";
+        if (name == NULL || tt_json_append(renamed, tt_json_new_string(name)) != 0) status = TT_ERR_MEMORY;
+    }
+    if (status == TT_OK) status = tt_json_write(renamed, 0, false, text);
+    tt_json_release(renamed);
+    tt_arena_deinit(&arena);
+    return status;
+}
+
 /* The names as a JSON list. */
 static tt_status keep_skip(const struct tt_json *json, const struct tt_quantized_config *stored,
                            struct tt_model_facts *config)
 {
     struct tt_str text = {0};
     if (stored->skip_list == NULL) return TT_OK;
-    tt_status status = tt_json_write(stored->skip_list, 0, false, &text);
+    tt_status status = write_skip(stored->skip_list, config->part, &text);
     if (status == TT_OK && text.bytes >= sizeof config->stored_quant_skip)
         status = tt_fail(TT_ERR_UNSUPPORTED,
                          "%s: the list of modules that are not quantized is longer than %d bytes",

@@ -246,6 +246,81 @@ static void absurd_values_are_refused(void **state)
     }
 }
 
+#define TEXT                                                                                                 \
+    "\"vocab_size\": 100, \"hidden_size\": 32, \"intermediate_size\": 48, \"num_hidden_layers\": 3, "        \
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2"
+
+static tt_status parse_whole(const char *text, struct tt_model_facts *facts)
+{
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_parse(text, strlen(text), "config.json", &json), TT_OK);
+    tt_status status = tt_model_facts_parse(&json, facts);
+    tt_json_deinit(&json);
+    return status;
+}
+
+/* The text part of a vision folder, in old and new files, and which of two values counts. */
+static void text_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *model_type, *path;
+        bool tied;
+        double theta;
+        tt_dtype dtype;
+    } wholes[] = {
+        /* text_config without a model_type, and all that published files of Gemma 3 leave out */
+        {"{\"model_type\": \"gemma3\", \"torch_dtype\": \"bfloat16\", \"text_config\": {\"hidden_size\": "
+         "2560, "
+         "\"intermediate_size\": 10240, \"num_hidden_layers\": 34, \"rope_scaling\": {\"factor\": 8.0, "
+         "\"rope_type\": \"linear\"}, \"sliding_window\": 1024}, \"eos_token_id\": [1, 106]}",
+         "gemma3_text", "model.language_model", true, 1e6, TT_BF16},
+        /* what text_config says of ties does not count, nor its default */
+        {"{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"mistral\", \"dtype\": "
+         "\"float16\", "
+         "\"tie_word_embeddings\": false, " TEXT "}}",
+         "mistral", "model.language_model", true, 1e4, TT_F16},
+        {"{\"model_type\": \"mistral3\", \"tie_word_embeddings\": false, \"text_config\": {" TEXT "}}",
+         "mistral", "model.language_model", false, 1e4, TT_F32},
+        /* flat, as published before 4.52 */
+        {"{\"model_type\": \"qwen2_5_vl\", \"rope_scaling\": {\"type\": \"mrope\", \"mrope_section\": [1, 1, "
+         "2]}, "
+         "\"rope_theta\": 5e4, " TEXT "}",
+         "qwen2_5_vl_text", "model.language_model", false, 5e4, TT_F32},
+        {"{\"model_type\": \"qwen2_5_vl\", \"text_config\": {\"model_type\": \"qwen2_5_vl_text\", "
+         "\"tie_word_embeddings\": true, " TEXT "}}",
+         "qwen2_5_vl_text", "model.language_model", true, 1e6, TT_F32},
+        {"{\"model_type\": \"qwen3_vl\", \"text_config\": {\"tie_word_embeddings\": true, " TEXT "}}",
+         "qwen3_vl_text", "model.language_model", false, 5e5, TT_F32},
+        {"{\"model_type\": \"smolvlm\", \"architectures\": [\"SmolVLMModel\"], \"text_config\": {" TEXT "}}",
+         "llama", "model.text_model", false, 1e4, TT_F32},
+    };
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
+        static struct tt_model_facts facts;
+        if (parse_whole(wholes[i].text, &facts) != TT_OK)
+            fail_msg("%s: %s", wholes[i].text, tt_error_last()->message);
+        assert_string_equal(facts.model_type, wholes[i].model_type);
+        assert_string_equal(tt_model_text_path(&facts), wholes[i].path);
+        assert_int_equal(facts.tie_word_embeddings, wholes[i].tied);
+        assert_true(facts.ropes[0].theta == wholes[i].theta);
+        assert_int_equal(facts.dtype, wholes[i].dtype);
+        if (i > 0) continue;
+        assert_int_equal(facts.vocab_size, 262208);
+        assert_int_equal(facts.layers[0].kv_heads, 4);
+        assert_int_equal(facts.eos_token_count, 2);
+    }
+    static const char other[] =
+        "{\"model_type\": \"gemma3\", \"architectures\": [\"Gemma3ForSequenceClassification\"], "
+        "\"text_config\": {" TEXT "}}",
+                      inner[] = "{\"model_type\": \"mistral3\", \"text_config\": {\"model_type\": \"gpt2\"}}";
+    struct tt_model_facts facts;
+    assert_int_equal(parse_whole(other, &facts), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "Gemma3ForConditionalGeneration"));
+    assert_int_equal(parse_whole(inner, &facts), TT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tt_error_last()->message, "'gpt2' are not supported as a text part"));
+    assert_non_null(strstr(tt_error_last()->hint, "docs/models.md"));
+}
+
 /* Values of transformers 5.23, ROPE_INIT_FUNCTIONS: {"rope_type": "yarn", "factor": 4,
  * "original_max_position_embeddings": 64}, theta 1e4, head_dim 16; inv_freq and attention_factor. */
 static void yarn_frequencies(void **state)
@@ -334,10 +409,10 @@ static void rope_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),         cmocka_unit_test(both_spellings),
-        cmocka_unit_test(windows),          cmocka_unit_test(absurd_values_are_refused),
-        cmocka_unit_test(yarn_frequencies), cmocka_unit_test(longrope_tables),
-        cmocka_unit_test(rope_parts),
+        cmocka_unit_test(defaults),        cmocka_unit_test(both_spellings),
+        cmocka_unit_test(windows),         cmocka_unit_test(absurd_values_are_refused),
+        cmocka_unit_test(text_parts),      cmocka_unit_test(yarn_frequencies),
+        cmocka_unit_test(longrope_tables), cmocka_unit_test(rope_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
