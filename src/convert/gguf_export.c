@@ -216,14 +216,27 @@ static tt_status put_templates(struct export *export)
     return status;
 }
 
+static tt_status put_key(struct export *export, const struct tt_gguf_key *key)
+{
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s.%s", export->architecture->name, key->key);
+    switch (key->type) {
+    case TT_GGUF_KEY_U32:
+        return tt_gguf_put_u32(&export->header, name, (int64_t)key->value);
+    case TT_GGUF_KEY_F32:
+        return tt_gguf_put_f32(&export->header, name, key->value);
+    case TT_GGUF_KEY_I32S:
+        return tt_gguf_put_i32s(&export->header, name, key->list, key->count);
+    }
+    return tt_fail(TT_ERR_INTERNAL, "'%s' has no type", name);
+}
+
 static tt_status put_family_keys(struct export *export)
 {
     struct tt_gguf_keys keys = {0};
     export->architecture->add_keys(export->facts, &keys);
     for (int i = 0; i < keys.count; i++) {
-        const struct tt_gguf_key *key = &keys.items[i];
-        TT_TRY(key->type == TT_GGUF_KEY_U32 ? put_u32(export, key->key, (int64_t)key->value)
-                                            : put_f32(export, key->key, key->value));
+        TT_TRY(put_key(export, &keys.items[i]));
     }
     return put_rope(export);
 }

@@ -161,6 +161,8 @@ static tt_status parse_text(const struct text_config *text, struct tt_model_fact
     memcpy(facts->model_type, family->model_type, strlen(family->model_type) + 1);
     memcpy(facts->architecture, architecture, strlen(architecture) + 1);
     facts->part = text->part;
+    facts->image_layers = (int64_t)tt_json_count(
+        tt_json_get(tt_json_get(text->whole->root, "vision_config"), "deepstack_visual_indexes"));
     facts->initializer_range = 0.02;
     TT_TRY(tt_quantization_read(text->whole, facts));
     TT_TRY(tt_json_opt_double(json, json->root, "initializer_range", &facts->initializer_range));

@@ -17,8 +17,10 @@ extern const struct tt_gguf_name tt_gguf_names[];
 
 struct tt_gguf_key {
     const char *key; /* after "<architecture>." */
-    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32 } type;
+    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32, TT_GGUF_KEY_I32S } type;
     double value;
+    const int32_t *list; /* of I32S: `count` values, lent */
+    size_t count;
 };
 enum { TT_GGUF_KEYS_MAX = 24 };
 struct tt_gguf_keys {
@@ -27,6 +29,7 @@ struct tt_gguf_keys {
 };
 void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value);
 void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value);
+void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count);
 
 /* The family as an architecture of llama.cpp. */
 struct tt_gguf_family {

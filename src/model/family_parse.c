@@ -169,12 +169,17 @@ static void add_key(struct tt_gguf_keys *keys, struct tt_gguf_key key)
 
 void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value)
 {
-    add_key(keys, (struct tt_gguf_key){key, TT_GGUF_KEY_U32, (double)value});
+    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_U32, .value = (double)value});
 }
 
 void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value)
 {
-    add_key(keys, (struct tt_gguf_key){key, TT_GGUF_KEY_F32, value});
+    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_F32, .value = value});
+}
+
+void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count)
+{
+    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_I32S, .list = list, .count = count});
 }
 
 void tt_gguf_add_decoder(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,

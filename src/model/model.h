@@ -75,8 +75,9 @@ struct tt_model_facts {
     char architecture[64]; /* "LlamaForCausalLM" */
     /* NULL, or the class of the folder whose text model this is: io/text_part.h */
     const struct tt_text_part *part;
-    int64_t hidden_size;       /* D */
-    int64_t vocab_size;        /* V */
+    int64_t image_layers; /* that get features of the tower's layers where there are images (deepstack) */
+    int64_t hidden_size;  /* D */
+    int64_t vocab_size;   /* V */
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
     int64_t max_position_embeddings;

@@ -63,12 +63,27 @@ sed -i 's/"model.language_model.layers.1"/"language_model.model.layers.1"/' some
 grep -q '"language_model.model.layers.1"' some/config.json || fail "the list is" "$(cat some/config.json)"
 expect 0 "" eval --model_name_or_path some --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1
 # GGUF has the text model alone.
-cp -r "$golden/mistral3/model" plain && cp "$root/tests/support/tiny_tokenizer/tokenizer_config.json" plain/
+mkdir tokenizer && cp "$root/tests/support/tiny_tokenizer/tokenizer_config.json" tokenizer/
 sed -E '/^"[^"]*": (6[7-9]|[7-9][0-9]|[0-9]{3}),?$/d; s/": 66,$/": 66/' \
-    "$root/tests/support/tiny_tokenizer/tokenizer.json" >plain/tokenizer.json # the ids that the model has
+    "$root/tests/support/tiny_tokenizer/tokenizer.json" >tokenizer/tokenizer.json # the ids that the models have
+cp -r "$golden/mistral3/model" plain && cp tokenizer/* plain/
 expect 0 "" export gguf --model_name_or_path plain --adapter_name_or_path "$golden/mistral3/adapter_random" \
     --output_file text.gguf
 grep -aq 'blk.1.attn_q.weight' text.gguf || fail "text.gguf has no layers"
 grep -aq 'vision_tower' text.gguf && fail "text.gguf has the tower"
+for class in qwen2_5_vl qwen3_vl smolvlm; do
+    rm -r plain && cp -r "$golden/$class/model" plain && cp tokenizer/* plain/
+    expect 0 "" export gguf --model_name_or_path plain --output_file $class.gguf
+    grep -aq 'blk.1.attn_q.weight' $class.gguf || fail "$class.gguf has no layers"
+done
+# An array (9) of 4 numbers (i32: 5) behind the key: 2, 2, 2, 0.
+sections=$(printf '\x09\0\0\0\x05\0\0\0\x04\0\0\0\0\0\0\0\x02\0\0\0\x02\0\0\0\x02\0\0\0\0\0\0\0' | od -An -v -tx1 | tr -d ' \n')
+for class in qwen2vl qwen3vl; do
+    file=qwen2_5_vl.gguf
+    [ $class = qwen3vl ] && file=qwen3_vl.gguf
+    key=$(printf '%s.rope.dimension_sections' $class | od -An -v -tx1 | tr -d ' \n')
+    od -An -v -tx1 $file | tr -d ' \n' | grep -q "$key$sections" || fail "$file: no sections"
+done
+grep -aq 'qwen3vl.n_deepstack_layers' qwen3_vl.gguf || fail "qwen3_vl.gguf has no n_deepstack_layers"
 expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir qlora "${run[@]}" --load_in_4bit true
 finish
