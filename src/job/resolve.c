@@ -235,7 +235,8 @@ static tt_status settle_detection(struct tt_settings *settings, const struct tt_
         warmup[] = {{"warmup_epochs", "1"}}, scratch[] = {{"trainable_layers", "5"}};
     if (job->task != TT_TASK_DETECTION) return TT_OK;
     TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
-    bool is_sgd = !tt_settings_is_set(settings, "optim") || tt_optimizer_of(&job->optim)->rule->has_momentum;
+    const struct tt_rule *rule = tt_optimizer_of(&job->optim)->rule;
+    bool is_sgd = !tt_settings_is_set(settings, "optim") || (rule->has_momentum && rule->whole == NULL);
     TT_TRY(is_sgd ? suggest(settings, sgd, sizeof sgd / sizeof *sgd)
                   : suggest(settings, adamw, sizeof adamw / sizeof *adamw));
     bool has_schedule = tt_settings_is_set(settings, "lr_scheduler_type"),

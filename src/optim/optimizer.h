@@ -51,7 +51,7 @@ struct tt_rule {
     int moment_count; /* values that it keeps for each element */
     /* before the parameter's name in a checkpoint: "optimizer.exp_avg."; the last part is torch's name of the value */
     const char *prefixes[TT_MOMENTS_MAX];
-    /* its settings are momentum and nesterov, not adam_beta1, adam_beta2 and adam_epsilon */
+    /* its settings are momentum and nesterov: without `whole` in place of adam_beta1, adam_beta2 and adam_epsilon */
     bool has_momentum;
     bool (*fits)(const struct tt_optim_config *config);       /* NULL: any configuration */
     tt_status (*check)(const struct tt_optim_config *config); /* of its own settings; NULL: it has none */

@@ -305,6 +305,20 @@ static void settings_of_muon(void **state)
     tt_settings_destroy(settings);
 }
 
+/* A detector's matrices have four dimensions: AdamW's defaults are its, not those of SGD. */
+static void a_detector_has_the_defaults_of_adamw(void **state)
+{
+    struct tt_job_spec job = {0};
+    struct tt_settings *settings = NULL;
+    static const char yaml[] = "task: detection\nlocal_image_dir: i\nannotations: a.csv\noptim: muon\n";
+    (void)state;
+    test_must(tt_job_settings_create(TT_JOB_TRAIN, &job, sizeof job, &settings));
+    test_must(tt_settings_parse_yaml(settings, yaml, strlen(yaml), "t.yaml"));
+    test_must(tt_train_resolve(settings, &job));
+    assert_true(job.optim.learning_rate == 1e-4 && job.optim.momentum == 0.95);
+    tt_settings_destroy(settings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_model_trains_as_with_torch),
         cmocka_unit_test(ranks_turn_to_the_same_bits),
         cmocka_unit_test(settings_of_muon),
+        cmocka_unit_test(a_detector_has_the_defaults_of_adamw),
     };
     test_must(tt_json_read(TT_TEST_ROOT "/golden/optim/muon.json", 1 << 20, &golden));
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
