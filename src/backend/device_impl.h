@@ -5,6 +5,7 @@
 
 #include "backend/device.h"
 #include "backend/ops/attention.h"
+#include "backend/ops/center.h"
 #include "backend/ops/channels.h"
 #include "backend/ops/conv.h"
 #include "backend/ops/cross_entropy.h"

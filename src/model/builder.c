@@ -112,7 +112,8 @@ tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *m
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm)
 {
-    *norm = (struct tt_norm){.eps = spec->eps, .offset = spec->offset ? 1.0f : 0.0f};
+    *norm =
+        (struct tt_norm){.eps = spec->eps, .offset = spec->offset ? 1.0f : 0.0f, .centers = spec->centers};
     if (spec->path == NULL) return;
     const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
     if (builder->listing) return;

@@ -34,7 +34,8 @@ void tt_build_linear(struct tt_builder *builder, const char *path, int64_t in, i
 struct tt_norm_spec {
     const char *path; /* NULL: this norm does not exist */
     double eps;
-    bool offset; /* the weight is stored as its distance from 1 */
+    bool offset;  /* the weight is stored as its distance from 1 */
+    bool centers; /* a layer norm without a bias */
 };
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm);
@@ -82,6 +83,7 @@ struct tt_attention_spec {
     int64_t heads;
     double norm_eps;
     bool norm_offset;       /* of all norms: struct tt_norm_spec */
+    bool norm_centers;      /* of the stream's norm */
     double scale;           /* of scores; 0: 1 / sqrt(head_dim) */
     double soft_cap;        /* of scores; 0: none */
     bool bias, output_bias; /* of q, k and v; of o */
@@ -105,6 +107,7 @@ struct tt_mlp_spec {
     double norm_eps;
     bool norm_offset;
     bool bias;
+    bool beside; /* it reads what the attention before it reads, by the same norm; names->norm is not used */
     double residual_scale;
     enum tt_activation activation;
 };

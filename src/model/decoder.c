@@ -95,10 +95,11 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
     enum tt_param_reach scores = scores_reach(facts);
-    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset},
-                        q_norm = {spec->qk_norm ? names->q_norm : NULL, spec->norm_eps, spec->norm_offset},
-                        k_norm = {spec->qk_norm ? names->k_norm : NULL, spec->norm_eps, spec->norm_offset},
-                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset};
+    const char *q_name = spec->qk_norm ? names->q_norm : NULL, *k_name = spec->qk_norm ? names->k_norm : NULL;
+    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset, spec->norm_centers},
+                        q_norm = {q_name, spec->norm_eps, spec->norm_offset, false},
+                        k_norm = {k_name, spec->norm_eps, spec->norm_offset, false},
+                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset, false};
     struct tt_linear_spec qkv[] = {
         {names->q, q_out, spec->bias, scores, scores},
         {names->k, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
@@ -128,6 +129,14 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &attention->post_norm);
 }
 
+/* The last half reads the stream of the attention before it, by its norm. */
+static void share_input(struct tt_layer *layer, struct tt_norm *norm)
+{
+    const struct tt_self_attention *before = layer->halves[layer->count - 2].impl;
+    layer->halves[layer->count - 1].beside = true;
+    *norm = before->norm;
+}
+
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
 {
     const struct tt_mlp_names *names = spec->names;
@@ -139,12 +148,15 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
         {.path = names->up, .out = spec->ffn, .bias = spec->bias},
         {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias},
     };
-    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset},
-                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset};
+    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset, false},
+                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset, false};
     *mlp = (struct tt_mlp){.activation = spec->activation,
                            .codes_gate_up = builder->model->options.quant.gate_up == TT_GATE_UP_E4M3};
     tt_build_module(builder, names->module);
-    tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
+    if (spec->beside)
+        share_input(&builder->current, &mlp->norm);
+    else
+        tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
     tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);
     tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &mlp->post_norm);

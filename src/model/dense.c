@@ -49,6 +49,7 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
     struct tt_attention_spec attention = {.names = attention_names,
                                           .heads = shape->heads,
                                           .norm_eps = shape->norm_eps,
+                                          .norm_centers = dense->norm_centers,
                                           .scale = dense->score_scale,
                                           .bias = dense->attention_bias,
                                           .output_bias = dense->output_bias,
@@ -61,6 +62,7 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .bias = dense->mlp_bias,
+                              .beside = dense->beside,
                               .residual_scale = dense->residual_scale,
                               .activation = shape->activation};
     tt_build_decoder(
@@ -69,7 +71,7 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
                                   .mlp = &mlp,
                                   .embedding_scale = dense->embedding_scale != 0 ? dense->embedding_scale : 1,
                                   .logit_scale = dense->logit_scale,
-                                  .norm = {.eps = shape->norm_eps}});
+                                  .norm = {.eps = shape->norm_eps, .centers = dense->norm_centers}});
 }
 
 void tt_dense_build_pre(const struct tt_model_facts *facts, struct tt_builder *builder)

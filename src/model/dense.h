@@ -10,8 +10,10 @@ struct tt_dense {
     bool attention_bias, output_bias, mlp_bias; /* of q, k and v; of o; of the MLP */
     bool qk_norm;
     enum tt_qk_norm qk_norm_kind;
-    bool pairs;     /* neighbouring columns rotate together */
-    int query_rope; /* the rotation of q; 0: the layer's */
+    bool pairs;        /* neighbouring columns rotate together */
+    int query_rope;    /* the rotation of q; 0: the layer's */
+    bool beside;       /* the MLP reads what attention has read, by its norm */
+    bool norm_centers; /* layer norms, without a bias, of the stream */
     /* 0: none; of scores 1 / sqrt(head_dim) */
     double embedding_scale, score_scale, residual_scale, logit_scale;
 };

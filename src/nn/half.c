@@ -19,7 +19,7 @@ tt_status tt_half_push_norm(const struct tt_norm *norm, const struct tt_linear_g
                             tt_tensor rstd_T, tt_tensor *n_TD, struct tt_quantized_rows *rows)
 {
     if (norm->weight == NULL) return complete_stream(pass, in, n_TD, rows);
-    TT_TRY(tt_norm_push_result(reader, pass, name, in->x_TD, n_TD, rows));
+    TT_TRY(tt_norm_push_result(norm, reader, pass, name, in->x_TD, n_TD, rows));
     if (tt_tensor_is_empty(in->delta_TD)) return tt_norm_forward(norm, pass, in->x_TD, *n_TD, rstd_T, rows);
     return tt_norm_forward_add(norm, pass, in->delta_TD, in->x_TD, *n_TD, rstd_T, rows);
 }

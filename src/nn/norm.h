@@ -1,4 +1,4 @@
-/* A root-mean-square norm with its weight, as the layers use it. */
+/* A root-mean-square norm with its weight, as the layers use it; or a layer norm without a bias. */
 #ifndef TT_NN_NORM_H
 #define TT_NN_NORM_H
 
@@ -9,14 +9,15 @@ struct tt_norm {
     tt_param *weight; /* NULL: this norm does not exist (q/k norms of most families) */
     double eps;
     float offset; /* added to the weight (backend/ops/rmsnorm.h) */
+    bool centers; /* rows lose their mean first (backend/ops/center.h), and their result needs memory */
 };
 
 bool tt_norm_trains(const struct tt_norm *norm);
 /* Memory for the result of a norm that a group multiplies, of the shape of x: its values in *y unless they are there, a
  * shape without memory where its rows in FP8 are enough; and these rows, as tt_linear_push_quantized_for. */
-TT_MUST_USE tt_status tt_norm_push_result(const struct tt_linear_group *reader, const struct tt_pass *pass,
-                                          const char *name, tt_tensor x_ND, tt_tensor *y_ND,
-                                          struct tt_quantized_rows *rows);
+TT_MUST_USE tt_status tt_norm_push_result(const struct tt_norm *norm, const struct tt_linear_group *reader,
+                                          const struct tt_pass *pass, const char *name, tt_tensor x_ND,
+                                          tt_tensor *y_ND, struct tt_quantized_rows *rows);
 /* y = norm(x); rstd may be empty. y may alias x. `rows`: NULL, without codes, or it receives y's rows in
  * FP8, and y may have a shape and no memory (tt_norm_push_result). */
 TT_MUST_USE tt_status tt_norm_forward(const struct tt_norm *norm, const struct tt_pass *pass, tt_tensor x_ND,

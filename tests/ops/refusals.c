@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/ops/attention.h"
+#include "backend/ops/center.h"
 #include "backend/ops/channels.h"
 #include "backend/ops/conv.h"
 #include "backend/ops/cross_entropy.h"
@@ -218,6 +219,9 @@ static void rows_and_elements(void **state)
     struct tt_sum_rows_args sum = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 4)};
     test_ok(tt_sum_rows(device.stream, &sum));
     REFUSE(tt_sum_rows, sum, args.x_RD.dims[0] = 0, "sum_rows: x has no rows");
+    struct tt_center_args center = {matrix(0, TT_F32, 2, 4), matrix(1, TT_F32, 2, 4)};
+    test_ok(tt_center(device.stream, &center));
+    REFUSE(tt_center, center, args.y_ND = matrix(1, TT_BF16, 2, 4), "center: y");
     struct tt_soft_cap_args cap = {vector(0, TT_F32, 4), 30};
     test_ok(tt_soft_cap(device.stream, &cap));
     REFUSE(tt_soft_cap, cap, args.cap = 0, "soft_cap: cap 0 is not above 0");

@@ -331,6 +331,11 @@ static tt_status plan_scale(struct tt_stream *stream, const struct tt_scale_args
     return moves(stream, 2.0 * size(args->x));
 }
 
+static tt_status plan_center(struct tt_stream *stream, const struct tt_center_args *args)
+{
+    return moves(stream, 2.0 * size(args->x_ND));
+}
+
 static tt_status plan_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
 {
     return moves(stream, 2.0 * size(args->x));

@@ -186,7 +186,16 @@ static const char ministral3[] = DENSE(
     "ministral3", ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 4, \"rope_theta\": 100, "
                   "\"original_max_position_embeddings\": 3, \"llama_4_scaling_beta\": 0.5}");
 
+static const char cohere2[] =
+    DENSE("cohere2", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2, \"logit_scale\": 0.6");
+
 static const struct variant variants[] = {
+    {.name = "full", .train_base = true},
+    {.name = "full, halves beside on one layer norm", .text = cohere2, .train_base = true},
+    {.name = "lora, halves beside on one layer norm",
+     .text = cohere2,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, YaRN and a temperature of queries", .text = ministral3, .train_base = true},
     {.name = "lora, YaRN and a temperature of queries", .text = ministral3, .target_modules = "all-linear"},
     {.name = "full, rotation of neighbours in part", .text = glm4, .train_base = true},
@@ -202,7 +211,6 @@ static const struct variant variants[] = {
     {.name = "full, norms behind halves alone, q/k norms", .text = exaone4, .train_base = true},
     {.name = "full, q/k norms after the rotation", .text = hunyuan, .train_base = true},
     {.name = "lora, q/k norms after the rotation", .text = hunyuan, .target_modules = "all-linear"},
-    {.name = "full", .train_base = true},
     {.name = "full, norms around 1 and behind a half, GELU, scaled embeddings",
      .text = gemma3,
      .train_base = true},
