@@ -1,6 +1,7 @@
 #ifndef TT_VECTOR_LANES
 
 #include <math.h>
+#include <string.h>
 
 #include "backend/ops/optim.h"
 #include "tensor/quant.h"
@@ -14,10 +15,16 @@ struct lion_scalars {
     float keep, beta1, beta1_rest, beta2, beta2_rest, lr, grad_scale;
 };
 
+/* Numbers of one sign, power of two and sixteenth of it share a bin; those below 2^-31 share one of their sign. At most
+ * BORDERS_OF_BIN borders are in a bin: entries of a map are at least 0.007 apart near 1, and in lower decades as far in
+ * proportion. */
+enum { BIN_POWERS = 32, BIN_PARTS = 16, BINS = 2 * BIN_POWERS * BIN_PARTS, BORDERS_OF_BIN = 7 };
+
 /* The largest numbers, divided by their block's size, that still have the code before. */
 struct code_borders {
     const float *map;
-    float values[TT_QUANT_NESTED_MAP]; /* the last is infinity */
+    float values[TT_QUANT_NESTED_MAP + BORDERS_OF_BIN]; /* infinite from the last entry of the map on */
+    int32_t below[BINS];                                /* borders below a bin */
 };
 
 struct coded_moment {
@@ -90,11 +97,28 @@ tt_status tt_cpu_sgd(struct tt_stream *stream, const struct tt_sgd_args *args)
     return TT_OK;
 }
 
+/* The least magnitude of bin `index`, of those of one sign. */
+static float bin_edge(int index)
+{
+    int power = index / BIN_PARTS, part = index % BIN_PARTS;
+    return index == 0 ? 0.0f : ldexpf(1.0f + (float)part / BIN_PARTS, power + 1 - BIN_POWERS);
+}
+
 static struct coded_moment coded_moment(const struct tt_coded_moment *moment, const float *map)
 {
     struct coded_moment coded = {moment->codes.data, moment->absmax.data, {.map = map}};
-    for (int i = 0; i + 1 < TT_QUANT_NESTED_MAP; i++) coded.borders.values[i] = (map[i] + map[i + 1]) * 0.5f;
-    coded.borders.values[TT_QUANT_NESTED_MAP - 1] = INFINITY;
+    float *values = coded.borders.values;
+    for (int i = 0; i + 1 < TT_QUANT_NESTED_MAP; i++) values[i] = (map[i] + map[i + 1]) * 0.5f;
+    for (int i = TT_QUANT_NESTED_MAP - 1; i < TT_QUANT_NESTED_MAP + BORDERS_OF_BIN; i++) values[i] = INFINITY;
+    int32_t below = 0; /* bins in ascending order: negative ones from the largest magnitude */
+    for (int i = BINS - 1; i >= BINS / 2; i--) {
+        while (values[below] < -bin_edge(i - BINS / 2 + 1)) below++;
+        coded.borders.below[i] = below;
+    }
+    for (int i = 0; i < BINS / 2; i++) {
+        while (values[below] < bin_edge(i)) below++;
+        coded.borders.below[i] = below;
+    }
     return coded;
 }
 
@@ -228,16 +252,24 @@ static void TT_PASS(decode_block)(const struct coded_moment *moment, int64_t blo
     for (int i = n; i < TT_MOMENT_BLOCK; i++) x[i] = 0;
 }
 
-/* The numbers of borders below x: a bisection of several elements at once, without branches. */
-static void TT_PASS(count_borders)(const float *restrict borders, const float *restrict x,
+/* The numbers of borders below x: those below its bin, and a bisection inside of it, for several elements at once and
+ * without branches. */
+static void TT_PASS(count_borders)(const struct code_borders *borders, const float *restrict x,
                                    int32_t *restrict index)
 {
-    enum { AT_ONCE = 16 };
+    enum { AT_ONCE = 16, LEAST = (127 + 1 - BIN_POWERS) * BIN_PARTS /* exponent and part of 2^-31 */ };
+    const float *restrict values = borders->values;
     for (int first = 0; first < TT_MOMENT_BLOCK; first += AT_ONCE) {
-        int32_t below[AT_ONCE] = {0};
-        for (int step = TT_QUANT_NESTED_MAP / 2; step > 0; step /= 2)
-            for (int i = 0; i < AT_ONCE; i++)
-                below[i] += (x[first + i] > borders[below[i] + step - 1]) * step;
+        int32_t below[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; i++) {
+            uint32_t bits;
+            memcpy(&bits, x + first + i, sizeof bits);
+            int32_t bin = (int32_t)(bits << 1 >> 20) - LEAST;
+            bin = bin > 0 ? bin : 0;
+            below[i] = borders->below[bin + (int32_t)(bits >> 31) * (BINS / 2)];
+        }
+        for (int step = (BORDERS_OF_BIN + 1) / 2; step > 0; step /= 2)
+            for (int i = 0; i < AT_ONCE; i++) below[i] += (x[first + i] > values[below[i] + step - 1]) * step;
         for (int i = 0; i < AT_ONCE; i++) index[first + i] = below[i];
     }
 }
@@ -251,7 +283,7 @@ static void TT_PASS(encode_block)(const struct coded_moment *moment, int64_t blo
     for (int i = 0; i < TT_MOMENT_BLOCK; i++) absmax = fabsf(x[i]) > absmax ? fabsf(x[i]) : absmax;
     moment->absmax[block] = absmax;
     for (int i = 0; i < TT_MOMENT_BLOCK; i++) scaled[i] = absmax > 0 ? x[i] / absmax : x[i];
-    TT_PASS(count_borders)(moment->borders.values, scaled, index);
+    TT_PASS(count_borders)(&moment->borders, scaled, index);
     for (int i = 0; i < n; i++) {
         if (has_signs && !signbit(moment->borders.map[index[i]]) != !signbit(x[i]))
             index[i] += x[i] > 0 ? 1 : -1;
