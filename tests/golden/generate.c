@@ -111,12 +111,12 @@ static void greedy_as_transformers(void **state)
 }
 
 /* Feeds three sequences in uneven pieces and compares every row with the pass without a cache. */
-static void check_pieces(const char *family, const char *config_name)
+static void check_pieces(const char *family, const char *config_name, const char *adapter)
 {
     static const int64_t pieces[][3] = {{5, 1, 12}, {1, 0, 9}, {0, 3, 1}, {20, 0, 0}, {1, 1, 1}};
     int32_t ids[3][40], flat[120];
     int64_t done[3] = {0}, total[3] = {0}, first[3] = {0};
-    struct tt_model_runner *runner = open_runner(family, config_name, "adapter_random");
+    struct tt_model_runner *runner = open_runner(family, config_name, adapter);
     int64_t vocab = runner->model->facts.vocab_size, count = 0;
     float *whole = tt_calloc(120 * VOCAB_MAX, sizeof *whole),
           *part = tt_calloc(120 * VOCAB_MAX, sizeof *part);
@@ -161,9 +161,17 @@ static void check_pieces(const char *family, const char *config_name)
 static void pieces_as_a_whole(void **state)
 {
     (void)state;
-    check_pieces("llama3", NULL);
-    check_pieces("mistral", "config_window.json");
-    check_pieces("qwen3", NULL);
+    check_pieces("llama3", NULL, "adapter_random");
+    check_pieces("mistral", "config_window.json", "adapter_random");
+    check_pieces("qwen3", NULL, "adapter_random");
+}
+
+static void pieces_of_dense_families(void **state)
+{
+    (void)state;
+#define DENSE(name) check_pieces("dense/" #name, NULL, "adapter_final");
+#include "dense.def"
+#undef DENSE
 }
 
 int main(void)
@@ -171,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_as_transformers),
         cmocka_unit_test(pieces_as_a_whole),
+        cmocka_unit_test(pieces_of_dense_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

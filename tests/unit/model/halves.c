@@ -32,6 +32,27 @@ static const char gemma3[] =
     "100, "
     "\"rope_local_base_freq\": 50}";
 
+#define DENSE(type, more)                                                                                    \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "    \
+    "\"num_hidden_layers\": %d, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "   \
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100" more "}"
+
+/* Norms behind halves alone; multipliers; neighbours that rotate in part; norms after the rotation, and others. */
+static const struct {
+    const char *order, *text;
+} dense[] = {
+    {"a m | a m", DENSE("olmo2", "")},
+    {"m a m | a", DENSE("olmo2", "")},
+    {"a +m | a m", DENSE("olmo2", "")},
+    {"a m | a m", DENSE("exaone4", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2")},
+    {"a m | a m", DENSE("granite", ", \"residual_multiplier\": 0.6, \"logits_scaling\": 1.7")},
+    {"a +m | m", DENSE("granite", ", \"residual_multiplier\": 0.6")},
+    {"a m | a m", DENSE("glm4", "")},
+    {"a m | a m", DENSE("hunyuan_v1_dense", "")},
+    {"a m | a m", DENSE("ministral3", "")},
+    {"a +m | a +m", DENSE("cohere2", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2")},
+};
+
 static int count_of(const char *order, char kind)
 {
     int count = 0;
@@ -250,6 +271,15 @@ static void levels_change_no_bit(void **state)
     }
 }
 
+static void levels_of_dense_families_change_no_bit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof dense / sizeof dense[0]; i++) {
+        check_levels(dense[i].text, dense[i].order, false, TT_F32);
+        check_levels(dense[i].text, dense[i].order, true, TT_BF16);
+    }
+}
+
 /* Two halves beside each other read the same stream: with the second's result zero, they are the first alone. */
 static void halves_beside_read_one_stream(void **state)
 {
@@ -283,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_agree_with_differences),
         cmocka_unit_test(levels_change_no_bit),
+        cmocka_unit_test(levels_of_dense_families_change_no_bit),
         cmocka_unit_test(halves_beside_read_one_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
