@@ -10,6 +10,7 @@ For every family, what transformers + PEFT compute on the CPU, in fp32 and on on
     NAME/train_reference.json      loss, gradient norm before clipping and learning rate of each of these steps
     NAME/reference.safetensors     seq_lens, input_ids, logits and, with adapter_final, logits_adapter of each sequence
                                    run alone, fp32
+    NAME/defaults.json             the family's configuration where only SIZES are given, without its special tokens
     train.jsonl                    the rows of all families
 
 How to run, in a virtual environment with torch, transformers, peft and safetensors:
@@ -39,6 +40,8 @@ SHAPE = {
     "num_key_value_heads": 2, "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }
+SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_hidden_layers": 8,
+         "num_attention_heads": 32}
 THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
@@ -107,6 +110,13 @@ def make_reference(family):
     models.save_file(tensors, "reference.safetensors", {"format": "pt"})
 
 
+def make_defaults(model_type):
+    config = transformers.AutoConfig.for_model(model_type, **SIZES).to_dict()
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
+        config.pop(key, None)
+    Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")
+
+
 def make_family(name, rows):
     print(name)
     family = FAMILIES[name]
@@ -122,6 +132,7 @@ def make_family(name, rows):
 
     models.save_adapter(models.reference_curve(lora, rows, 1e-2, "train_reference.json"), "adapter_final")
     make_reference(family)
+    make_defaults(name)
 
 
 def main():

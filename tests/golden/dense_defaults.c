@@ -1,0 +1,49 @@
+/* Keys that are missing in config.json have the defaults of the families' classes of transformers: a configuration with
+ * sizes alone has the facts of the one that transformers makes of it (dense/make_dense.py). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "support/model_facts.h"
+#include "support/must.h"
+
+static void check(const char *name)
+{
+    char path[512], sizes[512];
+    struct tt_str text = {0};
+    struct tt_model_facts *given = tt_calloc(1, sizeof *given), *whole = tt_calloc(1, sizeof *whole);
+    assert_true(given != NULL && whole != NULL);
+    (void)snprintf(path, sizeof path, TT_TEST_ROOT "/golden/dense/%s/defaults.json", name);
+    (void)snprintf(sizes, sizeof sizes,
+                   "{\"model_type\": \"%s\", \"vocab_size\": 1000, \"hidden_size\": 4096, "
+                   "\"intermediate_size\": 64, \"num_hidden_layers\": 8, \"num_attention_heads\": 32}",
+                   name);
+    test_must(tt_file_read(path, 1 << 20, &text));
+    test_must(test_facts(sizes, given));
+    test_must(test_facts(tt_str_text(&text), whole));
+    const unsigned char *a = (const void *)given, *b = (const void *)whole;
+    for (size_t i = 0; i < sizeof *given; i++)
+        if (a[i] != b[i]) fail_msg("%s: byte %zu of the facts differs", name, i);
+    tt_str_deinit(&text);
+    tt_free(given);
+    tt_free(whole);
+}
+
+static void missing_keys_have_the_defaults(void **state)
+{
+    (void)state;
+#define DENSE(name) check(#name);
+#include "dense.def"
+#undef DENSE
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(missing_keys_have_the_defaults)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
