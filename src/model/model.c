@@ -128,6 +128,48 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
     return text;
 }
 
+/* The last name of the module that has the parameter: "q_proj" of "...self_attn.q_proj.lora_A.weight". */
+static struct tt_span module_name(const char *param)
+{
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".weight", ".bias"};
+    size_t bytes = strlen(param), first;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        if (!tt_ends_with(param, ends[i])) continue;
+        bytes -= strlen(ends[i]);
+        break;
+    }
+    for (first = bytes; first > 0 && param[first - 1] != '.'; first--) {
+    }
+    return (struct tt_span){param + first, bytes - first};
+}
+
+static bool same_name(struct tt_span a, struct tt_span b)
+{
+    return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
+}
+
+tt_status tt_model_describe_adapted(const struct tt_model *model, struct tt_str *text)
+{
+    char count[40];
+    bool any = false;
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        struct tt_span name = module_name(param->name);
+        int64_t sum = 0;
+        bool before = false;
+        for (size_t j = 0; j < model->param_count && param->adapter; j++) {
+            bool alike = model->params[j]->adapter && same_name(module_name(model->params[j]->name), name);
+            before |= alike && j < i;
+            sum += alike ? tt_param_count(model->params[j]) : 0;
+        }
+        if (!param->adapter || before) continue;
+        TT_TRY(tt_str_printf(text, "%s%.*s %s", any ? ", " : "adapted: ", (int)name.bytes, name.data,
+                             with_commas(sum, count, sizeof count)));
+        any = true;
+    }
+    return TT_OK;
+}
+
 double tt_model_flops_per_token(const struct tt_model *model, double length, bool full)
 {
     double flops = 0;

@@ -232,6 +232,10 @@ bool tt_model_saves_table_twice(const struct tt_model *model);
 /* "trainable params: 1,024 || all params: 10,240 || trainable%: 10.0000", as PEFT prints it; returns `text`. */
 const char *tt_model_format_counts(const struct tt_model *model, char *text, size_t text_bytes);
 
+/* Appends the adapter's parameters by the names of their modules: "adapted: q_proj 5,120, v_proj 5,120"; nothing where
+ * the model has none. */
+TT_MUST_USE tt_status tt_model_describe_adapted(const struct tt_model *model, struct tt_str *text);
+
 /* A linear and its adapter. A tied head has the embedding's weight. Without LoRA r is 0, and A and B are NULL. */
 struct tt_model_linear {
     const tt_param *weight, *lora_A, *lora_B;

@@ -52,7 +52,10 @@ static tt_status report_model(const struct tt_run *run, const struct tt_model *m
     char line[512], recompute[96];
     tt_run_report(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str text = {0};
-    tt_status status = tt_quantization_describe(model, &text);
+    tt_status status = tt_model_describe_adapted(model, &text);
+    if (text.bytes > 0) tt_run_report(run, tt_str_text(&text));
+    tt_str_clear(&text);
+    if (status == TT_OK) status = tt_quantization_describe(model, &text);
     if (text.bytes > 0) tt_run_report(run, tt_str_text(&text));
     tt_str_clear(&text);
     if (status == TT_OK && strcmp(run->rank_config.device.kind, "cuda") == 0) {

@@ -27,11 +27,15 @@ expect 0 "" data "${model[@]}" --dataset_name none.jsonl
 expect 2 "'images.jsonl', row 2 (line 2): the row has 'images', and of this model the text part is served" \
     data "${model[@]}" --dataset_name images.jsonl
 expect 0 "" data --model_name_or_path "$root/tests/golden/gemma3/model" --dataset_name images.jsonl
+echo '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}' >part.jsonl
+expect 2 "or these parts of them: of a model that sees or hears the text part is served" \
+    data --dataset_name part.jsonl --model_name_or_path "$root/examples/demo/model"
 
 # Training: the line at the start, the targets of the adapter
 run=(--bf16 false --threads 1 --report_to none --max_steps 2 --per_device_train_batch_size 2 --save_strategy no)
 expect 0 "23 tensors of the vision tower and projector are left alone" train "${model[@]}" \
     --dataset_name "$golden/gemma3/train.jsonl" --output_dir adapter "${run[@]}"
+cat printed err | grep -q '^adapted: q_proj 1,536, v_proj 1,152$' || fail "kinds:" "$(grep adapted printed err)"
 grep -qF '"target_modules": "model\\.language_model\\.layers\\.\\d+\\.(self_attn\\.q_proj|self_attn\\.v_proj)"' \
     adapter/adapter_config.json || fail "the targets are" "$(grep target adapter/adapter_config.json)"
 expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir one "${run[@]}" \

@@ -40,6 +40,7 @@ static const struct class
       {"language_model.lm_head.", "lm_head."},
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
+    {"ministral3", false, {{NULL, NULL}}},
     {"qwen2_5_vl", false, {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
     {"qwen3_vl", false, {{NULL, NULL}}},
     {"smolvlm", true, {{NULL, NULL}}},

@@ -29,7 +29,7 @@ from peft import PeftModel
 from transformers import AutoModelForImageTextToText
 
 VISION = Path(__file__).resolve().parent
-CLASSES = {"gemma3": "language_model", "mistral3": "language_model", "qwen2_5_vl": "language_model",
+CLASSES = {"gemma3": "language_model", "mistral3": "language_model", "ministral3": "language_model", "qwen2_5_vl": "language_model",
            "qwen3_vl": "language_model", "smolvlm": "text_model"}
 FLAGS = ["--bf16", "false", "--threads", "1"]
 

@@ -81,6 +81,17 @@ FOLDERS = {
         {"image_token_index": 66, "tie_word_embeddings": False},
         alone=True,
     ),
+    # The same class with the text model of Ministral 3: YaRN, and queries that grow with the position.
+    "ministral3": Folder(
+        "mistral3", 206,
+        {**TEXT, "head_dim": 12, "rms_norm_eps": 1e-5, "model_type": "ministral3",
+         "rope_parameters": {
+             "rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "original_max_position_embeddings": 8,
+             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
+         "patch_size": 4, "head_dim": 4, "model_type": "pixtral"},
+        {"image_token_index": 66, "tie_word_embeddings": False},
+    ),
     "qwen2_5_vl": Folder(
         "qwen2_5_vl", 203,
         {**TEXT, "rms_norm_eps": 1e-6, "rope_parameters": {**PLAIN, "mrope_section": [2, 2, 2]}},
