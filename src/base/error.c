@@ -39,6 +39,7 @@ static void start_record(tt_status status, const char *text)
     record->reported_elsewhere = false;
     record->context_count = 0;
     record->hint[0] = '\0';
+    record->items[0] = '\0';
     set_text(text, record->message, sizeof record->message);
 }
 
@@ -92,6 +93,21 @@ void tt_while(const char *format, ...)
     va_end(arguments);
     set_text(text, record->context[record->context_count], sizeof text);
     record->context_count++;
+}
+
+bool tt_item(const char *format, ...)
+{
+    char text[sizeof own_record.message + sizeof own_record.hint], line[sizeof text];
+    struct tt_error *record = tt_error_record();
+    va_list arguments;
+    va_start(arguments, format);
+    tt_vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    set_text(text, line, sizeof line);
+    size_t used = strlen(record->items);
+    if (used + 1 + strlen(line) >= sizeof record->items) return false;
+    (void)tt_snprintf(record->items + used, sizeof record->items - used, "%s%s", used > 0 ? "\n" : "", line);
+    return true;
 }
 
 void tt_hint(const char *format, ...)
@@ -148,11 +164,23 @@ static void append(char *text, size_t text_bytes, size_t *used, const char *pref
     if (written > 0) *used += (size_t)written;
 }
 
+static void append_items(const char *items, char *text, size_t text_bytes, size_t *used)
+{
+    char line[sizeof own_record.message + sizeof own_record.hint];
+    for (const char *at = items; *at != '\0'; at += *at == '\n') {
+        size_t bytes = strcspn(at, "\n");
+        (void)tt_snprintf(line, sizeof line, "%.*s", (int)bytes, at);
+        append(text, text_bytes, used, "\n  - ", line);
+        at += bytes;
+    }
+}
+
 size_t tt_error_format(const struct tt_error *error, char *text, size_t text_bytes)
 {
     size_t used = 0;
     if (text_bytes > 0) text[0] = '\0';
     append(text, text_bytes, &used, "error: ", error->message);
+    append_items(error->items, text, text_bytes, &used);
     for (int i = 0; i < error->context_count; i++) {
         append(text, text_bytes, &used, "\n  while ", error->context[i]);
     }

@@ -8,6 +8,8 @@
  *       while loading model 'llama-8b'
  *       hint: the index lists 4 files, the folder has 3
  *
+ * An error of several parts, such as a file with several wrong lines, lists them with tt_item(), one line each.
+ *
  * The kinds (tt_status) and the access to a record (tt_error_last, tt_error_clear, tt_error_format, tt_status_name) are
  * public: trimtab.h declares them.
  *
@@ -20,15 +22,22 @@
 #ifndef TT_BASE_ERROR_H
 #define TT_BASE_ERROR_H
 
+#include <stdbool.h>
+
 #include "trimtab.h"
 
 #define TT_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
 
-enum { TT_ERROR_CONTEXT_MAX = 6 };
+enum {
+    TT_ERROR_CONTEXT_MAX = 6,
+    TT_ERROR_ITEMS_BYTES = 6144,
+    TT_ERROR_TEXT_BYTES = 10240, /* the text of any record (tt_error_format) */
+};
 
 struct tt_error {
     tt_status status;
     char message[640];
+    char items[TT_ERROR_ITEMS_BYTES];        /* lines; empty when the error is one */
     char context[TT_ERROR_CONTEXT_MAX][200]; /* innermost first; further calls of tt_while are dropped */
     int context_count;
     char hint[400]; /* empty when there is none */
@@ -43,6 +52,8 @@ tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
  * (ENOENT, EACCES, EISDIR, EROFS, ...), and TT_ERR_IO for all others, which a retry may cure (ENOSPC, EDQUOT, EIO,
  * ESTALE, ETIMEDOUT, ...). */
 tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
+/* Adds a line to the parts of this thread's error. False where there is no room: the record is as before. */
+bool tt_item(const char *format, ...) TT_PRINTF(1, 2);
 /* Adds one line of context to the record of this thread ("loading layer 17 of 32"). */
 void tt_while(const char *format, ...) TT_PRINTF(1, 2);
 /* Sets the hint of the record of this thread, unless it has one already. */

@@ -174,7 +174,7 @@ static void print_last_rows(struct tt_report *report)
 
 void tt_report_error(struct tt_report *report)
 {
-    char text[4096];
+    char text[TT_ERROR_TEXT_BYTES];
     const struct tt_error *error = tt_error_last();
     if (report->json) {
         tt_report_json_error(report, error);

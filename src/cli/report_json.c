@@ -101,6 +101,16 @@ void tt_report_json_summary(struct tt_report *report, const struct tt_train_summ
     (void)!tt_error_restore(&record);
 }
 
+/* The lines as a list. */
+static struct tt_json_value *new_items(char *lines)
+{
+    struct tt_json_value *list = tt_json_new_list();
+    char *rest = lines;
+    for (char *line = strtok_r(lines, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        tt_json_append(list, tt_json_new_string(line));
+    return list;
+}
+
 void tt_report_json_error(struct tt_report *report, const struct tt_error *error)
 {
     struct tt_error record = *error;
@@ -112,6 +122,7 @@ void tt_report_json_error(struct tt_report *report, const struct tt_error *error
     tt_json_set(object, "status", tt_json_new_string(tt_status_name(record.status)));
     tt_json_set(object, "exit_code", tt_json_new_integer(tt_exit_code_of_error(&record)));
     tt_json_set(object, "message", tt_json_new_string(record.message));
+    if (record.items[0] != 0) tt_json_set(object, "items", new_items(record.items));
     if (record.context_count > 0) tt_json_set(object, "context", context);
     if (record.hint[0] != 0) tt_json_set(object, "hint", tt_json_new_string(record.hint));
     print_line(report, object);

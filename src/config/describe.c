@@ -308,21 +308,32 @@ static tt_status write_entry(struct tt_str *text, const struct tt_setting_entry 
     return tt_str_append_char(text, '\n');
 }
 
-tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_str *text)
+static tt_status write_yaml(const struct tt_settings *settings, bool only_given, struct tt_str *text)
 {
     size_t index = 0;
-    TT_TRY(
-        tt_str_append_text(text, "# The resolved configuration; values without a comment are defaults.\n"));
+    const char *title = ""; /* the last one that was written */
     for (size_t i = 0; i < settings->section_count; i++) {
-        bool titled = tt_describe_continues(settings->sections, i);
         for (const struct tt_setting *row = settings->sections[i].rows; row->name != NULL; row++, index++) {
             const struct tt_setting_entry *entry = &settings->entries[index];
             if (row->transient || entry->repeats || tt_describe_group(row) == TT_SETTINGS_UNNEEDED) continue;
-            if (tt_describe_group(row) == TT_SETTINGS_ONLY && entry->origin == NULL) continue;
-            if (!titled) TT_TRY(tt_str_printf(text, "\n# %s\n", settings->sections[i].title));
-            titled = true;
+            bool is_only = tt_describe_group(row) == TT_SETTINGS_ONLY;
+            if (entry->origin == NULL ? is_only || only_given : is_only && only_given) continue;
+            if (strcmp(title, settings->sections[i].title) != 0)
+                TT_TRY(tt_str_printf(text, "\n# %s\n", title = settings->sections[i].title));
             TT_TRY(write_entry(text, entry));
         }
     }
     return TT_OK;
+}
+
+tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_str *text)
+{
+    TT_TRY(
+        tt_str_append_text(text, "# The resolved configuration; values without a comment are defaults.\n"));
+    return write_yaml(settings, false, text);
+}
+
+tt_status tt_settings_write_given(const struct tt_settings *settings, struct tt_str *text)
+{
+    return write_yaml(settings, true, text);
 }

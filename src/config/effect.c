@@ -242,3 +242,50 @@ tt_status tt_settings_check_effect(const struct tt_settings *settings, const str
     if (entry->of != NULL) TT_TRY(check_of(settings, entry));
     return row->needs == NULL || needs_hold(settings, row->needs) ? TT_OK : warn_of_needs(entry);
 }
+
+/* ---- All settings, after the last source ---- */
+
+/* A source has set one of the settings that replace it. */
+static bool is_replaced(const struct tt_settings *settings, const struct tt_setting *row)
+{
+    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
+        const struct tt_setting_entry *entry = &settings->entries[i];
+        if (entry->origin != NULL && tt_words_find(row->or_else, entry->row->name, NULL)) return true;
+    }
+    return false;
+}
+
+/* Another text that may be given in place of the setting's; NULL: there is none. */
+static const char *find_alternative(const struct tt_settings *settings, const struct tt_setting *row)
+{
+    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
+        const struct tt_setting *other = settings->entries[i].row;
+        if (other->type == TT_SETTING_STRING && tt_words_find(row->or_else, other->name, NULL))
+            return other->name;
+    }
+    return NULL;
+}
+
+static tt_status fail_missing(const struct tt_settings *settings, const struct tt_setting *row)
+{
+    tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
+    const char *other = find_alternative(settings, row);
+    tt_hint("give --%s%s%s, or a line '%s: ...' in the file of --config", row->name,
+            other != NULL ? " or --" : "", other != NULL ? other : "", row->name);
+    return status;
+}
+
+tt_status tt_settings_check(struct tt_settings *settings)
+{
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct tt_setting_entry *entry = &settings->entries[i];
+        const struct tt_setting *row = entry->row;
+        if (entry->repeats) continue;
+        if (row->unneeded != NULL && entry->origin != NULL)
+            tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
+        TT_TRY(tt_settings_refuse(settings, tt_settings_check_effect(settings, &settings->entries[i])));
+        if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
+        if (!is_replaced(settings, row)) TT_TRY(tt_settings_refuse(settings, fail_missing(settings, row)));
+    }
+    return tt_settings_refusals(settings);
+}

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/ascii.h"
-#include "base/log.h"
 #include "config/store.h"
 #include "config/value.h"
 
@@ -108,6 +107,7 @@ void tt_settings_destroy(struct tt_settings *settings)
 {
     if (settings == NULL) return;
     tt_free(settings->entries);
+    tt_str_deinit(&settings->refusals);
     tt_arena_deinit(&settings->arena);
     tt_free(settings);
 }
@@ -148,47 +148,6 @@ const char *tt_settings_origin(const struct tt_settings *settings, const char *n
 {
     const struct tt_setting_entry *entry = tt_settings_find(settings, name);
     return entry != NULL ? entry->origin : NULL;
-}
-
-/* A source has set one of the settings that replace it. */
-static bool is_replaced(const struct tt_settings *settings, const struct tt_setting *row)
-{
-    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
-        const struct tt_setting_entry *entry = &settings->entries[i];
-        if (entry->origin != NULL && tt_words_find(row->or_else, entry->row->name, NULL)) return true;
-    }
-    return false;
-}
-
-/* Another text that may be given in place of the setting's; NULL: there is none. */
-static const char *find_alternative(const struct tt_settings *settings, const struct tt_setting *row)
-{
-    for (size_t i = 0; row->or_else != NULL && i < settings->count; i++) {
-        const struct tt_setting *other = settings->entries[i].row;
-        if (other->type == TT_SETTING_STRING && tt_words_find(row->or_else, other->name, NULL))
-            return other->name;
-    }
-    return NULL;
-}
-
-tt_status tt_settings_check(struct tt_settings *settings)
-{
-    for (size_t i = 0; i < settings->count; i++) {
-        const struct tt_setting_entry *entry = &settings->entries[i];
-        const struct tt_setting *row = entry->row;
-        if (entry->repeats) continue;
-        if (row->unneeded != NULL && entry->origin != NULL)
-            tt_info("%s is accepted without effect: %s (%s)", row->name, row->unneeded, entry->origin);
-        TT_TRY(tt_settings_check_effect(settings, &settings->entries[i]));
-        if (!row->required || (entry->text != NULL && entry->text[0] != 0)) continue;
-        if (is_replaced(settings, row)) continue;
-        tt_status status = tt_fail(TT_ERR_USAGE, "setting '%s' is missing", row->name);
-        const char *other = find_alternative(settings, row);
-        tt_hint("give --%s%s%s, or a line '%s: ...' in the file of --config", row->name,
-                other != NULL ? " or --" : "", other != NULL ? other : "", row->name);
-        return status;
-    }
-    return TT_OK;
 }
 
 tt_status tt_settings_set(struct tt_settings *settings, const char *name, const char *value,

@@ -172,6 +172,8 @@ bool tt_settings_has_default(const struct tt_settings *settings, const char *nam
 const char *tt_settings_origin(const struct tt_settings *settings, const char *name);
 /* The resolved settings with the origin of each; parsing the text gives the same values. */
 TT_MUST_USE tt_status tt_settings_write_yaml(const struct tt_settings *settings, struct tt_str *text);
+/* Only those that a source has set, without keys that have no effect here. */
+TT_MUST_USE tt_status tt_settings_write_given(const struct tt_settings *settings, struct tt_str *text);
 TT_MUST_USE tt_status tt_settings_help(const struct tt_setting_section *sections, size_t section_count,
                                        int columns, struct tt_str *text);
 TT_MUST_USE tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t section_count,

@@ -174,8 +174,9 @@ static tt_status settle_entry(struct tt_settings *settings, struct tt_setting_en
 {
     const struct tt_setting_entry from = *entry;
     if (from.row->means == NULL || from.origin == NULL || from.text == NULL) return TT_OK;
-    for (const char *at = from.text + strspn(from.text, " ,"); *at != 0; at += strspn(at, " ,")) {
-        size_t bytes = strcspn(at, " ,");
+    static const char *const between = " ,[]\""; /* of words, and of a list as JSON */
+    for (const char *at = from.text + strspn(from.text, between); *at != 0; at += strspn(at, between)) {
+        size_t bytes = strcspn(at, between);
         TT_TRY(settle_word(settings, entry, &from, at, bytes));
         at += bytes;
     }

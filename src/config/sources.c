@@ -18,8 +18,10 @@ static tt_status node_text(const struct tt_yaml_node *node, struct tt_str *text)
     return status;
 }
 
+/* Words of a text that have meanings may be a list too. */
 static bool takes_list(const struct tt_setting *row)
 {
+    if (row->type == TT_SETTING_STRING && row->means != NULL) return true;
     return row->type == TT_SETTING_JSON || row->type == TT_SETTING_WORDS;
 }
 
@@ -37,6 +39,16 @@ static tt_status pick_value(const struct tt_yaml_node *node, const struct tt_set
                    node->kind == TT_YAML_LIST ? "list" : "mapping");
 }
 
+/* The value of a key that is no setting; a list or mapping has none that could be without effect. */
+static tt_status take_unknown(struct tt_settings *settings, const struct tt_yaml_node *node,
+                              const char *origin)
+{
+    const char *value = node->kind == TT_YAML_SCALAR ? node->text : "";
+    if (tt_settings_leave_out(settings, node->key, tt_yaml_is_null(node) ? NULL : value, origin))
+        return TT_OK;
+    return tt_settings_fail_unknown(settings, node->key, origin);
+}
+
 static tt_status take_entry(struct tt_settings *settings, const struct tt_yaml *yaml,
                             const struct tt_yaml_node *node)
 {
@@ -45,7 +57,7 @@ static tt_status take_entry(struct tt_settings *settings, const struct tt_yaml *
     TT_GO(tt_str_printf(&origin, "%s line %zu", yaml->origin, node->line));
     struct tt_setting_entry *entry = tt_settings_find(settings, node->key);
     if (entry == NULL) {
-        status = tt_settings_fail_unknown(settings, node->key, tt_str_text(&origin));
+        status = take_unknown(settings, node, tt_str_text(&origin));
         goto out;
     }
     if (entry->file_index == settings->file_count) {
@@ -72,9 +84,8 @@ static tt_status take_entries(struct tt_settings *settings, const struct tt_yaml
     if (yaml->root->kind != TT_YAML_MAP)
         return tt_fail(TT_ERR_USAGE, "%s line %zu: a configuration is lines of 'key: value'", yaml->origin,
                        yaml->root->line);
-    TT_TRY(tt_settings_check_keys(settings, yaml));
     for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next)
-        TT_TRY(take_entry(settings, yaml, node));
+        TT_TRY(tt_settings_refuse(settings, take_entry(settings, yaml, node)));
     return TT_OK;
 }
 
@@ -86,7 +97,7 @@ static tt_status take_document(struct tt_settings *settings, const struct tt_yam
     return status;
 }
 
-tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)
+static tt_status read_yaml(struct tt_settings *settings, const char *path)
 {
     struct tt_yaml yaml;
     TT_TRY(tt_setting_check_scheme("the configuration", path));
@@ -100,6 +111,12 @@ tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)
     return status;
 }
 
+tt_status tt_settings_read_yaml(struct tt_settings *settings, const char *path)
+{
+    TT_TRY(read_yaml(settings, path));
+    return tt_settings_refusals(settings);
+}
+
 tt_status tt_settings_parse_yaml(struct tt_settings *settings, const char *text, size_t bytes,
                                  const char *origin)
 {
@@ -107,7 +124,7 @@ tt_status tt_settings_parse_yaml(struct tt_settings *settings, const char *text,
     TT_TRY(tt_yaml_parse(text, bytes, origin, &yaml));
     tt_status status = take_document(settings, &yaml);
     tt_yaml_deinit(&yaml);
-    return status;
+    return status == TT_OK ? tt_settings_refusals(settings) : status;
 }
 
 /* One flag of the command line: its name, the value after '=' if any, and the words that follow it. */
@@ -237,6 +254,10 @@ static tt_status take_flag(struct tt_settings *settings, const struct flag *flag
                               entry->row->type == TT_SETTING_TRISTATE || entry->row->unneeded != NULL))
             return tt_settings_assign(settings, entry, "false", false, flag->shown);
     }
+    const char *value = flag->inline_value != NULL ? flag->inline_value
+                        : flag->word_count == 1    ? flag->words[0]
+                                                   : "";
+    if (tt_settings_leave_out(settings, flag->name, value, flag->shown)) return TT_OK;
     return tt_settings_fail_unknown(settings, flag->name, flag->shown);
 }
 
@@ -256,7 +277,7 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
         TT_TRY(next_flag(argc, argv, &i, &flag));
         if (strcmp(flag.name, "config") != 0) continue;
         TT_TRY(single_value(&flag, NULL, &value));
-        TT_TRY(tt_settings_read_yaml(settings, value));
+        TT_TRY(read_yaml(settings, value));
     }
     for (int i = 0; i < argc;) {
         TT_TRY(next_flag(argc, argv, &i, &flag));
@@ -264,7 +285,7 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
         if (is_listed(handled_elsewhere, flag.name))
             TT_TRY(single_value(&flag, NULL, &value));
         else
-            TT_TRY(take_flag(settings, &flag));
+            TT_TRY(tt_settings_refuse(settings, take_flag(settings, &flag)));
     }
-    return TT_OK;
+    return tt_settings_refusals(settings);
 }

@@ -34,6 +34,10 @@ struct tt_settings {
     int file_count;
     int level;                      /* of the value that is being assigned */
     const struct tt_setting *route; /* likewise: the mapping whose keys are assigned, or NULL */
+    size_t refused;                 /* settings that a source gives and that are not taken */
+    struct tt_error first;          /* the error of the first one */
+    struct tt_str refusals;         /* a line for each */
+    const char *convertible; /* the program of a key among them, whose files can be converted; NULL: none */
     struct tt_arena arena;
 };
 
@@ -41,15 +45,22 @@ struct tt_settings {
 struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, const char *name);
 /* unknown.c. The error for an unknown name. The hint: what takes the place of another program's key (elsewhere.def), or
  * the nearest known name. */
-tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin);
+tt_status tt_settings_fail_unknown(struct tt_settings *settings, const char *name, const char *origin);
 /* unknown.c. Hints what takes the place of another program's value of this setting (elsewhere.def), if it is one. */
 void tt_settings_hint_value(const struct tt_setting *row, const char *value);
 /* unknown.c. TT_ERR_USAGE for such a value of a text or a path, unless a file of this name is there. */
 TT_MUST_USE tt_status tt_settings_check_foreign(const struct tt_setting *row, const char *value,
                                                 const char *origin);
-/* unknown.c. TT_ERR_USAGE for a mapping with several unknown keys, which the error lists; a single one is left to
- * tt_settings_fail_unknown. */
-TT_MUST_USE tt_status tt_settings_check_keys(const struct tt_settings *settings, const struct tt_yaml *yaml);
+/* unknown.c. Whether the name is a key of another program that says nothing at this value (NULL: null), which is then
+ * logged. */
+bool tt_settings_leave_out(const struct tt_settings *settings, const char *name, const char *value,
+                           const char *origin);
+/* unknown.c. Notes that `status` is the error of one setting among others, which are still to be read, and returns
+ * TT_OK; another status is returned. */
+TT_MUST_USE tt_status tt_settings_refuse(struct tt_settings *settings, tt_status status);
+/* unknown.c. After the last setting: the error that was noted, or one that lists all of them, which are then forgotten.
+ */
+TT_MUST_USE tt_status tt_settings_refusals(struct tt_settings *settings);
 /* `text` NULL is null; `quoted` text is never null. */
 TT_MUST_USE tt_status tt_settings_assign(struct tt_settings *settings, struct tt_setting_entry *entry,
                                          const char *text, bool quoted, const char *origin);

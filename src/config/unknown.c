@@ -6,21 +6,23 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "config/foreign.h"
 #include "config/store.h"
 
-/* A key of another program's configuration. */
-struct elsewhere {
-    const char *key, *program;
-    const char *setting; /* NULL: none takes its place */
-    const char *what;    /* NULL: the setting has the same meaning */
-};
-
-static const struct elsewhere elsewhere[] = {
-#define NAMED(key_, program_, setting_) {key_, program_, setting_, NULL},
-#define ELSEWHERE(key_, program_, setting_, what_) {key_, program_, setting_, what_},
+static const struct tt_foreign_key foreign_keys[] = {
+#define NAMED(key_, program_, setting_) {TT_FOREIGN_NAMED, key_, program_, setting_, NULL, NULL},
+#define WORDS(key_, program_, setting_, words_, what_)                                                       \
+    {TT_FOREIGN_WORDS, key_, program_, setting_, words_, what_},
+#define NOTHING(key_, program_, why_) {TT_FOREIGN_NOTHING, key_, program_, NULL, NULL, why_},
+#define OFF(key_, program_, values_, what_) {TT_FOREIGN_OFF, key_, program_, NULL, values_, what_},
+#define ELSEWHERE(key_, program_, setting_, what_)                                                           \
+    {TT_FOREIGN_ELSEWHERE, key_, program_, setting_, NULL, what_},
 #define VALUE(setting_, value_, program_, what_)
 #include "config/elsewhere.def"
 #undef NAMED
+#undef WORDS
+#undef NOTHING
+#undef OFF
 #undef ELSEWHERE
 #undef VALUE
 };
@@ -32,13 +34,34 @@ struct foreign_value {
 
 static const struct foreign_value foreign_values[] = {
 #define NAMED(key_, program_, setting_)
+#define WORDS(key_, program_, setting_, words_, what_)
+#define NOTHING(key_, program_, why_)
+#define OFF(key_, program_, values_, what_)
 #define ELSEWHERE(key_, program_, setting_, what_)
 #define VALUE(setting_, value_, program_, what_) {setting_, value_, program_, what_},
 #include "config/elsewhere.def"
 #undef NAMED
+#undef WORDS
+#undef NOTHING
+#undef OFF
 #undef ELSEWHERE
 #undef VALUE
 };
+
+const struct tt_foreign_key *tt_foreign_find(const char *program, const char *key)
+{
+    for (size_t i = 0; i < sizeof foreign_keys / sizeof foreign_keys[0]; i++) {
+        const struct tt_foreign_key *row = &foreign_keys[i];
+        if (strcmp(row->key, key) == 0 && (program == NULL || strcmp(row->program, program) == 0)) return row;
+    }
+    return NULL;
+}
+
+bool tt_foreign_is_idle(const struct tt_foreign_key *row, const char *value)
+{
+    if (row->kind == TT_FOREIGN_NOTHING) return true;
+    return row->kind == TT_FOREIGN_OFF && tt_words_find(row->words, value != NULL ? value : "null", NULL);
+}
 
 static const struct foreign_value *find_foreign(const struct tt_setting *row, const char *value)
 {
@@ -63,14 +86,11 @@ tt_status tt_settings_check_foreign(const struct tt_setting *row, const char *va
     return status;
 }
 
-static const struct elsewhere *find_elsewhere(const struct tt_settings *settings, const char *key)
+static const struct tt_foreign_key *find_elsewhere(const struct tt_settings *settings, const char *key)
 {
-    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
-        const struct elsewhere *known = &elsewhere[i];
-        if (strcmp(known->key, key) != 0) continue;
-        return known->setting == NULL || tt_settings_find(settings, known->setting) != NULL ? known : NULL;
-    }
-    return NULL;
+    const struct tt_foreign_key *row = tt_foreign_find(NULL, key);
+    if (row == NULL || row->setting == NULL) return row;
+    return tt_settings_find(settings, row->setting) != NULL ? row : NULL;
 }
 
 struct nearest {
@@ -109,13 +129,20 @@ static struct nearest find_nearest(const struct tt_settings *settings, const cha
     return nearest;
 }
 
-tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const char *name, const char *origin)
+/* src/recipe converts the files of these. */
+static bool is_convertible(const char *program)
+{
+    return strcmp(program, "axolotl") == 0 || strcmp(program, "LLaMA-Factory") == 0;
+}
+
+tt_status tt_settings_fail_unknown(struct tt_settings *settings, const char *name, const char *origin)
 {
     struct nearest nearest = find_nearest(settings, name);
-    const struct elsewhere *known = find_elsewhere(settings, name);
+    const struct tt_foreign_key *known = find_elsewhere(settings, name);
     tt_status status = origin[0] == '-'
                            ? tt_fail(TT_ERR_USAGE, "there is no setting '%.100s' (flag %.100s)", name, origin)
                            : tt_fail(TT_ERR_USAGE, "%s: there is no setting '%.100s'", origin, name);
+    if (known != NULL && is_convertible(known->program)) settings->convertible = known->program;
     if (known != NULL)
         tt_hint("%s is a key of %s; here: %s", name, known->program,
                 known->what != NULL ? known->what : known->setting);
@@ -124,48 +151,66 @@ tt_status tt_settings_fail_unknown(const struct tt_settings *settings, const cha
     return status;
 }
 
-/* "'cutoff_len' (line 12: max_length)", in `text` while it is shorter than an error's message, then as a warning. */
-static tt_status describe_unknown(const struct tt_settings *settings, const struct tt_yaml *yaml,
-                                  const struct tt_yaml_node *node, struct tt_str *text, size_t *warned)
+/* The reason why a key has no effect at this value. */
+static const char *reason_of(const struct tt_foreign_key *known, const char *value)
 {
-    enum { TEXT_BYTES = 480 };
-    const struct elsewhere *known = find_elsewhere(settings, node->key);
-    struct nearest nearest = find_nearest(settings, node->key);
-    const char *instead = nearest.name;
-    if (known != NULL) instead = known->setting != NULL ? known->setting : "remove it";
-    const char *colon = *instead != 0 ? ": " : "";
-    if (text->bytes < TEXT_BYTES)
-        return tt_str_printf(text, "%s'%.60s' (line %zu%s%s)", text->bytes > 0 ? ", " : "", node->key,
-                             node->line, colon, instead);
-    tt_warn("%s line %zu: there is no setting '%.60s'%s%s", yaml->origin, node->line, node->key, colon,
-            instead);
-    ++*warned;
-    return TT_OK;
+    if (known->kind == TT_FOREIGN_NOTHING) return known->what;
+    return value == NULL ? "it has no value" : "it is off";
 }
 
-tt_status tt_settings_check_keys(const struct tt_settings *settings, const struct tt_yaml *yaml)
+bool tt_settings_leave_out(const struct tt_settings *settings, const char *name, const char *value,
+                           const char *origin)
 {
-    struct tt_str text = {0};
-    size_t unknown = 0, warned = 0;
-    const char *program = NULL;
-    tt_status status = TT_OK;
-    for (const struct tt_yaml_node *node = yaml->root->first; node != NULL; node = node->next) {
-        if (tt_settings_find(settings, node->key) != NULL) continue;
-        const struct elsewhere *known = find_elsewhere(settings, node->key);
-        if (program == NULL && known != NULL) program = known->program;
-        unknown++;
-        TT_GO(describe_unknown(settings, yaml, node, &text, &warned));
+    const struct tt_foreign_key *known = find_elsewhere(settings, name);
+    if (known == NULL || (value != NULL && !tt_foreign_is_idle(known, value))) return false;
+    tt_info("%s is accepted without effect: %s (%s)", name, reason_of(known, value), origin);
+    return true;
+}
+
+/* ---- Several settings that are refused ---- */
+
+tt_status tt_settings_refuse(struct tt_settings *settings, tt_status status)
+{
+    if (status != TT_ERR_USAGE && status != TT_ERR_UNSUPPORTED) return status;
+    const struct tt_error *error = tt_error_last();
+    if (settings->refused++ == 0) tt_error_copy(&settings->first);
+    return tt_str_printf(&settings->refusals, "%s%s%s\n", error->message, error->hint[0] != 0 ? ": " : "",
+                         error->hint);
+}
+
+/* Adds the line to the error, or to the log where the error is full. */
+static void list_refusal(const char *line, size_t *logged)
+{
+    if (tt_item("%s", line)) return;
+    tt_warn("%s", line);
+    ++*logged;
+}
+
+static tt_status list_refusals(struct tt_settings *settings)
+{
+    size_t logged = 0;
+    const char *program = settings->convertible;
+    tt_status status = tt_fail(settings->first.status, "%zu errors in the settings:", settings->refused);
+    for (const char *at = tt_str_text(&settings->refusals); *at != '\0'; at += *at == '\n') {
+        char line[sizeof settings->first.message + sizeof settings->first.hint];
+        size_t bytes = strcspn(at, "\n");
+        (void)snprintf(line, sizeof line, "%.*s", (int)bytes, at);
+        list_refusal(line, &logged);
+        at += bytes;
     }
-    if (unknown < 2) goto out; /* the error of the key itself says more */
-    if (warned > 0) TT_GO(tt_str_printf(&text, " and %zu more, named above", warned));
-    status = tt_fail(TT_ERR_USAGE, "%s: there are no settings %s", yaml->origin, tt_str_text(&text));
+    if (logged > 0) (void)tt_item("and %zu more, named above", logged);
     if (program != NULL)
-        tt_hint("some are keys of %s: behind the line stands what takes the key's place here (--help "
-                "describes it)",
-                program);
-    else
-        tt_hint("--help lists the settings; behind the line stands one of a similar name");
-out:
-    tt_str_deinit(&text);
+        tt_hint("some are keys of %s: trimtab convert-config FILE writes ours for them", program);
+    return status;
+}
+
+tt_status tt_settings_refusals(struct tt_settings *settings)
+{
+    tt_status status = TT_OK;
+    if (settings->refused == 1) status = tt_error_restore(&settings->first);
+    if (settings->refused > 1) status = list_refusals(settings);
+    settings->refused = 0;
+    settings->convertible = NULL;
+    tt_str_clear(&settings->refusals);
     return status;
 }

@@ -55,6 +55,7 @@ struct tt_model_spec {
     const char *model_revision;     /* of such a name; NULL: main */
     enum tt_init init;
     bool use_peft;                    /* default true here; false: full fine-tuning */
+    const char *full_finetuning;      /* settled into use_peft */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
 };
 
@@ -147,6 +148,7 @@ struct tt_shard_spec {
     enum tt_recompute recompute; /* the same, exactly; AUTO: as gradient_checkpointing says */
     /* Other spellings; settled into the fields above and `bf16`. */
     bool activation_offloading, fsdp_activation_checkpointing;
+    const char *use_gradient_checkpointing; /* settled into the two before */
     const char *fsdp_reshard_after_forward, *param_dtype, *fsdp, *fsdp_config;
 };
 

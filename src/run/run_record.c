@@ -107,7 +107,7 @@ void tt_run_record_begin(struct tt_run *run, const struct tt_world *world)
 void tt_run_record_end(struct tt_run *run, tt_status status)
 {
     struct tt_error error;
-    char text[4096];
+    char text[TT_ERROR_TEXT_BYTES];
     if (run->record == NULL) return;
     tt_error_copy(&error);
     tt_error_format(&error, text, sizeof text);

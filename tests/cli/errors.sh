@@ -33,23 +33,47 @@ lora_rank: 8
 cutoff_len: 2048
 learning_rate: 1.0e-4
 END
-expect 2 "there are no settings 'stage' (line 2: objective), 'lora_rank' (line 3: lora_r), 'cutoff_len' (line 4: max_length)" \
+expect 2 "factory.yaml line 2: there is no setting 'stage': stage is a key of LLaMA-Factory; here: objective: sft or dpo" \
     train --config factory.yaml
-expect 2 'hint: some are keys of LLaMA-Factory' train --config factory.yaml
+expect 2 "  - factory.yaml line 3: there is no setting 'lora_rank': lora_rank is a key of LLaMA-Factory; here: lora_r" \
+    train --config factory.yaml
+expect 2 'hint: some are keys of LLaMA-Factory: trimtab convert-config FILE writes ours for them' train --config factory.yaml
 printf 'model_name_or_path: m\nsequence_len: 1\n' >one.yaml
 expect 2 "one.yaml line 2: there is no setting 'sequence_len'" train --config one.yaml
 expect 2 "hint: sequence_len is a key of axolotl; here: max_length" train --config one.yaml
 expect 2 "hint: lora_target is a key of LLaMA-Factory; here: lora_target_modules; all is all-linear here" \
     train --lora_target all
-for i in $(seq 40); do echo "some_key_$i: 1"; done >many.yaml
-expect 2 ' more, named above' train --config many.yaml
-for i in $(seq 40); do
-    [ "$(grep -c "'some_key_$i'" err)" = 1 ] || fail "key $i of 40 unknown ones is not named once:" "$(cat err)"
+# Every wrong setting of a call in one error: of its files, of its flags, of any kind.
+printf 'use_dora: true\nlearning_rate: fast\nmicro_batch_size: 2\nlearning_rat: 1\n' >four.yaml
+expect 2 'error: 6 errors in the settings:' train --config four.yaml --packing maybe --max_prompt_length 512
+for line in "four.yaml line 1: 'use_dora' supports only: false; not 'true': DoRA is not supported" \
+    "four.yaml line 2: 'learning_rate' takes a number, not 'fast'" \
+    "four.yaml line 3: there is no setting 'micro_batch_size': micro_batch_size is a key of axolotl; here: per_device_train_batch_size" \
+    "four.yaml line 4: there is no setting 'learning_rat': did you mean 'learning_rate'?" \
+    "--packing: 'packing' takes true or false, not 'maybe'" \
+    "--max_prompt_length: 'max_prompt_length' supports only: null"; do
+    grep -qF -- "  - $line" err || fail "an error without '$line':" "$(cat err)"
 done
-grep -q "^warning: many.yaml line 40: there is no setting 'some_key_40'" err || fail "a key without its line:" "$(cat err)"
+"$trimtab" train --config four.yaml --log_format json 2>&1 | grep -qF '"items": ["four.yaml line 1: ' || fail "the list as JSON"
+expect 2 "discopop_tau is given, and the objective is sft" train --model_name_or_path m --dataset_name d --beta 0.5 --discopop_tau 1
+grep -qF "beta is given, and the objective is sft" err || fail "one of two settings of another objective:" "$(cat err)"
+for i in $(seq 200); do echo "some_key_$i: 1"; done >many.yaml
+expect 2 ' more, named above' train --config many.yaml
+for i in $(seq 200); do
+    [ "$(grep -c "'some_key_$i'" err)" = 1 ] || fail "key $i of 200 unknown ones is not named once:" "$(cat err)"
+done
+grep -q "^warning: many.yaml line 200: there is no setting 'some_key_200'" err || fail "a key without its line:" "$(cat err)"
+# Keys of other trainers that say nothing here.
+printf 'model_name_or_path: m\ndataset_name: d\nflash_attention: true\nwandb_project:\ns2_attention: false\nfsdp: [full_shard, auto_wrap]\n' >idle.yaml
+expect 0 'flash_attention is accepted without effect: attention is always computed in blocks (idle.yaml line 3)' \
+    train --config idle.yaml --print_config
+grep -qF 'wandb_project is accepted without effect: it has no value (idle.yaml line 4)' err || fail "an empty key:" "$(cat err)"
+grep -qF 's2_attention is accepted without effect: it is off (idle.yaml line 5)' err || fail "a key that is off:" "$(cat err)"
+grep -q '^sharding_strategy: FULL_SHARD  # fsdp (idle.yaml line 6)' printed || fail "fsdp as a list:" "$(cat printed)"
+expect 2 's2_attention is a key of axolotl; here: remove it: attention is exact' train --s2_attention true
 "$trimtab" train --help >settings
 keys=0
-for setting in $(grep -v '^VALUE' "$root/src/config/elsewhere.def" | tr '\n' ' ' | sed -E 's/(NAMED|ELSEWHERE)\("/\n/g' |
+for setting in $(grep -v '^VALUE' "$root/src/config/elsewhere.def" | tr '\n' ' ' | sed -E 's/(NAMED|WORDS|ELSEWHERE)\("/\n/g; s/(NOTHING|OFF)\("[^)]*//g' |
     sed -nE 's/^[^"]*", +"[^"]*", +"([^"]*)".*/\1/p'); do
     keys=$((keys + 1))
     grep -q -- "--$setting " settings || fail "elsewhere.def names '$setting', which is no setting of train"
@@ -74,7 +98,7 @@ expect 2 "hint: trimtab export gguf --model_name_or_path FOLDER" export --model 
 expect 2 "hint: the adapter alone: trimtab export gguf --adapter_only true" export lora
 expect 2 "trimtab merge" export safetensors
 expect 2 "trimtab quantize" export int8
-for key in train_type use_gradient_checkpointing excess_length_strategy; do
+for key in train_type agent_template excess_length_strategy; do
     expect 2 "hint: $key is a key of " train --$key x
 done
 [ $keys -gt 25 ] || fail "the keys of elsewhere.def were not found"

@@ -49,6 +49,29 @@ static void error_record(void **state)
     assert_int_equal(tt_error_last()->status, TT_OK);
 }
 
+/* An error of several parts lists them; one more than it has room for is refused, and the list stays as it is. */
+static void error_items(void **state)
+{
+    (void)state;
+    char text[TT_ERROR_TEXT_BYTES], before[TT_ERROR_ITEMS_BYTES];
+    tt_fail(TT_ERR_USAGE, "two:");
+    assert_true(tt_item("line %d", 1));
+    assert_true(tt_item("line\n%d", 2)); /* a part is one line */
+    tt_hint("correct them");
+    tt_error_format(tt_error_last(), text, sizeof text);
+    assert_string_equal(text, "error: two:\n  - line 1\n  - line\\x0a2\n  hint: correct them");
+    while (tt_item("%0500d", 0)) {
+    }
+    (void)snprintf(before, sizeof before, "%s", tt_error_last()->items);
+    assert_true(strlen(before) > TT_ERROR_ITEMS_BYTES - 520);
+    assert_false(tt_item("%0500d", 0));
+    assert_string_equal(tt_error_last()->items, before);
+    assert_true(tt_error_format(tt_error_last(), text, sizeof text) < sizeof text);
+    tt_fail(TT_ERR_USAGE, "alone");
+    assert_string_equal(tt_error_last()->items, "");
+    tt_error_clear();
+}
+
 /* What may work at another try is TT_ERR_IO; a path that is wrong stays wrong. */
 static void kinds_of_errno(void **state)
 {
@@ -394,6 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_record),
+        cmocka_unit_test(error_items),
         cmocka_unit_test(kinds_of_errno),
         cmocka_unit_test(limit_of_threads),
         cmocka_unit_test(long_messages_are_cut),
