@@ -91,7 +91,9 @@ tt_status tt_chat_create(const struct tt_data_config *config, const struct tt_to
         TT_GO(TT_ERR_USAGE);
     }
     TT_GO(tt_chat_files_load(tt_tokenizer_folder(tokenizer), &chat->files));
-    if (config->chat_template_path != NULL)
+    if (config->chat_template != NULL)
+        TT_GO(tt_chat_files_take_text(config->chat_template, &chat->files));
+    else if (config->chat_template_path != NULL)
         TT_GO(tt_chat_files_take_template(config->chat_template_path, &chat->files));
     *out = chat;
     chat = NULL;

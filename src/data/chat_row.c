@@ -167,6 +167,7 @@ tt_status tt_chat_row_read(struct tt_chat *chat, struct tt_tokenizer_scratch *sc
                         .report.parts = 1};
     tt_status status = TT_OK;
     TT_GO(tt_conversation_read(row, &r.conversation));
+    if (r.config->drop_system_message) TT_GO(tt_conversation_drop_system(&r.conversation));
     TT_GO(check_messages(&r));
     if (r.config->reasoning == TT_REASONING_DROP) TT_GO(tt_conversation_drop_reasoning(&r.conversation));
     if (r.config->sample_per_turn) TT_GO(cut_to_part(&r, part));
@@ -208,6 +209,7 @@ tt_status tt_chat_pair_read(struct tt_chat *chat, struct tt_tokenizer_scratch *s
     tt_status status = TT_OK;
     TT_GO(tt_conversation_read_pair(row, pair));
     for (size_t side = 0; side < 2; side++) {
+        if (tt_chat_config(chat)->drop_system_message) TT_GO(tt_conversation_drop_system(&pair[side]));
         if (tt_chat_config(chat)->reasoning == TT_REASONING_DROP)
             TT_GO(tt_conversation_drop_reasoning(&pair[side]));
         const struct reading r = {.chat = chat, .scratch = scratch, .conversation = pair[side]};

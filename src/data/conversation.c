@@ -8,14 +8,23 @@
 #include "data/chat_roles.h"
 
 const char *const tt_conversation_members[] = {
-    "messages",    "conversations", "prompt", "completion", "tools",   "documents", "chat_template_kwargs",
-    "instruction", "input",         "output", "system",     "history", "chosen",    "rejected",
-    NULL};
+    "messages",    "conversations", "conversation", "prompt",
+    "completion",  "tools",         "documents",    "chat_template_kwargs",
+    "instruction", "input",         "output",       "system",
+    "history",     "chosen",        "rejected",     NULL};
+
+/* The column of a row that is its list of messages; NULL: none is. */
+static const char *list_name(const struct tt_json_value *row)
+{
+    static const char *const names[] = {"messages", "conversations", "conversation"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (tt_json_is_list(tt_json_get(row, names[i]))) return names[i];
+    return NULL;
+}
 
 bool tt_conversation_has_messages(const struct tt_json_value *row)
 {
-    if (tt_json_is_list(tt_json_get(row, "messages")) || tt_json_is_list(tt_json_get(row, "conversations")))
-        return true;
+    if (list_name(row) != NULL) return true;
     return tt_json_is_list(tt_json_get(row, "prompt")) && tt_json_is_list(tt_json_get(row, "completion"));
 }
 
@@ -31,7 +40,7 @@ bool tt_conversation_is_preference(const struct tt_json_value *row)
 
 tt_status tt_conversation_check_size(const struct tt_json *row)
 {
-    static const char *const lists[] = {"messages",   "conversations", "prompt",
+    static const char *const lists[] = {"messages",   "conversations", "conversation", "prompt",
                                         "completion", "chosen",        "rejected"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         size_t count = tt_json_count(tt_json_get(row->root, lists[i]));
@@ -315,6 +324,17 @@ static tt_status read_history(struct tt_conversation *out, const struct tt_json 
                                     : tt_fail(TT_ERR_DATA, "%s: 'history' must be a list", json->origin);
 }
 
+/* What the user says, with its parts, for templates that write them apart. */
+static tt_status append_asked(struct tt_conversation *out, const char *asked, const char *instruction,
+                              const char *input)
+{
+    struct tt_json_value *message =
+        tt_json_pack("{s:s, s:s, s:s, s:s}", "role", "user", "content", asked, "instruction", instruction,
+                     "input", input != NULL ? input : "");
+    struct message m = {.list = "messages", .out = message};
+    return message == NULL ? TT_ERR_MEMORY : append_message(out, &m);
+}
+
 /* The instruction, with the input on the next line where there is one, is what the user says. */
 static tt_status read_alpaca(struct tt_conversation *out, const struct tt_json *json)
 {
@@ -328,7 +348,7 @@ static tt_status read_alpaca(struct tt_conversation *out, const struct tt_json *
     TT_GO(read_history(out, json));
     TT_GO(tt_str_append_text(&asked, instruction));
     if (input != NULL && *input != '\0') TT_GO(tt_str_printf(&asked, "\n%s", input));
-    TT_GO(append_text(out, "user", tt_str_text(&asked)));
+    TT_GO(append_asked(out, tt_str_text(&asked), instruction, input));
     TT_GO(append_text(out, "assistant", output));
 out:
     tt_str_deinit(&asked);
@@ -416,11 +436,10 @@ static tt_status read_messages(struct tt_conversation *out, const struct tt_json
         out->prompt_count = tt_json_count(out->messages);
         return read_list(out, json, "completion");
     }
-    bool named_messages = tt_json_is_list(tt_json_get(row, "messages"));
-    const char *name = named_messages ? "messages" : "conversations";
+    const char *name = list_name(row);
+    if (name == NULL) return read_alpaca(out, json);
     const struct tt_json_value *list = tt_json_get(row, name);
-    if (!tt_json_is_list(list)) return read_alpaca(out, json);
-    if (!named_messages) TT_TRY(refuse_preference(json));
+    if (strcmp(name, "messages") != 0) TT_TRY(refuse_preference(json));
     if (tt_json_count(list) == 0)
         return tt_fail(TT_ERR_DATA, "%s: the conversation has no message", json->origin);
     TT_TRY(read_system(out, json, list));
@@ -454,10 +473,7 @@ out:
 /* The list of messages that both answers continue, or NULL: the answers have it themselves. */
 static const char *prompt_name(const struct tt_json_value *row)
 {
-    static const char *const names[] = {"prompt", "messages", "conversations"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (tt_json_is_list(tt_json_get(row, names[i]))) return names[i];
-    return NULL;
+    return tt_json_is_list(tt_json_get(row, "prompt")) ? "prompt" : list_name(row);
 }
 
 static tt_status read_side(struct tt_conversation *out, const struct tt_json *json, const char *side)
@@ -523,64 +539,6 @@ void tt_conversation_deinit(struct tt_conversation *conversation)
     tt_json_release(conversation->kwargs);
     tt_free(conversation->trains);
     *conversation = (struct tt_conversation){0};
-}
-
-/* The text behind the reasoning of a content; NULL: there is none. */
-static const char *find_answer(const char *content)
-{
-    const char *at = content + strspn(content, " \t\r\n"), *end = NULL;
-    if (strncmp(at, "<think>", strlen("<think>")) != 0) return NULL;
-    while ((at = strstr(at, "</think>")) != NULL) end = at += strlen("</think>");
-    return end != NULL ? end + strspn(end, "\n") : NULL;
-}
-
-static tt_status copy_without_reasoning(const struct tt_json_value *message, struct tt_json_value *list)
-{
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-    struct tt_json_value *copy = tt_json_copy(message);
-    if (copy == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < 3; i++) (void)tt_json_remove(copy, names[i]);
-    const char *role = tt_json_text(tt_json_get(copy, "role"));
-    const char *content = tt_json_text(tt_json_get(copy, "content"));
-    const char *answer =
-        content != NULL && role != NULL && strcmp(role, "assistant") == 0 ? find_answer(content) : NULL;
-    if (answer != NULL && tt_json_set(copy, "content", tt_json_new_string(answer)) != 0) {
-        tt_json_release(copy);
-        return TT_ERR_MEMORY;
-    }
-    return tt_json_append(list, copy) == 0 ? TT_OK : TT_ERR_MEMORY;
-}
-
-/* Replaces the messages by the first `count`. */
-static tt_status replace_messages(struct tt_conversation *conversation, size_t count, bool reasoning)
-{
-    struct tt_json_value *list = tt_json_new_list();
-    tt_status status = list == NULL ? TT_ERR_MEMORY : TT_OK;
-    for (size_t i = 0; i < count && status == TT_OK; i++) {
-        const struct tt_json_value *message = tt_json_at(conversation->messages, i);
-        if (!reasoning)
-            status = copy_without_reasoning(message, list);
-        else if (tt_json_append_copy(list, message) != 0)
-            status = TT_ERR_MEMORY;
-    }
-    if (status != TT_OK) {
-        tt_json_release(list);
-        return status;
-    }
-    tt_json_release(conversation->messages);
-    conversation->messages = list;
-    return TT_OK;
-}
-
-tt_status tt_conversation_drop_reasoning(struct tt_conversation *conversation)
-{
-    return replace_messages(conversation, tt_json_count(conversation->messages), false);
-}
-
-tt_status tt_conversation_cut(struct tt_conversation *conversation, size_t count)
-{
-    if (count >= tt_json_count(conversation->messages)) return TT_OK;
-    return replace_messages(conversation, count, true);
 }
 
 const char *tt_conversation_role(const struct tt_conversation *conversation, size_t index)

@@ -1,11 +1,13 @@
 /* A row that holds a conversation -> its messages as chat templates get them.
  *
- * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations` (from and value
- * become role and content); Alpaca's `instruction`, `input` and `output`, with `history` (pairs of texts)
- * before them; preferences (tt_conversation_read_pair). Beside them `system` (a text: the first message, unless the
- * list begins with one), `tools` (a list, or a list as JSON text), `documents` and `chat_template_kwargs` (an object).
- * Roles get their usual names (data/chat_roles.h), and messages that are calls of tools become those of the assistant's
- * message; neighbouring ones are one message. `tools` may have JSON texts.
+ * Rows: `messages`; `prompt` and `completion` that are lists of messages; ShareGPT's `conversations`, or
+ * `conversation` (from and value become role and content); Alpaca's `instruction`, `input` and `output`,
+ * with `history` (pairs of texts) before them (the user's message has `instruction` and `input` as members
+ * too); preferences (tt_conversation_read_pair). Beside them `system` (a text: the first message, unless
+ * the list begins with one), `tools` (a list, or a list as JSON text), `documents` and
+ * `chat_template_kwargs` (an object). Roles get their usual names (data/chat_roles.h), and messages that
+ * are calls of tools become those of the assistant's message; neighbouring ones are one message. `tools`
+ * may have JSON texts.
  *
  * As transformers 5.23 does it, members of a message that are null are left out, and reasoning_content, thinking and
  * reasoning fill each other's place. A content may be a list of parts (data/chat_parts.h). `weight` (OpenAI: 0, 1),
@@ -41,15 +43,17 @@ bool tt_conversation_is_preference(const struct tt_json_value *row);
 TT_MUST_USE tt_status tt_conversation_check_size(const struct tt_json *row);
 /* TT_ERR_DATA for a row that is none, or too large. The row was parsed as a whole. */
 TT_MUST_USE tt_status tt_conversation_read(const struct tt_json *row, struct tt_conversation *out);
-/* The two conversations of a row with a preference: the prompt with `chosen`, and with `rejected`; each is a list of
- * messages, or one message. The prompt is the list `prompt`, `messages` or `conversations`; without one it is the
- * messages that both answers begin with (TRL's extract_prompt), and a `prompt` that is a text is not read. TT_ERR_DATA
- * where an answer or the prompt has no message. */
+/* The two conversations of a row with a preference: the prompt with `chosen`, and with `rejected`; each
+ * is a list of messages, or one message. The prompt is the list `prompt`, `messages`, `conversations` or
+ * `conversation`; without one it is the messages that both answers begin with (TRL's extract_prompt), and a
+ * `prompt` that is a text is not read. TT_ERR_DATA where an answer or the prompt has no message. */
 TT_MUST_USE tt_status tt_conversation_read_pair(const struct tt_json *row, struct tt_conversation out[2]);
 void tt_conversation_deinit(struct tt_conversation *conversation);
 /* Removes the reasoning of all messages: its members, and of a content that begins with <think> all up to the last
  * </think> and the line breaks behind it. */
 TT_MUST_USE tt_status tt_conversation_drop_reasoning(struct tt_conversation *conversation);
+/* Removes a system message that is the first one. TT_ERR_DATA where no message is left, or none of the prompt. */
+TT_MUST_USE tt_status tt_conversation_drop_system(struct tt_conversation *conversation);
 /* Leaves the first `count` messages. */
 TT_MUST_USE tt_status tt_conversation_cut(struct tt_conversation *conversation, size_t count);
 /* The role of message `index`; lent. */

@@ -51,9 +51,11 @@ struct tt_data_config {
     int completion_only_loss; /* -1: by the kind of the rows; 0; 1 */
     const char *eos_token;    /* NULL: the tokenizer's */
     /* Of conversations: */
-    bool assistant_only_loss;       /* loss on what roles_to_train say */
+    bool assistant_only_loss;  /* loss on what roles_to_train say */
+    const char *chat_template; /* Jinja, or the name of a template (text/chat_files.h); NULL: by its path */
     const char *chat_template_path; /* NULL: the tokenizer's template */
-    const char *roles_to_train;     /* a list as text; NULL: assistant */
+    bool drop_system_message;
+    const char *roles_to_train; /* a list as text; NULL: assistant */
     enum tt_train_eos train_on_eos;
     bool train_last_turn_only, special_tokens_in_messages;
     bool sample_per_turn; /* a sample for each message that trains */
@@ -65,6 +67,7 @@ struct tt_data_config {
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     size_t max_unpacked_size;                    /* of a packed file; 0: what TMPDIR has room for */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
+    int64_t max_source_samples;                  /* of each source; 0: all */
     /* By the objective, not a setting: the kind of all rows; NULL: any of those that are known by their members. */
     const struct tt_row_kind *rows_kind;
     /* Not a setting: the model is the text part of one that sees images. Rows with images are refused then; another

@@ -441,9 +441,9 @@ static tt_status list_file(struct gathering *gathering, size_t source, const str
     return TT_OK;
 }
 
-/* Adds the rows of a file; *left: rows that may still be read. Rows that a writer takes once, and those of the only
+/* Adds the rows of a file; `left`: so many of them, 0: all. Rows that a writer takes once, and those of the only
  * file, go where they belong without a copy. */
-static tt_status add_file(struct gathering *gathering, const struct tt_source_file *file, int64_t *left,
+static tt_status add_file(struct gathering *gathering, const struct tt_source_file *file, int64_t left,
                           struct tt_rng rng)
 {
     const struct tt_dataset_request *request = gathering->request;
@@ -455,7 +455,7 @@ static tt_status add_file(struct gathering *gathering, const struct tt_source_fi
                         .tokenizer = request->tokenizer,
                         .vocab_size = request->vocab_size,
                         .writer = direct ? gathering->writer : NULL};
-    tt_status status = load_file(file->path, &load, *left, &read);
+    tt_status status = load_file(file->path, &load, left, &read);
     if (status == TT_OK && direct) {
         dataset->report.samples += read.report.samples;
         dataset->report.tokens += read.report.tokens;
@@ -469,7 +469,6 @@ static tt_status add_file(struct gathering *gathering, const struct tt_source_fi
     }
     tt_dataset_report_add(&dataset->report, &read.report);
     if (status == TT_OK) status = list_file(gathering, file->source, &before, &read.report);
-    if (*left > 0) *left -= read.report.rows;
     tt_store_deinit(&read.store);
     return status;
 }
@@ -478,11 +477,18 @@ static tt_status gather(struct gathering *gathering)
 {
     const struct tt_sources *sources = gathering->request->sources;
     struct tt_rng rng = tt_rng_derive(tt_rng_make(gathering->request->seed), "data mixture");
-    int64_t left = gathering->request->max_samples;
-    bool limited = left > 0;
-    for (size_t i = 0; i < sources->file_count && (!limited || left > 0); i++) {
+    const int64_t most = gathering->request->max_samples,
+                  most_each = gathering->request->config->max_source_samples;
+    const struct tt_dataset_report *report = &gathering->dataset->report;
+    int64_t of_source = 0; /* rows */
+    for (size_t i = 0; i < sources->file_count; i++) {
+        if (i > 0 && sources->files[i].source != sources->files[i - 1].source) of_source = 0;
+        if ((most > 0 && report->rows >= most) || (most_each > 0 && of_source >= most_each)) continue;
+        int64_t left = most > 0 ? most - report->rows : 0, before = report->rows;
+        if (most_each > 0 && (left == 0 || most_each - of_source < left)) left = most_each - of_source;
         struct tt_rng own = tt_rng_derive(rng, tt_path_basename(sources->files[i].path));
-        TT_TRY(add_file(gathering, &sources->files[i], &left, own));
+        TT_TRY(add_file(gathering, &sources->files[i], left, own));
+        of_source += report->rows - before;
     }
     if (gathering->dataset->report.samples > 0) return TT_OK;
     return fail_empty(sources->sources[0].name, &gathering->dataset->report);

@@ -9,7 +9,7 @@
 /* Messages as one text, as tables (CSV) hold them. */
 static tt_status refuse_texts_of_messages(const struct tt_row_reader *reader, const struct tt_json_value *row)
 {
-    static const char *const names[] = {"messages", "conversations"};
+    static const char *const names[] = {"messages", "conversations", "conversation"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (!tt_json_is_string(tt_json_get(row, names[i]))) continue;
         tt_row_fail(reader, TT_ERR_DATA, "'%s' is a text; a list of messages is expected", names[i]);
@@ -36,6 +36,7 @@ static const char *find_misspelt(const struct tt_data_config *config, const stru
 {
     const char *const fields[] = {"messages",
                                   "conversations",
+                                  "conversation",
                                   "instruction",
                                   config->dataset_text_field,
                                   config->dataset_prompt_field,

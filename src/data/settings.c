@@ -104,6 +104,13 @@ const struct tt_setting tt_data_settings[] = {
      .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "Variables of the chat template for all rows, such as {\"enable_thinking\": false}; a row's own "
              "chat_template_kwargs replace them."},
+    {.name = "chat_template", .type = TT_SETTING_STRING, FIELD(chat_template),
+     .changes = TT_CHANGES_ROWS, .of = "language",
+     .help = "Chat template of conversations: its Jinja text, or the name of one, llama3, chatml, gemma or alpaca; not "
+             "given: chat_template_path."},
+    {.name = "drop_system_message", .type = TT_SETTING_BOOL, FIELD(drop_system_message), .default_text = "false",
+     .changes = TT_CHANGES_ROWS, .of = "language",
+     .help = "Leave out the system message that a conversation begins with."},
     {.name = "chat_template_path", .type = TT_SETTING_STRING, FIELD(chat_template_path),
      .path = TT_PATH_READ, .changes = TT_CHANGES_OTHER, .of = "language",
      .help = "Chat template of conversations: a file, or the folder of a tokenizer; not given: the "
@@ -124,6 +131,9 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "max_train_samples", .type = TT_SETTING_INT, FIELD(max_train_samples), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .changes = TT_CHANGES_OTHER, .of = "language",
      .help = "Number of rows to train on; 0: all."},
+    {.name = "max_source_samples", .type = TT_SETTING_INT, FIELD(max_source_samples), .default_text = "0",
+     .null_text = "0", .minimum = 0, .maximum = INFINITY, .changes = TT_CHANGES_ROWS, .of = "language",
+     .help = "Number of rows to read of each source of datasets, before any are held out; 0: all."},
     {.name = "max_eval_samples", .type = TT_SETTING_INT, FIELD(max_eval_samples), .default_text = "0",
      .null_text = "0", .minimum = 0, .maximum = INFINITY, .changes = TT_CHANGES_OTHER, .of = "language",
      .needs = "!eval_strategy=no",

@@ -142,6 +142,13 @@ static tt_status name_templates(struct tt_inputs *inputs)
 static tt_status open_templates(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const char *given = config->data != NULL ? config->data->chat_template_path : NULL;
+    const char *text = config->data != NULL ? config->data->chat_template : NULL;
+    if (text != NULL && given != NULL)
+        return tt_fail(TT_ERR_USAGE, "chat_template and chat_template_path are both given");
+    if (text != NULL) {
+        TT_TRY(tt_chat_files_take_text(text, &inputs->templates));
+        return name_templates(inputs);
+    }
     const char *path = given != NULL ? given : inputs->adapter_folder;
     if (path == NULL) return TT_OK;
     if (tt_path_is_dir(path)) TT_TRY(tt_model_folder_check_copied(path, false));

@@ -184,6 +184,28 @@ tt_status tt_chat_files_take_template(const char *path, struct tt_chat_files *fi
     return TT_ERR_USAGE;
 }
 
+static const struct {
+    const char *name, *text;
+} named_templates[] = {
+#define TEMPLATE(name_, text_) {name_, text_},
+#include "text/chat_templates.def"
+#undef TEMPLATE
+};
+
+tt_status tt_chat_files_take_text(const char *text, struct tt_chat_files *files)
+{
+    static const char *const path = "the setting chat_template";
+    files->template_count = 0;
+    for (size_t i = 0; i < sizeof named_templates / sizeof *named_templates; i++)
+        if (strcmp(named_templates[i].name, text) == 0)
+            return add_template(files, "default", tt_span_of(named_templates[i].text), path);
+    if (strstr(text, "{{") != NULL || strstr(text, "{%") != NULL)
+        return add_template(files, "default", tt_span_of(text), path);
+    tt_fail(TT_ERR_USAGE, "chat_template '%.100s' is no template, and no template has this name", text);
+    tt_hint("it is Jinja, or one of llama3, chatml, gemma, alpaca; remove it for the model's own template");
+    return TT_ERR_USAGE;
+}
+
 void tt_chat_files_deinit(struct tt_chat_files *files)
 {
     tt_arena_deinit(&files->arena);

@@ -40,6 +40,8 @@ TT_MUST_USE tt_status tt_chat_files_add_templates(const char *folder, struct tt_
 /* Replaces the templates by those of `path`: a file with one template, or a folder as above. TT_ERR_USAGE where there
  * is none. */
 TT_MUST_USE tt_status tt_chat_files_take_template(const char *path, struct tt_chat_files *files);
+/* The same with a text: Jinja, or the name of a template in chat_templates.def. TT_ERR_USAGE for another one. */
+TT_MUST_USE tt_status tt_chat_files_take_text(const char *text, struct tt_chat_files *files);
 void tt_chat_files_deinit(struct tt_chat_files *files);
 /* "tool_use" for a conversation with tools, else "default"; TT_ERR_DATA when there is neither, with the names that
  * exist. */

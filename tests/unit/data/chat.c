@@ -171,6 +171,17 @@ static void dialects(void **state)
     assert_false(report.roles_mapped);
     expect(&config, CHATML, "{'instruction': 'add', 'input': '', 'output': '3'}",
            S "user\nadd" E "\n" S "assistant\n[[3" E "\n]]");
+    expect(&config, "{% for m in messages %}{{ m.input }};{{ m.instruction }}{{ m.content }}.{% endfor %}",
+           "{'instruction': 'add', 'input': '1', 'output': '3'}", "1;addadd\n1.[[;3.]]");
+    expect(&config, CHATML,
+           "{'conversation': [{'role': 'user', 'content': 'q'}, {'role': 'assistant', 'content': 'a'}]}",
+           S "user\nq" E "\n" S "assistant\n[[a" E "\n]]");
+    config.drop_system_message = true;
+    expect(&config, CHATML,
+           "{'system': 's', 'messages': [{'role': 'user', 'content': 'q', 'train': true}, {'role': "
+           "'assistant', 'content': 'a'}]}",
+           S "user\n[[q" E "\n]]" S "assistant\n[[a" E "\n]]");
+    config.drop_system_message = false;
     config.assistant_only_loss = false;
     expect(&config, CHATML,
            "{'prompt': [{'role': 'user', 'content': 'q'}], 'completion': [{'role': 'assistant', 'content': "
