@@ -14,10 +14,12 @@
 static const double linger_seconds = 10.0;
 
 #define COMMAND(name, summary) {#name, summary, &tt_cmd_##name},
+#define COMMAND_AS(file, name, summary) {name, summary, &tt_cmd_##file},
 const struct tt_command tt_commands[] = {
 #include "cli/commands.def"
     {NULL, NULL, NULL},
 };
+#undef COMMAND_AS
 #undef COMMAND
 
 const struct tt_command *tt_command_find(const char *name)
@@ -49,6 +51,7 @@ static const char *find_elsewhere(const char *name)
         {"api", "serve"},
         {"convert", "export gguf"},
         {"gguf", "export gguf"},
+        {"convert_config", "convert-config"},
         {"preprocess", "data"},
         {"estimate-memory", "plan"},
         {"tensorboard", "dashboard"},

@@ -43,7 +43,9 @@ struct tt_command {
 };
 
 #define COMMAND(name, summary) extern const struct tt_command_ops tt_cmd_##name;
+#define COMMAND_AS(file, name, summary) COMMAND(file, summary)
 #include "cli/commands.def"
+#undef COMMAND_AS
 #undef COMMAND
 
 /* NULL if there is no command of that name. */
