@@ -64,7 +64,8 @@ static void set_words(struct machine *machine, const char *family, const struct 
     struct test_words *words = &machine->words;
     snprintf(path, sizeof path, "%s/golden/%s/model", TT_TEST_ROOT, family);
     test_words_pair(words, "model_name_or_path", path);
-    snprintf(path, sizeof path, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, family);
+    snprintf(path, sizeof path, "%s/golden/%s/%strain.jsonl", TT_TEST_ROOT, family,
+             strncmp(family, "dense/", 6) == 0 ? "../" : "");
     test_words_pair(words, "dataset_name", path);
     test_words_add(words,
                    "bf16 false max_steps 8 logging_steps 1 learning_rate 0.005 save_strategy no threads 1");
@@ -99,7 +100,7 @@ static void run(const char *family, const struct split *split, const char *more,
     if (text[0] != '\0') fail_msg("%s", text);
 }
 
-static void same_curve(const char *family, const char *more)
+static void same_curve_on(const char *family, const char *more, const struct split *list, size_t count)
 {
     double wanted[STEPS], norms[STEPS], got[STEPS], got_norms[STEPS];
     char *output = test_folder_create();
@@ -107,8 +108,8 @@ static void same_curve(const char *family, const char *more)
     assert_int_equal(test_read_log(output, "loss", wanted, STEPS), STEPS);
     assert_int_equal(test_read_log(output, "grad_norm", norms, STEPS), STEPS);
     assert_true(fabs(wanted[STEPS - 1] - wanted[0]) > 0.01); /* it did train */
-    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
-        run(family, &splits[i], more, output);
+    for (size_t i = 0; i < count; i++) {
+        run(family, &list[i], more, output);
         assert_int_equal(test_read_log(output, "loss", got, STEPS), STEPS);
         assert_int_equal(test_read_log(output, "grad_norm", got_norms, STEPS), STEPS);
         for (int s = 0; s < STEPS; s++)
@@ -118,6 +119,27 @@ static void same_curve(const char *family, const char *more)
                          s + 1, got[s], got_norms[s], wanted[s], norms[s]);
     }
     test_folder_remove(output);
+}
+
+static void same_curve(const char *family, const char *more)
+{
+    same_curve_on(family, more, splits, sizeof splits / sizeof *splits);
+}
+
+/* Options of a family's layers meet sharding in the same places: few splits each. */
+static void dense_families(void **state)
+{
+    static const struct split few[] = {
+        {"2", "1", "4", "FULL_SHARD", "true", "BACKWARD_PRE"},
+        {"4", "2", "1", "SHARD_GRAD_OP", "false", "BACKWARD_POST"},
+    };
+    static const char more[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1";
+    (void)state;
+#define DENSE(name) same_curve_on("dense/" #name, more, few, sizeof few / sizeof *few);
+#include "golden/dense.def"
+#undef DENSE
+    same_curve_on("dense/olmo3", "use_peft false", few, 1);
+    same_curve_on("dense/cohere2", "use_peft false", few, 1);
 }
 
 static void lora_with_dropout(void **state)
@@ -275,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lora_with_dropout),
+        cmocka_unit_test(dense_families),
         cmocka_unit_test(noise_on_embeddings),
         cmocka_unit_test(lora_with_bias_and_saved_head),
         cmocka_unit_test(full_with_tied_embeddings),

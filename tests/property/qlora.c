@@ -20,11 +20,13 @@ static void run(const char *family, const char *split, const char *format, const
     char model[512], data[512];
     struct test_words words = {0};
     struct tt_train_summary summary;
-    bool is_demo = strcmp(family, demo) == 0;
+    bool is_demo = strcmp(family, demo) == 0, is_dense = strncmp(family, "dense/", 6) == 0;
     snprintf(model, sizeof model, "%s/%s%s/model", TT_TEST_ROOT, is_demo ? "../examples/" : "golden/",
              family);
     snprintf(data, sizeof data, "%s/%s%s/train.jsonl", TT_TEST_ROOT, is_demo ? "../examples/" : "golden/",
-             is_demo ? "demo/data" : family);
+             is_demo    ? "demo/data"
+             : is_dense ? "dense"
+                        : family);
     test_words_pair(&words, "model_name_or_path", model);
     test_words_pair(&words, "dataset_name", data);
     test_words_add(&words,
@@ -155,6 +157,18 @@ static void levels_give_the_same_bits(void **state)
     levels_agree("phi3", "base_dtype fp8 fp8_gate_up e4m3 bf16 true");
 }
 
+static void levels_of_dense_families(void **state)
+{
+    (void)state;
+#define DENSE(name) levels_agree("dense/" #name, "base_dtype fp8 fp8_gate_up e4m3 bf16 true");
+#include "golden/dense.def"
+#undef DENSE
+#define DENSE(name) levels_agree("dense/" #name, "load_in_4bit true");
+#include "golden/dense.def"
+#undef DENSE
+    levels_agree("dense/olmo3", "base_dtype fp8 lora_dropout 0");
+}
+
 /* A base is the same whenever it is quantized: stopped and resumed is not stopped, bit for bit. */
 static void resume(const char *family, const char *format)
 {
@@ -194,6 +208,7 @@ int main(void)
         cmocka_unit_test(fp8_decoded),
         cmocka_unit_test(gate_and_up_in_fp8),
         cmocka_unit_test(levels_give_the_same_bits),
+        cmocka_unit_test(levels_of_dense_families),
         cmocka_unit_test(resumed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
