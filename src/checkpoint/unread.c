@@ -77,10 +77,9 @@ void tt_tied_head_settle(const struct tt_model_folder *folder, bool differs, str
     if (differs) {
         facts->tie_word_embeddings = false;
         facts->own_head = true;
-        tt_warn(
-            "'%s': config.json has tie_word_embeddings true, but '%s' differs from '%s': the model has two "
-            "tables, as in transformers",
-            tt_model_folder_path(folder), head_name, tt_model_table_name(facts));
+        tt_warn("'%s': tie_word_embeddings is true, but '%s' differs from '%s': the model has two "
+                "tables, as in transformers",
+                tt_model_folder_path(folder), head_name, tt_model_table_name(facts));
     }
     facts->table_in_head = !differs && !find_stored(folder, tt_model_table_name(facts), &tensor) &&
                            find_stored(folder, head_name, &tensor);
