@@ -162,8 +162,8 @@ static void recode(struct tt_builder *builder, struct tt_linear *linear)
     const struct tt_quant_format fp8 = tt_quant_format_make(TT_QUANT_FP8, false);
     const int64_t *dims = linear->weight->dims;
     if (builder->status != TT_OK || !tt_gemm_scaled_takes(dims[0], dims[1])) return;
-    linear->multiplies_coded = linear->recodes = true;
-    linear->transposes = quant->trains && quant->products == TT_FP8_SINGLE;
+    linear->forward = TT_PRODUCT_RECODED;
+    if (quant->trains && quant->products == TT_FP8_SINGLE) linear->backward = TT_PRODUCT_TRANSPOSED;
     builder->status = tt_quant_layout_make(fp8, dims[0], dims[1], &linear->recoded_layout);
     if (builder->status == TT_OK)
         builder->status = tt_quant_layout_make(fp8, dims[1], dims[0], &linear->transposed_layout);
@@ -178,15 +178,14 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     if (weight != NULL && tt_param_is_quantized(weight) && quant->recodes) recode(builder, linear);
     if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
     if (weight->quant.format.block != 0) {
-        linear->rounds_x = true;
-        linear->by_powers = quant->powers;
+        linear->forward = quant->powers ? TT_PRODUCT_ROUNDED_X_BY_POWERS : TT_PRODUCT_ROUNDED_X;
         return;
     }
     if (!tt_gemm_scaled_takes(weight->dims[0], weight->dims[1])) return;
-    linear->multiplies_coded = true;
+    linear->forward = TT_PRODUCT_CODED;
     if (!quant->trains || quant->products == TT_FP8_FORWARD || builder->status != TT_OK) return;
     if (quant->products == TT_FP8_SINGLE) {
-        linear->transposes = true;
+        linear->backward = TT_PRODUCT_TRANSPOSED;
         builder->status = tt_quant_layout_make(weight->quant.format, weight->dims[1], weight->dims[0],
                                                &linear->transposed_layout);
         return;
@@ -205,6 +204,7 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     builder->status = tt_quant_layout_make(weight->quant.format, transposed->dims[0], transposed->dims[1],
                                            &transposed->quant);
     linear->transposed = transposed;
+    linear->backward = TT_PRODUCT_CODED;
 }
 
 struct members {

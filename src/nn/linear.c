@@ -240,7 +240,7 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
         TT_TRY(tt_linear_next_part(group, pass, TT_LINEAR_FORWARD, call->x_TI.dims[0], call->quantized,
                                    before, &part));
         struct tt_gemm_lora_args args = {
-            .x_MK = group->linears[part.first].rounds_x ? rounded_TI : call->x_TI,
+            .x_MK = tt_linear_rounds_x(&group->linears[part.first]) ? rounded_TI : call->x_TI,
             .w = part.w_OI,
             .trans_w = true,
             .low = tt_linear_low_up(call, &part),

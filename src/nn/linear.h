@@ -17,6 +17,18 @@
 #include "backend/ops/gemm_fused.h"
 #include "nn/block.h"
 
+/* How a product reads the weight. Forward: all but TRANSPOSED. Gradient of the input: DECODED, CODED, TRANSPOSED. */
+enum tt_product_kind {
+    TT_PRODUCT_DECODED, /* as it is, or decoded into scratch */
+    /* the same, and x is rounded to E4M3 in groups of columns (ops/round_groups.h), with scales that are powers of two
+     * or not; adapters and gradients read x itself */
+    TT_PRODUCT_ROUNDED_X,
+    TT_PRODUCT_ROUNDED_X_BY_POWERS,
+    TT_PRODUCT_CODED, /* FP8, the codes as stored: of the weight, for gradients of `transposed` */
+    TT_PRODUCT_RECODED, /* FP8 of recoded_layout, into which a weight of another format is quantized each time */
+    TT_PRODUCT_TRANSPOSED, /* FP8 of transposed_layout, into which the codes are transposed each time */
+};
+
 /* Parameters are lent by the model. Without LoRA: lora_A and lora_B are NULL and r is 0. A weight that is coded in a
  * format is decoded for each product (ops/matrix.h): in a forward pass, in a recomputation, and for the gradient of
  * the input. FP8 is multiplied as it is, with x and dy quantized by rows: forward with the weight, for the gradient of
@@ -24,15 +36,8 @@
  * take the memory of the block in bf16 (docs/qlora.md). */
 struct tt_linear {
     tt_param *weight;
-    /* the weight transposed and coded by its own rows; NULL: the gradient of the input decodes the weight, or with
-     * `transposes` transposes its codes into scratch of this layout */
-    tt_param *transposed;
-    bool multiplies_coded, transposes;
-    /* a weight in another format is decoded and quantized to FP8, of recoded_layout, before it is multiplied so */
-    bool recodes;
-    /* forward products over the weight read x rounded to E4M3 in groups of columns (ops/round_groups.h), with scales
-     * that are powers of two; adapters and gradients read x itself */
-    bool rounds_x, by_powers;
+    tt_param *transposed; /* the weight transposed and coded by its own rows; NULL: none */
+    enum tt_product_kind forward, backward;
     struct tt_quant_layout recoded_layout, transposed_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;

@@ -41,16 +41,15 @@ bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_lin
     return before == NULL || before->first + before->count < group->count;
 }
 
+static enum tt_product_kind kind_of(const struct tt_linear *linear, enum tt_linear_way way)
+{
+    return way == TT_LINEAR_FORWARD ? linear->forward : linear->backward;
+}
+
 /* Whether codes are multiplied as they are; otherwise the weight is dense or decoded. */
 static bool is_coded(const struct tt_linear *linear, enum tt_linear_way way)
 {
-    if (!linear->multiplies_coded) return false;
-    return way == TT_LINEAR_FORWARD || linear->transposed != NULL || linear->transposes;
-}
-
-static bool transposes_now(const struct tt_linear *linear, enum tt_linear_way way)
-{
-    return way == TT_LINEAR_BACKWARD && linear->transposed == NULL;
+    return kind_of(linear, way) >= TT_PRODUCT_CODED;
 }
 
 /* The number of weights from `first` on that one product takes: one that is dense, all that are multiplied coded, or as
@@ -148,7 +147,7 @@ static tt_status transpose(const struct tt_linear *linear, const struct tt_pass 
     TT_TRY(
         tt_workspace_1d(pass->lent.workspace, "transposed fp8", TT_U8, (int64_t)layout->bytes, &out->packed));
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    if (linear->recodes) TT_TRY(recode(linear, pass, &weight));
+    if (linear->forward == TT_PRODUCT_RECODED) TT_TRY(recode(linear, pass, &weight));
     struct tt_transpose_codes_args args = {.codes_NK = tt_coded_codes(&weight),
                                            .scale_N = tt_coded_scales(&weight),
                                            .transposed_KN = tt_coded_codes(out),
@@ -161,10 +160,11 @@ static tt_status transpose(const struct tt_linear *linear, const struct tt_pass 
 static tt_status find_codes(const struct tt_linear *linear, const struct tt_pass *pass,
                             enum tt_linear_way way, struct tt_coded *out)
 {
-    bool codes = is_coded(linear, way);
-    if (codes && transposes_now(linear, way)) return transpose(linear, pass, out);
-    if (codes && linear->recodes) return recode(linear, pass, out);
-    const tt_param *param = codes && way == TT_LINEAR_BACKWARD ? linear->transposed : linear->weight;
+    enum tt_product_kind kind = kind_of(linear, way);
+    if (kind == TT_PRODUCT_TRANSPOSED) return transpose(linear, pass, out);
+    if (kind == TT_PRODUCT_RECODED) return recode(linear, pass, out);
+    bool copy = kind == TT_PRODUCT_CODED && way == TT_LINEAR_BACKWARD;
+    const tt_param *param = copy ? linear->transposed : linear->weight;
     *out = (struct tt_coded){&param->quant, param->value};
     return TT_OK;
 }
@@ -207,6 +207,11 @@ bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_
            weight_count(group, pass, way, 0) == group->count;
 }
 
+bool tt_linear_rounds_x(const struct tt_linear *linear)
+{
+    return linear->forward == TT_PRODUCT_ROUNDED_X || linear->forward == TT_PRODUCT_ROUNDED_X_BY_POWERS;
+}
+
 tt_status tt_linear_round_x(const struct tt_linear_call *call, tt_tensor *rounded_TI)
 {
     const struct tt_linear *linear = NULL;
@@ -214,11 +219,12 @@ tt_status tt_linear_round_x(const struct tt_linear_call *call, tt_tensor *rounde
     tt_tensor x = call->x_TI;
     *rounded_TI = x;
     for (int i = 0; i < call->group->count; i++)
-        if (call->group->linears[i].rounds_x) linear = &call->group->linears[i];
+        if (tt_linear_rounds_x(&call->group->linears[i])) linear = &call->group->linears[i];
     if (linear == NULL) return TT_OK;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "input rounded to fp8", x.dtype, x.dims[0], x.dims[1],
                            rounded_TI));
-    struct tt_round_groups_args args = {.x_MK = x, .by_powers = linear->by_powers, .y_MK = *rounded_TI};
+    struct tt_round_groups_args args = {
+        .x_MK = x, .by_powers = linear->forward == TT_PRODUCT_ROUNDED_X_BY_POWERS, .y_MK = *rounded_TI};
     return tt_round_groups(pass->lent.stream, &args);
 }
 

@@ -30,7 +30,9 @@ TT_MUST_USE tt_status tt_linear_next_part(const struct tt_linear_group *group, c
 bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            enum tt_linear_way way);
 
-/* The x that products over weights with `rounds_x` read: pushed and computed where the group has one, else x itself. */
+/* Whether the forward product reads x rounded. */
+bool tt_linear_rounds_x(const struct tt_linear *linear);
+/* The x that such products read: pushed and computed where the group has one, else x itself. */
 TT_MUST_USE tt_status tt_linear_round_x(const struct tt_linear_call *call, tt_tensor *rounded_TI);
 
 /* y's columns of this part += h B^T */
