@@ -25,25 +25,28 @@ static const struct class
 {
     const char *name;
     bool alone; /* has adapter_text */
+    const char *rate;
     struct {
         const char *from, *to;
     } other[4];
 } classes[] = {
     {"gemma3",
      true,
+     "0.001",
      {{"language_model.model.", "model.language_model."},
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
     {"mistral3",
      true,
+     "0.01",
      {{"language_model.model.", "model.language_model."},
       {"language_model.lm_head.", "lm_head."},
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
-    {"ministral3", false, {{NULL, NULL}}},
-    {"qwen2_5_vl", false, {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
-    {"qwen3_vl", false, {{NULL, NULL}}},
-    {"smolvlm", true, {{NULL, NULL}}},
+    {"ministral3", false, "0.01", {{NULL, NULL}}},
+    {"qwen2_5_vl", false, "0.01", {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
+    {"qwen3_vl", false, "0.01", {{NULL, NULL}}},
+    {"smolvlm", true, "0.01", {{NULL, NULL}}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 
@@ -215,7 +218,8 @@ static void steps(void **state)
         test_words_pair(&settings, "model_name_or_path", at(name, "model"));
         test_words_pair(&settings, "adapter_name_or_path", at(name, "adapter_random"));
         test_words_pair(&settings, "dataset_name", at(name, "train.jsonl"));
-        test_words_add(&settings, TEST_GOLDEN_STEPS " save_strategy no learning_rate 0.01");
+        test_words_add(&settings, TEST_GOLDEN_STEPS " save_strategy no");
+        test_words_pair(&settings, "learning_rate", classes[c].rate);
         test_words_pair(&settings, "max_steps", "50");
         test_train_ok(settings.list, output, &summary);
         compare_losses(name, output);
