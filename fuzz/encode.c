@@ -60,8 +60,8 @@ static void check_round_trip(const struct tt_tokenizer *tokenizer, const struct 
     tt_str_deinit(&shown);
 }
 
-/* With ranges: the same ids; borders in the text that never go back. Where nothing is removed or put before, the ranges
- * are the text. */
+/* Encoding with ranges gives the same ids; borders in the text that never go back. Where nothing is removed or put
+ * before, the ranges are the text. */
 static void check_ranges(const struct tt_tokenizer *tokenizer, struct tt_tokenizer_scratch *scratch,
                          const struct tt_ids *ids, struct tt_span text, bool covers)
 {

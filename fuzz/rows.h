@@ -1,5 +1,5 @@
-/* For targets of readers of rows. The first byte of an input chooses limits; the rest is the file. The rows must be
- * lines of valid JSON. */
+/* Shared by targets of readers of rows. The first byte of an input chooses limits; the rest is the file. The rows must
+ * be lines of valid JSON. */
 #ifndef TT_FUZZ_ROWS_H
 #define TT_FUZZ_ROWS_H
 

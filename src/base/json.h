@@ -160,7 +160,7 @@ void tt_json_release(struct tt_json_value *value);
 
 /* The value, or NULL for NULL and after a failure: then it has been released. */
 struct tt_json_value *tt_json_finish(struct tt_json_value *value);
-/* For what goes on without what failed: a log that lost a row is written again. Takes NULL. */
+/* Forgets a failure where the caller goes on without the value: a log that lost a row is written again. Takes NULL. */
 void tt_json_forgive(struct tt_json_value *value);
 
 /* These take over `value`, also when they fail (-1). They fail for NULL. Afterwards the pointer to it is

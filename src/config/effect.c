@@ -150,7 +150,7 @@ static bool is_on(const struct tt_setting_entry *entry)
     return !tt_value_parse_bool(entry->text, &truth) || truth;
 }
 
-/* Of several words their list names it in quotes. */
+/* A list of several words names each in quotes. */
 static bool has_value(const struct tt_setting_entry *entry, const char *value)
 {
     char quoted[100];

@@ -32,10 +32,10 @@ enum tt_setting_type {
     TT_SETTING_WORDS,
 };
 
-/* As an offset: the setting is checked and stored, but written to no struct. */
+/* An offset for a setting that is checked and stored, but written to no struct. */
 #define TT_SETTING_NO_FIELD SIZE_MAX
 
-/* What a value names on a disk. Such a value may not be SCHEME://... (there are no stores). */
+/* The kind of thing that a value names on a disk. Such a value may not be SCHEME://... (there are no stores). */
 enum tt_setting_path {
     TT_PATH_NONE,
     TT_PATH_READ,  /* a file or folder; of a JSON row: where the value is no list and no mapping */
@@ -44,7 +44,7 @@ enum tt_setting_path {
     TT_PATH_MIXTURE, /* JSON: a list of mappings, each with a `path` and perhaps `data_files` (data/sources.h) */
 };
 
-/* What another value changes. Rows of data, LoRA, optimizer, run and detection all say it. */
+/* The things that another value changes. Rows of data, LoRA, optimizer, run and detection all say it. */
 enum tt_setting_changes {
     TT_CHANGES_ROWS = 1, /* how rows become tokens: part of the key of rows that are kept (job/data_key.h) */
     TT_CHANGES_RESULT = 2, /* the trained weights: part of the identity of a run (run/resume.h) */
@@ -152,8 +152,8 @@ TT_MUST_USE tt_status tt_settings_parse_flags(struct tt_settings *settings, int 
  * that the command does not have is left out. */
 TT_MUST_USE tt_status tt_settings_suggest(struct tt_settings *settings, const char *name, const char *value,
                                           const char *origin);
-/* After the last source: reads the environment's values and settles what aliases mean (`means`). Of two sources the
- * nearer one wins, and the other is forgotten; a contradiction within one source is TT_ERR_USAGE. */
+/* Called after the last source: reads the environment's values and settles what aliases mean (`means`). Of two sources
+ * the nearer one wins, and the other is forgotten; a contradiction within one source is TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_settings_settle(struct tt_settings *settings);
 /* The same for a meaning that no row can hold: `alias`, where it is set, says that `name` is `value`. */
 TT_MUST_USE tt_status tt_settings_imply(struct tt_settings *settings, const char *alias, const char *name,

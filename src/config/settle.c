@@ -87,7 +87,7 @@ tt_status tt_settings_spread(struct tt_settings *settings, struct tt_setting_ent
 
 /* ---- Words that mean another setting's value ---- */
 
-/* At another level than that of the call. */
+/* The source is at another level than that of the call. */
 static tt_status assign_at(struct tt_settings *settings, int level, struct tt_setting_entry *entry,
                            const char *text, const char *origin)
 {
@@ -98,7 +98,7 @@ static tt_status assign_at(struct tt_settings *settings, int level, struct tt_se
     return status;
 }
 
-/* As if no source had set it. */
+/* The row becomes as if no source had set it. */
 static tt_status forget(struct tt_settings *settings, struct tt_setting_entry *entry)
 {
     entry->origin = NULL;

@@ -41,7 +41,7 @@ struct tt_settings {
     struct tt_arena arena;
 };
 
-/* By name or alias, dashes read as underscores; NULL when there is none. */
+/* The row by name or alias, dashes read as underscores; NULL when there is none. */
 struct tt_setting_entry *tt_settings_find(const struct tt_settings *settings, const char *name);
 /* unknown.c. The error for an unknown name. The hint: what takes the place of another program's key (elsewhere.def), or
  * the nearest known name. */

@@ -68,7 +68,7 @@ bool tt_value_parse_int(const char *text, int64_t *out)
         return true;
     }
     double value;
-    /* Beyond 2^53 a double does not distinguish successive whole numbers. */
+    /* A double does not distinguish successive whole numbers beyond 2^53. */
     if (!tt_value_parse_double(text, &value) || value != floor(value) || fabs(value) > 9007199254740992.0)
         return false;
     *out = (int64_t)value;

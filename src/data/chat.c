@@ -12,7 +12,7 @@
 
 /* Whether a template reads contents that are lists of parts. */
 enum part_reading { PARTS_UNKNOWN, PARTS_READ, PARTS_JOINED };
-/* What a template gets for arguments of tool calls that are texts. */
+/* The form in which a template gets arguments of tool calls that are texts. */
 enum call_reading { CALLS_UNKNOWN, CALLS_TEXTS, CALLS_OBJECTS };
 
 struct parsed {
@@ -203,7 +203,7 @@ static tt_status join_content(struct tt_json_value *message)
     return tt_json_set(message, "content", joined) == 0 ? TT_OK : TT_ERR_MEMORY;
 }
 
-/* What the template gets in place of what the messages have. */
+/* The messages as the template gets them. */
 struct changes {
     bool joins;   /* contents are texts, not lists of parts */
     bool objects; /* arguments of tool calls are objects, not texts */

@@ -69,7 +69,7 @@ tt_status tt_chat_calls_make_objects(struct tt_json_value *message)
     return TT_ERR_MEMORY;
 }
 
-/* With the id of nine letters and digits, and the turns, that some templates demand. */
+/* A call with the id of nine letters and digits, and the turns, that some templates demand. */
 struct tt_json_value *tt_chat_calls_probe(void)
 {
     return tt_json_pack("[{s:s, s:s}, {s:s, s:s, s:[{s:s, s:s, s:{s:s, s:s}}]}]", "role", "user", "content",

@@ -182,7 +182,7 @@ static tt_status find_turn(struct masking *m, const struct checking *c, struct t
     size_t same = place->last + common(prior->text + c->place.last, prior->bytes - c->place.last,
                                        all->text + place->last, all->bytes - place->last);
     if (same > bound) same = bound;
-    /* What follows differs from message to message: of it, only white space is surely the turn's. */
+    /* The text that follows differs from message to message: of it, only white space is surely the turn's. */
     bool closed = turn->close < turn->close_end && c->prior != m->text;
     for (size_t at = turn->close_end; closed && at < same; at++)
         if (!is_blank(all->text[at])) same = at;

@@ -324,7 +324,7 @@ static tt_status read_history(struct tt_conversation *out, const struct tt_json 
                                     : tt_fail(TT_ERR_DATA, "%s: 'history' must be a list", json->origin);
 }
 
-/* What the user says, with its parts, for templates that write them apart. */
+/* The user's words, with their parts, for templates that write them apart. */
 static tt_status append_asked(struct tt_conversation *out, const char *asked, const char *instruction,
                               const char *input)
 {
@@ -500,7 +500,7 @@ static tt_status read_side(struct tt_conversation *out, const struct tt_json *js
     return read_others(out, json);
 }
 
-/* As TRL's extract_prompt: at least one message of each remains. */
+/* TRL's extract_prompt: at least one message of each remains. */
 static size_t common_messages(const struct tt_conversation pair[2])
 {
     size_t a = tt_json_count(pair[0].messages), b = tt_json_count(pair[1].messages), i = 0;

@@ -20,7 +20,7 @@
 
 enum tt_message_trains { TT_MESSAGE_UNSAID, TT_MESSAGE_SKIPPED, TT_MESSAGE_TRAINED };
 
-/* Of one row. */
+/* The conversation of one row. */
 enum { TT_MESSAGES_MAX = 1 << 16, TT_ROW_VALUES_MAX = 1 << 20 };
 
 /* A zeroed struct is empty. */

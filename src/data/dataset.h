@@ -50,7 +50,7 @@ struct tt_data_config {
     int eval_packing;         /* -1: as packing; 0; 1 */
     int completion_only_loss; /* -1: by the kind of the rows; 0; 1 */
     const char *eos_token;    /* NULL: the tokenizer's */
-    /* Of conversations: */
+    /* Members for conversations: */
     bool assistant_only_loss;  /* loss on what roles_to_train say */
     const char *chat_template; /* Jinja, or the name of a template (text/chat_files.h); NULL: by its path */
     const char *chat_template_path; /* NULL: the tokenizer's template */
@@ -68,7 +68,7 @@ struct tt_data_config {
     size_t max_unpacked_size;                    /* of a packed file; 0: what TMPDIR has room for */
     int64_t max_train_samples, max_eval_samples; /* 0: all */
     int64_t max_source_samples;                  /* of each source; 0: all */
-    /* By the objective, not a setting: the kind of all rows; NULL: any of those that are known by their members. */
+    /* Set by the objective, not a setting: the kind of all rows; NULL: any of those that are known by their members. */
     const struct tt_row_kind *rows_kind;
     /* Not a setting: the model is the text part of one that sees images. Rows with images are refused then; another
      * model was never made for them, and reads their text. */
@@ -132,7 +132,7 @@ struct tt_dataset_request {
     int64_t vocab_size, max_samples;
     uint64_t seed;
 };
-/* As tt_dataset_load, for all files of the sources in order, max_samples rows of them together. The rows of a source
+/* Like tt_dataset_load, for all files of the sources in order, max_samples rows of them together. The rows of a source
  * are there as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
 TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_dataset_request *request,
                                               struct tt_dataset **out);

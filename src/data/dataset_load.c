@@ -43,7 +43,7 @@ struct load {
     pthread_mutex_t lock;
     size_t failed_row;
     struct tt_error error;
-    /* Of a load into a file: blocks are written in order, under the lock, as soon as all before them are. */
+    /* Members for a load into a file: blocks are written in order, under the lock, as soon as all before them are. */
     struct tt_store_writer *writer;
     size_t delivered;
     int64_t sample_limit;
@@ -108,7 +108,7 @@ static tt_status add_pieces(const struct load *load, const struct tt_row *row, s
     return TT_OK;
 }
 
-/* Of a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
+/* Counts a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
 static tt_status check_length(const struct load *load, size_t index, size_t total)
 {
     if (load->config->max_length_of_model) {

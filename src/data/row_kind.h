@@ -12,17 +12,17 @@ struct tt_json_value;
 struct tt_row;
 struct tt_row_reader;
 
-/* With a `plural` ("preferences") rows are of the kind only where an objective names it, and become `samples_each`
+/* Rows are of a kind with a `plural` ("preferences") only where an objective names it, and become `samples_each`
  * samples. `members`: those that are read, ended by NULL, beside the fields that settings name; NULL: no more. */
 struct tt_row_kind {
     const char *name, *plural;
     const char *const *members;
     size_t samples_each; /* samples of a row, a group that stays together; 0: any number, each alone */
-    /* Without `plural`: whether the row is of the kind. */
+    /* Whether the row is of the kind; not asked with `plural`. */
     bool (*accepts)(const struct tt_row_reader *reader, const struct tt_json_value *row);
     /* Reads the current row and gives its sample reader->part. */
     tt_status (*read)(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out);
-    /* With `plural`: gives sample reader->part of the row that was read, each once and in order. */
+    /* Gives, with `plural`, sample reader->part of the row that was read, each once and in order. */
     tt_status (*next)(struct tt_row_reader *reader, struct tt_row *out);
 };
 

@@ -320,7 +320,7 @@ static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
     return status;
 }
 
-/* What a long row has filled is not kept while the next one is read. */
+/* Memory that a long row has filled is not kept while the next one is read. */
 static void forget_row(struct tt_row_reader *reader)
 {
     struct tt_str *texts[] = {&reader->prompt, &reader->completion, &reader->supervised};

@@ -1,4 +1,4 @@
-/* Between row_reader.c, the files of the kinds of rows (row_kinds.def) and row_refuse.c. */
+/* Private header of row_reader.c, the files of the kinds of rows (row_kinds.def) and row_refuse.c. */
 #ifndef TT_DATA_ROW_READER_IMPL_H
 #define TT_DATA_ROW_READER_IMPL_H
 
@@ -45,8 +45,8 @@ tt_status tt_row_within(const struct tt_row_reader *reader, tt_status status);
 /* Parses the current row; `outline`: without what is in its lists and objects. members NULL: all of them. */
 TT_MUST_USE tt_status tt_row_parse(const struct tt_row_reader *reader, const struct tt_span *members,
                                    bool outline, struct tt_json *json);
-/* What is read of the row is copied: a long row is not kept as JSON values and as pages of the file, too, while
- * it is tokenized. */
+/* Values of the row are copied: a long row is not kept as JSON values and as pages of the file, too, while it is
+ * tokenized. */
 void tt_row_forget_source(struct tt_row_reader *reader);
 /* Drops the ids of the previous row. */
 void tt_row_clear_ids(struct tt_ids *ids, size_t limit);

@@ -51,7 +51,7 @@ struct tt_batch_limits {
     int64_t tokens, sequences, rows, length;
     int64_t images, boxes, height, width; /* of a detector: images, all their boxes, the canvas */
 };
-/* Of steps first .. first + count - 1. */
+/* The limits of steps first .. first + count - 1. */
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
                        struct tt_batch_limits *out);
 /* The maximum of each limit: room for the batches of both. */

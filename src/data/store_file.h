@@ -12,7 +12,7 @@
 
 #include "data/store.h"
 
-/* To be raised when the same rows and settings give other tokens than before. */
+/* The number is raised when the same rows and settings give other tokens than before. */
 enum { TT_STORE_FILE_RULES = 3 };
 
 struct tt_store_counts {
@@ -32,7 +32,7 @@ TT_MUST_USE tt_status tt_store_writer_finish(struct tt_store_writer *writer,
 bool tt_store_writer_failed(const struct tt_store_writer *writer);
 void tt_store_writer_destroy(struct tt_store_writer *writer); /* takes NULL; does not remove the file */
 
-/* What the samples of a file may be. */
+/* Limits of the samples of a file. */
 struct tt_store_bounds {
     int64_t vocab_size, max_length; /* ids are below; the most tokens of a sample */
     bool stream;                    /* a sample may have one token, and no label */

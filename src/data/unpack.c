@@ -71,7 +71,7 @@ static tt_status put(struct unpacking *u, size_t bytes)
 
 /* ---- gzip ---- */
 
-/* After a member: another one, or zeros to the end of the file. */
+/* The end of a member is followed by another one, or by zeros to the end of the file. */
 static tt_status next_member(struct unpacking *u, z_stream *z, bool *end)
 {
     *end = false;
@@ -166,7 +166,7 @@ static tt_status put_rows(void *context, const char *data, size_t bytes)
     return status;
 }
 
-/* Of a machine with little memory a page may take an eighth of it. */
+/* A page may take an eighth of the memory of a machine that has little. */
 static uint32_t page_limit(void)
 {
     bool grouped;

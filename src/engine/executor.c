@@ -92,7 +92,7 @@ static bool runs_empty(const struct tt_executor *executor, const struct tt_pass 
     return (pass->in.training && exchange == TT_EXCHANGE_STATISTICS) || executor->split != NULL;
 }
 
-/* Before a block runs: it may ask for the parts of its unit. */
+/* Called before a block runs: it may ask for the parts of its unit. */
 static void lend_parts(struct tt_executor *executor, struct tt_unit *unit)
 {
     executor->exchange.part_count = tt_unit_part_count(unit);
@@ -100,7 +100,7 @@ static void lend_parts(struct tt_executor *executor, struct tt_unit *unit)
     executor->split = executor->exchange.part_count > 0 ? unit : NULL;
 }
 
-/* After it ran. */
+/* Called after it ran. */
 static tt_status drop_parts(struct tt_executor *executor)
 {
     struct tt_unit *unit = executor->split;
@@ -189,7 +189,7 @@ static bool limits_lead(const struct tt_executor *executor)
     return executor->config.limits_lead && tt_shard_context_pulls(executor->config.shard);
 }
 
-/* Before a block is queued. */
+/* Called before a block is queued. */
 static tt_status next_block(struct tt_executor *executor, struct tt_stream *compute, const char *mark)
 {
     tt_pulse_beat(executor->config.pulse, mark);

@@ -44,7 +44,7 @@ struct tt_executor_config {
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);
 void tt_executor_destroy(struct tt_executor *executor); /* takes NULL */
 
-/* Until the next tt_executor_end, the passes add their times to `phases` (lent; NULL: none). */
+/* The passes add their times, until the next tt_executor_end, to `phases` (lent; NULL: none). */
 void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases);
 TT_MUST_USE tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass);
 /* `last_micro`: of this optimizer step. */
@@ -53,8 +53,8 @@ TT_MUST_USE tt_status tt_executor_backward(struct tt_executor *executor, const s
 /* Pops everything of this pass off the workspace; also after an error. */
 void tt_executor_end(struct tt_executor *executor);
 
-/* After a non-finite loss: runs forward again and stores the name of the first block with a non-finite output, such as
- * "model.layers.3", or "the loss", in `where`. Collective. */
+/* Called after a non-finite loss: runs forward again and stores the name of the first block with a non-finite output,
+ * such as "model.layers.3", or "the loss", in `where`. Collective. */
 TT_MUST_USE tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct tt_pass *pass,
                                                  char *where, size_t where_bytes);
 

@@ -43,8 +43,8 @@ struct tt_gradient_chances {
 };
 /* Rows of one micro batch that attend to another token. */
 int64_t tt_gradient_attending_rows(const struct tt_batch *batch);
-/* After the backward passes of `step` (from 0) and before the update. Collective; TT_ERR_DATA names a parameter that
- * would not train. */
+/* Called after the backward passes of `step` (from 0) and before the update. Collective; TT_ERR_DATA names a parameter
+ * that would not train. */
 TT_MUST_USE tt_status tt_gradient_watch_step(struct tt_gradient_watch *watch, struct tt_rank *rank,
                                              const struct tt_gradient_chances *chances);
 

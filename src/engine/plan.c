@@ -145,7 +145,7 @@ static tt_status choose_other(const struct tt_plan_attempt *attempt, struct tt_p
     return status;
 }
 
-/* On processors the state is in host memory as it is. */
+/* The state is in host memory as it is on processors. */
 static bool can_page(const struct tt_rank_config *rank, const struct tt_plan *plan)
 {
     bool paged = rank->optimizer != NULL && rank->optimizer->place == TT_MOMENT_PAGED;
@@ -209,7 +209,7 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
     if (memory_bytes == 0) memory_bytes = chip->memory_bytes;
     if (plan->device[0] == '\0') snprintf(plan->device, sizeof plan->device, "%s", chip->name);
     plan->is_host = strcmp(chip->kind, "cpu") == 0;
-    /* Without device_memory 2 % stay free: plans are exact to that. */
+    /* 2 % stay free where device_memory is not set: plans are exact to that. */
     plan->limit_bytes = memory_bytes - memory_bytes / 50;
     if (device->memory_limit != 0 && (memory_bytes == 0 || device->memory_limit < memory_bytes))
         plan->limit_bytes = device->memory_limit;

@@ -41,7 +41,7 @@ struct tt_plan {
     bool split_vocabulary; /* embedding and head are gathered in parts */
     int unsharded_blocks;  /* blocks, from the first, whose weights stay whole on every rank */
     size_t limit_bytes;    /* of one rank on its device; 0: no limit */
-    /* On processors, of a run: pages that its process had before it made its ranks: program, tokenizer, data. */
+    /* Pages, on processors, that a run's process had before it made its ranks: program, tokenizer, data. */
     size_t program_bytes;
     struct tt_machine_memory machine; /* whose share is the limit; bytes 0: the limit is the device's own */
     int threads;                      /* of a rank on processors */
@@ -75,8 +75,8 @@ TT_MUST_USE tt_status tt_plan_try(const struct tt_rank_config *rank, struct tt_p
 /* The largest value from 1 to `most` of which `fits` says so; 0: none. Of those that fit, all smaller ones must. */
 typedef tt_status tt_plan_fits(void *context, int64_t value, bool *fits);
 TT_MUST_USE tt_status tt_plan_find_largest(int64_t most, tt_plan_fits *fits, void *context, int64_t *found);
-/* What one rank needs of the memory that is limited: of a device its buffers; of a machine's share those in host memory
- * and the rank's part of the program too. */
+/* The need of one rank for the memory that is limited: of a device its buffers; of a machine's share those in host
+ * memory and the rank's part of the program too. */
 size_t tt_plan_need(const struct tt_plan *plan);
 /* TT_ERR_MEMORY, with the advice as hint, when it does not fit. */
 TT_MUST_USE tt_status tt_plan_check(const struct tt_plan *plan);
@@ -106,7 +106,7 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
 double tt_plan_estimate(const struct tt_plan *plan);
 /* The table of bytes by purpose, and the estimated time of a step. */
 TT_MUST_USE tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text);
-/* After a run: planned and measured, side by side. */
+/* The table after a run: planned and measured, side by side. */
 TT_MUST_USE tt_status tt_plan_compare(const struct tt_plan *plan, struct tt_device *device,
                                       struct tt_str *text);
 

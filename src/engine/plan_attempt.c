@@ -126,7 +126,7 @@ static tt_status run_rank(const struct tt_plan_attempt *attempt, struct tt_comm 
     plan->attention_bytes = tt_workspace_largest(rank.workspace, "attention scratch");
     plan->logits_bytes = tt_workspace_largest(rank.workspace, "chunk of logits");
     tt_device_memory(rank.device, &plan->memory);
-    /* On the plan device the workspace is unlimited and empty: its high-water mark is the planned size. */
+    /* The workspace is unlimited and empty on the plan device: its high-water mark is the planned size. */
     plan->memory.peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + config.reserved_bytes;
     if (plan->is_host) plan->memory.peak[TT_PURPOSE_SCRATCH] = tt_host_scratch_bytes(plan->threads);
     if (!plan->is_host && config.across_processes)

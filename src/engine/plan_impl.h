@@ -1,5 +1,5 @@
-/* Between the files of a plan: plan.c (device, levels of the blocks), plan_attempt.c (a rank on the plan device),
- * plan_advice.c (changes that make a run fit). */
+/* Private header of the files of a plan: plan.c (device, levels of the blocks), plan_attempt.c (a rank on the plan
+ * device), plan_advice.c (changes that make a run fit). */
 #ifndef TT_ENGINE_PLAN_IMPL_H
 #define TT_ENGINE_PLAN_IMPL_H
 

@@ -157,7 +157,7 @@ static tt_status format_workspace(const struct tt_plan *plan, struct tt_str *tex
     return tt_str_printf(text, "   attention: %s, a chunk of logits: %s", attention, logits);
 }
 
-/* On processors, where all of it is the machine's memory: the program, and all ranks against the machine. */
+/* The rows on processors, where all of it is the machine's memory: the program, and all ranks against the machine. */
 static tt_status format_machine(const struct tt_plan *plan, struct tt_str *text)
 {
     char amount[32], limit[32];
@@ -201,7 +201,7 @@ tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
     return format_step(plan, text);
 }
 
-/* On processors: pages of the process before its ranks were made, and the most that it ever had in memory, all its
+/* The process on processors: its pages before its ranks were made, and the most that it ever had in memory, all its
  * ranks and the pages of files together. Buffers have pages as far as they were used. */
 static tt_status compare_process(const struct tt_plan *plan, struct tt_str *text)
 {

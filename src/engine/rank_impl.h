@@ -1,4 +1,4 @@
-/* Between the files of a rank: what each of them makes for tt_rank_init, and removes again. */
+/* Private header of the files of a rank: what each of them makes for tt_rank_init, and removes again. */
 #ifndef TT_ENGINE_RANK_IMPL_H
 #define TT_ENGINE_RANK_IMPL_H
 

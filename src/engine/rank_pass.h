@@ -53,8 +53,8 @@ bool tt_rank_share_begin(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,
                                     const struct tt_objective_counts *counts, const struct tt_pass *pass);
 TT_MUST_USE tt_status tt_rank_share_end(struct tt_rank *rank);
-/* After a forward pass: adds to the sums of the objective, and writes the scales of rows for backward if the objective
- * has them; for these the host waits for the pass. `counts`: of the whole step. */
+/* Called after a forward pass: adds to the sums of the objective, and writes the scales of rows for backward if the
+ * objective has them; for these the host waits for the pass. `counts`: of the whole step. */
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
                                        const struct tt_objective_counts *counts, const struct tt_pass *pass);
 /* Adds the sum of squares of values[count], fp32 in device memory, to the sum at TT_SUM_SQUARES. */

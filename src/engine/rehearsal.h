@@ -17,10 +17,10 @@ struct tt_canvas {
 TT_MUST_USE tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for,
                                   const struct tt_canvas *canvas, struct tt_conv2d_requests *requests);
 
-/* Before the forward pass of a micro batch, whose pass is complete: prepares its convolutions where its canvas is new.
- * No effect on tokens, without images, and where the device is the host. */
+/* Called before the forward pass of a micro batch, whose pass is complete: prepares its convolutions where its canvas
+ * is new. No effect on tokens, without images, and where the device is the host. */
 TT_MUST_USE tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass);
-/* For tt_rank_deinit. */
+/* Called by tt_rank_deinit. */
 void tt_rehearsals_deinit(struct tt_rehearsals *rehearsals);
 
 #endif

@@ -73,7 +73,7 @@ tt_status tt_evaluation_poll(struct tt_rank *rank, const struct tt_cancel *cance
     return stopped == NULL ? check_cancel(rank, cancel, done, all) : agree_to_stop(rank, cancel, stopped);
 }
 
-/* What the sums of all batches are divided by; an objective may read it in each batch. */
+/* The divisors of the sums of all batches; an objective may read them in each batch. */
 static struct tt_objective_counts count_all(const struct tt_sampler *sampler, struct tt_evaluation *result)
 {
     struct tt_objective_counts counts = {0};

@@ -129,7 +129,7 @@ static tt_status take_mixed_precision(const struct reading *reading, const struc
     if (tt_ascii_same(node->text, "bf16")) return set(reading, node, "bf16", "true");
     if (half && !given) return set(reading, node, "fp16", "true");
     if (half || tt_ascii_same(node->text, "no")) {
-        /* In transformers the training arguments override this key, and their bf16 is on by default. */
+        /* The training arguments override this key in transformers, and their bf16 is on by default. */
         if (half || !given)
             tt_info("%s line %zu: mixed_precision '%s' has no effect: bf16 decides, which is on unless it is "
                     "set to false",
@@ -183,7 +183,7 @@ static tt_status take_use_cpu(const struct reading *reading, const struct key *k
     return on ? set(reading, node, "device", "cpu") : TT_OK;
 }
 
-/* In accelerate -1 means "not given". */
+/* accelerate's -1 means "not given". */
 static tt_status take_count(const struct reading *reading, const struct key *key,
                             const struct tt_yaml_node *node)
 {
@@ -225,8 +225,8 @@ static tt_status take_strategy(const struct reading *reading, const struct key *
     return set(reading, node, "sharding_strategy", name);
 }
 
-/* In version 2 true means FULL_SHARD and false SHARD_GRAD_OP (commands/to_fsdp2.py); in version 1 the value is the name
- * of a strategy. */
+/* True means FULL_SHARD in version 2, and false SHARD_GRAD_OP (commands/to_fsdp2.py); in version 1 the value is the
+ * name of a strategy. */
 static tt_status take_reshard(const struct reading *reading, const struct key *key,
                               const struct tt_yaml_node *node)
 {
@@ -520,7 +520,7 @@ static const struct key top_keys[] = {
     {NULL, NULL, NULL},
 };
 
-/* In a file that was copied without its indentation, the keys of fsdp_config are on its own level. They are moved below
+/* The keys of fsdp_config are on its own level in a file that was copied without its indentation. They are moved below
  * it. */
 static void move_fsdp_keys(const struct reading *reading, struct tt_yaml_node *root,
                            struct tt_yaml_node *fsdp)

@@ -1,12 +1,12 @@
-/* What determines the tokens of rows beside the rows themselves (data/cache.h), as text: the settings of data, the
- * tokenizer's files and the chat templates. A setting counts unless it is known not to change rows. */
+/* The things that determine the tokens of rows beside the rows themselves (data/cache.h), as text: the settings of
+ * data, the tokenizer's files and the chat templates. A setting counts unless it is known not to change rows. */
 #ifndef TT_JOB_DATA_KEY_H
 #define TT_JOB_DATA_KEY_H
 
 #include "data/chat.h"
 #include "data/dataset.h"
 
-/* To be raised when the same rows and settings make other samples than before (rules of data/cache.h). */
+/* The number is raised when the same rows and settings make other samples than before (rules of data/cache.h). */
 enum { TT_DATA_KEY_RULES = 3 };
 
 struct tt_data_key_source {

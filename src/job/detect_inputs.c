@@ -9,7 +9,7 @@
 
 /* ---- Images ---- */
 
-/* For messages. */
+/* The name of the images in messages. */
 static const char *name_of(const struct tt_detect_inputs_config *config)
 {
     return config->data->dataset_name != NULL ? config->data->dataset_name : config->spec->local_image_dir;

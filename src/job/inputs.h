@@ -24,7 +24,7 @@ struct tt_inputs {
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
-    /* Of the first adapter; NULL: none. Lent by `adapters`. */
+    /* The weights of the first adapter; NULL: none. Lent by `adapters`. */
     struct tt_safetensors *adapter;
     const char *adapter_folder;
     struct tt_inputs_adapter *adapters; /* [adapter_count], owned: several of TT_INPUTS_GENERATE */
@@ -71,7 +71,7 @@ TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, stru
 /* Adds what the weights of a folder, compared by one process, say beyond config.json. */
 TT_MUST_USE tt_status tt_inputs_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
                                         struct tt_model_facts *facts);
-/* After opening with a share: what the processes found together, `differs` in one of them. */
+/* Settles, after opening with a share, what the processes found together: `differs` in one of them. */
 void tt_inputs_settle(struct tt_inputs *inputs, bool differs);
 /* Checks that the weights to begin with are those of the model. */
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);

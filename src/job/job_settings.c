@@ -25,7 +25,7 @@ static const struct tt_setting inference_settings[] = {
     {.name = NULL},
 };
 
-/* Of what has a memory plan for data of its own. */
+/* Tables of jobs that have a memory plan for data of their own. */
 static const struct tt_setting search_settings[] = {
     {.name = "auto_find_batch_size", .type = TT_SETTING_BOOL, FIELD(run.auto_find_batch_size), .default_text = "false",
      .changes = TT_CHANGES_OTHER,

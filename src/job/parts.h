@@ -112,7 +112,7 @@ struct tt_watch_spec {
     enum tt_state_dict state_dict_type;
 };
 
-/* What others can see of a run while it runs. */
+/* The part of a run that others can see while it runs. */
 struct tt_monitor_spec {
     int64_t metrics_port; /* of the first process of a machine; -1: no metrics */
     const char *metrics_host;
@@ -206,10 +206,10 @@ struct tt_generate_config {
     bool chooses_batch;    /* no per_device_eval_batch_size was given: by memory */
 };
 
-/* What `recompute` and `gradient_checkpointing` mean together. */
+/* The meaning of `recompute` and `gradient_checkpointing` together. */
 enum tt_recompute tt_job_recompute(const struct tt_shard_spec *shard);
-/* What the model is made with, but for how it is quantized. `lora`: the adapters of a training; NULL where the model is
- * used as it is, with the adapter that its inputs bring. */
+/* The options of the model, but for its quantization. `lora`: the adapters of a training; NULL where the model is used
+ * as it is, with the adapter that its inputs bring. */
 struct tt_model_options tt_job_model_options(const struct tt_model_spec *model,
                                              const struct tt_lora_config *lora,
                                              const struct tt_device_spec *device, bool random_init);

@@ -334,7 +334,7 @@ static tt_status check_training(const struct tt_job_spec *job)
     return check_watch(&job->watch);
 }
 
-/* What people's scripts name a profiler of steps; early stopping has settings of its own. */
+/* Names of a profiler of steps in people's scripts; early stopping has settings of its own. */
 static const char profiler_callback[] = "LLMStepProfiler";
 
 static tt_status settle_callback(struct tt_settings *settings, const char *name, int bytes)
@@ -379,7 +379,7 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
     return check_launch(&job->launch);
 }
 
-/* Without a model there is no plan, and settings of a training need not be whole. A machine that does not come is
+/* There is no plan where no model is, and settings of a training need not be whole. A machine that does not come is
  * reported soon: the wait for it is not that for a whole cluster. */
 tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
@@ -418,7 +418,7 @@ tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *s
     return check_launch(&spec->job.launch);
 }
 
-/* For jobs that use a model without training it. */
+/* Resolves jobs that use a model without training it. */
 static tt_status settle_inference(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle(settings, job));

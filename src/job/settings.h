@@ -18,7 +18,7 @@ extern const struct tt_setting tt_sharding_settings[];    /* ranks, FSDP, launch
 extern const struct tt_setting tt_detect_settings[];      /* the task, and those of a detection */
 extern const struct tt_setting tt_objective_settings[];   /* the objective of a language model */
 extern const struct tt_setting tt_loss_settings[]; /* its loss; its own settings stand between the two */
-/* Over struct tt_generate_config. */
+/* Rows over struct tt_generate_config. */
 extern const struct tt_setting tt_completion_settings[]; /* the number of tokens */
 extern const struct tt_setting tt_generate_settings[];   /* how they are chosen */
 

@@ -36,7 +36,7 @@ static bool is_architecture(const char *name, const char *of_family)
     return strcmp(name + stem, "Model") == 0 || strcmp(name + stem, "TextModel") == 0;
 }
 
-/* What config.json says of the text model: its own file's, or text_config of a class with other parts. */
+/* The configuration of the text model: that of its own file, or text_config of a class with other parts. */
 struct text_config {
     const struct tt_json *whole; /* config.json */
     struct tt_json json;         /* the part of it that the family reads; owns nothing */

@@ -46,7 +46,7 @@ struct tt_gguf_family {
     const char *(*cannot)(const struct tt_model_facts *facts);
 };
 
-/* Of a module, by the family's own names, then by those of most; NULL: it has none. */
+/* The name of a module by the family's own names, then by those of most; NULL: it has none. */
 const struct tt_gguf_name *tt_gguf_find_name(const struct tt_gguf_family *family, const char *module);
 
 struct tt_model_family {

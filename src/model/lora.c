@@ -152,8 +152,8 @@ static tt_status in_transformed_layer(struct rules *rules, const struct tt_modul
 
 enum { ALONE_BYTES = 256 };
 
-/* By its path in the folder's class, or by that in the class of the text model alone, over which the adapter may have
- * been made. */
+/* Matches a module by its path in the folder's class, or by that in the class of the text model alone, over which the
+ * adapter may have been made. */
 static tt_status match_either(const struct rules *rules, struct tt_name_pattern *pattern, const char *path,
                               bool *matched, bool *exact)
 {

@@ -1,5 +1,5 @@
-/* What the text models of Qwen2.5-VL and Qwen3-VL share beside Llama's: rotation by sections of three positions (time,
- * height, width), which are one for text. The sections go into GGUF files alone. */
+/* Shared by the text models of Qwen2.5-VL and Qwen3-VL beside what is Llama's: rotation by sections of three positions
+ * (time, height, width), which are one for text. The sections go into GGUF files alone. */
 #ifndef TT_MODEL_QWEN_VL_H
 #define TT_MODEL_QWEN_VL_H
 

@@ -28,7 +28,7 @@ enum tt_block_role {
     TT_ROLE_OUTPUT, /* fills pass->out, and has no output */
 };
 
-/* What a block asks of other ranks by struct tt_exchange. */
+/* The request of a block to other ranks by struct tt_exchange. */
 enum tt_block_exchange {
     TT_EXCHANGE_NONE,
     /* sums of statistics in training, which change when they are made twice: the block is never recomputed */

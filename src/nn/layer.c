@@ -75,7 +75,7 @@ static tt_status push_gradient(const struct tt_pass *pass, const char *name, tt_
                            dx_TD);
 }
 
-/* Behind a scale nobody multiplies dy itself. */
+/* Nobody multiplies dy itself behind a scale. */
 static const struct tt_linear_group *reader_of(const struct tt_half *half)
 {
     return half->scale != 0 ? NULL : half->ops->reader(half);

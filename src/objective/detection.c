@@ -3,7 +3,7 @@
  * evaluation (infer/detect_evaluator.h), under torchmetrics' names. -1: there is no such box to find. */
 #include "objective/objective.h"
 
-/* In the order of struct tt_detect_figures after the losses. */
+/* Metrics in the order of struct tt_detect_figures after the losses. */
 enum { CLASSIFICATION, BOX_REGRESSION, BOTH, MAP };
 
 #define PRECISION(name, place)                                                                               \

@@ -15,7 +15,7 @@ static struct tt_dpo_loss of_difference(const struct tt_dpo_pair *pair, double v
     return (struct tt_dpo_loss){value, pair->beta * slope, -pair->beta * slope};
 }
 
-/* Without bias for preferences that are the wrong way round with the probability e (arXiv 2403.00409). */
+/* The loss has no bias for preferences that are the wrong way round with the probability e (arXiv 2403.00409). */
 static struct tt_dpo_loss robust(const struct tt_dpo_pair *pair, double x)
 {
     double e = pair->smoothing, right = tt_log_logistic(x), wrong = tt_log_logistic(-x);
@@ -31,7 +31,7 @@ static struct tt_dpo_loss exo(const struct tt_dpo_pair *pair, double x)
     return of_difference(pair, w * to_w + l * to_l, w * l * (to_w - to_l));
 }
 
-/* Between the logistic and the exponential loss, by the size of x (arXiv 2406.08414). */
+/* The loss lies between the logistic and the exponential one, by the size of x (arXiv 2406.08414). */
 static struct tt_dpo_loss discopop(const struct tt_dpo_pair *pair, double x)
 {
     double share = logistic(x / pair->tau), other = logistic(-x / pair->tau);

@@ -2,7 +2,7 @@
 #ifndef TT_OBJECTIVE_DPO_LOSSES_H
 #define TT_OBJECTIVE_DPO_LOSSES_H
 
-/* In the order of the words in objectives.def. */
+/* Losses in the order of the words in objectives.def. */
 enum {
     TT_DPO_SIGMOID,
     TT_DPO_ROBUST,

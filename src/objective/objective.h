@@ -63,7 +63,7 @@ enum tt_objective_needs {
     TT_NEEDS_PROMPT_ROWS = 8,
 };
 
-/* What divides the sums of a global step or of an evaluation. */
+/* Divisors of the sums of a global step or of an evaluation. */
 struct tt_objective_counts {
     int64_t tokens;         /* rows: supervised ones, and those of prompts with TT_NEEDS_PROMPT_ROWS */
     int64_t leading_tokens; /* those of the first sequence of each group */
@@ -80,7 +80,7 @@ struct tt_objective_rows {
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
     const double *shared;                     /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
-    /* To write: the derivative of the step's loss by -logp; 0 for rows without gradient. NULL in `share`. */
+    /* Written by it: the derivative of the step's loss by -logp; 0 for rows without gradient. NULL in `share`. */
     float *scale_N;
     double *sums; /* [TT_OBJECTIVE_SUMS], to add to; NULL in `share` */
 };
@@ -125,7 +125,7 @@ extern const struct tt_objective_ops *const tt_objectives[TT_OBJECTIVES];
 
 enum { TT_METRIC_LOSS }; /* index of the loss among the metrics */
 
-/* With the defaults of its settings. TT_ERR_USAGE lists the names when there is none of that name. */
+/* Makes it with the defaults of its settings. TT_ERR_USAGE lists the names when there is none of that name. */
 TT_MUST_USE tt_status tt_objective_init(const char *name, struct tt_objective *out);
 /* Sets the loss by its name, or by a JSON list of one name. TT_ERR_UNSUPPORTED: the objective has no such loss. */
 TT_MUST_USE tt_status tt_objective_set_loss(struct tt_objective *objective, const char *loss_type);

@@ -24,7 +24,7 @@ struct tt_optim_config {
     double momentum;      /* of sgd; 0; of muon; 0.95 */
     bool nesterov;        /* of sgd, of muon */
     double max_grad_norm; /* 1; 0: no clipping */
-    /* Of muon (optim/rules/muon.c). */
+    /* Settings of muon (optim/rules/muon.c). */
     int64_t ns_steps;            /* 5 */
     const char *ns_coefficients; /* NULL: torch's; or a JSON list of three as text */
     double ns_epsilon;           /* 1e-7 */

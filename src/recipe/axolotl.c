@@ -144,7 +144,7 @@ static tt_status read_rl(struct tt_recipe *recipe, const struct tt_yaml_node *no
     return tt_recipe_put(recipe, node, "loss_type", strcmp(text, "ipo") == 0 ? "ipo" : "sigmoid");
 }
 
-/* What TRL calls beta, where rl_beta does not say it. */
+/* TRL's beta, where rl_beta does not say it. */
 static tt_status read_orpo_alpha(struct tt_recipe *recipe, const struct tt_yaml_node *node)
 {
     return tt_recipe_text(recipe, "rl_beta") != NULL ? TT_OK

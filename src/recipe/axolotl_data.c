@@ -16,7 +16,7 @@ static const char *text_of(const struct tt_yaml_node *map, const char *key)
     return node != NULL && node->kind == TT_YAML_SCALAR && !tt_yaml_is_null(node) ? node->text : NULL;
 }
 
-/* What the `type` of an entry is. */
+/* The kinds of an entry's `type`. */
 static enum kind kind_of(const struct tt_recipe *recipe, const struct tt_yaml_node *type)
 {
     if (type == NULL) return KIND_NONE;

@@ -1,4 +1,4 @@
-/* What the readers of a program's keys share. */
+/* Shared by the readers of a program's keys. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What the readers of a program's keys share. */
+/* Private header of the readers of a program's keys. */
 #ifndef TT_RECIPE_RECIPE_IMPL_H
 #define TT_RECIPE_RECIPE_IMPL_H
 

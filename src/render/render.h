@@ -43,7 +43,7 @@ struct tt_render_kind_facts {
     bool needs_service;    /* that gives its pods host names */
     bool is_ready_at_once; /* without a probe of its readiness */
     bool writes_root;      /* the root of its containers is writable, and their user is that of their image */
-    /* With several nodes, a container that the level "restricted" refuses. */
+    /* A container that the level "restricted" refuses, with several nodes. */
     bool injects_container;
     const char *needs_workers; /* the refusal of one node; NULL: one is enough */
     tt_status (*write)(const struct tt_render_work *work, struct tt_str *text); /* NULL: a script */

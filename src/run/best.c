@@ -185,7 +185,7 @@ static void warn_replaced(const struct tt_run *run, const struct candidate *chos
                 (long long)best->step, name, best->metric, reason);
 }
 
-/* In the process of rank 0. */
+/* Runs in the process of rank 0. */
 static tt_status find(struct tt_run *run)
 {
     struct tt_resume *resume = &run->resume;
@@ -214,7 +214,7 @@ struct sharing {
     int first_rank;
 };
 
-/* What rank 0 found. */
+/* The findings of rank 0. */
 struct found {
     double metric;
     int64_t step;
@@ -290,7 +290,7 @@ static tt_status open_weights(const struct tt_run *run, const struct tt_rank *ra
     return tt_load_check(rank->model, &weights->source);
 }
 
-/* On rank 0: whether the weights are there and as saved; otherwise a warning says why not. */
+/* Whether, on rank 0, the weights are there and as saved; otherwise a warning says why not. */
 static tt_status find_usable(const struct tt_run *run, const struct tt_rank *rank, const char *path,
                              bool *usable)
 {

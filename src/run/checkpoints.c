@@ -91,7 +91,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
-/* On rank 0. Reports the cost of a save to the observer and the journal, and records that of the longest save. */
+/* Runs on rank 0. Reports the cost of a save to the observer and the journal, and records that of the longest save. */
 static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
                         const struct tt_save_report *report)
 {
@@ -100,7 +100,7 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
     double seconds = prepared + report->seconds;
     if (seconds > checkpoints->save_seconds) checkpoints->save_seconds = seconds;
     if (stood_still > checkpoints->stall_seconds) checkpoints->stall_seconds = stood_still;
-    /* Without the time of removing older checkpoints afterwards. */
+    /* The time of removing older checkpoints afterwards does not count. */
     if (checkpoints->save.durable > 0) seconds = checkpoints->save.durable - checkpoints->save.begun;
     snprintf(line, sizeof line, "saved %s: %s, durable after %s; training paused for %s", report->folder,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),

@@ -22,7 +22,7 @@ struct tt_checkpoints {
     struct tt_save_template task_files[TT_TASK_FILES];
     double save_seconds, stall_seconds; /* of the longest save */
     double step_seconds;                /* of the last step; 0: none yet */
-    /* On rank 0, of the save in progress. */
+    /* The save in progress, on rank 0. */
     struct {
         int64_t step;
         double begun;           /* tt_clock_seconds */

@@ -172,7 +172,7 @@ out:
     return status;
 }
 
-/* In the process of rank 0. */
+/* Runs in the process of rank 0. */
 static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *job,
                           const struct tt_world *world)
 {

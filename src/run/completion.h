@@ -19,9 +19,9 @@ TT_MUST_USE tt_status tt_completion_prepare(struct tt_run *run, const struct tt_
  * run->summary and reports it. Inputs that cannot be read count as another run, whose start gives the reason. */
 TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job,
                                          struct tt_world *world, bool *complete);
-/* After a start that ended with the error record of `status` because the others did not come: whether output_dir, as
- * this process sees it, has the result of this run by its RUN_UID. Then the others have ended as well, and it is
- * reported. */
+/* Called after a start that ended with the error record of `status` because the others did not come: whether
+ * output_dir, as this process sees it, has the result of this run by its RUN_UID. Then the others have ended as well,
+ * and it is reported. */
 bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status);
 /* Rank 0, before a run writes into the folder. */
 TT_MUST_USE tt_status tt_completion_remove(const struct tt_run *run);

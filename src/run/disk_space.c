@@ -64,7 +64,7 @@ enum {
     RECORD_FILES = 8
 };
 
-/* What a checkpoint, or the result, has besides the values of its tensors and the rows of the log. */
+/* The bytes of a checkpoint, or of the result, besides the values of its tensors and the rows of the log. */
 static uint64_t text_bytes(const struct tt_model *model, uint64_t block)
 {
     uint64_t tensors = model->param_count + (uint64_t)model->facts.num_hidden_layers;

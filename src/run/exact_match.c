@@ -9,7 +9,7 @@
 /* Prompts that a rank completes at the same time, at least where it has as many. */
 enum { SLOTS_LEAST = 16 };
 
-/* Without leading and trailing white space. */
+/* The text without leading and trailing white space. */
 static struct tt_span trimmed(const struct tt_str *text)
 {
     static const char blanks[] = {' ', '\n', '\t', '\r'};

@@ -89,7 +89,7 @@ static tt_status share_choice(void *context, const struct tt_world_rank *rank)
     return TT_OK;
 }
 
-/* Before anything is loaded: names and shapes of the tensors, and the plan. */
+/* Checks before anything is loaded: names and shapes of the tensors, and the plan. */
 static tt_status check(struct generate_run *run, const struct tt_world *world)
 {
     struct tt_model *model = NULL;

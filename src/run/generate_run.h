@@ -10,7 +10,7 @@
 
 /* Calls in the process of rank 0, but for `open`; `context` is the first argument. */
 struct tt_generate_hooks {
-    /* In every process: a model without a folder, with random weights; NULL: the model of the job. */
+    /* A model without a folder, with random weights, in every process; NULL: the model of the job. */
     tt_status (*open)(void *context, struct tt_inputs *inputs);
     /* The model's files are open: fills in slots (of each of `ranks` ranks), length and waiting. With slots_least the
      * run chooses: from slots, which may be any number, down to that. */
@@ -23,7 +23,7 @@ struct tt_generate_hooks {
     void *context;
 };
 
-/* What runs: the specification of its kind, which begins with a struct tt_job_spec. */
+/* The specification of the kind of job that runs, which begins with a struct tt_job_spec. */
 struct tt_generate_call {
     enum tt_job_kind kind;
     const void *spec;

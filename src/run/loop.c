@@ -317,7 +317,7 @@ static tt_status evaluate_and_save(struct loop *loop, int64_t done, bool evaluat
     return saves ? save(loop, done) : TT_OK;
 }
 
-/* As transformers' DefaultFlowCallback: by steps the delay is in steps, by epochs in epochs. */
+/* transformers' DefaultFlowCallback: by steps the delay is in steps, by epochs in epochs. */
 static bool evaluation_is_due(const struct loop *loop, int64_t done)
 {
     const struct tt_run *run = loop->run;
@@ -328,7 +328,7 @@ static bool evaluation_is_due(const struct loop *loop, int64_t done)
     return due(run->eval_steps, done) || (last && run->eval_steps > 0);
 }
 
-/* After step `done` (counted from 1): log, evaluate, save, in transformers' order. */
+/* Runs after step `done` (counted from 1): log, evaluate, save, in transformers' order. */
 static tt_status after_step(struct loop *loop, int64_t done, const struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
@@ -339,7 +339,7 @@ static tt_status after_step(struct loop *loop, int64_t done, const struct tt_tra
     return evaluate_and_save(loop, done, evaluation_is_due(loop, done));
 }
 
-/* To transformers an early stop ends the epoch: what happens at the end of epochs happens now. */
+/* An early stop ends the epoch, as in transformers: what happens at the end of epochs happens now. */
 static tt_status stop_early(struct loop *loop, const struct tt_train_step_result *result)
 {
     const struct tt_run *run = loop->run;

@@ -11,7 +11,7 @@
 struct tt_counters {
     double train_seconds; /* in training steps */
     double loss_sum;      /* over all steps */
-    /* Since the last log row: sums of the steps' values of the objective's metrics. */
+    /* Sums of the steps' values of the objective's metrics since the last log row. */
     double window[TT_OBJECTIVE_METRICS_MAX];
     double window_tokens, window_seconds;
     int64_t window_steps, steps_done;

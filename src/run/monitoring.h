@@ -1,5 +1,5 @@
-/* What others see of a training while it runs (monitor/): opens the endpoints of this process, and translates the
- * figures of the loop. */
+/* The view that others have of a training while it runs (monitor/): opens the endpoints of this process, and translates
+ * the figures of the loop. */
 #ifndef TT_RUN_MONITORING_H
 #define TT_RUN_MONITORING_H
 
@@ -24,7 +24,7 @@ TT_MUST_USE tt_status tt_monitoring_attach(struct tt_monitoring *monitoring, str
                                            const struct tt_world *world);
 void tt_monitoring_close(struct tt_monitoring *monitoring);
 
-/* Before the first step, on rank 0. `tokens`: of the earlier part of a resumed run. */
+/* Called before the first step, on rank 0. `tokens`: of the earlier part of a resumed run. */
 void tt_monitoring_start(struct tt_run *run, int64_t tokens);
 /* A step of a rank. `live` may be NULL. */
 void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank,

@@ -30,7 +30,7 @@ static bool is_unfinished_file(const char *name)
            strncmp(name, ".write-probe", 12) == 0;
 }
 
-/* On file systems that cannot exchange two folders, tt_dir_commit briefly renames "checkpoint-4" to
+/* tt_dir_commit briefly renames, on file systems that cannot exchange two folders, "checkpoint-4" to
  * "checkpoint-4.old-123". Returns the length of the original name; 0 for any other name. */
 static size_t original_name_bytes(const char *name)
 {

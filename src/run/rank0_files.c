@@ -20,7 +20,7 @@ struct paths {
     int count;
 };
 
-/* What rank 0 tells the others. */
+/* The message of rank 0 to the others. */
 struct offer {
     struct paths paths;
     int64_t probe; /* number in the name of the file that it made in output_dir */
@@ -41,7 +41,7 @@ struct opening {
     struct meeting meeting;
 };
 
-/* Of a pattern the folder before its first wildcard. */
+/* The folder of a pattern before its first wildcard. */
 static void add_path(struct paths *paths, const char *path)
 {
     if (path == NULL || path[0] == '\0' || paths->count == PATHS_MAX || strlen(path) >= PATH_BYTES) return;
@@ -164,7 +164,7 @@ static tt_status count_needing(struct tt_comm *comm, bool needs, int *needing)
     return TT_OK;
 }
 
-/* On every rank; the first of a process acts for it. */
+/* Runs on every rank; the first of a process acts for it. */
 static tt_status open_on_rank(void *context, const struct tt_world_rank *rank)
 {
     struct opening *opening = context;

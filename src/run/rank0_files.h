@@ -18,7 +18,7 @@ struct tt_rank0_files {
  * between processes that do not meet by address (MPI). */
 TT_MUST_USE tt_status tt_rank0_files_open(const struct tt_job_spec *job, struct tt_world *world,
                                           struct tt_rank0_files *files);
-/* From now on this process waits for no file of rank 0: after a failure. */
+/* This process waits for no file of rank 0 from now on: called after a failure. */
 void tt_rank0_files_detach(struct tt_rank0_files *files);
 void tt_rank0_files_close(struct tt_rank0_files *files); /* a zeroed struct is closed */
 

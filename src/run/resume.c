@@ -242,7 +242,7 @@ out:
     return status;
 }
 
-/* With another number of ranks, other accumulation steps often keep the number of samples of a step. */
+/* Other accumulation steps often keep the number of samples of a step on another number of ranks. */
 static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
 {
     int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));

@@ -29,7 +29,7 @@ struct tt_resume {
     struct tt_state *tensors;
     struct tt_best best; /* of the earlier part, as tt_best_find leaves it */
     char *best_folder;   /* owned; NULL: not found, or there is no best */
-    /* On global rank 0, the cost: */
+    /* The cost, on global rank 0: */
     uint64_t bytes;        /* of the files in the manifest */
     double verify_seconds; /* of all verified checkpoints, skipped ones included */
     double load_seconds;   /* to load model, adapter and training state into the devices */
@@ -53,8 +53,9 @@ TT_MUST_USE tt_status tt_resume_prepare(struct tt_run *run, const struct tt_worl
 /* TT_ERR_DATA unless the checkpoint has the parameters that the model trains. */
 TT_MUST_USE tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model);
 void tt_resume_close(struct tt_resume *resume);
-/* After a device, a rank or the network ended the run: adds the command to resume and the checkpoint of output_dir to
- * the hint of this thread's record. A process that finds no checkpoint adds nothing, unless it has rank 0 (`first`). */
+/* Called after a device, a rank or the network ended the run: adds the command to resume and the checkpoint of
+ * output_dir to the hint of this thread's record. A process that finds no checkpoint adds nothing, unless it has rank 0
+ * (`first`). */
 void tt_resume_hint(const char *output_dir, bool first);
 /* Appends one paragraph: the checkpoint, its content, and the differences. */
 TT_MUST_USE tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world,
@@ -78,8 +79,8 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);
-/* What an identity without the name has in its place, where only values in use are written. Owned; NULL: nothing is
- * known, as of names that earlier versions lack. */
+/* The value that an identity without the name has in its place, where only values in use are written. Owned; NULL:
+ * nothing is known, as of names that earlier versions lack. */
 struct tt_json_value *tt_resume_unwritten(const char *name);
 /* run/resume_changes.c: appends "NAME was VALUE and is VALUE" for each name of both identities, or of both tunings,
  * whose values differ; nothing where they agree. `before` may be of an earlier version. A name that one side lacks is

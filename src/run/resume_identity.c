@@ -166,7 +166,7 @@ static void add_base(struct tt_json_value *to, const struct tt_run *run)
     tt_json_set(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
 }
 
-/* Without `rows` the names of the losses are of one loss. */
+/* The names of the losses are of one loss where there is no `rows`. */
 static void add_objective(struct tt_json_value *to, const struct tt_objective *objective)
 {
     const char *own = objective->ops->name;

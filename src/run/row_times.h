@@ -39,7 +39,7 @@ void tt_row_times_init(struct tt_row_times *times, const struct tt_objective *ob
 void tt_row_times_deinit(struct tt_row_times *times);
 void tt_row_times_step(struct tt_row_times *times, const struct tt_phases *phases, double seconds,
                        double tokens);
-/* From now on rows have the time by op: the device profiles. */
+/* Rows have the time by op from now on: the device profiles. */
 void tt_row_times_profile(struct tt_row_times *times, struct tt_device *device);
 /* The time since `start` was spent on `stretch`. */
 void tt_row_times_stretch(struct tt_row_times *times, enum tt_stretch stretch, double start);

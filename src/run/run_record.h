@@ -8,9 +8,9 @@
 
 /* Whether the record in output_dir is of a run that did not end as it should: it was killed, or failed. */
 bool tt_run_record_interrupted(const struct tt_run *run);
-/* After the plan, before the first step. */
+/* Called after the plan, before the first step. */
 void tt_run_record_begin(struct tt_run *run, const struct tt_world *world);
-/* After the last step, with the record of `status`. No effect where the run did not begin. */
+/* Called after the last step, with the record of `status`. No effect where the run did not begin. */
 void tt_run_record_end(struct tt_run *run, tt_status status);
 
 #endif

@@ -21,7 +21,8 @@ TT_MUST_USE tt_status tt_shown_rows_init(const struct tt_inputs *inputs, const s
                                          const struct tt_device_config *device, int ranks,
                                          struct tt_shown_rows *rows);
 void tt_shown_rows_deinit(struct tt_shown_rows *rows);
-/* Of the process of rank 0: opens output_dir/generations.jsonl, with the lines up to `first_step` that it has. */
+/* Called in the process of rank 0: opens output_dir/generations.jsonl, with the lines up to `first_step` that it
+ * has. */
 TT_MUST_USE tt_status tt_shown_rows_open(const char *output_dir, int64_t first_step,
                                          struct tt_shown_rows *rows);
 /* Completes the rows with the weights as they are after `step`. Collective. */

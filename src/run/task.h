@@ -1,5 +1,5 @@
-/* What a run asks of its task: the order of its data, a rank's feed, an evaluation, figures and files. One file each,
- * run/task_<name>.c. Nobody else asks which task it is. */
+/* The questions of a run to its task: the order of its data, a rank's feed, an evaluation, figures and files. One file
+ * each, run/task_<name>.c. Nobody else asks which task it is. */
 #ifndef TT_RUN_TASK_H
 #define TT_RUN_TASK_H
 
@@ -46,7 +46,7 @@ struct tt_task_ops {
     tt_status (*order)(const struct tt_inputs *inputs, const struct tt_task_order *how,
                        struct tt_task_data *data);
     tt_status (*epoch_steps)(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps);
-    /* Of the micro batches of the first `steps` steps; 0: of an epoch. */
+    /* The limits of the micro batches of the first `steps` steps; 0: of an epoch. */
     struct tt_batch_limits (*limits)(const struct tt_inputs *inputs, const struct tt_task_data *data,
                                      int64_t steps);
     bool (*evaluates)(const struct tt_inputs *inputs); /* there is evaluation data */

@@ -73,7 +73,7 @@ out:
     return status;
 }
 
-/* What a rank loads of images, in `order`. */
+/* The images that a rank loads, in `order`. */
 static struct tt_detect_loader_config loading_of(const struct tt_detect_inputs *inputs,
                                                  const struct tt_detect_order_config *order,
                                                  struct tt_rank *rank)

@@ -23,7 +23,7 @@ struct tt_trace {
 void tt_trace_init(struct tt_trace *trace, int rank, const char *output_dir);
 /* Call before step `number`, counted from 0 in this process, of a device that profiles. */
 void tt_trace_step(struct tt_trace *trace, struct tt_device *device, int64_t number);
-/* What the next step takes for its phases: NULL while nothing is recorded. */
+/* The phases of the next step: NULL while nothing is recorded. */
 tt_phase_sink *tt_trace_phases(const struct tt_trace *trace);
 /* Writes what was recorded, if that did not happen yet. */
 void tt_trace_close(struct tt_trace *trace, struct tt_device *device);

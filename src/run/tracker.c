@@ -234,7 +234,7 @@ void tt_trackers_poll(struct tt_trackers *trackers)
     }
 }
 
-/* With all processes of its group. */
+/* Ends the follower with all processes of its group. */
 static void end(struct follower *follower, int64_t seconds)
 {
     if (has_ended(follower)) return;

@@ -14,7 +14,7 @@ static tt_status no_memory(void)
     return tt_fail(TT_ERR_MEMORY, "out of memory for the settings that trackers get");
 }
 
-/* As TrainingArguments.to_dict writes a key such as hub_token. */
+/* TrainingArguments.to_dict writes a key such as hub_token so. */
 static tt_status hide_tokens(const struct tt_yaml_node *map, struct tt_json_value *args)
 {
     for (const struct tt_yaml_node *at = map->first; at != NULL; at = at->next) {

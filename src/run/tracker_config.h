@@ -1,6 +1,6 @@
-/* What a tracker and TensorBoard are told of a run before its first row, as transformers' callbacks tell it: the
- * settings (TrainingArguments.to_dict: of keys that end in _token the name alone), the model's config.json, and
- * adapter_config.json. */
+/* The things that a tracker and TensorBoard are told of a run before its first row, as transformers' callbacks tell
+ * them: the settings (TrainingArguments.to_dict: of keys that end in _token the name alone), the model's config.json,
+ * and adapter_config.json. */
 #ifndef TT_RUN_TRACKER_CONFIG_H
 #define TT_RUN_TRACKER_CONFIG_H
 

@@ -56,7 +56,7 @@ static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct r
     return fits ? TT_OK : too_large(unit, param);
 }
 
-/* In elements. */
+/* The count in elements. */
 static size_t trainable_alignment(const struct tt_unit *unit)
 {
     size_t wanted = (size_t)unit->context->config.trainable_alignment;

@@ -76,7 +76,7 @@ const float *tt_quant_nested_map(void)
     return dynamic;
 }
 
-/* Without signs: seven decades of 2^(i+1) parts each. */
+/* The table without signs: seven decades of 2^(i+1) parts each. */
 static const float without_signs[TT_QUANT_NESTED_MAP] = {
     0.0f,
     0x1.5cf754p-22f,

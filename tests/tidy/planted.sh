@@ -77,6 +77,8 @@ fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/src/base/a.
 fresh && echo 'const char *b(void) { return getenv("A"); }' >>"$tree/tests/ops/add.c" && expect
 fresh && echo "void b(void) {" >>"$tree/src/base/a.c" && expect "[braces]"
 fresh && printf 'int\n    count; /* of all */\n' >>"$tree/src/base/a.h" && expect "[split]"
+fresh && printf '/* Of a rank: its bytes. */\n' >>"$tree/src/base/a.h" && expect "[beginning]"
+fresh && printf '/* Office hours, of a rank. */\nint x; /* of a rank */\n' >>"$tree/src/base/a.h" && expect
 fresh && printf 'struct b {\n    int x; /* one */\n    int y; /* two */\n};\n' >>"$tree/src/base/a.h" && expect
 fresh && printf 'int %080d(int x,\n      int y_%020d); /* long */\n' 1 1 >>"$tree/src/base/a.h" && expect
 fresh && echo "void tt_b(void);" >>"$tree/src/base/a.h" && expect "nobody calls tt_b"

@@ -46,7 +46,7 @@ template <typename T> struct noise_op {
         return at < 2 ? low : high;
     }
 
-    /* Of the sequence s with borders[s] <= row < borders[s + 1]. */
+    /* Row and length of the sequence s with borders[s] <= row < borders[s + 1]. */
     __device__ float scale_of(int64_t row) const
     {
         int64_t s = 0, end = sequences;

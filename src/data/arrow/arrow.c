@@ -36,7 +36,7 @@ static bool bit(const uint8_t *bits, uint64_t index)
     return bits[index / 8] >> index % 8 & 1;
 }
 
-/* From where to where value `index` reaches, in bytes or elements; false: not within `limit`. */
+/* The range of value `index`, in bytes or elements; false: not within `limit`. */
 static bool read_span(const struct arrow_column *c, uint64_t index, uint64_t limit, uint64_t *from,
                       uint64_t *to)
 {

@@ -22,7 +22,7 @@ struct arrow_column {
     bool days_in_millis;      /* dates */
     size_t width;             /* of a value; of an offset; elements of a fixed list */
     size_t parent, next;      /* as in struct parquet_node: the first child is the column after it */
-    /* Of the current batch: */
+    /* Members of the current batch: */
     uint64_t length;
     const uint8_t *valid; /* bits, or NULL: all are there */
     const uint8_t *offsets, *data;

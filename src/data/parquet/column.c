@@ -103,7 +103,7 @@ static tt_status open_page(struct parquet_column *c, const struct parquet_page *
     return open_values(c, page, at, bytes);
 }
 
-/* In version 2 the levels are not compressed, and have their lengths in the header. */
+/* Levels of version 2 are not compressed, and have their lengths in the header. */
 static tt_status open_page_v2(struct parquet_column *c, const struct parquet_page *page, const uint8_t *body)
 {
     uint64_t levels = (uint64_t)page->rep_bytes + page->def_bytes;

@@ -268,7 +268,7 @@ void parquet_metadata_deinit(struct parquet_metadata *metadata)
 
 /* ---- Pages ---- */
 
-/* Of DataPageHeader and DictionaryPageHeader, whose first two fields are the same. */
+/* The first two fields of DataPageHeader and DictionaryPageHeader, which are the same. */
 static void read_page(struct thrift *t, struct parquet_page *page)
 {
     for (struct thrift_field field = {0}; thrift_next(t, &field);) {

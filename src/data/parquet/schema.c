@@ -74,7 +74,7 @@ static int logical_type(const struct parquet_element *e, int *unit, bool *is_sig
     return e->converted >= PARQUET_OLD_UINT_8 && e->converted <= PARQUET_OLD_INT_64 ? PARQUET_INTEGER : 0;
 }
 
-/* What bytes are. An unknown annotation does not matter as long as they are text. */
+/* The meaning of bytes. An unknown annotation does not matter as long as they are text. */
 static bool bytes_kind(const struct parquet_element *e, int logical, enum parquet_kind *kind)
 {
     bool fixed = e->type == PARQUET_FIXED_BYTES;
