@@ -25,14 +25,20 @@ static void fuzz_settings_init(struct fuzz_settings *settings)
     settings->store = *made;
     settings->store.target = (char *)&settings->config;
     settings->store.arena = (struct tt_arena){0}; /* the texts of the defaults stay in the other one */
+    settings->store.refusals = (struct tt_str){0};
     settings->store.entries = malloc(made->count * sizeof *made->entries);
     if (settings->store.entries == NULL) abort();
     memcpy(settings->store.entries, made->entries, made->count * sizeof *made->entries);
+    for (size_t i = 0; i < made->count; i++) {
+        struct tt_setting_entry *entry = &settings->store.entries[i];
+        if (entry->twin != NULL) entry->twin = &settings->store.entries[entry->twin - made->entries];
+    }
 }
 
 static void fuzz_settings_deinit(struct fuzz_settings *settings)
 {
     free(settings->store.entries);
+    tt_str_deinit(&settings->store.refusals);
     tt_arena_deinit(&settings->store.arena);
 }
 
