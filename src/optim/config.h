@@ -10,7 +10,7 @@ enum tt_ns_dtype { TT_NS_BFLOAT16, TT_NS_FLOAT32 };
 enum tt_adjust_lr { TT_ADJUST_ORIGINAL, TT_ADJUST_MATCH_RMS, TT_ADJUST_SPECTRAL };
 
 struct tt_optim_config {
-    /* "adamw_torch_fused", or another spelling of plain fp32 AdamW; "sgd" */
+    /* "adamw_torch_fused", or another word of optim/spellings.def */
     const char *optim;
     double learning_rate;            /* 2e-5 */
     const char *lr_scheduler_type;   /* "linear" */

@@ -51,7 +51,7 @@ tt_status tt_optimizer_check(const struct tt_optim_config *config)
 {
     const struct tt_rule *rule = tt_optimizer_of(config)->rule;
     if (!rule->has_momentum && (config->momentum > 0 || config->nesterov)) {
-        tt_status status = tt_fail(TT_ERR_USAGE, "%s is a setting of optim sgd, and optim is %s",
+        tt_status status = tt_fail(TT_ERR_USAGE, "%s is a setting of optim sgd and muon, and optim is %s",
                                    config->nesterov ? "nesterov" : "momentum", config->optim);
         tt_hint("%s's averages are set by adam_beta1 and adam_beta2", rule->name);
         return status;

@@ -94,15 +94,39 @@ static tt_status read_saves(struct tt_recipe *recipe, const struct tt_yaml_node 
     return read_per_epoch(recipe, node, "save_strategy", "save_steps");
 }
 
+/* axolotl asks for truth: a 0 leaves the default. */
+static bool is_zero(const struct tt_yaml_node *node)
+{
+    double value;
+    return node->text != NULL && tt_value_parse_double(node->text, &value) && value == 0;
+}
+
 static tt_status read_eval_steps(struct tt_recipe *recipe, const struct tt_yaml_node *node)
 {
-    if (!evaluates(recipe)) return TT_OK;
+    if (!evaluates(recipe) || is_zero(node)) return TT_OK;
     TT_TRY(tt_recipe_put(recipe, node, "eval_strategy", "steps"));
     return tt_recipe_put(recipe, node, "eval_steps", node->text);
 }
 
+static tt_status read_save_limit(struct tt_recipe *recipe, const struct tt_yaml_node *node)
+{
+    return is_zero(node) ? TT_OK : tt_recipe_put(recipe, node, "save_total_limit", node->text);
+}
+
+/* axolotl's Muon (axolotl-contribs-mit, muon/axolotl_.py) scales by sqrt(rows / columns). */
+static tt_status read_optimizer(struct tt_recipe *recipe, const struct tt_yaml_node *node)
+{
+    TT_TRY(tt_recipe_put(recipe, node, "optim", node->text));
+    if (node->text == NULL || strcmp(node->text, "muon") != 0) return TT_OK;
+    TT_TRY(tt_recipe_suppose(recipe, "adjust_lr_fn", "spectral_unclamped"));
+    return tt_recipe_note(recipe, node,
+                          "the constants of the iteration are torch's, not axolotl's five triples, and "
+                          "embeddings decay too");
+}
+
 static tt_status read_save_steps(struct tt_recipe *recipe, const struct tt_yaml_node *node)
 {
+    if (is_zero(node)) return TT_OK;
     TT_TRY(tt_recipe_put(recipe, node, "save_strategy", "steps"));
     return tt_recipe_put(recipe, node, "save_steps", node->text);
 }
@@ -215,17 +239,33 @@ static tt_status read_plugins(struct tt_recipe *recipe, const struct tt_yaml_nod
     return tt_recipe_note(recipe, node, "without effect: loss and norms are always fused");
 }
 
+/* 3 % of the steps, and at most 100 of them. */
+static tt_status suppose_warmup(struct tt_recipe *recipe)
+{
+    char text[32];
+    double steps = 0.03 * number_of(recipe, "max_steps", 0);
+    if (tt_recipe_text(recipe, "warmup_steps") != NULL || tt_recipe_text(recipe, "warmup_ratio") != NULL)
+        return TT_OK;
+    if (steps <= 0) return tt_recipe_suppose(recipe, "warmup_ratio", "0.03");
+    (void)snprintf(text, sizeof text, "%d", steps < 100 ? (int)steps : 100);
+    return tt_recipe_suppose(recipe, "warmup_steps", text);
+}
+
 static tt_status finish(struct tt_recipe *recipe)
 {
     bool dpo = tt_recipe_text(recipe, "rl") != NULL;
+    const char *optim = tt_recipe_text(recipe, "optimizer");
     if (tt_recipe_text(recipe, "adapter") == NULL) TT_TRY(tt_recipe_suppose(recipe, "use_peft", "false"));
     if (tt_recipe_text(recipe, "micro_batch_size") != NULL)
         TT_TRY(tt_recipe_suppose(recipe, "per_device_eval_batch_size",
                                  tt_recipe_text(recipe, "micro_batch_size")));
     if (!dpo) TT_TRY(tt_recipe_suppose(recipe, "assistant_only_loss", "true"));
     if (evaluates(recipe)) TT_TRY(tt_recipe_suppose(recipe, "eval_strategy", "epoch"));
-    if (tt_recipe_text(recipe, "warmup_steps") == NULL && tt_recipe_text(recipe, "warmup_ratio") == NULL)
-        TT_TRY(tt_recipe_suppose(recipe, "warmup_ratio", "0.03"));
+    TT_TRY(suppose_warmup(recipe));
+    if (tt_recipe_is_one(optim != NULL ? optim : "", "muon")) {
+        TT_TRY(tt_recipe_suppose(recipe, "adam_beta1", "0.9"));
+        TT_TRY(tt_recipe_suppose(recipe, "adam_beta2", "0.95"));
+    }
     if (tt_recipe_text(recipe, "adapter") != NULL) TT_TRY(tt_recipe_suppose(recipe, "lora_dropout", "0"));
     return TT_OK;
 }
@@ -239,6 +279,8 @@ static const struct tt_recipe_key keys[] = {
     {"saves_per_epoch", read_saves},
     {"eval_steps", read_eval_steps},
     {"save_steps", read_save_steps},
+    {"save_total_limit", read_save_limit},
+    {"optimizer", read_optimizer},
     {"val_set_size", read_val_set_size},
     {"eval_sample_packing", read_eval_packing},
     {"eval_max_new_tokens", read_eval_generate},

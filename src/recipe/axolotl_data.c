@@ -195,6 +195,15 @@ static tt_status append_format(struct tt_str *out, const char *format, const str
     return TT_OK;
 }
 
+static bool is_prompt_key(const struct tt_yaml_node *key)
+{
+    if (strcmp(key->key, "system_format") == 0)
+        return key->text != NULL && strcmp(key->text, "{system}") == 0;
+    return tt_yaml_is_null(key) ||
+           tt_recipe_is_one(key->key, "format no_input_format system_prompt field_instruction "
+                                      "field_input field_system field_output");
+}
+
 /* A type of the user's own: a prompt of columns, and the column of the answer. */
 static tt_status read_prompt(struct tt_recipe *recipe, const struct tt_yaml_node *type)
 {
@@ -204,6 +213,9 @@ static tt_status read_prompt(struct tt_recipe *recipe, const struct tt_yaml_node
     const char *system = text_of(type, "system_prompt"), *output = text_of(type, "field_output");
     if (format == NULL)
         return tt_recipe_lack(recipe, type, "prompt_template: the prompt with {column} names");
+    for (const struct tt_yaml_node *key = type->first; key != NULL; key = key->next)
+        if (!is_prompt_key(key))
+            TT_TRY(tt_recipe_lack(recipe, key, "no setting stands for this key of a type"));
     bool conditional = without != NULL && strstr(format, "{input}") != NULL && strcmp(format, without) != 0;
     if (conditional)
         return tt_recipe_lack(recipe, type,
@@ -251,6 +263,31 @@ static tt_status put_kind(struct tt_recipe *recipe, const struct tt_yaml_node *e
     return tt_recipe_put(recipe, inputs, "assistant_only_loss", all ? "false" : "true");
 }
 
+/* Whether two values are the same; NULL stands for null. */
+static bool is_same(const struct tt_yaml_node *a, const struct tt_yaml_node *b)
+{
+    if (a == NULL || tt_yaml_is_null(a) || b == NULL || tt_yaml_is_null(b))
+        return (a == NULL || tt_yaml_is_null(a)) && (b == NULL || tt_yaml_is_null(b));
+    if (a->kind != b->kind) return false;
+    if (a->kind == TT_YAML_SCALAR) return strcmp(a->text, b->text) == 0;
+    const struct tt_yaml_node *one = a->first, *other = b->first;
+    for (; one != NULL && other != NULL; one = one->next, other = other->next)
+        if ((a->kind == TT_YAML_MAP && strcmp(one->key, other->key) != 0) || !is_same(one, other))
+            return false;
+    return one == other;
+}
+
+/* Whether a data set has the settings of the first one, which are those of the run. */
+static bool has_settings_of(const struct tt_yaml_node *entry, const struct tt_yaml_node *first)
+{
+    static const char *const keys[] = {
+        "type",           "field",        "chat_template",      "chat_template_jinja",
+        "roles_to_train", "train_on_eos", "drop_system_message"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!is_same(tt_yaml_find(entry, keys[i]), tt_yaml_find(first, keys[i]))) return false;
+    return true;
+}
+
 tt_status tt_axolotl_read_datasets(struct tt_recipe *recipe, const struct tt_yaml_node *node)
 {
     struct tt_recipe_sources sources = {0};
@@ -258,12 +295,14 @@ tt_status tt_axolotl_read_datasets(struct tt_recipe *recipe, const struct tt_yam
     tt_status status = TT_OK;
     if (node->kind != TT_YAML_LIST) return tt_recipe_lack(recipe, node, "a list of data sets");
     for (const struct tt_yaml_node *entry = node->first; entry != NULL; entry = entry->next) {
-        enum kind own = kind_of(recipe, tt_yaml_find(entry, "type"));
+        const struct tt_yaml_node *type = tt_yaml_find(entry, "type");
+        enum kind own = kind_of(recipe, type);
         if (entry == node->first)
             TT_GO(put_kind(recipe, entry, kind = own));
-        else if (own != kind)
-            TT_GO(tt_recipe_lack(recipe, entry,
-                                 "data sets of several types: write the rows of all in one form"));
+        else if (own != kind || (kind != KIND_NONE && !has_settings_of(entry, node->first)))
+            TT_GO(
+                tt_recipe_lack(recipe, type != NULL ? type : entry,
+                               "data sets of several types or settings: write the rows of all in one form"));
         TT_GO(read_entry(recipe, entry));
         TT_GO(add_source(recipe, entry, &sources));
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "config/value.h"
 #include "recipe/recipe_impl.h"
 
 const char tt_recipe_programs[] = "axolotl llama-factory";
@@ -45,7 +46,8 @@ static tt_status choose_format(const struct tt_recipe_request *request, const st
     return status;
 }
 
-/* "theirs=ours" of a list: the part behind '=', in `ours`. False where the word is not there. */
+/* "theirs=ours" of a list: the part behind '=', in `ours`. False where the word is not there; "*=*" stands for the
+ * value of all others. */
 static bool map_word(const char *words, const char *theirs, char *ours, size_t ours_bytes)
 {
     for (const char *at = words; *at != '\0'; at += strspn(at, " ")) {
@@ -54,26 +56,40 @@ static bool map_word(const char *words, const char *theirs, char *ours, size_t o
             (void)snprintf(ours, ours_bytes, "%.*s", (int)(all - bytes - 1), at + bytes + 1);
             return true;
         }
-        if (bytes == 1 && at[0] == '*') {
-            (void)snprintf(ours, ours_bytes, "%s", theirs);
-            return true;
-        }
         at += all;
     }
     return false;
 }
 
+/* A word of the row: also a boolean in any of YAML's spellings. */
+static bool map_value(const char *words, const char *text, char *ours, size_t ours_bytes)
+{
+    bool is;
+    if (map_word(words, text, ours, ours_bytes)) return true;
+    return tt_value_parse_bool(text, &is) && map_word(words, is ? "true" : "false", ours, ours_bytes);
+}
+
+/* The text of a scalar; of an empty list or mapping its JSON, of others "". */
+static const char *text_of(const struct tt_yaml_node *node)
+{
+    if (node->kind == TT_YAML_SCALAR) return node->text;
+    if (node->first != NULL) return "";
+    return node->kind == TT_YAML_LIST ? "[]" : "{}";
+}
+
 static tt_status take_row(struct tt_recipe *recipe, const struct tt_yaml_node *node,
                           const struct tt_foreign_key *row)
 {
-    char ours[300];
-    const char *text = node->kind == TT_YAML_SCALAR ? node->text : "";
+    char ours[40];
+    const char *text = text_of(node);
     switch (row->kind) {
     case TT_FOREIGN_NAMED:
         return tt_recipe_put_node(recipe, node, row->setting);
     case TT_FOREIGN_WORDS:
-        if (!map_word(row->words, text, ours, sizeof ours)) break;
-        return ours[0] != '\0' ? tt_recipe_put(recipe, node, row->setting, ours) : TT_OK;
+        if (node->kind == TT_YAML_SCALAR && map_value(row->words, text, ours, sizeof ours))
+            return ours[0] != '\0' ? tt_recipe_put(recipe, node, row->setting, ours) : TT_OK;
+        if (strstr(row->words, "*=*") != NULL) return tt_recipe_put_node(recipe, node, row->setting);
+        break;
     case TT_FOREIGN_NOTHING:
         return tt_recipe_note(recipe, node, "without effect: %s", row->what);
     case TT_FOREIGN_OFF:

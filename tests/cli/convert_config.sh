@@ -67,7 +67,7 @@ bf16: auto
 train_on_inputs: true
 gradient_checkpointing: offload
 excess_length_strategy: truncate
-shuffle_merged_datasets: false
+curriculum_sampling: True
 wandb_project: sums
 special_tokens: {pad_token: "<pad>", eos_token: "</s>"}
 deepspeed: deepspeed_configs/zero2.json
@@ -95,6 +95,38 @@ bf16: false
 END
 expect 0 '' convert-config axolotl.yaml
 gives 'use_peft: false' 'dataset_text_field: body' 'assistant_only_loss: false' 'eval_split_size: 5' 'eval_strategy: epoch' 'fp16: true'
+# Words in YAML's other spellings, zeros that say nothing, axolotl's Muon and its warm-up.
+axolotl <<'END'
+adapter: lora
+lora_target_linear: yes
+datasets:
+  - {path: rows.jsonl, type: alpaca}
+tokens: []
+shuffle_merged_datasets: false
+max_steps: 10000
+save_steps: 0
+save_total_limit: 0
+optimizer: muon
+END
+expect 0 'five triples' convert-config axolotl.yaml
+gives 'lora_target_modules: all-linear' 'warmup_steps: 100' 'save_strategy: epoch' 'save_total_limit: 4' 'optim: muon' \
+    'adjust_lr_fn: spectral_unclamped' 'adam_beta2: 0.95'
+lacks train_sampling_strategy
+# The settings of a second data set are those of the run.
+axolotl <<'END'
+adapter: lora
+datasets:
+  - {path: a.jsonl, type: chat_template, chat_template: chatml, train_on_eos: turn}
+  - {path: b.jsonl, type: chat_template, chat_template: gemma, train_on_eos: turn}
+  - {path: c.jsonl, type: {format: "Q: {instruction}", system_format: "<s>{system}</s>"}}
+END
+expect 2 'data sets of several types or settings' convert-config axolotl.yaml
+axolotl <<'END'
+adapter: lora
+datasets:
+  - {path: c.jsonl, type: {format: "Q: {instruction}", system_format: "<s>{system}</s>", no_such_key: 3}}
+END
+expect 2 'axolotl.yaml: 2 keys of axolotl cannot be carried over:' convert-config axolotl.yaml
 # A prompt of the user's own, preferences, a template of its own.
 axolotl <<'END'
 adapter: lora
@@ -148,7 +180,7 @@ datasets:
     field_instruction: question
 relora_steps: 10
 s2_attention: true
-curriculum_sampling: true
+dataset_shards: 3
 optimizer: no_such_rule
 lora_model_dir:
 lr_scheduler: rex
@@ -158,7 +190,7 @@ expect 2 'axolotl.yaml: 9 keys of axolotl cannot be carried over:' convert-confi
 for word in 'line 6, type: ' 'line 7, shards: ' \
     'line 10, field_instruction: name the column of the rows instruction' \
     'line 11, relora_steps: merge and train again' 'line 12, s2_attention: remove it: attention is exact' \
-    "line 13, curriculum_sampling: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo or sft'; do
+    "line 13, dataset_shards: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo or sft'; do
     grep -qF -- "$word" err || fail "no '$word' in:" "$(cat err)"
 done
 [ ! -e ours.yaml ] || fail "a file in spite of an error"
@@ -172,7 +204,7 @@ datasets:
   - {path: a.jsonl, type: alpaca}
   - {path: b.jsonl, type: chat_template}
 END
-expect 2 'data sets of several types: write the rows of all in one form' convert-config axolotl.yaml
+expect 2 'type: data sets of several types or settings: write the rows of all in one form' convert-config axolotl.yaml
 
 # LLaMA-Factory: defaults, the names of its data sets, their columns.
 mkdir data
@@ -191,7 +223,7 @@ model_name_or_path: m
 stage: dpo
 finetuning_type: lora
 lora_rank: 32
-lora_target: q_proj,v_proj
+lora_target: [q_proj, v_proj]
 pref_beta: 0.3
 pref_loss: hinge
 quantization_bit: 4

@@ -235,6 +235,36 @@ static void codes_follow_the_formula(void **state)
     TEST_CASES("coded", cases, check_case);
 }
 
+static void run_alone(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor t[LINES];
+    (void)threads;
+    for (int i = 0; i < LINES; i++) t[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, t, LINES);
+    run_op(device, p->row, t);
+    test_array_to_host(device, t, LINES);
+    test_array_check_gaps(names, t, LINES);
+    assert_true(isinf(((float *)t[ABSMAX2].view.data)[0]));
+    test_array_free(t, LINES);
+}
+
+/* The square of a gradient is beyond fp32: quotients are NaN, and no read leaves the tables. */
+static void infinite_moments_stay_in_the_tables(void **state)
+{
+    (void)state;
+    static const struct coded_case row = {false, 512, 1, 1e-3, 0.9, 0.999, 1e-8, 0, 1};
+    struct problem p = {.row = &row};
+    p.tensors[PARAM] = test_tensor_random(TT_F32, row.count, TEST_UNUSED, TEST_UNUSED, 0, 1, 1);
+    p.tensors[GRAD] = test_tensor_random(TT_F32, row.count, TEST_UNUSED, TEST_UNUSED, 0, 2, 1e25);
+    p.tensors[CODES1] = make_codes(row.count, 3);
+    p.tensors[ABSMAX1] = make_sizes(row.count, 1e-3);
+    p.tensors[CODES2] = make_codes(row.count, 4);
+    p.tensors[ABSMAX2] = make_sizes(row.count, 1e-6);
+    test_on_each_isa(run_alone, &p);
+    test_array_free(p.tensors, LINES);
+}
+
 /* ---- The algorithm of bitsandbytes, step by step ---- */
 
 static struct test_tensor read_golden(struct tt_safetensors *file, const char *rule, int step,
@@ -385,6 +415,7 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_follow_the_formula),
+        cmocka_unit_test(infinite_moments_stay_in_the_tables),
         cmocka_unit_test(steps_are_those_of_bitsandbytes),
         cmocka_unit_test(lion_follows_the_formula),
         cmocka_unit_test(sizes_of_real_models),

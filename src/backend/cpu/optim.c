@@ -266,6 +266,7 @@ static void TT_PASS(count_borders)(const struct code_borders *borders, const flo
             memcpy(&bits, x + first + i, sizeof bits);
             int32_t bin = (int32_t)(bits << 1 >> 20) - LEAST;
             bin = bin > 0 ? bin : 0;
+            bin = bin < BINS / 2 ? bin : BINS / 2 - 1; /* NaN: the size of the block is infinite */
             below[i] = borders->below[bin + (int32_t)(bits >> 31) * (BINS / 2)];
         }
         for (int step = (BORDERS_OF_BIN + 1) / 2; step > 0; step /= 2)
