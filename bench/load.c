@@ -188,7 +188,7 @@ static tt_status make(const struct options *options)
     double start = tt_clock_seconds();
     TT_GO(read_config(options->config_json, &config));
     TT_GO(tt_model_create(&config, &model_options, &model));
-    TT_GO(tt_weights_layout_init(model, TT_BF16, file_bytes_max, &layout));
+    TT_GO(tt_weights_layout_init(model, NULL, TT_BF16, file_bytes_max, &layout));
     TT_GO(tt_dir_create(options->folder));
     work.write = true;
     work.chunk_bytes = write_bytes;

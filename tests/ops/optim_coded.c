@@ -328,7 +328,7 @@ static void check_golden_run(struct test_device *device, int threads, void *cont
     assert_true((double)found.differing <= 1e-4 * (double)found.codes);
 }
 
-static void steps_are_those_of_bitsandbytes(void **state)
+static void steps_follow_the_kernel_of_bitsandbytes(void **state)
 {
     (void)state;
     struct coded_case adamw = {
@@ -416,7 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_follow_the_formula),
         cmocka_unit_test(infinite_moments_stay_in_the_tables),
-        cmocka_unit_test(steps_are_those_of_bitsandbytes),
+        cmocka_unit_test(steps_follow_the_kernel_of_bitsandbytes),
         cmocka_unit_test(lion_follows_the_formula),
         cmocka_unit_test(sizes_of_real_models),
     };
