@@ -48,9 +48,9 @@ struct tt_error {
 
 /* Starts a fresh record in this thread and returns `status`, so that `return tt_fail(...)` reads well. */
 tt_status tt_fail(tt_status status, const char *format, ...) TT_PRINTF(2, 3);
-/* Like tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_DATA where the path itself is wrong
- * (ENOENT, EACCES, EISDIR, EROFS, ...), and TT_ERR_IO for all others, which a retry may cure (ENOSPC, EDQUOT, EIO,
- * ESTALE, ETIMEDOUT, ...). */
+/* The same as tt_fail, with ": strerror(error_number)" appended. The status is TT_ERR_DATA where the path itself is
+ * wrong (ENOENT, EACCES, EISDIR, EROFS, ...), and TT_ERR_IO for all others, which a retry may cure (ENOSPC, EDQUOT,
+ * EIO, ESTALE, ETIMEDOUT, ...). */
 tt_status tt_fail_errno(int error_number, const char *format, ...) TT_PRINTF(2, 3);
 /* Adds a line to the parts of this thread's error. False where there is no room: the record is as before. */
 bool tt_item(const char *format, ...) TT_PRINTF(1, 2);

@@ -50,7 +50,7 @@ TT_MUST_USE tt_status tt_comm_order_sums(struct tt_comm *comm, struct tt_device 
 /* Returns that memory: for a communicator that is used after its device is closed. tt_comm_destroy does it too. */
 void tt_comm_release_sums(struct tt_comm *comm);
 
-/* Like tt_comm_all_gather, with host memory and over the control connections, for small amounts. */
+/* The same as tt_comm_all_gather, with host memory and over the control connections, for small amounts. */
 TT_MUST_USE tt_status tt_comm_host_all_gather(struct tt_comm *comm, const void *send, void *recv,
                                               size_t bytes_per_rank);
 /* Replaces *value by the smallest one of all ranks. Takes no memory. */

@@ -57,6 +57,24 @@ static tt_status check_output_dir(const struct writing *writing)
     return TT_OK;
 }
 
+/* The weights are written without quantization_config, so that other parts may not need it. */
+static tt_status check_left_alone(const struct tt_merge *merge)
+{
+    for (size_t i = 0; i < merge->count && merge->quantized; i++) {
+        const struct tt_merge_tensor *tensor = &merge->tensors[i];
+        struct tt_quantized found = {0};
+        if (!tensor->left_alone) continue;
+        TT_TRY(tt_quantized_find(merge->folder, tensor->name, &found));
+        if (found.layout.format.type == TT_QUANT_NONE) continue;
+        tt_status status = tt_fail(
+            TT_ERR_UNSUPPORTED,
+            "'%s' is quantized too, and a merge writes only the text model in full precision", tensor->name);
+        tt_hint("merge over the folder of the original weights");
+        return status;
+    }
+    return TT_OK;
+}
+
 static tt_status check_disk(const struct writing *writing)
 {
     uint64_t needed = 0, there = 0;
@@ -288,6 +306,7 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     report->outputs = tt_calloc(merge->count + 1, sizeof *report->outputs);
     if (report->outputs == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(check_output_dir(&writing));
+    TT_GO(check_left_alone(merge));
     TT_GO(tt_output_folder_open(options->output_dir, ".merging", options->overwrite, &writing.output));
     TT_GO(split_shards(&writing));
     TT_GO(copy_small_files(&writing));

@@ -16,7 +16,7 @@ struct tt_dataset_cache {
     int rules; /* raised by whom fills this when the same settings mean other tokens than before */
 };
 
-/* Like tt_dataset_load_sources. Sets *hit: the rows were not tokenized. */
+/* The same as tt_dataset_load_sources. Sets *hit: the rows were not tokenized. */
 TT_MUST_USE tt_status tt_dataset_load_cached(const struct tt_dataset_cache *cache,
                                              const struct tt_dataset_request *request,
                                              struct tt_dataset **out, bool *hit);

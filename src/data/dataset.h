@@ -132,8 +132,8 @@ struct tt_dataset_request {
     int64_t vocab_size, max_samples;
     uint64_t seed;
 };
-/* Like tt_dataset_load, for all files of the sources in order, max_samples rows of them together. The rows of a source
- * are there as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
+/* The same as tt_dataset_load, for all files of the sources in order, max_samples rows of them together. The rows of a
+ * source are there as often as its weight says: a fraction adds that share of its samples, which `seed` chooses. */
 TT_MUST_USE tt_status tt_dataset_load_sources(const struct tt_dataset_request *request,
                                               struct tt_dataset **out);
 /* The rows of one source. Rows are counted once, samples as often as the weight says. */

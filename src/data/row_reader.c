@@ -61,8 +61,8 @@ static const struct tt_row_kind *const kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Columns of rows for models that see images: names of TRL's data sets. */
-static const char *const image_members[] = {"images", "image"};
+/* Columns of rows for models that see images or videos: names of TRL's data sets. */
+static const char *const image_members[] = {"images", "image", "videos", "video"};
 enum { IMAGE_MEMBERS = sizeof image_members / sizeof *image_members };
 
 static tt_status list_members(struct tt_row_reader *reader)
@@ -285,8 +285,9 @@ static tt_status check_images(const struct tt_row_reader *reader, const struct t
 {
     for (int i = 0; reader->config->text_part && i < IMAGE_MEMBERS; i++) {
         const struct tt_json_value *value = tt_json_get(row, image_members[i]);
-        bool none =
-            value == NULL || tt_json_is_null(value) || (tt_json_is_list(value) && tt_json_count(value) == 0);
+        bool none = value == NULL || tt_json_is_null(value) ||
+                    (tt_json_is_list(value) && tt_json_count(value) == 0) ||
+                    (tt_json_is_string(value) && *tt_json_text(value) == '\0');
         if (none) continue;
         tt_row_fail(reader, TT_ERR_UNSUPPORTED, "the row has '%s', and of this model the text part is served",
                     image_members[i]);

@@ -22,7 +22,7 @@ TT_MUST_USE tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler 
                                   const struct tt_cancel *cancel, bool *stopped,
                                   struct tt_batch_storage *storage, struct tt_by_source *by_source,
                                   struct tt_evaluation *result);
-/* Inside src/infer: before batch `done` of `all`, whether the evaluation ends here on request, as `cancel` and
+/* Private to src/infer: before batch `done` of `all`, whether the evaluation ends here on request, as `cancel` and
  * `stopped` of tt_evaluate say. Collective. */
 TT_MUST_USE tt_status tt_evaluation_poll(struct tt_rank *rank, const struct tt_cancel *cancel, int64_t done,
                                          int64_t all, bool *stopped);

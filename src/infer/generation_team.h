@@ -17,7 +17,7 @@ struct tt_generation_team;
 /* Takes the engine, on failure too. All ranks of its world make a team; none waits for another. */
 TT_MUST_USE tt_status tt_generation_team_create(struct tt_generation_engine *engine,
                                                 struct tt_generation_team **out);
-/* Like tt_generation_attach, for a team of ranks. */
+/* The same as tt_generation_attach, for a team of ranks. */
 TT_MUST_USE tt_status tt_generation_team_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
                                                 const struct tt_generation_limits *limits,
                                                 struct tt_generation_team **out);

@@ -47,7 +47,7 @@ const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *
 /* The weights files, in order of name. */
 size_t tt_model_folder_file_count(const struct tt_model_folder *folder);
 const struct tt_safetensors *tt_model_folder_file_at(const struct tt_model_folder *folder, size_t index);
-/* Like tt_safetensors_read. `entry` must come from this folder. */
+/* The same as tt_safetensors_read. `entry` must come from this folder. */
 TT_MUST_USE tt_status tt_model_folder_read(const struct tt_model_folder *folder,
                                            const struct tt_safetensors_entry *entry, int64_t first,
                                            int64_t count, void *to, tt_dtype dtype);

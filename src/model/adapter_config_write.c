@@ -154,24 +154,29 @@ static struct tt_json_value *number(double value)
 }
 
 /* JSON objects are written with sorted keys, but the first matching key wins. Where a module matches keys of different
- * values, the pattern is written module by module, so that it does not depend on the order. */
+ * values, the pattern is written module by module, so that it does not depend on the order; so it is where the text
+ * model is a part, whose keys may be spelled for the text model alone. */
 static tt_status set_values(struct tt_json_value *object, const char *key, const char *text, double fallback,
                             const struct tt_module_list *modules)
 {
     struct tt_value_pattern pattern = {0};
     tt_status status = TT_OK;
-    bool ambiguous = false;
+    bool ambiguous = false, renamed = false;
     struct tt_json_value *spelled_out = tt_json_new_object();
     if (spelled_out == NULL) return no_memory();
     TT_GO(tt_value_pattern_init(&pattern, key, text, false, 0, 1e18));
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
         if (!tt_module_is_linear(module)) continue;
+        char text_alone[256];
+        const char *alone = tt_module_alone(modules, module->path, text_alone, sizeof text_alone);
         double value = fallback;
+        renamed |= alone != module->path;
+        if (alone != module->path) TT_GO(tt_value_pattern_find(&pattern, alone, &value, &ambiguous));
         TT_GO(tt_value_pattern_find(&pattern, module->path, &value, &ambiguous));
         if (value != fallback) TT_GO(set(spelled_out, module->path, number(value)));
     }
-    if (!ambiguous && pattern.count > 0) {
+    if (!ambiguous && !renamed && pattern.count > 0) {
         TT_GO(set(object, key, tt_json_copy(pattern.object.root)));
     } else {
         TT_GO(set(object, key, tt_json_copy(spelled_out)));
@@ -233,6 +238,24 @@ static tt_status set_targets(struct tt_json_value *object, const struct tt_lora_
     return set_json(object, "layers_to_transform", lora->layers_to_transform);
 }
 
+/* Modules of the text model as a part get their whole paths, which PEFT finds in the folder's class. */
+static tt_status set_saved(struct tt_json_value *object, const char *text,
+                           const struct tt_module_list *modules)
+{
+    static const char key[] = "modules_to_save";
+    bool part = modules->text != NULL && strcmp(modules->text, "model") != 0;
+    if (text == NULL || !part) return set_names(object, key, text, TT_NAMES_AS_LIST);
+    tt_status status = TT_OK;
+    size_t count = 0;
+    const char **names = tt_calloc(modules->count + 1, sizeof *names);
+    if (names == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < modules->count; i++)
+        if (modules->items[i].saved) names[count++] = modules->items[i].path;
+    status = set_sorted_list(object, key, names, count);
+    tt_free(names);
+    return status;
+}
+
 static tt_status set_lora(struct tt_json_value *object, const struct tt_model *model)
 {
     const struct tt_lora_config *lora = &model->options.lora;
@@ -240,7 +263,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     const char *default_targets = tt_model_family_find(model->facts.model_type)->default_target_modules;
     TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
                                      : set_targets(object, lora, default_targets, modules));
-    TT_TRY(set_names(object, "modules_to_save", lora->modules_to_save, TT_NAMES_AS_LIST));
+    TT_TRY(set_saved(object, lora->modules_to_save, modules));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
     TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
     TT_TRY(set(object, "r", tt_json_new_integer((int64_t)lora->r)));

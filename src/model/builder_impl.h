@@ -30,7 +30,7 @@ void tt_builder_use_param(struct tt_builder *builder, tt_param *param);
 /* A parameter of the base model: frozen, trained with everything, or trained as a copy (modules_to_save). */
 tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                            int rank, const int64_t *dims, enum tt_init_kind random_init);
-/* Like tt_build_linears for one linear that is module `module`; `tied` (or NULL) replaces its weight. */
+/* The same as tt_build_linears for one linear that is module `module`; `tied` (or NULL) replaces its weight. */
 void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *module, int64_t in,
                             int64_t out, tt_param *tied, struct tt_linear_group *group);
 /* Ends the current block. */

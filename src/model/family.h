@@ -139,8 +139,9 @@ TT_MUST_USE tt_status tt_family_parse_layer_types(const struct tt_json *json,
                                                   const struct tt_model_facts *facts,
                                                   bool sliding[TT_MODEL_LAYERS_MAX]);
 /* The windows of Qwen: use_sliding_window, sliding_window, and layer_types or max_window_layers (layers from that index
- * on). */
-TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, struct tt_model_facts *facts);
+ * on; `first_layer` where it is missing). */
+TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,
+                                                   struct tt_model_facts *facts);
 
 /* Checks of values; the message names the key. */
 TT_MUST_USE tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value,

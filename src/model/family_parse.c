@@ -146,10 +146,11 @@ tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct t
     return TT_OK;
 }
 
-tt_status tt_family_parse_qwen_windows(const struct tt_json *json, struct tt_model_facts *facts)
+tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,
+                                       struct tt_model_facts *facts)
 {
     bool use = false, sliding[TT_MODEL_LAYERS_MAX];
-    int64_t window = 4096, first_layer = 28;
+    int64_t window = 4096;
     TT_TRY(tt_json_opt_bool(json, json->root, "use_sliding_window", &use));
     const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");
     if (!use || (value != NULL && tt_json_is_null(value))) return TT_OK;

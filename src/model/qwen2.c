@@ -5,7 +5,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     TT_TRY(tt_llama_parse(json, &(struct tt_decoder_defaults){.kv_heads = 32, .positions = 32768}, facts));
     TT_FAMILY_OWN(facts, struct tt_llama)->attention_bias = true;
-    return tt_family_parse_qwen_windows(json, facts);
+    return tt_family_parse_qwen_windows(json, 28, facts);
 }
 
 static const struct tt_gguf_family gguf = {

@@ -42,7 +42,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
         .kv_heads = 8, .positions = 32768, .rope_theta = 1e6, .norm_eps = 1e-5, .sections = true};
     TT_TRY(tt_qwen_vl_parse(json, &defaults, facts));
     TT_FAMILY_OWN(facts, struct tt_qwen_vl)->llama.attention_bias = true;
-    return tt_family_parse_qwen_windows(json, facts);
+    return tt_family_parse_qwen_windows(json, 80, facts);
 }
 
 static const struct tt_gguf_family gguf = {

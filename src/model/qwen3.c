@@ -9,7 +9,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     llama->qk_norm = true;
     TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &llama->attention_bias));
     llama->output_bias = llama->attention_bias;
-    return tt_family_parse_qwen_windows(json, facts);
+    return tt_family_parse_qwen_windows(json, 28, facts);
 }
 
 static const char *cannot(const struct tt_model_facts *facts)

@@ -102,10 +102,11 @@ struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group,
 /* y_TO is overwritten and may be of a wider type than x; when it is empty only h_TR is computed (the recomputation of a
  * block needs no more of its last linear). */
 TT_MUST_USE tt_status tt_linear_forward(const struct tt_linear_call *call, tt_tensor y_TO);
-/* Like tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to y. */
+/* The same as tt_linear_forward for a group of one, with `residual_TO` (y's type and shape, apart from y) added to
+ * y. */
 TT_MUST_USE tt_status tt_linear_forward_add(const struct tt_linear_call *call, tt_tensor residual_TO,
                                             tt_tensor y_TO);
-/* Like tt_linear_forward, with the first columns of y rotated by `rotation`. */
+/* The same as tt_linear_forward, with the first columns of y rotated by `rotation`. */
 TT_MUST_USE tt_status tt_linear_forward_rotated(const struct tt_linear_call *call,
                                                 const struct tt_rotation *rotation, tt_tensor y_TO);
 /* dx = dy W + drop'(dh A), dh = s dy B; where B trains, dB += dy^T h, which reads dy with the same pass. dx_TI may be
@@ -134,10 +135,10 @@ struct tt_linear_swiglu {
      * then for the gradients alone, and with only_rows has no memory. */
     struct tt_swiglu_coded coded;
 };
-/* Like tt_linear_forward for a group with the output gate | up, of two linears or one; also computes act. */
+/* The same as tt_linear_forward for a group with the output gate | up, of two linears or one; also computes act. */
 TT_MUST_USE tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call,
                                                const struct tt_linear_swiglu *swiglu);
-/* Like tt_linear_backward_input for a group of one whose x was act. */
+/* The same as tt_linear_backward_input for a group of one whose x was act. */
 TT_MUST_USE tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor dy_TO,
                                                 tt_tensor dh_TR, const struct tt_linear_swiglu *swiglu);
 

@@ -32,7 +32,7 @@ TT_MUST_USE tt_status tt_plan_offline_units(const struct tt_plan_spec *spec, str
 TT_MUST_USE tt_status tt_plan_offline_bounds(const struct tt_plan_spec *spec, const struct tt_plan *plan,
                                              struct tt_str *text);
 
-/* Like tt_plan_offline, without its advice. */
+/* The same as tt_plan_offline, without its advice. */
 TT_MUST_USE tt_status tt_plan_offline_try(const struct tt_plan_spec *spec, struct tt_plan *plan);
 /* Creates the model of the plan alone; the caller owns it. */
 TT_MUST_USE tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **model);

@@ -65,7 +65,7 @@ static tt_status read_spans(const struct bpe *bpe, struct tt_span word, const st
     return TT_OK;
 }
 
-/* Like bpe_encode's encode_word, of the bytes begin .. end - 1. */
+/* The same as bpe_encode's encode_word, of the bytes begin .. end - 1. */
 static tt_status merge_spans(const struct bpe *bpe, struct bpe_scratch *s, struct tt_span word, size_t begin,
                              size_t end, struct tt_ranges *spans)
 {
@@ -85,7 +85,7 @@ static tt_status merge_spans(const struct bpe *bpe, struct bpe_scratch *s, struc
     return TT_OK;
 }
 
-/* Like bpe_encode's encode_parts. */
+/* The same as bpe_encode's encode_parts. */
 static tt_status merge_parts(const struct bpe *bpe, struct bpe_scratch *s, struct tt_span word,
                              struct tt_ranges *spans)
 {

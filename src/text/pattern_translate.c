@@ -237,8 +237,8 @@ static tt_status take_escape(struct translator *t)
     tt_status status = pattern_take_set_escape(&t->in, &set, &found);
     if (status == TT_OK && found) {
         begin_atom(t);
-        /* Outside of brackets Oniguruma does not fold a set: (?i)\p{Lu} matches upper case only. PCRE2 10.42
-         * does not either; newer versions fold the set, or the code points listed in it. */
+        /* Oniguruma does not fold a set outside of brackets: (?i)\p{Lu} matches upper case only. PCRE2 10.42 does not
+         * either; newer versions fold the set, or the code points listed in it. */
         if (t->in.fold) status = tt_str_append_text(t->out, "(?-i:");
         if (status == TT_OK) status = pattern_append_lone_set(t->out, &set);
         if (status == TT_OK && t->in.fold) status = tt_str_append_char(t->out, ')');

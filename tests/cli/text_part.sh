@@ -27,6 +27,10 @@ expect 0 "" data "${model[@]}" --dataset_name none.jsonl
 expect 2 "'images.jsonl', row 2 (line 2): the row has 'images', and of this model the text part is served" \
     data "${model[@]}" --dataset_name images.jsonl
 expect 0 "" data --model_name_or_path "$root/tests/golden/gemma3/model" --dataset_name images.jsonl
+{ cat none.jsonl; echo '{"input_ids": [3, 4], "labels": [3, 4], "videos": ["a.mp4"]}'; } >videos.jsonl
+expect 2 "row 2 (line 2): the row has 'videos'" data "${model[@]}" --dataset_name videos.jsonl
+echo '{"input_ids": [3, 4, 5], "labels": [3, 4, 5], "image": ""}' >blank.jsonl
+expect 0 "" data "${model[@]}" --dataset_name blank.jsonl
 echo '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}' >part.jsonl
 expect 2 "or these parts of them: of a model that sees or hears the text part is served" \
     data --dataset_name part.jsonl --model_name_or_path "$root/examples/demo/model"
@@ -43,6 +47,16 @@ expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --ou
 grep -qF '"target_modules": "model\\.language_model\\.layers\\.1\\.self_attn\\.q_proj"' one/adapter_config.json ||
     fail "the target is" "$(grep target one/adapter_config.json)"
 grep -q '"layers_to_transform": null' one/adapter_config.json || fail "layers_to_transform is not null"
+# Patterns and modules that are spelled for the text model alone are written for the class.
+expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir spelled "${run[@]}" \
+    --alpha_pattern '{"model.layers.0.self_attn.q_proj": 64}' --rank_pattern '{"model.layers.1.self_attn.v_proj": 2}' \
+    --lora_modules_to_save '["model.norm"]'
+for word in '"model.language_model.layers.0.self_attn.q_proj": 64' '"model.language_model.layers.1.self_attn.v_proj": 2' \
+    '"model.language_model.norm"'; do
+    grep -qF "$word" spelled/adapter_config.json || fail "no $word in" "$(cat spelled/adapter_config.json)"
+done
+again=$("$trimtab" eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "${model[@]}" \
+    --adapter_name_or_path spelled 2>err) || fail "an adapter with patterns is not read again" "$(cat err)"
 # The adapter that it wrote, and one over the text model alone, are read again.
 loss() { "$trimtab" eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "$@" 2>err |
     sed -n 's/^{"loss": \([0-9.]*\),.*/\1/p'; }
@@ -60,6 +74,31 @@ for to in nf4 fp8; do
     near=$(loss --model_name_or_path $to)
     awk -v a="$near" -v b="$plain" 'BEGIN {exit !(a > 0.9 * b && a < 1.1 * b)}' || fail "$to: loss $near, plain $plain"
 done
+# A tower that is quantized too needs the quantization_config that a merge drops.
+if command -v python3 >/dev/null; then
+    cp -r nf4 both
+    python3 - both/model.safetensors <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, values = json.loads(data[8:8 + size]), data[8 + size:]
+text, tower = "language_model.model.layers.0.self_attn.q_proj.weight", "vision_tower.encoder.layers.0.self_attn.q_proj.weight"
+del header[tower]
+out, kept = {"__metadata__": header.pop("__metadata__", {})}, b""
+for name, entry in list(header.items()):
+    names = [name] + ([tower + name[len(text):]] if name.startswith(text) else [])
+    for new in names:
+        begin, end = entry["data_offsets"]
+        out[new] = dict(entry, data_offsets=[len(kept), len(kept) + end - begin])
+        kept += values[begin:end]
+packed = json.dumps(out).encode()
+packed += b" " * (-len(packed) % 8)
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(packed)) + packed + kept)
+END
+    expect 2 "'model.vision_tower.encoder.layers.0.self_attn.q_proj.weight' is quantized too, and a merge writes only the text model" \
+        merge --model_name_or_path both --adapter_name_or_path "$golden/gemma3/adapter_random" --output_dir merged_both
+    [ ! -e merged_both ] || fail "a merge that is refused leaves a folder"
+fi
 # The list of an older version names modules as it spelled them: a layer that it leaves out is plain.
 "$trimtab" quantize --model_name_or_path "$gemma" --output_dir some \
     --llm_int8_skip_modules '["model.language_model.layers.1"]' >printed 2>err || fail "quantize" "$(cat err)"

@@ -156,7 +156,7 @@ TT_INLINE vf vbf16_widen(vh bits)
 #endif
 }
 
-/* Like tt_f32_to_bf16: to nearest even, NaN stays NaN. */
+/* The same as tt_f32_to_bf16: to nearest even, NaN stays NaN. */
 TT_INLINE vh vbf16_round(vf x)
 {
     vu bits = (vu)x;

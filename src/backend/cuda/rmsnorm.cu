@@ -340,7 +340,7 @@ __global__ void __launch_bounds__(most_threads<CHUNKS, WEIGHT>, least_blocks<CHU
     }
 }
 
-/* Like backward_held; a thread has the same vector of ROWS rows at a time, blockDim.y rows apart. */
+/* The same as backward_held; a thread has the same vector of ROWS rows at a time, blockDim.y rows apart. */
 template <typename T, int ROWS, bool WEIGHT>
 __global__ void __launch_bounds__(SHORT_THREADS) backward_short(const struct backward b)
 {

@@ -28,10 +28,10 @@ enum {
  * elements, and with strides for contiguous rows and without overlapping elements. */
 void tt_check_tensor(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types, int rank_min,
                      int rank_max);
-/* Like tt_check_tensor for one rank; all dimensions must equal `dims`. */
+/* The same as tt_check_tensor for one rank; all dimensions must equal `dims`. */
 void tt_check_shape(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types, int rank,
                     const int64_t *dims);
-/* Like tt_check_tensor, with the shape of `like`. */
+/* The same as tt_check_tensor, with the shape of `like`. */
 void tt_check_like(struct tt_check *check, const char *name, tt_tensor tensor, unsigned types,
                    const char *like_name, tt_tensor like);
 void tt_check_contiguous(struct tt_check *check, const char *name, tt_tensor tensor);

@@ -9,12 +9,12 @@
 
 /* Whether a file is Arrow, by its first bytes. */
 bool tt_arrow_is(const struct tt_file_map *file);
-/* Like tt_parquet_read. */
+/* The same as tt_parquet_read. */
 TT_MUST_USE tt_status tt_arrow_read(const char *path, const struct tt_file_map *file,
                                     const struct tt_parquet_limits *limits,
                                     tt_status (*put)(void *context, const char *data, size_t bytes),
                                     void *context);
-/* Like tt_parquet_read_into, and tt_parquet_note. */
+/* The same as tt_parquet_read_into, and tt_parquet_note. */
 TT_MUST_USE tt_status tt_arrow_read_into(const char *path, const struct tt_file_map *file,
                                          const struct tt_parquet_limits *limits,
                                          const struct tt_parquet_sink *sink);

@@ -66,7 +66,7 @@ tt_status jinja_filter_case(struct jinja_filter_call *filter, struct jinja_value
     return jinja_in_case(filter->render, &text, mode, out);
 }
 
-/* Unlike the method: words begin behind white space and - ( { [ <. */
+/* Words begin, other than those of the method, behind white space and - ( { [ <. */
 tt_status jinja_filter_title(struct jinja_filter_call *filter, struct jinja_value *out)
 {
     struct jinja_value text;

@@ -67,7 +67,7 @@ TT_SIMD_BODY void tt_words_transpose(tt_words r)
     memcpy(r, t, sizeof t);
 }
 
-/* Like tt_words_along for floats: each lane is one k, `k` <= 16. */
+/* The same as tt_words_along for floats: each lane is one k, `k` <= 16. */
 TT_SIMD_BODY void tt_words_along_f32(tt_words tile, const float *from, int64_t stride, int64_t rows,
                                      int64_t k)
 {
@@ -167,7 +167,7 @@ TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *s
     }
 }
 
-/* Like tt_f32_to_bf16: to nearest even, NaN stays NaN. */
+/* The same as tt_f32_to_bf16: to nearest even, NaN stays NaN. */
 TT_SIMD_BODY __m256i tt_words_round(__m512 x)
 {
     __m512i bits = _mm512_castps_si512(x);
