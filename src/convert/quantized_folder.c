@@ -221,7 +221,8 @@ static tt_status lay_out_shard(struct writing *writing, size_t first, size_t end
         for (int e = 0; e < writing->items[i].to.count; e++) {
             const struct tt_safetensors_entry *entry = &writing->items[i].to.entries[e];
             shard->entries[shard->count++] = *entry;
-            tt_json_set(writing->weight_map, entry->name, tt_json_new_string(shard->name));
+            if (writing->shard_count > 1) /* else there is no index */
+                tt_json_set(writing->weight_map, entry->name, tt_json_new_string(shard->name));
         }
     return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
 }

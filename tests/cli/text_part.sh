@@ -55,8 +55,8 @@ for word in '"model.language_model.layers.0.self_attn.q_proj": 64' '"model.langu
     '"model.language_model.norm"'; do
     grep -qF "$word" spelled/adapter_config.json || fail "no $word in" "$(cat spelled/adapter_config.json)"
 done
-again=$("$trimtab" eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "${model[@]}" \
-    --adapter_name_or_path spelled 2>err) || fail "an adapter with patterns is not read again" "$(cat err)"
+expect 0 '"loss": ' eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "${model[@]}" \
+    --adapter_name_or_path spelled
 # The adapter that it wrote, and one over the text model alone, are read again.
 loss() { "$trimtab" eval --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1 --json "$@" 2>err |
     sed -n 's/^{"loss": \([0-9.]*\),.*/\1/p'; }
