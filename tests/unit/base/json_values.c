@@ -216,7 +216,7 @@ static struct tt_json_value *make_blindly(void)
 {
     struct tt_json_value *object = tt_json_new_object(), *list = tt_json_new_list(),
                          *many = tt_json_new_object();
-    char key[8];
+    char key[16];
     for (int i = 0; i < 40; i++) {
         snprintf(key, sizeof key, "k%d", i);
         tt_json_set(many, key, tt_json_new_integer(i));
