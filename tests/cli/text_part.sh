@@ -129,4 +129,22 @@ for class in qwen2vl qwen3vl; do
 done
 grep -aq 'qwen3vl.n_deepstack_layers' qwen3_vl.gguf || fail "qwen3_vl.gguf has no n_deepstack_layers"
 expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir qlora "${run[@]}" --load_in_4bit true
+# One curve on 1 and 2 ranks and with every way to recompute; generation with a cache, which serve has too.
+curve() { # CLASS WORDS...: the losses of three steps
+    "$trimtab" train --model_name_or_path "$golden/$1/model" --dataset_name "$golden/$1/train.jsonl" --output_dir curve \
+        "${run[@]}" --max_steps 3 --logging_steps 1 --learning_rate 1e-3 --lora_dropout 0 --overwrite_output_dir true \
+        "${@:2}" 2>&1 | sed -n 's/^step .*  loss \([0-9.]*\) .*/\1/p' | tr '\n' ' '
+}
+for class in gemma3 mistral3 qwen2_5_vl qwen3_vl smolvlm; do
+    whole=$(curve $class)
+    [ "$(wc -w <<<"$whole")" -eq 3 ] || fail "$class: the losses are '$whole'"
+    for words in "--ranks 2 --per_device_train_batch_size 1" "--recompute none" "--recompute block"; do
+        # shellcheck disable=SC2086 # words
+        split=$(curve $class $words)
+        [ "$split" = "$whole" ] || fail "$class, $words: '$split', alone '$whole'"
+    done
+    rm -rf plain && cp -r "$golden/$class/model" plain && cp tokenizer/* plain/
+    expect 0 "" generate --model_name_or_path plain --bf16 false --threads 1 --prompt "12" --max_new_tokens 4
+    [ -s printed ] || fail "$class: nothing is generated"
+done
 finish
