@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes coded.safetensors: AdamW and Lion with moments of 8 bits, step by step.
 
-    make_coded.py [--device cuda] [--output FILE]
+    make_coded.py [--device cuda] [--count ELEMENTS] [--output FILE]
 
 Of each rule and step, after the step: `grad`, `param`, and of each moment `codes` and `absmax`; `<rule>.start` is the
 parameter before the first step, whose moments are zero.
@@ -20,7 +20,7 @@ from bitsandbytes import __version__ as version
 from bitsandbytes.functional import create_dynamic_map
 from safetensors.numpy import save_file
 
-COUNT, STEPS, BLOCK = 4396, 3, 256
+STEPS, BLOCK = 3, 256
 LR, BETA1, BETA2, EPS, DECAY, SCALE = 1e-3, 0.9, 0.999, 1e-8, 0.01, 0.5
 F = np.float32
 MAPS = {"signed": create_dynamic_map(True).numpy(), "unsigned": create_dynamic_map(False).numpy()}
@@ -80,9 +80,9 @@ def library(rule, device):
     return run
 
 
-def gradients(generator):
-    g = generator.standard_normal(COUNT) * np.exp(2 * generator.standard_normal(COUNT)) * 1e-3
-    g[generator.random(COUNT) < 0.05] = 0
+def gradients(generator, count):
+    g = generator.standard_normal(count) * np.exp(2 * generator.standard_normal(count)) * 1e-3
+    g[generator.random(count) < 0.05] = 0
     g[512:768] = 0
     return g.astype(F)
 
@@ -100,17 +100,19 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--count", type=int, default=4396)
     parser.add_argument("--output", default=os.path.join(here, "coded.safetensors"))
     arguments = parser.parse_args()
-    tensors, blocks = {}, -(-COUNT // BLOCK)
+    count = arguments.count
+    tensors, blocks = {}, -(-count // BLOCK)
     for rule, moments, own in (("adamw8", 2, adamw), ("lion8", 1, lion)):
         generator = np.random.default_rng(8)
         theirs = library("adam" if rule == "adamw8" else "lion", arguments.device)
-        state = [(np.zeros(COUNT, np.uint8), np.zeros(blocks, F))] * moments
-        p = generator.standard_normal(COUNT).astype(F)
+        state = [(np.zeros(count, np.uint8), np.zeros(blocks, F))] * moments
+        p = generator.standard_normal(count).astype(F)
         tensors[rule + ".start"] = p
         for step in range(1, STEPS + 1):
-            g = gradients(generator)
+            g = gradients(generator, count)
             if arguments.device == "cpu":
                 made, reference = own(step, p, g, state), theirs(step, p, g, state)
                 check(made, reference, p)
