@@ -8,7 +8,7 @@
 #include "job/spec.h"
 #include "trimtab.h"
 
-enum { TT_JOB_SECTIONS_MAX = 32 };
+enum { TT_JOB_SECTIONS_MAX = 48 };
 
 /* Filled by the settings. */
 struct tt_job_target {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "cli/job_call.h"
+#include "job/task.h"
 #include "run/trainer.h"
 
 struct eval_command {
@@ -127,9 +128,9 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
-/* A detection has no tokens. */
-static tt_status write_detection_text(struct tt_str *text, const struct tt_eval_result *result,
-                                      const struct tt_eval_metrics *metrics)
+/* Figures of images: there are no tokens. */
+static tt_status write_images_text(struct tt_str *text, const struct tt_eval_result *result,
+                                   const struct tt_eval_metrics *metrics)
 {
     for (int i = 0; i < metrics->count; i++) {
         const struct tt_log_field *metric = &metrics->items[i];
@@ -140,8 +141,8 @@ static tt_status write_detection_text(struct tt_str *text, const struct tt_eval_
                          result->seconds);
 }
 
-static tt_status write_detection_json(struct tt_str *text, const struct tt_eval_result *result,
-                                      const struct tt_eval_metrics *metrics)
+static tt_status write_images_json(struct tt_str *text, const struct tt_eval_result *result,
+                                   const struct tt_eval_metrics *metrics)
 {
     struct tt_json_value *object =
         tt_json_pack("{s:I,s:f}", "images", (int64_t)result->samples, "seconds", result->seconds);
@@ -155,10 +156,10 @@ static tt_status write_detection_json(struct tt_str *text, const struct tt_eval_
 static tt_status write_result(const struct eval_command *command, const struct tt_eval_result *result,
                               const struct tt_eval_metrics *metrics, struct tt_str *text)
 {
-    bool detects = command->spec.job.task == TT_TASK_DETECTION;
+    bool words = tt_tasks[command->spec.job.task]->writes_text;
     if (command->json)
-        return detects ? write_detection_json(text, result, metrics) : write_json(text, result, metrics);
-    return detects ? write_detection_text(text, result, metrics) : write_text(text, result, metrics);
+        return words ? write_json(text, result, metrics) : write_images_json(text, result, metrics);
+    return words ? write_text(text, result, metrics) : write_images_text(text, result, metrics);
 }
 
 static tt_status resolve(void *target, struct tt_settings *settings)

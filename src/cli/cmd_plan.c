@@ -4,23 +4,28 @@
 #include "base/json.h"
 #include "cli/job_call.h"
 #include "cli/plan_table.h"
+#include "job/task.h"
 #include "planning/offline.h"
 
 struct plan_command {
     struct tt_plan_spec spec; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
     bool json, units, details;
-    int max; /* enum tt_plan_max */
+    int max; /* TT_PLAN_MAX_... */
     const char *compare;
 };
 
 /* One row reads as one paragraph. */
 /* clang-format off */
+#define TASK(name, size, what) " " size
+static const char max_choices[] = "none batch"
+#include "job/tasks.def"
+    ;
 static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct plan_command, json), .default_text = "false",
      .transient = true, .help = "Print the plan as one JSON object."},
     {.name = "max", .type = TT_SETTING_CHOICE, .offset = offsetof(struct plan_command, max), .default_text = "none",
-     .choices = "none batch length image_size", .transient = true,
+     .choices = max_choices, .transient = true,
      .help = "Plan the largest per_device_train_batch_size, sequence_length, or image_size of a detection (with "
              "max_image_size in proportion), that fits; the next larger one does not."},
     {.name = "compare", .type = TT_SETTING_STRING, .offset = offsetof(struct plan_command, compare), .transient = true,
@@ -36,9 +41,23 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
+enum { WORD_BYTES = 24 };
+
+/* The word of --max. */
+static const char *max_word(const struct plan_command *command, char word[WORD_BYTES])
+{
+    const struct tt_setting row = {.choices = max_choices};
+    return tt_setting_word(&row, command->max, word, WORD_BYTES);
+}
+
 static size_t list_sections(struct tt_setting_section *sections)
 {
     return tt_job_call_sections(TT_JOB_PLAN, own_settings, offsetof(struct plan_command, call), sections);
+}
+
+static const struct tt_task_ops *task_of(const struct plan_command *command)
+{
+    return tt_tasks[command->spec.job.task];
 }
 
 static struct tt_json_value *number_or_null(double number)
@@ -49,12 +68,12 @@ static struct tt_json_value *number_or_null(double number)
 static struct tt_json_value *largest_object(const struct plan_command *command,
                                             const struct tt_plan_largest *largest)
 {
-    static const char *const names[] = {"none", "batch", "length", "image_size"};
+    char word[WORD_BYTES];
     struct tt_json_value *object =
-        tt_json_pack("{s:s,s:I,s:b,s:I}", "of", names[command->max], "value", largest->value, "bounded",
+        tt_json_pack("{s:s,s:I,s:b,s:I}", "of", max_word(command, word), "value", largest->value, "bounded",
                      (int)largest->bounded, "next_bytes", (int64_t)largest->next_bytes);
-    if (largest->max_image_size > 0)
-        tt_json_set(object, "max_image_size", tt_json_new_integer(largest->max_image_size));
+    if (largest->follows != NULL)
+        tt_json_set(object, largest->follows, tt_json_new_integer(largest->follower));
     return object;
 }
 
@@ -112,17 +131,16 @@ static tt_status format_details(const struct plan_command *command, const struct
 static tt_status format_largest(const struct plan_command *command, const struct tt_plan *plan,
                                 const struct tt_plan_largest *largest, struct tt_str *text)
 {
-    static const char *const bounds[] = {[TT_PLAN_MAX_NONE] = "",
-                                         [TT_PLAN_MAX_BATCH] = "a larger micro batch is not possible",
-                                         [TT_PLAN_MAX_LENGTH] = "the model has no more positions",
-                                         [TT_PLAN_MAX_IMAGE_SIZE] = "larger images are not possible"};
     char more[32];
-    TT_TRY(tt_str_printf(text, "the largest that fits: --%s %lld",
-                         tt_plan_max_setting((enum tt_plan_max)command->max), (long long)largest->value));
-    if (largest->max_image_size > 0)
-        TT_TRY(tt_str_printf(text, " --max_image_size %lld", (long long)largest->max_image_size));
+    TT_TRY(tt_str_printf(text, "the largest that fits: --%s %lld", tt_plan_max_setting(command->max),
+                         (long long)largest->value));
+    if (largest->follows != NULL)
+        TT_TRY(tt_str_printf(text, " --%s %lld", largest->follows, (long long)largest->follower));
     TT_TRY(tt_str_append_text(text, "; "));
-    if (largest->bounded) return tt_str_printf(text, "%s\n", bounds[command->max]);
+    if (largest->bounded)
+        return tt_str_printf(text, "%s\n",
+                             command->max == TT_PLAN_MAX_BATCH ? "a larger micro batch is not possible"
+                                                               : task_of(command)->size.end);
     return tt_str_printf(
         text, "%lld needs %s more than the limit\n", (long long)largest->value + 1,
         tt_format_bytes((double)(largest->next_bytes - plan->limit_bytes), more, sizeof more));
@@ -159,11 +177,10 @@ static tt_status check_together(const struct plan_command *command)
         return tt_fail(TT_ERR_USAGE, "--units, --compare and --max exclude each other: give one of them");
     if (command->json && (command->units || command->compare != NULL || command->details))
         return tt_fail(TT_ERR_USAGE, "--json does not go together with --units, --compare and --details");
-    bool detects = command->spec.job.task == TT_TASK_DETECTION;
-    bool other = command->max == (detects ? TT_PLAN_MAX_LENGTH : TT_PLAN_MAX_IMAGE_SIZE);
-    return other ? tt_fail(TT_ERR_USAGE, "max %s: %s", detects ? "length" : "image_size",
-                           detects ? "a detector has images, and no rows with a length"
-                                   : "a language model has rows, and no images")
+    char word[WORD_BYTES];
+    bool other =
+        command->max >= TT_PLAN_MAX_SIZE && command->max != TT_PLAN_MAX_SIZE + command->spec.job.task;
+    return other ? tt_fail(TT_ERR_USAGE, "max %s: %s", max_word(command, word), task_of(command)->size.others)
                  : TT_OK;
 }
 
@@ -219,7 +236,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     cli->report->once = true; /* --max and --compare make many plans of one run */
     if (command->units) return print_units(cli, command);
     if (command->compare != NULL) return print_comparison(cli, command, call);
-    TT_TRY(most ? tt_plan_offline_largest(&command->spec, (enum tt_plan_max)command->max, &plan, &largest)
+    TT_TRY(most ? tt_plan_offline_largest(&command->spec, command->max, &plan, &largest)
                 : tt_plan_offline(&command->spec, &plan));
     TT_TRY((command->json ? print_json : print_table)(cli, &plan, command, most ? &largest : NULL));
     return tt_plan_check(&plan);

@@ -8,6 +8,7 @@
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
 #include "job/paths.h"
+#include "job/task.h"
 #include "launch/launch.h"
 #include "render/render.h"
 #include "planning/offline.h"
@@ -173,17 +174,14 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
     spec.job.launch.num_machines = command->spec.nodes;
     int64_t threads = command->spec.cpus_per_node / ranks;
     if (is_cpu && spec.job.device.threads == 0) spec.job.device.threads = threads > 0 ? threads : 1;
-    bool detects = spec.job.task == TT_TASK_DETECTION;
     if (command->spec.weights_file != NULL && spec.job.detect.weights_path == NULL)
         return fail_usage("weights_file is given, but weights_path is not",
                           "weights_path is the path in the pods, weights_file a copy on this machine");
     if (command->spec.weights_file != NULL) spec.job.detect.weights_path = command->spec.weights_file;
     tt_status status = tt_plan_offline(&spec, plan);
     if (status == TT_OK) return tt_plan_check(plan);
-    if (detects && command->spec.weights_file == NULL)
-        tt_while("planning: the weights file of this machine; --weights_file FILE names another");
-    if (!detects && spec.config_json == NULL)
-        tt_while("planning: the model's config.json of this machine; --config_json FILE names another");
+    if (command->spec.weights_file == NULL && spec.config_json == NULL)
+        tt_while("planning: %s", tt_tasks[spec.job.task]->planned_file);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/job_call.h"
 #include "cli/report.h"
 #include "cli/signals.h"
+#include "job/task.h"
 
 struct train_command {
     struct tt_job_spec job; /* must be first: the offsets of its settings apply here */
@@ -47,7 +48,7 @@ static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job
     struct tt_path chat_template;
     struct tt_str line = {0};
     tt_status status = TT_OK;
-    if (report->json || job->task == TT_TASK_DETECTION || !is_word(output)) return TT_OK;
+    if (report->json || !tt_tasks[job->task]->writes_text || !is_word(output)) return TT_OK;
     TT_TRY(tt_path_set(&chat_template, output, "chat_template.jinja"));
     bool chats = tt_path_exists(chat_template.text);
     TT_GO(tt_str_printf(&line, "  try it: trimtab %s --model_name_or_path ", chats ? "chat" : "generate"));

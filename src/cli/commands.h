@@ -6,7 +6,7 @@
 #include "cli/report.h"
 #include "config/settings.h"
 
-enum { TT_COMMAND_SECTIONS_MAX = 32 };
+enum { TT_COMMAND_SECTIONS_MAX = 48 };
 
 /* Passed to every command. */
 struct tt_cli {

@@ -286,6 +286,11 @@ void tt_detect_inputs_close(struct tt_detect_inputs *inputs)
     *inputs = (struct tt_detect_inputs){0};
 }
 
+struct tt_detect_inputs *tt_detect_inputs_of(const struct tt_inputs *inputs)
+{
+    return inputs->own;
+}
+
 static tt_status add_count(struct tt_str *text, int64_t count, const char *what, const char *first)
 {
     if (count == 0) return TT_OK;

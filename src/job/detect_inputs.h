@@ -4,7 +4,8 @@
 
 #include "data/dataset.h"
 #include "detect/loader.h"
-#include "job/parts.h"
+#include "job/detect_spec.h"
+#include "job/inputs.h"
 #include "model/detector_weights.h"
 
 /* A zeroed struct is empty. */
@@ -30,6 +31,8 @@ struct tt_detect_inputs_config {
 TT_MUST_USE tt_status tt_detect_inputs_open(const struct tt_detect_inputs_config *config,
                                             struct tt_detect_inputs *inputs, struct tt_model_facts *facts);
 void tt_detect_inputs_close(struct tt_detect_inputs *inputs);
+/* Those of the inputs of a job whose task is detection. */
+struct tt_detect_inputs *tt_detect_inputs_of(const struct tt_inputs *inputs);
 /* "training data: 200 images, 1234 boxes, 12 classes; ...", with what was left out. */
 TT_MUST_USE tt_status tt_detect_inputs_describe(const struct tt_detect_dataset *dataset, const char *what,
                                                 struct tt_str *text);

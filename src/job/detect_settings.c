@@ -7,10 +7,7 @@
 
 /* One row reads as one paragraph. */
 /* clang-format off */
-const struct tt_setting tt_detect_settings[] = {
-    {.name = "task", .type = TT_SETTING_CHOICE, FIELD(task), .default_text = "language",
-     .choices = "language detection", .changes = TT_CHANGES_OTHER, .is_axis = true,
-     .help = "language: a language model; detection: a RetinaNet, which finds objects in images."},
+const struct tt_setting tt_task_detection_settings[] = {
     {.name = "weights_path", .type = TT_SETTING_STRING, FIELD(detect.weights_path),
      .path = TT_PATH_READ, .changes = TT_CHANGES_OTHER, .of = "detection",
      .help = "Weights to begin with: torchvision's retinanet_resnet50_fpn or _v2, or a ResNet-50 alone; a .pth file, "

@@ -8,9 +8,10 @@
 #include "data/chat.h"
 #include "data/dataset.h"
 #include "data/sources.h"
-#include "job/detect_inputs.h"
 #include "job/parts.h"
 #include "model/quantization.h"
+
+struct tt_detect_spec;
 
 struct tt_inputs_adapter {
     const char *name; /* the last part of the path that was given */
@@ -20,7 +21,9 @@ struct tt_inputs_adapter {
 };
 
 struct tt_inputs {
-    struct tt_model_folder *folder; /* NULL: of a detection, whose weights are in `detect` */
+    int task;                       /* place in job/tasks.def */
+    void *own;                      /* owned: what the task alone has (job/detect_inputs.h); NULL: nothing */
+    struct tt_model_folder *folder; /* NULL: the model has none */
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
@@ -43,7 +46,6 @@ struct tt_inputs {
     struct tt_save_template *template_files;
     /* files of the data sets; empty: none, or rows split off from `train` */
     struct tt_sources train_files, eval_files;
-    struct tt_detect_inputs detect; /* of a detection, whose other data are empty */
 };
 
 /* DATA: the data of a training, without its weights. */
@@ -57,7 +59,8 @@ struct tt_inputs_config {
     const struct tt_quantization_config *quantization;
     const struct tt_device_spec *device;
     const struct tt_data_config *data;   /* NULL for TT_INPUTS_GENERATE */
-    const struct tt_detect_spec *detect; /* NULL: no detection */
+    int task;                            /* place in job/tasks.def */
+    const struct tt_detect_spec *detect; /* of a detection */
     int64_t seed;
     bool dated;     /* a date for chat templates was given: it is the same in every run */
     bool evaluates; /* evaluation data too */
@@ -68,23 +71,23 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
 
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
-/* Adds what the weights of a folder, compared by one process, say beyond config.json. */
-TT_MUST_USE tt_status tt_inputs_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
-                                        struct tt_model_facts *facts);
 /* Settles, after opening with a share, what the processes found together: `differs` in one of them. */
 void tt_inputs_settle(struct tt_inputs *inputs, bool differs);
 /* Checks that the weights to begin with are those of the model. */
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
-/* The setting, limited to the model's positions, with a log line when it is more; these where it is 0. */
-int64_t tt_inputs_max_length(const struct tt_data_config *data, const struct tt_model_facts *model);
-/* Tokens of a pack: pieces of a stream have positions up to its end, while whole samples begin anew in it. */
-int64_t tt_inputs_pack_length(const struct tt_inputs *inputs, const struct tt_data_config *data);
+/* A part of the inputs that is neither a file of a model folder nor of the data: it is known by its name. */
+struct tt_input_part {
+    const char *name;
+    const struct tt_safetensors *weights; /* NULL: the sum stands for it */
+    uint64_t sum;
+    int64_t amount; /* what is summed: bytes, or samples */
+    bool is_data;   /* of samples; else of the model */
+};
+typedef tt_status tt_input_visit(void *context, const struct tt_input_part *part);
+/* Visits those that the task of the inputs has. Stops at the first error. */
+TT_MUST_USE tt_status tt_inputs_visit(const struct tt_inputs *inputs, tt_input_visit *visit, void *context);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* The files that the evaluation data come from: those of the training data where their rows were held out. */
 const struct tt_sources *tt_inputs_eval_files(const struct tt_inputs *inputs);
-/* Appends one line about a data set: "training data: 120 rows, 9001 tokens, ...", with the rows that were truncated or
- * dropped. */
-TT_MUST_USE tt_status tt_inputs_describe_data(const struct tt_dataset *dataset, const char *what,
-                                              struct tt_str *text);
 
 #endif

@@ -139,7 +139,7 @@ static const struct tt_setting bench_settings[] = {
 #define QUANTIZATION {"Quantized base", tt_quantization_settings, offsetof(struct tt_job_spec, quantization)}, \
                      {"Quantized base", tt_known_quantization, 0}
 #define DATA {"Data", tt_data_settings, offsetof(struct tt_job_spec, data)}, {"Data", tt_known_data, 0}
-#define DETECTION {"Detection", tt_detect_settings, 0}
+#define TASK_ROWS {"Detection", tt_task_settings, 0}
 #define WHICH {"Objective", tt_objective_settings, 0}
 #define OWN(name) {"Objective", tt_objective_##name##_settings, \
                    offsetof(struct tt_job_spec, objectives.values[TT_OBJECTIVE_##name])},
@@ -160,13 +160,19 @@ static const struct tt_setting bench_settings[] = {
 static const struct tt_setting_section train[] = {MODEL, LORA, QUANTIZATION, DATA, WHICH,
 #define OBJECTIVE(name, what, losses) OWN(name)
 #include "objective/objectives.def"
-                                                  LOSS, DETECTION, RUN, SEARCH, OPTIMIZER,
+                                                  LOSS, TASK_ROWS,
+#define TASK_SETTINGS(name, title) {title, tt_task_##name##_settings, 0},
+#include "job/tasks.def"
+                                                  RUN, SEARCH, OPTIMIZER,
                                                   WATCH, MONITOR, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section evaluate[] = {{"Evaluation", eval_settings, 0}, MODEL, QUANTIZATION, DATA,
                                                      WHICH,
 #define OBJECTIVE(name, what, losses) OWN(name)
 #include "objective/objectives.def"
-                                                     LOSS, DETECTION, BATCH, DEVICE_KIND, DEVICE, SHARDING};
+                                                     LOSS, TASK_ROWS,
+#define TASK_SETTINGS(name, title) {title, tt_task_##name##_settings, 0},
+#include "job/tasks.def"
+                                                     BATCH, DEVICE_KIND, DEVICE, SHARDING};
 static const struct tt_setting_section generate[] = {
     {"Completions", tt_completion_settings, offsetof(struct tt_generate_spec, generate)},
     {"Generation", tt_generate_settings, offsetof(struct tt_generate_spec, generate)}, MODEL, QUANTIZATION, BATCH,
@@ -174,8 +180,10 @@ static const struct tt_setting_section generate[] = {
 static const struct tt_setting_section plan[] = {{"Plan", plan_settings, 0}, MODEL, LORA, QUANTIZATION, DATA, WHICH,
 #define OBJECTIVE(name, what, losses) OWN(name)
 #include "objective/objectives.def"
-                                                 LOSS,
-                                                 DETECTION, RUN, SEARCH, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
+                                                 LOSS, TASK_ROWS,
+#define TASK_SETTINGS(name, title) {title, tt_task_##name##_settings, 0},
+#include "job/tasks.def"
+                                                 RUN, SEARCH, OPTIMIZER, WATCH, MONITOR, DEVICE, SHARDING};
 static const struct tt_setting_section bench[] = {{"Benchmark", bench_settings, 0}, LORA, QUANTIZATION, RUN, OPTIMIZER,
                                                   DEVICE_KIND, DEVICE, SHARDING};
 

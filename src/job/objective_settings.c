@@ -4,6 +4,7 @@
 
 #include "base/number.h"
 #include "job/resolve.h"
+#include "job/task.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
 
@@ -91,7 +92,8 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
 {
     const struct tt_objectives_spec *spec = &job->objectives;
     struct tt_objective *objective = &job->objective;
-    if (job->task == TT_TASK_DETECTION) return tt_objective_init("detection", objective);
+    const char *own = tt_tasks[job->task]->objective;
+    if (own != NULL) return tt_objective_init(own, objective);
     *objective = (struct tt_objective){.ops = tt_objectives[spec->objective]};
     if (!tt_settings_has(settings, "objective")) return TT_OK;
     memcpy(objective->values, spec->values[spec->objective], sizeof objective->values);

@@ -8,6 +8,7 @@
 #include "comm/launcher.h"
 #include "job/accelerate.h"
 #include "job/resolve.h"
+#include "job/task.h"
 #include "optim/groups.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -35,7 +36,7 @@ struct tt_model_options tt_job_model_options(const struct tt_model_spec *model,
     return options;
 }
 
-static tt_status usage(const char *message, const char *hint)
+tt_status tt_job_usage(const char *message, const char *hint)
 {
     tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
     tt_hint("%s", hint);
@@ -71,26 +72,27 @@ static tt_status settle_metric(const struct tt_objective *objective, struct tt_w
 static tt_status check_best(const struct tt_watch_spec *config)
 {
     if (config->eval_generate > 0 && config->eval_strategy == TT_INTERVAL_NO)
-        return usage("eval_generate needs evaluations", "set eval_strategy to steps or epoch");
+        return tt_job_usage("eval_generate needs evaluations", "set eval_strategy to steps or epoch");
     if (config->save_strategy == TT_INTERVAL_BEST && config->eval_strategy == TT_INTERVAL_NO)
-        return usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
+        return tt_job_usage("save_strategy best needs evaluations", "set eval_strategy to steps or epoch");
     if (config->early_stopping_patience > 0 && config->eval_strategy == TT_INTERVAL_NO)
-        return usage("early_stopping_patience needs evaluations", "set eval_strategy to steps or epoch");
+        return tt_job_usage("early_stopping_patience needs evaluations",
+                            "set eval_strategy to steps or epoch");
     if (config->early_stopping_threshold > 0 && config->early_stopping_patience == 0)
-        return usage("early_stopping_threshold needs early_stopping_patience",
-                     "set early_stopping_patience to a number of evaluations");
+        return tt_job_usage("early_stopping_threshold needs early_stopping_patience",
+                            "set early_stopping_patience to a number of evaluations");
     if (config->early_stopping_patience > 0 && !config->load_best_model_at_end)
         tt_warn("early_stopping_patience without load_best_model_at_end: the result has the weights of the "
                 "last step, "
                 "not the best ones");
     if (!config->load_best_model_at_end) return TT_OK;
     if (config->eval_strategy == TT_INTERVAL_NO)
-        return usage("load_best_model_at_end needs evaluations",
-                     "set eval_strategy to the same as save_strategy");
+        return tt_job_usage("load_best_model_at_end needs evaluations",
+                            "set eval_strategy to the same as save_strategy");
     if (config->save_strategy == TT_INTERVAL_BEST) return TT_OK;
     if (config->save_strategy != config->eval_strategy)
-        return usage("load_best_model_at_end needs eval_strategy and save_strategy to be the same",
-                     "set both to steps, or both to epoch");
+        return tt_job_usage("load_best_model_at_end needs eval_strategy and save_strategy to be the same",
+                            "set both to steps, or both to epoch");
     if (config->save_strategy != TT_INTERVAL_STEPS) return TT_OK;
     double times = config->save_steps / config->eval_steps;
     if (fabs(times - round(times)) > 1e-9 * times || times < 0.5) {
@@ -106,9 +108,9 @@ static tt_status check_best(const struct tt_watch_spec *config)
 static tt_status check_watch(const struct tt_watch_spec *config)
 {
     if (config->logging_strategy == TT_INTERVAL_BEST || config->eval_strategy == TT_INTERVAL_BEST)
-        return usage("'best' is a save_strategy only", "use no, steps or epoch");
+        return tt_job_usage("'best' is a save_strategy only", "use no, steps or epoch");
     if ((config->report_to & TT_REPORT_NONE) != 0 && config->report_to != TT_REPORT_NONE)
-        return usage("report_to names 'none' and others", "leave 'none' out, or the others");
+        return tt_job_usage("report_to names 'none' and others", "leave 'none' out, or the others");
     TT_TRY(check_interval("logging", config->logging_strategy, config->logging_steps));
     TT_TRY(check_interval("eval", config->eval_strategy, config->eval_steps));
     TT_TRY(check_interval("save", config->save_strategy, config->save_steps));
@@ -125,10 +127,10 @@ static void warn_of_order(const struct tt_run_spec *run, const struct tt_data_co
 static tt_status check_optimizer(const struct tt_optim_config *optim)
 {
     if (!(optim->learning_rate > 0))
-        return usage("learning_rate must be above 0", "2e-4 is a usual start for LoRA");
+        return tt_job_usage("learning_rate must be above 0", "2e-4 is a usual start for LoRA");
     if (optim->warmup_steps >= 1 && optim->warmup_steps != floor(optim->warmup_steps))
-        return usage("warmup_steps must be a whole number, or a share below 1",
-                     "warmup_ratio also sets a share");
+        return tt_job_usage("warmup_steps must be a whole number, or a share below 1",
+                            "warmup_ratio also sets a share");
     TT_TRY(tt_optimizer_check(optim));
     TT_TRY(tt_param_groups_check(optim));
     return tt_schedule_check(optim);
@@ -150,8 +152,9 @@ static tt_status check_launch(const struct tt_launch_spec *config)
         return status;
     }
     if (config->num_machines > 1 && config->main_process_ip == NULL && !launcher_has_address())
-        return usage("main_process_ip is missing for a run over several machines",
-                     "it is the address of machine 0; the environment variable MASTER_ADDR also sets it");
+        return tt_job_usage(
+            "main_process_ip is missing for a run over several machines",
+            "it is the address of machine 0; the environment variable MASTER_ADDR also sets it");
     return TT_OK;
 }
 
@@ -160,8 +163,8 @@ static tt_status check_model(const struct tt_settings *settings, const struct tt
     TT_TRY(tt_quantization_check(&job->quantization, job->device.bf16 ? TT_BF16 : TT_F32));
     bool full = tt_settings_has(settings, "use_peft") && !job->model.use_peft;
     if (full && job->model.adapter_name_or_path != NULL)
-        return usage("adapter_name_or_path is given, but use_peft is off",
-                     "leave use_peft on to continue training the adapter");
+        return tt_job_usage("adapter_name_or_path is given, but use_peft is off",
+                            "leave use_peft on to continue training the adapter");
     return TT_OK;
 }
 
@@ -210,43 +213,6 @@ static tt_status settle_float16(struct tt_settings *settings, const struct tt_jo
     return TT_OK;
 }
 
-struct default_value {
-    const char *name, *value;
-};
-
-static tt_status suggest(struct tt_settings *settings, const struct default_value *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        TT_TRY(tt_settings_suggest(settings, values[i].name, values[i].value, "task: detection"));
-    return TT_OK;
-}
-
-/* Defaults of a detection: the recipe of torchvision's references, with SGD for 16 images a step. */
-static tt_status settle_detection(struct tt_settings *settings, const struct tt_job_spec *job)
-{
-    static const struct default_value
-        all[] = {{"use_peft", "false"},      {"per_device_eval_batch_size", "1"}, {"eval_strategy", "epoch"},
-                 {"save_strategy", "epoch"}, {"sharding_strategy", "NO_SHARD"},   {"max_grad_norm", "0"},
-                 {"weight_decay", "1e-4"},   {"dataset_test_split", "validation"}},
-        sgd[] = {{"optim", "sgd"}, {"momentum", "0.9"}, {"learning_rate", "0.01"}},
-        adamw[] = {{"learning_rate", "1e-4"}},
-        steps[] = {{"lr_scheduler_type", "multistep"},
-                   {"lr_scheduler_kwargs", "{\"milestone_epochs\": [16, 22]}"}},
-        warmup[] = {{"warmup_epochs", "1"}}, scratch[] = {{"trainable_layers", "5"}};
-    if (job->task != TT_TASK_DETECTION) return TT_OK;
-    TT_TRY(suggest(settings, all, sizeof all / sizeof *all));
-    const struct tt_rule *rule = tt_optimizer_of(&job->optim)->rule;
-    bool is_sgd = !tt_settings_is_set(settings, "optim") || (rule->has_momentum && rule->whole == NULL);
-    TT_TRY(is_sgd ? suggest(settings, sgd, sizeof sgd / sizeof *sgd)
-                  : suggest(settings, adamw, sizeof adamw / sizeof *adamw));
-    bool has_schedule = tt_settings_is_set(settings, "lr_scheduler_type"),
-         has_warmup = has_schedule || tt_settings_is_set(settings, "warmup_steps") ||
-                      tt_settings_is_set(settings, "warmup_ratio");
-    if (!has_schedule) TT_TRY(suggest(settings, steps, sizeof steps / sizeof *steps));
-    if (!has_warmup) TT_TRY(suggest(settings, warmup, 1));
-    return job->detect.weights_path == NULL ? suggest(settings, scratch, 1) : TT_OK;
-}
-
 /* torch.optim.Muon's. */
 static tt_status settle_muon(struct tt_settings *settings, const struct tt_job_spec *job)
 {
@@ -257,50 +223,11 @@ static tt_status settle_muon(struct tt_settings *settings, const struct tt_job_s
     return tt_settings_suggest(settings, "nesterov", "true", "optim: muon");
 }
 
-static tt_status check_task(const struct tt_settings *settings, const struct tt_job_spec *job)
-{
-    bool detects = job->task == TT_TASK_DETECTION;
-    if (!tt_settings_has(settings, "task")) return TT_OK;
-    bool has_config = tt_settings_is_set(settings, "config_json");
-    if (detects && has_config)
-        return usage("config_json is given, and the task is detection",
-                     "the network of a detector follows from weights_path");
-    /* A given task lets the row of model_name_or_path be empty, whichever task it is. */
-    if (!detects && job->model.model_name_or_path == NULL && tt_settings_is_set(settings, "task") &&
-        !has_config)
-        return usage("setting 'model_name_or_path' is missing",
-                     "give --model_name_or_path, or --task detection with --local_image_dir");
-    if (!detects) return TT_OK;
-    if (tt_settings_has(settings, "use_peft") && job->model.use_peft)
-        return usage("use_peft is on, and the task is detection",
-                     "a detector trains its weights: leave use_peft out");
-    if (job->data.dataset_name != NULL &&
-        (job->detect.annotations != NULL || job->detect.eval_annotations != NULL))
-        return usage("dataset_name and annotations are both given",
-                     "Parquet and Arrow files have images and boxes; annotations are of local_image_dir");
-    if (job->detect.max_image_size < job->detect.image_size)
-        return usage("max_image_size is below image_size", "it is the most length of the longer side");
-    if (job->detect.norm == TT_NORMS_BATCH && job->shard.sharding_strategy != TT_NO_SHARD)
-        return usage("norm is batch, and sharding_strategy is not NO_SHARD",
-                     "running statistics are kept whole on every rank");
-    return TT_OK;
-}
-
-/* Settings that a plan may lack. */
-static tt_status check_images(const struct tt_job_spec *job, bool trains)
-{
-    bool has_tables = job->data.dataset_name != NULL || (!trains && job->data.eval_dataset != NULL);
-    if (job->task == TT_TASK_DETECTION && job->detect.local_image_dir == NULL && !has_tables)
-        return usage("setting 'local_image_dir' is missing",
-                     "it is the folder of the images; dataset_name is a Parquet or Arrow file with images");
-    return TT_OK;
-}
-
 /* A forced way of multiplying that declines the products of every run. */
 static tt_status check_kernels(const struct tt_device_spec *device)
 {
     if (device->tuning.cpu_gemm != TT_TUNING_GEMM_DOT || device->choice == TT_DEVICE_CUDA) return TT_OK;
-    return usage(
+    return tt_job_usage(
         "cpu_gemm dot multiplies a few rows at a time, and a run has products of many",
         "leave cpu_gemm out: auto uses it where there are few; dot alone is for benchmarks of products");
 }
@@ -308,7 +235,8 @@ static tt_status check_kernels(const struct tt_device_spec *device)
 /* The part of resolving that all kinds of job have in common. */
 static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 {
-    TT_TRY(settle_detection(settings, job));
+    const struct tt_task_ops *task = tt_tasks[job->task];
+    if (task->suggest != NULL) TT_TRY(task->suggest(settings, job));
     TT_TRY(tt_objective_suggest(settings, job));
     if (job->shard.fsdp_config != NULL) TT_TRY(tt_fsdp_config_apply(job->shard.fsdp_config, settings));
     TT_TRY(tt_settings_settle(settings));
@@ -318,7 +246,7 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(settle_eval_steps(settings, job));
     TT_TRY(settle_prefetch(settings, job));
     TT_TRY(tt_settings_check(settings));
-    TT_TRY(check_task(settings, job));
+    if (tt_settings_has(settings, "task")) TT_TRY(task->check(settings, job));
     TT_TRY(tt_objective_settle(settings, job));
     TT_TRY(settle_metric(&job->objective, &job->watch));
     TT_TRY(check_kernels(&job->device));
@@ -328,7 +256,8 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
 static tt_status check_training(const struct tt_job_spec *job)
 {
     if (job->run.max_steps <= 0 && !(job->run.num_train_epochs > 0))
-        return usage("the run has no steps: max_steps and num_train_epochs are both 0", "set one of them");
+        return tt_job_usage("the run has no steps: max_steps and num_train_epochs are both 0",
+                            "set one of them");
     TT_TRY(check_optimizer(&job->optim));
     warn_of_order(&job->run, &job->data);
     return check_watch(&job->watch);
@@ -367,14 +296,9 @@ tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job
 {
     TT_TRY(settle(settings, job));
     TT_TRY(settle_callbacks(settings, job->monitor.callbacks));
-    TT_TRY(check_images(job, true));
+    TT_TRY(tt_tasks[job->task]->check_train(job));
     if (job->data.dataset_name != NULL && job->data.datasets != NULL)
-        return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
-    bool has_rows = job->data.dataset_name != NULL || job->data.datasets != NULL;
-    if (!has_rows && job->task == TT_TASK_LANGUAGE)
-        return usage(
-            "setting 'dataset_name' is missing",
-            "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
+        return tt_job_usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
     TT_TRY(check_training(job));
     return check_launch(&job->launch);
 }
@@ -399,10 +323,8 @@ tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_job_spec *jo
 tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec)
 {
     TT_TRY(settle(settings, &spec->job));
-    if (spec->job.task == TT_TASK_DETECTION && spec->generation_length > 0)
-        return usage("a detector generates no text", "leave generation_length out");
-    if (spec->num_classes == 1)
-        return usage("num_classes is 1, which is the background alone", "give the number of classes with it");
+    const struct tt_task_ops *task = tt_tasks[spec->job.task];
+    if (task->check_plan != NULL) TT_TRY(task->check_plan(spec));
     spec->chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
     return check_training(&spec->job);
 }
@@ -423,26 +345,15 @@ static tt_status settle_inference(struct tt_settings *settings, struct tt_job_sp
 {
     TT_TRY(settle(settings, job));
     if (job->model.init == TT_INIT_RANDOM)
-        return usage("init is random, but this command needs the weights of a folder", "leave init out");
+        return tt_job_usage("init is random, but this command needs the weights of a folder",
+                            "leave init out");
     return TT_OK;
 }
 
 tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job)
 {
     TT_TRY(settle_inference(settings, job));
-    TT_TRY(check_images(job, false));
-    if (job->task == TT_TASK_DETECTION) {
-        if (job->detect.weights_path == NULL)
-            return usage("setting 'weights_path' is missing", "it is the file of the weights to evaluate");
-        return check_launch(&job->launch);
-    }
-    const struct tt_data_config *data = &job->data;
-    bool mixture = data->eval_dataset == NULL && data->datasets != NULL;
-    if (data->eval_dataset == NULL && data->dataset_name == NULL && data->datasets == NULL)
-        return usage("there is no evaluation data",
-                     "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
-    if (mixture && data->dataset_name != NULL)
-        return usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
+    TT_TRY(tt_tasks[job->task]->check_evaluate(job));
     return check_launch(&job->launch);
 }
 

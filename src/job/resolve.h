@@ -20,6 +20,8 @@ TT_MUST_USE tt_status tt_doctor_resolve(struct tt_settings *settings, struct tt_
 TT_MUST_USE tt_status tt_plan_resolve(struct tt_settings *settings, struct tt_plan_spec *spec);
 TT_MUST_USE tt_status tt_bench_resolve(struct tt_settings *settings, struct tt_bench_spec *spec);
 
+/* TT_ERR_USAGE with a hint; for the checks of this folder. */
+tt_status tt_job_usage(const char *message, const char *hint);
 /* objective_settings.c, for the functions above: defaults of the objective; then its checks and job->objective. */
 TT_MUST_USE tt_status tt_objective_suggest(struct tt_settings *settings, const struct tt_job_spec *job);
 TT_MUST_USE tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_spec *job);

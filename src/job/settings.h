@@ -15,9 +15,11 @@ extern const struct tt_setting tt_monitor_settings[];     /* metrics */
 extern const struct tt_setting tt_device_kind_settings[]; /* device */
 extern const struct tt_setting tt_device_settings[];      /* threads, memory, precision of compute */
 extern const struct tt_setting tt_sharding_settings[];    /* ranks, FSDP, launch */
-extern const struct tt_setting tt_detect_settings[];      /* the task, and those of a detection */
+extern const struct tt_setting tt_task_settings[];        /* the task; its own settings follow */
 extern const struct tt_setting tt_objective_settings[];   /* the objective of a language model */
 extern const struct tt_setting tt_loss_settings[]; /* its loss; its own settings stand between the two */
+#define TASK_SETTINGS(name, title) extern const struct tt_setting tt_task_##name##_settings[];
+#include "job/tasks.def"
 /* Rows over struct tt_generate_config. */
 extern const struct tt_setting tt_completion_settings[]; /* the number of tokens */
 extern const struct tt_setting tt_generate_settings[];   /* how they are chosen */

@@ -6,6 +6,7 @@
 #define TT_JOB_SPEC_H
 
 #include "data/dataset.h"
+#include "job/detect_spec.h"
 #include "job/parts.h"
 #include "model/quantization.h"
 #include "objective/objective.h"
@@ -20,7 +21,7 @@ struct tt_objectives_spec {
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */
 struct tt_job_spec {
-    enum tt_task task;
+    int task;                      /* place in job/tasks.def */
     struct tt_objective objective; /* settled by the task and `objectives` (job/objective_settings.c) */
     struct tt_objectives_spec objectives;
     struct tt_detect_spec detect; /* of a detection */

@@ -209,36 +209,20 @@ static tt_status add_settings(struct tt_fingerprint *fingerprint, const char *se
     return TT_OK;
 }
 
-static tt_status add_images(struct reading *reading, const struct tt_detect_dataset *dataset,
-                            const char *what)
+/* A part that is no file of a model folder or of rows. */
+static tt_status add_own(void *context, const struct tt_input_part *part)
 {
-    char name[64];
-    if (dataset == NULL) return TT_OK;
-    snprintf(name, sizeof name, "the images and boxes of the %s data", what);
-    return add_part(reading->fingerprint, name, TT_FINGERPRINT_ROWS, tt_detect_inputs_sum(dataset),
-                    tt_detect_dataset_count(dataset));
-}
-
-/* Weights and boxes; of the images names and sizes. */
-static tt_status add_detector(struct reading *reading, const struct tt_inputs *inputs)
-{
-    const struct tt_model_folder *folder = inputs->detect.weights.folder;
-    reading->role = TT_FINGERPRINT_MODEL;
-    if (folder != NULL)
-        TT_TRY(add_weights(reading, tt_model_folder_file_at(folder, 0), "the weights", false));
-    const struct tt_str *network = &inputs->detect.config_json, *classes = &inputs->detect.classes_csv;
-    TT_TRY(add_part(reading->fingerprint, "the network", TT_FINGERPRINT_MODEL,
-                    tt_crc64(0, tt_str_text(network), network->bytes), (int64_t)network->bytes));
-    TT_TRY(add_part(reading->fingerprint, "the classes", TT_FINGERPRINT_MODEL,
-                    tt_crc64(0, tt_str_text(classes), classes->bytes), (int64_t)classes->bytes));
-    TT_TRY(add_images(reading, inputs->detect.train, "training"));
-    return add_images(reading, inputs->detect.eval, "evaluation");
+    struct reading *reading = context;
+    reading->role = part->is_data ? TT_FINGERPRINT_ROWS : TT_FINGERPRINT_MODEL;
+    if (part->weights != NULL) return add_weights(reading, part->weights, part->name, false);
+    return add_part(reading->fingerprint, part->name, reading->role, part->sum, part->amount);
 }
 
 static tt_status add_model(struct reading *reading, const struct tt_inputs *inputs)
 {
     const struct tt_model_folder *folder = inputs->folder;
-    if (folder == NULL) return add_detector(reading, inputs);
+    TT_TRY(tt_inputs_visit(inputs, add_own, reading));
+    if (folder == NULL) return TT_OK;
     reading->folder = tt_model_folder_path(folder);
     reading->role = TT_FINGERPRINT_MODEL;
     TT_TRY(add_named(reading, "config.json"));

@@ -4,63 +4,12 @@
 
 #include "base/alloc.h"
 #include "base/cgroup.h"
-#include "base/file.h"
-#include "base/hub_cache.h"
-#include "base/integer.h"
-#include "base/json.h"
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
-#include "job/inputs.h"
+#include "job/task.h"
 #include "launch/launch.h"
 #include "launch/world.h"
-#include "model/adapter_config.h"
-#include "model/quantization.h"
-
-enum { CONFIG_BYTES_MAX = 1 << 20 };
-
-/* Weights of a folder say which of them are in FP8, and whether tied embeddings have a head of their own; without any,
- * config.json does. */
-static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
-{
-    struct tt_model_folder *folder = NULL;
-    if (path == NULL || (model->stored_quant != TT_QUANT_FP8 && !model->tie_word_embeddings)) return TT_OK;
-    tt_status status = tt_model_folder_open(path, false, &folder);
-    if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
-    if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");
-    tt_model_folder_close(folder);
-    return status;
-}
-
-static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *arena,
-                             struct tt_model_facts *model)
-{
-    const struct tt_model_spec *named = &spec->job.model;
-    tt_status status = TT_OK;
-    struct tt_json json = {0};
-    char *path = NULL, *folder = NULL;
-    if (spec->config_json == NULL)
-        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "model", &folder));
-    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(spec->config_json);
-    if (path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
-    TT_GO(tt_model_facts_parse(&json, model));
-    status = inspect_weights(folder, arena, model);
-out:
-    tt_json_deinit(&json);
-    tt_free(path);
-    tt_free(folder);
-    return status;
-}
-
-static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_lora_config *lora)
-{
-    char *folder;
-    TT_TRY(tt_hub_locate(name, NULL, "adapter", &folder));
-    tt_status status = tt_adapter_config_read(folder, arena, lora);
-    tt_free(folder);
-    return status;
-}
 
 /* `word` is a kind of device, which this machine must have, or the name of a chip. */
 static tt_status find_device(const char *word, size_t memory_limit, struct tt_device_config *device,
@@ -81,21 +30,6 @@ static tt_status find_device(const char *word, size_t memory_limit, struct tt_de
     return TT_OK;
 }
 
-/* Number of tokens of every row. A run truncates or drops rows with more tokens than the model has positions; a pack of
- * several rows may have more. */
-static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
-                             int64_t *length)
-{
-    const struct tt_job_spec *config = &spec->job;
-    *length = spec->sequence_length;
-    if (*length > model->max_position_embeddings)
-        return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
-                       (long long)*length, (long long)model->max_position_embeddings);
-    if (*length == 0)
-        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(&config->data, model);
-    return TT_OK;
-}
-
 /* Number of ranks and machines by the settings; none of the machines needs to exist. */
 static tt_status count_ranks(const struct tt_job_spec *config, int devices, struct tt_plan_ranks *ranks)
 {
@@ -113,29 +47,12 @@ static tt_status count_ranks(const struct tt_job_spec *config, int devices, stru
     return TT_OK;
 }
 
-/* The model's facts and options; `arena` holds the adapter's configuration. */
-static tt_status read_model(const struct tt_plan_spec *spec, struct tt_arena *arena,
-                            struct tt_model_facts *model, struct tt_model_options *options)
-{
-    const struct tt_job_spec *config = &spec->job;
-    if (config->task == TT_TASK_DETECTION) {
-        *options = (struct tt_model_options){.compute_dtype = config->device.bf16 ? TT_BF16 : TT_F32,
-                                             .random_init = true};
-        return tt_detect_network(&config->detect, spec->num_classes, model);
-    }
-    *options = tt_job_model_options(&config->model, &config->lora, &config->device, true);
-    TT_TRY(read_config(spec, arena, model));
-    TT_TRY(tt_quantization_resolve(&config->quantization, model, options->compute_dtype, &options->quant));
-    if (config->model.adapter_name_or_path == NULL) return TT_OK;
-    return read_adapter(config->model.adapter_name_or_path, arena, &options->lora);
-}
-
 tt_status tt_plan_offline_model(const struct tt_plan_spec *spec, struct tt_model **out)
 {
     struct tt_arena arena = {0};
     struct tt_model_facts model;
     struct tt_model_options options;
-    tt_status status = read_model(spec, &arena, &model, &options);
+    tt_status status = tt_tasks[spec->job.task]->network(spec, &arena, &model, &options);
     if (status == TT_OK) status = tt_model_create(&model, &options, out);
     tt_arena_deinit(&arena);
     return status;
@@ -171,29 +88,6 @@ static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layou
     return TT_OK;
 }
 
-/* A detection's limits: the largest canvas that an image can have, and boxes of which nobody knows the number yet. */
-static struct tt_batch_limits image_limits(const struct tt_detect_spec *detect, int64_t batch)
-{
-    enum { BOXES = 100 };
-    size_t side = TT_DETECT_CANVAS_MULTIPLE;
-    return (struct tt_batch_limits){.images = batch,
-                                    .boxes = batch * BOXES,
-                                    .height = (int64_t)tt_align_up((size_t)detect->image_size, side),
-                                    .width = (int64_t)tt_align_up((size_t)detect->max_image_size, side)};
-}
-
-static tt_status row_limits(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
-                            struct tt_batch_limits *limits)
-{
-    int64_t each = (int64_t)tt_data_samples_each(&spec->job.data);
-    int64_t length, batch = spec->job.run.per_device_train_batch_size * each;
-    TT_TRY(find_length(spec, model, &length));
-    TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
-    *limits = (struct tt_batch_limits){
-        .tokens = length * batch, .sequences = batch, .rows = length * batch, .length = length};
-    return TT_OK;
-}
-
 static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
                                const struct tt_model_facts *model, const struct tt_model_options *options,
                                bool advises, struct tt_plan *plan)
@@ -201,13 +95,7 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     const struct tt_job_spec *config = &spec->job;
     struct tt_batch_limits limits, eval = {0};
     struct tt_rank_config rank;
-    if (model->reads_images) {
-        limits = image_limits(&config->detect, config->run.per_device_train_batch_size);
-        if (config->watch.eval_strategy != TT_INTERVAL_NO)
-            eval = image_limits(&config->detect, config->run.per_device_eval_batch_size);
-    } else {
-        TT_TRY(row_limits(spec, model, &limits));
-    }
+    TT_TRY(tt_tasks[config->task]->limits(spec, model, &limits, &eval));
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.optimizer = tt_optimizer_of(&config->optim);
@@ -249,7 +137,7 @@ static tt_status plan_offline(const struct tt_plan_spec *spec, bool advises, str
     struct tt_arena arena = {0};
     struct tt_model_facts model;
     struct tt_model_options options;
-    TT_GO(read_model(spec, &arena, &model, &options));
+    TT_GO(tt_tasks[spec->job.task]->network(spec, &arena, &model, &options));
     TT_GO(lay_ranks(spec, &layout));
     TT_GO(spec->generation_length > 0 ? plan_generation(spec, &layout, &model, &options, plan)
                                       : plan_training(spec, &layout, &model, &options, advises, plan));

@@ -8,21 +8,22 @@
 #include "job/spec.h"
 
 /* The setting whose largest value a plan searches. */
-enum tt_plan_max { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_LENGTH, TT_PLAN_MAX_IMAGE_SIZE };
-const char *tt_plan_max_setting(enum tt_plan_max what); /* the name of that setting */
+enum { TT_PLAN_MAX_NONE, TT_PLAN_MAX_BATCH, TT_PLAN_MAX_SIZE }; /* SIZE + task: of its samples (job/task.h) */
+const char *tt_plan_max_setting(int what);                      /* the name of that setting */
 
 /* The largest run that fits. */
 struct tt_plan_largest {
-    int64_t value;          /* of the setting */
-    int64_t max_image_size; /* with image_size, in the proportion that was given; else 0 */
+    int64_t value;       /* of the setting */
+    const char *follows; /* another setting, in the proportion that was given; NULL: none */
+    int64_t follower;    /* its value */
     bool bounded; /* the next one is not possible at all: the model's positions end, or a batch's limit */
     size_t next_bytes; /* of a rank, for the next one; 0 if `bounded` */
 };
 
 /* Sets the batch size, the length of rows or the size of images in `spec` to the largest that fits, and plans it.
  * TT_ERR_MEMORY if none does. TT_ERR_USAGE where the device has no limit. */
-TT_MUST_USE tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max what,
-                                              struct tt_plan *plan, struct tt_plan_largest *largest);
+TT_MUST_USE tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, int what, struct tt_plan *plan,
+                                              struct tt_plan_largest *largest);
 
 /* Every unit with its tensors, their types and bytes, appended; the bytes are those of the whole unit before it is
  * split over the ranks. */

@@ -3,36 +3,34 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "job/detect_inputs.h"
-#include "model/retinanet.h"
+#include "job/task.h"
 #include "planning/offline.h"
 
-/* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check; sizes of images as their
- * settings are. */
-enum { BATCH_MAX = 524287, IMAGE_MIN = 32, IMAGE_MAX = 8192, LONGER_MAX = 16384 };
+/* A batch is bounded by what an index of its tokens can count, as tt_micro_batch_check. */
+enum { BATCH_MAX = 524287 };
 
-const char *tt_plan_max_setting(enum tt_plan_max what)
+/* NULL: the batch, which all tasks have. */
+static const struct tt_task_size *size_of(int what)
 {
-    static const char *const names[] = {[TT_PLAN_MAX_NONE] = "",
-                                        [TT_PLAN_MAX_BATCH] = "per_device_train_batch_size",
-                                        [TT_PLAN_MAX_LENGTH] = "sequence_length",
-                                        [TT_PLAN_MAX_IMAGE_SIZE] = "image_size"};
-    return names[what];
+    return what >= TT_PLAN_MAX_SIZE ? &tt_tasks[what - TT_PLAN_MAX_SIZE]->size : NULL;
 }
 
-static void set_value(struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value)
+const char *tt_plan_max_setting(int what)
 {
-    struct tt_detect_spec *detect = &spec->job.detect;
-    if (what == TT_PLAN_MAX_BATCH) spec->job.run.per_device_train_batch_size = value;
-    if (what == TT_PLAN_MAX_LENGTH) spec->sequence_length = value;
-    if (what != TT_PLAN_MAX_IMAGE_SIZE) return;
-    detect->max_image_size =
-        (2 * value * detect->max_image_size + detect->image_size) / (2 * detect->image_size);
-    detect->image_size = value;
+    const struct tt_task_size *size = size_of(what);
+    return size != NULL ? size->setting : "per_device_train_batch_size";
 }
 
-static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value,
-                           struct tt_plan *plan)
+static void set_value(struct tt_plan_spec *spec, int what, int64_t value)
+{
+    const struct tt_task_size *size = size_of(what);
+    if (size != NULL)
+        size->set(spec, value);
+    else
+        spec->job.run.per_device_train_batch_size = value;
+}
+
+static tt_status try_value(const struct tt_plan_spec *spec, int what, int64_t value, struct tt_plan *plan)
 {
     struct tt_plan_spec other = *spec;
     set_value(&other, what, value);
@@ -40,24 +38,21 @@ static tt_status try_value(const struct tt_plan_spec *spec, enum tt_plan_max wha
 }
 
 /* The largest value that a run may have with unlimited memory. */
-static tt_status find_bound(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t *bound)
+static tt_status find_bound(const struct tt_plan_spec *spec, int what, int64_t *bound)
 {
     struct tt_model *model = NULL;
-    const struct tt_detect_spec *detect = &spec->job.detect;
-    *bound = what == TT_PLAN_MAX_BATCH ? BATCH_MAX : IMAGE_MAX;
-    if (what == TT_PLAN_MAX_IMAGE_SIZE &&
-        detect->max_image_size > LONGER_MAX / IMAGE_MAX * detect->image_size)
-        *bound = LONGER_MAX * detect->image_size / detect->max_image_size;
-    if (what != TT_PLAN_MAX_LENGTH) return TT_OK;
+    const struct tt_task_size *size = size_of(what);
+    *bound = BATCH_MAX;
+    if (size == NULL) return TT_OK;
     TT_TRY(tt_plan_offline_model(spec, &model));
-    *bound = model->facts.max_position_embeddings;
+    *bound = size->most(spec, &model->facts);
     tt_model_destroy(model);
     return TT_OK;
 }
 
 /* A batch that the data structures cannot hold is too large, as one that memory cannot. */
-static tt_status try_fit(const struct tt_plan_spec *spec, enum tt_plan_max what, int64_t value,
-                         struct tt_plan *plan, bool *possible)
+static tt_status try_fit(const struct tt_plan_spec *spec, int what, int64_t value, struct tt_plan *plan,
+                         bool *possible)
 {
     *possible = true;
     tt_status status = try_value(spec, what, value, plan);
@@ -68,13 +63,14 @@ static tt_status try_fit(const struct tt_plan_spec *spec, enum tt_plan_max what,
     return TT_OK;
 }
 
-tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max what, struct tt_plan *plan,
+tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, int what, struct tt_plan *plan,
                                   struct tt_plan_largest *largest)
 {
     struct tt_plan other;
     bool possible = true;
+    const struct tt_task_size *size = size_of(what);
     /* beyond: does not fit; 0: not known yet */
-    int64_t fits = what == TT_PLAN_MAX_IMAGE_SIZE ? IMAGE_MIN : 1, bound, beyond = 0;
+    int64_t fits = size != NULL ? size->least : 1, bound, beyond = 0;
     *largest = (struct tt_plan_largest){0};
     TT_TRY(find_bound(spec, what, &bound));
     TT_TRY(try_value(spec, what, fits, plan));
@@ -94,7 +90,10 @@ tt_status tt_plan_offline_largest(struct tt_plan_spec *spec, enum tt_plan_max wh
     if (fits < bound) TT_TRY(try_fit(spec, what, fits + 1, &other, &possible));
     set_value(spec, what, fits);
     largest->value = fits;
-    if (what == TT_PLAN_MAX_IMAGE_SIZE) largest->max_image_size = spec->job.detect.max_image_size;
+    if (size != NULL && size->follows != NULL) {
+        largest->follows = size->follows;
+        largest->follower = size->follower(spec);
+    }
     largest->bounded = fits == bound || !possible;
     if (!largest->bounded) largest->next_bytes = tt_plan_need(&other);
     return TT_OK;
@@ -197,13 +196,18 @@ static bool is_faster(double seconds, double than)
     return seconds < 0.98 * than;
 }
 
-static tt_status has_batch_norm(const struct tt_plan_spec *spec, bool *found)
+/* The strategy cannot be another where every rank holds the whole network. */
+static tt_status has_one_strategy(const struct tt_plan_spec *spec, bool *one)
 {
-    if (spec->job.task != TT_TASK_DETECTION) return TT_OK;
+    const struct tt_task_ops *task = tt_tasks[spec->job.task];
+    struct tt_arena arena = {0};
+    struct tt_model_options options;
+    if (task->is_whole == NULL) return TT_OK;
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     if (facts == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_detect_network(&spec->job.detect, spec->num_classes, facts);
-    if (status == TT_OK) *found = ((const struct tt_retinanet_config *)(const void *)facts->own)->batch_norm;
+    tt_status status = task->network(spec, &arena, facts, &options);
+    if (status == TT_OK) *one = task->is_whole(facts);
+    tt_arena_deinit(&arena);
     tt_free(facts);
     return status;
 }
@@ -218,7 +222,7 @@ static tt_status find_faster(const struct tt_plan_spec *spec, const struct tt_pl
     double seconds = plan->step_seconds;
     char bytes[32] = "";
     bool one_strategy = false;
-    TT_TRY(has_batch_norm(spec, &one_strategy));
+    TT_TRY(has_one_strategy(spec, &one_strategy));
     if (one_strategy) return TT_OK;
     for (size_t s = 0; s < sizeof order / sizeof *order; s++) {
         struct tt_plan_spec other = *spec;

@@ -86,7 +86,7 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .base_name = run->model->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
-    run->task->saves(&run->inputs, checkpoints->task_files, &config);
+    tt_task_run_of(&run->inputs)->saves(&run->inputs, checkpoints->task_files, &config);
     if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
     return tt_saver_create(&config, &checkpoints->saver);
 }

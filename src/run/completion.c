@@ -178,7 +178,6 @@ static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *jo
 {
     struct tt_json json = {0};
     struct tt_run probe = {.job = job,
-                           .task = run->task,
                            .objective = run->objective,
                            .model = run->model,
                            .data = run->data,

@@ -16,7 +16,7 @@ static int64_t count_steps(const struct tt_run_spec *spec, int64_t steps_per_epo
 tt_status tt_run_order_data(struct tt_run *run, int data_size)
 {
     const struct tt_run_spec *spec = run->spec;
-    const struct tt_task_ops *task = run->task;
+    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
     const struct tt_task_order train = {
         .train = true,
         .data_size = data_size,

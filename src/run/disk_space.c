@@ -39,7 +39,7 @@ static tt_status add_size(void *context, const char *name)
 
 static tt_status count_copied(const struct tt_run *run, const struct tt_model *model, struct copied *copied)
 {
-    if (run->inputs.folder == NULL || model->facts.reads_images) return TT_OK;
+    if (run->inputs.folder == NULL) return TT_OK;
     copied->folder = tt_model_folder_path(run->inputs.folder);
     return tt_model_folder_list_tokenizer(copied->folder, model->adapter_param_count == 0, add_size, copied);
 }

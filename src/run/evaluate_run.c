@@ -19,7 +19,6 @@ struct evaluation_run {
     struct tt_cancel *cancel;         /* NULL or lent */
     struct tt_inputs inputs;
     struct tt_fingerprint fingerprint; /* empty with one process */
-    const struct tt_task_ops *task;
     struct tt_task_data data;
     struct tt_exact_match exact_match; /* empty: not asked for */
     int first_rank;                    /* of this process */
@@ -69,7 +68,7 @@ static tt_status measure(const struct evaluation_run *run, struct tt_rank *rank,
     const struct tt_task_evaluation how = {
         .inputs = &run->inputs, .data = &run->data, .cancel = run->cancel, .by_source = by_source};
     if (run->inputs.eval != NULL) TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective));
-    return run->task->evaluate(&how, rank, evaluation);
+    return tt_task_run_of(&run->inputs)->evaluate(&how, rank, evaluation);
 }
 
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
@@ -99,7 +98,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         run->result->token_accuracy =
             accuracy != NULL ? evaluation.metrics[accuracy - rank.objective.ops->metrics] : NAN;
         run->result->samples = evaluation.samples;
-        run->result->tokens = run->task->labels(&evaluation);
+        run->result->tokens = tt_task_run_of(&run->inputs)->labels(&evaluation);
         run->result->loss_seconds = evaluation.seconds;
         run->result->seconds = evaluation.seconds + (run->spec->exact_match ? tt_clock_seconds() - start : 0);
         keep_metrics(rank.objective.ops, &evaluation, run->metrics);
@@ -133,8 +132,9 @@ static tt_status order_data(struct evaluation_run *run, int data_size, struct tt
                                       .rows = &run->config->data,
                                       .prompt_rows =
                                           (run->config->objective.ops->needs & TT_NEEDS_PROMPT_ROWS) != 0};
-    TT_TRY(run->task->order(&run->inputs, &how, &run->data));
-    *limits = run->task->limits(&run->inputs, &run->data, 0);
+    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
+    TT_TRY(task->order(&run->inputs, &how, &run->data));
+    *limits = task->limits(&run->inputs, &run->data, 0);
     return TT_OK;
 }
 
@@ -203,12 +203,8 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
 {
     tt_status status = TT_OK;
     struct tt_world world = {0};
-    struct evaluation_run run = {.spec = spec,
-                                 .config = &spec->job,
-                                 .task = tt_task_of(spec->job.task),
-                                 .cancel = cancel,
-                                 .result = result,
-                                 .metrics = metrics};
+    struct evaluation_run run = {
+        .spec = spec, .config = &spec->job, .cancel = cancel, .result = result, .metrics = metrics};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
@@ -221,7 +217,7 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
     TT_GO(tt_world_agree(&world, check(&run, &world)));
     if (observer != NULL && observer->on_message != NULL && world.first_rank == 0) {
         struct tt_str text = {0};
-        status = run.task->describe(&run.inputs, false, &text);
+        status = tt_task_run_of(&run.inputs)->describe(&run.inputs, false, &text);
         if (status == TT_OK) observer->on_message(observer->context, tt_str_text(&text));
         tt_str_deinit(&text);
         if (status != TT_OK) goto out;

@@ -65,7 +65,7 @@ static double per_second(const struct loop *loop, double amount)
 /* FLOPs of the training so far. */
 static double flops_so_far(const struct loop *loop)
 {
-    return loop->run->task->flops(loop->rank->model, &loop->memory.counters);
+    return tt_task_run_of(&loop->run->inputs)->flops(loop->rank->model, &loop->memory.counters);
 }
 
 static void log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
@@ -90,7 +90,7 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
-    const struct tt_task_ops *task = loop->run->task;
+    const struct tt_task_run_ops *task = tt_task_run_of(&loop->run->inputs);
     fields[count++] = (struct tt_log_field){task->count_name, (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
         task->rate_name,
@@ -164,7 +164,7 @@ static tt_status measure(struct loop *loop, int64_t step)
                                            .by_source = &loop->by_source,
                                            .run = run,
                                            .step = step};
-    TT_TRY(run->task->evaluate(&how, loop->rank, &evaluation));
+    TT_TRY(tt_task_run_of(&run->inputs)->evaluate(&how, loop->rank, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
     double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
@@ -322,7 +322,7 @@ static bool evaluation_is_due(const struct loop *loop, int64_t done)
 {
     const struct tt_run *run = loop->run;
     bool by_epochs = run->watch->eval_strategy == TT_INTERVAL_EPOCH, last = done == run->total_steps;
-    if (!run->task->evaluates(&run->inputs) ||
+    if (!tt_task_run_of(&run->inputs)->evaluates(&run->inputs) ||
         run->watch->eval_delay > (by_epochs ? epoch_of(loop, done) : (double)done))
         return false;
     return due(run->eval_steps, done) || (last && run->eval_steps > 0);
@@ -422,7 +422,8 @@ static tt_status finish(struct loop *loop, bool stopped)
     if (loop->first) {
         struct tt_log_row row = {false, loop->memory.counters.steps_done,
                                  epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
-        struct tt_log_field samples = {"train_samples", run->task->samples(&run->inputs, run->objective)};
+        struct tt_log_field samples = {"train_samples",
+                                       tt_task_run_of(&run->inputs)->samples(&run->inputs, run->objective)};
         tt_journal_write_results(run->journal, "train", &row, &samples);
         if (!stopped)
             tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
@@ -442,7 +443,7 @@ static tt_status begin(struct loop *loop)
     double start = tt_clock_seconds();
     bool due_still = loop->memory.evaluation_due;
     loop->memory.evaluation_due = false;
-    if (!run->task->evaluates(&run->inputs)) return TT_OK;
+    if (!tt_task_run_of(&run->inputs)->evaluates(&run->inputs)) return TT_OK;
     if (due_still && run->first_step > 0) return evaluate_and_save(loop, run->first_step, true);
     if (!run->watch->eval_on_start || run->first_step > 0) return TT_OK;
     TT_TRY(evaluate(loop, 0));
@@ -536,7 +537,8 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
     if (status == TT_OK && run->inputs.eval != NULL)
         status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
-    if (status == TT_OK) status = run->task->feed(&run->inputs, &run->train_data, rank, &loop.feed);
+    if (status == TT_OK)
+        status = tt_task_run_of(&run->inputs)->feed(&run->inputs, &run->train_data, rank, &loop.feed);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK)
         tt_row_times_init(&loop.times, &rank->objective, tt_comm_rank(rank->world),

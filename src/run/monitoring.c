@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "job/task.h"
 #include "launch/launch.h"
 #include "run/row_times.h"
 
@@ -100,12 +101,13 @@ void tt_monitoring_close(struct tt_monitoring *monitoring)
 
 void tt_monitoring_start(struct tt_run *run, int64_t tokens)
 {
-    tt_live_start(run->live, &(struct tt_live_start){.step = run->first_step,
-                                                     .total_steps = run->total_steps,
-                                                     .tokens = (double)tokens,
-                                                     .planned_bytes = (double)run->plan.memory.total_peak,
-                                                     .restarts = (double)run->restarts,
-                                                     .counts_images = run->inputs.model_facts.reads_images});
+    tt_live_start(run->live,
+                  &(struct tt_live_start){.step = run->first_step,
+                                          .total_steps = run->total_steps,
+                                          .tokens = (double)tokens,
+                                          .planned_bytes = (double)run->plan.memory.total_peak,
+                                          .restarts = (double)run->restarts,
+                                          .counts_images = !tt_tasks[run->inputs.task]->writes_text});
 }
 
 void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank, const struct tt_phases *phases)

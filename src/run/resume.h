@@ -79,6 +79,8 @@ TT_MUST_USE tt_status tt_resume_text(const struct tt_run *run, const struct tt_r
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size);
+/* Adds the word that the row of a setting has for a value. */
+void tt_resume_add_word(struct tt_json_value *to, const char *name, int value);
 /* The value that an identity without the name has in its place, where only values in use are written. Owned; NULL:
  * nothing is known, as of names that earlier versions lack. */
 struct tt_json_value *tt_resume_unwritten(const char *name);

@@ -5,22 +5,22 @@
 #include "backend/settings.h"
 #include "config/value.h"
 #include "job/settings.h"
+#include "job/task.h"
 #include "model/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
 #include "run/run.h"
 #include "tensor/quant.h"
 
-static struct tt_json_value *text_or_null(const char *text)
-{
-    return text != NULL ? tt_json_new_string(text) : tt_json_new_null();
-}
-
-/* Adds a setting with words, by the word of its row. */
-static void add_word(struct tt_json_value *to, const char *name, int value)
+void tt_resume_add_word(struct tt_json_value *to, const char *name, int value)
 {
     char word[TT_JOB_WORD_BYTES];
     tt_json_set(to, name, tt_json_new_string(tt_job_word(name, value, word)));
+}
+
+static struct tt_json_value *text_or_null(const char *text)
+{
+    return text != NULL ? tt_json_new_string(text) : tt_json_new_null();
 }
 
 /* Choices of which several are set, as a list of words. */
@@ -120,10 +120,12 @@ static const char *key_of(const struct tt_setting *row)
     return strcmp(row->name, "lora_modules_to_save") == 0 ? "modules_to_save" : row->name;
 }
 
-/* Whether the row has a meaning for the task. */
-static bool is_of_task(const struct tt_setting *row, bool detects)
+/* Whether the row is of another task than this one. */
+static bool is_of_others(const struct tt_setting *row, int task)
 {
-    return row->of == NULL || strcmp(row->of, detects ? "language" : "detection") != 0;
+    for (int other = 0; other < TT_TASKS && row->of != NULL; other++)
+        if (other != task && strcmp(row->of, tt_task_name(other)) == 0) return true;
+    return false;
 }
 
 static void add_row(struct tt_json_value *to, const struct tt_setting *row, const void *field)
@@ -135,7 +137,7 @@ static void add_row(struct tt_json_value *to, const struct tt_setting *row, cons
 }
 
 /* The settings that change the result, by their values. Those of LoRA are the adapter's where a run begins with one. */
-static void add_rows(struct tt_json_value *to, const struct tt_run *run, bool detects)
+static void add_rows(struct tt_json_value *to, const struct tt_run *run)
 {
     const struct tt_model_options *options = &run->inputs.model_options;
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
@@ -146,24 +148,8 @@ static void add_rows(struct tt_json_value *to, const struct tt_run *run, bool de
             lora ? (const char *)&options->lora : (const char *)run->job + section->base_offset;
         if (lora && options->train_base) continue;
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++)
-            if (is_of_task(row, detects)) add_row(to, row, base + row->offset);
+            if (!is_of_others(row, run->inputs.task)) add_row(to, row, base + row->offset);
     }
-}
-
-/* The storage of the base follows from the settings and from the folder. */
-static void add_base(struct tt_json_value *to, const struct tt_run *run)
-{
-    const struct tt_base_quant *quant = &run->inputs.model_options.quant;
-    tt_json_set(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
-    if (quant->type == TT_QUANT_FP8 || quant->recodes) add_word(to, "fp8_products", quant->products);
-    if (quant->type == TT_QUANT_FP8) {
-        add_word(to, "fp8_gate_up", quant->gate_up);
-        tt_json_set(to, "fp8_lm_head", tt_json_new_bool(quant->head));
-        if (run->inputs.model_facts.stored_fp8_blocks)
-            add_word(to, "fp8_blocks", quant->blocks ? TT_FP8_BLOCKS_KEEP : TT_FP8_BLOCKS_ROWS);
-    }
-    tt_json_set(to, "bnb_4bit_use_double_quant", tt_json_new_bool(quant->nested));
-    tt_json_set(to, "llm_int8_skip_modules", text_or_null(quant->skip_modules));
 }
 
 /* The names of the losses are of one loss where there is no `rows`. */
@@ -194,14 +180,6 @@ static void add_samples(struct tt_json_value *to, const struct tt_run_spec *spec
     tt_json_set(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
 }
 
-static void add_packing(struct tt_json_value *to, const struct tt_data_config *data)
-{
-    if (data->packing)
-        add_word(to, "packing_strategy", data->packing_strategy);
-    else
-        tt_json_set(to, "packing_strategy", tt_json_new_null());
-}
-
 /* Lengths in steps, and what follows from other settings. */
 static void add_optimizer(struct tt_json_value *to, const struct tt_run *run)
 {
@@ -223,24 +201,15 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
     return strcmp(name, "fp8_products") == 0 ? tt_json_new_string("none") : NULL;
 }
 
-/* The classes of a detection and its network are input files (launch/fingerprint.h). */
 struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
 {
     struct tt_json_value *to = tt_json_new_object();
-    const struct tt_detect_inputs *detect = &run->inputs.detect;
-    bool detects = detect->spec != NULL;
-    add_rows(to, run, detects);
+    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
+    add_rows(to, run);
     add_objective(to, run->objective);
-    add_samples(to, run->spec,
-                detects ? tt_detect_inputs_sum(detect->train) : tt_dataset_sum(run->inputs.train),
-                world_size);
+    add_samples(to, run->spec, task->sum(&run->inputs), world_size);
     add_optimizer(to, run);
-    if (detects) {
-        add_word(to, "norm", detect->norm);
-    } else {
-        add_base(to, run);
-        add_packing(to, run->data);
-    }
+    task->identify(&run->inputs, run->data, to);
     return tt_json_finish(to);
 }
 

@@ -37,7 +37,7 @@ void tt_run_report_line(const struct tt_run *run, const char *line)
 
 const char *tt_run_model_name(const struct tt_run *run)
 {
-    return run->task->weights(&run->inputs, run->model);
+    return tt_task_run_of(&run->inputs)->weights(&run->inputs, run->model);
 }
 
 tt_dtype tt_run_save_dtype(enum tt_save_type wanted, const struct tt_model *model)

@@ -19,7 +19,6 @@
 
 struct tt_run {
     const struct tt_job_spec *job; /* lent: for what its rows say of it (run/resume_identity.c) */
-    const struct tt_task_ops *task;
     /* the parts of the job that a run reads; lent */
     const struct tt_objective *objective;
     const struct tt_model_spec *model;

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/utf8.h"
 #include "detect/drawing.h"
+#include "job/detect_inputs.h"
 #include "run/run.h"
 
 /* LONGEST: pixels of the longer side of a picture. */
@@ -17,9 +18,9 @@ static const uint8_t truth_colour[3] = {0, 140, 255}, found_colour[3] = {255, 12
 
 tt_status tt_shown_pictures_open(struct tt_run *run)
 {
-    const struct tt_detect_inputs *inputs = &run->inputs.detect;
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
     struct tt_path path;
-    if (inputs->spec == NULL || inputs->eval == NULL || inputs->spec->eval_pictures == 0) return TT_OK;
+    if (inputs->eval == NULL || inputs->spec->eval_pictures == 0) return TT_OK;
     TT_TRY(tt_path_set(&path, run->spec->output_dir, "pictures"));
     TT_TRY(tt_dir_create(path.text));
     TT_TRY(tt_path_set(&path, run->spec->output_dir, "pictures.jsonl"));
@@ -104,7 +105,7 @@ static tt_status write(struct drawing *drawing, const struct tt_detect_record *i
 
 static tt_status draw(struct drawing *drawing, int64_t index)
 {
-    const struct tt_detect_inputs *inputs = &drawing->run->inputs.detect;
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&drawing->run->inputs);
     const struct tt_detect_record *image = tt_detect_dataset_record(inputs->eval, index);
     tt_image_deinit(&drawing->image);
     tt_image_deinit(&drawing->picture);
@@ -127,8 +128,8 @@ void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_ma
     struct drawing drawing = {.run = run, .step = step, .found = found, .count = count};
     tt_status status = TT_OK;
     if (run->pictures.file == NULL) return;
-    int64_t images = tt_detect_dataset_count(run->inputs.detect.eval),
-            most = run->inputs.detect.spec->eval_pictures;
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
+    int64_t images = tt_detect_dataset_count(inputs->eval), most = inputs->spec->eval_pictures;
     for (int64_t i = 0; i < images && i < most && status == TT_OK; i++) status = draw(&drawing, i);
     if (status != TT_OK && !run->pictures.failed)
         tt_warn("%s; training continues without pictures of the evaluation after step %lld",

@@ -1,12 +1,17 @@
 #include "run/task.h"
 
-extern const struct tt_task_ops tt_task_language, tt_task_detection;
+#include "job/task.h"
 
-const struct tt_task_ops *tt_task_of(enum tt_task task)
+#define TASK(name, size, what) extern const struct tt_task_run_ops tt_task_run_##name;
+#include "job/tasks.def"
+
+const struct tt_task_run_ops *tt_task_run_of(const struct tt_inputs *inputs)
 {
-    static const struct tt_task_ops *const tasks[] = {
-        [TT_TASK_LANGUAGE] = &tt_task_language, [TT_TASK_DETECTION] = &tt_task_detection};
-    return tasks[task];
+    static const struct tt_task_run_ops *const tasks[TT_TASKS] = {
+#define TASK(name, size, what) &tt_task_run_##name,
+#include "job/tasks.def"
+    };
+    return tasks[inputs->task];
 }
 
 void tt_task_data_deinit(struct tt_task_data *data)

@@ -1,5 +1,5 @@
 /* The questions of a run to its task: the order of its data, a rank's feed, an evaluation, figures and files. One file
- * each, run/task_<name>.c. Nobody else asks which task it is. */
+ * each, run/task_<name>.c; what a job asks is in job/task.h. Nobody else asks which task it is. */
 #ifndef TT_RUN_TASK_H
 #define TT_RUN_TASK_H
 
@@ -10,6 +10,7 @@
 #include "run/memory.h"
 
 struct tt_run;
+struct tt_json_value;
 
 enum { TT_TASK_FILES = 2 };
 
@@ -41,7 +42,7 @@ struct tt_task_evaluation {
     int64_t step;
 };
 
-struct tt_task_ops {
+struct tt_task_run_ops {
     const char *count_name, *rate_name; /* of log rows: "num_tokens", "tokens_per_second" */
     tt_status (*order)(const struct tt_inputs *inputs, const struct tt_task_order *how,
                        struct tt_task_data *data);
@@ -56,6 +57,12 @@ struct tt_task_ops {
     tt_status (*describe)(const struct tt_inputs *inputs, bool train, struct tt_str *text);
     /* Reports what the run begins with. */
     tt_status (*report)(const struct tt_run *run);
+    /* Opens what evaluations show beside rows, in the process of rank 0. NULL: nothing. */
+    tt_status (*show)(struct tt_run *run);
+    /* The sum of the training data, and what a resume compares beside the settings (run/resume.h). */
+    uint64_t (*sum)(const struct tt_inputs *inputs);
+    void (*identify)(const struct tt_inputs *inputs, const struct tt_data_config *data,
+                     struct tt_json_value *to);
     /* The training data of a rank. */
     tt_status (*feed)(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
                       struct tt_feed *feed);
@@ -73,6 +80,7 @@ struct tt_task_ops {
                   struct tt_saver_config *config);
 };
 
-const struct tt_task_ops *tt_task_of(enum tt_task task);
+/* Those of the task that the inputs are of. */
+const struct tt_task_run_ops *tt_task_run_of(const struct tt_inputs *inputs);
 
 #endif

@@ -2,20 +2,23 @@
 #include "engine/feed_images.h"
 #include "engine/rank_pass.h"
 #include "infer/detect_evaluator.h"
+#include "job/detect_inputs.h"
+#include "run/resume.h"
 #include "run/run.h"
 #include "run/task.h"
 
 static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
                        struct tt_task_data *data)
 {
-    data->order = tt_detect_inputs_order(inputs->detect.spec, how->train, how->batch_size, how->data_size,
-                                         how->accumulation, how->seed);
+    data->order = tt_detect_inputs_order(tt_detect_inputs_of(inputs)->spec, how->train, how->batch_size,
+                                         how->data_size, how->accumulation, how->seed);
     return TT_OK;
 }
 
 static const struct tt_detect_dataset *images_of(const struct tt_inputs *inputs, bool train)
 {
-    return train ? inputs->detect.train : inputs->detect.eval;
+    const struct tt_detect_inputs *own = tt_detect_inputs_of(inputs);
+    return train ? own->train : own->eval;
 }
 
 static tt_status epoch_steps(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps)
@@ -39,13 +42,13 @@ static struct tt_batch_limits limits(const struct tt_inputs *inputs, const struc
 
 static bool evaluates(const struct tt_inputs *inputs)
 {
-    return inputs->detect.eval != NULL;
+    return images_of(inputs, false) != NULL;
 }
 
 static double samples(const struct tt_inputs *inputs, const struct tt_objective *objective)
 {
     (void)objective;
-    return (double)tt_detect_dataset_count(inputs->detect.train);
+    return (double)tt_detect_dataset_count(images_of(inputs, true));
 }
 
 static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_str *text)
@@ -56,7 +59,7 @@ static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_
 
 static tt_status report(const struct tt_run *run)
 {
-    const struct tt_detect_inputs *inputs = &run->inputs.detect;
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
     struct tt_str text = {0};
     tt_status status = TT_OK;
     TT_GO(tt_detect_inputs_describe_weights(inputs, &text));
@@ -98,7 +101,8 @@ static struct tt_detect_loader_config loading_of(const struct tt_detect_inputs *
 static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
                       struct tt_feed *feed)
 {
-    const struct tt_detect_loader_config loading = loading_of(&inputs->detect, &data->order, rank);
+    const struct tt_detect_loader_config loading =
+        loading_of(tt_detect_inputs_of(inputs), &data->order, rank);
     return tt_feed_of_images(&loading, feed);
 }
 
@@ -112,10 +116,10 @@ static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *
                           struct tt_evaluation *evaluation)
 {
     struct tt_task_evaluation shown = *how;
-    const struct tt_detect_loader_config loading = loading_of(&how->inputs->detect, &how->data->order, rank);
+    const struct tt_detect_inputs *own = tt_detect_inputs_of(how->inputs);
+    const struct tt_detect_loader_config loading = loading_of(own, &how->data->order, rank);
     const struct tt_detect_evaluator_config config = {.loading = &loading,
-                                                      .score_threshold =
-                                                          how->inputs->detect.spec->score_threshold,
+                                                      .score_threshold = own->spec->score_threshold,
                                                       .show = how->run != NULL ? show : NULL,
                                                       .context = &shown};
     return tt_detect_evaluate(rank, &config, how->cancel, how->stopped, evaluation);
@@ -136,20 +140,34 @@ static int64_t labels(const struct tt_evaluation *evaluation)
 static const char *weights(const struct tt_inputs *inputs, const struct tt_model_spec *model)
 {
     (void)model;
-    return inputs->detect.spec->weights_path;
+    return tt_detect_inputs_of(inputs)->spec->weights_path;
 }
 
 static void saves(const struct tt_inputs *inputs, struct tt_save_template files[TT_TASK_FILES],
                   struct tt_saver_config *config)
 {
-    files[0] = (struct tt_save_template){"config.json", tt_str_text(&inputs->detect.config_json)};
-    files[1] = (struct tt_save_template){"classes.csv", tt_str_text(&inputs->detect.classes_csv)};
+    const struct tt_detect_inputs *own = tt_detect_inputs_of(inputs);
+    files[0] = (struct tt_save_template){"config.json", tt_str_text(&own->config_json)};
+    files[1] = (struct tt_save_template){"classes.csv", tt_str_text(&own->classes_csv)};
     config->templates = files;
     config->template_count = TT_TASK_FILES;
     config->torch_name = "model.pth";
 }
 
-const struct tt_task_ops tt_task_detection = {
+static uint64_t sum(const struct tt_inputs *inputs)
+{
+    return tt_detect_inputs_sum(images_of(inputs, true));
+}
+
+/* The classes and the network are input files (launch/fingerprint.h). */
+static void identify(const struct tt_inputs *inputs, const struct tt_data_config *data,
+                     struct tt_json_value *to)
+{
+    (void)data;
+    tt_resume_add_word(to, "norm", tt_detect_inputs_of(inputs)->norm);
+}
+
+const struct tt_task_run_ops tt_task_run_detection = {
     .count_name = "num_images",
     .rate_name = "images_per_second",
     .order = order,
@@ -159,6 +177,9 @@ const struct tt_task_ops tt_task_detection = {
     .samples = samples,
     .describe = describe,
     .report = report,
+    .show = tt_shown_pictures_open,
+    .sum = sum,
+    .identify = identify,
     .feed = feed,
     .evaluate = evaluate,
     .flops = flops,

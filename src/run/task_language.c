@@ -1,6 +1,8 @@
 /* The task of a language model: rows of tokens. */
 #include "engine/feed_rows.h"
 #include "engine/rank.h"
+#include "job/language_inputs.h"
+#include "run/resume.h"
 #include "run/run.h"
 #include "run/task.h"
 
@@ -138,7 +140,40 @@ static void saves(const struct tt_inputs *inputs, struct tt_save_template files[
     config->template_count = inputs->templates.template_count;
 }
 
-const struct tt_task_ops tt_task_language = {
+static uint64_t sum(const struct tt_inputs *inputs)
+{
+    return tt_dataset_sum(inputs->train);
+}
+
+/* The storage of the base follows from the settings and from the folder. */
+static void add_base(struct tt_json_value *to, const struct tt_inputs *inputs)
+{
+    const struct tt_base_quant *quant = &inputs->model_options.quant;
+    tt_json_set(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
+    if (quant->type == TT_QUANT_FP8 || quant->recodes)
+        tt_resume_add_word(to, "fp8_products", quant->products);
+    if (quant->type == TT_QUANT_FP8) {
+        tt_resume_add_word(to, "fp8_gate_up", quant->gate_up);
+        tt_json_set(to, "fp8_lm_head", tt_json_new_bool(quant->head));
+        if (inputs->model_facts.stored_fp8_blocks)
+            tt_resume_add_word(to, "fp8_blocks", quant->blocks ? TT_FP8_BLOCKS_KEEP : TT_FP8_BLOCKS_ROWS);
+    }
+    tt_json_set(to, "bnb_4bit_use_double_quant", tt_json_new_bool(quant->nested));
+    tt_json_set(to, "llm_int8_skip_modules",
+                quant->skip_modules != NULL ? tt_json_new_string(quant->skip_modules) : tt_json_new_null());
+}
+
+static void identify(const struct tt_inputs *inputs, const struct tt_data_config *data,
+                     struct tt_json_value *to)
+{
+    add_base(to, inputs);
+    if (data->packing)
+        tt_resume_add_word(to, "packing_strategy", data->packing_strategy);
+    else
+        tt_json_set(to, "packing_strategy", tt_json_new_null());
+}
+
+const struct tt_task_run_ops tt_task_run_language = {
     .count_name = "num_tokens",
     .rate_name = "tokens_per_second",
     .order = order,
@@ -148,6 +183,8 @@ const struct tt_task_ops tt_task_language = {
     .samples = samples,
     .describe = describe,
     .report = report,
+    .sum = sum,
+    .identify = identify,
     .feed = feed,
     .evaluate = evaluate,
     .flops = flops,

@@ -91,7 +91,7 @@ static tt_status check_before_start(struct tt_run *run, const struct tt_world *w
     TT_GO(tt_resume_check_model(run, model));
     if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
     TT_GO(tt_run_plan_make(run, world, true));
-    TT_GO(run->task->report(run));
+    TT_GO(tt_task_run_of(&run->inputs)->report(run));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
 out:
@@ -257,7 +257,8 @@ static tt_status prepare(struct tt_run *run, const struct tt_world *world)
     TT_TRY(tt_completion_remove(run));
     TT_TRY(open_journal(run));
     TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
-    TT_TRY(tt_shown_pictures_open(run));
+    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
+    if (task->show != NULL) TT_TRY(task->show(run));
     tt_run_record_begin(run, world);
     open_trackers(run);
     return TT_OK;
@@ -284,7 +285,6 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
     bool complete = false; /* before it began */
     struct tt_run run = {
         .job = job,
-        .task = tt_task_of(job->task),
         .objective = &job->objective,
         .model = &job->model,
         .data = &job->data,

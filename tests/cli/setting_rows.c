@@ -88,8 +88,11 @@ static void paths_are_said(void **state)
 static void changes_are_said(void **state)
 {
     (void)state;
-    static const struct tt_setting *const tables[] = {tt_data_settings, tt_lora_settings, tt_optim_settings,
-                                                      tt_run_settings, tt_detect_settings};
+    static const struct tt_setting *const tables[] = {
+        tt_data_settings, tt_lora_settings, tt_optim_settings, tt_run_settings, tt_task_settings,
+#define TASK_SETTINGS(name, title) tt_task_##name##_settings,
+#include "job/tasks.def"
+    };
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct tt_setting *row = tables[t]; row->name != NULL; row++)
             if (row->unneeded == NULL && row->offset != TT_SETTING_NO_FIELD && row->changes == 0)

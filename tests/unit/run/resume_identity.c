@@ -7,7 +7,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "job/detect_inputs.h"
 #include "job/settings.h"
+#include "job/task.h"
 #include "run/resume.h"
 #include "run/run.h"
 
@@ -295,6 +297,7 @@ struct job {
     struct tt_job_spec spec;
     struct tt_settings *settings;
     struct tt_run *run;
+    struct tt_detect_inputs own;
 };
 
 static void set(struct job *job, const char *name, const char *value)
@@ -325,8 +328,9 @@ static void open_job(struct job *job, struct tt_dataset *data, struct tt_detect_
     run->total_steps = 40;
     run->steps_per_epoch = 10;
     if (images != NULL) {
-        run->inputs.detect.spec = &job->spec.detect;
-        run->inputs.detect.train = images;
+        job->own = (struct tt_detect_inputs){.spec = &job->spec.detect, .train = images};
+        run->inputs.task = TT_TASK_detection;
+        run->inputs.own = &job->own;
         return;
     }
     run->inputs.train = data;

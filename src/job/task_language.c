@@ -1,0 +1,156 @@
+/* The task of a language model: rows of tokens. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/hub_cache.h"
+#include "base/json.h"
+#include "job/language_inputs.h"
+#include "job/resolve.h"
+#include "job/task.h"
+#include "model/adapter_config.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+/* ---- Settings ---- */
+
+/* A given task lets the row of model_name_or_path be empty, whichever task it is. */
+static tt_status check(const struct tt_settings *settings, const struct tt_job_spec *job)
+{
+    if (job->model.model_name_or_path == NULL && tt_settings_is_set(settings, "task") &&
+        !tt_settings_is_set(settings, "config_json"))
+        return tt_job_usage("setting 'model_name_or_path' is missing",
+                            "give --model_name_or_path, or --task detection with --local_image_dir");
+    return TT_OK;
+}
+
+static tt_status check_train(const struct tt_job_spec *job)
+{
+    if (job->data.dataset_name == NULL && job->data.datasets == NULL)
+        return tt_job_usage(
+            "setting 'dataset_name' is missing",
+            "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
+    return TT_OK;
+}
+
+static tt_status check_evaluate(const struct tt_job_spec *job)
+{
+    const struct tt_data_config *data = &job->data;
+    bool mixture = data->eval_dataset == NULL && data->datasets != NULL;
+    if (data->eval_dataset == NULL && data->dataset_name == NULL && data->datasets == NULL)
+        return tt_job_usage("there is no evaluation data",
+                            "give --eval_dataset FILE, or --dataset_name FOLDER with a test split");
+    if (mixture && data->dataset_name != NULL)
+        return tt_job_usage("dataset_name and datasets are both given", "datasets replaces dataset_name");
+    return TT_OK;
+}
+
+/* ---- Plans ---- */
+
+/* Weights of a folder say which of them are in FP8, and whether tied embeddings have a head of their own; without any,
+ * config.json does. */
+static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
+{
+    struct tt_model_folder *folder = NULL;
+    if (path == NULL || (model->stored_quant != TT_QUANT_FP8 && !model->tie_word_embeddings)) return TT_OK;
+    tt_status status = tt_model_folder_open(path, false, &folder);
+    if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
+    if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");
+    tt_model_folder_close(folder);
+    return status;
+}
+
+static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *arena,
+                             struct tt_model_facts *model)
+{
+    const struct tt_model_spec *named = &spec->job.model;
+    tt_status status = TT_OK;
+    struct tt_json json = {0};
+    char *path = NULL, *folder = NULL;
+    if (spec->config_json == NULL)
+        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "model", &folder));
+    path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(spec->config_json);
+    if (path == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
+    TT_GO(tt_model_facts_parse(&json, model));
+    status = inspect_weights(folder, arena, model);
+out:
+    tt_json_deinit(&json);
+    tt_free(path);
+    tt_free(folder);
+    return status;
+}
+
+static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_lora_config *lora)
+{
+    char *folder;
+    TT_TRY(tt_hub_locate(name, NULL, "adapter", &folder));
+    tt_status status = tt_adapter_config_read(folder, arena, lora);
+    tt_free(folder);
+    return status;
+}
+
+static tt_status network(const struct tt_plan_spec *spec, struct tt_arena *arena,
+                         struct tt_model_facts *facts, struct tt_model_options *options)
+{
+    const struct tt_job_spec *job = &spec->job;
+    *options = tt_job_model_options(&job->model, &job->lora, &job->device, true);
+    TT_TRY(read_config(spec, arena, facts));
+    TT_TRY(tt_quantization_resolve(&job->quantization, facts, options->compute_dtype, &options->quant));
+    if (job->model.adapter_name_or_path == NULL) return TT_OK;
+    return read_adapter(job->model.adapter_name_or_path, arena, &options->lora);
+}
+
+/* Number of tokens of every row. A run truncates or drops rows with more tokens than the model has positions; a pack of
+ * several rows may have more. */
+static tt_status find_length(const struct tt_plan_spec *spec, const struct tt_model_facts *model,
+                             int64_t *length)
+{
+    const struct tt_job_spec *config = &spec->job;
+    *length = spec->sequence_length;
+    if (*length > model->max_position_embeddings)
+        return tt_fail(TT_ERR_USAGE, "sequence_length %lld is more than the model's %lld positions",
+                       (long long)*length, (long long)model->max_position_embeddings);
+    if (*length == 0)
+        *length = config->data.packing ? config->data.max_length : tt_inputs_max_length(&config->data, model);
+    return TT_OK;
+}
+
+static tt_status limits(const struct tt_plan_spec *spec, const struct tt_model_facts *facts,
+                        struct tt_batch_limits *train, struct tt_batch_limits *eval)
+{
+    int64_t each = (int64_t)tt_data_samples_each(&spec->job.data);
+    int64_t length, batch = spec->job.run.per_device_train_batch_size * each;
+    (void)eval;
+    TT_TRY(find_length(spec, facts, &length));
+    TT_TRY(tt_micro_batch_check((uint64_t)batch, length));
+    *train = (struct tt_batch_limits){
+        .tokens = length * batch, .sequences = batch, .rows = length * batch, .length = length};
+    return TT_OK;
+}
+
+static int64_t most(const struct tt_plan_spec *spec, const struct tt_model_facts *model)
+{
+    (void)spec;
+    return model->max_position_embeddings;
+}
+
+static void set_length(struct tt_plan_spec *spec, int64_t value)
+{
+    spec->sequence_length = value;
+}
+
+const struct tt_task_ops tt_task_language = {
+    .planned_file = "the model's config.json of this machine; --config_json FILE names another",
+    .writes_text = true,
+    .size = {.setting = "sequence_length",
+             .end = "the model has no more positions",
+             .others = "a language model has rows, and no images",
+             .least = 1,
+             .most = most,
+             .set = set_length},
+    .check = check,
+    .check_train = check_train,
+    .check_evaluate = check_evaluate,
+    .open = tt_language_inputs_open,
+    .network = network,
+    .limits = limits,
+};
