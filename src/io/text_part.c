@@ -24,6 +24,8 @@ static const struct tt_part_rename qwen2_vl_renames[] = {
 };
 static const struct tt_part_rename no_renames[] = {{NULL, NULL}};
 static const char *const visual[] = {"model.visual.", "mtp.", NULL};
+static const char *const muse_others[] = {"model.vision_tower.", "model.vision_adapter.",
+                                          "model.vision_projection.", NULL};
 static const char *const smolvlm_others[] = {"model.vision_model.", "model.connector.", NULL};
 
 #define AT(where) .path = (where), .table = where ".embed_tokens.weight"
@@ -67,6 +69,13 @@ static const struct tt_text_part parts[] = {
      .what = "vision tower and connector",
      .renames = no_renames,
      .others = smolvlm_others},
+    {.model_type = "muse_glimmer",
+     .architecture = "MuseGlimmerForConditionalGeneration",
+     AT("model.language_model"),
+     .text_type = "muse_glimmer_text",
+     .what = "vision tower, adapter and projection",
+     .renames = no_renames,
+     .others = muse_others},
 };
 enum { PARTS = sizeof parts / sizeof *parts };
 

@@ -114,6 +114,12 @@ void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, 
 {
     *norm =
         (struct tt_norm){.eps = spec->eps, .offset = spec->offset ? 1.0f : 0.0f, .centers = spec->centers};
+    if (spec->bare) {
+        norm->bare = true;
+        norm->offset = 1.0f;
+        if (spec->path != NULL) tt_build_module(builder, spec->path);
+        return;
+    }
     if (spec->path == NULL) return;
     const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
     if (builder->listing) return;

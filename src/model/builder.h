@@ -36,12 +36,13 @@ struct tt_norm_spec {
     double eps;
     bool offset;  /* the weight is stored as its distance from 1 */
     bool centers; /* a layer norm without a bias */
+    bool bare;    /* it has no weight; path: of its module, or NULL where others list that */
 };
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm);
 
-/* `scale`: of the rows; 1: none. */
-void tt_build_embedding(struct tt_builder *builder, const char *path, double scale);
+/* `scale`: of the rows; 1: none. `norm_eps`: they are normed instead, without a weight; 0: not. */
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps);
 /* The list that holds the layers: "model.layers". */
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
@@ -76,18 +77,21 @@ struct tt_attention_names {
     const char *norm, *post_norm; /* of the stream; of o's output, before the residual; NULL: none */
     /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
     const char *qkv;
+    const char *gate; /* of the output: attention * sigmoid(gate) goes to o; NULL: none */
 };
 /* Appends attention to the layer's halves. Window, rotation and key/value heads are those of the layer's facts. */
 struct tt_attention_spec {
     const struct tt_attention_names *names;
     int64_t heads;
     double norm_eps;
+    double post_norm_eps;   /* 0: norm_eps */
     bool norm_offset;       /* of all norms: struct tt_norm_spec */
     bool norm_centers;      /* of the stream's norm */
     double scale;           /* of scores; 0: 1 / sqrt(head_dim) */
     double soft_cap;        /* of scores; 0: none */
     bool bias, output_bias; /* of q, k and v; of o */
     bool qk_norm;           /* q and k are normed, as `qk_norm_kind` */
+    bool qk_norm_bare;      /* without weights */
     enum tt_qk_norm qk_norm_kind;
     bool pairs;            /* neighbouring columns rotate together */
     int query_rope;        /* the rotation of q; 0: the layer's */
@@ -105,6 +109,7 @@ struct tt_mlp_spec {
     const struct tt_mlp_names *names;
     int64_t ffn; /* F */
     double norm_eps;
+    double post_norm_eps; /* 0: norm_eps */
     bool norm_offset;
     bool bias;
     bool beside; /* it reads what the attention before it reads, by the same norm; names->norm is not used */
@@ -119,9 +124,9 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
-    double embedding_scale;
-    double logit_scale, logit_cap; /* tt_build_head */
-    struct tt_norm_spec norm;      /* the final one; its path is set here */
+    double embedding_scale, embedding_norm_eps; /* tt_build_embedding */
+    double logit_scale, logit_cap;              /* tt_build_head */
+    struct tt_norm_spec norm;                   /* the final one; its path is set here */
 };
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
                       const struct tt_decoder_spec *spec);

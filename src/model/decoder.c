@@ -5,7 +5,7 @@
 #include "nn/embedding_block.h"
 #include "nn/head.h"
 
-void tt_build_embedding(struct tt_builder *builder, const char *path, double scale)
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps)
 {
     struct tt_model *model = builder->model;
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_EMBEDDING);
@@ -17,6 +17,7 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
                          (int64_t[]){model->facts.vocab_size, model->facts.hidden_size}, TT_INIT_NORMAL);
     if (embedding->table == NULL) return;
     embedding->scale = (float)scale;
+    embedding->norm = (struct tt_norm){.bare = norm_eps > 0, .eps = norm_eps, .offset = 1.0f};
     builder->embedding_module = module;
     builder->embedding = embedding->table;
     model->embedding_name = embedding->table->name;
@@ -84,6 +85,20 @@ static enum tt_param_reach k_bias_reach(const struct tt_attention_spec *spec,
     return facts->rope < 0 && !spec->qk_norm ? TT_REACH_NEVER : scores_reach(facts);
 }
 
+/* The norm of q or k. */
+static struct tt_norm_spec head_norm(const struct tt_attention_spec *spec, const char *path)
+{
+    if (!spec->qk_norm) return (struct tt_norm_spec){.path = NULL};
+    return (struct tt_norm_spec){
+        .path = path, .eps = spec->norm_eps, .offset = spec->norm_offset, .bare = spec->qk_norm_bare};
+}
+
+/* The norm behind a half is of the kind of the one before it; `eps` 0: that one's. */
+static struct tt_norm_spec post_norm_of(const char *path, double eps, const struct tt_norm_spec *before)
+{
+    return (struct tt_norm_spec){.path = path, .eps = eps > 0 ? eps : before->eps, .offset = before->offset};
+}
+
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec)
 {
     const struct tt_model_facts *model = &builder->model->facts;
@@ -95,11 +110,13 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
     enum tt_param_reach scores = scores_reach(facts);
-    const char *q_name = spec->qk_norm ? names->q_norm : NULL, *k_name = spec->qk_norm ? names->k_norm : NULL;
-    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset, spec->norm_centers},
-                        q_norm = {q_name, spec->norm_eps, spec->norm_offset, false},
-                        k_norm = {k_name, spec->norm_eps, spec->norm_offset, false},
-                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset, false};
+    struct tt_norm_spec norm = {.path = names->norm,
+                                .eps = spec->norm_eps,
+                                .offset = spec->norm_offset,
+                                .centers = spec->norm_centers},
+                        q_norm = head_norm(spec, names->q_norm), k_norm = head_norm(spec, names->k_norm),
+                        post_norm = post_norm_of(names->post_norm, spec->post_norm_eps, &norm);
+    struct tt_linear_spec gate = {.path = names->gate, .out = q_out};
     struct tt_linear_spec qkv[] = {
         {names->q, q_out, spec->bias, scores, scores},
         {names->k, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
@@ -125,6 +142,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     bool all = spec->qk_norm_kind == TT_QK_NORM_ALL;
     tt_build_norm(builder, &q_norm, all ? q_out : head_dim, scores, &attention->q_norm);
     tt_build_norm(builder, &k_norm, all ? k_out : head_dim, scores, &attention->k_norm);
+    tt_build_linears(builder, &gate, 1, dim, &attention->gate);
     tt_build_linear(builder, names->o, q_out, dim, spec->output_bias, &attention->o);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &attention->post_norm);
 }
@@ -148,8 +166,8 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
         {.path = names->up, .out = spec->ffn, .bias = spec->bias},
         {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias},
     };
-    struct tt_norm_spec norm = {names->norm, spec->norm_eps, spec->norm_offset, false},
-                        post_norm = {names->post_norm, spec->norm_eps, spec->norm_offset, false};
+    struct tt_norm_spec norm = {.path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset},
+                        post_norm = post_norm_of(names->post_norm, spec->post_norm_eps, &norm);
     *mlp = (struct tt_mlp){.activation = spec->activation,
                            .codes_gate_up = builder->model->options.quant.gate_up == TT_GATE_UP_E4M3};
     tt_build_module(builder, names->module);
@@ -223,7 +241,8 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     norm.path = below_text(builder, "norm");
     if (facts->part != NULL) tt_build_module(builder, "model");
     tt_build_module(builder, tt_model_text_path(facts));
-    tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale);
+    tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale,
+                       spec->embedding_norm_eps);
     tt_build_layers(builder, below_text(builder, "layers"));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);

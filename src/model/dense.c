@@ -49,11 +49,14 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
     struct tt_attention_spec attention = {.names = attention_names,
                                           .heads = shape->heads,
                                           .norm_eps = shape->norm_eps,
+                                          .post_norm_eps = dense->post_norm_eps,
+                                          .norm_offset = dense->norm_offset,
                                           .norm_centers = dense->norm_centers,
                                           .scale = dense->score_scale,
                                           .bias = dense->attention_bias,
                                           .output_bias = dense->output_bias,
                                           .qk_norm = dense->qk_norm,
+                                          .qk_norm_bare = dense->qk_norm_bare,
                                           .qk_norm_kind = dense->qk_norm_kind,
                                           .pairs = dense->pairs,
                                           .query_rope = dense->query_rope,
@@ -61,6 +64,8 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
     struct tt_mlp_spec mlp = {.names = mlp_names,
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
+                              .post_norm_eps = dense->post_norm_eps,
+                              .norm_offset = dense->norm_offset,
                               .bias = dense->mlp_bias,
                               .beside = dense->beside,
                               .residual_scale = dense->residual_scale,
@@ -70,7 +75,9 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
         &(struct tt_decoder_spec){.attention = &attention,
                                   .mlp = &mlp,
                                   .embedding_scale = dense->embedding_scale != 0 ? dense->embedding_scale : 1,
+                                  .embedding_norm_eps = dense->embedding_norm_eps,
                                   .logit_scale = dense->logit_scale,
+                                  .logit_cap = dense->logit_cap,
                                   .norm = {.eps = shape->norm_eps, .centers = dense->norm_centers}});
 }
 

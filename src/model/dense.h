@@ -8,12 +8,14 @@
 struct tt_dense {
     struct tt_decoder_shape shape;
     bool attention_bias, output_bias, mlp_bias; /* of q, k and v; of o; of the MLP */
-    bool qk_norm;
+    bool qk_norm, qk_norm_bare;
     enum tt_qk_norm qk_norm_kind;
     bool pairs;        /* neighbouring columns rotate together */
     int query_rope;    /* the rotation of q; 0: the layer's */
     bool beside;       /* the MLP reads what attention has read, by its norm */
     bool norm_centers; /* layer norms, without a bias, of the stream */
+    bool norm_offset;  /* weights of the layers' norms are distances from 1 */
+    double post_norm_eps, embedding_norm_eps, logit_cap; /* struct tt_attention_spec, tt_decoder_spec */
     /* 0: none; of scores 1 / sqrt(head_dim) */
     double embedding_scale, score_scale, residual_scale, logit_scale;
 };

@@ -25,10 +25,12 @@ static tt_status add_noise(const struct tt_pass *pass, tt_tensor rows_TD)
     return tt_add_noise(pass->lent.stream, &args);
 }
 
-/* The output of transformers' module, on which its hook acts: the scale is part of it. */
+/* The output of transformers' module, on which its hook acts: scale and norm are part of it. */
 static tt_status finish_rows(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
                              tt_tensor rows_TD)
 {
+    if (tt_norm_exists(&embedding->norm))
+        TT_TRY(tt_norm_forward(&embedding->norm, pass, rows_TD, rows_TD, (tt_tensor){0}, NULL));
     TT_TRY(scale_rows(embedding, pass, rows_TD));
     return add_noise(pass, rows_TD);
 }
@@ -66,6 +68,28 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     return finish_rows(embedding, pass, y_TD);
 }
 
+/* dy becomes the gradient of the table's rows. */
+static tt_status norm_back(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
+                           tt_tensor dy_TD)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    tt_tensor rows_TD, normed_TD, rstd_T;
+    if (!tt_norm_exists(&embedding->norm)) return TT_OK;
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "rows of the embedding", dy_TD.dtype, dy_TD.dims[0], dy_TD.dims[1],
+                           &rows_TD));
+    TT_TRY(tt_workspace_2d(workspace, "normed rows of the embedding", dy_TD.dtype, dy_TD.dims[0],
+                           dy_TD.dims[1], &normed_TD));
+    TT_TRY(tt_workspace_1d(workspace, "rstd of the embedding", TT_F32, dy_TD.dims[0], &rstd_T));
+    struct tt_embedding_forward_args args = {
+        .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = rows_TD};
+    TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
+    TT_TRY(tt_norm_forward(&embedding->norm, pass, rows_TD, normed_TD, rstd_T, NULL));
+    TT_TRY(tt_norm_backward(&embedding->norm, pass, rows_TD, rstd_T, (tt_tensor){0}, dy_TD, NULL));
+    tt_workspace_release(workspace, mark);
+    return TT_OK;
+}
+
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
                           const void *saved, tt_tensor dy_TD, tt_tensor dx_TD)
 {
@@ -75,6 +99,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     (void)dx_TD;
     if (!embedding->table->trainable) return TT_OK;
     TT_TRY(scale_rows(embedding, pass, dy_TD));
+    TT_TRY(norm_back(embedding, pass, dy_TD));
     struct tt_embedding_backward_args args = {
         .dy_TD = dy_TD, .ids_T = pass->in.batch->ids_T, .dtable_VD = embedding->table->grad};
     return tt_embedding_backward(pass->lent.stream, &args);

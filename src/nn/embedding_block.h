@@ -3,11 +3,12 @@
 #ifndef TT_NN_EMBEDDING_BLOCK_H
 #define TT_NN_EMBEDDING_BLOCK_H
 
-#include "nn/block.h"
+#include "nn/norm.h"
 
 struct tt_embedding_block {
     tt_param *table; /* [V, D] */
     float scale;     /* of the rows, rounded to the compute type; 0 or 1: none. Backward then overwrites dy */
+    struct tt_norm norm; /* of the rows, bare; or none. Backward makes the rows again, and overwrites dy */
 };
 
 extern const struct tt_block_ops tt_embedding_block_ops;

@@ -18,7 +18,7 @@ tt_status tt_half_push_norm(const struct tt_norm *norm, const struct tt_linear_g
                             const struct tt_pass *pass, const struct tt_half_input *in, const char *name,
                             tt_tensor rstd_T, tt_tensor *n_TD, struct tt_quantized_rows *rows)
 {
-    if (norm->weight == NULL) return complete_stream(pass, in, n_TD, rows);
+    if (!tt_norm_exists(norm)) return complete_stream(pass, in, n_TD, rows);
     TT_TRY(tt_norm_push_result(norm, reader, pass, name, in->x_TD, n_TD, rows));
     if (tt_tensor_is_empty(in->delta_TD)) return tt_norm_forward(norm, pass, in->x_TD, *n_TD, rstd_T, rows);
     return tt_norm_forward_add(norm, pass, in->delta_TD, in->x_TD, *n_TD, rstd_T, rows);
@@ -29,7 +29,7 @@ tt_status tt_half_push_norm_again(const struct tt_norm *norm, const struct tt_pa
 {
     tt_tensor x_TD = gradient->x_TD;
     if (!tt_tensor_is_empty(*n_TD)) return TT_OK;
-    if (norm->weight == NULL) {
+    if (!tt_norm_exists(norm)) {
         *n_TD = x_TD;
         return TT_OK;
     }
@@ -68,7 +68,7 @@ static tt_status finish_with_scale(const struct tt_linear_call *last, const stru
 tt_status tt_half_finish(const struct tt_norm *post_norm, const struct tt_linear_call *last,
                          const struct tt_half_input *in, tt_tensor out_TD, tt_tensor rstd_T)
 {
-    if (post_norm->weight != NULL) return finish_with_norm(post_norm, last, in, out_TD, rstd_T);
+    if (tt_norm_exists(post_norm)) return finish_with_norm(post_norm, last, in, out_TD, rstd_T);
     if (in->scale != 0) return finish_with_scale(last, in);
     if (tt_tensor_is_empty(in->y_TD) || tt_tensor_is_empty(in->sum_TD))
         return tt_linear_forward(last, in->y_TD);
@@ -92,9 +92,9 @@ tt_status tt_half_begin_backward(const struct tt_norm *post_norm, const struct t
     int64_t tokens = gradient->dy_TD.dims[0], dim = gradient->dy_TD.dims[1];
     *dout_TD = gradient->dy_TD;
     *rows = gradient->dy_rows;
-    if (post_norm->weight == NULL && gradient->scale == 0) return TT_OK;
+    if (!tt_norm_exists(post_norm) && gradient->scale == 0) return TT_OK;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, name, pass->in.compute_dtype, tokens, dim, dout_TD));
-    if (post_norm->weight == NULL) return scale_gradient(pass, gradient->scale, gradient->dy_TD, *dout_TD);
+    if (!tt_norm_exists(post_norm)) return scale_gradient(pass, gradient->scale, gradient->dy_TD, *dout_TD);
     TT_TRY(tt_linear_push_quantized_for(last, TT_LINEAR_BACKWARD, pass, tokens, dim, rows));
     return tt_norm_backward_to(post_norm, pass, out_TD, rstd_T, gradient->dy_TD, *dout_TD, rows);
 }
@@ -114,7 +114,7 @@ tt_status tt_half_end_backward(const struct tt_norm *norm, const struct tt_pass 
     const struct tt_linear_group *reader = gradient->dx_reader;
     gradient->dx_rows = (struct tt_quantized_rows){.made = false};
     if (tt_tensor_is_empty(dn_TD)) return TT_OK;
-    if (norm->weight == NULL) {
+    if (!tt_norm_exists(norm)) {
         struct tt_add_args add = {.a = dn_TD, .b = gradient->dy_TD, .y = dn_TD};
         return gradient->carries ? tt_add(pass->lent.stream, &add) : TT_OK;
     }

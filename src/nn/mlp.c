@@ -16,12 +16,12 @@ _Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record 
 
 static bool has_norm(const struct tt_mlp *mlp)
 {
-    return mlp->norm.weight != NULL;
+    return tt_norm_exists(&mlp->norm);
 }
 
 static bool has_post_norm(const struct tt_mlp *mlp)
 {
-    return mlp->post_norm.weight != NULL;
+    return tt_norm_exists(&mlp->post_norm);
 }
 
 static tt_tensor gate_of(const struct saved *saved)

@@ -46,7 +46,7 @@ static tt_status center_input(const struct tt_pass *pass, struct tt_rmsnorm_forw
 static tt_status forward(const struct tt_norm *norm, const struct tt_pass *pass,
                          struct tt_rmsnorm_forward_args *args, const struct tt_quantized_rows *rows)
 {
-    args->weight_D = norm->weight->value;
+    if (!norm->bare) args->weight_D = norm->weight->value;
     args->offset = norm->offset;
     args->eps = norm->eps;
     if (rows != NULL) {
@@ -101,9 +101,9 @@ static tt_status backward(const struct tt_norm *norm, const struct tt_pass *pass
         args->codes_ND = rows->codes_MK;
         args->scale_N = rows->scale_M;
     }
-    args->weight_D = norm->weight->value;
+    if (!norm->bare) args->weight_D = norm->weight->value;
     args->offset = norm->offset;
-    if (norm->weight->trainable) args->dweight_D = norm->weight->grad;
+    if (tt_norm_trains(norm)) args->dweight_D = norm->weight->grad;
     return norm->centers ? backward_centered(pass, args) : tt_rmsnorm_backward(pass->lent.stream, args);
 }
 

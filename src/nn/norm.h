@@ -6,12 +6,17 @@
 #include "tensor/param.h"
 
 struct tt_norm {
-    tt_param *weight; /* NULL: this norm does not exist (q/k norms of most families) */
+    tt_param *weight; /* NULL: there is none, and no norm (q/k norms of most families) unless it is bare */
+    bool bare;        /* without a weight, as if that were 1 */
     double eps;
-    float offset; /* added to the weight (backend/ops/rmsnorm.h) */
+    float offset; /* added to the weight (backend/ops/rmsnorm.h); 1 of a bare one */
     bool centers; /* rows lose their mean first (backend/ops/center.h), and their result needs memory */
 };
 
+static inline bool tt_norm_exists(const struct tt_norm *norm)
+{
+    return norm->weight != NULL || norm->bare;
+}
 bool tt_norm_trains(const struct tt_norm *norm);
 /* Memory for the result of a norm that a group multiplies, of the shape of x: its values in *y unless they are there, a
  * shape without memory where its rows in FP8 are enough; and these rows, as tt_linear_push_quantized_for. */

@@ -3,10 +3,13 @@
 #include <math.h>
 
 #include "backend/ops/attention.h"
+#include "backend/ops/elementwise.h"
+#include "backend/ops/swiglu.h"
 #include "nn/kv_cache.h"
 
 struct saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
+    tt_tensor gate_TC, h_gate_TR; /* with a gate; backward replaces it by its gradient */
     tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
     tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
 };
@@ -20,12 +23,13 @@ static bool trains(const struct tt_half *half)
     for (int i = 0; i < 4; i++) {
         if (tt_norm_trains(norms[i])) return true;
     }
-    return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->o);
+    return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->gate) ||
+           tt_linear_group_trains(&attention->o);
 }
 
 static bool has_qk_norm(const struct tt_self_attention *attention)
 {
-    return attention->q_norm.weight != NULL;
+    return tt_norm_exists(&attention->q_norm);
 }
 
 /* Whether the rotation comes before everything else that changes q and k. */
@@ -44,14 +48,25 @@ static tt_tensor normed_rows(const struct tt_self_attention *attention, tt_tenso
     return x_THE;
 }
 
+static bool has_gate(const struct tt_self_attention *attention)
+{
+    return attention->gate.count > 0;
+}
+
+/* Whether backward reads the normed input. */
+static bool needs_input(const struct tt_self_attention *attention)
+{
+    return tt_linear_group_needs_x(&attention->qkv) || tt_linear_group_needs_x(&attention->gate);
+}
+
 static bool has_norm(const struct tt_self_attention *attention)
 {
-    return attention->norm.weight != NULL;
+    return tt_norm_exists(&attention->norm);
 }
 
 static bool has_post_norm(const struct tt_self_attention *attention)
 {
-    return attention->post_norm.weight != NULL;
+    return tt_norm_exists(&attention->post_norm);
 }
 
 /* The columns of q, k and v in [T, (H + 2K) E], as [T, heads, E]. */
@@ -83,6 +98,11 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                            heads * attention->head_dim, &saved->o_TC));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &saved->h_o_TR));
+    if (has_gate(attention)) {
+        TT_TRY(tt_workspace_2d(workspace, "gate of attention", pass->in.compute_dtype, tokens,
+                               heads * attention->head_dim, &saved->gate_TC));
+        TT_TRY(tt_linear_push_h(&attention->gate, pass, tokens, &saved->h_gate_TR));
+    }
     if (has_post_norm(attention))
         TT_TRY(
             tt_workspace_2d(workspace, "output of o", pass->in.compute_dtype, tokens, dim, &saved->out_TD));
@@ -98,7 +118,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
         TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * k_rows, &saved->rstd_k_N));
     }
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
-    if (has_norm(attention) && tt_linear_group_needs_x(&attention->qkv))
+    if (has_norm(attention) && needs_input(attention))
         TT_TRY(tt_workspace_2d(workspace, "kept input of attention", pass->in.compute_dtype, tokens, dim,
                                &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
@@ -280,6 +300,50 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
                   : tt_attention_forward(pass->lent.stream, &args);
 }
 
+/* Memory for the normed stream, which a gate reads too, unless it has some. */
+static tt_status push_input(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                            tt_tensor x_TD, tt_tensor *n_TD)
+{
+    if (!has_gate(attention) || !has_norm(attention) || !tt_tensor_is_empty(*n_TD)) return TT_OK;
+    return tt_workspace_2d(pass->lent.workspace, "normed input of attention", pass->in.compute_dtype,
+                           x_TD.dims[0], x_TD.dims[1], n_TD);
+}
+
+static tt_status project_gate(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                              tt_tensor n_TD, const struct tt_quantized_rows *rows, const struct saved *saved)
+{
+    if (!has_gate(attention)) return TT_OK;
+    struct tt_linear_call call = tt_linear_call_tokens(&attention->gate, pass, n_TD, saved->h_gate_TR);
+    if (tt_linear_takes_quantized(&attention->gate, TT_LINEAR_FORWARD)) call.quantized = rows;
+    return tt_linear_forward(&call, saved->gate_TC);
+}
+
+/* The input of o: the output of attention, or with a gate its product with that, in scratch that is pushed here, or
+ * where no backward follows in its place. */
+static tt_status apply_gate(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
+                            const struct saved *saved, tt_tensor *gated_TC)
+{
+    *gated_TC = saved->o_TC;
+    if (!has_gate(attention)) return TT_OK;
+    if (keep)
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gated output of attention", saved->o_TC.dtype,
+                               saved->o_TC.dims[0], saved->o_TC.dims[1], gated_TC));
+    struct tt_swiglu_forward_args args = {.activation = TT_ACTIVATION_SIGMOID,
+                                          .gate_TF = saved->gate_TC,
+                                          .up_TF = saved->o_TC,
+                                          .h_TF = *gated_TC};
+    return tt_swiglu_forward(pass->lent.stream, &args);
+}
+
+static tt_status finish(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                        const struct tt_half_input *in, const struct saved *saved)
+{
+    tt_tensor gated_TC;
+    TT_TRY(apply_gate(attention, pass, in->keep, saved, &gated_TC));
+    struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, gated_TC, saved->h_o_TR);
+    return tt_half_finish(&attention->post_norm, &o, in, saved->out_TD, saved->rstd_out_T);
+}
+
 static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
                          const struct tt_half_input *in, void *record)
 {
@@ -292,17 +356,18 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
     struct tt_quantized_rows rows;
+    TT_TRY(push_input(attention, pass, in->x_TD, &n_TD));
     TT_TRY(tt_half_push_norm(&attention->norm, &attention->qkv, pass, in, "normed input of attention",
                              saved->rstd_T, &n_TD, &rows));
     TT_TRY(project(attention, pass, n_TD, &rows, saved));
+    TT_TRY(project_gate(attention, pass, n_TD, &rows, saved));
     tt_workspace_release(workspace, mark);
 
     TT_TRY(run_attention(attention, pass, in->keep, saved));
     tt_workspace_release(workspace, mark);
-    struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     bool done =
         tt_tensor_is_empty(in->y_TD) && !has_post_norm(attention) && tt_tensor_is_empty(saved->h_o_TR);
-    if (!done) TT_TRY(tt_half_finish(&attention->post_norm, &o, in, saved->out_TD, saved->rstd_out_T));
+    if (!done) TT_TRY(finish(attention, pass, in, saved));
     tt_workspace_release(workspace, in->keep ? mark : start);
     return TT_OK;
 }
@@ -345,6 +410,25 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
     return tt_rope(pass->lent.stream, &args);
 }
 
+/* The gradient of the gated output, in *do_TC -> that of attention's output, in scratch that is pushed here, and the
+ * gate's in its place; *gated_TC: the gated output once more, in place of its gradient. */
+static tt_status gate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                           const struct saved *saved, tt_tensor *gated_TC, tt_tensor *do_TC)
+{
+    if (!has_gate(attention)) return TT_OK;
+    struct tt_swiglu_backward_args args = {.activation = TT_ACTIVATION_SIGMOID,
+                                           .dh_TF = *do_TC,
+                                           .gate_TF = saved->gate_TC,
+                                           .up_TF = saved->o_TC,
+                                           .dgate_TF = saved->gate_TC,
+                                           .h_TF = *do_TC};
+    *gated_TC = *do_TC;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient before the gate", gated_TC->dtype,
+                           gated_TC->dims[0], gated_TC->dims[1], do_TC));
+    args.dup_TF = *do_TC;
+    return tt_swiglu_backward(pass->lent.stream, &args);
+}
+
 /* dy -> gradients of the linears' q, k, v, with the rows of rotate_back; adds to the gradients of o_proj and of the
  * norms behind and before it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
@@ -364,6 +448,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     o.quantized = &dout_rows;
     TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
+    TT_TRY(gate_back(attention, pass, saved, &o.x_TI, &do_TC));
     TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
     struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
@@ -386,6 +471,24 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     return rotates_first(attention) ? TT_OK : norms_back(attention, pass, saved, dqkv_TC);
 }
 
+/* The gradient of the gate's projection, which joins dn where that is wanted. */
+static tt_status backward_gate(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                               const struct saved *saved, tt_tensor n_TD, tt_tensor dn_TD)
+{
+    tt_tensor dh_TR, side_TD = {0};
+    if (!has_gate(attention)) return TT_OK;
+    bool wanted = !tt_tensor_is_empty(dn_TD);
+    if (wanted)
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient through the gate", dn_TD.dtype, dn_TD.dims[0],
+                               dn_TD.dims[1], &side_TD));
+    TT_TRY(tt_linear_push_h(&attention->gate, pass, saved->gate_TC.dims[0], &dh_TR));
+    struct tt_linear_call call = tt_linear_call_tokens(&attention->gate, pass, n_TD, saved->h_gate_TR);
+    TT_TRY(tt_linear_backward_input(&call, saved->gate_TC, dh_TR, side_TD));
+    TT_TRY(tt_linear_backward_params(&call, saved->gate_TC, dh_TR));
+    struct tt_add_args add = {.a = dn_TD, .b = side_TD, .y = dn_TD};
+    return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
+}
+
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
                           struct tt_half_gradient *gradient)
 {
@@ -404,10 +507,11 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     qkv.quantized = &dqkv_rows;
     TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
-    if (tt_linear_group_needs_x(&attention->qkv))
+    if (needs_input(attention))
         TT_TRY(tt_half_push_norm_again(&attention->norm, pass, gradient, "normed input of attention", &n_TD));
     qkv.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
+    TT_TRY(backward_gate(attention, pass, saved, n_TD, dn_TD));
     /* Memory of dn that is not dx lies above the mark. */
     if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);
     return tt_half_end_backward(&attention->norm, pass, gradient, saved->rstd_T, dn_TD);
@@ -423,6 +527,7 @@ static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visi
 {
     const struct tt_self_attention *attention = half->impl;
     TT_TRY(tt_linear_group_visit(&attention->qkv, visit, context));
+    TT_TRY(tt_linear_group_visit(&attention->gate, visit, context));
     return tt_linear_group_visit(&attention->o, visit, context);
 }
 
@@ -431,7 +536,8 @@ static double flops(const struct tt_half *half, double length, bool full)
     const struct tt_self_attention *attention = half->impl;
     double window = attention->window > 0 ? fmin((double)attention->window, length) : length;
     double seen = length > 0 ? window - window * window / (2 * length) : 0; /* keys per query, their mean */
-    double sum = tt_linear_group_flops(&attention->qkv, full) + tt_linear_group_flops(&attention->o, full);
+    double sum = tt_linear_group_flops(&attention->qkv, full) +
+                 tt_linear_group_flops(&attention->gate, full) + tt_linear_group_flops(&attention->o, full);
     /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */
     return sum + 12.0 * seen * (double)(attention->heads * attention->head_dim);
 }

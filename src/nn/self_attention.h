@@ -8,6 +8,8 @@
  * kept (rotated where the norms follow the rotation), plus (H + K) f of rstd (2 f over all heads), and normed and
  * rotated again in backward: one copy either way.
  *
+ * A gate multiplies the output before o_proj by sigmoid(gate_proj(norm(x))); it keeps H E c and its LoRA h too.
+ *
  * A norm after o_proj keeps its input and rstd too: D c, 1 f.
  *
  * At TT_KEEP_ALL also the normed input D c where LoRA or a weight of q, k, v trains, and with q/k norms the normed and
@@ -27,6 +29,7 @@ enum tt_qk_norm {
 struct tt_self_attention {
     struct tt_norm norm;
     struct tt_linear_group qkv;
+    struct tt_linear_group gate; /* of the output of attention, [T, H E], through a sigmoid; count 0: none */
     struct tt_linear_group o;
     struct tt_norm q_norm, k_norm; /* weight NULL: none */
     struct tt_norm post_norm;      /* of o's output; weight NULL: none */

@@ -11,7 +11,7 @@ expect 0 "left alone              22 tensors of the vision tower and connector" 
 # Refusals of a model_type name the page.
 sed 's/"model_type": "gemma3"/"model_type": "gemma5"/' "$gemma/config.json" >unknown.json
 expect 0 "models of model_type 'gemma5' are not supported" inspect unknown.json
-expect 0 "gemma3, mistral3, qwen2_5_vl, qwen3_vl, smolvlm (docs/models.md)" inspect unknown.json
+expect 0 "gemma3, mistral3, qwen2_5_vl, qwen3_vl, smolvlm, muse_glimmer (docs/models.md)" inspect unknown.json
 sed 's/"model_type": "gemma3_text"/"model_type": "gpt2"/' "$gemma/config.json" >other.json
 expect 0 "models of model_type 'gpt2' are not supported as a text part" inspect other.json
 # The published files of Gemma 3 leave out what their class has as a default.
@@ -105,6 +105,8 @@ fi
 sed -i 's/"model.language_model.layers.1"/"language_model.model.layers.1"/' some/config.json
 grep -q '"language_model.model.layers.1"' some/config.json || fail "the list is" "$(cat some/config.json)"
 expect 0 "" eval --model_name_or_path some --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1
+# Muse Glimmer is no architecture of llama.cpp.
+expect 2 "GGUF cannot express a model of type 'muse_glimmer_text'" export gguf --model_name_or_path "$golden/muse_glimmer/model" --output_file muse.gguf
 # GGUF has the text model alone.
 mkdir tokenizer && cp "$root/tests/support/tiny_tokenizer/tokenizer_config.json" tokenizer/
 sed -E '/^"[^"]*": (6[7-9]|[7-9][0-9]|[0-9]{3}),?$/d; s/": 66,$/": 66/' \
@@ -132,10 +134,10 @@ expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --ou
 # One curve on 1 and 2 ranks and with every way to recompute; generation with a cache, which serve has too.
 curve() { # CLASS WORDS...: the losses of three steps
     "$trimtab" train --model_name_or_path "$golden/$1/model" --dataset_name "$golden/$1/train.jsonl" --output_dir curve \
-        "${run[@]}" --max_steps 3 --logging_steps 1 --learning_rate 1e-3 --lora_dropout 0 --overwrite_output_dir true \
+        "${run[@]}" --max_steps 3 --logging_steps 1 --learning_rate 1e-3 --lora_dropout 0 --lora_target_modules all-linear --overwrite_output_dir true \
         "${@:2}" 2>&1 | sed -n 's/^step .*  loss \([0-9.]*\) .*/\1/p' | tr '\n' ' '
 }
-for class in gemma3 mistral3 qwen2_5_vl qwen3_vl smolvlm; do
+for class in gemma3 mistral3 qwen2_5_vl qwen3_vl smolvlm muse_glimmer; do
     whole=$(curve $class)
     [ "$(wc -w <<<"$whole")" -eq 3 ] || fail "$class: the losses are '$whole'"
     for words in "--ranks 2 --per_device_train_batch_size 1" "--recompute none" "--recompute block"; do

@@ -12,13 +12,13 @@
 #include "support/model_facts.h"
 #include "support/must.h"
 
-static void check(const char *name)
+static void check(const char *folder, const char *name)
 {
     char path[512], sizes[512];
     struct tt_str text = {0};
     struct tt_model_facts *given = tt_calloc(1, sizeof *given), *whole = tt_calloc(1, sizeof *whole);
     assert_true(given != NULL && whole != NULL);
-    (void)snprintf(path, sizeof path, TT_TEST_ROOT "/golden/dense/%s/defaults.json", name);
+    (void)snprintf(path, sizeof path, TT_TEST_ROOT "/golden/%s/defaults.json", folder);
     (void)snprintf(sizes, sizeof sizes,
                    "{\"model_type\": \"%s\", \"vocab_size\": 1000, \"hidden_size\": 4096, "
                    "\"intermediate_size\": 64, \"num_hidden_layers\": 8, \"num_attention_heads\": 32}",
@@ -37,9 +37,10 @@ static void check(const char *name)
 static void missing_keys_have_the_defaults(void **state)
 {
     (void)state;
-#define DENSE(name) check(#name);
+#define DENSE(name) check("dense/" #name, #name);
 #include "dense.def"
 #undef DENSE
+    check("vision/muse_glimmer", "muse_glimmer_text");
 }
 
 int main(void)

@@ -172,6 +172,7 @@ static void pieces_of_dense_families(void **state)
 #define DENSE(name) check_pieces("dense/" #name, NULL, "adapter_final");
 #include "dense.def"
 #undef DENSE
+    check_pieces("vision/muse_glimmer", NULL, "adapter_final");
 }
 
 int main(void)

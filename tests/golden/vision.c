@@ -47,6 +47,7 @@ static const struct class
     {"qwen2_5_vl", false, "0.01", {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
     {"qwen3_vl", false, "0.01", {{NULL, NULL}}},
     {"smolvlm", true, "0.01", {{NULL, NULL}}},
+    {"muse_glimmer", false, "0.01", {{NULL, NULL}}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes };
 

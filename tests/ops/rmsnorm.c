@@ -13,39 +13,44 @@ struct rmsnorm_case {
     bool residual, dres, dweight;
     double size;
     float offset;
+    bool bare; /* without a weight */
 };
 
 static const struct rmsnorm_case cases[] = {
-    {7, 0, 64, 0, TT_F32, TT_F32, false, false, true, 1, 0},
-    {7, 0, 64, 0, TT_BF16, TT_BF16, false, false, true, 1, 0},
-    {40, 0, 896, 0, TT_BF16, TT_F32, true, true, true, 1, 0},
-    {40, 0, 896, 8, TT_F32, TT_BF16, true, true, true, 1, 0},
-    {300, 0, 33, 3, TT_F32, TT_F32, true, false, true, 1, 0},
-    {300, 0, 33, 3, TT_BF16, TT_BF16, false, true, true, 1, 0},
-    {2000, 0, 20, 0, TT_F32, TT_F32, false, false, true, 1, 0},
-    {100, 6, 64, 64, TT_BF16, TT_BF16, false, false, true, 1, 0},
-    {33, 5, 128, 7, TT_F32, TT_F32, false, true, true, 1, 0},
-    {3, 2, 16, 1, TT_F32, TT_F32, true, true, false, 1, 0},
-    {50, 0, 1, 0, TT_F32, TT_F32, false, false, false, 1, 0},
-    {5, 0, 4097, 1, TT_BF16, TT_F32, true, true, false, 1, 0},
-    {1, 0, 15, 0, TT_F32, TT_F32, false, false, true, 1, 0},
-    {0, 0, 64, 0, TT_F32, TT_F32, true, true, true, 1, 0},
-    {40, 0, 333, 3, TT_F32, TT_F32, true, true, true, 1, 1},
-    {40, 0, 896, 8, TT_BF16, TT_BF16, true, true, true, 1, 1},
-    {33, 5, 128, 7, TT_BF16, TT_F32, false, true, true, 1, 1},
-    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e-4, 0}, /* eps counts */
-    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e6, 0},
+    {7, 0, 64, 0, TT_F32, TT_F32, false, false, true, 1, 0, false},
+    {7, 0, 64, 0, TT_BF16, TT_BF16, false, false, true, 1, 0, false},
+    {40, 0, 896, 0, TT_BF16, TT_F32, true, true, true, 1, 0, false},
+    {40, 0, 896, 8, TT_F32, TT_BF16, true, true, true, 1, 0, false},
+    {300, 0, 33, 3, TT_F32, TT_F32, true, false, true, 1, 0, false},
+    {300, 0, 33, 3, TT_BF16, TT_BF16, false, true, true, 1, 0, false},
+    {2000, 0, 20, 0, TT_F32, TT_F32, false, false, true, 1, 0, false},
+    {100, 6, 64, 64, TT_BF16, TT_BF16, false, false, true, 1, 0, false},
+    {33, 5, 128, 7, TT_F32, TT_F32, false, true, true, 1, 0, false},
+    {3, 2, 16, 1, TT_F32, TT_F32, true, true, false, 1, 0, false},
+    {50, 0, 1, 0, TT_F32, TT_F32, false, false, false, 1, 0, false},
+    {5, 0, 4097, 1, TT_BF16, TT_F32, true, true, false, 1, 0, false},
+    {1, 0, 15, 0, TT_F32, TT_F32, false, false, true, 1, 0, false},
+    {0, 0, 64, 0, TT_F32, TT_F32, true, true, true, 1, 0, false},
+    {40, 0, 333, 3, TT_F32, TT_F32, true, true, true, 1, 1, false},
+    {40, 0, 896, 8, TT_BF16, TT_BF16, true, true, true, 1, 1, false},
+    {33, 5, 128, 7, TT_BF16, TT_F32, false, true, true, 1, 1, false},
+    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e-4, 0, false}, /* eps counts */
+    {4, 0, 256, 0, TT_F32, TT_F32, false, false, true, 1e6, 0, false},
+    {40, 0, 333, 3, TT_F32, TT_F32, true, true, false, 1, 1, true},
+    {33, 5, 128, 7, TT_BF16, TT_F32, false, true, false, 1, 1, true},
+    {7, 0, 64, 0, TT_F32, TT_BF16, false, false, false, 1, 3, true},
 };
 
 static const struct rmsnorm_case gpu_cases[] = {
-    {500, 0, 4096, 0, TT_BF16, TT_BF16, true, true, true, 1, 0},
-    {257, 0, 8192, 0, TT_BF16, TT_BF16, true, true, false, 1, 0},
-    {1500, 0, 1024, 0, TT_BF16, TT_F32, false, true, true, 1, 0},
-    {300, 0, 5120, 0, TT_BF16, TT_BF16, true, false, false, 1, 0},
-    {1001, 0, 1537, 1, TT_BF16, TT_BF16, true, true, true, 1, 0},
-    {130, 32, 128, 0, TT_BF16, TT_BF16, false, false, true, 1, 0},
-    {515, 8, 128, 5120, TT_BF16, TT_BF16, false, false, true, 1, 0}, /* keys of a fused q, k, v */
-    {70000, 0, 16, 0, TT_BF16, TT_BF16, true, true, true, 1, 0},
+    {500, 0, 4096, 0, TT_BF16, TT_BF16, true, true, true, 1, 0, false},
+    {257, 0, 8192, 0, TT_BF16, TT_BF16, true, true, false, 1, 0, false},
+    {1500, 0, 1024, 0, TT_BF16, TT_F32, false, true, true, 1, 0, false},
+    {300, 0, 5120, 0, TT_BF16, TT_BF16, true, false, false, 1, 0, false},
+    {1001, 0, 1537, 1, TT_BF16, TT_BF16, true, true, true, 1, 0, false},
+    {130, 32, 128, 0, TT_BF16, TT_BF16, false, false, true, 1, 0, false},
+    {515, 8, 128, 5120, TT_BF16, TT_BF16, false, false, true, 1, 0, false}, /* keys of a fused q, k, v */
+    {70000, 0, 16, 0, TT_BF16, TT_BF16, true, true, true, 1, 0, false},
+    {515, 8, 128, 5120, TT_BF16, TT_F32, false, false, false, 1, 1, true},
 };
 
 enum { X, RESIDUAL, WEIGHT, DY, DRES, SUM, Y, RSTD, DX, DWEIGHT, LINES };
@@ -131,6 +136,8 @@ static void make_problem(struct problem *p, const struct rmsnorm_case *row)
                                 : test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap,
                                                      (uint64_t)i + 1, row->size);
         if (i >= SUM && i != DWEIGHT) test_tensor_poison(&p->tensors[i]);
+        if (i == WEIGHT && row->bare)
+            memset(p->tensors[i].view.data, 0, (size_t)row->width * tt_dtype_bytes(row->weight_dtype));
     }
     for (int i = 0; i < LINES; i++) {
         p->exact[i] = test_tensor_values(&p->tensors[i]);
@@ -152,7 +159,7 @@ static void run_op(struct test_device *device, const struct rmsnorm_case *row, s
     test_ok(tt_rmsnorm_forward(device->stream, &(struct tt_rmsnorm_forward_args){
                                                    .x_ND = t[X].view,
                                                    .residual_ND = row->residual ? t[RESIDUAL].view : none,
-                                                   .weight_D = t[WEIGHT].view,
+                                                   .weight_D = row->bare ? none : t[WEIGHT].view,
                                                    .offset = row->offset,
                                                    .eps = eps,
                                                    .sum_ND = row->residual ? t[SUM].view : none,
@@ -161,7 +168,7 @@ static void run_op(struct test_device *device, const struct rmsnorm_case *row, s
     test_ok(tt_rmsnorm_backward(device->stream, &(struct tt_rmsnorm_backward_args){
                                                     .dy_ND = t[DY].view,
                                                     .x_ND = row->residual ? t[SUM].view : t[X].view,
-                                                    .weight_D = t[WEIGHT].view,
+                                                    .weight_D = row->bare ? none : t[WEIGHT].view,
                                                     .offset = row->offset,
                                                     .rstd_N = t[RSTD].view,
                                                     .dres_ND = row->dres ? t[DRES].view : none,
@@ -228,7 +235,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    const struct rmsnorm_case row = {3, 0, 7, 0, TT_F32, TT_F32, true, true, true, 1, 0};
+    const struct rmsnorm_case row = {3, 0, 7, 0, TT_F32, TT_F32, true, true, true, 1, 0, false};
     struct problem p;
     make_problem(&p, &row);
     for (int64_t d = 0; d < row.width; d++) p.exact[DWEIGHT][d] = 0;
@@ -246,7 +253,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 static void in_place(void **state)
 {
     (void)state;
-    const struct rmsnorm_case row = {9, 0, 37, 2, TT_BF16, TT_F32, true, true, true, 1, 0};
+    const struct rmsnorm_case row = {9, 0, 37, 2, TT_BF16, TT_F32, true, true, true, 1, 0, false};
     struct problem p;
     struct test_device device;
     make_problem(&p, &row);

@@ -31,6 +31,9 @@ static const struct swiglu_case cases[] = {
     {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_GELU_TANH},
     {100, 333, 5, TT_BF16, false, 1, TT_ACTIVATION_GELU_TANH},
     {10, 100, 0, TT_F32, true, 6, TT_ACTIVATION_GELU_TANH},
+    {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_SIGMOID},
+    {100, 333, 5, TT_BF16, true, 1, TT_ACTIVATION_SIGMOID},
+    {10, 100, 0, TT_F32, false, 20, TT_ACTIVATION_SIGMOID},
 };
 
 static const struct swiglu_case gpu_cases[] = {
@@ -68,10 +71,12 @@ static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate
         {                                                                                                    \
             real gate = (real)v[GATE][i], up = (real)v[UP][i], dh = (real)v[DH][i], f, df;                   \
             share(activation, gate, &f, &df);                                                                \
-            v[H][i] = v[FORWARD_H][i] = (double)(gate * f * up);                                             \
-            v[DUP][i] = (double)(dh * (gate * f));                                                           \
-            v[DGATE][i] = (double)(activation == TT_ACTIVATION_SILU ? dh * up * f * (1 + gate * (1 - f))     \
-                                                                    : dh * up * (f + gate * df));            \
+            bool alone = activation == TT_ACTIVATION_SIGMOID;                                                \
+            v[H][i] = v[FORWARD_H][i] = (double)(alone ? f * up : gate * f * up);                            \
+            v[DUP][i] = (double)(dh * (alone ? f : gate * f));                                               \
+            v[DGATE][i] = (double)(alone                              ? dh * up * df                         \
+                                   : activation == TT_ACTIVATION_SILU ? dh * up * f * (1 + gate * (1 - f))   \
+                                                                      : dh * up * (f + gate * df));          \
         }                                                                                                    \
     }
 
@@ -181,7 +186,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_GELU_TANH; activation++) {
+    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_SIGMOID; activation++) {
         const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2, (enum tt_activation)activation};
         struct problem p;
         make_problem(&p, &row);

@@ -138,6 +138,8 @@ static void dense_families(void **state)
 #define DENSE(name) same_curve_on("dense/" #name, more, few, sizeof few / sizeof *few);
 #include "golden/dense.def"
 #undef DENSE
+    same_curve_on("vision/muse_glimmer", more, few, sizeof few / sizeof *few);
+    same_curve_on("vision/muse_glimmer", "use_peft false", few, 1);
     same_curve_on("dense/olmo3", "use_peft false", few, 1);
     same_curve_on("dense/cohere2", "use_peft false", few, 1);
 }

@@ -74,6 +74,7 @@ static void nf4_double(void **state)
 {
     (void)state;
     same_curve("llama2", "load_in_4bit true bnb_4bit_use_double_quant true", fp32_rounding);
+    same_curve("vision/muse_glimmer", "load_in_4bit true", fp32_rounding);
 }
 
 static void fp4_with_biases(void **state)
@@ -167,6 +168,8 @@ static void levels_of_dense_families(void **state)
 #include "golden/dense.def"
 #undef DENSE
     levels_agree("dense/olmo3", "base_dtype fp8 lora_dropout 0");
+    levels_agree("vision/muse_glimmer", "base_dtype fp8 bf16 true");
+    levels_agree("vision/muse_glimmer", "load_in_4bit true");
 }
 
 /* A base is the same whenever it is quantized: stopped and resumed is not stopped, bit for bit. */

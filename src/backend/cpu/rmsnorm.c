@@ -27,6 +27,11 @@ static inline int64_t row_count(const tt_tensor *x)
     return x->rank == 2 ? x->dims[0] : x->dims[0] * x->dims[1];
 }
 
+static inline int64_t width_of(const tt_tensor *x)
+{
+    return x->dims[x->rank - 1];
+}
+
 #define TT_VECTOR_SOURCE "backend/cpu/rmsnorm.c"
 #include "backend/cpu/vector_math_passes.h"
 
@@ -39,7 +44,7 @@ static tt_status quantize(struct tt_stream *stream, tt_tensor x_ND, tt_tensor co
 
 tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_forward_args *args)
 {
-    int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];
+    int64_t rows = row_count(&args->x_ND), width = width_of(&args->x_ND);
     void (*forward)(const struct tt_rmsnorm_forward_args *, int64_t) = TT_BEST(stream, forward);
     int threads = tt_cpu_threads(stream, rows * width);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -51,7 +56,7 @@ tt_status tt_cpu_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsno
  * line of its own, and the lines are added in order. */
 tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_backward_args *args)
 {
-    int64_t rows = row_count(&args->x_ND), width = args->weight_D.dims[0];
+    int64_t rows = row_count(&args->x_ND), width = width_of(&args->x_ND);
     void (*backward)(const struct tt_rmsnorm_backward_args *, int64_t, int64_t, float *) =
         TT_BEST(stream, backward);
     int threads = tt_cpu_threads(stream, rows * width * 2);
@@ -81,6 +86,13 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
 }
 
 #else
+
+/* offset + weight */
+TT_INLINE vf TT_PASS(scales_at)(const void *weight, float offset, int64_t d, int64_t left, const bool bf16)
+{
+    if (weight == NULL) return vsplat(offset);
+    return vload_part(weight, d, bf16, left) + offset;
+}
 
 struct TT_PASS(forward_row) {
     const void *x, *residual, *weight;
@@ -116,7 +128,7 @@ TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf1
 TT_INLINE void TT_PASS(normalize)(const struct TT_PASS(forward_row) * row, const void *x, float rstd,
                                   int64_t d, int64_t left, const bool bf16, const bool weight_bf16)
 {
-    vf weight = vload_part(row->weight, d, weight_bf16, left) + row->offset;
+    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16);
     vstore_part(row->y, d, bf16, vload_part(x, d, bf16, left) * rstd * weight, left);
 }
 
@@ -146,7 +158,7 @@ static void TT_PASS(forward)(const struct tt_rmsnorm_forward_args *args, int64_t
                                              .sum = row_of(&args->sum_ND, n),
                                              .y = row_of(&args->y_ND, n),
                                              .offset = args->offset};
-    int64_t width = args->weight_D.dims[0];
+    int64_t width = width_of(&args->x_ND);
     bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
     float rstd = bf16 && weight_bf16 ? TT_PASS(forward_typed)(row, width, args->eps, true, true)
                  : bf16              ? TT_PASS(forward_typed)(row, width, args->eps, true, false)
@@ -171,13 +183,13 @@ TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, 
     for (; d + 4 * TT_VECTOR_LANES <= width; d += 4 * TT_VECTOR_LANES)
         for (int i = 0; i < 4; i++) {
             int64_t at = d + i * TT_VECTOR_LANES;
-            sums[i] += vload(row->dy, at, bf16) * (vload(row->weight, at, weight_bf16) + row->offset) *
-                       vload(row->x, at, bf16);
+            vf weight = TT_PASS(scales_at)(row->weight, row->offset, at, TT_VECTOR_LANES, weight_bf16);
+            sums[i] += vload(row->dy, at, bf16) * weight * vload(row->x, at, bf16);
         }
     for (; d < width; d += TT_VECTOR_LANES) {
         int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;
         sums[0] += vload_part(row->dy, d, bf16, left) *
-                   (vload_part(row->weight, d, weight_bf16, left) + row->offset) *
+                   TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16) *
                    vload_part(row->x, d, bf16, left);
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
@@ -187,7 +199,7 @@ TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, 
                                       int64_t left, const bool bf16, const bool weight_bf16)
 {
     vf dy = vload_part(row->dy, d, bf16, left), xhat = vload_part(row->x, d, bf16, left) * row->rstd;
-    vf weight = vload_part(row->weight, d, weight_bf16, left) + row->offset;
+    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16);
     vf dx = (dy * weight - xhat * mean) * row->rstd;
     if (row->dres != NULL) dx += vload_part(row->dres, d, bf16, left);
     vstore_part(row->dx, d, bf16, dx, left);
@@ -209,7 +221,7 @@ TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t
 static void TT_PASS(backward)(const struct tt_rmsnorm_backward_args *args, int64_t first, int64_t end,
                               float *dweight)
 {
-    int64_t width = args->weight_D.dims[0];
+    int64_t width = width_of(&args->x_ND);
     bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
     for (int64_t n = first; n < end; n++) {
         const struct TT_PASS(backward_row) row = {.dy = row_of(&args->dy_ND, n),

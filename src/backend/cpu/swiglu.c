@@ -27,7 +27,7 @@ tt_status tt_cpu_swiglu_backward(struct tt_stream *stream, const struct tt_swigl
 
 #else
 
-/* f and act' = f + x f' of act(x) = x f(x), lane by lane. */
+/* f and act' = f + x f' of act(x) = x f(x), lane by lane; of the sigmoid, which is f, f'. */
 struct TT_PASS(activation_lanes) {
     vf f, slope;
 };
@@ -60,7 +60,14 @@ TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activati
         return (struct activation_lanes){f, f + x * (f * (e * f)) * (0x1.988454p+0f + 0x1.b6676cp-3f * x2)};
     }
     vf s = vsigmoid(x);
+    if (activation == TT_ACTIVATION_SIGMOID) return (struct activation_lanes){s, s * (1.0f - s)};
     return (struct activation_lanes){s, s * (1.0f + x * (1.0f - s))};
+}
+
+/* act(x) * y */
+TT_INLINE vf TT_PASS(times)(vf x, vf f, vf y, const enum tt_activation activation)
+{
+    return activation == TT_ACTIVATION_SIGMOID ? y * f : x * y * f;
 }
 
 TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args, int64_t row, const bool bf16,
@@ -72,13 +79,15 @@ TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args,
     int64_t h_at = row * args->h_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
-        vstore(h, h_at + f, bf16, x * vload(up, up_at + f, bf16) * TT_PASS(activate)(x, activation).f);
+        vf share = TT_PASS(activate)(x, activation).f;
+        vstore(h, h_at + f, bf16, TT_PASS(times)(x, share, vload(up, up_at + f, bf16), activation));
     }
     int64_t left = cols - f;
     if (left == 0) return;
     vf x = vload_some(gate, gate_at + f, bf16, left);
+    vf share = TT_PASS(activate)(x, activation).f;
     vstore_some(h, h_at + f, bf16,
-                x * vload_some(up, up_at + f, bf16, left) * TT_PASS(activate)(x, activation).f, left);
+                TT_PASS(times)(x, share, vload_some(up, up_at + f, bf16, left), activation), left);
 }
 
 TT_INLINE void TT_PASS(forward_any)(const struct tt_swiglu_forward_args *args, int64_t row,
@@ -102,6 +111,9 @@ static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int6
     case TT_ACTIVATION_GELU_TANH:
         TT_PASS(forward_any)(args, row, TT_ACTIVATION_GELU_TANH);
         break;
+    case TT_ACTIVATION_SIGMOID:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_SIGMOID);
+        break;
     }
 }
 
@@ -113,8 +125,10 @@ TT_INLINE struct TT_PASS(backward_lanes)
     TT_PASS(backward_of)(vf dh, vf gate, vf up, const enum tt_activation activation)
 {
     struct activation_lanes a = TT_PASS(activate)(gate, activation);
-    return (struct TT_PASS(backward_lanes)){
-        .dgate = dh * up * a.slope, .dup = dh * (gate * a.f), .h = gate * up * a.f};
+    struct TT_PASS(backward_lanes) out = {.dgate = dh * up * a.slope};
+    out.dup = activation == TT_ACTIVATION_SIGMOID ? dh * a.f : dh * (gate * a.f);
+    out.h = TT_PASS(times)(gate, a.f, up, activation);
+    return out;
 }
 
 /* Reads all inputs of an element before it writes the first output: outputs may overlap inputs exactly. */
@@ -166,6 +180,9 @@ static void TT_PASS(backward_row)(const struct tt_swiglu_backward_args *args, in
         break;
     case TT_ACTIVATION_GELU_TANH:
         TT_PASS(backward_any)(args, row, TT_ACTIVATION_GELU_TANH);
+        break;
+    case TT_ACTIVATION_SIGMOID:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_SIGMOID);
         break;
     }
 }

@@ -52,7 +52,7 @@ int64_t row_count(const tt_tensor &x)
 
 struct forward {
     struct rows x, residual, sum, y; /* y: may be missing with coded */
-    const void *weight;
+    const void *weight;              /* NULL: zeros */
     float *rstd;
     struct coded_rows coded;
     int64_t count, inner, width;
@@ -74,15 +74,15 @@ struct backward {
 /* offset + weight */
 template <typename P> __device__ __forceinline__ float scale_at(const P &p, int64_t d)
 {
-    return p.offset + load_either(p.weight, d, p.weight_bf16);
+    return p.weight != nullptr ? p.offset + load_either(p.weight, d, p.weight_bf16) : p.offset;
 }
 
 template <typename P, int W>
 __device__ __forceinline__ void scales_at(const P &p, int64_t d, float (&scale)[W])
 {
-    load_either(p.weight, d, p.weight_bf16, scale);
+    if (p.weight != nullptr) load_either(p.weight, d, p.weight_bf16, scale);
 #pragma unroll
-    for (int i = 0; i < W; i++) scale[i] += p.offset;
+    for (int i = 0; i < W; i++) scale[i] = p.weight != nullptr ? scale[i] + p.offset : p.offset;
 }
 
 /* The same operations in every kernel, so that each gives the same bits. */
@@ -482,7 +482,7 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_rmsnorm_forwar
     f.rstd = static_cast<float *>(tt_tensor_is_empty(args->rstd_N) ? nullptr : args->rstd_N.data);
     f.coded = coded_of(args->codes_ND, args->scale_N);
     f.count = row_count(args->x_ND), f.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
-    f.width = args->weight_D.dims[0], f.eps = (float)args->eps, f.offset = args->offset;
+    f.width = args->x_ND.dims[args->x_ND.rank - 1], f.eps = (float)args->eps, f.offset = args->offset;
     if (f.count == 0) return TT_OK;
     bool held = f.width > 0 && f.width % W == 0 && is_aligned(args->x_ND, W) &&
                 (f.y.data == nullptr || is_aligned(args->y_ND, W)) && (uintptr_t)f.weight % 16 == 0 &&
@@ -529,7 +529,7 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_rmsnorm_backw
     b.coded = coded_of(args->codes_ND, args->scale_N);
     b.rstd = static_cast<const float *>(args->rstd_N.data);
     b.count = row_count(args->x_ND), b.inner = args->x_ND.rank == 2 ? 1 : args->x_ND.dims[1],
-    b.width = args->weight_D.dims[0];
+    b.width = args->x_ND.dims[args->x_ND.rank - 1];
     if (b.count == 0 || b.width == 0) return TT_OK;
     bool held = b.width % W == 0 && is_aligned(args->dy_ND, W) && is_aligned(args->x_ND, W) &&
                 is_aligned(args->dx_ND, W) && (b.dres.data == nullptr || is_aligned(args->dres_ND, W)) &&

@@ -29,7 +29,7 @@ __device__ __forceinline__ float exponential(float x, float)
     return expf(x);
 }
 
-/* f and act' = f + x f' of act(x) = x f(x) (ops/swiglu.h). */
+/* f and act' = f + x f' of act(x) = x f(x); of the sigmoid, which is f, f' (ops/swiglu.h). */
 struct activated {
     float f, slope;
 };
@@ -47,7 +47,13 @@ __device__ __forceinline__ struct activated activate(float x, enum tt_activation
         return {f, f + x * (f * sigmoid(-z, type) * (1.59576912f * (1.0f + 0.134145f * x2)))};
     }
     float s = sigmoid(x, type);
+    if (activation == TT_ACTIVATION_SIGMOID) return {s, s * (1.0f - s)};
     return {s, s * (1.0f + x * (1.0f - s))};
+}
+
+__device__ __forceinline__ float act_of(float x, const struct activated &a, enum tt_activation activation)
+{
+    return activation == TT_ACTIVATION_SIGMOID ? a.f : x * a.f;
 }
 
 template <typename T> struct forward_op {
@@ -71,7 +77,7 @@ template <typename T> struct forward_op {
         widen(in.gate, g);
         widen(in.up, u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], activation, T{}).f;
+        for (int i = 0; i < W; i++) u[i] *= act_of(g[i], activate(g[i], activation, T{}), activation);
         vec<T, W> out;
         narrow(out, u);
         ::store(h.at(row, col), out);
@@ -103,7 +109,7 @@ template <typename T> struct backward_op {
 #pragma unroll
         for (int i = 0; i < W; i++) {
             struct activated a = activate(g[i], activation, T{});
-            float act = g[i] * a.f;
+            float act = act_of(g[i], a, activation);
             dg[i] = d[i] * u[i] * a.slope;
             du[i] = d[i] * act;
             u[i] *= act;
@@ -260,7 +266,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         widen(held[k], g);
         widen(ups[k], u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= g[i] * activate(g[i], activation, bf16{}).f;
+        for (int i = 0; i < W; i++) u[i] *= act_of(g[i], activate(g[i], activation, bf16{}), activation);
         narrow(held[k], u);
         pair = largest_pair(pair, held[k]);
         if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
@@ -318,7 +324,7 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
 #pragma unroll
         for (int i = 0; i < W; i++) {
             struct activated a = activate(g[i], activation, bf16{});
-            float act = g[i] * a.f;
+            float act = act_of(g[i], a, activation);
             dg[i] = d[i] * u[i] * a.slope;
             du[i] = d[i] * act;
             u[i] *= act;

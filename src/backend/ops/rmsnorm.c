@@ -9,6 +9,13 @@ static int64_t row_count(tt_tensor x)
     return x.rank == 3 ? x.dims[0] * x.dims[1] : x.dims[0];
 }
 
+/* A missing weight stands for zeros. */
+static void check_weight(struct tt_check *check, tt_tensor weight, int64_t width)
+{
+    if (tt_tensor_is_empty(weight)) return;
+    tt_check_shape(check, "weight", weight, TT_TYPES_REAL, 1, TT_DIMS(width));
+}
+
 static void check_rstd(struct tt_check *check, tt_tensor rstd, tt_tensor x)
 {
     tt_check_shape(check, "rstd", rstd, TT_TYPES_F32, 1, TT_DIMS(row_count(x)));
@@ -56,7 +63,7 @@ tt_status tt_rmsnorm_forward(struct tt_stream *stream, const struct tt_rmsnorm_f
     tt_tensor x = args->x_ND;
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 3);
     if (check.status != TT_OK) return check.status;
-    tt_check_shape(&check, "weight", args->weight_D, TT_TYPES_REAL, 1, TT_DIMS(x.dims[x.rank - 1]));
+    check_weight(&check, args->weight_D, x.dims[x.rank - 1]);
     if (!tt_tensor_is_empty(args->rstd_N)) check_rstd(&check, args->rstd_N, x);
     if (!tt_tensor_is_empty(args->residual_ND)) {
         tt_check_like(&check, "residual", args->residual_ND, TT_TYPES_REAL, "x", x);
@@ -83,7 +90,7 @@ tt_status tt_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsnorm_
     tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 3);
     if (check.status != TT_OK) return check.status;
     int64_t width = x.dims[x.rank - 1];
-    tt_check_shape(&check, "weight", args->weight_D, TT_TYPES_REAL, 1, TT_DIMS(width));
+    check_weight(&check, args->weight_D, width);
     tt_check_like(&check, "dy", args->dy_ND, TT_TYPES_REAL, "x", x);
     tt_check_like(&check, "dx", args->dx_ND, TT_TYPES_REAL, "x", x);
     tt_check_type(&check, "dy", args->dy_ND, x.dtype);

@@ -1,6 +1,6 @@
 /* Root-mean-square norm (Zhang and Sennrich 2019, arXiv 1910.07467), in Llama's form:
  *     rstd[n] = 1 / sqrt(mean_d x[n,d]^2 + eps);   y[n,d] = (offset + weight[d]) * x[n,d] * rstd[n]
- * offset is 0, or 1 for weights that are stored as their distance from 1 (Gemma).
+ * offset is 0, or 1 for weights that are stored as their distance from 1 (Gemma). An empty weight stands for zeros.
  * Arithmetic is fp32 for all types. Rows N may be tokens, or tokens x heads for the q/k norms: then the tensors have
  * rank 3 [T, H, E] and rstd [T*H] (contiguous).
  *
@@ -20,7 +20,7 @@
 struct tt_rmsnorm_forward_args {
     tt_tensor x_ND;        /* f32 | bf16, rank 2 or 3 with contiguous last dimension */
     tt_tensor residual_ND; /* empty, or x's type and shape */
-    tt_tensor weight_D;    /* f32 | bf16 */
+    tt_tensor weight_D;    /* f32 | bf16; empty: zeros */
     float offset;
     double eps;
     tt_tensor sum_ND; /* with residual: x + residual; may alias x or residual */
@@ -40,7 +40,7 @@ struct tt_rmsnorm_backward_args {
     tt_tensor rstd_N;
     tt_tensor dres_ND;           /* empty, or a gradient added to dx; may alias dx */
     tt_tensor dx_ND;             /* may alias dy */
-    tt_tensor dweight_D;         /* f32, accumulated into; empty when the weight is frozen */
+    tt_tensor dweight_D;         /* f32, accumulated into; empty when the weight is frozen or empty */
     tt_tensor codes_ND, scale_N; /* empty, or x of rank 2: dx in F8_E4M3 contiguous, f32 */
 };
 TT_MUST_USE tt_status tt_rmsnorm_backward(struct tt_stream *stream,

@@ -1,8 +1,10 @@
-/* Gated linear units (Shazeer, arXiv 2002.05202): h = act(gate) * up. The activations have the form act(x) = x f(x):
+/* Gated linear units (Shazeer, arXiv 2002.05202): h = act(gate) * up. The activations but one have the form
+ * act(x) = x f(x):
  *     SiLU       f = 1 / (1 + exp(-x))
  *     GELU       f = (1 + erf(x / sqrt(2))) / 2 (Hendrycks and Gimpel, arXiv 1606.08415)
  *     GELU tanh  f = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
- * Backward: dup = dh * act(gate); dgate = dh * up * (f + gate * f'). */
+ *     sigmoid    act = f = 1 / (1 + exp(-x)), which gates the output of attention
+ * Backward: dup = dh * act(gate); dgate = dh * up * act'(gate), which is dh * up * (f + gate * f'). */
 #ifndef TT_BACKEND_OPS_SWIGLU_H
 #define TT_BACKEND_OPS_SWIGLU_H
 
@@ -10,7 +12,7 @@
 #include "backend/ops/matrix.h"
 #include "tensor/tensor.h"
 
-enum tt_activation { TT_ACTIVATION_SILU, TT_ACTIVATION_GELU, TT_ACTIVATION_GELU_TANH };
+enum tt_activation { TT_ACTIVATION_SILU, TT_ACTIVATION_GELU, TT_ACTIVATION_GELU_TANH, TT_ACTIVATION_SIGMOID };
 
 struct tt_swiglu_forward_args {
     enum tt_activation activation;

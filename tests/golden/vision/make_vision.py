@@ -8,6 +8,7 @@ For every class of folders, with a tower and a projector beside the text model:
     reference.safetensors     seq_lens, input_ids, and per token the logits of each sequence run alone: logits,
                               logits_adapter (with adapter_random)
     adapter_random/           PEFT LoRA on all linears of the text model, A and B random; keys of the folder's class
+    defaults.json             some classes: the configuration of a text model where only SIZES are given
     adapter_text/             some classes: adapter_random with the keys and targets of the text model's own class
     train.jsonl               24 rows {"input_ids", "labels"}
     train_reference.json      50 steps of LoRA from adapter_random, fp32
@@ -42,6 +43,8 @@ TEXT = {
     "num_key_value_heads": 1, "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
 }
 PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_hidden_layers": 8,
+         "num_attention_heads": 32}
 SIGLIP = {
     "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8,
     "patch_size": 4,
@@ -58,6 +61,7 @@ class Folder:
     path: str = "language_model"
     rows: int = 64  # ids below that of an image
     rate: float = 1e-2  # of the training
+    defaults: bool = False  # defaults.json is kept: the text model's configuration where only SIZES are given
     alone: bool = False  # the text model has a class of its own with a head, and an adapter made over it is kept
 
 
@@ -117,6 +121,17 @@ FOLDERS = {
         {"image_token_id": 66, "scale_factor": 2, "tie_word_embeddings": False},
         path="text_model", alone=True,
     ),
+    "muse_glimmer": Folder(
+        "muse_glimmer", 207,
+        {**TEXT, "head_dim": 12, "attention_bias": True, "sliding_window": 4,
+         "layer_types": ["sliding_attention", "full_attention"],
+         "layer_rope_theta": [500.0, 0], "rope_parameters": PLAIN, "post_norm_eps": 1e-4,
+         "qk_scale_factor": 2.5, "output_multiplier": 0.4, "final_logit_softcapping": 7.0},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 4,
+         "pos_emb_height": 2, "pos_emb_width": 2},
+        {"image_token_id": 66, "video_token_id": 65, "out_hidden_size": 32, "projector_hidden_size": 8},
+        defaults=True,
+    ),
 }
 
 
@@ -167,6 +182,13 @@ def make_alone(folder):
     Path("adapter_text/adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def make_defaults(model_type):
+    config = AutoConfig.for_model(model_type, **SIZES).to_dict()
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "architectures"):
+        config.pop(key, None)
+    Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")
+
+
 def make_folder(name):
     print(name)
     folder = FOLDERS[name]
@@ -186,6 +208,8 @@ def make_folder(name):
 
     model = make_models.reference_curve(adapted, rows, folder.rate, "train_reference.json")
     make_models.save_adapter(model, "adapter_final")
+    if folder.defaults:
+        make_defaults(f"{folder.model_type}_text")
     if folder.alone:
         make_alone(folder)
 

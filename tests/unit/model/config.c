@@ -294,6 +294,8 @@ static void text_parts(void **state)
          "qwen3_vl_text", "model.language_model", false, 5e5, TT_F32},
         {"{\"model_type\": \"smolvlm\", \"architectures\": [\"SmolVLMModel\"], \"text_config\": {" TEXT "}}",
          "llama", "model.text_model", false, 1e4, TT_F32},
+        {"{\"model_type\": \"muse_glimmer\", \"text_config\": {" TEXT "}}", "muse_glimmer_text",
+         "model.language_model", false, 1e4, TT_F32},
     };
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
         static struct tt_model_facts facts;

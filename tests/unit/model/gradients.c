@@ -189,7 +189,20 @@ static const char ministral3[] = DENSE(
 static const char cohere2[] =
     DENSE("cohere2", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2, \"logit_scale\": 0.6");
 
+static const char muse[] = DENSE(
+    "muse_glimmer_text", ", \"sliding_window\": 4, \"attention_bias\": true, \"layer_rope_theta\": [1, 0], "
+                         "\"qk_scale_factor\": 2, \"output_multiplier\": 2, \"final_logit_softcapping\": 3");
+
 static const struct variant variants[] = {
+    {.name = "full, a gate on attention, norms without weights", .text = muse, .train_base = true},
+    {.name = "lora, a gate on attention, norms without weights",
+     .text = muse,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "lora on a gate alone",
+     .text = muse,
+     .target_modules = "[\"self_attn.gate_proj\"]",
+     .layers_to_transform = "[0]"},
     {.name = "full", .train_base = true},
     {.name = "full, halves beside on one layer norm", .text = cohere2, .train_base = true},
     {.name = "lora, halves beside on one layer norm",
@@ -395,7 +408,8 @@ static void check_packed(const struct variant *variant)
  */
 static void packed_is_the_sum_of_alone(void **state)
 {
-    static const char *const texts[] = {NULL, glm4, granite, olmo2, exaone4, hunyuan, ministral3, cohere2};
+    static const char *const texts[] = {NULL,    glm4,       granite, olmo2, exaone4,
+                                        hunyuan, ministral3, cohere2, muse};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         check_packed(&(struct variant){.name = texts[i] != NULL ? texts[i] : "llama",

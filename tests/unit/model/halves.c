@@ -50,6 +50,8 @@ static const struct {
     {"a m | a m", DENSE("glm4", "")},
     {"a m | a m", DENSE("hunyuan_v1_dense", "")},
     {"a m | a m", DENSE("ministral3", "")},
+    {"a m | a m", DENSE("muse_glimmer_text", ", \"sliding_window\": 4")},
+    {"m a | a m", DENSE("muse_glimmer_text", ", \"sliding_window\": 4")},
     {"a +m | a +m", DENSE("cohere2", ", \"sliding_window\": 4, \"sliding_window_pattern\": 2")},
 };
 
