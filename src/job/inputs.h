@@ -8,6 +8,7 @@
 #include "data/chat.h"
 #include "data/dataset.h"
 #include "data/sources.h"
+#include "job/input_part.h"
 #include "job/parts.h"
 #include "model/quantization.h"
 
@@ -75,16 +76,7 @@ TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, stru
 void tt_inputs_settle(struct tt_inputs *inputs, bool differs);
 /* Checks that the weights to begin with are those of the model. */
 TT_MUST_USE tt_status tt_inputs_check_model(const struct tt_inputs *inputs, const struct tt_model *model);
-/* A part of the inputs that is neither a file of a model folder nor of the data: it is known by its name. */
-struct tt_input_part {
-    const char *name;
-    const struct tt_safetensors *weights; /* NULL: the sum stands for it */
-    uint64_t sum;
-    int64_t amount; /* what is summed: bytes, or samples */
-    bool is_data;   /* of samples; else of the model */
-};
-typedef tt_status tt_input_visit(void *context, const struct tt_input_part *part);
-/* Visits those that the task of the inputs has. Stops at the first error. */
+/* Visits the parts of the inputs that are no files of a folder or of the data. Stops at the first error. */
 TT_MUST_USE tt_status tt_inputs_visit(const struct tt_inputs *inputs, tt_input_visit *visit, void *context);
 void tt_inputs_close(struct tt_inputs *inputs);
 /* The files that the evaluation data come from: those of the training data where their rows were held out. */

@@ -5,9 +5,12 @@
 #define TT_JOB_TASK_H
 
 #include "data/sampler.h"
-#include "job/inputs.h"
+#include "job/input_part.h"
 #include "job/spec.h"
 
+struct tt_arena;
+struct tt_inputs;
+struct tt_inputs_config;
 struct tt_settings;
 
 /* Places of the tasks: the values of the setting `task`. */

@@ -11,22 +11,18 @@
 #include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
+#include "run/best.h"
+#include "run/resume_text.h"
 
 enum { PATH_BYTES = 4096 };
 /* Wait for the parts of other ranks when the run has failed. */
 static const double patience_seconds = 5.0;
 
-static tt_status checkpoint_path(const struct tt_run *run, int64_t step, char path[PATH_BYTES])
+static tt_status checkpoint_path(const char *output_dir, int64_t step, char path[PATH_BYTES])
 {
-    int length = snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", run->spec->output_dir, (long long)step);
+    int length = snprintf(path, PATH_BYTES, "%s/checkpoint-%lld", output_dir, (long long)step);
     if (length >= PATH_BYTES) return tt_fail(TT_ERR_USAGE, "output_dir is too long a path");
     return TT_OK;
-}
-
-bool tt_checkpoints_greater(const struct tt_watch_spec *watch)
-{
-    return watch->greater_is_better >= 0 ? watch->greater_is_better
-                                         : watch->metric->better == TT_BETTER_GREATER;
 }
 
 void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
@@ -37,7 +33,7 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
                    watch->early_stopping_patience > 0;
     if (step == 0 || !tracked || isnan(metric)) return;
     if (watch->load_best_model_at_end && !saved && !by_best) return;
-    bool greater = tt_checkpoints_greater(watch);
+    bool greater = tt_best_is_greater(watch);
     struct tt_best *best = &checkpoints->memory->best;
     bool better = greater ? metric > best->metric : metric < best->metric;
     if (best->known && !better) return;
@@ -45,18 +41,18 @@ void tt_checkpoints_record_metric(struct tt_checkpoints *checkpoints, const stru
 }
 
 /* All ranks write into the same folder: checks that all of them see a file that rank 0 creates. */
-static tt_status check_shared(const struct tt_run *run, const struct tt_rank *rank)
+static tt_status check_shared(const char *output_dir, const struct tt_rank *rank)
 {
     char path[PATH_BYTES];
     int64_t key = (int64_t)(tt_clock_unix_seconds() * 1e6);
     int me = tt_comm_rank(rank->world);
     tt_status status = TT_OK;
     TT_TRY(tt_comm_host_share(rank->world, &key, sizeof key));
-    snprintf(path, sizeof path, "%s/.write-probe-%lld", run->spec->output_dir, (long long)key);
+    snprintf(path, sizeof path, "%s/.write-probe-%lld", output_dir, (long long)key);
     TT_TRY(tt_comm_agree(rank->world, me == 0 ? tt_file_write_atomic(path, "", 0) : TT_OK));
     if (!tt_path_exists(path)) {
         status = tt_fail(TT_ERR_USAGE, "output_dir '%s' is not the same folder on rank %d as on rank 0",
-                         run->spec->output_dir, me);
+                         output_dir, me);
         tt_hint("every rank writes its part of a checkpoint there: it must be the same path in all "
                 "processes, and on storage that "
                 "they share where they meet by MPI (docs/sharding.md)");
@@ -77,17 +73,17 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .snapshot = &rank->snapshot,
         .comm = rank->world,
         .writes = rank->mesh.first_copy,
-        .sharded = run->watch->state_dict_type == TT_STATE_DICT_SHARDED,
+        .sharded = run->job.watch->state_dict_type == TT_STATE_DICT_SHARDED,
         .part = rank->mesh.part,
         .parts = rank->mesh.part_count,
-        .dtype = tt_run_save_dtype(run->watch->save_dtype, rank->model),
-        .stop = run->cancel,
-        .base = run->inputs.folder,
-        .base_name = run->model->model_name_or_path,
+        .dtype = tt_run_save_dtype(run->job.watch->save_dtype, rank->model),
+        .stop = run->job.cancel,
+        .base = run->data.inputs.folder,
+        .base_name = run->job.model->model_name_or_path,
     };
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
-    tt_task_run_of(&run->inputs)->saves(&run->inputs, checkpoints->task_files, &config);
-    if (run->rank_config.across_processes) TT_TRY(check_shared(run, rank));
+    tt_task_run_of(&run->data.inputs)->saves(&run->data.inputs, checkpoints->task_files, &config);
+    if (run->rank_config.across_processes) TT_TRY(check_shared(run->job.run->output_dir, rank));
     return tt_saver_create(&config, &checkpoints->saver);
 }
 
@@ -106,14 +102,14 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
              tt_format_bytes((double)report->bytes, bytes, sizeof bytes),
              tt_format_seconds(seconds, took, sizeof took),
              tt_format_seconds(stood_still, stall, sizeof stall));
-    tt_run_report_line(run, line);
+    tt_run_report_line(&run->job, line);
     struct tt_log_field fields[] = {
         {"bytes", (double)report->bytes}, {"seconds", seconds}, {"stall_seconds", stood_still}};
-    tt_journal_event(run->journal, "save", checkpoints->save.step, report->folder, fields,
+    tt_journal_event(run->rank0.journal, "save", checkpoints->save.step, report->folder, fields,
                      sizeof fields / sizeof *fields);
     tt_live_save(run->live, checkpoints->save.step, seconds);
-    if (run->observer != NULL && run->observer->on_save != NULL)
-        run->observer->on_save(run->observer->context, report->folder, seconds);
+    if (run->job.observer != NULL && run->job.observer->on_save != NULL)
+        run->job.observer->on_save(run->job.observer->context, report->folder, seconds);
 }
 
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run)
@@ -130,7 +126,7 @@ void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *ru
 }
 
 /* A save has failed on all ranks: returns `status` to end the run, or TT_OK to continue. */
-static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const struct tt_run *run,
+static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const struct tt_watch_spec *watch,
                                 tt_status status)
 {
     struct tt_error error;
@@ -138,7 +134,7 @@ static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const 
     tt_status kind = status == TT_ERR_PEER ? error.cause : status;
     /* DATA: the folder was removed or is not writable */
     bool is_disk_error = kind == TT_ERR_IO || kind == TT_ERR_DATA;
-    if (!is_disk_error || run->watch->on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
+    if (!is_disk_error || watch->on_save_error != TT_SAVE_ERROR_CONTINUE) return status;
     if (checkpoints->first) {
         tt_warn("a checkpoint could not be written: %s; training continues, older checkpoints are unchanged",
                 error.message);
@@ -147,12 +143,12 @@ static tt_status handle_failure(const struct tt_checkpoints *checkpoints, const 
 }
 
 /* Reports once the numbers that a grace period depends on. */
-static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run *run)
+static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run_job *job)
 {
     char line[300], takes[32], stall[32], step[32], stop[32];
     double step_seconds = checkpoints->step_seconds;
     double save = checkpoints->save_seconds, needed = 2.0 * save + step_seconds;
-    double grace = (double)run->watch->grace_seconds;
+    double grace = (double)job->watch->grace_seconds;
     if (checkpoints->grace_reported || step_seconds <= 0) return;
     checkpoints->grace_reported = true;
     snprintf(
@@ -162,11 +158,11 @@ static void report_grace(struct tt_checkpoints *checkpoints, const struct tt_run
         tt_format_seconds(save, takes, sizeof takes),
         tt_format_seconds(checkpoints->stall_seconds, stall, sizeof stall),
         tt_format_seconds(step_seconds, step, sizeof step), tt_format_seconds(needed, stop, sizeof stop));
-    tt_run_report_line(run, line);
+    tt_run_report_line(job, line);
     if (grace > 0 && needed > grace)
         tt_warn("a stop takes about %s, but grace_seconds are %lld: a stop may end before its checkpoint is "
                 "written",
-                stop, (long long)run->watch->grace_seconds);
+                stop, (long long)job->watch->grace_seconds);
 }
 
 /* Finishes the save in progress, if any. `must`: a failure ends the run in any case. */
@@ -176,9 +172,9 @@ static tt_status finish_save(struct tt_checkpoints *checkpoints, struct tt_run *
     bool reported = false;
     tt_status status = tt_saver_finish(checkpoints->saver, &report, &reported);
     if (reported) report_save(checkpoints, run, &report);
-    if (reported && !must) report_grace(checkpoints, run); /* slow ones end here */
+    if (reported && !must) report_grace(checkpoints, &run->job); /* slow ones end here */
     if (status == TT_OK || must || reported) return status;
-    return handle_failure(checkpoints, run, status);
+    return handle_failure(checkpoints, run->job.watch, status);
 }
 
 tt_status tt_checkpoints_before_update(void *context)
@@ -195,7 +191,7 @@ tt_status tt_checkpoints_poll(struct tt_checkpoints *checkpoints, struct tt_run 
     if (failed) return finish_save(checkpoints, run, false);
     if (!tt_saver_collect(checkpoints->saver, &report) || !checkpoints->first) return TT_OK;
     report_save(checkpoints, run, &report);
-    report_grace(checkpoints, run);
+    report_grace(checkpoints, &run->job);
     return TT_OK;
 }
 
@@ -203,9 +199,9 @@ static tt_status make_texts(const struct tt_run *run, struct tt_save_job *job)
 {
     job->texts[0].name = "trainer_state.json";
     job->texts[1].name = "trimtab_config.yaml";
-    TT_TRY(tt_journal_state_text(run->journal, &job->texts[0].text));
-    if (run->settings == NULL) return TT_OK;
-    return tt_settings_write_yaml(run->settings, &job->texts[1].text);
+    TT_TRY(tt_journal_state_text(run->rank0.journal, &job->texts[0].text));
+    if (run->job.settings == NULL) return TT_OK;
+    return tt_settings_write_yaml(run->job.settings, &job->texts[1].text);
 }
 
 static void drop_texts(struct tt_save_job *job)
@@ -233,11 +229,11 @@ static tt_status remove_replaced(struct tt_checkpoints *checkpoints, const struc
     tt_status status = TT_OK;
     int64_t *steps = NULL;
     size_t count = 0;
-    TT_GO(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
+    TT_GO(tt_checkpoint_list(run->job.run->output_dir, &steps, &count));
     for (size_t i = 0; i < count; i++) {
         char path[PATH_BYTES];
         if (steps[i] == newest) continue;
-        TT_GO(checkpoint_path(run, steps[i], path));
+        TT_GO(checkpoint_path(run->job.run->output_dir, steps[i], path));
         TT_GO(remove_checkpoint(path));
     }
     checkpoints->keep.replaced = true;
@@ -252,12 +248,12 @@ static tt_status remove_old(void *context)
 {
     const struct tt_checkpoints *checkpoints = context;
     const struct tt_run *run = checkpoints->keep.run;
-    int64_t limit = run->watch->save_total_limit, newest = checkpoints->keep.newest;
+    int64_t limit = run->job.watch->save_total_limit, newest = checkpoints->keep.newest;
     if (limit <= 0) return TT_OK;
     tt_status status = TT_OK;
     int64_t *steps = NULL;
     size_t count = 0;
-    TT_GO(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
+    TT_GO(tt_checkpoint_list(run->job.run->output_dir, &steps, &count));
     int64_t excess = (int64_t)count - limit;
     for (size_t i = 0; i < 2 * count && excess > 0; i++) {
         char path[PATH_BYTES];
@@ -265,7 +261,7 @@ static tt_status remove_old(void *context)
         bool left_over = step > newest;
         bool is_best = checkpoints->keep.best.known && step == checkpoints->keep.best.step;
         if (left_over != (i < count) || step == newest || is_best) continue;
-        TT_GO(checkpoint_path(run, step, path));
+        TT_GO(checkpoint_path(run->job.run->output_dir, step, path));
         TT_GO(remove_checkpoint(path));
         excess--;
     }
@@ -280,9 +276,9 @@ static tt_status report_best(const struct tt_checkpoints *checkpoints, struct tt
     const struct tt_best *best = &checkpoints->memory->best;
     char path[PATH_BYTES];
     if (!best->known) return TT_OK;
-    TT_TRY(tt_best_path(run, best, path));
+    TT_TRY(tt_best_path(run->job.run->output_dir, best, path));
     bool exists = best->step == saved || tt_path_exists(path);
-    return tt_journal_best(run->journal, best->step, best->metric, exists ? path : NULL);
+    return tt_journal_best(run->rank0.journal, best->step, best->metric, exists ? path : NULL);
 }
 
 /* Called in the thread of the save when the new checkpoint is published. */
@@ -317,9 +313,9 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
 {
     char path[PATH_BYTES];
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = path, .step = step, .state = !run->watch->save_only_model};
+    struct tt_save_job job = {.folder = path, .step = step, .state = !run->job.watch->save_only_model};
     TT_TRY(finish_save(checkpoints, run, false));
-    TT_TRY(checkpoint_path(run, step, path));
+    TT_TRY(checkpoint_path(run->job.run->output_dir, step, path));
     tt_status status = TT_OK;
     if (first) {
         checkpoints->keep.run = run;
@@ -328,7 +324,7 @@ tt_status tt_checkpoints_save(struct tt_checkpoints *checkpoints, struct tt_run 
         job.published = on_published;
         job.context = checkpoints;
         record_begin(checkpoints, step);
-        status = tt_output_dir_hold(&run->output);
+        status = tt_output_dir_hold(&run->rank0.output);
         if (status == TT_OK) status = make_job(checkpoints, run, rank, step, &job);
         checkpoints->save.prepare_seconds = tt_clock_seconds() - checkpoints->save.begun;
     }
@@ -346,7 +342,7 @@ static tt_status keep_limit(struct tt_checkpoints *checkpoints, const struct tt_
     int64_t *steps = NULL;
     size_t count = 0;
     if (run->resume.folder == NULL || checkpoints->keep.run != NULL) return TT_OK;
-    TT_TRY(tt_checkpoint_list(run->spec->output_dir, &steps, &count));
+    TT_TRY(tt_checkpoint_list(run->job.run->output_dir, &steps, &count));
     checkpoints->keep.run = run;
     checkpoints->keep.best = checkpoints->memory->best;
     checkpoints->keep.newest = count > 0 ? steps[0] : 0;
@@ -358,12 +354,12 @@ tt_status tt_checkpoints_finish(struct tt_checkpoints *checkpoints, struct tt_ru
                                 int64_t step, bool stopped)
 {
     bool first = tt_comm_rank(rank->world) == 0;
-    struct tt_save_job job = {.folder = run->spec->output_dir, .merge = true};
+    struct tt_save_job job = {.folder = run->job.run->output_dir, .merge = true};
     TT_TRY(finish_save(checkpoints, run, stopped));
-    TT_TRY(tt_best_restore(run, rank, &checkpoints->memory->best));
+    TT_TRY(tt_best_restore(&run->job, &run->data.inputs.source, rank, &checkpoints->memory->best));
     tt_status status = first ? report_best(checkpoints, run, -1) : TT_OK;
     record_begin(checkpoints, step);
-    if (status == TT_OK && first) status = tt_output_dir_hold(&run->output);
+    if (status == TT_OK && first) status = tt_output_dir_hold(&run->rank0.output);
     if (status == TT_OK && first) status = keep_limit(checkpoints, run);
     if (status == TT_OK && first) status = make_texts(run, &job);
     if (status == TT_OK)

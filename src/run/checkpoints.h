@@ -5,7 +5,6 @@
 #define TT_RUN_CHECKPOINTS_H
 
 #include "checkpoint/save.h"
-#include "run/memory.h"
 #include "run/run.h"
 
 struct tt_checkpoints {
@@ -39,8 +38,6 @@ TT_MUST_USE tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, st
 /* Finishes a save in progress, also after an error, if possible. */
 void tt_checkpoints_deinit(struct tt_checkpoints *checkpoints, struct tt_run *run);
 
-/* Whether a greater watch->metric is better. */
-bool tt_checkpoints_greater(const struct tt_watch_spec *watch);
 /* Records the value of watch->metric after `step` if the best is tracked (as in transformers: when
  * load_best_model_at_end, metric_for_best_model, save_strategy best or early_stopping_patience is set); an evaluation
  * before the first step does not count. `saved`: a checkpoint of this step follows in any case. With

@@ -11,17 +11,16 @@
 #include "comm/host_values.h"
 #include "job/compared.h"
 #include "launch/launch.h"
-#include "run/data_order.h"
 #include "run/run_plan.h"
 
 enum { BYTES_MAX = 64 << 20, VERSION = 1 };
 
 /* ---- The settings that are compared ---- */
 
-tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *job)
+tt_status tt_completion_prepare(struct tt_run *run)
 {
-    const char *resume = run->spec->resume_from_checkpoint;
-    TT_TRY(tt_job_compared(TT_JOB_TRAIN, job, TT_CHANGES_PLACE, &run->compared));
+    const char *resume = run->job.run->resume_from_checkpoint;
+    TT_TRY(tt_job_compared(TT_JOB_TRAIN, run->job.all, TT_CHANGES_PLACE, &run->compared));
     /* A given checkpoint is where the run begins. */
     if (tt_resume_is_requested(resume) && !tt_resume_means_newest(resume))
         return tt_str_printf(&run->compared, "resume_from_checkpoint: %s\n", resume);
@@ -49,40 +48,40 @@ static const char *find_line(const char *text, const char *start, size_t bytes)
     return NULL;
 }
 
-static bool has_setting(const struct tt_run *run, const char *line, size_t bytes, char name[64])
+static bool has_setting(const struct tt_settings *settings, const char *line, size_t bytes, char name[64])
 {
     tt_snprintf(name, 64, "%.*s", (int)(bytes - 1), line);
-    return run->settings != NULL && tt_settings_has(run->settings, name);
+    return settings != NULL && tt_settings_has(settings, name);
 }
 
 /* A setting that only this version has is as before where it is the default. */
-static bool is_new_default(const struct tt_run *run, const char *line, size_t bytes)
+static bool is_new_default(const struct tt_settings *settings, const char *line, size_t bytes)
 {
     char name[64];
-    return has_setting(run, line, bytes, name) && tt_settings_has_default(run->settings, name);
+    return has_setting(settings, line, bytes, name) && tt_settings_has_default(settings, name);
 }
 
 /* A setting that this version has not any more. */
-static bool is_gone(const struct tt_run *run, const char *now, const char *line, size_t bytes)
+static bool is_gone(const struct tt_settings *settings, const char *now, const char *line, size_t bytes)
 {
     char name[64];
-    bool knows = run->settings != NULL; /* without them every setting may be one of today */
-    return bytes > 0 && knows && find_line(now, line, bytes) == NULL && !has_setting(run, line, bytes, name);
+    bool knows = settings != NULL; /* without them every setting may be one of today */
+    return bytes > 0 && knows && find_line(now, line, bytes) == NULL &&
+           !has_setting(settings, line, bytes, name);
 }
 
 /* Whether these are the settings of the run, as this version or an earlier one wrote them. */
-static bool are_same(const struct tt_run *run, const char *before)
+static bool are_same(const struct tt_settings *settings, const char *now, const char *before)
 {
-    const char *now = tt_str_text(&run->compared);
     for (const char *line = now; *line != '\0'; line = next_line(line)) {
         size_t bytes = name_bytes(line);
         if (find_line(before, line, strcspn(line, "\n") + 1) != NULL) continue;
-        if (bytes == 0 || find_line(before, line, bytes) != NULL || !is_new_default(run, line, bytes))
+        if (bytes == 0 || find_line(before, line, bytes) != NULL || !is_new_default(settings, line, bytes))
             return false;
     }
     for (const char *line = before; *line != '\0'; line = next_line(line)) {
         size_t bytes = name_bytes(line);
-        if (!is_gone(run, now, line, bytes) && find_line(now, line, strcspn(line, "\n") + 1) == NULL)
+        if (!is_gone(settings, now, line, bytes) && find_line(now, line, strcspn(line, "\n") + 1) == NULL)
             return false;
     }
     return true;
@@ -118,7 +117,7 @@ static tt_status open_result(const char *folder)
 /* Fails unless the folder has a complete run of these settings. */
 static tt_status read_completion(const struct tt_run *run, struct tt_json *json)
 {
-    const char *folder = run->spec->output_dir, *settings;
+    const char *folder = run->job.run->output_dir, *settings;
     int64_t version, steps;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, TT_COMPLETION_NAME));
@@ -126,25 +125,30 @@ static tt_status read_completion(const struct tt_run *run, struct tt_json *json)
     TT_TRY(tt_json_int(json, json->root, "version", &version));
     TT_TRY(tt_json_int(json, json->root, "steps", &steps));
     TT_TRY(tt_json_string(json, json->root, "settings", &settings));
-    if (version != VERSION || !are_same(run, settings))
+    if (version != VERSION || !are_same(run->job.settings, tt_str_text(&run->compared), settings))
         return tt_fail(TT_ERR_DATA, "'%s' is of another run", path.text);
     return open_result(folder);
 }
 
-static bool is_there(const struct tt_run *run)
+static bool is_there(const struct tt_run_spec *run)
 {
     struct tt_path path;
-    bool overwrites =
-        run->spec->overwrite_output_dir && !tt_resume_is_requested(run->spec->resume_from_checkpoint);
-    return !overwrites && tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME) == TT_OK &&
+    bool overwrites = run->overwrite_output_dir && !tt_resume_is_requested(run->resume_from_checkpoint);
+    return !overwrites && tt_path_set(&path, run->output_dir, TT_COMPLETION_NAME) == TT_OK &&
            tt_path_exists(path.text);
 }
 
 /* ---- Comparing ---- */
 
-/* Opens the inputs as the run would, from its beginning. */
-static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, const struct tt_world *world,
-                         const struct tt_json *json)
+/* The parts of a run that is compared, as it would begin. */
+struct probe {
+    struct tt_run_job job;
+    struct tt_run_spec found;
+    struct tt_run_data data;
+    struct tt_run_length length;
+};
+
+static tt_status compare(struct probe *probe, const struct tt_world *world, const struct tt_json *json)
 {
     const char *date;
     const struct tt_json_value *identity, *inputs;
@@ -154,14 +158,14 @@ static tt_status compare(struct tt_run *probe, const struct tt_job_spec *job, co
     TT_GO(tt_json_string(json, json->root, "date", &date));
     TT_GO(tt_json_object(json, json->root, "identity", &identity));
     TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
-    tt_snprintf(probe->date, sizeof probe->date, "%s", date);
-    TT_GO(tt_run_open_inputs(probe, job, world));
-    (void)tt_run_plan_batch_of(probe, identity, world->world_size);
-    TT_GO(tt_run_order_data(probe, world->world_size));
-    now = tt_resume_identity(probe, world->world_size);
+    tt_snprintf(probe->data.date, sizeof probe->data.date, "%s", date);
+    TT_GO(tt_run_data_open(&probe->job, world, NULL, &probe->data));
+    (void)tt_run_plan_batch_of(&probe->job, &probe->found, identity, world->world_size);
+    TT_GO(tt_run_data_order(&probe->job, world->world_size, &probe->data, &probe->length));
+    now = tt_resume_identity(&probe->job, &probe->data.inputs, &probe->length, world->world_size);
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
     TT_GO(tt_resume_changes(identity, now, NULL, &settings));
-    TT_GO(tt_fingerprint_changes(&probe->fingerprint, inputs, &broken, &changed));
+    TT_GO(tt_fingerprint_changes(&probe->data.fingerprint, inputs, &broken, &changed));
     if (settings.bytes > 0 || broken.bytes > 0 || changed.bytes > 0)
         status = tt_fail(TT_ERR_DATA, "the inputs are not those of the complete run");
 out:
@@ -173,25 +177,16 @@ out:
 }
 
 /* Runs in the process of rank 0. */
-static int64_t find_steps(const struct tt_run *run, const struct tt_job_spec *job,
-                          const struct tt_world *world)
+static int64_t find_steps(const struct tt_run *run, const struct tt_world *world)
 {
     struct tt_json json = {0};
-    struct tt_run probe = {.job = job,
-                           .objective = run->objective,
-                           .model = run->model,
-                           .data = run->data,
-                           .optim = run->optim,
-                           .spec = run->spec,
-                           .watch = run->watch,
-                           .tuning = run->tuning,
-                           .cancel = run->cancel};
+    struct probe probe = {.job = tt_run_job_of(run->job.all, NULL, run->job.cancel)};
     int64_t steps = 0;
-    if (!is_there(run)) return 0;
+    if (!is_there(run->job.run)) return 0;
     tt_status status = read_completion(run, &json);
-    if (status == TT_OK) status = compare(&probe, job, world, &json);
+    if (status == TT_OK) status = compare(&probe, world, &json);
     if (status == TT_OK) status = tt_json_int(&json, json.root, "steps", &steps);
-    tt_run_close_inputs(&probe);
+    tt_run_data_close(&probe.data);
     tt_json_deinit(&json);
     tt_error_clear();
     return status == TT_OK ? steps : 0;
@@ -211,30 +206,29 @@ static tt_status share(void *context, const struct tt_world_rank *rank)
     return TT_OK;
 }
 
-tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job, struct tt_world *world,
-                             bool *complete)
+tt_status tt_completion_find(struct tt_run *run, struct tt_world *world, bool *complete)
 {
     struct sharing sharing = {.first_rank = world->first_rank};
-    if (world->first_rank == 0) sharing.steps = find_steps(run, job, world);
+    if (world->first_rank == 0) sharing.steps = find_steps(run, world);
     if (world->local_count < world->world_size) TT_TRY(tt_world_run(world, share, &sharing));
     *complete = sharing.steps > 0;
-    run->total_steps = sharing.steps;
+    run->length.total_steps = sharing.steps;
     if (!*complete || world->first_rank > 0) return TT_OK;
-    TT_TRY(tt_output_dir_clear(&run->output)); /* it may have been killed amid its last record */
+    TT_TRY(tt_output_dir_clear(&run->rank0.output)); /* it may have been killed amid its last record */
     struct tt_str line = {0};
     tt_status status = tt_str_printf(
         &line, "'%s' holds the result of this run, which is complete: %lld step%s. There is nothing to do",
-        run->spec->output_dir, (long long)sharing.steps, sharing.steps == 1 ? "" : "s");
-    if (status == TT_OK) tt_run_report_line(run, tt_str_text(&line));
+        run->job.run->output_dir, (long long)sharing.steps, sharing.steps == 1 ? "" : "s");
+    if (status == TT_OK) tt_run_report_line(&run->job, tt_str_text(&line));
     tt_str_deinit(&line);
-    if (run->summary == NULL) return status;
-    *run->summary =
+    if (run->rank0.summary == NULL) return status;
+    *run->rank0.summary =
         (struct tt_train_summary){.steps = sharing.steps, .was_complete = true, .last_eval_loss = NAN};
-    snprintf(run->summary->output, sizeof run->summary->output, "%s", run->spec->output_dir);
+    snprintf(run->rank0.summary->output, sizeof run->rank0.summary->output, "%s", run->job.run->output_dir);
     return status;
 }
 
-bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status)
+bool tt_completion_explains(const struct tt_run *run, tt_status status)
 {
     struct tt_launch launch;
     struct tt_json json = {0};
@@ -242,8 +236,8 @@ bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *
     const char *name = NULL;
     if (status != TT_ERR_COMM) return false;
     tt_error_copy(&error);
-    bool same = tt_launch_detect(&job->launch, &launch) == TT_OK && launch.run[0] != '\0' && is_there(run) &&
-                read_completion(run, &json) == TT_OK &&
+    bool same = tt_launch_detect(&run->job.all->launch, &launch) == TT_OK && launch.run[0] != '\0' &&
+                is_there(run->job.run) && read_completion(run, &json) == TT_OK &&
                 tt_json_opt_string(&json, json.root, "run", &name) == TT_OK && name != NULL &&
                 strcmp(name, launch.run) == 0;
     tt_json_deinit(&json);
@@ -255,16 +249,16 @@ bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *
     tt_notice(
         "the other processes did not come (%s), but '%s' holds the result of this run, which is complete: "
         "there is nothing to do",
-        error.message, run->spec->output_dir);
+        error.message, run->job.run->output_dir);
     return true;
 }
 
 /* ---- Writing ---- */
 
-tt_status tt_completion_remove(const struct tt_run *run)
+tt_status tt_completion_remove(const char *output_dir)
 {
     struct tt_path path;
-    TT_TRY(tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME));
+    TT_TRY(tt_path_set(&path, output_dir, TT_COMPLETION_NAME));
     if (remove(path.text) == 0 || errno == ENOENT) return TT_OK;
     return tt_fail_errno(errno, "cannot remove '%s'", path.text);
 }
@@ -273,9 +267,9 @@ static tt_status make_text(const struct tt_run *run, int world_size, int64_t ste
 {
     struct tt_json_value *root =
         tt_json_pack("{s:s, s:i, s:I, s:s, s:s}", "format", "trimtab-completion", "version", VERSION, "steps",
-                     steps, "date", run->date, "settings", tt_str_text(&run->compared));
-    tt_json_set(root, "identity", tt_resume_identity(run, world_size));
-    tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint));
+                     steps, "date", run->data.date, "settings", tt_str_text(&run->compared));
+    tt_json_set(root, "identity", tt_resume_identity(&run->job, &run->data.inputs, &run->length, world_size));
+    tt_json_set(root, "inputs", tt_fingerprint_json(&run->data.fingerprint));
     if (run->name[0] != '\0') tt_json_set(root, "run", tt_json_new_string(run->name));
     tt_status status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
@@ -288,11 +282,11 @@ void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps
     struct tt_path path;
     struct tt_str text = {0};
     tt_status status = make_text(run, world_size, steps, &text);
-    if (status == TT_OK) status = tt_path_set(&path, run->spec->output_dir, TT_COMPLETION_NAME);
+    if (status == TT_OK) status = tt_path_set(&path, run->job.run->output_dir, TT_COMPLETION_NAME);
     if (status == TT_OK) status = tt_file_write_atomic(path.text, tt_str_text(&text), text.bytes);
     tt_str_deinit(&text);
     if (status == TT_OK) return;
-    tt_warn("%s; the result in '%s' is complete without %s", tt_error_last()->message, run->spec->output_dir,
-            TT_COMPLETION_NAME);
+    tt_warn("%s; the result in '%s' is complete without %s", tt_error_last()->message,
+            run->job.run->output_dir, TT_COMPLETION_NAME);
     tt_error_clear();
 }

@@ -14,17 +14,16 @@
 #define TT_COMPLETION_NAME "completion.json"
 
 /* Fills run->compared. Call it in every process, before the others. */
-TT_MUST_USE tt_status tt_completion_prepare(struct tt_run *run, const struct tt_job_spec *job);
+TT_MUST_USE tt_status tt_completion_prepare(struct tt_run *run);
 /* Collective over the processes, when rank 0 has claimed output_dir: whether it holds the result of this run. Fills
- * run->summary and reports it. Inputs that cannot be read count as another run, whose start gives the reason. */
-TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, const struct tt_job_spec *job,
-                                         struct tt_world *world, bool *complete);
+ * run->rank0.summary and reports it. Inputs that cannot be read count as another run, whose start gives the reason. */
+TT_MUST_USE tt_status tt_completion_find(struct tt_run *run, struct tt_world *world, bool *complete);
 /* Called after a start that ended with the error record of `status` because the others did not come: whether
  * output_dir, as this process sees it, has the result of this run by its RUN_UID. Then the others have ended as well,
  * and it is reported. */
-bool tt_completion_explains(const struct tt_run *run, const struct tt_job_spec *job, tt_status status);
+bool tt_completion_explains(const struct tt_run *run, tt_status status);
 /* Rank 0, before a run writes into the folder. */
-TT_MUST_USE tt_status tt_completion_remove(const struct tt_run *run);
+TT_MUST_USE tt_status tt_completion_remove(const char *output_dir);
 /* Rank 0, after the result and the records. A failure is a warning: the result is complete without the file. */
 void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps);
 

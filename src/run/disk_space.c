@@ -8,10 +8,10 @@
 #include "checkpoint/save.h"
 
 /* Estimates the number of saves. */
-static int64_t count_saves(const struct tt_run *run)
+static int64_t count_saves(const struct tt_watch_spec *watch, const struct tt_run_length *length)
 {
-    int64_t every = run->watch->save_strategy == TT_INTERVAL_BEST ? run->eval_steps : run->save_steps;
-    int64_t left = run->total_steps - run->first_step;
+    int64_t every = watch->save_strategy == TT_INTERVAL_BEST ? length->eval_steps : length->save_steps;
+    int64_t left = length->total_steps - length->first_step;
     return every > 0 ? left / every + (left % every != 0) : 0;
 }
 
@@ -37,19 +37,20 @@ static tt_status add_size(void *context, const char *name)
     return TT_OK;
 }
 
-static tt_status count_copied(const struct tt_run *run, const struct tt_model *model, struct copied *copied)
+static tt_status count_copied(const struct tt_model_folder *folder, const struct tt_model *model,
+                              struct copied *copied)
 {
-    if (run->inputs.folder == NULL) return TT_OK;
-    copied->folder = tt_model_folder_path(run->inputs.folder);
+    if (folder == NULL) return TT_OK;
+    copied->folder = tt_model_folder_path(folder);
     return tt_model_folder_list_tokenizer(copied->folder, model->adapter_param_count == 0, add_size, copied);
 }
 
 /* Rows of the log until the end; each is in metrics.jsonl, in TensorBoard's file and in trainer_state.json. */
-static double count_rows(const struct tt_run *run)
+static double count_rows(const struct tt_run_length *length)
 {
     double rows = 2; /* of the end */
-    if (run->logging_steps > 0) rows += (double)(run->total_steps / run->logging_steps);
-    if (run->eval_steps > 0) rows += (double)(run->total_steps / run->eval_steps);
+    if (length->logging_steps > 0) rows += (double)(length->total_steps / length->logging_steps);
+    if (length->eval_steps > 0) rows += (double)(length->total_steps / length->eval_steps);
     return rows;
 }
 
@@ -77,37 +78,37 @@ static uint64_t text_bytes(const struct tt_model *model, uint64_t block)
 static void check_log(const struct tt_run *run, int64_t kept, uint64_t room)
 {
     char have[32], need[32];
-    double rows = count_rows(run), bytes = ROW_BYTES * rows * ((double)kept + 3);
+    double rows = count_rows(&run->length), bytes = ROW_BYTES * rows * ((double)kept + 3);
     if (bytes <= (double)room) return;
     tt_warn("output_dir '%s' has %s free for the log, and its %.0f rows take up to %s until the last step, "
             "in each "
             "checkpoint's trainer_state.json, too: a larger --logging_steps writes fewer, --save_total_limit "
             "keeps "
             "fewer checkpoints",
-            run->spec->output_dir, tt_format_bytes((double)room, have, sizeof have), rows,
+            run->job.run->output_dir, tt_format_bytes((double)room, have, sizeof have), rows,
             tt_format_bytes(bytes, need, sizeof need));
 }
 
 tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *model)
 {
-    const char *output_dir = run->spec->output_dir;
-    tt_dtype dtype = tt_run_save_dtype(run->watch->save_dtype, model);
+    const char *output_dir = run->job.run->output_dir;
+    tt_dtype dtype = tt_run_save_dtype(run->job.watch->save_dtype, model);
     uint64_t available, weights, one, beside;
     int64_t *steps = NULL;
     size_t there = 0;
     char have[32], need[32], each[32];
     struct copied copied = {0};
-    TT_TRY(tt_checkpoint_bytes(model, run->inputs.folder, NULL, dtype, &weights));
-    const struct tt_optimizer *saved = run->watch->save_only_model ? NULL : run->rank_config.optimizer;
-    TT_TRY(tt_checkpoint_bytes(model, run->inputs.folder, saved, dtype, &one));
+    TT_TRY(tt_checkpoint_bytes(model, run->data.inputs.folder, NULL, dtype, &weights));
+    const struct tt_optimizer *saved = run->job.watch->save_only_model ? NULL : run->rank_config.optimizer;
+    TT_TRY(tt_checkpoint_bytes(model, run->data.inputs.folder, saved, dtype, &one));
     TT_TRY(tt_dir_free_bytes(output_dir, &available, &copied.block));
-    TT_TRY(count_copied(run, model, &copied));
+    TT_TRY(count_copied(run->data.inputs.folder, model, &copied));
     beside = copied.bytes + text_bytes(model, copied.block);
     one += beside;
     weights += beside + RECORD_FILES * copied.block;
     TT_TRY(tt_checkpoint_list(output_dir, &steps, &there));
     tt_free(steps);
-    int64_t saves = count_saves(run), limit = run->watch->save_total_limit;
+    int64_t saves = count_saves(run->job.watch, &run->length), limit = run->job.watch->save_total_limit;
     /* one more exists while the newest is written */
     int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves;
     if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;

@@ -8,7 +8,8 @@
 #define TT_RUN_JOURNAL_H
 
 #include "base/json.h"
-#include "run/trainer.h"
+#include "job/parts.h"
+#include "trimtab.h"
 
 struct tt_journal;
 

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/file_remote.h"
 #include "base/log.h"
+#include "engine/step.h"
+#include "run/best.h"
 #include "run/checkpoints.h"
 #include "run/completion.h"
 #include "run/divergence.h"
@@ -36,14 +38,9 @@ struct loop {
     struct tt_divergence divergence; /* on global rank 0 */
 };
 
-static bool due(int64_t every, int64_t step)
-{
-    return every > 0 && step % every == 0;
-}
-
 static double epoch_of(const struct loop *loop, int64_t step)
 {
-    return (double)step / (double)loop->run->steps_per_epoch;
+    return (double)step / (double)loop->run->length.steps_per_epoch;
 }
 
 /* The time since `start` was spent besides a step. */
@@ -65,15 +62,15 @@ static double per_second(const struct loop *loop, double amount)
 /* FLOPs of the training so far. */
 static double flops_so_far(const struct loop *loop)
 {
-    return tt_task_run_of(&loop->run->inputs)->flops(loop->rank->model, &loop->memory.counters);
+    return tt_task_run_of(&loop->run->data.inputs)->flops(loop->rank->model, &loop->memory.counters);
 }
 
 static void log_row(struct loop *loop, bool evaluation, int64_t step, const struct tt_log_field *fields,
                     int count)
 {
     struct tt_log_row row = {evaluation, step, epoch_of(loop, step), fields, count};
-    tt_journal_row(loop->run->journal, &row);
-    tt_trackers_poll(loop->run->trackers);
+    tt_journal_row(loop->run->rank0.journal, &row);
+    tt_trackers_poll(loop->run->rank0.trackers);
 }
 
 /* TRL's order: the loss, what the optimizer did, the other metrics of the objective. */
@@ -90,14 +87,14 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
-    const struct tt_task_run_ops *task = tt_task_run_of(&loop->run->inputs);
+    const struct tt_task_run_ops *task = tt_task_run_of(&loop->run->data.inputs);
     fields[count++] = (struct tt_log_field){task->count_name, (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
         task->rate_name,
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);
-    tt_journal_times(loop->run->journal, times, time_count);
+    tt_journal_times(loop->run->rank0.journal, times, time_count);
     memset(counters->window, 0, sizeof counters->window);
     counters->window_tokens = counters->window_seconds = 0.0;
     counters->window_steps = 0;
@@ -108,24 +105,24 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
  * saves its last step. */
 static bool saves_by_steps(const struct tt_run *run, int64_t done)
 {
-    enum tt_interval strategy = run->watch->save_strategy;
+    enum tt_interval strategy = run->job.watch->save_strategy;
     if (strategy != TT_INTERVAL_STEPS && strategy != TT_INTERVAL_EPOCH) return false;
-    return due(run->save_steps, done) || done == run->total_steps;
+    return tt_run_is_due(run->length.save_steps, done) || done == run->length.total_steps;
 }
 
 /* An evaluation before the first step does not count. */
 static void record_patience(struct loop *loop, double metric, int64_t step)
 {
-    const struct tt_watch_spec *watch = loop->run->watch;
+    const struct tt_watch_spec *watch = loop->run->job.watch;
     if (step == 0 || watch->early_stopping_patience == 0) return;
-    tt_patience_record(&loop->memory.patience, metric, tt_checkpoints_greater(watch),
+    tt_patience_record(&loop->memory.patience, metric, tt_best_is_greater(watch),
                        watch->early_stopping_threshold);
-    if (loop->first) tt_journal_patience(loop->run->journal, loop->memory.patience.waited);
+    if (loop->first) tt_journal_patience(loop->run->rank0.journal, loop->memory.patience.waited);
 }
 
 static bool is_out_of_patience(const struct loop *loop)
 {
-    int64_t patience = loop->run->watch->early_stopping_patience;
+    int64_t patience = loop->run->job.watch->early_stopping_patience;
     return patience > 0 && loop->memory.patience.waited >= patience;
 }
 
@@ -133,13 +130,13 @@ static bool is_out_of_patience(const struct loop *loop)
 static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt_log_field *fields, int count,
                                 const struct tt_evaluation *evaluation)
 {
-    const struct tt_sources *sources = tt_inputs_eval_files(&loop->run->inputs);
+    const struct tt_sources *sources = tt_inputs_eval_files(&loop->run->data.inputs);
     struct tt_source_fields all;
     TT_TRY(tt_source_fields_init(&all, fields, count, sources, &loop->by_source));
     log_row(loop, true, step, all.fields, all.count);
     struct tt_log_row row = {true, step, epoch_of(loop, step), all.fields, all.count};
     struct tt_log_field samples = {"eval_samples", (double)evaluation->samples};
-    tt_journal_write_results(loop->run->journal, "eval", &row, &samples);
+    tt_journal_write_results(loop->run->rank0.journal, "eval", &row, &samples);
     tt_source_fields_deinit(&all);
     return TT_OK;
 }
@@ -157,19 +154,19 @@ static tt_status measure(struct loop *loop, int64_t step)
     struct tt_run *run = loop->run;
     struct tt_evaluation evaluation;
     tt_live_activity(run->live, "evaluating", true);
-    const struct tt_task_evaluation how = {.inputs = &run->inputs,
-                                           .data = &run->eval_data,
-                                           .cancel = run->cancel,
+    const struct tt_task_evaluation how = {.inputs = &run->data.inputs,
+                                           .data = &run->data.eval,
+                                           .cancel = run->job.cancel,
                                            .stopped = &loop->memory.evaluation_due,
                                            .by_source = &loop->by_source,
-                                           .run = run,
+                                           .pictures = &run->rank0.pictures,
                                            .step = step};
-    TT_TRY(tt_task_run_of(&run->inputs)->evaluate(&how, loop->rank, &evaluation));
+    TT_TRY(tt_task_run_of(&run->data.inputs)->evaluate(&how, loop->rank, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
-    double metric = evaluation.metrics[run->watch->metric - run->objective->ops->metrics];
+    double metric = evaluation.metrics[run->job.watch->metric - run->job.objective->ops->metrics];
     record_patience(loop, metric, step);
-    tt_checkpoints_record_metric(&loop->checkpoints, run->watch, metric, step, saves_by_steps(run, step));
+    tt_checkpoints_record_metric(&loop->checkpoints, run->job.watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
@@ -190,13 +187,16 @@ static tt_status measure(struct loop *loop, int64_t step)
 static tt_status evaluate(struct loop *loop, int64_t step)
 {
     TT_TRY(measure(loop, step));
-    return tt_shown_rows_run(loop->run, loop->team, step);
+    const struct tt_run *run = loop->run;
+    const struct tt_shown_rows_to to = {&run->job, run->rank0.journal, run->data.inputs.tokenizer};
+    return tt_shown_rows_run(&run->shown, &to, loop->team, step);
 }
 
 static bool is_row_due(const struct tt_run *run, int64_t step)
 {
-    return due(run->logging_steps, step) || (run->watch->logging_first_step && step == 1) ||
-           (step == run->total_steps && run->logging_steps > 0);
+    return tt_run_is_due(run->length.logging_steps, step) ||
+           (run->job.watch->logging_first_step && step == 1) ||
+           (step == run->length.total_steps && run->length.logging_steps > 0);
 }
 
 /* One warning, at the first step that shows it. */
@@ -223,7 +223,7 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
     struct tt_run *run = loop->run;
     double speed = per_second(loop, (double)loop->memory.counters.tokens);
     watch_loss(loop, step, result->loss);
-    tt_journal_progress(run->journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
+    tt_journal_progress(run->rank0.journal, step, epoch_of(loop, step), loop->memory.counters.tokens,
                         flops_so_far(loop));
     tt_live_step(run->live, &(struct tt_live_step){.step = step,
                                                    .seconds = loop->step_seconds,
@@ -235,30 +235,31 @@ static void report_step(struct loop *loop, int64_t step, const struct tt_train_s
     double per_step = loop->memory.counters.train_seconds / (double)loop->memory.counters.steps_done;
     loop->part.last = (struct tt_progress){
         step,
-        run->total_steps,
+        run->length.total_steps,
         epoch_of(loop, step),
         result->loss,
         speed,
-        (double)(run->total_steps - step) * per_step,
+        (double)(run->length.total_steps - step) * per_step,
         tt_objective_unit(&loop->rank->objective),
     };
-    if (run->observer != NULL && run->observer->on_progress != NULL)
-        run->observer->on_progress(run->observer->context, &loop->part.last);
+    if (run->job.observer != NULL && run->job.observer->on_progress != NULL)
+        run->job.observer->on_progress(run->job.observer->context, &loop->part.last);
     if (is_row_due(run, step)) log_training(loop, step, result);
 }
 
 static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_result *result)
 {
     struct tt_run *run = loop->run;
-    if (run->profiles) tt_trace_step(&loop->trace, loop->rank->device, step - run->first_step);
+    if (run->job.all->monitor.profile)
+        tt_trace_step(&loop->trace, loop->rank->device, step - run->length.first_step);
     struct tt_train_step_config config = {
-        .optim = run->optim,
+        .optim = run->job.optim,
         .feed = &loop->feed,
-        .cancel = run->cancel,
-        .seed = (uint64_t)run->spec->seed,
-        .label_smoothing = run->spec->label_smoothing_factor,
-        .embedding_noise = run->spec->neftune_noise_alpha,
-        .length = {run->total_steps, run->steps_per_epoch},
+        .cancel = run->job.cancel,
+        .seed = (uint64_t)run->job.run->seed,
+        .label_smoothing = run->job.run->label_smoothing_factor,
+        .embedding_noise = run->job.run->neftune_noise_alpha,
+        .length = {run->length.total_steps, run->length.steps_per_epoch},
         .before_update = tt_checkpoints_before_update,
         .context = &loop->checkpoints,
         .save_failed = tt_saver_failed(loop->checkpoints.saver),
@@ -287,8 +288,8 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->memory.counters.samples += result->facts.samples;
     loop->memory.counters.pixels += result->facts.pixels;
     tt_monitoring_rank_step(run->live, loop->rank, &result->phases);
-    if (step == run->first_step && run->summary != NULL && loop->first)
-        run->summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
+    if (step == run->length.first_step && run->rank0.summary != NULL && loop->first)
+        run->rank0.summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;
     return TT_OK;
 }
 
@@ -313,7 +314,7 @@ static tt_status evaluate_and_save(struct loop *loop, int64_t done, bool evaluat
     if (evaluates) spend(loop, TT_STRETCH_EVALUATE, start);
     if (loop->memory.evaluation_due) return TT_OK; /* the stop saves */
     bool improved = loop->memory.best.known && loop->memory.best.step == done && best_before != done;
-    bool saves = run->watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
+    bool saves = run->job.watch->save_strategy == TT_INTERVAL_BEST ? improved : saves_by_steps(run, done);
     return saves ? save(loop, done) : TT_OK;
 }
 
@@ -321,11 +322,12 @@ static tt_status evaluate_and_save(struct loop *loop, int64_t done, bool evaluat
 static bool evaluation_is_due(const struct loop *loop, int64_t done)
 {
     const struct tt_run *run = loop->run;
-    bool by_epochs = run->watch->eval_strategy == TT_INTERVAL_EPOCH, last = done == run->total_steps;
-    if (!tt_task_run_of(&run->inputs)->evaluates(&run->inputs) ||
-        run->watch->eval_delay > (by_epochs ? epoch_of(loop, done) : (double)done))
+    bool by_epochs = run->job.watch->eval_strategy == TT_INTERVAL_EPOCH,
+         last = done == run->length.total_steps;
+    if (!tt_task_run_of(&run->data.inputs)->evaluates(&run->data.inputs) ||
+        run->job.watch->eval_delay > (by_epochs ? epoch_of(loop, done) : (double)done))
         return false;
-    return due(run->eval_steps, done) || (last && run->eval_steps > 0);
+    return tt_run_is_due(run->length.eval_steps, done) || (last && run->length.eval_steps > 0);
 }
 
 /* Runs after step `done` (counted from 1): log, evaluate, save, in transformers' order. */
@@ -347,19 +349,20 @@ static tt_status stop_early(struct loop *loop, const struct tt_train_step_result
     char line[200];
     snprintf(line, sizeof line,
              "early stopping after step %lld of %lld: eval_%s has not improved in %lld evaluation%s",
-             (long long)done, (long long)run->total_steps, run->watch->metric->name, (long long)waited,
-             waited == 1 ? "" : "s");
-    if (loop->first) tt_run_report_line(run, line);
-    bool logs = run->watch->logging_strategy == TT_INTERVAL_EPOCH && loop->memory.counters.window_steps > 0;
+             (long long)done, (long long)run->length.total_steps, run->job.watch->metric->name,
+             (long long)waited, waited == 1 ? "" : "s");
+    if (loop->first) tt_run_report_line(&run->job, line);
+    bool logs =
+        run->job.watch->logging_strategy == TT_INTERVAL_EPOCH && loop->memory.counters.window_steps > 0;
     if (loop->first && logs) log_training(loop, done, result);
-    return run->watch->save_strategy == TT_INTERVAL_EPOCH ? save(loop, done) : TT_OK;
+    return run->job.watch->save_strategy == TT_INTERVAL_EPOCH ? save(loop, done) : TT_OK;
 }
 
 static tt_status report_memory(const struct loop *loop)
 {
     struct tt_str text = {0};
     tt_status status = tt_plan_compare(&loop->run->plan, loop->rank->device, &text);
-    if (status == TT_OK) tt_run_report(loop->run, tt_str_text(&text));
+    if (status == TT_OK) tt_run_report(&loop->run->job, tt_str_text(&text));
     tt_str_deinit(&text);
     return status;
 }
@@ -374,7 +377,7 @@ static double counted_steps(const struct loop *loop)
 static void fill_summary(const struct loop *loop, double seconds, bool stopped)
 {
     const struct tt_run *run = loop->run;
-    struct tt_train_summary *summary = run->summary;
+    struct tt_train_summary *summary = run->rank0.summary;
     struct tt_memory_use memory;
     tt_device_memory(loop->rank->device, &memory);
     summary->unit = tt_objective_unit(&loop->rank->objective);
@@ -392,7 +395,7 @@ static void fill_summary(const struct loop *loop, double seconds, bool stopped)
     summary->stopped = stopped;
     summary->save_seconds = loop->checkpoints.save_seconds;
     summary->save_stall_seconds = loop->checkpoints.stall_seconds;
-    snprintf(summary->output, sizeof summary->output, "%s", run->spec->output_dir);
+    snprintf(summary->output, sizeof summary->output, "%s", run->job.run->output_dir);
 }
 
 static tt_status finish(struct loop *loop, bool stopped)
@@ -400,11 +403,12 @@ static tt_status finish(struct loop *loop, bool stopped)
     struct tt_run *run = loop->run;
     tt_trace_close(&loop->trace, loop->rank->device);
     double runtime = tt_clock_seconds() - loop->train_start;
-    int64_t steps_now = loop->memory.counters.steps_done - run->first_step;
+    int64_t steps_now = loop->memory.counters.steps_done - run->length.first_step;
     struct tt_log_field fields[] = {
         {"train_runtime", runtime},
         {"train_samples_per_second",
-         (double)tt_objective_samples(run->objective, loop->memory.counters.samples - loop->samples_before) /
+         (double)tt_objective_samples(run->job.objective,
+                                      loop->memory.counters.samples - loop->samples_before) /
              runtime},
         {"train_steps_per_second", (double)steps_now / runtime},
         {"train_loss", loop->memory.counters.loss_sum / counted_steps(loop)},
@@ -413,7 +417,7 @@ static tt_status finish(struct loop *loop, bool stopped)
     int count = sizeof fields / sizeof *fields;
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_totals(&loop->times, loop->train_start + runtime, times);
-    if (loop->first) tt_journal_times(run->journal, times, time_count);
+    if (loop->first) tt_journal_times(run->rank0.journal, times, time_count);
     if (loop->first) log_row(loop, false, loop->memory.counters.steps_done, fields, count);
     tt_live_activity(run->live, "saving the result", false);
     /* The weights are saved before the last records are written. */
@@ -422,13 +426,14 @@ static tt_status finish(struct loop *loop, bool stopped)
     if (loop->first) {
         struct tt_log_row row = {false, loop->memory.counters.steps_done,
                                  epoch_of(loop, loop->memory.counters.steps_done), fields, count - 1};
-        struct tt_log_field samples = {"train_samples",
-                                       tt_task_run_of(&run->inputs)->samples(&run->inputs, run->objective)};
-        tt_journal_write_results(run->journal, "train", &row, &samples);
+        struct tt_log_field samples = {
+            "train_samples",
+            tt_task_run_of(&run->data.inputs)->samples(&run->data.inputs, run->job.objective)};
+        tt_journal_write_results(run->rank0.journal, "train", &row, &samples);
         if (!stopped)
             tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
     }
-    if (!loop->first || run->summary == NULL) return TT_OK;
+    if (!loop->first || run->rank0.summary == NULL) return TT_OK;
     if (loop->divergence.diverges)
         tt_warn("the result is of a training that has diverged since step %lld: its mean loss is %.4g",
                 (long long)loop->divergence.step, loop->divergence.mean);
@@ -443,9 +448,9 @@ static tt_status begin(struct loop *loop)
     double start = tt_clock_seconds();
     bool due_still = loop->memory.evaluation_due;
     loop->memory.evaluation_due = false;
-    if (!tt_task_run_of(&run->inputs)->evaluates(&run->inputs)) return TT_OK;
-    if (due_still && run->first_step > 0) return evaluate_and_save(loop, run->first_step, true);
-    if (!run->watch->eval_on_start || run->first_step > 0) return TT_OK;
+    if (!tt_task_run_of(&run->data.inputs)->evaluates(&run->data.inputs)) return TT_OK;
+    if (due_still && run->length.first_step > 0) return evaluate_and_save(loop, run->length.first_step, true);
+    if (!run->job.watch->eval_on_start || run->length.first_step > 0) return TT_OK;
     TT_TRY(evaluate(loop, 0));
     spend(loop, TT_STRETCH_EVALUATE, start);
     return TT_OK;
@@ -465,23 +470,24 @@ static tt_status train(struct loop *loop)
     double start = tt_clock_seconds();
     TT_TRY(begin(loop));
     bool stopped = loop->memory.evaluation_due;
-    if (stopped && run->first_step == 0) return stop_before_training(loop);
-    for (int64_t step = run->first_step; step < run->total_steps && !stopped && !is_out_of_patience(loop);
-         step++) {
+    if (stopped && run->length.first_step == 0) return stop_before_training(loop);
+    for (int64_t step = run->length.first_step;
+         step < run->length.total_steps && !stopped && !is_out_of_patience(loop); step++) {
         start = tt_clock_seconds();
         TT_TRY(run_step(loop, step, &result));
         double polled = tt_clock_seconds();
         TT_TRY(tt_checkpoints_poll(&loop->checkpoints, run, result.save_failed, polled - start));
         spend(loop, TT_STRETCH_SAVE, polled);
         TT_TRY(after_step(loop, step + 1, &result));
-        stopped = loop->memory.evaluation_due || (result.stop_requested && step + 1 < run->total_steps);
+        stopped =
+            loop->memory.evaluation_due || (result.stop_requested && step + 1 < run->length.total_steps);
         if (stopped) TT_TRY(save(loop, step + 1));
     }
     if (is_out_of_patience(loop) && !stopped) TT_TRY(stop_early(loop, &result));
     TT_TRY(finish(loop, stopped));
     if (!stopped) return TT_OK;
     (void)tt_fail(TT_ERR_CANCELLED, "stopped on request after step %lld of %lld; checkpoint-%lld is complete",
-                  (long long)loop->memory.counters.steps_done, (long long)run->total_steps,
+                  (long long)loop->memory.counters.steps_done, (long long)run->length.total_steps,
                   (long long)loop->memory.counters.steps_done);
     tt_hint("--resume_from_checkpoint true resumes from there");
     /* called by all ranks: one of them reports the error */
@@ -501,8 +507,8 @@ static void report_resume(const struct loop *loop)
              resume->folder, tt_format_bytes((double)resume->bytes, bytes, sizeof bytes),
              tt_format_seconds(resume->verify_seconds, verified, sizeof verified),
              tt_format_seconds(resume->load_seconds, loaded, sizeof loaded));
-    tt_run_report_line(run, line);
-    tt_journal_event(run->journal, "resume", resume->step, resume->folder, fields,
+    tt_run_report_line(&run->job, line);
+    tt_journal_event(run->rank0.journal, "resume", resume->step, resume->folder, fields,
                      sizeof fields / sizeof *fields);
 }
 
@@ -510,13 +516,13 @@ static void report_resume(const struct loop *loop)
 static tt_status restore(struct loop *loop)
 {
     struct tt_run *run = loop->run;
-    TT_TRY(tt_resume_restore(run, &loop->memory));
+    TT_TRY(tt_resume_restore(&run->resume, run->job.objective, &loop->memory));
     loop->samples_before = loop->memory.counters.samples;
     if (!loop->first || run->resume.folder == NULL) return TT_OK;
-    TT_TRY(tt_journal_restore(run->journal, tt_json_get(run->resume.trainer.root, "log_history"),
+    TT_TRY(tt_journal_restore(run->rank0.journal, tt_json_get(run->resume.trainer.root, "log_history"),
                               tt_json_get(run->resume.state.root, "results")));
-    tt_journal_patience(run->journal, loop->memory.patience.waited);
-    tt_journal_progress(run->journal, run->first_step, epoch_of(loop, run->first_step),
+    tt_journal_patience(run->rank0.journal, loop->memory.patience.waited);
+    tt_journal_progress(run->rank0.journal, run->length.first_step, epoch_of(loop, run->length.first_step),
                         loop->memory.counters.tokens, flops_so_far(loop));
     report_resume(loop);
     return TT_OK;
@@ -531,33 +537,34 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
         .first = tt_comm_rank(rank->world) == 0,
         .train_start = tt_clock_seconds(),
         .memory = {.counters = {.last_eval_loss = NAN}},
-        .last_save_step = run->first_step > 0 ? run->first_step : -1,
+        .last_save_step = run->length.first_step > 0 ? run->length.first_step : -1,
     };
     tt_status status = tt_gradient_watch_init(rank->model, &loop.memory.watch);
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
-    if (status == TT_OK && run->inputs.eval != NULL)
-        status = tt_by_source_init(&loop.by_source, run->inputs.eval, &rank->objective);
+    if (status == TT_OK && run->data.inputs.eval != NULL)
+        status = tt_by_source_init(&loop.by_source, run->data.inputs.eval, &rank->objective);
     if (status == TT_OK)
-        status = tt_task_run_of(&run->inputs)->feed(&run->inputs, &run->train_data, rank, &loop.feed);
+        status =
+            tt_task_run_of(&run->data.inputs)->feed(&run->data.inputs, &run->data.train, rank, &loop.feed);
     if (status == TT_OK) status = restore(&loop);
     if (status == TT_OK)
         tt_row_times_init(&loop.times, &rank->objective, tt_comm_rank(rank->world),
-                          tt_comm_world_size(rank->world), run->spec->output_dir, flops_so_far(&loop));
-    if (status == TT_OK && run->profiles) tt_row_times_profile(&loop.times, rank->device);
+                          tt_comm_world_size(rank->world), run->job.run->output_dir, flops_so_far(&loop));
+    if (status == TT_OK && run->job.all->monitor.profile) tt_row_times_profile(&loop.times, rank->device);
     loop.part = (struct tt_step_part){
-        .observer = loop.first ? run->observer : NULL,
-        .pieces = 3.0 * rank->model->block_count * (double)run->spec->gradient_accumulation_steps,
+        .observer = loop.first ? run->job.observer : NULL,
+        .pieces = 3.0 * rank->model->block_count * (double)run->job.run->gradient_accumulation_steps,
         .next_context = &loop.trace,
-        .last = {.step = run->first_step,
-                 .max_steps = run->total_steps,
-                 .epoch = epoch_of(&loop, run->first_step),
+        .last = {.step = run->length.first_step,
+                 .max_steps = run->length.total_steps,
+                 .epoch = epoch_of(&loop, run->length.first_step),
                  .seconds_left = -1,
                  .unit = tt_objective_unit(&rank->objective)},
     };
     /* of a mean cross entropy of tokens */
     if (rank->objective.ops->rows == NULL && rank->model->facts.vocab_size > 0)
         loop.divergence.guess = log((double)rank->model->facts.vocab_size);
-    tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->spec->output_dir);
+    tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->job.run->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);
     if (status != TT_OK) tt_remote_hurry();

@@ -4,7 +4,6 @@
 #define TT_RUN_MEMORY_H
 
 #include "engine/gradient_watch.h"
-#include "run/best.h"
 #include "run/patience.h"
 
 /* Counters of the loop. window_*: since the last log row. */
@@ -18,6 +17,14 @@ struct tt_counters {
     int64_t tokens, supervised_tokens, samples;
     int64_t pixels; /* of images */
     double last_eval_loss;
+};
+
+/* The best evaluation so far, by metric_for_best_model. */
+struct tt_best {
+    bool known;
+    double metric;
+    int64_t step;
+    const char *folder; /* lent: of its checkpoint; NULL: output_dir/checkpoint-<step> */
 };
 
 struct tt_memory {

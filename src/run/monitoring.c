@@ -45,7 +45,7 @@ static double last_beat(void *context)
     return tt_pulse_last(world->pulses, world->local_count);
 }
 
-static void report_address(const struct tt_run *run, const char *what, const char *host, int port,
+static void report_address(const struct tt_run_job *job, const char *what, const char *host, int port,
                            const char *path, int rank)
 {
     char line[300];
@@ -53,12 +53,12 @@ static void report_address(const struct tt_run *run, const char *what, const cha
     snprintf(line, sizeof line, "%s at http://%s%.100s%s:%d/%s", what, v6 ? "[" : "", host, v6 ? "]" : "",
              port, path);
     if (rank == 0)
-        tt_run_report_line(run, line);
+        tt_run_report_line(job, line);
     else
         tt_info("rank %d: %s", rank, line);
 }
 
-static tt_status open_dashboard(struct tt_monitoring *monitoring, const struct tt_run *run)
+static tt_status open_dashboard(struct tt_monitoring *monitoring, const struct tt_run_job *job)
 {
     const struct tt_monitor_spec *spec = monitoring->spec;
     const struct tt_dashboard_config config = {
@@ -66,26 +66,25 @@ static tt_status open_dashboard(struct tt_monitoring *monitoring, const struct t
         .port = (int)spec->dashboard_port,
         .port_setting = "dashboard_port",
         .allowed_hosts = spec->allowed_hosts,
-        .folders = &run->spec->output_dir,
+        .folders = &job->run->output_dir,
         .count = 1,
         .live = true,
     };
     TT_TRY(tt_dashboard_open(&config, &monitoring->dashboard));
-    report_address(run, "dashboard", spec->dashboard_host, tt_dashboard_port(monitoring->dashboard), "", 0);
+    report_address(job, "dashboard", spec->dashboard_host, tt_dashboard_port(monitoring->dashboard), "", 0);
     return TT_OK;
 }
 
-tt_status tt_monitoring_attach(struct tt_monitoring *monitoring, struct tt_run *run,
+tt_status tt_monitoring_attach(struct tt_monitoring *monitoring, const struct tt_run_job *job,
                                const struct tt_world *world)
 {
-    if (monitoring->spec->dashboard && world->first_rank == 0) TT_TRY(open_dashboard(monitoring, run));
+    if (monitoring->spec->dashboard && world->first_rank == 0) TT_TRY(open_dashboard(monitoring, job));
     if (monitoring->live == NULL) return TT_OK;
     if (monitoring->endpoints == NULL) TT_TRY(open_endpoints(monitoring, world->ranks[0].local_rank));
     const struct tt_live_place place = {world->first_rank, world->local_count, world->world_size, last_beat,
                                         (void *)world};
     TT_TRY(tt_live_attach(monitoring->live, &place));
-    run->live = monitoring->live;
-    report_address(run, "metrics", monitoring->spec->metrics_host, tt_endpoints_port(monitoring->endpoints),
+    report_address(job, "metrics", monitoring->spec->metrics_host, tt_endpoints_port(monitoring->endpoints),
                    "metrics", world->first_rank);
     return TT_OK;
 }
@@ -99,15 +98,15 @@ void tt_monitoring_close(struct tt_monitoring *monitoring)
     *monitoring = (struct tt_monitoring){0};
 }
 
-void tt_monitoring_start(struct tt_run *run, int64_t tokens)
+void tt_monitoring_start(const struct tt_run *run, int64_t tokens)
 {
     tt_live_start(run->live,
-                  &(struct tt_live_start){.step = run->first_step,
-                                          .total_steps = run->total_steps,
+                  &(struct tt_live_start){.step = run->length.first_step,
+                                          .total_steps = run->length.total_steps,
                                           .tokens = (double)tokens,
                                           .planned_bytes = (double)run->plan.memory.total_peak,
-                                          .restarts = (double)run->restarts,
-                                          .counts_images = !tt_tasks[run->inputs.task]->writes_text});
+                                          .restarts = (double)run->rank0.restarts,
+                                          .counts_images = !tt_tasks[run->data.inputs.task]->writes_text});
 }
 
 void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank, const struct tt_phases *phases)

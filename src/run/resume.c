@@ -12,7 +12,7 @@
 #include "comm/host_values.h"
 #include "launch/world.h"
 #include "optim/schedule.h"
-#include "run/run.h"
+#include "run/run_data.h"
 
 enum { PATH_BYTES = 4096, STATE_BYTES_MAX = 256 << 20, VERSION = 2 };
 
@@ -38,7 +38,7 @@ static void log_skipped(void *context, const char *path, const char *reason)
     tt_warn("%s is skipped: %s", path, reason);
 }
 
-static tt_status verify_named(const struct tt_run *run, const char *folder)
+static tt_status verify_named(const struct tt_run_job *job, const char *folder)
 {
     struct tt_manifest manifest = {0};
     if (!tt_path_is_dir(folder)) {
@@ -47,25 +47,25 @@ static tt_status verify_named(const struct tt_run *run, const char *folder)
         return status;
     }
     TT_TRY(tt_manifest_read(folder, &manifest));
-    tt_status status = tt_manifest_verify(&manifest, folder, run->cancel);
+    tt_status status = tt_manifest_verify(&manifest, folder, job->cancel);
     tt_manifest_deinit(&manifest);
     return status;
 }
 
 /* Finds the checkpoint to resume from, in the process of rank 0. */
-static tt_status find(struct tt_run *run)
+static tt_status find(const struct tt_run_job *job, struct tt_resume *resume)
 {
-    const char *setting = run->spec->resume_from_checkpoint, *output = run->spec->output_dir;
+    const char *setting = job->run->resume_from_checkpoint, *output = job->run->output_dir;
     size_t skipped_count = 0;
     if (!tt_resume_means_newest(setting)) {
-        run->resume.folder = tt_strdup(setting);
-        if (run->resume.folder == NULL) return TT_ERR_MEMORY;
-        return verify_named(run, setting);
+        resume->folder = tt_strdup(setting);
+        if (resume->folder == NULL) return TT_ERR_MEMORY;
+        return verify_named(job, setting);
     }
     const struct tt_checkpoint_search search = {
-        .output_dir = output, .cancel = run->cancel, .skipped = log_skipped};
-    TT_TRY(tt_checkpoint_find_newest(&search, &run->resume.folder, &skipped_count));
-    if (run->resume.folder != NULL || skipped_count == 0) return TT_OK;
+        .output_dir = output, .cancel = job->cancel, .skipped = log_skipped};
+    TT_TRY(tt_checkpoint_find_newest(&search, &resume->folder, &skipped_count));
+    if (resume->folder != NULL || skipped_count == 0) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_DATA, "none of the %zu checkpoints in '%s' is whole", skipped_count, output);
     tt_hint("the warnings above give the reason for each; without resume_from_checkpoint and with "
@@ -114,12 +114,11 @@ void tt_resume_hint(const char *output_dir, bool first)
     (void)tt_error_restore(&error);
 }
 
-static tt_status find_and_time(struct tt_run *run)
+static tt_status find_and_time(const struct tt_run_job *job, struct tt_resume *resume)
 {
-    struct tt_resume *resume = &run->resume;
     struct tt_manifest manifest = {0};
     double start = tt_clock_seconds();
-    TT_TRY(find(run));
+    TT_TRY(find(job, resume));
     resume->verify_seconds = tt_clock_seconds() - start;
     if (resume->folder == NULL) return TT_OK;
     TT_TRY(tt_manifest_read(resume->folder, &manifest));
@@ -129,7 +128,7 @@ static tt_status find_and_time(struct tt_run *run)
 }
 
 struct sharing {
-    struct tt_run *run;
+    struct tt_resume *resume;
     int first_rank;
 };
 
@@ -137,7 +136,7 @@ struct sharing {
 static tt_status share_path(void *context, const struct tt_world_rank *rank)
 {
     const struct sharing *sharing = context;
-    struct tt_resume *resume = &sharing->run->resume;
+    struct tt_resume *resume = sharing->resume;
     int me = tt_comm_rank(rank->comm);
     char path[PATH_BYTES] = "";
     if (me == 0 && resume->folder != NULL) snprintf(path, sizeof path, "%s", resume->folder);
@@ -150,12 +149,12 @@ static tt_status share_path(void *context, const struct tt_world_rank *rank)
     return tt_comm_agree(rank->comm, status);
 }
 
-tt_status tt_resume_find(struct tt_run *run, struct tt_world *world)
+tt_status tt_resume_find(const struct tt_run_job *job, struct tt_resume *resume, struct tt_world *world)
 {
-    if (!tt_resume_is_requested(run->spec->resume_from_checkpoint)) return TT_OK;
-    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(run) : TT_OK));
+    if (!tt_resume_is_requested(job->run->resume_from_checkpoint)) return TT_OK;
+    TT_TRY(tt_world_agree(world, world->first_rank == 0 ? find_and_time(job, resume) : TT_OK));
     if (world->local_count == world->world_size) return TT_OK;
-    struct sharing sharing = {run, world->first_rank};
+    struct sharing sharing = {resume, world->first_rank};
     return tt_world_run(world, share_path, &sharing);
 }
 
@@ -189,9 +188,8 @@ static tt_status open_weights(struct tt_resume *resume)
     return status;
 }
 
-tt_status tt_resume_open(struct tt_run *run)
+tt_status tt_resume_open(struct tt_resume *resume)
 {
-    struct tt_resume *resume = &run->resume;
     int64_t version;
     tt_status status = TT_OK;
     if (resume->folder == NULL) return TT_OK;
@@ -224,14 +222,14 @@ void tt_resume_close(struct tt_resume *resume)
 }
 
 /* Appends the changes of input files that make this another run to `text`, and logs a warning about all others. */
-static tt_status check_inputs(const struct tt_run *run, struct tt_str *text)
+static tt_status check_inputs(const struct tt_resume *resume, const struct tt_fingerprint *now,
+                              struct tt_str *text)
 {
-    const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before;
     struct tt_str broken = {0}, changed = {0};
     tt_status status = TT_OK;
     TT_GO(tt_json_object(&resume->state, resume->state.root, "inputs", &before));
-    TT_GO(tt_fingerprint_changes(&run->fingerprint, before, &broken, &changed));
+    TT_GO(tt_fingerprint_changes(now, before, &broken, &changed));
     if (changed.bytes > 0)
         tt_warn("since '%s' was saved, input files have changed: %s", resume->folder, tt_str_text(&changed));
     if (broken.bytes > 0)
@@ -243,11 +241,11 @@ out:
 }
 
 /* Other accumulation steps often keep the number of samples of a step on another number of ranks. */
-static void hint_changed(const struct tt_run *run, const struct tt_json_value *before, int world_size)
+static void hint_changed(const struct tt_run_spec *run, const struct tt_json_value *before, int world_size)
 {
     int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
-    int64_t pass = world_size * run->spec->per_device_train_batch_size;
-    if (was > 0 && was % pass == 0 && was / pass != run->spec->gradient_accumulation_steps)
+    int64_t pass = world_size * run->per_device_train_batch_size;
+    if (was > 0 && was % pass == 0 && was / pass != run->gradient_accumulation_steps)
         tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
                 "--resume_changed resumes anyway",
                 world_size, (long long)(was / pass), (long long)was);
@@ -255,18 +253,18 @@ static void hint_changed(const struct tt_run *run, const struct tt_json_value *b
         tt_hint("restore the settings, or use --resume_changed to resume anyway");
 }
 
-static tt_status check_tuning(const struct tt_run *run)
+static tt_status check_tuning(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                              const struct tt_resume *resume)
 {
-    const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before = tt_json_get(resume->state.root, "tuning");
     struct tt_str text = {0};
-    if (tt_resume_codes_differ(run, before))
+    if (tt_resume_codes_differ(inputs, before))
         tt_warn("'%s' is of a version that multiplied numbers by the reciprocal of their scale to code them "
                 "in FP8; they "
                 "are divided by it now, as in compressed-tensors: some codes differ by rounding",
                 resume->folder);
     if (!tt_json_is_object(before)) return TT_OK; /* an earlier version wrote it */
-    struct tt_json_value *now = tt_resume_tuning(run);
+    struct tt_json_value *now = tt_resume_tuning(job, inputs);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings of devices");
     tt_status status = tt_resume_changes(before, now, NULL, &text);
     tt_json_release(now);
@@ -285,24 +283,24 @@ struct longer {
     const char *names[3]; /* of the identity, which need not be equal; NULL after the last */
 };
 
-static struct longer find_longer(const struct tt_run *run, const struct tt_json_value *before)
+static struct longer find_longer(const struct tt_optim_config *optim, const struct tt_run_length *length,
+                                 const struct tt_json_value *before)
 {
     int64_t steps = tt_json_integer(tt_json_get(before, TT_RESUME_STEPS));
     int64_t warmup = tt_json_integer(tt_json_get(before, TT_RESUME_WARMUP));
-    struct longer longer = {.old = {steps, run->steps_per_epoch},
-                            .now = {run->total_steps, run->steps_per_epoch}};
-    if (steps <= 0 || run->total_steps <= steps) return longer;
+    struct longer longer = {.old = {steps, length->steps_per_epoch},
+                            .now = {length->total_steps, length->steps_per_epoch}};
+    if (steps <= 0 || length->total_steps <= steps) return longer;
     longer.before = steps;
     longer.names[0] = TT_RESUME_STEPS;
-    if (tt_schedule_warmup_steps(run->optim, longer.old) == warmup) longer.names[1] = TT_RESUME_WARMUP;
+    if (tt_schedule_warmup_steps(optim, longer.old) == warmup) longer.names[1] = TT_RESUME_WARMUP;
     return longer;
 }
 
 /* One line: the schedule is that of the new length, as in transformers. */
-static void report_longer(const struct tt_run *run, const struct longer *longer)
+static void report_longer(const struct tt_run_job *job, int64_t done, const struct longer *longer)
 {
-    const struct tt_optim_config *optim = run->optim;
-    int64_t done = run->resume.step;
+    const struct tt_optim_config *optim = job->optim;
     double peak = optim->learning_rate, next = peak * tt_schedule_factor(optim, done, longer->now);
     double last = peak * tt_schedule_factor(optim, done > 0 ? done - 1 : 0, longer->old);
     char line[400];
@@ -311,53 +309,55 @@ static void report_longer(const struct tt_run *run, const struct longer *longer)
         line, sizeof line,
         "training longer: %lld steps instead of %lld. The learning rate follows the schedule of the new "
         "length: step %lld had %.4g, step %lld has %.4g",
-        (long long)run->total_steps, (long long)longer->before, (long long)done, last, (long long)done + 1,
-        next);
-    tt_run_report_line(run, line);
+        (long long)longer->now.total_steps, (long long)longer->before, (long long)done, last,
+        (long long)done + 1, next);
+    tt_run_report_line(job, line);
 }
 
-static tt_status check_identity(const struct tt_run *run, int world_size)
+static tt_status check_identity(const struct tt_run_job *job, const struct tt_run_data *data,
+                                const struct tt_run_length *length, const struct tt_resume *resume,
+                                int world_size)
 {
-    const struct tt_resume *resume = &run->resume;
     const struct tt_json_value *before;
     struct tt_str text = {0};
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
-    struct tt_json_value *now = tt_resume_identity(run, world_size);
+    struct tt_json_value *now = tt_resume_identity(job, &data->inputs, length, world_size);
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare");
-    const struct longer longer = find_longer(run, before);
+    const struct longer longer = find_longer(job->optim, length, before);
     tt_status status = tt_resume_changes(before, now, longer.names, &text);
     tt_json_release(now);
-    if (status == TT_OK) status = check_inputs(run, &text);
-    if (status == TT_OK && text.bytes > 0 && run->spec->resume_changed) {
+    if (status == TT_OK) status = check_inputs(resume, &data->fingerprint, &text);
+    if (status == TT_OK && text.bytes > 0 && job->run->resume_changed) {
         tt_warn("resuming with changed settings: %s", tt_str_text(&text));
     } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
                          tt_str_text(&text));
-        hint_changed(run, before, world_size);
+        hint_changed(job->run, before, world_size);
     }
-    if (status == TT_OK) report_longer(run, &longer);
+    if (status == TT_OK) report_longer(job, resume->step, &longer);
     tt_str_deinit(&text);
     return status;
 }
 
-tt_status tt_resume_prepare(struct tt_run *run, const struct tt_world *world)
+tt_status tt_resume_prepare(const struct tt_run_job *job, const struct tt_resume *resume,
+                            const struct tt_world *world, struct tt_run_data *data,
+                            struct tt_run_length *length)
 {
-    struct tt_resume *resume = &run->resume;
     if (resume->folder == NULL) return TT_OK;
-    if (world->first_rank == 0) TT_TRY(check_identity(run, world->world_size));
-    if (world->first_rank == 0) TT_TRY(check_tuning(run));
-    if (resume->adapter != NULL) run->inputs.source.adapter = resume->adapter;
-    if (resume->weights != NULL) run->inputs.source.folder = resume->weights;
-    if (resume->step > run->total_steps)
+    if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world->world_size));
+    if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
+    if (resume->adapter != NULL) data->inputs.source.adapter = resume->adapter;
+    if (resume->weights != NULL) data->inputs.source.folder = resume->weights;
+    if (resume->step > length->total_steps)
         return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
-                       (long long)run->total_steps);
-    run->first_step = resume->step;
+                       (long long)length->total_steps);
+    length->first_step = resume->step;
     return TT_OK;
 }
 
-tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model *model)
+tt_status tt_resume_check_model(const struct tt_resume *resume, const struct tt_optimizer *optimizer,
+                                const struct tt_model *model)
 {
-    const struct tt_resume *resume = &run->resume;
     bool masters;
     if (resume->folder == NULL) return TT_OK;
     TT_TRY(holds_masters(resume, &masters));
@@ -365,36 +365,36 @@ tt_status tt_resume_check_model(const struct tt_run *run, const struct tt_model 
         return tt_fail(TT_ERR_DATA, "'%s' holds %s", resume->folder,
                        resume->adapter != NULL ? "an adapter, and the run trains every weight"
                                                : "no adapter, and the run trains one");
-    return tt_state_check(resume->tensors, model, run->rank_config.optimizer, !masters);
+    return tt_state_check(resume->tensors, model, optimizer, !masters);
 }
 
-tt_status tt_resume_describe(const struct tt_run *run, const struct tt_world *world, struct tt_str *text)
+tt_status tt_resume_describe(const struct tt_resume *resume, const struct tt_run_job *job,
+                             const struct tt_run_length *length, int world_size, struct tt_str *text)
 {
-    const struct tt_resume *resume = &run->resume;
     int64_t ranks = 0;
     if (resume->folder == NULL) {
-        if (!tt_resume_is_requested(run->spec->resume_from_checkpoint)) return TT_OK;
+        if (!tt_resume_is_requested(job->run->resume_from_checkpoint)) return TT_OK;
         return tt_str_printf(text, "no checkpoint in '%s' yet: the run starts from the beginning",
-                             run->spec->output_dir);
+                             job->run->output_dir);
     }
     TT_TRY(tt_json_int(&resume->state, resume->state.root, "world_size", &ranks));
     TT_TRY(tt_str_printf(
         text,
         "resuming from %s: step %lld of %lld is done (epoch %.2f). Every byte of it was verified; "
         "weights, optimizer, schedule, data position and log continue as if the run had never stopped",
-        resume->folder, (long long)resume->step, (long long)run->total_steps,
-        (double)resume->step / (double)run->steps_per_epoch));
-    if (ranks != world->world_size)
+        resume->folder, (long long)resume->step, (long long)length->total_steps,
+        (double)resume->step / (double)length->steps_per_epoch));
+    if (ranks != world_size)
         TT_TRY(tt_str_printf(text,
                              ". It was saved by %lld rank%s and resumes with %d: the same data in the same "
                              "order, sums in another order",
-                             (long long)ranks, ranks == 1 ? "" : "s", world->world_size));
+                             (long long)ranks, ranks == 1 ? "" : "s", world_size));
     return TT_OK;
 }
 
-tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
+tt_status tt_resume_load(const struct tt_resume *resume, const struct tt_cancel *cancel, struct tt_rank *rank)
 {
-    if (run->resume.folder == NULL) return TT_OK;
+    if (resume->folder == NULL) return TT_OK;
     struct tt_state_target target = {
         .model = rank->model,
         .units = rank->units,
@@ -402,9 +402,9 @@ tt_status tt_resume_load(const struct tt_run *run, struct tt_rank *rank)
         .moments = rank->moments,
         .stream = rank->stream,
         .moments_in_host = rank->moments_in_host,
-        .cancel = run->cancel,
+        .cancel = cancel,
     };
-    tt_status status = tt_state_load(run->resume.tensors, &target);
+    tt_status status = tt_state_load(resume->tensors, &target);
     if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
     return tt_comm_agree(rank->world, status);
 }

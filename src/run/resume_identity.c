@@ -9,7 +9,7 @@
 #include "model/settings.h"
 #include "optim/schedule.h"
 #include "run/resume.h"
-#include "run/run.h"
+#include "run/run_data.h"
 #include "tensor/quant.h"
 
 void tt_resume_add_word(struct tt_json_value *to, const char *name, int value)
@@ -137,18 +137,18 @@ static void add_row(struct tt_json_value *to, const struct tt_setting *row, cons
 }
 
 /* The settings that change the result, by their values. Those of LoRA are the adapter's where a run begins with one. */
-static void add_rows(struct tt_json_value *to, const struct tt_run *run)
+static void add_rows(struct tt_json_value *to, const struct tt_run_job *job, const struct tt_inputs *inputs)
 {
-    const struct tt_model_options *options = &run->inputs.model_options;
+    const struct tt_model_options *options = &inputs->model_options;
     const struct tt_job_rows *rows = &tt_job_rows[TT_JOB_TRAIN];
     for (size_t s = 0; s < rows->count; s++) {
         const struct tt_setting_section *section = &rows->sections[s];
         bool lora = section->rows == tt_lora_settings;
         const char *base =
-            lora ? (const char *)&options->lora : (const char *)run->job + section->base_offset;
+            lora ? (const char *)&options->lora : (const char *)job->all + section->base_offset;
         if (lora && options->train_base) continue;
         for (const struct tt_setting *row = section->rows; row->name != NULL; row++)
-            if (!is_of_others(row, run->inputs.task)) add_row(to, row, base + row->offset);
+            if (!is_of_others(row, inputs->task)) add_row(to, row, base + row->offset);
     }
 }
 
@@ -181,9 +181,9 @@ static void add_samples(struct tt_json_value *to, const struct tt_run_spec *spec
 }
 
 /* Lengths in steps, and what follows from other settings. */
-static void add_optimizer(struct tt_json_value *to, const struct tt_run *run)
+static void add_optimizer(struct tt_json_value *to, const struct tt_optim_config *optim,
+                          const struct tt_run_length *run)
 {
-    const struct tt_optim_config *optim = run->optim;
     const struct tt_schedule_length length = {run->total_steps, run->steps_per_epoch};
     tt_json_set(to, TT_RESUME_STEPS, tt_json_new_integer(run->total_steps));
     tt_json_set(to, TT_RESUME_WARMUP, tt_json_new_integer(tt_schedule_warmup_steps(optim, length)));
@@ -201,41 +201,42 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
     return strcmp(name, "fp8_products") == 0 ? tt_json_new_string("none") : NULL;
 }
 
-struct tt_json_value *tt_resume_identity(const struct tt_run *run, int world_size)
+struct tt_json_value *tt_resume_identity(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                                         const struct tt_run_length *length, int world_size)
 {
     struct tt_json_value *to = tt_json_new_object();
-    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
-    add_rows(to, run);
-    add_objective(to, run->objective);
-    add_samples(to, run->spec, task->sum(&run->inputs), world_size);
-    add_optimizer(to, run);
-    task->identify(&run->inputs, run->data, to);
+    const struct tt_task_run_ops *task = tt_task_run_of(inputs);
+    add_rows(to, job, inputs);
+    add_objective(to, job->objective);
+    add_samples(to, job->run, task->sum(inputs), world_size);
+    add_optimizer(to, job->optim, length);
+    task->identify(inputs, job->data, to);
     return tt_json_finish(to);
 }
 
 /* Codes in FP8 were products with the reciprocal of the scale in versions that did not store how they are made. */
 static const char fp8_codes[] = "fp8_codes";
 
-static bool makes_codes(const struct tt_run *run)
+static bool makes_codes(const struct tt_inputs *inputs)
 {
-    const struct tt_base_quant *quant = &run->inputs.model_options.quant;
+    const struct tt_base_quant *quant = &inputs->model_options.quant;
     return quant->type == TT_QUANT_FP8 || quant->recodes;
 }
 
-bool tt_resume_codes_differ(const struct tt_run *run, const struct tt_json_value *tuning)
+bool tt_resume_codes_differ(const struct tt_inputs *inputs, const struct tt_json_value *tuning)
 {
-    return makes_codes(run) && tt_json_get(tuning, fp8_codes) == NULL;
+    return makes_codes(inputs) && tt_json_get(tuning, fp8_codes) == NULL;
 }
 
-struct tt_json_value *tt_resume_tuning(const struct tt_run *run)
+struct tt_json_value *tt_resume_tuning(const struct tt_run_job *job, const struct tt_inputs *inputs)
 {
     struct tt_json_value *to = tt_json_new_object();
-    const char *tuning = (const char *)run->tuning;
+    const char *tuning = (const char *)job->tuning;
     for (const struct tt_setting *row = tt_tuning_settings; row->name != NULL; row++) {
         if (row->local) continue; /* it changes no result */
         if (row->type == TT_SETTING_BOOL || row->type == TT_SETTING_CHOICE)
             tt_json_set(to, row->name, value_of(row, tuning + row->offset));
     }
-    if (makes_codes(run)) tt_json_set(to, fp8_codes, tt_json_new_string("divided"));
+    if (makes_codes(inputs)) tt_json_set(to, fp8_codes, tt_json_new_string("divided"));
     return tt_json_finish(to);
 }

@@ -6,7 +6,7 @@
 #include "job/settings.h"
 #include "run/memory.h"
 #include "run/resume.h"
-#include "run/run.h"
+#include "run/resume_text.h"
 
 enum { VERSION = 2 };
 
@@ -83,8 +83,8 @@ static struct tt_json_value *watch_object(const struct tt_gradient_watch *watch)
 static tt_status add_config(const struct tt_run *run, struct tt_json_value *root)
 {
     struct tt_str yaml = {0};
-    if (run->settings == NULL) return TT_OK;
-    tt_status status = tt_settings_write_yaml(run->settings, &yaml);
+    if (run->job.settings == NULL) return TT_OK;
+    tt_status status = tt_settings_write_yaml(run->job.settings, &yaml);
     if (status == TT_OK) tt_json_set(root, "config", tt_json_new_string(tt_str_text(&yaml)));
     tt_str_deinit(&yaml);
     return status;
@@ -95,28 +95,29 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
 {
     int world_size = tt_comm_world_size(rank->world);
     char state_dict[TT_JOB_WORD_BYTES];
-    const char *named = tt_run_model_name(run);
+    const char *named = tt_task_run_of(&run->data.inputs)->weights(&run->data.inputs, run->job.model);
     struct tt_json_value *root = tt_json_pack(
         "{s:s, s:i, s:I, s:I, s:f, s:i, s:s, s:s, s:s, s:o, s:I}", "format", "trimtab-training-state",
-        "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->total_steps, "epoch",
-        (double)step / (double)run->steps_per_epoch, "world_size", world_size, "sharding_strategy",
+        "version", VERSION, "step", (int64_t)step, "total_steps", (int64_t)run->length.total_steps, "epoch",
+        (double)step / (double)run->length.steps_per_epoch, "world_size", world_size, "sharding_strategy",
         tt_shard_strategy_name(run->rank_config.strategy), "state_dict_type",
-        tt_job_word("state_dict_type", run->watch->state_dict_type, state_dict), "weights_dtype",
-        tt_dtype_torch_name(tt_run_save_dtype(run->watch->save_dtype, rank->model)), "base_model",
-        named != NULL ? tt_json_new_string(named) : tt_json_new_null(), "rng_key", (int64_t)run->spec->seed);
-    tt_json_set(root, "identity", tt_resume_identity(run, world_size));
-    tt_json_set(root, "tuning", tt_resume_tuning(run));
-    tt_json_set(root, "inputs", tt_fingerprint_json(&run->fingerprint));
-    tt_json_set(root, "date", tt_json_new_string(run->date));
+        tt_job_word("state_dict_type", run->job.watch->state_dict_type, state_dict), "weights_dtype",
+        tt_dtype_torch_name(tt_run_save_dtype(run->job.watch->save_dtype, rank->model)), "base_model",
+        named != NULL ? tt_json_new_string(named) : tt_json_new_null(), "rng_key",
+        (int64_t)run->job.run->seed);
+    tt_json_set(root, "identity", tt_resume_identity(&run->job, &run->data.inputs, &run->length, world_size));
+    tt_json_set(root, "tuning", tt_resume_tuning(&run->job, &run->data.inputs));
+    tt_json_set(root, "inputs", tt_fingerprint_json(&run->data.fingerprint));
+    tt_json_set(root, "date", tt_json_new_string(run->data.date));
     tt_json_set(root, "counters", counters_object(&memory->counters));
     if (memory->counters.pixels > 0)
         tt_json_set(root, "pixels", tt_json_new_integer(memory->counters.pixels));
-    tt_json_set(root, "window", window_object(run->objective->ops, &memory->counters));
+    tt_json_set(root, "window", window_object(run->job.objective->ops, &memory->counters));
     tt_json_set(root, "best", best_object(&memory->best));
     tt_json_set(root, "patience", patience_object(&memory->patience));
     if (memory->evaluation_due) tt_json_set(root, "evaluation_due", tt_json_new_bool(true));
     tt_json_set(root, "gradient_watch", watch_object(&memory->watch));
-    tt_json_set_copy(root, "results", tt_journal_results(run->journal));
+    tt_json_set_copy(root, "results", tt_journal_results(run->rank0.journal));
     tt_status status = add_config(run, root);
     if (status == TT_OK) status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
@@ -195,20 +196,21 @@ tt_status tt_resume_best(const struct tt_json *state, struct tt_best *best)
     return TT_OK;
 }
 
-tt_status tt_resume_restore(const struct tt_run *run, struct tt_memory *memory)
+tt_status tt_resume_restore(const struct tt_resume *resume, const struct tt_objective *objective,
+                            struct tt_memory *memory)
 {
-    const struct tt_json *json = &run->resume.state;
+    const struct tt_json *json = &resume->state;
     const struct tt_json_value *object;
-    if (run->resume.folder == NULL) return TT_OK;
+    if (resume->folder == NULL) return TT_OK;
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
     TT_TRY(tt_json_opt_int(json, json->root, "pixels", &memory->counters.pixels));
-    TT_TRY(read_window(json, object, run->objective->ops, memory->counters.window));
+    TT_TRY(read_window(json, object, objective->ops, memory->counters.window));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
     TT_TRY(read_patience(json, &memory->patience));
     memory->evaluation_due = false;
     TT_TRY(tt_json_opt_bool(json, json->root, "evaluation_due", &memory->evaluation_due));
-    memory->best = run->resume.best;
+    memory->best = resume->best;
     return TT_OK;
 }

@@ -3,20 +3,20 @@
 #include "base/number.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
-#include "run/data_order.h"
 
 tt_status tt_run_plan_open(struct tt_run *run, const struct tt_shard_spec *shard,
                            const struct tt_world *world)
 {
     struct tt_rank_layout layout = tt_rank_layout_of(world);
-    TT_TRY(tt_rank_config_make(shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
-                               TT_RANK_TRAINS, run->cancel, &run->rank_config));
-    run->rank_config.objective = run->objective;
-    run->rank_config.optimizer = tt_optimizer_of(run->optim);
-    run->rank_config.optim = run->optim;
+    TT_TRY(tt_rank_config_make(shard, &layout, &run->data.inputs.model_facts, &run->data.inputs.model_options,
+                               TT_RANK_TRAINS, run->job.cancel, &run->rank_config));
+    run->rank_config.objective = run->job.objective;
+    run->rank_config.optimizer = tt_optimizer_of(run->job.optim);
+    run->rank_config.optim = run->job.optim;
     run->rank_config.saves = true;
-    run->rank_config.saves_state = !run->watch->save_only_model;
-    return tt_shown_rows_init(&run->inputs, run->watch, &layout.device, world->world_size, &run->shown);
+    run->rank_config.saves_state = !run->job.watch->save_only_model;
+    return tt_shown_rows_init(&run->data.inputs, run->job.watch, &layout.device, world->world_size,
+                              &run->shown);
 }
 
 tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world *world, bool advises)
@@ -25,16 +25,16 @@ tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world *world, boo
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     struct tt_plan_ranks ranks = tt_rank_layout_ranks(&layout);
     bool shows = run->shown.prompts.count > 0;
-    run->rank_config.limits = tt_batch_limits_join(&run->train_limits, &run->eval_limits);
+    run->rank_config.limits = tt_batch_limits_join(&run->data.train_limits, &run->data.eval_limits);
     if (shows) {
         const struct tt_batch_limits limits = tt_generation_batch_limits(shown);
         run->rank_config.limits = tt_batch_limits_join(&run->rank_config.limits, &limits);
         TT_TRY(tt_generation_cache_bytes(&run->rank_config, ranks.count, shown,
                                          &run->rank_config.reserved_bytes));
     }
-    TT_TRY((advises ? tt_plan_make : tt_plan_try)(&run->rank_config, ranks,
-                                                  run->spec->gradient_accumulation_steps, &run->train_limits,
-                                                  &run->eval_limits, &run->plan));
+    TT_TRY((advises ? tt_plan_make
+                    : tt_plan_try)(&run->rank_config, ranks, run->job.run->gradient_accumulation_steps,
+                                   &run->data.train_limits, &run->data.eval_limits, &run->plan));
     return shows ? tt_generation_plan(&run->rank_config, shown, &run->plan) : TT_OK;
 }
 
@@ -51,9 +51,9 @@ static tt_status try_batch(void *context, int64_t batch, bool *fits)
     const struct search *search = context;
     struct tt_run *run = search->run;
     *fits = false;
-    run->own_spec.per_device_train_batch_size = batch;
-    tt_run_close_data(run);
-    tt_status status = tt_run_order_data(run, search->world->world_size);
+    run->found.per_device_train_batch_size = batch;
+    tt_run_data_unorder(&run->data);
+    tt_status status = tt_run_data_order(&run->job, search->world->world_size, &run->data, &run->length);
     if (status == TT_OK) status = tt_run_plan_make(run, search->world, false);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(search->world));
     bool too_large = status == TT_ERR_MEMORY || (status == TT_ERR_USAGE && batch > 1);
@@ -66,31 +66,32 @@ static tt_status try_batch(void *context, int64_t batch, bool *fits)
 static tt_status take_least(void *context, const struct tt_world_rank *rank)
 {
     const struct search *search = context;
-    int64_t least = search->run->own_spec.per_device_train_batch_size;
+    int64_t least = search->run->found.per_device_train_batch_size;
     TT_TRY(tt_comm_host_min(rank->comm, &least));
     if (rank == search->world->ranks) search->run->found_batch = least;
     return TT_OK;
 }
 
-bool tt_run_plan_batch_of(struct tt_run *run, const struct tt_json_value *identity, int world_size)
+bool tt_run_plan_batch_of(struct tt_run_job *job, struct tt_run_spec *found,
+                          const struct tt_json_value *identity, int world_size)
 {
     int64_t samples = tt_json_integer(tt_json_get(identity, TT_RESUME_SAMPLES));
-    int64_t others = world_size * run->spec->gradient_accumulation_steps;
-    if (!run->spec->auto_find_batch_size || samples < others || samples % others != 0) return false;
-    if (run->spec != &run->own_spec) run->own_spec = *run->spec;
-    run->spec = &run->own_spec;
-    run->own_spec.per_device_train_batch_size = samples / others;
+    int64_t others = world_size * job->run->gradient_accumulation_steps;
+    if (!job->run->auto_find_batch_size || samples < others || samples % others != 0) return false;
+    if (job->run != found) *found = *job->run;
+    job->run = found;
+    found->per_device_train_batch_size = samples / others;
     return true;
 }
 
-static void report_batch(const struct tt_run *run, int64_t asked, bool resumed)
+static void report_batch(const struct tt_run_job *job, int64_t batch, int64_t asked, bool resumed)
 {
     char line[200];
-    long long found = (long long)run->found_batch;
+    long long found = (long long)batch;
     if (resumed)
         tt_snprintf(line, sizeof line, "auto_find_batch_size: per_device_train_batch_size %lld, as before",
                     found);
-    else if (run->found_batch == asked)
+    else if (batch == asked)
         tt_snprintf(line, sizeof line, "auto_find_batch_size: per_device_train_batch_size %lld fits", found);
     else
         tt_snprintf(line, sizeof line,
@@ -98,28 +99,28 @@ static void report_batch(const struct tt_run *run, int64_t asked, bool resumed)
                     "that fits, "
                     "by the memory plan",
                     found, (long long)asked);
-    tt_run_report_line(run, line);
+    tt_run_report_line(job, line);
 }
 
 tt_status tt_run_plan_find_batch(struct tt_run *run, struct tt_world *world)
 {
     struct search search = {run, world};
-    int64_t asked = run->spec->per_device_train_batch_size, found = 0;
-    if (!run->spec->auto_find_batch_size) return TT_OK;
-    run->own_spec = *run->spec;
-    run->spec = &run->own_spec;
-    bool resumed =
-        run->resume.folder != NULL &&
-        tt_run_plan_batch_of(run, tt_json_get(run->resume.state.root, "identity"), world->world_size);
+    int64_t asked = run->job.run->per_device_train_batch_size, found = 0;
+    if (!run->job.run->auto_find_batch_size) return TT_OK;
+    run->found = *run->job.run;
+    run->job.run = &run->found;
+    bool resumed = run->resume.folder != NULL &&
+                   tt_run_plan_batch_of(&run->job, &run->found,
+                                        tt_json_get(run->resume.state.root, "identity"), world->world_size);
     tt_status status = TT_OK;
     if (!resumed) {
         status = tt_plan_find_largest(asked, try_batch, &search, &found);
-        run->own_spec.per_device_train_batch_size = found;
-        tt_run_close_data(run);
+        run->found.per_device_train_batch_size = found;
+        tt_run_data_unorder(&run->data);
     }
     TT_TRY(tt_world_agree(world, status));
     TT_TRY(tt_world_run(world, take_least, &search));
-    run->own_spec.per_device_train_batch_size = run->found_batch > 0 ? run->found_batch : 1;
-    if (run->found_batch > 0) report_batch(run, asked, resumed);
+    run->found.per_device_train_batch_size = run->found_batch > 0 ? run->found_batch : 1;
+    if (run->found_batch > 0) report_batch(&run->job, run->found_batch, asked, resumed);
     return TT_OK;
 }

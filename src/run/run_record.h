@@ -7,7 +7,7 @@
 #include "run/run.h"
 
 /* Whether the record in output_dir is of a run that did not end as it should: it was killed, or failed. */
-bool tt_run_record_interrupted(const struct tt_run *run);
+bool tt_run_record_interrupted(const char *output_dir);
 /* Called after the plan, before the first step. */
 void tt_run_record_begin(struct tt_run *run, const struct tt_world *world);
 /* Called after the last step, with the record of `status`. No effect where the run did not begin. */

@@ -9,22 +9,26 @@
 #include "base/utf8.h"
 #include "detect/drawing.h"
 #include "job/detect_inputs.h"
-#include "run/run.h"
+#include "run/journal.h"
 
 /* LONGEST: pixels of the longer side of a picture. */
 enum { LONGEST = 800, JPEG_QUALITY = 90, NAME_BYTES = 300 };
 /* Blue and orange, which most eyes tell apart. */
 static const uint8_t truth_colour[3] = {0, 140, 255}, found_colour[3] = {255, 120, 0};
 
-tt_status tt_shown_pictures_open(struct tt_run *run)
+tt_status tt_shown_pictures_open(const struct tt_shown_pictures_config *config,
+                                 struct tt_shown_pictures *pictures)
 {
-    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(config->inputs);
     struct tt_path path;
     if (inputs->eval == NULL || inputs->spec->eval_pictures == 0) return TT_OK;
-    TT_TRY(tt_path_set(&path, run->spec->output_dir, "pictures"));
+    pictures->inputs = inputs;
+    pictures->output_dir = config->output_dir;
+    pictures->journal = config->journal;
+    TT_TRY(tt_path_set(&path, config->output_dir, "pictures"));
     TT_TRY(tt_dir_create(path.text));
-    TT_TRY(tt_path_set(&path, run->spec->output_dir, "pictures.jsonl"));
-    return tt_record_file_continue(path.text, run->first_step, &run->pictures.file);
+    TT_TRY(tt_path_set(&path, config->output_dir, "pictures.jsonl"));
+    return tt_record_file_continue(path.text, config->first_step, &pictures->file);
 }
 
 void tt_shown_pictures_deinit(struct tt_shown_pictures *pictures)
@@ -35,7 +39,7 @@ void tt_shown_pictures_deinit(struct tt_shown_pictures *pictures)
 
 /* The pictures of one evaluation. */
 struct drawing {
-    struct tt_run *run;
+    const struct tt_shown_pictures *pictures;
     int64_t step;
     const struct tt_map_detection *found; /* [count], of all images */
     int64_t count;
@@ -75,7 +79,7 @@ static tt_status record(struct drawing *drawing, const struct tt_detect_record *
     if (row == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_json_write(row, 0, false, &drawing->bytes));
     TT_GO(tt_str_append_char(&drawing->bytes, '\n'));
-    tt_record_file_append(drawing->run->pictures.file, drawing->bytes.data, drawing->bytes.bytes);
+    tt_record_file_append(drawing->pictures->file, drawing->bytes.data, drawing->bytes.bytes);
 out:
     tt_json_release(row);
     return status;
@@ -84,19 +88,19 @@ out:
 static tt_status write(struct drawing *drawing, const struct tt_detect_record *image, int64_t boxes,
                        int64_t detections)
 {
-    struct tt_run *run = drawing->run;
+    struct tt_journal *journal = drawing->pictures->journal;
     struct tt_path path;
     char name[64], file[80];
     tt_snprintf(name, sizeof name, "eval_pictures/image_%lld", (long long)image->id);
-    if (tt_journal_takes_pictures(run->journal)) {
+    if (tt_journal_takes_pictures(journal)) {
         tt_str_clear(&drawing->bytes);
         TT_TRY(tt_image_encode_png(&drawing->picture, &drawing->bytes));
-        tt_journal_picture(run->journal, name, drawing->step, drawing->picture.height, drawing->picture.width,
+        tt_journal_picture(journal, name, drawing->step, drawing->picture.height, drawing->picture.width,
                            &drawing->bytes);
     }
     tt_snprintf(name, sizeof name, "%lld-%lld.jpg", (long long)drawing->step, (long long)image->id);
     tt_snprintf(file, sizeof file, "pictures/%s", name);
-    TT_TRY(tt_path_set(&path, run->spec->output_dir, file));
+    TT_TRY(tt_path_set(&path, drawing->pictures->output_dir, file));
     tt_str_clear(&drawing->bytes);
     TT_TRY(tt_image_encode_jpeg(&drawing->picture, JPEG_QUALITY, &drawing->bytes));
     TT_TRY(tt_file_write_atomic(path.text, drawing->bytes.data, drawing->bytes.bytes));
@@ -105,7 +109,7 @@ static tt_status write(struct drawing *drawing, const struct tt_detect_record *i
 
 static tt_status draw(struct drawing *drawing, int64_t index)
 {
-    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&drawing->run->inputs);
+    const struct tt_detect_inputs *inputs = drawing->pictures->inputs;
     const struct tt_detect_record *image = tt_detect_dataset_record(inputs->eval, index);
     tt_image_deinit(&drawing->image);
     tt_image_deinit(&drawing->picture);
@@ -122,20 +126,20 @@ static tt_status draw(struct drawing *drawing, int64_t index)
     return write(drawing, image, boxes, detections);
 }
 
-void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found,
-                            int64_t count)
+void tt_shown_pictures_draw(struct tt_shown_pictures *pictures, int64_t step,
+                            const struct tt_map_detection *found, int64_t count)
 {
-    struct drawing drawing = {.run = run, .step = step, .found = found, .count = count};
+    struct drawing drawing = {.pictures = pictures, .step = step, .found = found, .count = count};
     tt_status status = TT_OK;
-    if (run->pictures.file == NULL) return;
-    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
+    if (pictures->file == NULL) return;
+    const struct tt_detect_inputs *inputs = pictures->inputs;
     int64_t images = tt_detect_dataset_count(inputs->eval), most = inputs->spec->eval_pictures;
     for (int64_t i = 0; i < images && i < most && status == TT_OK; i++) status = draw(&drawing, i);
-    if (status != TT_OK && !run->pictures.failed)
+    if (status != TT_OK && !pictures->failed)
         tt_warn("%s; training continues without pictures of the evaluation after step %lld",
                 tt_error_last()->message, (long long)step);
     if (status != TT_OK) tt_error_clear();
-    run->pictures.failed |= status != TT_OK;
+    pictures->failed |= status != TT_OK;
     tt_image_deinit(&drawing.image);
     tt_image_deinit(&drawing.picture);
     tt_detection_list_deinit(&drawing.list);

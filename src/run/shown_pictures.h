@@ -8,19 +8,31 @@
 #include "detect/coco_map.h"
 #include "run/record_file.h"
 
-struct tt_run;
+struct tt_detect_inputs;
+struct tt_inputs;
+struct tt_journal;
 
 /* A zeroed struct shows nothing. */
 struct tt_shown_pictures {
-    struct tt_record_file *file; /* pictures.jsonl; NULL: no pictures */
-    bool failed;                 /* a picture that could not be made was reported */
+    struct tt_record_file *file;           /* pictures.jsonl; NULL: no pictures */
+    bool failed;                           /* a picture that could not be made was reported */
+    const struct tt_detect_inputs *inputs; /* lent, as are the others */
+    const char *output_dir;
+    struct tt_journal *journal;
+};
+struct tt_shown_pictures_config {
+    const struct tt_inputs *inputs; /* of a detection; lent, as are the others */
+    const char *output_dir;
+    struct tt_journal *journal;
+    int64_t first_step;
 };
 
 /* Opens output_dir/pictures.jsonl, with the lines up to the first step of the run, where the job has images to show. */
-TT_MUST_USE tt_status tt_shown_pictures_open(struct tt_run *run);
+TT_MUST_USE tt_status tt_shown_pictures_open(const struct tt_shown_pictures_config *config,
+                                             struct tt_shown_pictures *pictures);
 void tt_shown_pictures_deinit(struct tt_shown_pictures *pictures);
 /* Draws the pictures of the evaluation after `step`. `found`: all detections, those of an image best first. */
-void tt_shown_pictures_draw(struct tt_run *run, int64_t step, const struct tt_map_detection *found,
-                            int64_t count);
+void tt_shown_pictures_draw(struct tt_shown_pictures *pictures, int64_t step,
+                            const struct tt_map_detection *found, int64_t count);
 
 #endif

@@ -7,7 +7,7 @@
 #include "infer/generation_rank.h"
 #include "run/journal.h"
 #include "run/record_file.h"
-#include "run/run.h"
+#include "run/run_job.h"
 
 /* Prompts that a rank completes at the same time; bytes of a text that are shown. */
 enum { SLOTS_MAX = 8, SHOWN_BYTES = 2000 };
@@ -49,7 +49,8 @@ tt_status tt_shown_rows_open(const char *output_dir, int64_t first_step, struct 
 
 /* The leader's part of an evaluation. */
 struct showing {
-    const struct tt_run *run;
+    const struct tt_shown_rows *rows;
+    const struct tt_shown_rows_to *to;
     int64_t step;
     struct tt_str prompt, completion, text;
 };
@@ -81,7 +82,7 @@ static tt_status record(struct showing *showing, size_t row, const struct tt_str
     tt_str_clear(&showing->text);
     TT_GO(tt_json_write(object, 0, false, &showing->text));
     TT_GO(tt_str_append_char(&showing->text, '\n'));
-    tt_record_file_append(showing->run->shown.file, showing->text.data, showing->text.bytes);
+    tt_record_file_append(showing->rows->file, showing->text.data, showing->text.bytes);
 out:
     tt_json_release(object);
     return status;
@@ -106,15 +107,15 @@ static tt_status add_to_board(struct showing *showing, size_t row, const struct 
     TT_TRY(add_block("prompt", &showing->prompt, &showing->text));
     TT_TRY(add_block("completion", &showing->completion, &showing->text));
     TT_TRY(add_block("reference", reference, &showing->text));
-    tt_journal_text(showing->run->journal, tag, showing->step, &showing->text);
+    tt_journal_text(showing->to->journal, tag, showing->step, &showing->text);
     return TT_OK;
 }
 
 static tt_status show(void *context, int index, const int32_t *ids, size_t count)
 {
     struct showing *showing = context;
-    const struct tt_row_prompts *prompts = &showing->run->shown.prompts;
-    const struct tt_tokenizer *tokenizer = showing->run->inputs.tokenizer;
+    const struct tt_row_prompts *prompts = &showing->rows->prompts;
+    const struct tt_tokenizer *tokenizer = showing->to->tokenizer;
     const struct tt_ids *prompt = &prompts->prompts[index];
     const struct tt_str *reference = &prompts->references[index];
     TT_TRY(tt_tokenizer_decode(tokenizer, prompt->data, prompt->count, false, &showing->prompt));
@@ -127,14 +128,14 @@ static tt_status show(void *context, int index, const int32_t *ids, size_t count
     TT_TRY(add_lines("prompt", &showing->prompt, &showing->text));
     TT_TRY(add_lines("completion", &showing->completion, &showing->text));
     TT_TRY(add_lines("reference", reference, &showing->text));
-    tt_run_report_span(showing->run, span_of(&showing->text));
+    tt_run_report_span(showing->to->job, span_of(&showing->text));
     return TT_OK;
 }
 
 static tt_status lead(void *context, struct tt_generation_team *team)
 {
     struct showing *showing = context;
-    const struct tt_shown_rows *rows = &showing->run->shown;
+    const struct tt_shown_rows *rows = showing->rows;
     const struct tt_generate_visitor visitor = {.done = show, .context = showing};
     struct tt_generator *generator = NULL;
     TT_TRY(tt_generator_borrow(team, &rows->options, &generator));
@@ -144,9 +145,10 @@ static tt_status lead(void *context, struct tt_generation_team *team)
     return status;
 }
 
-tt_status tt_shown_rows_run(const struct tt_run *run, struct tt_generation_team *team, int64_t step)
+tt_status tt_shown_rows_run(const struct tt_shown_rows *rows, const struct tt_shown_rows_to *to,
+                            struct tt_generation_team *team, int64_t step)
 {
-    struct showing showing = {.run = run, .step = step};
+    struct showing showing = {.rows = rows, .to = to, .step = step};
     if (team == NULL) return TT_OK;
     tt_status status = tt_generation_team_run(team, lead, &showing);
     if (status != TT_OK) tt_while("completing rows of the evaluation data after step %lld", (long long)step);

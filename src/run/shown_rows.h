@@ -6,7 +6,8 @@
 #include "infer/generator.h"
 #include "run/row_prompts.h"
 
-struct tt_run;
+struct tt_journal;
+struct tt_run_job;
 
 /* Shared by the ranks of a process. A zeroed struct is empty: no rows are shown. */
 struct tt_shown_rows {
@@ -25,8 +26,14 @@ void tt_shown_rows_deinit(struct tt_shown_rows *rows);
  * has. */
 TT_MUST_USE tt_status tt_shown_rows_open(const char *output_dir, int64_t first_step,
                                          struct tt_shown_rows *rows);
-/* Completes the rows with the weights as they are after `step`. Collective. */
-TT_MUST_USE tt_status tt_shown_rows_run(const struct tt_run *run, struct tt_generation_team *team,
-                                        int64_t step);
+/* Who is shown them: the observer of the job, and the journal of rank 0. */
+struct tt_shown_rows_to {
+    const struct tt_run_job *job;
+    struct tt_journal *journal;
+    const struct tt_tokenizer *tokenizer;
+};
+/* Completes the rows with the weights as they are after `step`. `team`: NULL: nothing is shown. Collective. */
+TT_MUST_USE tt_status tt_shown_rows_run(const struct tt_shown_rows *rows, const struct tt_shown_rows_to *to,
+                                        struct tt_generation_team *team, int64_t step);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "data/sources.h"
 #include "infer/by_source.h"
-#include "run/trainer.h"
+#include "trimtab.h"
 
 /* A zeroed struct is empty. */
 struct tt_source_fields {

@@ -8,9 +8,11 @@
 #include "infer/evaluator.h"
 #include "job/inputs.h"
 #include "run/memory.h"
+#include "run/run_job.h"
 
-struct tt_run;
 struct tt_json_value;
+struct tt_shown_pictures;
+struct tt_shown_pictures_config;
 
 enum { TT_TASK_FILES = 2 };
 
@@ -35,10 +37,10 @@ void tt_task_data_deinit(struct tt_task_data *data);
 struct tt_task_evaluation {
     const struct tt_inputs *inputs;
     const struct tt_task_data *data;
-    struct tt_cancel *cancel;       /* NULL or lent */
-    bool *stopped;                  /* as of tt_evaluate */
-    struct tt_by_source *by_source; /* of rows; empty: none */
-    struct tt_run *run;             /* NULL: nobody sees pictures */
+    struct tt_cancel *cancel;           /* NULL or lent */
+    bool *stopped;                      /* as of tt_evaluate */
+    struct tt_by_source *by_source;     /* of rows; empty: none */
+    struct tt_shown_pictures *pictures; /* NULL: nobody sees any */
     int64_t step;
 };
 
@@ -56,9 +58,9 @@ struct tt_task_run_ops {
     /* Appends a line about the training or the evaluation data. */
     tt_status (*describe)(const struct tt_inputs *inputs, bool train, struct tt_str *text);
     /* Reports what the run begins with. */
-    tt_status (*report)(const struct tt_run *run);
-    /* Opens what evaluations show beside rows, in the process of rank 0. NULL: nothing. */
-    tt_status (*show)(struct tt_run *run);
+    tt_status (*report)(const struct tt_run_job *job, const struct tt_inputs *inputs);
+    /* Opens the pictures that evaluations show, in the process of rank 0. NULL: there are none. */
+    tt_status (*show)(const struct tt_shown_pictures_config *config, struct tt_shown_pictures *pictures);
     /* The sum of the training data, and what a resume compares beside the settings (run/resume.h). */
     uint64_t (*sum)(const struct tt_inputs *inputs);
     void (*identify)(const struct tt_inputs *inputs, const struct tt_data_config *data,
@@ -73,7 +75,7 @@ struct tt_task_run_ops {
     double (*flops)(const struct tt_model *model, const struct tt_counters *counters);
     /* Labels that an evaluation has counted. */
     int64_t (*labels)(const struct tt_evaluation *evaluation);
-    /* The weights that the run began with, as they were given; NULL: random ones. */
+    /* The weights that a run begins with, as they were given; NULL: random ones. */
     const char *(*weights)(const struct tt_inputs *inputs, const struct tt_model_spec *model);
     /* Files beside the weights of a checkpoint. `files`: room for them. */
     void (*saves)(const struct tt_inputs *inputs, struct tt_save_template files[TT_TASK_FILES],

@@ -4,7 +4,7 @@
 #include "infer/detect_evaluator.h"
 #include "job/detect_inputs.h"
 #include "run/resume.h"
-#include "run/run.h"
+#include "run/shown_pictures.h"
 #include "run/task.h"
 
 static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
@@ -57,20 +57,20 @@ static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_
                                      text);
 }
 
-static tt_status report(const struct tt_run *run)
+static tt_status report(const struct tt_run_job *job, const struct tt_inputs *all)
 {
-    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(&run->inputs);
+    const struct tt_detect_inputs *inputs = tt_detect_inputs_of(all);
     struct tt_str text = {0};
     tt_status status = TT_OK;
     TT_GO(tt_detect_inputs_describe_weights(inputs, &text));
-    tt_run_report_line(run, tt_str_text(&text));
+    tt_run_report_line(job, tt_str_text(&text));
     tt_str_clear(&text);
     TT_GO(tt_detect_inputs_describe(inputs->train, "training data", &text));
-    tt_run_report_line(run, tt_str_text(&text));
+    tt_run_report_line(job, tt_str_text(&text));
     tt_str_clear(&text);
     if (inputs->eval == NULL) goto out;
     TT_GO(tt_detect_inputs_describe(inputs->eval, "evaluation data", &text));
-    tt_run_report_line(run, tt_str_text(&text));
+    tt_run_report_line(job, tt_str_text(&text));
 out:
     tt_str_deinit(&text);
     return status;
@@ -109,7 +109,7 @@ static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data 
 static void show(void *context, const struct tt_map_detection *found, int64_t count)
 {
     const struct tt_task_evaluation *how = context;
-    tt_shown_pictures_draw(how->run, how->step, found, count);
+    tt_shown_pictures_draw(how->pictures, how->step, found, count);
 }
 
 static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *rank,
@@ -120,7 +120,7 @@ static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *
     const struct tt_detect_loader_config loading = loading_of(own, &how->data->order, rank);
     const struct tt_detect_evaluator_config config = {.loading = &loading,
                                                       .score_threshold = own->spec->score_threshold,
-                                                      .show = how->run != NULL ? show : NULL,
+                                                      .show = how->pictures != NULL ? show : NULL,
                                                       .context = &shown};
     return tt_detect_evaluate(rank, &config, how->cancel, how->stopped, evaluation);
 }

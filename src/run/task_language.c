@@ -3,7 +3,6 @@
 #include "engine/rank.h"
 #include "job/language_inputs.h"
 #include "run/resume.h"
-#include "run/run.h"
 #include "run/task.h"
 
 static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
@@ -59,7 +58,7 @@ static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_
 }
 
 /* Indents the lines of a sample, so that they cannot be mistaken for lines of the program. */
-static tt_status report_sample(const struct tt_run *run, const struct tt_str *sample)
+static tt_status report_sample(const struct tt_run_job *job, const struct tt_str *sample)
 {
     struct tt_str text = {0};
     tt_status status = TT_OK;
@@ -68,27 +67,27 @@ static tt_status report_sample(const struct tt_run *run, const struct tt_str *sa
         if (begins) status = tt_str_append_text(&text, "  ");
         if (status == TT_OK) status = tt_str_append_char(&text, sample->data[i]);
     }
-    if (status == TT_OK) tt_run_report_span(run, (struct tt_span){tt_str_text(&text), text.bytes});
+    if (status == TT_OK) tt_run_report_span(job, (struct tt_span){tt_str_text(&text), text.bytes});
     tt_str_deinit(&text);
     return status;
 }
 
-static tt_status report(const struct tt_run *run)
+static tt_status report(const struct tt_run_job *job, const struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     struct tt_str text = {0};
-    TT_GO(tt_inputs_describe_data(run->inputs.train, "training data", &text));
-    tt_run_report(run, tt_str_text(&text));
+    TT_GO(tt_inputs_describe_data(inputs->train, "training data", &text));
+    tt_run_report(job, tt_str_text(&text));
     tt_str_clear(&text);
-    if (run->inputs.eval != NULL) {
-        TT_GO(tt_inputs_describe_data(run->inputs.eval, "evaluation data", &text));
-        tt_run_report(run, tt_str_text(&text));
+    if (inputs->eval != NULL) {
+        TT_GO(tt_inputs_describe_data(inputs->eval, "evaluation data", &text));
+        tt_run_report(job, tt_str_text(&text));
         tt_str_clear(&text);
     }
-    if (run->inputs.tokenizer != NULL && run->watch->log_sample) {
-        tt_run_report(run, "first sample; the text between [[ and ]] is supervised:");
-        TT_GO(tt_dataset_show(run->inputs.train, 0, run->inputs.tokenizer, "[[", "]]", &text));
-        TT_GO(report_sample(run, &text));
+    if (inputs->tokenizer != NULL && job->watch->log_sample) {
+        tt_run_report(job, "first sample; the text between [[ and ]] is supervised:");
+        TT_GO(tt_dataset_show(inputs->train, 0, inputs->tokenizer, "[[", "]]", &text));
+        TT_GO(report_sample(job, &text));
     }
 out:
     tt_str_deinit(&text);

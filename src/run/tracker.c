@@ -107,16 +107,16 @@ files:
     return error;
 }
 
-static void start(const struct tt_run *run, struct follower *follower, const char *program, const char *name,
-                  int64_t shown)
+static void start(const struct tt_run_job *job, struct follower *follower, const char *program,
+                  const char *name, int64_t shown)
 {
-    const char *python = run->watch->tracker_python;
+    const char *python = job->watch->tracker_python;
     int life[2] = {-1, -1}, said[2] = {-1, -1};
     char seconds[32], from[32];
-    snprintf(seconds, sizeof seconds, "%lld", (long long)run->watch->tracker_seconds);
+    snprintf(seconds, sizeof seconds, "%lld", (long long)job->watch->tracker_seconds);
     snprintf(from, sizeof from, "%lld", (long long)shown);
     char *const arguments[] = {
-        (char *)python, "-I", (char *)program, (char *)name, (char *)run->spec->output_dir, seconds,
+        (char *)python, "-I", (char *)program, (char *)name, (char *)job->run->output_dir, seconds,
         from,           NULL};
     int error = open_pipe(life);
     if (error == 0) error = open_pipe(said);
@@ -155,11 +155,11 @@ static bool write_config(const struct tt_tracker_config *config, const char *out
     return status == TT_OK;
 }
 
-struct tt_trackers *tt_trackers_open(const struct tt_run *run, const struct tt_tracker_config *config)
+struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config)
 {
     char program[4096];
-    const char *output_dir = run->spec->output_dir;
-    if (run->watch->report_to < TT_REPORT_TRACKER) return NULL;
+    const char *output_dir = job->run->output_dir;
+    if (job->watch->report_to < TT_REPORT_TRACKER) return NULL;
     if (!find_program(program, sizeof program)) {
         tt_warn("report_to: share/trimtab/python/tracker.py is not beside the program; training continues "
                 "without trackers");
@@ -172,10 +172,10 @@ struct tt_trackers *tt_trackers_open(const struct tt_run *run, const struct tt_t
         tt_error_clear();
         return NULL;
     }
-    trackers->seconds = run->watch->tracker_seconds;
+    trackers->seconds = job->watch->tracker_seconds;
     for (int i = 0; i < KINDS; i++)
-        if ((run->watch->report_to & (unsigned)TT_REPORT_TRACKER << i) != 0)
-            start(run, &trackers->followers[i], program, names[i], shown_bytes(output_dir));
+        if ((job->watch->report_to & (unsigned)TT_REPORT_TRACKER << i) != 0)
+            start(job, &trackers->followers[i], program, names[i], shown_bytes(output_dir));
     return trackers;
 }
 

@@ -12,7 +12,7 @@ struct tt_trackers;
 
 /* When run.json is written and metrics.jsonl open. Writes output_dir/trackers/config.json. NULL: no tracker was
  * started; warnings say why. */
-struct tt_trackers *tt_trackers_open(const struct tt_run *run, const struct tt_tracker_config *config);
+struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config);
 /* Logs what followers say and which have ended. Takes NULL. */
 void tt_trackers_poll(struct tt_trackers *trackers);
 /* When all files of the run are written: waits until the followers have sent the rest, at most tracker_seconds, of a

@@ -8,6 +8,7 @@
 #include "config/yaml.h"
 #include "model/adapter_config.h"
 #include "run/journal.h"
+#include "run/task.h"
 
 static tt_status no_memory(void)
 {
@@ -26,13 +27,13 @@ static tt_status hide_tokens(const struct tt_yaml_node *map, struct tt_json_valu
     return TT_OK;
 }
 
-static tt_status read_args(const struct tt_run *run, struct tt_tracker_config *config)
+static tt_status read_args(const struct tt_run_job *job, struct tt_tracker_config *config)
 {
     struct tt_str text = {0};
     struct tt_yaml yaml = {0};
     tt_status status = TT_OK;
-    if (run->settings == NULL) return TT_OK;
-    TT_GO(tt_settings_write_yaml(run->settings, &text));
+    if (job->settings == NULL) return TT_OK;
+    TT_GO(tt_settings_write_yaml(job->settings, &text));
     TT_GO(tt_yaml_parse(tt_str_text(&text), text.bytes, "the settings", &yaml));
     if (yaml.root == NULL) goto out;
     config->args = tt_yaml_to_json(yaml.root);
@@ -45,15 +46,16 @@ out:
 }
 
 /* adapter_config.json of the weights to come. */
-static tt_status read_adapter(const struct tt_run *run, struct tt_tracker_config *config)
+static tt_status read_adapter(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                              struct tt_tracker_config *config)
 {
     struct tt_model *model = NULL;
     struct tt_str text = {0};
     struct tt_json json = {0};
     tt_status status = TT_OK;
-    if (!run->inputs.model_options.lora.enabled) return TT_OK;
-    TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
-    TT_GO(tt_adapter_config_write(model, tt_run_model_name(run), &text));
+    if (!inputs->model_options.lora.enabled) return TT_OK;
+    TT_GO(tt_model_create(&inputs->model_facts, &inputs->model_options, &model));
+    TT_GO(tt_adapter_config_write(model, tt_task_run_of(inputs)->weights(inputs, job->model), &text));
     TT_GO(tt_json_parse(tt_str_text(&text), text.bytes, "adapter_config.json", &json));
     config->adapter = tt_json_copy(json.root);
     if (config->adapter == NULL) TT_GO(no_memory());
@@ -64,18 +66,18 @@ out:
     return status;
 }
 
-tt_status tt_tracker_config_init(const struct tt_run *run, struct tt_tracker_config *config)
+tt_status tt_tracker_config_init(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                                 struct tt_tracker_config *config)
 {
     tt_status status = TT_OK;
-    const struct tt_json *model =
-        run->inputs.folder != NULL ? tt_model_folder_config(run->inputs.folder) : NULL;
+    const struct tt_json *model = inputs->folder != NULL ? tt_model_folder_config(inputs->folder) : NULL;
     *config = (struct tt_tracker_config){0};
-    TT_GO(read_args(run, config));
+    TT_GO(read_args(job, config));
     if (model != NULL && model->root != NULL) {
         config->model = tt_json_copy(model->root);
         if (config->model == NULL) TT_GO(no_memory());
     }
-    TT_GO(read_adapter(run, config));
+    TT_GO(read_adapter(job, inputs, config));
 out:
     if (status != TT_OK) tt_tracker_config_deinit(config);
     return status;

@@ -4,14 +4,18 @@
 #ifndef TT_RUN_TRACKER_CONFIG_H
 #define TT_RUN_TRACKER_CONFIG_H
 
-#include "run/run.h"
+#include "job/inputs.h"
+#include "run/run_job.h"
+
+struct tt_journal;
 
 /* Owned; a zeroed struct is empty. Objects, or NULL where the run has none. */
 struct tt_tracker_config {
     struct tt_json_value *args, *model, *adapter;
 };
 
-TT_MUST_USE tt_status tt_tracker_config_init(const struct tt_run *run, struct tt_tracker_config *config);
+TT_MUST_USE tt_status tt_tracker_config_init(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                                             struct tt_tracker_config *config);
 void tt_tracker_config_deinit(struct tt_tracker_config *config);
 
 /* TensorBoard's texts `args` and `model_config` (integration_utils.TensorBoardCallback). */

@@ -3,127 +3,299 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file_remote.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/host_values.h"
+#include "doctor/doctor.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
 #include "launch/devices.h"
-#include "launch/world.h"
 #include "optim/schedule.h"
-#include "run/checkpoints.h"
+#include "run/best.h"
 #include "run/completion.h"
-#include "run/data_order.h"
 #include "run/disk_space.h"
-#include "doctor/doctor.h"
 #include "run/monitoring.h"
 #include "run/open_world.h"
-#include "run/output_dir.h"
 #include "run/rank0_files.h"
 #include "run/run.h"
 #include "run/run_plan.h"
 #include "run/run_record.h"
 #include "run/tracker.h"
 
-/* An interval in steps: a share of all steps if `every` is below 1; 0: never. */
-static int64_t resolve_interval(enum tt_interval strategy, double every, int64_t per_epoch, int64_t total)
+/* A training in this process. */
+struct training {
+    struct tt_run run;
+    const struct tt_train_observer *observer; /* of rank 0's process */
+    struct tt_world world;
+    struct tt_rank0_files files;
+    struct tt_monitoring monitoring;
+    bool is_done; /* nothing follows: another start has done it */
+};
+
+/* ---- The ranks meet ---- */
+
+static tt_status open_monitoring(struct training *training)
 {
-    if (strategy == TT_INTERVAL_EPOCH) return per_epoch;
-    if (strategy != TT_INTERVAL_STEPS || every <= 0.0) return 0;
-    return tt_run_to_steps(every < 1.0 ? ceil((double)total * every) : every);
+    return tt_monitoring_open(training->run.job.all, &training->monitoring);
 }
 
-static void resolve_intervals(struct tt_run *run)
+static void close_monitoring(struct training *training, tt_status status)
 {
-    const struct tt_watch_spec *watch = run->watch;
-    int64_t per_epoch = run->steps_per_epoch, total = run->total_steps;
-    run->logging_steps = resolve_interval(watch->logging_strategy, watch->logging_steps, per_epoch, total);
-    run->eval_steps = resolve_interval(watch->eval_strategy, watch->eval_steps, per_epoch, total);
-    run->save_steps = resolve_interval(watch->save_strategy, watch->save_steps, per_epoch, total);
+    (void)status;
+    tt_monitoring_close(&training->monitoring);
+}
+
+static tt_status prepare_completion(struct training *training)
+{
+    return tt_completion_prepare(&training->run);
+}
+
+static void drop_compared(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_str_deinit(&training->run.compared);
+}
+
+static tt_status open_world(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    tt_status status = tt_run_open_world(TT_JOB_TRAIN, run->job.all, run->job.cancel, &training->world);
+    if (tt_completion_explains(run, status)) {
+        training->is_done = true;
+        return TT_OK;
+    }
+    if (status != TT_OK) return status;
+    memcpy(run->name, training->world.run, sizeof run->name);
+    run->job.observer = training->world.first_rank == 0 ? training->observer : NULL;
+    return TT_OK;
+}
+
+static void close_world(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_world_close(&training->world);
+}
+
+static tt_status attach_monitoring(struct training *training)
+{
+    training->run.live = training->monitoring.live;
+    return tt_monitoring_attach(&training->monitoring, &training->run.job, &training->world);
+}
+
+static tt_status preflight(struct training *training)
+{
+    const struct tt_job_spec *job = training->run.job.all;
+    return job->launch.preflight == TT_PREFLIGHT_QUICK ? tt_doctor_preflight(job, &training->world) : TT_OK;
+}
+
+static tt_status claim_output(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    const struct tt_world *world = &training->world;
+    if (world->first_rank > 0) return TT_OK;
+    return tt_output_dir_claim(run->job.run, run->job.model, world->restarts, &run->rank0.output);
+}
+
+static void release_output(struct training *training, tt_status status)
+{
+    tt_output_dir_release(&training->run.rank0.output, status != TT_OK);
+}
+
+static tt_status open_files(struct training *training)
+{
+    return tt_rank0_files_open(training->run.job.all, &training->world, &training->files);
+}
+
+static void close_files(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_rank0_files_close(&training->files);
+}
+
+/* Rank 0 logs the result, and the failed rank reports an error. This adds one last line to the logs of all others. */
+static void report_end(struct training *training, tt_status status)
+{
+    const struct tt_run *run = &training->run;
+    const struct tt_world *world = &training->world;
+    if (status == TT_OK && world->first_rank > 0)
+        tt_notice("rank %d of %d: training is complete, %lld steps", world->first_rank, world->world_size,
+                  (long long)run->length.total_steps);
+    if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
+        tt_resume_hint(run->job.run->output_dir, world->first_rank == 0);
+}
+
+/* ---- Its inputs ---- */
+
+static tt_status find_completion(struct training *training)
+{
+    tt_status status = tt_completion_find(&training->run, &training->world, &training->is_done);
+    if (training->is_done) report_end(training, status);
+    return status;
+}
+
+static tt_status find_checkpoint(struct training *training)
+{
+    return tt_resume_find(&training->run.job, &training->run.resume, &training->world);
+}
+
+static void close_checkpoint(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_resume_close(&training->run.resume);
+}
+
+static tt_status share_date(void *context, const struct tt_world_rank *rank)
+{
+    struct training *training = context;
+    char date[TT_CHAT_DATE_BYTES];
+    memcpy(date, training->run.data.date, sizeof date);
+    TT_TRY(tt_comm_host_share(rank->comm, date, sizeof date));
+    if (tt_comm_rank(rank->comm) == training->world.first_rank)
+        memcpy(training->run.data.date, date, sizeof date);
+    return TT_OK;
+}
+
+/* All processes have the date of rank 0's clock. */
+static tt_status agree_on_date(struct training *training)
+{
+    struct tt_world *world = &training->world;
+    tt_chat_now(training->run.data.date);
+    return world->local_count == world->world_size ? TT_OK : tt_world_run(world, share_date, training);
+}
+
+/* A resumed run has the date that it began with, so that its prompts stay what they were. */
+static tt_status resolve_date(const struct tt_run_job *job, const struct tt_resume *resume,
+                              char date[TT_CHAT_DATE_BYTES])
+{
+    const char *given = job->data->date;
+    if (given == NULL && resume->folder != NULL)
+        TT_TRY(tt_json_opt_string(&resume->state, resume->state.root, "date", &given));
+    if (given == NULL) return TT_OK;
+    if (strlen(given) >= TT_CHAT_DATE_BYTES)
+        return tt_fail(TT_ERR_USAGE, "date '%.64s' is not YYYY-MM-DD or YYYY-MM-DD HH:MM:SS", given);
+    tt_snprintf(date, TT_CHAT_DATE_BYTES, "%s", given);
+    return TT_OK;
+}
+
+static tt_status open_inputs(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    const struct tt_run_spec *spec = run->job.run;
+    TT_TRY(tt_schedule_check(run->job.optim));
+    TT_TRY(tt_resume_open(&run->resume));
+    /* A run that was killed amid its end, without a checkpoint, begins again over a part of its result. */
+    bool goes_on = run->resume.folder != NULL || (tt_resume_is_requested(spec->resume_from_checkpoint) &&
+                                                  tt_run_record_interrupted(spec->output_dir));
+    if (training->world.first_rank == 0) TT_TRY(tt_output_dir_check(&run->rank0.output, spec, goes_on));
+    TT_TRY(resolve_date(&run->job, &run->resume, run->data.date));
+    return tt_run_data_open(&run->job, &training->world, run->resume.folder, &run->data);
+}
+
+static void close_inputs(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_run_data_close(&training->run.data);
+}
+
+static tt_status compare_inputs(struct training *training)
+{
+    return tt_fingerprint_compare(&training->run.data.fingerprint, &training->world);
+}
+
+static tt_status find_best(struct training *training)
+{
+    return tt_best_find(&training->run.job, &training->run.resume, &training->world);
+}
+
+static tt_status settle_inputs(struct training *training)
+{
+    return tt_world_settle_inputs(&training->world, &training->run.data.inputs);
+}
+
+/* ---- Its plan and its records ---- */
+
+static tt_status open_plan(struct training *training)
+{
+    return tt_run_plan_open(&training->run, &training->run.job.all->shard, &training->world);
+}
+
+static void drop_rows(struct training *training, tt_status status)
+{
+    (void)status;
+    tt_shown_rows_deinit(&training->run.shown);
+}
+
+static tt_status find_batch(struct training *training)
+{
+    return tt_run_plan_find_batch(&training->run, &training->world);
+}
+
+static tt_status order(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    TT_TRY(tt_run_data_order(&run->job, training->world.world_size, &run->data, &run->length));
+    tt_run_length_resolve(&run->length, run->job.watch);
+    return tt_resume_prepare(&run->job, &run->resume, &training->world, &run->data, &run->length);
+}
+
+/* Reports the lines of a description, which ended with `status`, and clears them. */
+static tt_status report_text(const struct tt_run_job *job, tt_status status, struct tt_str *text)
+{
+    if (text->bytes > 0) tt_run_report(job, tt_str_text(text));
+    tt_str_clear(text);
+    return status;
 }
 
 static tt_status report_model(const struct tt_run *run, const struct tt_model *model,
                               const struct tt_world *world)
 {
+    const struct tt_run_job *job = &run->job;
+    const struct tt_device_config *device = &run->rank_config.device;
     char line[512], recompute[96];
-    tt_run_report(run, tt_model_format_counts(model, line, sizeof line));
     struct tt_str text = {0};
-    tt_status status = tt_model_describe_adapted(model, &text);
-    if (text.bytes > 0) tt_run_report(run, tt_str_text(&text));
-    tt_str_clear(&text);
-    if (status == TT_OK) status = tt_quantization_describe(model, &text);
-    if (text.bytes > 0) tt_run_report(run, tt_str_text(&text));
-    tt_str_clear(&text);
-    if (status == TT_OK && strcmp(run->rank_config.device.kind, "cuda") == 0) {
-        status = tt_devices_describe(run->rank_config.device.index, world->local_count, &text);
-        if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
-        tt_str_clear(&text);
-    }
-    if (status == TT_OK) status = tt_plan_format(&run->plan, &text);
-    if (status == TT_OK) tt_run_report(run, tt_str_text(&text));
-    tt_str_deinit(&text);
+    tt_status status = TT_OK;
+    tt_run_report(job, tt_model_format_counts(model, line, sizeof line));
+    TT_GO(report_text(job, tt_model_describe_adapted(model, &text), &text));
+    TT_GO(report_text(job, tt_quantization_describe(model, &text), &text));
+    if (strcmp(device->kind, "cuda") == 0)
+        TT_GO(report_text(job, tt_devices_describe(device->index, world->local_count, &text), &text));
+    TT_GO(report_text(job, tt_plan_format(&run->plan, &text), &text));
     snprintf(line, sizeof line, "%lld step%s, %lld an epoch, on %d rank%s (%s, %s) of %d thread%s, %s, %s",
-             (long long)run->total_steps, run->total_steps == 1 ? "" : "s", (long long)run->steps_per_epoch,
-             world->world_size, world->world_size == 1 ? "" : "s", tt_comm_kind(world->ranks[0].comm),
-             tt_shard_strategy_name(run->rank_config.strategy), world->threads_per_rank,
-             world->threads_per_rank == 1 ? "" : "s",
-             tt_dtype_torch_name(run->inputs.model_options.compute_dtype),
+             (long long)run->length.total_steps, run->length.total_steps == 1 ? "" : "s",
+             (long long)run->length.steps_per_epoch, world->world_size, world->world_size == 1 ? "" : "s",
+             tt_comm_kind(world->ranks[0].comm), tt_shard_strategy_name(run->rank_config.strategy),
+             world->threads_per_rank, world->threads_per_rank == 1 ? "" : "s",
+             tt_dtype_torch_name(run->data.inputs.model_options.compute_dtype),
              tt_plan_recompute_text(&run->plan, recompute, sizeof recompute));
-    tt_run_report(run, line);
-    struct tt_str resume = {0};
-    if (status == TT_OK) status = tt_resume_describe(run, world, &resume);
-    if (resume.bytes > 0) tt_run_report_line(run, tt_str_text(&resume));
-    tt_str_deinit(&resume);
+    tt_run_report(job, line);
+    TT_GO(tt_resume_describe(&run->resume, job, &run->length, world->world_size, &text));
+    if (text.bytes > 0) tt_run_report_line(job, tt_str_text(&text));
+out:
+    tt_str_deinit(&text);
     return status;
 }
 
 /* All checks that are possible before a byte of weights is read. */
-static tt_status check_before_start(struct tt_run *run, const struct tt_world *world)
+static tt_status check_before_start(struct training *training)
 {
+    struct tt_run *run = &training->run;
+    const struct tt_inputs *inputs = &run->data.inputs;
+    const struct tt_world *world = &training->world;
     tt_status status = TT_OK;
     struct tt_model *model = NULL;
-    TT_GO(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
-    TT_GO(tt_inputs_check_model(&run->inputs, model));
-    TT_GO(tt_resume_check_model(run, model));
+    TT_GO(tt_model_create(&inputs->model_facts, &inputs->model_options, &model));
+    TT_GO(tt_inputs_check_model(inputs, model));
+    TT_GO(tt_resume_check_model(&run->resume, run->rank_config.optimizer, model));
     if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
     TT_GO(tt_run_plan_make(run, world, true));
-    TT_GO(tt_task_run_of(&run->inputs)->report(run));
+    TT_GO(tt_task_run_of(inputs)->report(&run->job, inputs));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
 out:
     tt_model_destroy(model);
-    return status;
-}
-
-static tt_status rank_main(void *context, const struct tt_world_rank *place)
-{
-    struct tt_run *run = context;
-    struct tt_rank rank = {0};
-    struct tt_generation_team *team = NULL;
-    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
-    tt_comm_set_activity(place->comm, "loading the model");
-    tt_status status = tt_rank_init(&config, &rank);
-    status = tt_comm_agree(place->comm, status);
-    struct tt_load_source source = run->inputs.source;
-    source.cancel = run->cancel;
-    double start = tt_clock_seconds();
-    if (status == TT_OK) status = tt_rank_load(&rank, &source);
-    if (status == TT_OK) status = tt_resume_load(run, &rank);
-    if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
-    if (status == TT_OK && run->shown.prompts.count > 0)
-        status = tt_generation_team_attach(&rank, &run->inputs, &run->shown.limits, &team);
-    if (status == TT_OK) {
-        tt_device_freeze(rank.device, true);
-        status = tt_run_loop(run, &rank, team);
-    }
-    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
-    if (status != TT_OK) tt_remote_hurry();
-    tt_generation_team_destroy(team);
-    tt_rank_deinit(&rank);
     return status;
 }
 
@@ -136,210 +308,168 @@ static int64_t stated_steps(double every, int64_t total)
     return tt_run_to_steps(every < 1.0 ? ceil((double)total * every) : every);
 }
 
-static tt_status open_journal(struct tt_run *run)
+static tt_status open_journal(const struct tt_run_job *job, const struct tt_run_length *length,
+                              struct tt_journal **journal)
 {
-    const struct tt_watch_spec *watch = run->watch;
+    const struct tt_watch_spec *watch = job->watch;
+    int64_t total = length->total_steps;
     struct tt_journal_facts facts = {
-        .max_steps = run->total_steps,
-        .train_batch_size = run->spec->per_device_train_batch_size,
-        .num_train_epochs = (double)run->total_steps / (double)run->steps_per_epoch,
-        .logging_steps = stated_steps(watch->logging_steps, run->total_steps),
-        .eval_steps =
-            watch->eval_steps > 0 ? stated_steps(watch->eval_steps, run->total_steps) : STATED_EVAL_STEPS,
-        .save_steps = stated_steps(watch->save_steps, run->total_steps),
+        .max_steps = total,
+        .train_batch_size = job->run->per_device_train_batch_size,
+        .num_train_epochs = (double)total / (double)length->steps_per_epoch,
+        .logging_steps = stated_steps(watch->logging_steps, total),
+        .eval_steps = watch->eval_steps > 0 ? stated_steps(watch->eval_steps, total) : STATED_EVAL_STEPS,
+        .save_steps = stated_steps(watch->save_steps, total),
     };
-    return tt_journal_open(run->spec->output_dir, watch, &facts, run->observer, &run->journal);
+    return tt_journal_open(job->run->output_dir, watch, &facts, job->observer, journal);
 }
 
-struct dating {
-    struct tt_run *run;
-    int first_rank;
-};
-
-static tt_status share_date(void *context, const struct tt_world_rank *rank)
+static tt_status open_shown(struct tt_run *run)
 {
-    const struct dating *dating = context;
-    char date[TT_CHAT_DATE_BYTES];
-    memcpy(date, dating->run->date, sizeof date);
-    TT_TRY(tt_comm_host_share(rank->comm, date, sizeof date));
-    if (tt_comm_rank(rank->comm) == dating->first_rank) memcpy(dating->run->date, date, sizeof date);
-    return TT_OK;
-}
-
-/* All processes have the date of rank 0's clock. */
-static tt_status agree_on_date(struct tt_run *run, struct tt_world *world)
-{
-    struct dating dating = {run, world->first_rank};
-    tt_chat_now(run->date);
-    return world->local_count == world->world_size ? TT_OK : tt_world_run(world, share_date, &dating);
-}
-
-/* A resumed run has the date that it began with, so that its prompts stay what they were. */
-static tt_status resolve_date(struct tt_run *run)
-{
-    const char *given = run->data->date;
-    if (given == NULL && run->resume.folder != NULL)
-        TT_TRY(tt_json_opt_string(&run->resume.state, run->resume.state.root, "date", &given));
-    if (given == NULL) return TT_OK;
-    if (strlen(given) >= sizeof run->date)
-        return tt_fail(TT_ERR_USAGE, "date '%.64s' is not YYYY-MM-DD or YYYY-MM-DD HH:MM:SS", given);
-    tt_snprintf(run->date, sizeof run->date, "%s", given);
-    return TT_OK;
-}
-
-/* A file that takes a moment is named before it is read. */
-static void announce_rows(const struct tt_run *run, const char *path)
-{
-    enum { LARGE_BYTES = 32 << 20 };
-    char line[400], size[32];
-    struct stat info;
-    if (path == NULL || stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < LARGE_BYTES)
-        return;
-    tt_snprintf(line, sizeof line, "reading '%.300s' (%s)", path,
-                tt_format_bytes((double)info.st_size, size, sizeof size));
-    tt_run_report_line(run, line);
-}
-
-tt_status tt_run_open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
-{
-    struct tt_inputs_config inputs = tt_inputs_config_of(job, TT_INPUTS_TRAIN);
-    struct tt_data_config data = *inputs.data;
-    data.date = run->date;
-    inputs.data = &data;
-    inputs.share = tt_world_share(world);
-    announce_rows(run, data.dataset_name);
-    TT_TRY(tt_inputs_open(&inputs, &run->inputs));
-    return tt_fingerprint_compute(job->launch.verify_inputs, tt_str_text(&world->settings), &run->inputs,
-                                  run->resume.folder, run->cancel, &run->fingerprint);
-}
-
-void tt_run_close_inputs(struct tt_run *run)
-{
-    tt_run_close_data(run);
-    tt_inputs_close(&run->inputs);
-    tt_fingerprint_deinit(&run->fingerprint);
-}
-
-static tt_status open_inputs(struct tt_run *run, const struct tt_job_spec *job, const struct tt_world *world)
-{
-    TT_TRY(tt_schedule_check(run->optim));
-    TT_TRY(tt_resume_open(run));
-    /* A run that was killed amid its end, without a checkpoint, begins again over a part of its result. */
-    bool goes_on = run->resume.folder != NULL || (tt_resume_is_requested(run->spec->resume_from_checkpoint) &&
-                                                  tt_run_record_interrupted(run));
-    if (world->first_rank == 0) TT_TRY(tt_output_dir_check(&run->output, run->spec, goes_on));
-    TT_TRY(resolve_date(run));
-    return tt_run_open_inputs(run, job, world);
+    const struct tt_inputs *inputs = &run->data.inputs;
+    const struct tt_shown_pictures_config pictures = {inputs, run->job.run->output_dir, run->rank0.journal,
+                                                      run->length.first_step};
+    TT_TRY(tt_shown_rows_open(run->job.run->output_dir, run->length.first_step, &run->shown));
+    const struct tt_task_run_ops *task = tt_task_run_of(inputs);
+    return task->show != NULL ? task->show(&pictures, &run->rank0.pictures) : TT_OK;
 }
 
 /* No run depends on them. */
-static void open_trackers(struct tt_run *run)
+static void open_trackers(const struct tt_run_job *job, const struct tt_inputs *inputs,
+                          struct tt_run_rank0 *rank0)
 {
     struct tt_tracker_config config;
-    if ((run->watch->report_to & TT_REPORT_NONE) != 0) return;
-    if (tt_tracker_config_init(run, &config) != TT_OK) {
+    if ((job->watch->report_to & TT_REPORT_NONE) != 0) return;
+    if (tt_tracker_config_init(job, inputs, &config) != TT_OK) {
         tt_warn("%s; training continues without trackers", tt_error_last()->message);
         tt_error_clear();
         return;
     }
-    tt_tracker_config_show(&config, run->journal);
-    run->trackers = tt_trackers_open(run, &config);
+    tt_tracker_config_show(&config, rank0->journal);
+    rank0->trackers = tt_trackers_open(job, &config);
     tt_tracker_config_deinit(&config);
 }
 
-static tt_status prepare(struct tt_run *run, const struct tt_world *world)
+/* Checks, and opens the records: the first byte that a run writes is among them. */
+static tt_status open_records(struct training *training)
 {
-    TT_TRY(tt_run_order_data(run, world->world_size));
-    resolve_intervals(run);
-    TT_TRY(tt_resume_prepare(run, world));
-    TT_TRY(check_before_start(run, world));
-    if (world->first_rank > 0) return TT_OK;
-    TT_TRY(tt_completion_remove(run));
-    TT_TRY(open_journal(run));
-    TT_TRY(tt_shown_rows_open(run->spec->output_dir, run->first_step, &run->shown));
-    const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
-    if (task->show != NULL) TT_TRY(task->show(run));
-    tt_run_record_begin(run, world);
-    open_trackers(run);
+    struct tt_run *run = &training->run;
+    TT_TRY(order(training));
+    TT_TRY(check_before_start(training));
+    if (training->world.first_rank > 0) return TT_OK;
+    TT_TRY(tt_completion_remove(run->job.run->output_dir));
+    TT_TRY(open_journal(&run->job, &run->length, &run->rank0.journal));
+    TT_TRY(open_shown(run));
+    tt_run_record_begin(run, &training->world);
+    open_trackers(&run->job, &run->data.inputs, &run->rank0);
     return TT_OK;
 }
 
-/* Rank 0 logs the result, and the failed rank reports an error. This adds one last line to the logs of all others. */
-static void report_end(const struct tt_run *run, const struct tt_world *world, tt_status status)
+static void close_records(struct training *training, tt_status status)
 {
-    if (status == TT_OK && world->first_rank > 0)
-        tt_notice("rank %d of %d: training is complete, %lld steps", world->first_rank, world->world_size,
-                  (long long)run->total_steps);
-    if (status == TT_ERR_PEER || status == TT_ERR_COMM || status == TT_ERR_DEVICE)
-        tt_resume_hint(run->spec->output_dir, world->first_rank == 0);
+    struct tt_run *run = &training->run;
+    tt_run_record_end(run, status);
+    tt_journal_close(run->rank0.journal);
+    tt_shown_pictures_deinit(&run->rank0.pictures);
+}
+
+static void close_trackers(struct training *training, tt_status status)
+{
+    tt_trackers_close(training->run.rank0.trackers, status == TT_ERR_CANCELLED);
+}
+
+/* ---- The training ---- */
+
+static tt_status rank_main(void *context, const struct tt_world_rank *place)
+{
+    struct tt_run *run = context;
+    struct tt_rank rank = {0};
+    struct tt_generation_team *team = NULL;
+    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
+    tt_comm_set_activity(place->comm, "loading the model");
+    tt_status status = tt_rank_init(&config, &rank);
+    status = tt_comm_agree(place->comm, status);
+    struct tt_load_source source = run->data.inputs.source;
+    source.cancel = run->job.cancel;
+    double start = tt_clock_seconds();
+    if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (status == TT_OK) status = tt_resume_load(&run->resume, run->job.cancel, &rank);
+    if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
+    if (status == TT_OK && run->shown.prompts.count > 0)
+        status = tt_generation_team_attach(&rank, &run->data.inputs, &run->shown.limits, &team);
+    if (status == TT_OK) {
+        tt_device_freeze(rank.device, true);
+        status = tt_run_loop(run, &rank, team);
+    }
+    tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
+    if (status != TT_OK) tt_remote_hurry();
+    tt_generation_team_destroy(team);
+    tt_rank_deinit(&rank);
+    return status;
+}
+
+static tt_status train(struct training *training)
+{
+    tt_status status = tt_world_run(&training->world, rank_main, &training->run);
+    if (status != TT_OK) tt_rank0_files_detach(&training->files);
+    return status;
+}
+
+/* ---- From its begin to its end ---- */
+
+/* A part of a training. Those that were begun are closed in the opposite order. */
+struct stage {
+    tt_status (*open)(struct training *training);               /* NULL: a later stage opens it */
+    void (*close)(struct training *training, tt_status status); /* NULL: nothing is to be closed */
+    /* Each process opens alone: one that fails must still call the collective in which the others agree. */
+    bool alone;
+};
+
+static const struct stage stages[] = {
+    {.close = close_trackers}, /* last: they follow the files of the others */
+    {.open = open_monitoring, .close = close_monitoring},
+    {.open = prepare_completion, .close = drop_compared},
+    {.open = open_world, .close = close_world},
+    {.open = attach_monitoring, .close = close_monitoring, .alone = true},
+    {.open = preflight},
+    {.open = claim_output, .close = release_output, .alone = true},
+    {.open = open_files, .close = close_files},
+    {.open = find_completion},
+    {.open = find_checkpoint, .close = close_checkpoint},
+    {.open = agree_on_date},
+    {.open = open_inputs, .close = close_inputs, .alone = true},
+    {.open = compare_inputs},
+    {.open = find_best},
+    {.open = settle_inputs},
+    {.open = open_plan, .close = drop_rows, .alone = true},
+    {.open = find_batch},
+    {.open = open_records, .close = close_records, .alone = true},
+    {.open = train, .close = report_end},
+};
+enum { STAGES = sizeof stages / sizeof *stages };
+
+static tt_status open_stage(const struct stage *stage, struct training *training)
+{
+    if (stage->open == NULL) return TT_OK;
+    tt_status status = stage->open(training);
+    return stage->alone ? tt_world_agree(&training->world, status) : status;
 }
 
 tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings *settings,
                          const struct tt_train_observer *observer, struct tt_cancel *cancel,
                          struct tt_train_summary *summary)
 {
+    struct training training = {.run = {.job = tt_run_job_of(job, settings, cancel),
+                                        .start_seconds = tt_clock_seconds(),
+                                        .rank0.summary = summary},
+                                .observer = observer};
     tt_status status = TT_OK;
-    struct tt_world world = {0};
-    struct tt_rank0_files files = {0};
-    struct tt_monitoring monitoring = {0};
-    bool complete = false; /* before it began */
-    struct tt_run run = {
-        .job = job,
-        .objective = &job->objective,
-        .model = &job->model,
-        .data = &job->data,
-        .optim = &job->optim,
-        .spec = &job->run,
-        .watch = &job->watch,
-        .tuning = &job->device.tuning,
-        .settings = settings,
-        .profiles = job->monitor.profile,
-        .cancel = cancel,
-        .start_seconds = tt_clock_seconds(),
-        .summary = summary,
-    };
+    int begun = 0;
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
-    TT_GO(tt_monitoring_open(job, &monitoring));
-    TT_GO(tt_completion_prepare(&run, job));
-    status = tt_run_open_world(TT_JOB_TRAIN, job, cancel, &world);
-    if (tt_completion_explains(&run, job, status)) status = TT_OK, complete = true;
-    if (status != TT_OK || complete) goto out;
-    memcpy(run.name, world.run, sizeof run.name);
-    run.observer = world.first_rank == 0 ? observer : NULL;
-    TT_GO(tt_world_agree(&world, tt_monitoring_attach(&monitoring, &run, &world)));
-    if (job->launch.preflight == TT_PREFLIGHT_QUICK) TT_GO(tt_doctor_preflight(job, &world));
-    /* A process that fails here must still call the collective in which the others agree. */
-    if (world.first_rank == 0) status = tt_output_dir_claim(run.spec, run.model, world.restarts, &run.output);
-    TT_GO(tt_world_agree(&world, status));
-    TT_GO(tt_rank0_files_open(job, &world, &files));
-    TT_GO(tt_completion_find(&run, job, &world, &complete));
-    if (complete) goto ended;
-    TT_GO(tt_resume_find(&run, &world));
-    TT_GO(agree_on_date(&run, &world));
-    TT_GO(tt_world_agree(&world, open_inputs(&run, job, &world)));
-    TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
-    TT_GO(tt_best_find(&run, &world));
-    TT_GO(tt_world_settle_inputs(&world, &run.inputs));
-    TT_GO(tt_world_agree(&world, tt_run_plan_open(&run, &job->shard, &world)));
-    TT_GO(tt_run_plan_find_batch(&run, &world));
-    TT_GO(tt_world_agree(&world, prepare(&run, &world)));
-    status = tt_world_run(&world, rank_main, &run);
-    if (status != TT_OK) tt_rank0_files_detach(&files);
-ended:
-    report_end(&run, &world, status);
-out:
-    if (status != TT_OK) tt_rank0_files_detach(&files);
-    tt_run_record_end(&run, status);
-    tt_journal_close(run.journal);
-    tt_output_dir_release(&run.output, status != TT_OK);
-    tt_resume_close(&run.resume);
-    tt_shown_rows_deinit(&run.shown);
-    tt_shown_pictures_deinit(&run.pictures);
-    tt_run_close_inputs(&run);
-    tt_str_deinit(&run.compared);
-    tt_rank0_files_close(&files);
-    tt_monitoring_close(&monitoring);
-    tt_world_close(&world);
-    tt_trackers_close(run.trackers, status == TT_ERR_CANCELLED);
+    while (begun < STAGES && status == TT_OK && !training.is_done)
+        status = open_stage(&stages[begun++], &training);
+    if (status != TT_OK) tt_rank0_files_detach(&training.files);
+    while (begun > 0)
+        if (stages[--begun].close != NULL) stages[begun].close(&training, status);
     return status;
 }

@@ -9,13 +9,12 @@
 
 #include "run/memory.h"
 #include "run/resume.h"
-#include "run/run.h"
 
 static void read_state(const char *window, const char *among_counters, struct tt_memory *memory)
 {
     static char folder[] = "checkpoint-1";
     struct tt_objective objective;
-    struct tt_run run = {.objective = &objective, .resume = {.folder = folder}};
+    struct tt_resume resume = {.folder = folder};
     struct tt_str text = {0};
     tt_status status =
         tt_str_printf(&text,
@@ -26,10 +25,10 @@ static void read_state(const char *window, const char *among_counters, struct tt
     *memory = (struct tt_memory){0};
     assert_int_equal(status, TT_OK);
     assert_int_equal(tt_objective_init("sft", &objective), TT_OK);
-    assert_int_equal(tt_json_parse(text.data, text.bytes, "training_state.json", &run.resume.state), TT_OK);
-    if (tt_resume_restore(&run, memory) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    assert_int_equal(tt_json_parse(text.data, text.bytes, "training_state.json", &resume.state), TT_OK);
+    if (tt_resume_restore(&resume, &objective, memory) != TT_OK) fail_msg("%s", tt_error_last()->message);
     assert_true(memory->counters.loss_sum == 9.5);
-    tt_json_deinit(&run.resume.state);
+    tt_json_deinit(&resume.state);
     tt_str_deinit(&text);
 }
 

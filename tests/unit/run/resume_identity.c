@@ -13,16 +13,9 @@
 #include "run/resume.h"
 #include "run/run.h"
 
-static void lend_job(struct tt_run *run, const struct tt_job_spec *job)
+static struct tt_json_value *identity_of_run(const struct tt_run *run)
 {
-    run->job = job;
-    run->objective = &job->objective;
-    run->model = &job->model;
-    run->data = &job->data;
-    run->optim = &job->optim;
-    run->spec = &job->run;
-    run->watch = &job->watch;
-    run->tuning = &job->device.tuning;
+    return tt_resume_identity(&run->job, &run->data.inputs, &run->length, 1);
 }
 
 static struct tt_json_value *identity_over(const struct tt_objective *objective, struct tt_dataset *data,
@@ -30,12 +23,12 @@ static struct tt_json_value *identity_over(const struct tt_objective *objective,
 {
     const struct tt_job_spec job = {0};
     struct tt_run *run = test_calloc(1, sizeof *run);
-    lend_job(run, &job);
-    run->objective = objective;
-    run->inputs.train = data;
-    run->inputs.model_options.quant = *quant;
-    run->inputs.model_facts.stored_fp8_blocks = quant->blocks;
-    struct tt_json_value *identity = tt_resume_identity(run, 1);
+    run->job = tt_run_job_of(&job, NULL, NULL);
+    run->job.objective = objective;
+    run->data.inputs.train = data;
+    run->data.inputs.model_options.quant = *quant;
+    run->data.inputs.model_facts.stored_fp8_blocks = quant->blocks;
+    struct tt_json_value *identity = identity_of_run(run);
     test_free(run);
     assert_non_null(identity);
     return identity;
@@ -188,13 +181,13 @@ static void how_codes_are_made(void **state)
     assert_int_equal(tt_json_parse("{}", 2, "tuning", &before), TT_OK);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tt_run *run = test_calloc(1, sizeof *run);
-        lend_job(run, &job);
-        run->inputs.model_options.quant = cases[i].quant;
-        struct tt_json_value *now = tt_resume_tuning(run);
+        run->job = tt_run_job_of(&job, NULL, NULL);
+        run->data.inputs.model_options.quant = cases[i].quant;
+        struct tt_json_value *now = tt_resume_tuning(&run->job, &run->data.inputs);
         assert_non_null(now);
-        assert_false(tt_resume_codes_differ(run, now));
-        assert_int_equal(tt_resume_codes_differ(run, before.root), cases[i].coded);
-        assert_int_equal(tt_resume_codes_differ(run, NULL), cases[i].coded);
+        assert_false(tt_resume_codes_differ(&run->data.inputs, now));
+        assert_int_equal(tt_resume_codes_differ(&run->data.inputs, before.root), cases[i].coded);
+        assert_int_equal(tt_resume_codes_differ(&run->data.inputs, NULL), cases[i].coded);
         tt_json_release(now);
         test_free(run);
     }
@@ -324,18 +317,18 @@ static void open_job(struct job *job, struct tt_dataset *data, struct tt_detect_
     }
     if (name != NULL) set(job, name, value);
     struct tt_run *run = job->run;
-    lend_job(run, &job->spec);
-    run->total_steps = 40;
-    run->steps_per_epoch = 10;
+    run->job = tt_run_job_of(&job->spec, NULL, NULL);
+    run->length.total_steps = 40;
+    run->length.steps_per_epoch = 10;
     if (images != NULL) {
         job->own = (struct tt_detect_inputs){.spec = &job->spec.detect, .train = images};
-        run->inputs.task = TT_TASK_detection;
-        run->inputs.own = &job->own;
+        run->data.inputs.task = TT_TASK_detection;
+        run->data.inputs.own = &job->own;
         return;
     }
-    run->inputs.train = data;
-    run->inputs.model_options.train_base = !job->spec.model.use_peft;
-    run->inputs.model_options.lora = job->spec.lora;
+    run->data.inputs.train = data;
+    run->data.inputs.model_options.train_base = !job->spec.model.use_peft;
+    run->data.inputs.model_options.lora = job->spec.lora;
 }
 
 static void close_job(struct job *job)
@@ -348,13 +341,13 @@ static void close_job(struct job *job)
 static void check_refused(const struct tt_run *before, struct tt_run *now, const char *key)
 {
     const struct tt_world world = {.world_size = 1, .local_count = 1};
-    struct tt_json_value *state = tt_json_pack("{s:o, s:o}", "identity", tt_resume_identity(before, 1),
-                                               "inputs", tt_fingerprint_json(&before->fingerprint));
+    struct tt_json_value *state = tt_json_pack("{s:o, s:o}", "identity", identity_of_run(before), "inputs",
+                                               tt_fingerprint_json(&before->data.fingerprint));
     char folder[] = "checkpoint-1";
     assert_non_null(state);
     now->resume.folder = folder;
     now->resume.state.root = state;
-    tt_status status = tt_resume_prepare(now, &world);
+    tt_status status = tt_resume_prepare(&now->job, &now->resume, &world, &now->data, &now->length);
     if (status != TT_ERR_USAGE) fail_msg("another %s: resumed", key);
     if (strstr(tt_error_last()->message, key) == NULL)
         fail_msg("another %s: %s", key, tt_error_last()->message);
@@ -385,8 +378,9 @@ static void products_in_fp8(void **state)
     for (int i = 0; i < 2; i++) {
         open_job(&before, data, NULL, NULL, NULL, NULL);
         open_job(&now, data, NULL, NULL, NULL, NULL);
-        before.run->inputs.model_options.quant.type = now.run->inputs.model_options.quant.type = TT_QUANT_NF4;
-        struct tt_base_quant *recoding = &(i == 0 ? &now : &before)->run->inputs.model_options.quant;
+        before.run->data.inputs.model_options.quant.type = now.run->data.inputs.model_options.quant.type =
+            TT_QUANT_NF4;
+        struct tt_base_quant *recoding = &(i == 0 ? &now : &before)->run->data.inputs.model_options.quant;
         recoding->recodes = true;
         recoding->products = TT_FP8_SINGLE;
         check_refused(before.run, now.run,

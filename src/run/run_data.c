@@ -1,0 +1,75 @@
+#include "run/run_data.h"
+
+#include <sys/stat.h>
+
+#include "base/number.h"
+
+/* A file that takes a moment is named before it is read. */
+static void announce_rows(const struct tt_run_job *job, const char *path)
+{
+    enum { LARGE_BYTES = 32 << 20 };
+    char line[400], size[32];
+    struct stat info;
+    if (path == NULL || stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < LARGE_BYTES)
+        return;
+    tt_snprintf(line, sizeof line, "reading '%.300s' (%s)", path,
+                tt_format_bytes((double)info.st_size, size, sizeof size));
+    tt_run_report_line(job, line);
+}
+
+tt_status tt_run_data_open(const struct tt_run_job *job, const struct tt_world *world, const char *checkpoint,
+                           struct tt_run_data *data)
+{
+    struct tt_inputs_config inputs = tt_inputs_config_of(job->all, TT_INPUTS_TRAIN);
+    struct tt_data_config dated = *inputs.data;
+    dated.date = data->date;
+    inputs.data = &dated;
+    inputs.share = tt_world_share(world);
+    announce_rows(job, dated.dataset_name);
+    TT_TRY(tt_inputs_open(&inputs, &data->inputs));
+    return tt_fingerprint_compute(job->all->launch.verify_inputs, tt_str_text(&world->settings),
+                                  &data->inputs, checkpoint, job->cancel, &data->fingerprint);
+}
+
+void tt_run_data_close(struct tt_run_data *data)
+{
+    tt_run_data_unorder(data);
+    tt_inputs_close(&data->inputs);
+    tt_fingerprint_deinit(&data->fingerprint);
+}
+
+tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
+                            struct tt_run_length *length)
+{
+    const struct tt_run_spec *run = job->run;
+    const struct tt_task_run_ops *task = tt_task_run_of(&data->inputs);
+    int64_t steps_per_epoch = 0;
+    const struct tt_task_order train = {
+        .train = true,
+        .data_size = data_size,
+        .batch_size = run->per_device_train_batch_size,
+        .accumulation = run->gradient_accumulation_steps,
+        .seed = (uint64_t)(run->data_seed >= 0 ? run->data_seed : run->seed),
+        .run = run,
+        .rows = job->data,
+        .prompt_rows = (job->objective->ops->needs & TT_NEEDS_PROMPT_ROWS) != 0,
+    };
+    TT_TRY(task->order(&data->inputs, &train, &data->train));
+    TT_TRY(task->epoch_steps(&data->inputs, &data->train, &steps_per_epoch));
+    tt_run_length_count(length, run, steps_per_epoch);
+    data->train_limits = task->limits(&data->inputs, &data->train, length->total_steps);
+    if (!task->evaluates(&data->inputs)) return TT_OK;
+    struct tt_task_order eval = train;
+    eval.train = false;
+    eval.batch_size = run->per_device_eval_batch_size;
+    eval.accumulation = 1;
+    TT_TRY(task->order(&data->inputs, &eval, &data->eval));
+    data->eval_limits = task->limits(&data->inputs, &data->eval, 0);
+    return TT_OK;
+}
+
+void tt_run_data_unorder(struct tt_run_data *data)
+{
+    tt_task_data_deinit(&data->train);
+    tt_task_data_deinit(&data->eval);
+}

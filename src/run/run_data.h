@@ -1,0 +1,32 @@
+/* The inputs of a training, in their order. */
+#ifndef TT_RUN_RUN_DATA_H
+#define TT_RUN_RUN_DATA_H
+
+#include "launch/fingerprint.h"
+#include "launch/world.h"
+#include "run/run_job.h"
+#include "run/run_length.h"
+#include "run/task.h"
+
+/* A zeroed struct is empty. */
+struct tt_run_data {
+    /* what chat templates print: of the settings, the checkpoint or the start */
+    char date[TT_CHAT_DATE_BYTES];
+    struct tt_inputs inputs;
+    struct tt_fingerprint fingerprint; /* of the input files */
+    struct tt_task_data train, eval;
+    struct tt_batch_limits train_limits, eval_limits;
+};
+
+/* Opens the inputs with data->date, and computes their fingerprint. `checkpoint`: NULL, or the one to resume from. */
+TT_MUST_USE tt_status tt_run_data_open(const struct tt_run_job *job, const struct tt_world *world,
+                                       const char *checkpoint, struct tt_run_data *data);
+void tt_run_data_close(struct tt_run_data *data);
+/* Orders the data; sets the limits of micro batches and the number of steps. `data_size`: ranks that train on different
+ * samples. */
+TT_MUST_USE tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
+                                        struct tt_run_length *length);
+/* Drops that order, so that it may be made again. */
+void tt_run_data_unorder(struct tt_run_data *data);
+
+#endif
