@@ -92,6 +92,19 @@ fresh && echo "void b(void);" >"$tree/src/base/b.c" && expect "[subject]"
 fresh && echo "void b(void);" >"$tree/src/base/b.c" && touch "$tree/src/base/b.h" && expect
 fresh && echo '/* see base/gone.h */' >>"$tree/src/base/a.c" && expect "there is no base/gone.h"
 fresh && echo '/* see base/a.h and sys/gone.h */' >>"$tree/src/base/a.c" && expect
+circle() { # files of src/base that include each other in a circle
+    local name next=$1
+    for name in "$@"; do
+        printf '#include "base/%s.h"\n' "$name" >"$tree/src/base/$next.h"
+        printf '#include "base/%s.h"\n' "$next" >"$tree/src/base/$next.c"
+        next=$name
+    done
+    printf '#include "base/%s.h"\n' "$1" >"$tree/src/base/$next.h"
+}
+fresh && circle b c d && expect
+fresh && circle b c d e && expect "4 sources know each other in a circle, at most 3: b c d e"
+fresh && circle b c d e && rm "$tree/src/base/e.h" && touch "$tree/src/base/e.h" && expect
+fresh && circle b b_impl c c_impl d && expect
 fresh && echo "OP(mul)" >>"$tree/src/backend/ops.def" && expect "mul has no test"
 fresh && echo "global src/base/a.c:counter 0 once needed" >"$tree/tools/tidy-exceptions.txt" && expect "not needed any more"
 fresh && echo "global src/base/a.c:counter 0 a reason" >"$tree/tools/tidy-exceptions.txt" &&
