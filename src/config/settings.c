@@ -420,7 +420,7 @@ static bool is_served(const struct tt_setting *row, const char *text)
 {
     bool a, b;
     double x, y;
-    if (text == NULL) text = "null";
+    if (text == NULL) text = row->null_text != NULL ? row->null_text : "null";
     for (const char *at = row->only; *at != 0;) {
         char word[64];
         size_t bytes = strcspn(at, " ");

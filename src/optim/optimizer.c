@@ -47,6 +47,19 @@ const struct tt_optimizer *tt_optimizer_like(const struct tt_optimizer *optimize
     return NULL;
 }
 
+static const struct tt_optimizer *find_spelling(const char *spelling)
+{
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++)
+        if (strcmp(optimizers[i].spelling, spelling) == 0) return &optimizers[i];
+    return NULL;
+}
+
+bool tt_optimizer_is_same(const char *spelling, const char *other)
+{
+    const struct tt_optimizer *a = find_spelling(spelling), *b = find_spelling(other);
+    return a != NULL && b != NULL && a->rule == b->rule && a->bits == b->bits;
+}
+
 tt_status tt_optimizer_check(const struct tt_optim_config *config)
 {
     const struct tt_rule *rule = tt_optimizer_of(config)->rule;

@@ -77,6 +77,8 @@ const struct tt_optimizer *tt_optimizer_of(const struct tt_optim_config *config)
 /* The first of spellings.def with the same rule and these moments; NULL: there is none. */
 const struct tt_optimizer *tt_optimizer_like(const struct tt_optimizer *optimizer, enum tt_moment_bits bits,
                                              enum tt_moment_place place);
+/* Two spellings of one rule with moments of as many bits: the updates are the same bits, wherever the moments lie. */
+bool tt_optimizer_is_same(const char *spelling, const char *other);
 /* Refuses settings of another rule than `optim`. */
 TT_MUST_USE tt_status tt_optimizer_check(const struct tt_optim_config *config);
 /* Not NULL for a value of transformers' OptimizerNames that has no rule here: the reason and what to write instead. */

@@ -187,21 +187,23 @@ static const struct schedule {
     shape_function *shape;   /* after the warm-up */
     warmup_function *warmup; /* NULL: none, regardless of the settings */
 } schedules[] = {
-    {"linear", "", linear, linear_warmup},
-    {"cosine", "num_cycles", cosine, linear_warmup},
-    {"cosine_with_restarts", "num_cycles", cosine_with_restarts, linear_warmup},
-    {"cosine_with_min_lr", "num_cycles min_lr min_lr_rate", cosine_with_min_lr, linear_warmup},
-    {"cosine_warmup_with_min_lr", "num_cycles min_lr min_lr_rate warmup_lr_rate", cosine_warmup_with_min_lr,
-     min_lr_warmup},
-    {"polynomial", "lr_end power", polynomial, linear_warmup},
-    {"constant", "", constant, NULL},
-    {"constant_with_warmup", "", constant, linear_warmup},
-    {"inverse_sqrt", "timescale", inverse_sqrt, linear_warmup},
-    {"warmup_stable_decay", "num_stable_steps num_decay_steps min_lr_ratio num_cycles warmup_type decay_type",
-     warmup_stable_decay, stable_warmup},
-    /* it has its own warm-up, which milestones also lower */
-    {"multistep", "milestones milestone_epochs gamma warmup_factor", multistep, NULL},
+#define SCHEDULE(name, keys, shape, warmup) {name, keys, shape, warmup},
+#define REFUSED(name, instead)
+#include "optim/schedules.def"
+#undef SCHEDULE
+#undef REFUSED
 };
+
+const char *tt_schedule_instead(const char *name)
+{
+#define SCHEDULE(served, keys, shape, warmup)
+#define REFUSED(refused, instead)                                                                            \
+    if (strcmp(name, refused) == 0) return instead;
+#include "optim/schedules.def"
+#undef SCHEDULE
+#undef REFUSED
+    return NULL;
+}
 
 static const struct schedule *find_schedule(const char *name)
 {
@@ -346,12 +348,9 @@ static tt_status check_kwargs(const struct tt_optim_config *config, const struct
 tt_status tt_schedule_check(const struct tt_optim_config *config)
 {
     const struct schedule *schedule = find_schedule(config->lr_scheduler_type);
-    if (schedule == NULL) {
-        (void)tt_fail(TT_ERR_USAGE, "lr_scheduler_type '%s' is not supported", config->lr_scheduler_type);
-        tt_hint("one of linear, cosine, cosine_with_restarts, cosine_with_min_lr, cosine_warmup_with_min_lr, "
-                "polynomial, constant, constant_with_warmup, inverse_sqrt, warmup_stable_decay, multistep");
-        return TT_ERR_USAGE;
-    }
+    if (schedule == NULL)
+        return tt_fail(TT_ERR_INTERNAL, "lr_scheduler_type '%s' is not in the table of schedules",
+                       config->lr_scheduler_type);
     struct tt_json json = {0};
     struct kwargs kwargs;
     tt_status status = parse_kwargs(config, schedule, &json, &kwargs);

@@ -17,7 +17,9 @@ double tt_schedule_factor(const struct tt_optim_config *config, int64_t step,
  * those of warmup_epochs but for the last, at most TT_WARMUP_EPOCH_STEPS_MAX, as torchvision's references. */
 enum { TT_WARMUP_EPOCH_STEPS_MAX = 1000 };
 int64_t tt_schedule_warmup_steps(const struct tt_optim_config *config, struct tt_schedule_length length);
-/* Checks name and lr_scheduler_kwargs. */
+/* Not NULL for a name of transformers' SchedulerType that is not served: what to write instead. */
+const char *tt_schedule_instead(const char *name);
+/* Checks lr_scheduler_kwargs. */
 TT_MUST_USE tt_status tt_schedule_check(const struct tt_optim_config *config);
 
 #endif

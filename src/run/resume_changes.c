@@ -1,6 +1,7 @@
 /* Compares the identities of runs (resume.h), also with those of earlier versions. */
 #include <string.h>
 
+#include "optim/optimizer.h"
 #include "run/resume.h"
 
 enum { CHANGES_SHOWN = 6, WORDS_MAX = 16 };
@@ -87,6 +88,14 @@ static tt_status list_unwritten(struct changes *changes, const struct tt_json_va
     return TT_OK;
 }
 
+/* The same value, or another spelling of it. */
+static bool is_same(const char *name, const struct tt_json_value *old, const struct tt_json_value *value)
+{
+    if (tt_json_equal(old, value)) return true;
+    return strcmp(name, "optim") == 0 && tt_json_is_string(old) && tt_json_is_string(value) &&
+           tt_optimizer_is_same(tt_json_text(old), tt_json_text(value));
+}
+
 static tt_status list_changes(struct changes *changes, const struct tt_json_value *before,
                               const struct tt_json_value *now, const char *const *except)
 {
@@ -94,7 +103,7 @@ static tt_status list_changes(struct changes *changes, const struct tt_json_valu
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(now, &member, &name, &value);) {
         const struct tt_json_value *old = tt_json_get(before, name);
-        if (old == NULL || is_among(name, except) || tt_json_equal(old, value)) continue;
+        if (old == NULL || is_among(name, except) || is_same(name, old, value)) continue;
         TT_TRY(add_change(changes, name, old, value));
     }
     TT_TRY(list_unwritten(changes, before, now, true));

@@ -187,9 +187,10 @@ expect 2 "row_tokens_min 10 is more than row_tokens_max 5" bench train --row_tok
 expect 2 "help takes one command" help nothing
 expect 2 "checkpoint needs an operation" checkpoint
 expect 2 "trimtab checkpoint ls FOLDER" checkpoint list folder
-# The help names every schedule that the hint for a wrong one names.
-expect 2 "lr_scheduler_type 'cosin'" train --config good.yaml --lr_scheduler_type cosin
-names=$(sed -n 's/^  hint: one of //p' err | tr -d ,)
+# The help names every schedule that the error for a wrong one names, in one error with other wrong values.
+expect 2 "2 errors in the settings" train --config good.yaml --lr_scheduler_type reduce_lr_on_plateau --optim adafactor
+grep -q "write cosine, or constant" err || fail "nothing is said to write instead: $(cat err)"
+names=$(sed -n "s/.*'lr_scheduler_type' supports only: \\(.*\\); not.*/\\1/p" err)
 [ "$(wc -w <<<"$names")" -ge 9 ] || fail "not nine schedules: $names"
 for name in $names; do
     "$trimtab" train --help | grep -qw "$name" || fail "no $name in the help"

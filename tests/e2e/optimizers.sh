@@ -52,6 +52,11 @@ must again 2 --optim adamw_8bit --resume_from_checkpoint true
 cmp coded/model.safetensors again/model.safetensors || fail "the resumed run has other weights"
 cmp coded/checkpoint-8/training_state.safetensors again/checkpoint-8/training_state.safetensors || fail "another state"
 
+# The same, by another name of the optimizer.
+rm -rf again/checkpoint-8 again/model.safetensors
+must again 2 --optim paged_adamw_8bit --resume_from_checkpoint true
+cmp coded/model.safetensors again/model.safetensors || fail "a run resumed by another name of optim has other weights"
+
 # Another optimizer would go on from moments that it does not have.
 cp -r coded other && rm -rf other/checkpoint-8 other/model.safetensors
 train other 2 --optim adamw_torch --resume_from_checkpoint true && fail "another optimizer went on"

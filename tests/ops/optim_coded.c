@@ -1,4 +1,4 @@
-/* Moments of 8 bits: against the header's formula in double, and against bitsandbytes' algorithm step by step
+/* Moments of 8 bits: against the header's formula in double, and against bitsandbytes' kernels step by step
  * (tests/golden/optim/make_coded.py). Codes are equal but where the exact value is within two units in the last place
  * of a border between codes: those are counted, and are the neighbour's. Lion with fp32 moments. */
 #include "backend/ops/optim.h"
@@ -80,7 +80,8 @@ static double border(const float *map, int code)
 
 static int code_of(const float *map, double x, double absmax, bool signs)
 {
-    double scaled = absmax > 0 ? x / absmax : x;
+    if (absmax == 0) return signs ? TT_MOMENT_ZERO_SIGNED : TT_MOMENT_ZERO;
+    double scaled = x / absmax;
     int code = 0;
     for (int step = TT_QUANT_NESTED_MAP / 2; step > 0; step /= 2)
         if (scaled > border(map, code + step - 1)) code += step;
@@ -147,8 +148,9 @@ static void run_op(struct test_device *device, const struct coded_case *c, struc
     test_ok(c->lion ? tt_lion8(device->stream, &lion) : tt_adamw8(device->stream, &adamw));
 }
 
+/* `correction`: the relative error of the bias corrections. */
 static void check_params(const struct coded_case *c, struct test_tensor *const before,
-                         const struct test_tensor *got)
+                         const struct test_tensor *got, double correction)
 {
     const float *was = before[PARAM].view.data, *is = got[PARAM].view.data;
     for (int64_t i = 0; i < c->count; i++) {
@@ -157,7 +159,7 @@ static void check_params(const struct coded_case *c, struct test_tensor *const b
         double wanted = make_param(c, before, i, x), moved = fabs(wanted - (double)was[i]);
         /* The rounding of the terms, and of the parameter, twice. */
         double cancelled = terms[0] / fmax(fabs(x[0]), 1e-30);
-        double room = 1e-6 * moved * fmax(cancelled, 1) + 2.5e-7 * fabs(wanted);
+        double room = (1e-6 * fmax(cancelled, 1) + correction) * moved + 2.5e-7 * fabs(wanted);
         if (c->lion && cancelled > 1e5) room += 2 * c->lr;
         if (fabs((double)is[i] - wanted) > room)
             fail_msg("param, element %lld: %.9g, wanted %.9g", (long long)i, (double)is[i], wanted);
@@ -180,7 +182,7 @@ static void check_run(struct test_device *device, int threads, void *context)
     test_array_check_gaps(names, t, LINES);
     if (threads == 1) {
         struct differences found = {0};
-        check_params(p->row, p->tensors, t);
+        check_params(p->row, p->tensors, t, 0);
         for (int k = 0; k < (p->row->lion ? 1 : 2); k++) check_codes(p->row, p->tensors, t, k, &found);
         assert_true((double)found.differing <= 1e-4 * (double)found.codes);
     }
@@ -265,7 +267,14 @@ static void infinite_moments_stay_in_the_tables(void **state)
     test_array_free(p.tensors, LINES);
 }
 
-/* ---- The algorithm of bitsandbytes, step by step ---- */
+/* ---- bitsandbytes, step by step ---- */
+
+/* The library computes 1 - beta^step in fp32, whose units are large beside a small difference; the header's corrections
+ * are rounded once. */
+static double library_correction(const struct coded_case *c)
+{
+    return c->lion ? 0 : 0x1p-23 / (1 - pow(c->beta2, (double)c->step));
+}
 
 static struct test_tensor read_golden(struct tt_safetensors *file, const char *rule, int step,
                                       const char *name)
@@ -307,8 +316,8 @@ static void check_golden_run(struct test_device *device, int threads, void *cont
         test_array_to_device(device, got, LINES);
         run_op(device, &c, got);
         test_array_to_host(device, got, LINES);
-        check_params(&c, before, got);
-        check_params(&c, before, wanted);
+        check_params(&c, before, got, 0);
+        check_params(&c, before, wanted, library_correction(&c));
         for (int k = 0; k < (c.lion ? 1 : 2); k++) {
             struct differences of_wanted = {0};
             const uint8_t *a = got[CODES1 + 2 * k].view.data, *b = wanted[CODES1 + 2 * k].view.data;
@@ -325,10 +334,13 @@ static void check_golden_run(struct test_device *device, int threads, void *cont
         test_array_free(wanted, LINES);
     }
     tt_safetensors_close(file);
+    if (threads == 1)
+        print_message("%s: %lld of %lld codes are the neighbour's\n", rule, (long long)found.differing,
+                      (long long)found.codes);
     assert_true((double)found.differing <= 1e-4 * (double)found.codes);
 }
 
-static void steps_follow_the_kernel_of_bitsandbytes(void **state)
+static void steps_follow_the_kernels_of_bitsandbytes(void **state)
 {
     (void)state;
     struct coded_case adamw = {
@@ -416,7 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_follow_the_formula),
         cmocka_unit_test(infinite_moments_stay_in_the_tables),
-        cmocka_unit_test(steps_follow_the_kernel_of_bitsandbytes),
+        cmocka_unit_test(steps_follow_the_kernels_of_bitsandbytes),
         cmocka_unit_test(lion_follows_the_formula),
         cmocka_unit_test(sizes_of_real_models),
     };

@@ -283,7 +283,11 @@ static void TT_PASS(encode_block)(const struct coded_moment *moment, int64_t blo
     int32_t index[TT_MOMENT_BLOCK];
     for (int i = 0; i < TT_MOMENT_BLOCK; i++) absmax = fabsf(x[i]) > absmax ? fabsf(x[i]) : absmax;
     moment->absmax[block] = absmax;
-    for (int i = 0; i < TT_MOMENT_BLOCK; i++) scaled[i] = absmax > 0 ? x[i] / absmax : x[i];
+    if (absmax == 0) {
+        memset(codes, has_signs ? TT_MOMENT_ZERO_SIGNED : TT_MOMENT_ZERO, (size_t)n);
+        return;
+    }
+    for (int i = 0; i < TT_MOMENT_BLOCK; i++) scaled[i] = x[i] / absmax;
     TT_PASS(count_borders)(&moment->borders, scaled, index);
     for (int i = 0; i < n; i++) {
         if (has_signs && !signbit(moment->borders.map[index[i]]) != !signbit(x[i]))

@@ -1,8 +1,10 @@
 /* Updates whose moments have 8 bits (ops/optim.h): one pass over gradients, masters and codes. A warp holds a block of
- * 256 elements in registers, eight a lane; the maps and the borders between their entries are in shared memory. */
+ * 256 elements in registers, eight a lane; the maps, the borders between their entries and the borders below each bin
+ * of numbers are in shared memory. */
 #include <math.h>
 
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/fast_math.cuh"
 #include "backend/ops/optim.h"
 #include "tensor/quant.h"
 
@@ -13,8 +15,15 @@ enum {
     THREADS = 256,
     WARPS = THREADS / 32,
     EACH = TT_MOMENT_BLOCK / 32, /* elements of a lane */
-    ROUNDS = 4,                  /* blocks of a warp, at least: they share the reading of the maps */
+    ROUNDS = 16,                 /* blocks of a warp, at least: they share the tables */
     CODES = TT_QUANT_NESTED_MAP,
+    /* Numbers of one sign, power of two and 128th of it share a bin; those below 2^-24 share one of their sign. At most
+     * one border is in a bin: entries of a map are at least 0.007 apart near 1, and in lower decades as far in
+     * proportion; a bin is 0.004 wide there. */
+    BIN_POWERS = 24,
+    BIN_PARTS = 128,
+    BINS = BIN_POWERS * BIN_PARTS, /* of one sign */
+    FIRST_BIN = (127 - BIN_POWERS) * BIN_PARTS,
 };
 
 /* A moment, and its map. */
@@ -43,7 +52,7 @@ struct adamw8_rule {
         float g = grad_value * grad_scale;
         m = m * beta1 + (1.0f - beta1) * g;
         v = v * beta2 + (1.0f - beta2) * g * g;
-        p = (p - step_size * (m / (sqrtf(v) + eps))) * keep;
+        p = (p - step_size * (m * reciprocal_fast(sqrtf(v) + eps))) * keep;
     }
 
     __device__ __forceinline__ void apply(float g, float &p, float (&x)[MOMENTS][EACH], int i) const
@@ -75,19 +84,64 @@ struct lion8_rule {
     }
 };
 
-/* The maps of a rule, and the borders between their entries; the last border is infinite. */
-template <int MOMENTS> struct tables {
-    float map[MOMENTS][CODES], borders[MOMENTS][CODES];
+/* The map of a moment, the borders between its entries, the last of which is infinite, and the number of borders below
+ * each bin: of moments that have signs the negative ones first. */
+template <bool SIGNS> struct table {
+    float map[CODES], borders[CODES];
+    uint8_t below[SIGNS ? 2 * BINS : BINS];
+};
+template <typename Rule> struct tables {
+    table<Rule::has_signs(0)> first;
+    table<Rule::has_signs(Rule::MOMENTS - 1)> last;
 };
 
-template <bool SIGNS>
-__device__ __forceinline__ uint32_t code_of(const float *map, const float *borders, float x, float absmax)
+/* The least magnitude of a bin. */
+__device__ __forceinline__ float bin_edge(int bin)
 {
-    float scaled = absmax > 0 ? x / absmax : x;
+    return bin == 0 ? 0.0f : __uint_as_float((uint32_t)(bin + FIRST_BIN) << 16);
+}
+
+/* The number of borders below x. */
+__device__ __forceinline__ int borders_below(const float *borders, float x)
+{
     int index = 0;
 #pragma unroll
-    for (int step = CODES / 2; step > 0; step /= 2) index += scaled > borders[index + step - 1] ? step : 0;
-    if (SIGNS && signbit(map[index]) != signbit(x)) index += x > 0 ? 1 : -1;
+    for (int step = CODES / 2; step > 0; step /= 2) index += x > borders[index + step - 1] ? step : 0;
+    return index;
+}
+
+/* All threads of a block call it; each fills bins that are neighbours. */
+template <bool SIGNS> __device__ __forceinline__ void fill_table(table<SIGNS> &t, const float *map)
+{
+    constexpr int SHARE = BINS / THREADS;
+    static_assert(THREADS == CODES && BINS % THREADS == 0, "one entry and equal shares a thread");
+    int i = (int)threadIdx.x, first = i * SHARE;
+    t.map[i] = map[i];
+    t.borders[i] = i + 1 < CODES ? (map[i] + map[i + 1]) * 0.5f : INFINITY;
+    __syncthreads();
+    int below = borders_below(t.borders, bin_edge(first));
+    for (int bin = first; bin < first + SHARE; bin++) {
+        while (t.borders[below] < bin_edge(bin)) below++;
+        t.below[bin] = (uint8_t)below;
+    }
+    if constexpr (SIGNS) {
+        below = borders_below(t.borders, -bin_edge(first + SHARE));
+        for (int bin = first + SHARE - 1; bin >= first; bin--) {
+            while (t.borders[below] < -bin_edge(bin + 1)) below++;
+            t.below[BINS + bin] = (uint8_t)below;
+        }
+    }
+}
+
+/* `scaled`: x over the size of its block. */
+template <bool SIGNS> __device__ __forceinline__ uint32_t code_of(const table<SIGNS> &t, float scaled)
+{
+    uint32_t bits = __float_as_uint(scaled);
+    int bin = min(max((int)(bits << 1 >> 17) - FIRST_BIN, 0), BINS - 1);
+    if (SIGNS) bin += (int)(bits >> 31) * BINS;
+    int index = t.below[bin];
+    index += scaled > t.borders[index] ? 1 : 0;
+    if (SIGNS && signbit(t.map[index]) != signbit(scaled)) index += scaled > 0 ? 1 : -1;
     return (uint32_t)index & 0xff;
 }
 
@@ -161,10 +215,11 @@ __device__ __forceinline__ void store_codes(uint8_t *to, int n, bool whole, cons
         if (i < n) to[i] = (uint8_t)code[i];
 }
 
+/* Quotients by a reciprocal are within two units in the last place, as the library's; sizes without a normal reciprocal
+ * divide. A block of zeros has the codes that the library writes for it; its size makes them 0. */
 template <bool SIGNS>
-__device__ __forceinline__ void encode(const struct coded &moment, const float *map, const float *borders,
-                                       int64_t block, int64_t first, int n, bool whole,
-                                       const float (&x)[EACH])
+__device__ __forceinline__ void encode(const struct coded &moment, const table<SIGNS> &t, int64_t block,
+                                       int64_t first, int n, bool whole, const float (&x)[EACH])
 {
     float absmax = 0.0f;
     uint32_t code[EACH];
@@ -172,14 +227,24 @@ __device__ __forceinline__ void encode(const struct coded &moment, const float *
     for (int i = 0; i < EACH; i++) absmax = fmaxf(absmax, i < n ? fabsf(x[i]) : 0.0f);
     absmax = warp_max(absmax);
     if (threadIdx.x % 32 == 0) moment.absmax[block] = absmax;
+    if (absmax > 0x1p-120f && absmax < 0x1p120f) {
+        float factor = 1.0f / absmax;
 #pragma unroll
-    for (int i = 0; i < EACH; i++) code[i] = code_of<SIGNS>(map, borders, x[i], absmax);
+        for (int i = 0; i < EACH; i++) code[i] = code_of<SIGNS>(t, x[i] * factor);
+    } else {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            code[i] = absmax > 0 ? code_of<SIGNS>(t, x[i] / absmax)
+                      : SIGNS    ? TT_MOMENT_ZERO_SIGNED
+                                 : TT_MOMENT_ZERO;
+    }
     store_codes(moment.codes + first, n, whole, code);
 }
 
-template <typename Rule, int MOMENTS>
-__device__ __forceinline__ void update_block(const Rule &rule, const struct tables<MOMENTS> &t, int64_t block)
+template <typename Rule>
+__device__ __forceinline__ void update_block(const Rule &rule, const tables<Rule> &t, int64_t block)
 {
+    constexpr int MOMENTS = Rule::MOMENTS;
     int64_t first = block * TT_MOMENT_BLOCK + (int64_t)(threadIdx.x % 32) * EACH, left = rule.count - first;
     int n = left >= EACH ? EACH : left > 0 ? (int)left : 0;
     bool whole = rule.aligned && n == EACH;
@@ -192,28 +257,22 @@ __device__ __forceinline__ void update_block(const Rule &rule, const struct tabl
         load_codes(rule.moments[k].codes + first, n, whole, code);
         float absmax = rule.moments[k].absmax[block];
 #pragma unroll
-        for (int i = 0; i < EACH; i++) x[k][i] = t.map[k][code[i]] * absmax;
+        for (int i = 0; i < EACH; i++) x[k][i] = (k == 0 ? t.first.map : t.last.map)[code[i]] * absmax;
     }
     __syncwarp(); /* all lanes have read absmax before one writes it */
 #pragma unroll
     for (int i = 0; i < EACH; i++) rule.apply(g[i], p[i], x, i);
     store_floats(rule.param + first, n, whole, p);
-    encode<Rule::has_signs(0)>(rule.moments[0], t.map[0], t.borders[0], block, first, n, whole, x[0]);
-    if constexpr (MOMENTS > 1)
-        encode<Rule::has_signs(1)>(rule.moments[1], t.map[1], t.borders[1], block, first, n, whole, x[1]);
+    encode(rule.moments[0], t.first, block, first, n, whole, x[0]);
+    if constexpr (MOMENTS > 1) encode(rule.moments[1], t.last, block, first, n, whole, x[1]);
 }
 
 template <typename Rule>
 __global__ void __launch_bounds__(THREADS) update_coded(const __grid_constant__ Rule rule, int64_t blocks)
 {
-    __shared__ struct tables<Rule::MOMENTS> t;
-#pragma unroll
-    for (int k = 0; k < Rule::MOMENTS; k++) {
-        int i = (int)threadIdx.x;
-        const float *map = rule.moments[k].map;
-        t.map[k][i] = map[i];
-        t.borders[k][i] = i + 1 < CODES ? (map[i] + map[i + 1]) * 0.5f : INFINITY;
-    }
+    __shared__ tables<Rule> t;
+    fill_table(t.first, rule.moments[0].map);
+    if constexpr (Rule::MOMENTS > 1) fill_table(t.last, rule.moments[1].map);
     __syncthreads();
     int64_t warp = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, warps = (int64_t)gridDim.x * WARPS;
     for (int64_t block = warp; block < blocks; block += warps) update_block(rule, t, block);

@@ -41,8 +41,10 @@ TT_MUST_USE tt_status tt_lion(struct tt_stream *stream, const struct tt_lion_arg
 /* A moment in 8 bits: in blocks of TT_MOMENT_BLOCK elements, the first of which is element 0, map[code] * absmax of the
  * block. The map is tt_quant_nested_map (with signs) or tt_quant_unsigned_map. To encode a block, absmax is its largest
  * |x|, and the code is that of the nearest entry to x / absmax; where the entry's sign bit is not that of x, its
- * neighbour on the side of x. (bitsandbytes 0.50.2, csrc/cuda/optimizers.cu, kOptimizerStatic8bit2StateBlockwise.) */
-enum { TT_MOMENT_BLOCK = 256 };
+ * neighbour on the side of x. (bitsandbytes 0.50.2, csrc/cuda/optimizers.cu, kOptimizerStatic8bit2StateBlockwise.) A
+ * block of zeros has absmax 0 and one code, the library's: TT_MOMENT_ZERO_SIGNED of the map with signs, TT_MOMENT_ZERO
+ * of the other. */
+enum { TT_MOMENT_BLOCK = 256, TT_MOMENT_ZERO = 0, TT_MOMENT_ZERO_SIGNED = 255 };
 struct tt_coded_moment {
     tt_tensor codes;  /* u8 [N] */
     tt_tensor absmax; /* f32 [blocks of N] */

@@ -206,6 +206,30 @@ static void every_name_of_transformers_is_answered(void **state)
     tt_json_deinit(&json);
 }
 
+static void every_schedule_of_transformers_is_answered(void **state)
+{
+    (void)state;
+    static const char served[] = " "
+#define SCHEDULE(name, keys, shape, warmup) name " "
+#define REFUSED(name, instead)
+#include "optim/schedules.def"
+#undef SCHEDULE
+#undef REFUSED
+        ;
+    struct tt_json json = {0};
+    assert_int_equal(tt_json_read(TT_TEST_ROOT "/golden/optim/names.json", 1 << 20, &json), TT_OK);
+    const struct tt_json_value *names = tt_json_get(json.root, "schedules");
+    assert_int_equal(tt_json_count(names), 12);
+    for (size_t i = 0; i < tt_json_count(names); i++) {
+        const char *name = tt_json_text(tt_json_at(names, i));
+        char word[64];
+        (void)snprintf(word, sizeof word, " %s ", name);
+        if ((strstr(served, word) != NULL) == (tt_schedule_instead(name) != NULL))
+            fail_msg("'%s' is served and refused, or neither", name);
+    }
+    tt_json_deinit(&json);
+}
+
 /* docs/optimizers.md has every value, and those that are refused below the heading of what to write instead. */
 static void the_page_has_every_name(void **state)
 {
@@ -283,6 +307,7 @@ int main(void)
         cmocka_unit_test(rules_keep_what_they_need),
         cmocka_unit_test(every_spelling_has_its_rule),
         cmocka_unit_test(every_name_of_transformers_is_answered),
+        cmocka_unit_test(every_schedule_of_transformers_is_answered),
         cmocka_unit_test(the_page_has_every_name),
         cmocka_unit_test(small_tensors_and_embeddings_keep_32_bits),
         cmocka_unit_test(settings_of_another_rule_are_refused),

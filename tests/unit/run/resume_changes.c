@@ -39,6 +39,21 @@ static const struct {
       "apo_down", "discopop", "sigmoid_norm"}},
 };
 
+static void spellings_of_one_optimizer(void **state)
+{
+    (void)state;
+    expect("{\"optim\": \"adamw_8bit\"}", "{\"optim\": \"paged_adamw_8bit\"}", NULL, "");
+    expect("{\"optim\": \"adamw_torch\"}", "{\"optim\": \"paged_adamw\"}", NULL, "");
+    expect("{\"optim\": \"adamw_torch\"}", "{\"optim\": \"adamw_8bit\"}", NULL,
+           "optim was \"adamw_torch\" and is \"adamw_8bit\"");
+    expect("{\"optim\": \"lion_8bit\"}", "{\"optim\": \"adamw_8bit\"}", NULL,
+           "optim was \"lion_8bit\" and is \"adamw_8bit\"");
+    expect("{\"optim\": \"unknown\"}", "{\"optim\": \"adamw_torch\"}", NULL,
+           "optim was \"unknown\" and is \"adamw_torch\"");
+    expect("{\"scheduler\": \"adamw\"}", "{\"scheduler\": \"adamw_torch\"}", NULL,
+           "scheduler was \"adamw\" and is \"adamw_torch\"");
+}
+
 static void numbers_of_earlier_versions(void **state)
 {
     char before[100], now[100], wanted[100];
@@ -106,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_of_earlier_versions),
+        cmocka_unit_test(spellings_of_one_optimizer),
         cmocka_unit_test(numbers_beyond),
         cmocka_unit_test(names_of_one_side),
         cmocka_unit_test(many_changes),
