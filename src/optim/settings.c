@@ -37,7 +37,8 @@ const struct tt_setting tt_optim_settings[] = {
      .help = "Learning rate at its peak, after the warm-up. The default is TRL's, for training all weights; usual for "
              "an adapter is about ten times as much, 2e-4. A detector's default is 0.01, with optim adamw 1e-4."},
     {.name = "lr_scheduler_type", .type = TT_SETTING_STRING, FIELD(lr_scheduler_type),
-     .default_text = "linear", .null_text = "linear", .only = schedules + 1, .only_reason = "there is no other shape of the rate",
+     .default_text = "linear", .null_text = "linear", .only = schedules + 1,
+     .only_reason = "there is no other shape of the rate",
      .instead = tt_schedule_instead, .changes = TT_CHANGES_RESULT,
      .help = "Shape of the learning rate over the run: linear, cosine, constant, constant_with_warmup, "
              "cosine_with_restarts, polynomial, inverse_sqrt, cosine_with_min_lr, cosine_warmup_with_min_lr, "

@@ -412,7 +412,6 @@ static void contradictions_are_found(void **state)
         {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
         {"max_length: -1\n", TT_ERR_USAGE, "'max_length' takes a number from 0"},
         {"lr_scheduler_type: cosin\n", TT_ERR_UNSUPPORTED, "'lr_scheduler_type' supports only: linear"},
-        {"lr_scheduler_type: reduce_lr_on_plateau\n", TT_ERR_UNSUPPORTED, "not 'reduce_lr_on_plateau'"},
         {"lr_scheduler_kwargs: {cycles: 1}\n", TT_ERR_USAGE, "unknown key 'cycles'"},
         {"num_train_epochs: 0\n", TT_ERR_USAGE, "the run has no steps"},
         {"use_peft: false\nadapter_name_or_path: a\n", TT_ERR_USAGE, "use_peft is off"},
