@@ -197,37 +197,52 @@ static tt_status write_tallies(struct tt_str *text, const char *heading, const s
     return TT_OK;
 }
 
-static tt_status write_served(struct tt_str *text, const struct subject *subject,
-                              const struct tt_text_part *part)
-{
-    if (part == NULL) return tt_str_append_text(text, "  supported               yes\n");
-    TT_TRY(tt_str_printf(text, "  supported               the text part, '%s'\n", part->path));
-    size_t count = subject->folder != NULL ? tt_model_folder_left_alone(subject->folder) : 0;
-    return tt_str_printf(text, "  left alone              %zu tensors of the %s\n", count, part->what);
-}
+/* Whether this program supports the model; if so by which part of its class, if not why. */
+struct verdict {
+    bool asked, yes; /* not asked: no model */
+    const struct tt_text_part *part;
+    size_t left_alone;
+    struct tt_error error;
+};
 
-/* Writes whether this program supports the model, and the reason if it does not. */
-static tt_status write_supported(struct tt_str *text, const struct subject *subject)
+static tt_status judge(const struct subject *subject, struct verdict *verdict)
 {
-    if (subject->folder == NULL && !subject->is_model) return TT_OK;
+    *verdict = (struct verdict){.asked = subject->folder != NULL || subject->is_model};
+    if (!verdict->asked) return TT_OK;
     struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     if (config == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_model_facts_parse(
         subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
-    const struct tt_text_part *part = config->part;
+    verdict->part = config->part;
     tt_free(config);
     struct tt_model_folder *whole = NULL; /* opened for its error if no weights were found */
     if (status == TT_OK && subject->folder != NULL && subject->count == 0)
         status = tt_model_folder_open(subject->path, true, &whole);
     tt_model_folder_close(whole);
-    if (status == TT_OK) return write_served(text, subject, part);
     if (status == TT_ERR_MEMORY) return status;
-    const struct tt_error *error = tt_error_last();
-    tt_status written = tt_str_printf(text, "  supported               no: %s\n", error->message);
-    if (written == TT_OK && error->hint[0] != '\0')
-        written = tt_str_printf(text, "    hint: %s\n", error->hint);
-    if (written == TT_OK) tt_error_clear();
-    return written;
+    verdict->yes = status == TT_OK;
+    if (subject->folder != NULL) verdict->left_alone = tt_model_folder_left_alone(subject->folder);
+    if (verdict->yes) return TT_OK;
+    verdict->error = *tt_error_last();
+    tt_error_clear();
+    return TT_OK;
+}
+
+static tt_status write_supported(struct tt_str *text, const struct subject *subject)
+{
+    struct verdict verdict;
+    TT_TRY(judge(subject, &verdict));
+    const struct tt_text_part *part = verdict.part;
+    if (!verdict.asked) return TT_OK;
+    if (!verdict.yes) {
+        TT_TRY(tt_str_printf(text, "  supported               no: %s\n", verdict.error.message));
+        if (verdict.error.hint[0] == '\0') return TT_OK;
+        return tt_str_printf(text, "    hint: %s\n", verdict.error.hint);
+    }
+    if (part == NULL) return tt_str_append_text(text, "  supported               yes\n");
+    TT_TRY(tt_str_printf(text, "  supported               the text part, '%s'\n", part->path));
+    return tt_str_printf(text, "  left alone              %zu tensors of the %s\n", verdict.left_alone,
+                         part->what);
 }
 
 static tt_status write_facts(struct tt_str *text, const struct subject *subject)
@@ -300,6 +315,8 @@ static struct tt_json_value *tensors_to_json(const struct subject *subject)
 static tt_status write_json(struct tt_str *text, const struct subject *subject, bool list)
 {
     struct sums sums;
+    struct verdict verdict;
+    TT_TRY(judge(subject, &verdict));
     sum_up(subject, &sums);
     struct tt_json_value *root =
         tt_json_pack("{s:s,s:s,s:o,s:I,s:I,s:I,s:o,s:o}", "path", subject->path, "kind", subject->kind,
@@ -307,6 +324,9 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
                      (int64_t)sums.all.parameters, "bytes", (int64_t)sums.all.bytes, "parts",
                      tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
     if (list) tt_json_set(root, "list", tensors_to_json(subject));
+    if (verdict.asked) tt_json_set(root, "supported", tt_json_new_bool(verdict.yes));
+    if (verdict.part != NULL) tt_json_set(root, "text_part", tt_json_new_string(verdict.part->path));
+    if (verdict.asked && !verdict.yes) tt_json_set(root, "reason", tt_json_new_string(verdict.error.message));
     tt_status status = tt_json_write(root, 2, false, text);
     tt_json_release(root);
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "model/family.h"
+#include "model/missing.h"
 #include "model/quantization.h"
 
 static const struct tt_model_family *const families[] = {
@@ -44,11 +45,28 @@ struct text_config {
     const struct tt_model_family *family;
 };
 
+/* The nearest thing that is missing, behind "models of this type are not supported". */
+static tt_status write_nearest(const struct text_config *text, struct tt_str *why)
+{
+    const struct tt_json_value *root = text->json.root;
+    const char *inner = tt_json_text(tt_json_get(tt_json_get(root, "text_config"), "model_type"));
+    if (inner != NULL && tt_model_family_find(inner) != NULL)
+        return tt_str_printf(why, ": the text model '%s' is, and not this class of folders", inner);
+    TT_TRY(tt_str_append_text(why, ": needs "));
+    size_t before = why->bytes;
+    TT_TRY(tt_missing_write(root, why));
+    return why->bytes > before ? TT_OK
+                               : tt_str_append_text(why, "a family of its own, by its keys no other part");
+}
+
 static tt_status refuse_type(const struct text_config *text, const char *model_type)
 {
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported%s",
-                               text->whole->origin, model_type, text->part != NULL ? " as a text part" : "");
-    struct tt_str names = {0};
+    struct tt_str names = {0}, why = {0};
+    TT_TRY(write_nearest(text, &why));
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported%s%s",
+                               text->whole->origin, model_type, text->part != NULL ? " as a text part" : "",
+                               tt_str_text(&why));
+    tt_str_deinit(&why);
     for (int i = 0; i < FAMILY_COUNT; i++)
         if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", families[i]->model_type) != TT_OK) break;
     for (size_t i = 0; tt_text_part_at(i) != NULL; i++)

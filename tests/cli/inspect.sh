@@ -44,4 +44,19 @@ cp -r "$golden/pth/adapter" . && cp "$golden/qwen2/adapter_random/adapter_config
 has "PEFT adapter" adapter
 mkdir damaged && cp "$golden/qwen3/model/config.json" damaged/ && echo x >damaged/pytorch_model.bin
 has "'damaged/pytorch_model.bin' is not a file of torch.save" damaged
+# The nearest part that is missing, by name; served ones, and by which part, in JSON too.
+has '"supported": true' --json "$golden/qwen2/model"
+has '"text_part": "model.language_model"' --json "$golden/vision/qwen3_vl/model"
+echo '{"model_type": "qwen3_moe", "num_experts": 128, "linear_num_value_heads": 4}' >experts.json
+has "models of model_type 'qwen3_moe' are not supported: needs routed experts (num_experts), a gated delta rule" experts.json
+has "(docs/models.md)" experts.json
+has '"supported": false' --json experts.json
+has '"reason": "experts.json: models of model_type' --json experts.json
+echo '{"model_type": "helium"}' >helium.json
+has "'helium' are not supported: needs a family of its own, by its keys no other part" helium.json
+echo '{"model_type": "llava", "text_config": {"model_type": "llama"}}' >llava.json
+has "'llava' are not supported: the text model 'llama' is, and not this class of folders" llava.json
+sed 's/"model_type": "gemma3_text"/"model_type": "qwen3_moe", "num_local_experts": 8/' \
+    "$golden/vision/gemma3/model/config.json" >inner.json
+has "'qwen3_moe' are not supported as a text part: needs routed experts (num_local_experts)" inner.json
 finish
