@@ -172,7 +172,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                     real lse = most + real_log(sum);                                                         \
                     out[LSE][h * p->rows_q + i] = (double)lse;                                               \
                     for (int64_t j = begin; j < end; j++) weights[j] = real_exp(weights[j] - lse);           \
-                    real o[256] = {0};                                                                       \
+                    real o[TT_ATTENTION_HEAD_DIM_MAX] = {0};                                                 \
                     for (int64_t j = begin; j < end; j++)                                                    \
                         for (int64_t e = 0; e < E; e++)                                                      \
                             o[e] += weights[j] * (real)in[V][(j * KV + kv) * E + e];                         \
@@ -182,7 +182,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                         delta += o[e] * (real)d_out[e];                                                      \
                     }                                                                                        \
                     real terms = 0;                                                                          \
-                    real dq[256] = {0};                                                                      \
+                    real dq[TT_ATTENTION_HEAD_DIM_MAX] = {0};                                                \
                     for (int64_t j = begin; j < end; j++) {                                                  \
                         real dp = 0;                                                                         \
                         int64_t at = (j * KV + kv) * E;                                                      \

@@ -102,8 +102,8 @@ static void attention(void **state)
     REFUSE(tt_attention_forward, good, args.cu_k = part, "sequence 0 has 4 queries but only 3 keys");
     REFUSE(tt_attention_forward, good, args.cu_q = part, "cu_q covers 3 of 4 query rows");
     REFUSE(tt_attention_forward, good,
-           (args.q_THE.dims[2] = 257, args.q_THE.strides[1] = 257, args.q_THE.strides[0] = 514),
-           "head dimension 257 is not in 1..256");
+           (args.q_THE.dims[2] = 513, args.q_THE.strides[1] = 513, args.q_THE.strides[0] = 1026),
+           "head dimension 513 is not in 1..512");
     REFUSE(tt_attention_forward, good, args.window = -1, "attention_forward: window -1 is negative");
     REFUSE(tt_attention_forward, good, args.soft_cap = -2, "attention_forward: soft_cap -2 is negative");
 }

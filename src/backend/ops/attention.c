@@ -8,8 +8,6 @@
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
-enum { HEAD_DIM_MAX = 256 };
-
 /* Checks that offsets rise from 0, stay inside `rows`, and that no sequence is longer than `max_length`. */
 static void check_offsets(struct tt_check *check, const char *name, const int32_t *offsets, int64_t count,
                           int64_t rows, int64_t max_length)
@@ -53,8 +51,8 @@ static void check_sequences(struct tt_check *check, const struct tt_attention_fo
 
 static void check_heads(struct tt_check *check, int64_t heads, int64_t kv_heads, int64_t head_dim)
 {
-    tt_check_that(check, head_dim >= 1 && head_dim <= HEAD_DIM_MAX, "head dimension %lld is not in 1..%d",
-                  (long long)head_dim, HEAD_DIM_MAX);
+    tt_check_that(check, head_dim >= 1 && head_dim <= TT_ATTENTION_HEAD_DIM_MAX,
+                  "head dimension %lld is not in 1..%d", (long long)head_dim, TT_ATTENTION_HEAD_DIM_MAX);
     tt_check_that(check, kv_heads >= 1 && heads >= 1 && heads % kv_heads == 0,
                   "%lld query heads cannot share %lld key heads", (long long)heads, (long long)kv_heads);
 }
@@ -93,8 +91,8 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
-/* The maximum over the variants of cuda/: cuDNN's, which needs Hopper, and that of our own kernels with a copy
- * of lse in their order. */
+/* The maximum over the variants of cuda/: cuDNN's, which needs Hopper and a head that it supports, and that of our own
+ * kernels with a copy of lse in their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
                                      const struct tt_attention_backward_args *args)
 {
@@ -110,7 +108,7 @@ size_t tt_attention_backward_scratch(const struct tt_device *device,
     size_t cudnn = tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q.strides[0],
                                            args->dq_THE.strides[0], args->dk_TKE.strides[0])
                        .total;
-    return !newer || cudnn < own ? own : cudnn;
+    return !newer || head_dim > TT_CUDNN_HEAD_DIM_MAX || cudnn < own ? own : cudnn;
 }
 
 tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)

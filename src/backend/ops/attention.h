@@ -6,12 +6,14 @@
  * a query attends only to the last `window` keys up to its own (Mistral: j > i - window). soft_cap > 0: scores are
  * soft_cap tanh(score / soft_cap) (Gemma 2).
  * Tensors are rank 3 with contiguous last dimension and any token and head stride (fused q,k,v). Sums and softmax
- * are fp32. E is at most 256. A sequence of length 0 is allowed. */
+ * are fp32. E is at most TT_ATTENTION_HEAD_DIM_MAX. A sequence of length 0 is allowed. */
 #ifndef TT_BACKEND_OPS_ATTENTION_H
 #define TT_BACKEND_OPS_ATTENTION_H
 
 #include "backend/device.h"
 #include "tensor/tensor.h"
+
+enum { TT_ATTENTION_HEAD_DIM_MAX = 512 };
 
 struct tt_attention_forward_args {
     tt_tensor q_THE;        /* f32 | bf16 */

@@ -7,9 +7,9 @@
 #include "backend/ops/attention.h"
 
 enum {
-    ATTENTION_HEAD_DIM_MAX = 256,
-    ATTENTION_BLOCK_FLOATS = 96 * 128, /* rows of a block x E: 96 rows up to E = 128, then 48 */
-    ATTENTION_KEYS_FLOATS = 64 * 128,  /* keys of a block x E: 64, then 32 */
+    ATTENTION_BLOCK_FLOATS =
+        48 * TT_ATTENTION_HEAD_DIM_MAX, /* rows of a block x E: 96 rows up to E = 128, then 48 */
+    ATTENTION_KEYS_FLOATS = 64 * 128,   /* keys of a block x E: 64 up to E = 128, 32 up to 256, then 16 */
     ATTENTION_ROWS_MAX = 96,
     ATTENTION_KEYS_MAX = 64,
 };
@@ -33,13 +33,13 @@ static inline int64_t attention_block_rows(int64_t head_dim)
 
 static inline int64_t attention_block_keys(int64_t head_dim)
 {
-    return head_dim <= 128 ? 64 : 32;
+    return head_dim <= 128 ? 64 : head_dim <= 256 ? 32 : 16;
 }
 
 /* The largest head dimension that is divided in the same way as `head_dim`. */
 static inline int64_t attention_width_max(int64_t head_dim)
 {
-    return head_dim <= 128 ? 128 : 256;
+    return head_dim <= 128 ? 128 : head_dim <= 256 ? 256 : TT_ATTENTION_HEAD_DIM_MAX;
 }
 
 /* The keys that a row sees. The last query is at the position of the last key. */

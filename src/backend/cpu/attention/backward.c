@@ -7,7 +7,7 @@
 #include "backend/cpu/attention/attention.h"
 #include "base/alloc.h"
 
-enum { SUMS_FLOATS = 2 * 512 * 128 }; /* maximum size of the sums of dk and dv in a thread's scratch */
+enum { SUMS_FLOATS = 2 * 384 * 128 }; /* maximum size of the sums of dk and dv in a thread's scratch */
 
 /* The sums of dk and dv of one key/value head for the keys [begin, end), each [end - begin][stride]. */
 struct key_sums {

@@ -3,8 +3,9 @@
 #include <omp.h>
 
 #include "backend/cpu/parallel.h"
+#include "backend/ops/attention.h"
 
-enum { CHUNK = 512, COLUMNS = 256 };
+enum { CHUNK = 512, COLUMNS = TT_ATTENTION_HEAD_DIM_MAX };
 
 struct scratch {
     float query[COLUMNS], row[COLUMNS], sums[COLUMNS], scores[CHUNK];

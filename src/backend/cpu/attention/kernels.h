@@ -169,7 +169,7 @@ static void TT_PASS(store_panel)(const tt_tensor *to, const struct attention_blo
 {
     int64_t head_dim = to->dims[2];
     for (int64_t r = 0; r < count; r++) {
-        float row[ATTENTION_HEAD_DIM_MAX];
+        float row[TT_ATTENTION_HEAD_DIM_MAX];
         for (int64_t e = 0; e < head_dim; e++) row[e] = panel[e * PANEL + r] * factor_of_lane[r];
         store_row(to, attention_row_index(to, block, first + r), row);
     }

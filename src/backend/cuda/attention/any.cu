@@ -1,11 +1,13 @@
-/* Attention for all arguments that the tensor-core kernels decline: fp32, and head dimensions or strides that
- * are not multiples of 8. A warp computes one row (a query of one head, or a key of one key/value head) and
- * visits the rows on the other side 32 at a time: first each lane computes the score of one of them, then each
- * lane adds up the columns lane, lane + 32, ... of the weighted sum. These kernels are general rather than fast.
- * Sums have one order, so repeats are equal bit for bit. */
+/* Attention for all arguments that the tensor-core kernels decline: fp32, head dimensions or strides that are not
+ * multiples of 8, and those over 256 without Hopper. A warp computes one row (a query of one head, or a key of one
+ * key/value head) and visits the rows on the other side 32 at a time: first each lane computes the score of one of
+ * them, then each lane adds up the columns lane, lane + 32, ... of the weighted sum. These kernels are general rather
+ * than fast. Sums have one order, so repeats are equal bit for bit. */
 #include "backend/cuda/attention/mma_tiles.h"
+#include "backend/ops/attention.h"
 
-enum { WARPS = 4, COLUMNS = 8 }; /* columns per lane: head dimensions up to 256 */
+enum { WARPS = 4, WIDE = 16 }; /* columns per lane: 8 for head dimensions up to 256, else WIDE */
+static_assert(32 * WIDE == TT_ATTENTION_HEAD_DIM_MAX, "a warp holds a row");
 
 static __device__ __forceinline__ float widen(float x)
 {
@@ -53,7 +55,7 @@ template <typename T> static __device__ __forceinline__ float dot(const float *a
 }
 
 /* c[i] += sum over j < count of weight(lane j) rows[j][lane + 32 i] */
-template <typename T>
+template <int COLUMNS, typename T>
 static __device__ __forceinline__ void add_rows(float (&c)[COLUMNS], float weight, const T *rows,
                                                 int64_t stride, int count, int columns)
 {
@@ -71,7 +73,7 @@ template <typename T> static __device__ __forceinline__ void read_row(float *to,
     for (int e = threadIdx.x % 32; e < columns; e += 32) to[e] = widen(from[e]);
 }
 
-template <typename T>
+template <int COLUMNS, typename T>
 static __device__ __forceinline__ void write_row(T *to, const float (&c)[COLUMNS], float factor, int columns)
 {
 #pragma unroll
@@ -109,7 +111,7 @@ static __device__ __forceinline__ key_range keys_of(const tt_attention_problem &
     return {p.window > 0 ? max(0, end - p.window) : 0, end, p.cu_k[b]};
 }
 
-template <typename T, bool CAPPED>
+template <typename T, bool CAPPED, int COLUMNS>
 static __global__ void __launch_bounds__(WARPS * 32)
     any_forward(const __grid_constant__ tt_attention_problem p)
 {
@@ -141,7 +143,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
 }
 
 /* Computes dq, and delta for the kernel of dk and dv. */
-template <typename T, bool CAPPED>
+template <typename T, bool CAPPED, int COLUMNS>
 static __global__ void __launch_bounds__(WARPS * 32) any_dq(const __grid_constant__ tt_attention_problem p)
 {
     __shared__ float queries[WARPS][32 * COLUMNS], gradients[WARPS][32 * COLUMNS];
@@ -173,7 +175,7 @@ static __global__ void __launch_bounds__(WARPS * 32) any_dq(const __grid_constan
     write_row(row_at<T>(p.gq, row, head), dq, p.scale, columns);
 }
 
-template <typename T, bool CAPPED>
+template <typename T, bool CAPPED, int COLUMNS>
 static __global__ void __launch_bounds__(WARPS * 32) any_dkv(const __grid_constant__ tt_attention_problem p)
 {
     __shared__ float keys[WARPS][32 * COLUMNS], values[WARPS][32 * COLUMNS];
@@ -215,20 +217,38 @@ static unsigned blocks_for(int64_t rows, int heads)
     return (unsigned)((rows * heads + WARPS - 1) / WARPS);
 }
 
+template <typename T, bool CAPPED, int COLUMNS>
+static void launch_forward_columns(const tt_attention_problem *problem, cudaStream_t stream)
+{
+    unsigned blocks = blocks_for(problem->rows_q, problem->heads);
+    any_forward<T, CAPPED, COLUMNS><<<blocks, WARPS * 32, 0, stream>>>(*problem);
+}
+
+template <typename T, bool CAPPED, int COLUMNS>
+static void launch_backward_columns(const tt_attention_problem *problem, cudaStream_t stream)
+{
+    unsigned blocks_q = blocks_for(problem->rows_q, problem->heads),
+             blocks_k = blocks_for(problem->rows_k, problem->kv_heads);
+    if (blocks_q > 0) any_dq<T, CAPPED, COLUMNS><<<blocks_q, WARPS * 32, 0, stream>>>(*problem);
+    if (blocks_k > 0) any_dkv<T, CAPPED, COLUMNS><<<blocks_k, WARPS * 32, 0, stream>>>(*problem);
+}
+
 template <typename T, bool CAPPED>
 static void launch_forward(const tt_attention_problem *problem, cudaStream_t stream)
 {
-    unsigned blocks = blocks_for(problem->rows_q, problem->heads);
-    any_forward<T, CAPPED><<<blocks, WARPS * 32, 0, stream>>>(*problem);
+    if (problem->head_dim <= 256)
+        launch_forward_columns<T, CAPPED, 8>(problem, stream);
+    else
+        launch_forward_columns<T, CAPPED, WIDE>(problem, stream);
 }
 
 template <typename T, bool CAPPED>
 static void launch_backward(const tt_attention_problem *problem, cudaStream_t stream)
 {
-    unsigned blocks_q = blocks_for(problem->rows_q, problem->heads),
-             blocks_k = blocks_for(problem->rows_k, problem->kv_heads);
-    if (blocks_q > 0) any_dq<T, CAPPED><<<blocks_q, WARPS * 32, 0, stream>>>(*problem);
-    if (blocks_k > 0) any_dkv<T, CAPPED><<<blocks_k, WARPS * 32, 0, stream>>>(*problem);
+    if (problem->head_dim <= 256)
+        launch_backward_columns<T, CAPPED, 8>(problem, stream);
+    else
+        launch_backward_columns<T, CAPPED, WIDE>(problem, stream);
 }
 
 void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream)

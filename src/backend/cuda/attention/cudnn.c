@@ -128,6 +128,8 @@ static bool suits(const struct tt_attention_forward_args *args, char *why, size_
     int64_t head_dim = args->q_THE.dims[2];
     if (args->q_THE.dtype != TT_BF16) DECLINE("%s", tt_dtype_name(args->q_THE.dtype));
     if (head_dim % 16 != 0) DECLINE("head dimension %lld is no multiple of 16", (long long)head_dim);
+    if (head_dim > TT_CUDNN_HEAD_DIM_MAX)
+        DECLINE("head dimension %lld is over %d", (long long)head_dim, TT_CUDNN_HEAD_DIM_MAX);
     if (args->q_THE.dims[0] == 0) DECLINE("no tokens");
     if (args->sequence_count > SEQUENCES_MAX) DECLINE("%lld sequences", (long long)args->sequence_count);
     if (tt_tensor_is_empty(args->device_cu_q)) DECLINE("offsets are not on the device");

@@ -18,6 +18,9 @@
 
 #include "backend/ops/attention.h"
 
+/* cuDNN's largest head dimension with a backward pass. */
+enum { TT_CUDNN_HEAD_DIM_MAX = 256 };
+
 struct tt_cuda_cudnn; /* owns the library, a handle, and the plans of one device */
 
 /* Fails with TT_ERR_UNSUPPORTED and the reason when cuDNN cannot be used. */

@@ -8,7 +8,7 @@
 #include "backend/cuda/cuda.h"
 #include "backend/ops/attention.h"
 
-enum { THREADS = 128, WARPS = THREADS / 32, COLUMNS_MAX = 256 };
+enum { THREADS = 128, WARPS = THREADS / 32 };
 
 struct decode_problem {
     const void *q, *k, *v;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void store(__nv_bfloat16 *to, float x)
 
 /* A lane's pieces of a row. Vectors: lane i of L has vectors i, i + L, ... of 16 bytes. */
 template <typename T, int L, int N> struct vector_row {
-    static constexpr int each = 16 / sizeof(T), size = N * each;
+    static constexpr int each = 16 / sizeof(T), size = N * each, columns = L * size;
     uint4 data[N];
     static __device__ __forceinline__ int column(int lane, int i)
     {
@@ -69,9 +69,9 @@ template <typename T, int L, int N> struct vector_row {
     }
 };
 
-/* Any number of columns up to 256, any strides. */
-template <typename T, int L> struct scalar_row {
-    static constexpr int size = COLUMNS_MAX / L;
+/* Any number of columns up to MAX, any strides. */
+template <typename T, int L, int MAX> struct scalar_row {
+    static constexpr int size = MAX / L, columns = MAX;
     float data[size];
     static __device__ __forceinline__ int column(int lane, int i)
     {
@@ -80,7 +80,8 @@ template <typename T, int L> struct scalar_row {
     __device__ __forceinline__ void load(const T *row, int lane, int columns)
     {
 #pragma unroll
-        for (int i = 0; i < size; i++) data[i] = column(lane, i) < columns ? (float)row[column(lane, i)] : 0.0f;
+        for (int i = 0; i < size; i++)
+            data[i] = column(lane, i) < columns ? (float)row[column(lane, i)] : 0.0f;
     }
     __device__ __forceinline__ float operator[](int i) const
     {
@@ -132,8 +133,8 @@ template <int G, int SIZE, int L> static __device__ void add_lanes(running<G, SI
 template <typename T, typename Row, int L, int G, int U>
 static __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_constant__ decode_problem p)
 {
-    constexpr int SIZE = Row::size, GROUPS = THREADS / L;
-    __shared__ float sums[WARPS][G][COLUMNS_MAX], maxima[WARPS][G], weights[WARPS][G];
+    constexpr int SIZE = Row::size, GROUPS = THREADS / L, COLUMNS = Row::columns;
+    __shared__ float sums[WARPS][G][COLUMNS], maxima[WARPS][G], weights[WARPS][G];
     int chunks = (p.group + G - 1) / G, kv_head = blockIdx.y / chunks, chunk = blockIdx.y % chunks;
     int row = blockIdx.z, head = kv_head * p.group + chunk * G, heads = min(G, p.group - chunk * G);
     int lane = threadIdx.x % L, warp = threadIdx.x / 32;
@@ -208,7 +209,7 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_con
         for (int g = 0; g < G; g++) {
 #pragma unroll
             for (int i = 0; i < SIZE; i++)
-                if (Row::column(lane, i) < COLUMNS_MAX) sums[warp][g][Row::column(lane, i)] = r.o[g][i];
+                if (Row::column(lane, i) < COLUMNS) sums[warp][g][Row::column(lane, i)] = r.o[g][i];
             maxima[warp][g] = r.max[g];
             weights[warp][g] = r.sum[g];
         }
@@ -227,7 +228,8 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_con
             store(out + g * p.o_head + e, o / sum);
             continue;
         }
-        float *to = p.parts + (((int64_t)row * p.heads + head + g) * p.part_count + blockIdx.x) * (p.head_dim + 2);
+        float *to =
+            p.parts + (((int64_t)row * p.heads + head + g) * p.part_count + blockIdx.x) * (p.head_dim + 2);
         to[e] = o;
         if (e == 0) {
             to[p.head_dim] = max;
@@ -248,7 +250,8 @@ static __global__ void __launch_bounds__(THREADS) add_parts(const __grid_constan
         sum += parts[i * stride + p.head_dim + 1] * power(parts[i * stride + p.head_dim], max);
     for (int e = threadIdx.x; e < p.head_dim; e += THREADS) {
         float o = 0.0f;
-        for (int i = 0; i < count; i++) o += parts[i * stride + e] * power(parts[i * stride + p.head_dim], max);
+        for (int i = 0; i < count; i++)
+            o += parts[i * stride + e] * power(parts[i * stride + p.head_dim], max);
         store((T *)p.o + row * p.o_token + head * p.o_head + e, o / sum);
     }
 }
@@ -275,28 +278,53 @@ static void launch_vectors(const decode_problem &p, int rows, cudaStream_t strea
     launch<T, vector_row<T, L, N>, L, G, U>(p, rows, stream);
 }
 
+template <typename T> static void launch_scalars(const decode_problem &p, int rows, cudaStream_t stream)
+{
+    constexpr int MAX = TT_ATTENTION_HEAD_DIM_MAX;
+    if (p.head_dim <= 256)
+        launch<T, scalar_row<T, 32, 256>, 32, 2, 2>(p, rows, stream);
+    else
+        launch<T, scalar_row<T, 32, MAX>, 32, 2, 2>(p, rows, stream);
+}
+
 static void launch_bf16(const decode_problem &p, int columns, int rows, cudaStream_t stream)
 {
     typedef __nv_bfloat16 T;
     switch (columns) {
-    case 32: return launch_vectors<T, 4, 1, 4, 4>(p, rows, stream);
-    case 64: return launch_vectors<T, 8, 1, 4, 4>(p, rows, stream);
-    case 96: return launch_vectors<T, 4, 3, 2, 2>(p, rows, stream);
-    case 128: return launch_vectors<T, 8, 2, 4, 2>(p, rows, stream);
-    case 256: return launch_vectors<T, 16, 2, 4, 2>(p, rows, stream);
-    default: return launch<T, scalar_row<T, 32>, 32, 2, 2>(p, rows, stream);
+    case 32:
+        return launch_vectors<T, 4, 1, 4, 4>(p, rows, stream);
+    case 64:
+        return launch_vectors<T, 8, 1, 4, 4>(p, rows, stream);
+    case 96:
+        return launch_vectors<T, 4, 3, 2, 2>(p, rows, stream);
+    case 128:
+        return launch_vectors<T, 8, 2, 4, 2>(p, rows, stream);
+    case 256:
+        return launch_vectors<T, 16, 2, 4, 2>(p, rows, stream);
+    case 512:
+        return launch_vectors<T, 32, 2, 4, 2>(p, rows, stream);
+    default:
+        return launch_scalars<T>(p, rows, stream);
     }
 }
 
 static void launch_fp32(const decode_problem &p, int columns, int rows, cudaStream_t stream)
 {
     switch (columns) {
-    case 32: return launch_vectors<float, 8, 1, 4, 4>(p, rows, stream);
-    case 64: return launch_vectors<float, 8, 2, 4, 2>(p, rows, stream);
-    case 96: return launch_vectors<float, 8, 3, 4, 2>(p, rows, stream);
-    case 128: return launch_vectors<float, 16, 2, 4, 2>(p, rows, stream);
-    case 256: return launch_vectors<float, 16, 4, 2, 2>(p, rows, stream);
-    default: return launch<float, scalar_row<float, 32>, 32, 2, 2>(p, rows, stream);
+    case 32:
+        return launch_vectors<float, 8, 1, 4, 4>(p, rows, stream);
+    case 64:
+        return launch_vectors<float, 8, 2, 4, 2>(p, rows, stream);
+    case 96:
+        return launch_vectors<float, 8, 3, 4, 2>(p, rows, stream);
+    case 128:
+        return launch_vectors<float, 16, 2, 4, 2>(p, rows, stream);
+    case 256:
+        return launch_vectors<float, 16, 4, 2, 2>(p, rows, stream);
+    case 512:
+        return launch_vectors<float, 32, 4, 2, 2>(p, rows, stream);
+    default:
+        return launch_scalars<float>(p, rows, stream);
     }
 }
 

@@ -51,6 +51,7 @@ static bool suits_tensor_cores(const struct tt_stream *stream, const struct tt_a
 {
     if (tt_cuda_device_of(stream)->architecture < 80) return false;
     if (args->q_THE.dtype != TT_BF16 || args->q_THE.dims[2] % 8 != 0 || !(args->scale > 0)) return false;
+    if (args->q_THE.dims[2] > TT_MMA_HEAD_DIM_MAX) return false;
     if (!is_aligned(&args->q_THE) || !is_aligned(&args->k_TKE)) return false;
     if (!is_aligned(&args->v_TKE) || !is_aligned(&args->o_THE)) return false;
     return backward == NULL || (is_aligned(&backward->do_THE) && is_aligned(&backward->dq_THE) &&

@@ -1,9 +1,9 @@
 /* This library's own attention kernels, the alternative to cuDNN's. bf16 with head dimensions that are multiples
- * of 8 uses tensor cores through mma.sync (compute capability 8.0 and up). Everything else that the op allows
- * uses plain fp32 arithmetic (any.cu).
+ * of 8, up to TT_MMA_HEAD_DIM_MAX, uses tensor cores through mma.sync (compute capability 8.0 and up). Everything else
+ * that the op allows uses plain fp32 arithmetic (any.cu).
  *
  * Guarantees that cuDNN does not give: repeats are equal bit for bit; the backward pass needs one float per row
- * and head as scratch; head dimensions up to 256 have a backward pass on every chip. lse is [H, T], natural
+ * and head as scratch; every head dimension has a backward pass on every chip. lse is [H, T], natural
  * logarithm. */
 #ifndef TT_BACKEND_CUDA_ATTENTION_MMA_H
 #define TT_BACKEND_CUDA_ATTENTION_MMA_H
@@ -17,6 +17,8 @@ extern "C" {
 #include <stdint.h>
 
 #include "backend/ops/attention.h"
+
+enum { TT_MMA_HEAD_DIM_MAX = 256 };
 
 /* Whether the kernels below support these (checked) arguments. If not, `why` gets the reason. */
 bool tt_cuda_mma_attention_serves(const struct tt_attention_forward_args *args, bool backward, char *why,
