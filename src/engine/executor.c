@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/integer.h"
@@ -33,6 +34,7 @@ struct tt_executor {
     bool head_held;              /* the head's unit is still gathered, for the backward pass */
     struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
     struct tt_exchange exchange; /* lent to the blocks */
+    struct tt_side_value *sides; /* [model->side_count]: of the pass, lent to the blocks */
     struct tt_phases *phases;    /* lent; NULL: no times */
     struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
 };
@@ -149,7 +151,9 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     }
     executor->slots = tt_calloc((size_t)model->block_count, sizeof *executor->slots);
     executor->saved_block = tt_calloc(1, bytes + 1);
-    if (executor->slots == NULL || executor->saved_block == NULL) TT_GO(TT_ERR_MEMORY);
+    executor->sides = tt_calloc(model->side_count + 1, sizeof *executor->sides);
+    if (executor->slots == NULL || executor->saved_block == NULL || executor->sides == NULL)
+        TT_GO(TT_ERR_MEMORY);
     TT_GO(create_slots(executor));
     TT_GO(tt_lead_init(config->device, &executor->lead));
     executor->config.levels = NULL; /* lent for this call only */
@@ -172,6 +176,7 @@ void tt_executor_destroy(struct tt_executor *executor)
     tt_lead_deinit(&executor->lead);
     tt_free(executor->slots);
     tt_free(executor->saved_block);
+    tt_free(executor->sides);
     tt_free(executor);
 }
 
@@ -311,11 +316,26 @@ static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pa
     return late ? TT_OK : gather_next(executor, false);
 }
 
-static struct tt_pass lend_exchange(struct tt_executor *executor, const struct tt_pass *pass)
+static struct tt_pass lend(struct tt_executor *executor, const struct tt_pass *pass)
 {
     struct tt_pass own = *pass;
     own.lent.exchange = &executor->exchange;
+    own.lent.sides = executor->sides;
     return own;
+}
+
+/* Begins a pass: the memory that stays until its end. */
+static tt_status begin(struct tt_executor *executor, const struct tt_pass *pass)
+{
+    const struct tt_model *model = executor->config.model;
+    executor->begin_mark = tt_workspace_mark(executor->config.workspace);
+    executor->open = true;
+    executor->stream = pass->lent.stream;
+    memset(executor->sides, 0, model->side_count * sizeof *executor->sides);
+    if (tt_device_batch_is_empty(pass->in.batch)) return TT_OK;
+    if (pass->in.gradient) TT_TRY(tt_places_push_gradients(&executor->places, pass));
+    if (pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
+    return tt_sides_push(model->sides, (int)model->side_count, pass, executor->sides);
 }
 
 void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases)
@@ -325,16 +345,11 @@ void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases)
 
 tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass)
 {
-    struct tt_pass own = lend_exchange(executor, pass);
+    struct tt_pass own = lend(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int count = config->model->block_count;
-    bool compute = !tt_device_batch_is_empty(pass->in.batch);
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
-    executor->begin_mark = tt_workspace_mark(config->workspace);
-    executor->open = true;
-    if (compute && pass->in.gradient) TT_TRY(tt_places_push_gradients(&executor->places, pass));
-    if (compute && pass->in.gradient) TT_TRY(tt_offload_begin(executor->offload, pass));
-    executor->stream = pass->lent.stream;
+    TT_TRY(begin(executor, pass));
     for (int i = 0; i < count; i++) {
         TT_TRY(next_block(executor, pass->lent.stream, executor->slots[i].forward_mark));
         tt_phases_end(executor->phases, TT_PHASE_FORWARD);
@@ -372,6 +387,7 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
     }
     /* Backward reads the kept tensors at once: memory costs more than the element-wise ops. */
     block_pass.in.level = TT_KEEP_CHEAP;
+    block_pass.in.again = true;
     return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, y_TD);
 }
 
@@ -394,7 +410,7 @@ out:
 
 tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pass *pass, bool last_micro)
 {
-    struct tt_pass own = lend_exchange(executor, pass);
+    struct tt_pass own = lend(executor, pass);
     const struct tt_executor_config *config = &executor->config;
     int last = config->model->block_count - 1;
     bool compute = !tt_device_batch_is_empty(pass->in.batch);
@@ -459,11 +475,10 @@ tt_status tt_executor_find_nonfinite(struct tt_executor *executor, const struct 
     bool found = false;
     tt_tensor x_TD = {0}, pair[2] = {{0}, {0}};
     tt_status status = TT_OK;
-    struct tt_pass own = lend_exchange(executor, pass);
+    struct tt_pass own = lend(executor, pass);
     own.in.gradient = false;
     snprintf(where, where_bytes, "the loss");
-    executor->begin_mark = tt_workspace_mark(config->workspace);
-    executor->open = true;
+    TT_GO(begin(executor, &own));
     for (int i = 0; i < config->model->block_count; i++) {
         TT_GO(tt_unit_gather(unit_for(executor, i, false)));
         TT_GO(tt_unit_wait(unit_of(executor, i)));

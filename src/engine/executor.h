@@ -6,6 +6,8 @@
  * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing. A
  * block whose unit is gathered in parts runs there too, with empty tensors: it asks for the parts (nn/pass.h).
  *
+ * Side values (nn/side.h) lie below all blocks' memory: they live from begin to end.
+ *
  * Each block has a level (enum tt_level). Inputs of blocks at TT_RECOMPUTE_OFFLOAD alternate between two places of the
  * workspace: while block i computes, its input is copied to page-locked host memory on a separate stream; in backward
  * it is copied back while the block above computes. The last two inputs are still in place when backward starts, so

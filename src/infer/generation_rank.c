@@ -30,7 +30,7 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
         return tt_fail(TT_ERR_UNSUPPORTED, "generation needs layers with the same number of key/value heads");
     }
     const struct tt_kv_cache_config config = {
-        .layer_count = model->num_hidden_layers,
+        .layer_count = tt_model_cache_layers(model),
         .sequence_count = limits->sequences,
         .max_length = limits->length,
         .kv_heads = first->kv_heads,

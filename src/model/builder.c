@@ -321,6 +321,22 @@ void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *
     if (!builder->listing && builder->status == TT_OK) make_group(builder, &members, in, tied, group);
 }
 
+const struct tt_side *tt_build_side(struct tt_builder *builder, int64_t columns, bool cached)
+{
+    struct tt_model *model = builder->model;
+    if (builder->listing) return NULL;
+    struct tt_side *side = tt_builder_take(builder, sizeof *side);
+    if (side == NULL) return NULL;
+    *side = (struct tt_side){.index = (int)model->side_count, .columns = columns, .cached = cached};
+    for (size_t i = 0; i < model->param_count; i++) side->trains |= model->params[i]->trainable;
+    if (tt_grow(&model->sides, model->side_count, &builder->side_capacity) != 0) {
+        builder->status = TT_ERR_MEMORY;
+        return NULL;
+    }
+    model->sides[model->side_count++] = side;
+    return side;
+}
+
 void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops, const char *name,
                       void *impl)
 {

@@ -47,6 +47,10 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
 void tt_build_layer_end(struct tt_builder *builder);
+/* A side value (nn/side.h) that the block being built offers; NULL in the first run. Call it behind all parameters of
+ * the block that the value is made of: `trains` is whether one of those before the call does. `cached`: keys and
+ * values. */
+const struct tt_side *tt_build_side(struct tt_builder *builder, int64_t columns, bool cached);
 /* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `scale` and
  * then `soft_cap` of the logits; 0: none. */
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
@@ -79,7 +83,8 @@ struct tt_attention_names {
     const char *qkv;
     const char *gate; /* of the output: attention * sigmoid(gate) goes to o; NULL: none */
 };
-/* Appends attention to the layer's halves. Window, rotation and key/value heads are those of the layer's facts. */
+/* Appends attention to the layer's halves. Window, rotation and key/value heads are those of the layer's facts, which
+ * also say whose keys and values it reads: then it has q and o alone. */
 struct tt_attention_spec {
     const struct tt_attention_names *names;
     int64_t heads;

@@ -11,7 +11,9 @@ struct tt_builder {
     size_t module_capacity, next_module;
     const char *layer_path; /* NULL outside layers */
     int layer;
-    struct tt_layer current; /* the layer that is being built */
+    struct tt_layer current;                         /* the layer that is being built */
+    const struct tt_side *keys[TT_MODEL_LAYERS_MAX]; /* that layers offer */
+    size_t side_capacity;
     tt_param **block_params; /* of the current block */
     size_t block_param_count, block_param_capacity;
     size_t param_capacity;

@@ -99,6 +99,32 @@ static struct tt_norm_spec post_norm_of(const char *path, double eps, const stru
     return (struct tt_norm_spec){.path = path, .eps = eps > 0 ? eps : before->eps, .offset = before->offset};
 }
 
+/* Whether a layer behind reads the keys and values of the current one. */
+static bool are_keys_read(const struct tt_builder *builder)
+{
+    const struct tt_model_facts *facts = &builder->model->facts;
+    for (int64_t i = builder->layer + 1; i < facts->num_hidden_layers; i++)
+        if (facts->layers[i].keys_back == i - builder->layer) return true;
+    return false;
+}
+
+/* The keys and values that the current layer reads of another; NULL: it has its own. */
+static const struct tt_side *find_keys(struct tt_builder *builder)
+{
+    const struct tt_layer_facts *layers = builder->model->facts.layers, *own = &layers[builder->layer];
+    int64_t from = builder->layer - own->keys_back;
+    if (own->keys_back == 0) return NULL;
+    if (from >= 0 && layers[from].keys_back == 0 && layers[from].kv_heads == own->kv_heads &&
+        layers[from].head_dim == own->head_dim)
+        return builder->keys[from];
+    if (builder->status == TT_OK)
+        builder->status =
+            tt_fail(TT_ERR_DATA,
+                    "layer %d cannot read keys and values of layer %lld, which makes none of the same heads",
+                    builder->layer, (long long)from);
+    return NULL;
+}
+
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec)
 {
     const struct tt_model_facts *model = &builder->model->facts;
@@ -110,17 +136,19 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
     enum tt_param_reach scores = scores_reach(facts);
+    bool own = facts->keys_back == 0;
     struct tt_norm_spec norm = {.path = names->norm,
                                 .eps = spec->norm_eps,
                                 .offset = spec->norm_offset,
                                 .centers = spec->norm_centers},
-                        q_norm = head_norm(spec, names->q_norm), k_norm = head_norm(spec, names->k_norm),
+                        q_norm = head_norm(spec, names->q_norm),
+                        k_norm = own ? head_norm(spec, names->k_norm) : (struct tt_norm_spec){.path = NULL},
                         post_norm = post_norm_of(names->post_norm, spec->post_norm_eps, &norm);
     struct tt_linear_spec gate = {.path = names->gate, .out = q_out};
     struct tt_linear_spec qkv[] = {
         {names->q, q_out, spec->bias, scores, scores},
-        {names->k, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
-        {.path = names->v, .out = k_out, .bias = spec->bias},
+        {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
+        {.path = own ? names->v : NULL, .out = k_out, .bias = spec->bias},
         {.path = names->qkv, .out = q_out + 2 * k_out, .bias = spec->bias},
     };
     *attention = (struct tt_self_attention){
@@ -134,14 +162,18 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .qk_norm = spec->qk_norm_kind,
         .scale = spec->scale > 0 ? spec->scale : 1.0 / sqrt((double)head_dim),
         .soft_cap = (float)spec->soft_cap,
-        .layer = builder->layer,
+        .layer = tt_model_cache_layer(model, builder->layer),
+        .reads = find_keys(builder),
     };
+    if (!own) attention->rope = attention->query_rope;
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &attention->norm);
     tt_build_linears(builder, qkv, 4, dim, &attention->qkv);
     bool all = spec->qk_norm_kind == TT_QK_NORM_ALL;
     tt_build_norm(builder, &q_norm, all ? q_out : head_dim, scores, &attention->q_norm);
     tt_build_norm(builder, &k_norm, all ? k_out : head_dim, scores, &attention->k_norm);
+    if (are_keys_read(builder))
+        attention->offers = builder->keys[builder->layer] = tt_build_side(builder, 2 * k_out, true);
     tt_build_linears(builder, &gate, 1, dim, &attention->gate);
     tt_build_linear(builder, names->o, q_out, dim, spec->output_bias, &attention->o);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &attention->post_norm);

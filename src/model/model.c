@@ -13,6 +13,7 @@ void tt_model_destroy(struct tt_model *model)
 {
     if (model == NULL) return;
     tt_free(model->params);
+    tt_free(model->sides);
     tt_name_index_deinit(&model->param_index);
     tt_name_index_deinit(&model->module_index);
     tt_arena_deinit(&model->arena);
@@ -54,6 +55,21 @@ const struct tt_module *tt_model_find_module(const struct tt_model *model, const
 static bool is_named(const tt_param *param, const char *name)
 {
     return name != NULL && strcmp(param->name, name) == 0;
+}
+
+int tt_model_cache_layer(const struct tt_model_facts *facts, int64_t layer)
+{
+    int64_t from = layer - facts->layers[layer].keys_back;
+    int place = 0;
+    for (int64_t i = 0; i < from; i++) place += facts->layers[i].keys_back == 0;
+    return place;
+}
+
+int64_t tt_model_cache_layers(const struct tt_model_facts *facts)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) count += facts->layers[i].keys_back == 0;
+    return count;
 }
 
 const char *tt_model_text_path(const struct tt_model_facts *facts)

@@ -8,6 +8,7 @@
 #include "base/name_index.h"
 #include "io/text_part.h"
 #include "nn/block.h"
+#include "nn/side.h"
 
 enum {
     TT_MODEL_LAYERS_MAX = 1024,
@@ -60,6 +61,7 @@ struct tt_layer_facts {
     int64_t kv_heads, head_dim; /* K, E: the shape of a token's keys, and of its values */
     int64_t window;             /* keys that a query sees; 0: all up to its own */
     int rope;                   /* index in ropes; -1: no rotation */
+    int64_t keys_back; /* 0: it makes its keys and values; n: it reads those of the n-th layer before it */
 };
 
 /* The modules that tie_word_embeddings makes one, in all families of language models: the embeddings below the path of
@@ -181,6 +183,8 @@ struct tt_model {
     /* unit of the block's parameters; tied embedding and head share one */
     int *unit_of_block;
     int unit_count;
+    const struct tt_side **sides; /* by index: nn/side.h */
+    size_t side_count;
     tt_param **params; /* all, in order of the blocks */
     size_t param_count;
     struct tt_name_index param_index, module_index; /* by name, by path */
@@ -201,6 +205,10 @@ void tt_model_destroy(struct tt_model *model); /* takes NULL */
 const char *tt_model_text_path(const struct tt_model_facts *facts);
 /* The weight of the embeddings: "model.embed_tokens.weight". */
 const char *tt_model_table_name(const struct tt_model_facts *facts);
+/* Key/value caches have a place for each layer that makes its keys and values: that of `layer`, or of the one that it
+ * reads; and the number of places. */
+int tt_model_cache_layer(const struct tt_model_facts *facts, int64_t layer);
+int64_t tt_model_cache_layers(const struct tt_model_facts *facts);
 /* The parts of tables for sequences of at most `length` tokens. */
 void tt_rope_parts_make(const struct tt_model_facts *facts, int64_t length, struct tt_rope_parts *parts);
 /* The part of a sequence that reaches `length` tokens, those before it in a cache included. */

@@ -6,6 +6,9 @@
  * host memory of the caller. pass->in.level decides what a decoder layer keeps; the record shows it, so backward needs
  * no level.
  *
+ * A block may offer a side value to blocks behind it (nn/side.h): its forward writes it, unless pass->in.again says
+ * that forward only runs for backward, and its backward reads the sum of the readers' gradients.
+ *
  * Parameters: `params` are this block's, in their order in memory (tensors read by one GEMM are neighbours). The caller
  * (src/shard) sets their `value` / `grad` views before a call. Gradients are needed in backward; a head with trainable
  * weights saves one pass over the logits when they are lent in its forward already (nn/head.h).

@@ -4,6 +4,9 @@
  *
  * Attention and MLP are halves, in a file each; a layer is a list of halves (nn/layer.h).
  *
+ * A half may offer a side value, and read those of halves and blocks before it (nn/side.h): attention does with keys
+ * and values.
+ *
  * The sum of stream and result waits for the norm of the half behind, which reads both anyway; only the last half of a
  * layer adds its result itself. */
 #ifndef TT_NN_HALF_H

@@ -215,11 +215,11 @@ void tt_kv_cache_end(struct tt_kv_cache *cache)
     }
 }
 
-/* Stores the new rows of `layer`; all[2]: its keys and values. */
+/* Stores the new rows of `layer`. */
 static tt_status store_rows(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
-                            tt_tensor v_TC, tt_tensor rows_N, tt_tensor all[2])
+                            tt_tensor v_TC, tt_tensor rows_N)
 {
-    tt_tensor added[2] = {k_TC, v_TC};
+    tt_tensor added[2] = {k_TC, v_TC}, all[2];
     rows_of(cache, layer, all);
     for (int i = 0; i < 2; i++) {
         struct tt_scatter_rows_args scatter = {
@@ -229,15 +229,13 @@ static tt_status store_rows(struct tt_kv_cache *cache, struct tt_stream *stream,
     return TT_OK;
 }
 
-tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
-                             tt_tensor v_TC, struct tt_attention_forward_args *args)
+void tt_kv_cache_read(const struct tt_kv_cache *cache, int layer, struct tt_attention_forward_args *args)
 {
     const struct tt_kv_cache_config *config = &cache->config;
     tt_tensor all[2];
     int64_t border_count = 2 * config->sequence_count + 1;
     int32_t *borders = tt_buffer_data(cache->borders);
-    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC,
-                      tt_tensor_1d(borders + 2 * border_count, TT_I32, cache->new_count), all));
+    rows_of(cache, layer, all);
     args->k_TKE = tt_tensor_heads(all[0], config->kv_heads);
     args->v_TKE = tt_tensor_heads(all[1], config->kv_heads);
     args->cu_q = cache->cu_q;
@@ -247,20 +245,38 @@ tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream
     args->sequence_count = 2 * config->sequence_count;
     args->max_length_q = cache->max_new;
     args->max_length_k = cache->max_held;
+}
+
+tt_status tt_kv_cache_append(struct tt_kv_cache *cache, struct tt_stream *stream, int layer, tt_tensor k_TC,
+                             tt_tensor v_TC, struct tt_attention_forward_args *args)
+{
+    int32_t *borders = tt_buffer_data(cache->borders);
+    int64_t border_count = 2 * cache->config.sequence_count + 1;
+    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC,
+                      tt_tensor_1d(borders + 2 * border_count, TT_I32, cache->new_count)));
+    tt_kv_cache_read(cache, layer, args);
     return TT_OK;
 }
 
-tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
-                                    tt_tensor k_TC, tt_tensor v_TC, struct tt_attention_decode_args *args)
+void tt_kv_cache_read_single(const struct tt_kv_cache *cache, int layer,
+                             struct tt_attention_decode_args *args)
 {
     int32_t *rows = tt_buffer_data(cache->borders);
     int64_t count = cache->single_rows;
     tt_tensor all[2];
-    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC, tt_tensor_1d(rows, TT_I32, count), all));
+    rows_of(cache, layer, all);
     args->k_RKE = tt_tensor_heads(all[0], cache->config.kv_heads);
     args->v_RKE = tt_tensor_heads(all[1], cache->config.kv_heads);
     args->first_T = tt_tensor_1d(rows + count, TT_I32, count);
     args->count_T = tt_tensor_1d(rows + 2 * count, TT_I32, count);
     args->max_count = cache->reach;
+}
+
+tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
+                                    tt_tensor k_TC, tt_tensor v_TC, struct tt_attention_decode_args *args)
+{
+    TT_TRY(store_rows(cache, stream, layer, k_TC, v_TC,
+                      tt_tensor_1d(tt_buffer_data(cache->borders), TT_I32, cache->single_rows)));
+    tt_kv_cache_read_single(cache, layer, args);
     return TT_OK;
 }

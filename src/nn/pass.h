@@ -87,6 +87,12 @@ struct tt_rope_table {
     tt_tensor cos_PE, sin_PE;
 };
 
+/* A side value (nn/side.h) in this pass; empty tensors: it has none. */
+struct tt_side_value {
+    tt_tensor value_TC; /* the compute type */
+    tt_tensor grad_TC;  /* f32: the sum of its readers' gradients */
+};
+
 /* Lent for the duration of the pass. */
 struct tt_pass_services {
     struct tt_stream *stream;
@@ -94,6 +100,7 @@ struct tt_pass_services {
     struct tt_kv_cache *cache;                 /* NULL in training */
     const struct tt_exchange *exchange;        /* NULL: no transfers to start */
     struct tt_rope_table ropes[TT_PASS_ROPES]; /* a layer names its own */
+    const struct tt_side_value *sides;         /* by index of struct tt_side; NULL: the model has none */
 };
 
 struct tt_pass_inputs {
@@ -103,6 +110,8 @@ struct tt_pass_inputs {
     bool gradient;          /* a backward pass follows: keep its inputs */
     bool want_logits;       /* logits_NV instead of a loss; labels are not read */
     enum tt_level level;    /* with gradient: of the current block, KEEP_ALL or KEEP_CHEAP */
+    /* The block runs forward once more for its backward: it makes again what backward reads, and nothing for others. */
+    bool again;
     /* derived from (seed, optimizer step); blocks derive their own by parameter name */
     struct tt_rng dropout_rng;
     /* The pass of a reference model: adapters add nothing. Without `gradient` only. */

@@ -1,4 +1,4 @@
-#include "nn/self_attention.h"
+#include "nn/self_attention_impl.h"
 
 #include <math.h>
 
@@ -41,11 +41,7 @@ static bool rotates_first(const struct tt_self_attention *attention)
 /* The rows of heads that the q/k norms norm. */
 static tt_tensor normed_rows(const struct tt_self_attention *attention, tt_tensor x_THE)
 {
-    if (attention->qk_norm != TT_QK_NORM_ALL) return x_THE;
-    x_THE.rank = 2;
-    x_THE.dims[1] *= x_THE.dims[2];
-    x_THE.strides[1] = 1;
-    return x_THE;
+    return attention->qk_norm == TT_QK_NORM_ALL ? tt_heads_as_rows(x_THE) : x_THE;
 }
 
 static bool has_gate(const struct tt_self_attention *attention)
@@ -69,20 +65,13 @@ static bool has_post_norm(const struct tt_self_attention *attention)
     return tt_norm_exists(&attention->post_norm);
 }
 
-/* The columns of q, k and v in [T, (H + 2K) E], as [T, heads, E]. */
-struct qkv {
-    tt_tensor q_THE, k_TKE, v_TKE;
-};
-
+/* The columns of [T, (H + 2K) E]; of q alone where another layer makes k and v. */
 static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv_TC)
 {
-    int64_t q_cols = attention->heads * attention->head_dim,
-            k_cols = attention->kv_heads * attention->head_dim;
-    return (struct qkv){
-        .q_THE = tt_tensor_heads(tt_tensor_cols(qkv_TC, 0, q_cols), attention->heads),
-        .k_TKE = tt_tensor_heads(tt_tensor_cols(qkv_TC, q_cols, k_cols), attention->kv_heads),
-        .v_TKE = tt_tensor_heads(tt_tensor_cols(qkv_TC, q_cols + k_cols, k_cols), attention->kv_heads),
-    };
+    int64_t q_cols = attention->heads * attention->head_dim;
+    struct qkv qkv = {.q_THE = tt_tensor_heads(tt_tensor_cols(qkv_TC, 0, q_cols), attention->heads)};
+    if (attention->reads == NULL) tt_attention_set_keys(attention, qkv_TC, q_cols, &qkv);
+    return qkv;
 }
 
 static tt_status push_kept(const struct tt_self_attention *attention, const struct tt_pass *pass,
@@ -90,7 +79,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
 {
     int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1];
     struct tt_workspace *workspace = pass->lent.workspace;
-    int64_t heads = attention->heads, kv_heads = attention->kv_heads;
+    int64_t heads = attention->heads, kv_heads = tt_attention_kv_heads(attention);
     *saved = (struct saved){0};
     TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens,
                            tt_linear_group_out(&attention->qkv), &saved->qkv_TC));
@@ -115,7 +104,8 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
         bool all = attention->qk_norm == TT_QK_NORM_ALL;
         int64_t q_rows = all ? 1 : heads, k_rows = all ? 1 : kv_heads;
         TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * q_rows, &saved->rstd_q_N));
-        TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * k_rows, &saved->rstd_k_N));
+        if (kv_heads > 0)
+            TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * k_rows, &saved->rstd_k_N));
     }
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
     if (has_norm(attention) && needs_input(attention))
@@ -147,11 +137,13 @@ static tt_status rotate(const struct tt_self_attention *attention, const struct 
     return tt_rope(pass->lent.stream, &args);
 }
 
-/* q and k are adjacent in every layout used here, so one pass processes both, unless q has its own table. */
+/* q and k are adjacent in every layout used here, so one pass processes both, unless q has its own table. k is empty
+ * where another layer makes it. */
 static tt_status rotate_both(const struct tt_self_attention *attention, const struct tt_pass *pass,
                              tt_tensor q_THE, tt_tensor k_TKE, bool inverse)
 {
     if (attention->rope < 0) return TT_OK;
+    if (tt_tensor_is_empty(k_TKE)) return rotate(attention, pass, attention->rope, q_THE, inverse);
     const char *q_end =
         (const char *)q_THE.data + (size_t)(q_THE.dims[1] * q_THE.strides[1]) * tt_dtype_bytes(q_THE.dtype);
     bool beside = q_end == k_TKE.data && q_THE.strides[0] == k_TKE.strides[0] &&
@@ -170,6 +162,7 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
     int64_t q_cols = attention->heads * attention->head_dim,
             k_cols = attention->kv_heads * attention->head_dim;
     raw.q_THE = tt_tensor_heads(tt_tensor_cols(qk_TC, 0, q_cols), attention->heads);
+    if (attention->reads != NULL) return raw;
     raw.k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
     return raw;
 }
@@ -194,7 +187,8 @@ static tt_status project(const struct tt_self_attention *attention, const struct
         TT_TRY(tt_linear_forward(&call, saved->qkv_TC));
         return rotate_both(attention, pass, raw.q_THE, raw.k_TKE, false);
     }
-    struct tt_rotation rotation = {.columns = (attention->heads + attention->kv_heads) * attention->head_dim,
+    int64_t heads = attention->heads + tt_attention_kv_heads(attention);
+    struct tt_rotation rotation = {.columns = heads * attention->head_dim,
                                    .head_dim = attention->head_dim,
                                    .pairs = attention->pairs,
                                    .positions_T = pass->in.batch->rope_rows_T,
@@ -203,8 +197,8 @@ static tt_status project(const struct tt_self_attention *attention, const struct
     return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);
 }
 
-/* Norms and rotates the output of `project` for attention. Where the linears' q and k must be kept too, the result goes
- * to its kept place, or to scratch that is pushed here; otherwise in place. */
+/* Norms and rotates the own q and k, the output of `project`. Where the linears' q and k must be kept too, the result
+ * goes to its kept place, or to scratch that is pushed here; otherwise in place. */
 static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
                          const struct saved *saved, struct qkv *ready)
 {
@@ -214,15 +208,16 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
     if (keep) {
         tt_tensor qk_TC = saved->ready_qk_TC;
         if (tt_tensor_is_empty(qk_TC))
-            TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed q and k", pass->in.compute_dtype,
-                                   saved->qkv_TC.dims[0],
-                                   (attention->heads + attention->kv_heads) * attention->head_dim, &qk_TC));
+            TT_TRY(tt_workspace_2d(
+                pass->lent.workspace, "normed q and k", pass->in.compute_dtype, saved->qkv_TC.dims[0],
+                (attention->heads + tt_attention_kv_heads(attention)) * attention->head_dim, &qk_TC));
         *ready = with_ready(attention, raw, qk_TC);
     }
     TT_TRY(tt_norm_forward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE),
                            normed_rows(attention, ready->q_THE), saved->rstd_q_N, NULL));
-    TT_TRY(tt_norm_forward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE),
-                           normed_rows(attention, ready->k_TKE), saved->rstd_k_N, NULL));
+    if (attention->reads == NULL)
+        TT_TRY(tt_norm_forward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE),
+                               normed_rows(attention, ready->k_TKE), saved->rstd_k_N, NULL));
     return rotates_first(attention) ? TT_OK : rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
@@ -250,29 +245,6 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
     };
 }
 
-/* Attention in a pass of single tokens over a cache: appends their keys and values, and reads all before. */
-static tt_status attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                               const struct qkv *ready, const struct saved *saved)
-{
-    int64_t k_cols = attention->kv_heads * attention->head_dim,
-            q_cols = attention->heads * attention->head_dim;
-    struct tt_attention_decode_args args = {
-        .q_THE = ready->q_THE,
-        .scale = attention->scale,
-        .window = attention->window,
-        .soft_cap = attention->soft_cap,
-        .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
-    };
-    TT_TRY(tt_kv_cache_append_single(pass->lent.cache, pass->lent.stream, attention->layer,
-                                     tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
-                                     tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
-    size_t bytes = tt_attention_decode_scratch(tt_stream_device(pass->lent.stream), &args);
-    if (bytes > 0)
-        TT_TRY(
-            tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args.scratch));
-    return tt_attention_decode(pass->lent.stream, &args);
-}
-
 /* Attention comes next. */
 static tt_status offer_quiet(const struct tt_pass *pass)
 {
@@ -286,17 +258,14 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
 {
     struct qkv ready;
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
+    tt_attention_read_keys(attention, pass, &ready);
+    TT_TRY(tt_attention_offer_keys(attention, pass, &ready));
     struct tt_attention_forward_args args = attend(attention, pass, &ready, saved);
     bool single = pass->lent.cache != NULL && tt_kv_cache_is_single(pass->lent.cache);
-    if (pass->lent.cache != NULL && !single) {
-        int64_t k_cols = attention->kv_heads * attention->head_dim,
-                q_cols = attention->heads * attention->head_dim;
-        TT_TRY(tt_kv_cache_append(pass->lent.cache, pass->lent.stream, attention->layer,
-                                  tt_tensor_cols(saved->qkv_TC, q_cols, k_cols),
-                                  tt_tensor_cols(saved->qkv_TC, q_cols + k_cols, k_cols), &args));
-    }
+    if (pass->lent.cache != NULL && !single)
+        TT_TRY(tt_attention_take_cached(attention, pass, saved->qkv_TC, &args));
     TT_TRY(offer_quiet(pass));
-    return single ? attend_single(attention, pass, &ready, saved)
+    return single ? tt_attention_attend_single(attention, pass, &ready, saved->qkv_TC, saved->o_TC)
                   : tt_attention_forward(pass->lent.stream, &args);
 }
 
@@ -386,6 +355,7 @@ static tt_status norms_back(const struct tt_self_attention *attention, const str
     struct qkv raw = split(attention, saved->qkv_TC), grad = split(attention, dqkv_TC);
     TT_TRY(tt_norm_backward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE), saved->rstd_q_N,
                             (tt_tensor){0}, normed_rows(attention, grad.q_THE), NULL));
+    if (attention->reads != NULL) return TT_OK;
     return tt_norm_backward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE), saved->rstd_k_N,
                             (tt_tensor){0}, normed_rows(attention, grad.k_TKE), NULL);
 }
@@ -402,7 +372,7 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
     if (!last || !tt_linear_takes_quantized(&attention->qkv, TT_LINEAR_BACKWARD))
         return rotate_both(attention, pass, grad.q_THE, grad.k_TKE, true);
     TT_TRY(tt_linear_push_quantized(pass, dqkv_TC.dims[0], dqkv_TC.dims[1], rows));
-    grad.q_THE.dims[1] += grad.k_TKE.dims[1];
+    grad.q_THE.dims[1] += tt_attention_kv_heads(attention);
     struct tt_rope_args args = rotation_of(attention, pass, attention->rope, grad.q_THE, true);
     args.rows_TC = dqkv_TC;
     args.codes_TC = rows->codes_MK;
@@ -436,7 +406,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                                  tt_tensor dqkv_TC, struct tt_quantized_rows *dqkv_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
-    tt_tensor do_TC, dh_TR, dout_TD;
+    tt_tensor do_TC, dh_TR, dout_TD, dkv_TC;
     size_t mark = tt_workspace_mark(workspace);
     struct tt_quantized_rows dout_rows;
     TT_TRY(tt_half_begin_backward(&attention->post_norm, &attention->o, pass, gradient, "gradient of o",
@@ -456,6 +426,8 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
         ready = with_ready(attention, raw, saved->ready_qk_TC);
     else if (has_qk_norm(attention))
         TT_TRY(prepare(attention, pass, true, saved, &ready));
+    tt_attention_read_keys(attention, pass, &ready);
+    TT_TRY(tt_attention_push_key_gradients(attention, pass, &grad, &dkv_TC));
     struct tt_attention_backward_args args = {.forward = attend(attention, pass, &ready, saved),
                                               .do_THE = tt_tensor_heads(do_TC, attention->heads),
                                               .dq_THE = grad.q_THE,
@@ -464,6 +436,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     TT_TRY(push_attention_scratch(pass, &args));
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
+    TT_TRY(tt_attention_pass_key_gradients(attention, pass, dqkv_TC, dkv_TC));
     tt_workspace_release(workspace, mark);
     if (has_qk_norm(attention) && rotates_first(attention))
         TT_TRY(norms_back(attention, pass, saved, dqkv_TC));

@@ -12,12 +12,17 @@
  *
  * A norm after o_proj keeps its input and rstd too: D c, 1 f.
  *
+ * A layer may offer its keys and values to layers behind it, which then have neither k nor v of their own (nn/side.h):
+ * those keep q alone, H E c instead of (H + 2K) E c, and the side value, 2 K E c, is kept by the pass. Its gradient
+ * joins that of the layer's own k and v.
+ *
  * At TT_KEEP_ALL also the normed input D c where LoRA or a weight of q, k, v trains, and with q/k norms the normed and
  * rotated q and k, (H + K) E c. */
 #ifndef TT_NN_SELF_ATTENTION_H
 #define TT_NN_SELF_ATTENTION_H
 
 #include "nn/half.h"
+#include "nn/side.h"
 
 /* Where q_norm and k_norm act, if they exist. */
 enum tt_qk_norm {
@@ -41,7 +46,10 @@ struct tt_self_attention {
     enum tt_qk_norm qk_norm;
     double scale;
     float soft_cap; /* of scores; 0: none */
-    int layer;      /* index in a key/value cache */
+    int layer;      /* index in a key/value cache: its own, or that of the layer whose keys it reads */
+    /* NULL, or its keys and values [T, 2 K E], ready for attention, for layers behind */
+    const struct tt_side *offers;
+    const struct tt_side *reads; /* NULL, or those of a layer before: it has no linears of k and v */
 };
 
 #endif

@@ -111,6 +111,9 @@ struct tt_model_runner *tt_runner_create(const struct tt_model_facts *config,
         .out = &runner->results,
     };
     for (int i = 0; i < runner->model->block_count; i++) place_block(runner, &runner->model->blocks[i]);
+    runner->sides = tt_calloc(runner->model->side_count + 1, sizeof *runner->sides);
+    assert_non_null(runner->sides);
+    runner->pass.lent.sides = runner->sides;
     make_rope(runner);
     runner->batch_first = runner->buffer_count;
     return runner;
@@ -127,6 +130,7 @@ void tt_runner_destroy(struct tt_model_runner *runner)
     if (runner == NULL) return;
     drop_batch(runner);
     while (runner->buffer_count > 0) tt_buffer_destroy(runner->buffers[--runner->buffer_count]);
+    tt_free(runner->sides);
     tt_workspace_destroy(runner->workspace);
     tt_stream_destroy(runner->stream);
     tt_device_close(runner->device);
@@ -243,9 +247,16 @@ static tt_tensor new_activation(struct tt_model_runner *runner)
     return tensor;
 }
 
+void tt_runner_push_sides(struct tt_model_runner *runner)
+{
+    const struct tt_model *model = runner->model;
+    test_must(tt_sides_push(model->sides, (int)model->side_count, &runner->pass, runner->sides));
+}
+
 static void forward(struct tt_model_runner *runner, tt_tensor *x, void **saved)
 {
     int last = runner->model->block_count - 1;
+    tt_runner_push_sides(runner);
     for (int i = 0; i <= last; i++) {
         struct tt_block *block = &runner->model->blocks[i];
         if (i < last) x[i + 1] = new_activation(runner);

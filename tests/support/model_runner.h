@@ -14,6 +14,7 @@ struct tt_model_runner {
     struct tt_pass pass; /* tests set in.dropout_rng, in.training, in.label_smoothing, lent.cache */
     struct tt_device_batch batch;
     struct tt_pass_results results;
+    struct tt_side_value *sides;    /* [model->side_count] */
     struct tt_buffer *buffers[256]; /* values, gradients, rope tables, the batch */
     int buffer_count;
     int batch_first; /* first buffer of the batch */
@@ -37,6 +38,8 @@ void tt_runner_set_batch(struct tt_model_runner *runner, const int32_t *ids, con
 void tt_runner_logits(struct tt_model_runner *runner, float *logits);
 /* Sum of the rows' losses times pass.in.loss_scale; with `gradient` also the backward pass, which adds to all grads. */
 double tt_runner_loss(struct tt_model_runner *runner, bool gradient);
+/* Pushes the side values of a pass, as a caller of blocks must; the caller releases the workspace. */
+void tt_runner_push_sides(struct tt_model_runner *runner);
 void tt_runner_zero_grad(struct tt_model_runner *runner);
 
 #endif

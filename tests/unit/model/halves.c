@@ -8,10 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
-#include "base/alloc.h"
 #include "nn/layer.h"
+#include "support/gradient_check.h"
 #include "support/model_facts.h"
-#include "support/model_runner.h"
 
 enum { TOKENS = 19, VOCAB = 37 };
 
@@ -119,47 +118,6 @@ static struct tt_model_runner *make(const char *text, const char *order, bool lo
     return runner;
 }
 
-static double norm_of(const tt_param *param)
-{
-    const float *grad = param->grad.data;
-    double squares = 0;
-    for (int64_t e = 0; e < tt_param_count(param); e++) squares += (double)grad[e] * grad[e];
-    return sqrt(squares);
-}
-
-static double sign_of(int64_t element)
-{
-    return tt_rng_u64(tt_rng_make(99), (uint64_t)element) & 1 ? 1 : -1;
-}
-
-static double loss_at(struct tt_model_runner *runner, const tt_param *param, const float *start, double step)
-{
-    float *value = param->value.data;
-    for (int64_t e = 0; e < tt_param_count(param); e++) value[e] = (float)(start[e] + step * sign_of(e));
-    return tt_runner_loss(runner, false);
-}
-
-/* The fourth-order central difference along a direction of random signs. */
-static void check_param(struct tt_model_runner *runner, const char *order, tt_param *param)
-{
-    int64_t count = tt_param_count(param);
-    float *start = tt_calloc((size_t)count, sizeof *start);
-    const float *grad = param->grad.data;
-    const double h = 4e-3 / sqrt(sqrt((double)count));
-    double norm = norm_of(param), expected = 0;
-    assert_non_null(start);
-    memcpy(start, param->value.data, (size_t)count * sizeof *start);
-    for (int64_t e = 0; e < count; e++) expected += grad[e] * sign_of(e);
-    double first = loss_at(runner, param, start, h) - loss_at(runner, param, start, -h);
-    double second = loss_at(runner, param, start, 2 * h) - loss_at(runner, param, start, -2 * h);
-    double error = fabs((8 * first - second) / (12 * h) - expected);
-    memcpy(param->value.data, start, (size_t)count * sizeof *start);
-    tt_free(start);
-    if (!(error <= 0.01 * norm + 2e-4))
-        fail_msg("%s: %s: the loss changes by %g more or less than the gradient (norm %g) says", order,
-                 param->name, error, norm);
-}
-
 static void check_differences(const char *text, const char *order, bool lora)
 {
     struct tt_model_runner *runner = make(text, order, lora, TT_F32);
@@ -168,8 +126,8 @@ static void check_differences(const char *text, const char *order, bool lora)
     for (size_t i = 0; i < runner->model->param_count; i++) {
         tt_param *param = runner->model->params[i];
         if (!param->trainable) continue;
-        if (norm_of(param) > 1e-5)
-            check_param(runner, order, param), checked++;
+        if (tt_runner_grad_norm(param) > 1e-5)
+            tt_runner_check_param(runner, order, param), checked++;
         else
             unused++; /* of the halves that were not dealt */
     }
@@ -189,75 +147,21 @@ static void gradients_agree_with_differences(void **state)
     }
 }
 
-static tt_tensor new_rows(struct tt_model_runner *runner)
-{
-    tt_tensor rows;
-    assert_int_equal(
-        tt_workspace_2d(runner->workspace, "rows", runner->pass.in.compute_dtype, TOKENS, 16, &rows), TT_OK);
-    return rows;
-}
-
-/* A pass over all blocks, at a level; recomputed: layers run again before their backward, without an output. Apart: no
- * gradient shares its memory with the one behind it. */
-static void run(struct tt_model_runner *runner, enum tt_level level, bool apart)
-{
-    struct tt_model *model = runner->model;
-    int last = model->block_count - 1, first = 0;
-    tt_tensor x[TT_MODEL_LAYERS_MAX] = {{0}}, none = {0};
-    void *saved[TT_MODEL_LAYERS_MAX] = {NULL};
-    bool again = level == TT_RECOMPUTE_BLOCK;
-    size_t mark = tt_workspace_mark(runner->workspace);
-    runner->pass.in.level = again ? TT_KEEP_CHEAP : level;
-    while (!model->blocks[first].trains) first++;
-    for (int i = 0; i <= last; i++) {
-        struct tt_block *block = &model->blocks[i];
-        bool keeps = !again || i == 0 || i == last;
-        saved[i] = tt_calloc(1, block->ops->saved_bytes);
-        if (i < last) x[i + 1] = new_rows(runner);
-        runner->pass.in.gradient = keeps;
-        assert_int_equal(block->ops->forward(block, &runner->pass, x[i], keeps ? saved[i] : NULL,
-                                             i < last ? x[i + 1] : none),
-                         TT_OK);
-    }
-    runner->pass.in.gradient = true;
-    tt_tensor dy = new_rows(runner);
-    for (int i = last; i >= first; i--) {
-        struct tt_block *block = &model->blocks[i];
-        if (again && i > 0 && i < last)
-            assert_int_equal(block->ops->forward(block, &runner->pass, x[i], saved[i], none), TT_OK);
-        tt_tensor dx = i == first ? none : apart ? new_rows(runner) : dy;
-        assert_int_equal(block->ops->backward(block, &runner->pass, x[i], saved[i], dy, dx), TT_OK);
-        dy = dx;
-    }
-    for (int i = 0; i <= last; i++) tt_free(saved[i]);
-    tt_workspace_release(runner->workspace, mark);
-}
-
-static void check_same(const struct tt_model_runner *runner, const struct tt_model_runner *like,
-                       const char *order, const char *what)
-{
-    for (size_t i = 0; i < runner->model->param_count; i++) {
-        const tt_param *param = runner->model->params[i], *other = like->model->params[i];
-        if (param->trainable && memcmp(param->grad.data, other->grad.data, tt_tensor_bytes(param->grad)) != 0)
-            fail_msg("%s: %s: the gradient of %s differs", order, what, param->name);
-    }
-}
-
 static void check_levels(const char *text, const char *order, bool lora, tt_dtype dtype)
 {
     static const struct {
         const char *what;
-        enum tt_level level;
-        bool apart;
-    } ways[] = {{"cheap", TT_KEEP_CHEAP, false},
-                {"block", TT_RECOMPUTE_BLOCK, false},
-                {"gradients apart", TT_KEEP_ALL, true}};
+        struct tt_runner_way way;
+    } ways[] = {{"cheap", {.level = TT_KEEP_CHEAP}},
+                {"block", {.level = TT_RECOMPUTE_BLOCK}},
+                {"mixed", {.mixed = true}},
+                {"gradients apart", {.apart = true}}};
     struct tt_model_runner *like = make(text, order, lora, dtype), *runner = make(text, order, lora, dtype);
-    run(like, TT_KEEP_ALL, false);
+    tt_runner_pass(like, (struct tt_runner_way){.level = TT_KEEP_ALL});
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         tt_runner_zero_grad(runner);
-        run(runner, ways[i].level, ways[i].apart);
-        check_same(runner, like, order, ways[i].what);
+        tt_runner_pass(runner, ways[i].way);
+        tt_runner_check_same(runner, like, order, ways[i].what);
     }
     tt_runner_destroy(runner);
     tt_runner_destroy(like);
