@@ -52,9 +52,9 @@ static tt_status refuse(const char *what, const char *hint)
 static tt_status check_model(struct export *export)
 {
     const struct tt_model_facts *facts = export->facts;
-    const struct tt_model_family *family = tt_model_family_find(facts->model_type);
+    const struct tt_model_family *family = facts->family;
     char text[200];
-    if (family == NULL || family->gguf == NULL) {
+    if (family->gguf == NULL) {
         (void)snprintf(text, sizeof text, "a model of type '%s'", facts->model_type);
         return refuse(text, NULL);
     }

@@ -260,7 +260,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
 {
     const struct tt_lora_config *lora = &model->options.lora;
     const struct tt_module_list *modules = &model->modules;
-    const char *default_targets = tt_model_family_find(model->facts.model_type)->default_target_modules;
+    const char *default_targets = model->facts.family->default_target_modules;
     TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
                                      : set_targets(object, lora, default_targets, modules));
     TT_TRY(set_saved(object, lora->modules_to_save, modules));

@@ -178,6 +178,7 @@ static tt_status parse_text(const struct text_config *text, struct tt_model_fact
     const char *architecture = text->part != NULL ? text->part->architecture : family->architecture;
     memcpy(facts->model_type, family->model_type, strlen(family->model_type) + 1);
     memcpy(facts->architecture, architecture, strlen(architecture) + 1);
+    facts->family = family;
     facts->part = text->part;
     facts->image_layers = (int64_t)tt_json_count(
         tt_json_get(tt_json_get(text->whole->root, "vision_config"), "deepstack_visual_indexes"));

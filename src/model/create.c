@@ -192,12 +192,11 @@ tt_status tt_model_create(const struct tt_model_facts *facts, const struct tt_mo
     tt_status status = TT_OK;
     struct tt_builder builder = {.model = tt_calloc(1, sizeof *builder.model)};
     struct tt_model *model = builder.model;
-    const struct tt_model_family *family = tt_model_family_find(facts->model_type);
+    const struct tt_model_family *family = facts->family;
     if (model == NULL) return TT_ERR_MEMORY;
     model->facts = *facts;
     model->facts.stored_plain = NULL; /* lent: the options have it */
     model->options = *options;
-    if (family == NULL) TT_GO(tt_fail(TT_ERR_INTERNAL, "no family '%s'", facts->model_type));
     TT_GO(keep_strings(model));
     TT_GO(list_modules(&builder, family));
     TT_GO(apply_rules(model, family));

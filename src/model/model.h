@@ -70,11 +70,13 @@ struct tt_layer_facts {
 #define TT_MODEL_HEAD "lm_head"
 #define TT_MODEL_HEAD_NAME TT_MODEL_HEAD ".weight"
 
+struct tt_model_family;
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
  * rest of its configuration in `own`, in a struct of its file (model/family.h). */
 struct tt_model_facts {
-    char model_type[32];   /* "llama" */
-    char architecture[64]; /* "LlamaForCausalLM" */
+    const struct tt_model_family *family; /* lent: model/family.h */
+    char model_type[32];                  /* "llama" */
+    char architecture[64];                /* "LlamaForCausalLM" */
     /* NULL, or the class of the folder whose text model this is: io/text_part.h */
     const struct tt_text_part *part;
     int64_t image_layers; /* that get features of the tower's layers where there are images (deepstack) */

@@ -38,7 +38,8 @@ tt_status tt_retinanet_facts(const struct tt_retinanet_config *config, struct tt
             (long long)config->class_count, (long long)config->width, config->trainable_stages,
             (long long)config->pyramid, (long long)config->head_groups);
     /* The stages of the backbone, the pyramid and the heads are blocks. */
-    *facts = (struct tt_model_facts){.dtype = TT_F32,
+    *facts = (struct tt_model_facts){.family = &tt_family_retinanet,
+                                     .dtype = TT_F32,
                                      .num_hidden_layers = STAGES,
                                      .reads_images = true,
                                      .initializer_range = 0.01,
