@@ -30,13 +30,14 @@ struct tt_executor {
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
     struct tt_places places;  /* of outputs and gradients */
     size_t begin_mark;
-    bool open;                   /* between forward and end */
-    bool head_held;              /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
-    struct tt_exchange exchange; /* lent to the blocks */
-    struct tt_side_value *sides; /* [model->side_count]: of the pass, lent to the blocks */
-    struct tt_phases *phases;    /* lent; NULL: no times */
-    struct tt_unit *split;       /* the running block's unit while it lends parts; NULL: it is whole */
+    bool open;                          /* between forward and end */
+    bool head_held;                     /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit;          /* its gather waits until the running block reaches its attention */
+    struct tt_exchange exchange;        /* lent to the blocks */
+    struct tt_side_value *sides;        /* [model->side_count]: of the pass, lent to the blocks */
+    struct tt_phases *phases;           /* lent; NULL: no times */
+    const struct tt_block_watch *watch; /* lent; NULL: none */
+    struct tt_unit *split;              /* the running block's unit while it lends parts; NULL: it is whole */
 };
 
 enum { SAVED_ALIGNMENT = 64 };
@@ -225,6 +226,16 @@ static tt_status push_output(struct tt_executor *executor, const struct tt_pass 
     return TT_OK;
 }
 
+static void watch_begin(const struct tt_executor *executor)
+{
+    if (executor->watch != NULL) executor->watch->begin(executor->watch->context);
+}
+
+static void watch_end(const struct tt_executor *executor, int block, bool backward)
+{
+    if (executor->watch != NULL) executor->watch->end(executor->watch->context, block, backward);
+}
+
 static tt_status forward_block(struct tt_executor *executor, const struct tt_pass *pass, int index,
                                tt_tensor pair[2], tt_tensor *x_TD)
 {
@@ -237,10 +248,12 @@ static tt_status forward_block(struct tt_executor *executor, const struct tt_pas
     tt_stream_mark(pass->lent.stream, slot->forward_mark);
     slot->mark = tt_workspace_mark(executor->config.workspace);
     slot->x_TD = *x_TD;
+    watch_begin(executor);
     TT_GO(push_output(executor, pass, index, pair, slot->x_TD, &y_TD));
     block_pass.in.gradient = slot->kept;
     block_pass.in.level = slot->level;
     TT_GO(block->ops->forward(block, &block_pass, slot->x_TD, slot->kept ? slot->saved : NULL, y_TD));
+    watch_end(executor, index, false);
     if (pass->in.gradient && index + 1 < model->block_count)
         TT_GO(tt_offload_put(executor->offload, pass, index + 1));
     *x_TD = y_TD;
@@ -338,6 +351,11 @@ static tt_status begin(struct tt_executor *executor, const struct tt_pass *pass)
     return tt_sides_push(model->sides, (int)model->side_count, pass, executor->sides);
 }
 
+void tt_executor_watch(struct tt_executor *executor, const struct tt_block_watch *watch)
+{
+    executor->watch = watch;
+}
+
 void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases)
 {
     executor->phases = phases;
@@ -397,10 +415,12 @@ static tt_status backward_block(struct tt_executor *executor, const struct tt_pa
     struct slot *slot = &executor->slots[index];
     tt_status status = TT_OK;
     tt_stream_mark(pass->lent.stream, slot->backward_mark);
+    watch_begin(executor);
     if (!slot->kept) TT_GO(recompute_block(executor, pass, index));
     tt_tensor dy_TD = tt_places_gradient(&executor->places, pass, index + 1),
               dx_TD = tt_places_gradient(&executor->places, pass, index);
     TT_GO(block->ops->backward(block, pass, slot->x_TD, slot->saved, dy_TD, dx_TD));
+    watch_end(executor, index, true);
     TT_GO(tt_offload_done(executor->offload, pass, index));
     tt_workspace_release(executor->config.workspace, slot->mark);
 out:

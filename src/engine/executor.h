@@ -46,6 +46,14 @@ struct tt_executor_config {
 TT_MUST_USE tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_executor **out);
 void tt_executor_destroy(struct tt_executor *executor); /* takes NULL */
 
+/* Calls around each forward and backward of a block; the recomputation is part of its backward. */
+struct tt_block_watch {
+    void (*begin)(void *context);
+    void (*end)(void *context, int block, bool backward);
+    void *context;
+};
+/* `watch` is called from now on; lent. NULL: none is. */
+void tt_executor_watch(struct tt_executor *executor, const struct tt_block_watch *watch);
 /* The passes add their times, until the next tt_executor_end, to `phases` (lent; NULL: none). */
 void tt_executor_time(struct tt_executor *executor, struct tt_phases *phases);
 TT_MUST_USE tt_status tt_executor_forward(struct tt_executor *executor, const struct tt_pass *pass);

@@ -15,102 +15,92 @@ bool tt_plan_chooses(const struct tt_plan *plan, int index)
     return (choices & (choices - 1)) != 0;
 }
 
-/* Steps to `level` that blocks can take: one of each block that has it, but for a block's lowest. */
-static int count_steps(const struct tt_plan *plan, int level)
+/* Whether memory that the fastest levels take is this run's: on processors without a limit it is shared. */
+static bool is_roomy(const struct tt_plan *plan)
 {
-    int count = 0;
-    for (int i = 0; i < plan->block_count; i++) {
-        unsigned below = plan->choices[i] & (TT_LEVEL_BIT(level) - 1);
-        count += (plan->choices[i] & TT_LEVEL_BIT(level)) != 0 && below != 0;
-    }
-    return count;
+    return !plan->is_host || (plan->limit_bytes != 0 && plan->machine.bytes == 0);
 }
 
-/* The position at which every block has reached `level`. */
-static int position_of(const struct tt_plan *plan, int level)
+/* The levels from which and to which the setting lets blocks go. */
+static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan,
+                       struct tt_plan_path *path)
 {
-    int position = 0;
-    for (int i = 1; i <= level; i++) position += count_steps(plan, i);
-    return position;
-}
-
-/* The levels at `position` (plan.h): so many steps were taken, to each level by the blocks in order. */
-static void set_levels(int position, struct tt_plan *plan)
-{
-    for (int i = 0; i < plan->block_count; i++) {
-        int lowest = 0;
-        while ((plan->choices[i] & TT_LEVEL_BIT(lowest)) == 0) lowest++;
-        plan->levels[i] = (enum tt_level)lowest;
-    }
-    for (int level = 1; level < TT_LEVEL_COUNT; level++) {
-        for (int i = 0; i < plan->block_count && position > 0; i++) {
-            bool steps =
-                (plan->choices[i] & TT_LEVEL_BIT(level)) != 0 && plan->levels[i] < (enum tt_level)level;
-            if (steps) plan->levels[i] = (enum tt_level)level, position--;
-        }
-    }
-}
-
-static tt_status run_at(const struct tt_plan_attempt *attempt, int position, struct tt_plan *plan)
-{
-    set_levels(position, plan);
-    return tt_plan_run(attempt, plan);
-}
-
-/* The range of positions that the setting allows. */
-static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan, int *first, int *last)
-{
-    bool roomy = !plan->is_host || (plan->limit_bytes != 0 && plan->machine.bytes == 0);
-    switch (rank->recompute) {
+    bool roomy = is_roomy(plan);
+    switch (rank->train ? rank->recompute : TT_RECOMPUTE_NONE) {
     case TT_RECOMPUTE_AUTO: /* on the CPU, offloading frees no memory */
-        *first = roomy ? 0 : position_of(plan, TT_RECOMPUTE_BLOCK);
-        *last = position_of(plan, plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD);
+        path->from = roomy ? TT_KEEP_ALL : TT_RECOMPUTE_BLOCK;
+        path->most = plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD;
         return;
     case TT_RECOMPUTE_NO_BLOCK:
-        *first = roomy ? 0 : position_of(plan, TT_KEEP_CHEAP);
-        *last = position_of(plan, TT_KEEP_CHEAP);
+        path->from = roomy ? TT_KEEP_ALL : TT_KEEP_CHEAP;
+        path->most = TT_KEEP_CHEAP;
         return;
     default:
-        *first = *last = position_of(plan, (int)(rank->recompute - TT_RECOMPUTE_NONE));
+        path->from = path->most =
+            rank->train ? (enum tt_level)(rank->recompute - TT_RECOMPUTE_NONE) : TT_KEEP_ALL;
     }
+}
+
+static tt_status run_at(const struct tt_plan_attempt *attempt, const struct tt_plan_path *path, int position,
+                        struct tt_plan *plan)
+{
+    tt_plan_path_go(path, position, plan);
+    return tt_plan_run(attempt, plan);
 }
 
 /* Copies that compute hides cost no time. So if some inputs have to be offloaded, further ones are too, as long as the
  * estimated step is at most 1/500 longer than without offloading: this leaves device memory to other programs.
- * `position` fits and offloads; `last` is the last position. */
-static tt_status offload_for_free(const struct tt_plan_attempt *attempt, int position, int last,
-                                  struct tt_plan *plan)
+ * `position` fits and offloads. */
+static tt_status offload_for_free(const struct tt_plan_attempt *attempt, const struct tt_plan_path *path,
+                                  int position, struct tt_plan *plan)
 {
-    TT_TRY(run_at(attempt, position_of(plan, TT_RECOMPUTE_BLOCK), plan));
+    TT_TRY(run_at(attempt, path, path->recomputing, plan));
     double seconds_max = plan->step_seconds * (1.0 + 1.0 / 500);
-    int beyond = last + 1; /* does not fit, takes too long, or does not exist */
+    int beyond = path->count + 1; /* does not fit, takes too long, or does not exist */
     while (position + 1 < beyond) {
         int middle = position + (beyond - position) / 2;
-        TT_TRY(run_at(attempt, middle, plan));
+        TT_TRY(run_at(attempt, path, middle, plan));
         *(plan->fits && plan->step_seconds <= seconds_max ? &position : &beyond) = middle;
     }
-    return run_at(attempt, position, plan);
+    return run_at(attempt, path, position, plan);
 }
 
-/* Runs the first position that fits; the last one when none does. */
-static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+/* Runs the first position that fits; the last one when none does. The one before all moves does not. */
+static tt_status follow(const struct tt_plan_attempt *attempt, const struct tt_plan_path *path,
+                        struct tt_plan *plan)
 {
-    int first, last;
-    find_range(&attempt->rank, plan, &first, &last);
-    if (!attempt->rank.train) first = last = 0;
-    TT_TRY(run_at(attempt, first, plan));
-    if (plan->fits || first == last) return TT_OK;
-    TT_TRY(run_at(attempt, last, plan));
+    int first = 0, last = path->count;
+    TT_TRY(run_at(attempt, path, last, plan));
     if (!plan->fits) return TT_OK;
-    int end = last;
     while (first + 1 < last) { /* `first` does not fit, `last` does */
         int middle = first + (last - first) / 2;
-        TT_TRY(run_at(attempt, middle, plan));
+        TT_TRY(run_at(attempt, path, middle, plan));
         *(plan->fits ? &last : &first) = middle;
     }
-    TT_TRY(run_at(attempt, last, plan));
-    bool offloads = last > position_of(plan, TT_RECOMPUTE_BLOCK);
-    return offloads ? offload_for_free(attempt, last, end, plan) : TT_OK;
+    TT_TRY(run_at(attempt, path, last, plan));
+    return last > path->recomputing ? offload_for_free(attempt, path, last, plan) : TT_OK;
+}
+
+/* Runs the fastest levels that fit, or the leanest ones. */
+static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+{
+    tt_status status = TT_OK;
+    struct tt_plan_attempt counting = *attempt;
+    struct tt_plan_counts counts = {.at = {NULL}};
+    struct tt_plan_path path = {.moves = NULL};
+    bool towers_keep = attempt->rank.recompute == TT_RECOMPUTE_AUTO && !is_roomy(plan);
+    find_range(&attempt->rank, plan, &path);
+    counting.work = counts.at[path.from] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
+    if (counting.work == NULL) return TT_ERR_MEMORY;
+    tt_plan_set_levels(path.from, towers_keep, plan);
+    TT_GO(tt_plan_run(&counting, plan));
+    if (plan->fits || path.from == path.most) goto out;
+    TT_GO(tt_plan_path_make(attempt, plan, &counts, &path));
+    status = follow(attempt, &path, plan);
+out:
+    tt_plan_path_deinit(&path);
+    tt_plan_counts_deinit(&counts);
+    return status;
 }
 
 /* Keeps as many blocks whole as fit into three quarters of the memory, with the levels of `plan`, which fits. */
@@ -224,7 +214,10 @@ static tt_status read_choices(const struct tt_rank_config *config, struct tt_pla
     struct tt_model *model = NULL;
     TT_TRY(tt_model_create(config->model_facts, &config->model_options, &model));
     plan->block_count = model->block_count;
-    for (int i = 0; i < model->block_count; i++) plan->choices[i] = tt_block_levels(&model->blocks[i]);
+    for (int i = 0; i < model->block_count; i++) {
+        plan->choices[i] = tt_block_levels(&model->blocks[i]);
+        plan->roles[i] = model->blocks[i].ops->role;
+    }
     tt_model_destroy(model);
     return TT_OK;
 }
@@ -254,10 +247,6 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     plan->step_tokens = (attempt.train.tokens + attempt.train.images) * attempt.micro_steps;
-    /* The blocks of a detector keep all or nothing. */
-    if (config->model_facts->reads_images && attempt.rank.recompute == TT_RECOMPUTE_AUTO &&
-        (plan->limit_bytes == 0 || plan->machine.bytes > 0))
-        attempt.rank.recompute = TT_RECOMPUTE_CHEAP;
     TT_TRY(tt_plan_choose(&attempt, plan));
     return plan->fits || !advises ? TT_OK : tt_plan_advise(&attempt, plan);
 }

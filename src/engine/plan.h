@@ -2,13 +2,18 @@
  * every op, counts every byte and every microsecond, and computes nothing. The real rank then allocates the counted
  * memory.
  *
- * The plan also chooses the level of each block that has several (enum tt_level). Such blocks are alike, so the
- * candidates form a sequence of positions: every block keeps everything; then the first 1, 2, ... all blocks drop the
- * tensors that are cheap to recompute; then the first 1, 2, ... all blocks keep their input only; then those inputs
- * move to the host in the same order. A block without a level passes it over. Along the sequence memory falls and time
- * rises, so the fastest candidate that fits is found by bisection; each attempt is a whole run on the plan device. The
- * first blocks change level first because their backward runs last: by then the memory of all other blocks is free.
- * Where some inputs have to move to the host, all those move whose copies cost no time. If nothing fits and the
+ * The plan also chooses the level of each block that has several (enum tt_level). The candidates form a sequence: every
+ * block keeps everything, and then one block after the other takes a leaner level. Where blocks are alike, the first 1,
+ * 2, ... all of them drop the tensors that are cheap to recompute, then the first 1, 2, ... all keep their input only.
+ * Where they differ, as layers of other halves or the blocks of a tower do, a run with all blocks at each level counts
+ * the bytes and the compute of every block: blocks with the same numbers are of a kind, and the steps of the kinds
+ * follow each other by the bytes that they win for a second of compute (plan_path.c). Last of all the inputs of blocks
+ * move to the host. A block without a level passes it over.
+ *
+ * Along the sequence memory falls and time rises, so the fastest candidate that fits is found by bisection; each
+ * attempt is a whole run on the plan device. The first blocks of a kind change level first because their backward runs
+ * last: by then the memory of all other blocks is free. Where some inputs have to move to the host, all those move
+ * whose copies cost no time. If nothing fits and the
  * optimizer is a paged one, the same is tried with its state in host memory; then with the vocabulary split: embedding
  * and head are gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
  *
@@ -31,6 +36,7 @@ struct tt_plan {
     struct tt_plan_ranks ranks;
     enum tt_level levels[TT_PLAN_BLOCKS_MAX]; /* [block_count] */
     unsigned choices[TT_PLAN_BLOCKS_MAX];     /* [block_count]: tt_block_levels */
+    enum tt_block_role roles[TT_PLAN_BLOCKS_MAX];
     int block_count;
     struct tt_memory_use memory; /* buffers of one rank: peak by purpose, on the device and on the host */
     size_t workspace_bytes;      /* of the activations: kept results, scratch, chunks of logits */
@@ -59,12 +65,12 @@ struct tt_plan {
 };
 
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A
- * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the GPU,
- * or on CPUs a rank's share of device.machine. On CPUs without memory_limit TT_RECOMPUTE_AUTO recomputes every block,
- * because other programs share their memory; the share chooses nothing, so that all machines of a run choose alike.
- * `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan that does not fit is not an error (`fits`),
- * so that it can be printed; see tt_plan_check. Fails as the real rank would (TT_ERR_UNSUPPORTED for an unsupported
- * op). */
+ * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the
+ * GPU, or on CPUs a rank's share of device.machine. On CPUs without memory_limit TT_RECOMPUTE_AUTO recomputes every
+ * block but those of a tower, because other programs share their memory; the share chooses nothing, so that all
+ * machines of a run choose alike. `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan that does
+ * not fit is not an error (`fits`), so that it can be printed; see tt_plan_check. Fails as the real rank would
+ * (TT_ERR_UNSUPPORTED for an unsupported op). */
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);

@@ -32,6 +32,32 @@ static int32_t *make_borders(const struct tt_batch_limits *limits)
     return borders;
 }
 
+/* Counts what each block leaves in the workspace, and how long it computes. */
+struct counter {
+    const struct tt_rank *rank;
+    struct tt_plan_work *work;
+    size_t bytes;
+    double seconds;
+};
+
+static void begin_count(void *context)
+{
+    struct counter *counter = context;
+    counter->bytes = tt_workspace_mark(counter->rank->workspace);
+    counter->seconds = tt_plan_work_seconds(counter->rank->device);
+}
+
+static void end_count(void *context, int block, bool backward)
+{
+    struct counter *counter = context;
+    struct tt_plan_work *work = &counter->work[block];
+    double passed = tt_plan_work_seconds(counter->rank->device) - counter->seconds;
+    work->seconds += passed;
+    if (backward) return;
+    work->forward = passed;
+    work->kept = tt_workspace_mark(counter->rank->workspace) - counter->bytes;
+}
+
 static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
                           size_t *kept_bytes)
 {
@@ -93,7 +119,12 @@ static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank 
     TT_TRY(tt_rank_refresh(rank));
     TT_TRY(tt_stream_synchronize(rank->stream));
     double start = tt_plan_seconds(rank->device);
-    TT_TRY(run_pass(rank, &attempt->train, true, &plan->kept_bytes));
+    struct counter counter = {.rank = rank, .work = attempt->work};
+    const struct tt_block_watch watch = {begin_count, end_count, &counter};
+    tt_executor_watch(rank->executor, attempt->work != NULL ? &watch : NULL);
+    tt_status status = run_pass(rank, &attempt->train, true, &plan->kept_bytes);
+    tt_executor_watch(rank->executor, NULL);
+    TT_TRY(status);
     TT_TRY(tt_stream_synchronize(rank->stream));
     double passed = tt_plan_seconds(rank->device);
     TT_TRY(run_update(attempt, rank));

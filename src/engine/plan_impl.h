@@ -1,5 +1,5 @@
-/* Private header of the files of a plan: plan.c (device, levels of the blocks), plan_attempt.c (a rank on the plan
- * device), plan_advice.c (changes that make a run fit). */
+/* Private header of the files of a plan: plan.c (device, levels of the blocks), plan_path.c (the order of levels),
+ * plan_attempt.c (a rank on the plan device), plan_advice.c (changes that make a run fit). */
 #ifndef TT_ENGINE_PLAN_IMPL_H
 #define TT_ENGINE_PLAN_IMPL_H
 
@@ -11,7 +11,40 @@ struct tt_plan_attempt {
     struct tt_plan_ranks ranks;
     int64_t micro_steps;
     struct tt_batch_limits train, eval;
+    struct tt_plan_work *work; /* NULL, or [block_count]: to write */
 };
+
+/* A block in one training pass. */
+struct tt_plan_work {
+    size_t kept;             /* bytes that its forward leaves in the workspace, its output included */
+    double forward, seconds; /* compute: of forward; of both */
+};
+/* The blocks at each level that was counted: one run with all blocks there. */
+struct tt_plan_counts {
+    struct tt_plan_work *at[TT_LEVEL_COUNT]; /* [block_count], owned; NULL: not counted */
+};
+void tt_plan_counts_deinit(struct tt_plan_counts *counts);
+
+/* The order in which blocks leave the levels of `from` for leaner ones, up to `most`. */
+struct tt_plan_path {
+    enum tt_level from, most;
+    struct tt_plan_move {
+        int block;
+        enum tt_level to;
+    } * moves; /* owned */
+    int count;
+    int recomputing; /* of these: those before the first that offloads */
+};
+
+/* plan_path.c: all blocks at `wanted`, or at what they have of it; towers_keep: those of a tower keep all. */
+void tt_plan_set_levels(enum tt_level wanted, bool towers_keep, struct tt_plan *plan);
+/* Fills the path, whose `from` and `most` are set, of what `counts` has of `from`. Where blocks differ there, the other
+ * levels are counted, each in a run of its own, which changes `plan`. */
+TT_MUST_USE tt_status tt_plan_path_make(const struct tt_plan_attempt *attempt, struct tt_plan *plan,
+                                        struct tt_plan_counts *counts, struct tt_plan_path *path);
+void tt_plan_path_deinit(struct tt_plan_path *path);
+/* The levels behind the first `position` moves. */
+void tt_plan_path_go(const struct tt_plan_path *path, int position, struct tt_plan *plan);
 
 /* plan_attempt.c: runs one step and one evaluation of the rank on the plan device, with the levels of `plan`, and fills
  * the members of `plan` that follow from them: memory, time, whether it fits. */

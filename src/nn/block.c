@@ -17,12 +17,16 @@ unsigned tt_block_levels(const struct tt_block *block)
     return again ? block->ops->levels : block->ops->levels & (TT_LEVEL_BIT(TT_RECOMPUTE_BLOCK) - 1);
 }
 
-enum tt_level tt_block_level(const struct tt_block *block, enum tt_level wanted)
+enum tt_level tt_level_among(unsigned levels, enum tt_level wanted)
 {
-    unsigned levels = tt_block_levels(block);
     int level = (int)wanted;
     while (level >= 0 && (levels & TT_LEVEL_BIT(level)) == 0) level--;
     if (level < 0)
         for (level = 0; (levels & TT_LEVEL_BIT(level)) == 0;) level++;
     return (enum tt_level)level;
+}
+
+enum tt_level tt_block_level(const struct tt_block *block, enum tt_level wanted)
+{
+    return tt_level_among(tt_block_levels(block), wanted);
 }

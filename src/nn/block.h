@@ -93,7 +93,9 @@ struct tt_block {
 enum tt_block_exchange tt_block_exchange_of(const struct tt_block *block);
 /* The levels at which this block can run. */
 unsigned tt_block_levels(const struct tt_block *block);
-/* The level at which it runs where `wanted` is asked for: that, else the next one below, else its lowest. */
+/* The one of `levels` that is taken where `wanted` is asked for: that, else the next one below, else the lowest. */
+enum tt_level tt_level_among(unsigned levels, enum tt_level wanted);
+/* The same of a block's levels. */
 enum tt_level tt_block_level(const struct tt_block *block, enum tt_level wanted);
 
 #endif

@@ -28,6 +28,7 @@ void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, do
     if (seconds < moving) seconds = moving;
     if (seconds < launch_seconds && !stream->device->is_host) seconds = launch_seconds;
     if (stream->kind == TT_STREAM_COMPUTE) {
+        plan->work_seconds += seconds;
         seconds += plan->drag_seconds;
         plan->drag_seconds = 0.0;
     }
@@ -61,6 +62,11 @@ tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, size_t network
 double tt_plan_seconds(const struct tt_device *device)
 {
     return device->planned_seconds;
+}
+
+double tt_plan_work_seconds(const struct tt_device *device)
+{
+    return ((const struct tt_plan_state *)device->impl)->work_seconds;
 }
 
 void tt_plan_record_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests)

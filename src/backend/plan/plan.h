@@ -15,6 +15,8 @@ TT_MUST_USE tt_status tt_plan_receive(struct tt_stream *stream, size_t bytes, si
                                       int sources);
 /* The latest clock of the device, in seconds since it was opened. */
 double tt_plan_seconds(const struct tt_device *device);
+/* The time of all compute so far alone: without waits, and without what transfers beside it cost. */
+double tt_plan_work_seconds(const struct tt_device *device);
 /* Adds the arguments of each convolution from now on to `requests`, which outlives the device or the next call; NULL:
  * no more. */
 void tt_plan_record_convolutions(struct tt_device *device, struct tt_conv2d_requests *requests);

@@ -12,6 +12,7 @@ struct tt_plan_state {
     uintptr_t next;      /* the next fictitious address */
     double host_seconds; /* the host's clock, after its waits for streams */
     double drag_seconds; /* slowdown of compute by transfers that no op has been charged with yet */
+    double work_seconds; /* of all compute so far, without waits and drag */
     double network_bytes_per_second;
     struct tt_conv2d_requests *convolutions; /* NULL: nobody asks */
 };

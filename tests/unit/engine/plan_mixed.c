@@ -1,0 +1,165 @@
+/* The levels of blocks that differ, layers (support/mixed_model.h) and those of a detector, against all combinations of
+ * levels: whatever the limit, the plan's step is hardly longer than the best of them, and no longer than with the first
+ * blocks one level higher than the others. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/plan_impl.h"
+#include "model/retinanet.h"
+#include "support/mixed_model.h"
+#include "support/must.h"
+
+enum { LIMITS = 40, COMBINATIONS_MAX = 256 };
+
+static const struct tt_batch_limits none;
+
+struct point {
+    size_t bytes;
+    double seconds;
+    bool firsts; /* the first blocks are at one level, the others at the one below */
+};
+
+/* A model on a chip, and all combinations of levels that its blocks have, but for inputs in host memory. */
+struct scene {
+    struct tt_model_facts facts;
+    struct tt_rank_config rank;
+    struct tt_batch_limits batch;
+    struct tt_plan plan;
+    struct point points[COMBINATIONS_MAX];
+    int combinations;
+};
+
+static void set_rank(struct scene *scene)
+{
+    scene->rank = (struct tt_rank_config){
+        .device = {.kind = "plan", .stands_for = "h200", .threads = 1},
+        .strategy = TT_FULL_SHARD,
+        .model_facts = &scene->facts,
+        .model_options = {.compute_dtype = TT_BF16, .random_init = true, .train_base = true},
+        .limits = scene->batch,
+        .train = true,
+        .recompute = TT_RECOMPUTE_AUTO,
+        .backward_prefetch = TT_PREFETCH_PRE,
+        .forward_prefetch = true,
+        .reduce_dtype = TT_F32,
+    };
+}
+
+static void make(struct scene *scene, size_t limit)
+{
+    scene->rank.device.memory_limit = limit;
+    test_must(
+        tt_plan_make(&scene->rank, (struct tt_plan_ranks){1, 1}, 1, &scene->batch, &none, &scene->plan));
+}
+
+/* The level number `at` of a block; at least TT_RECOMPUTE_OFFLOAD: it has fewer. */
+static int nth_level(const struct tt_plan *plan, int block, int at)
+{
+    int level = 0;
+    for (; level < TT_RECOMPUTE_OFFLOAD; level++)
+        if ((plan->choices[block] & TT_LEVEL_BIT(level)) != 0 && at-- == 0) break;
+    return level;
+}
+
+static int level_count(const struct tt_plan *plan, int block)
+{
+    int count = 0;
+    while (nth_level(plan, block, count) < TT_RECOMPUTE_OFFLOAD) count++;
+    return count;
+}
+
+/* Sets the levels of combination `number`; returns whether it is one of the first blocks. */
+static bool set_combination(struct tt_plan *plan, int number)
+{
+    bool firsts = true;
+    int before = -1, highest = -1;
+    for (int b = 0; b < plan->block_count; b++) {
+        int count = level_count(plan, b), at = number % count;
+        plan->levels[b] = (enum tt_level)nth_level(plan, b, at);
+        number /= count;
+        if (count == 1) continue;
+        if (highest < 0) highest = before = at;
+        firsts = firsts && at <= before && highest - at <= 1;
+        before = at;
+    }
+    return firsts;
+}
+
+static void run_combinations(struct scene *scene)
+{
+    struct tt_plan_attempt attempt = {
+        .rank = scene->rank, .ranks = {1, 1}, .micro_steps = 1, .train = scene->batch};
+    scene->combinations = 1;
+    for (int b = 0; b < scene->plan.block_count; b++) scene->combinations *= level_count(&scene->plan, b);
+    assert_true(scene->combinations > 16 && scene->combinations <= COMBINATIONS_MAX);
+    for (int i = 0; i < scene->combinations; i++) {
+        struct point *point = &scene->points[i];
+        point->firsts = set_combination(&scene->plan, i);
+        test_must(tt_plan_run(&attempt, &scene->plan));
+        point->bytes = scene->plan.memory.total_peak;
+        point->seconds = scene->plan.step_seconds;
+    }
+}
+
+/* The shortest step that fits: of all combinations, or of those of the first blocks. */
+static double best_of(const struct scene *scene, size_t limit, bool firsts)
+{
+    double best = HUGE_VAL;
+    for (int i = 0; i < scene->combinations; i++) {
+        const struct point *point = &scene->points[i];
+        if (point->bytes <= limit && (point->firsts || !firsts)) best = fmin(best, point->seconds);
+    }
+    return best;
+}
+
+/* Returns the limits with which the plan is faster than with the first blocks. */
+static int check_limits(struct scene *scene, double excess)
+{
+    int faster = 0;
+    set_rank(scene);
+    make(scene, 0);
+    run_combinations(scene);
+    size_t high = scene->points[0].bytes, low = scene->points[scene->combinations - 1].bytes;
+    assert_true(high > low);
+    for (size_t l = 0; l <= LIMITS; l++) {
+        size_t limit = high - (high - low) * l / LIMITS;
+        make(scene, limit);
+        double seconds = scene->plan.step_seconds, firsts = best_of(scene, limit, true);
+        assert_true(scene->plan.fits && scene->plan.memory.total_peak <= limit);
+        assert_true(seconds <= excess * best_of(scene, limit, false));
+        assert_true(seconds <= firsts * (1 + 1e-9));
+        faster += seconds < 0.999 * firsts;
+    }
+    return faster;
+}
+
+static void layers_of_other_halves(void **state)
+{
+    static const struct mixed_size size = {.vocab = 4096, .dim = 1024, .ffn = 3072, .heads = 8};
+    static struct scene scene = {.batch = {.tokens = 8192, .sequences = 4, .rows = 8192, .length = 2048}};
+    (void)state;
+    test_must(mixed_facts(&size, &scene.facts));
+    assert_true(check_limits(&scene, 1.005) > LIMITS / 4);
+}
+
+static void blocks_of_a_detector(void **state)
+{
+    static struct scene scene = {.batch = {.images = 8, .boxes = 64, .height = 512, .width = 512}};
+    struct tt_retinanet_config config = tt_retinanet_config_default(80);
+    (void)state;
+    test_must(tt_retinanet_facts(&config, &scene.facts));
+    (void)check_limits(&scene, 1.03); /* its first blocks have the largest features: they win the most too */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_of_other_halves),
+        cmocka_unit_test(blocks_of_a_detector),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
