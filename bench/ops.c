@@ -20,6 +20,7 @@
 #include "backend/ops/quant.h"
 #include "backend/ops/rmsnorm.h"
 #include "backend/ops/swiglu.h"
+#include "ops_attention.h"
 #include "ops_copies.h"
 #include "ops_fp8.h"
 #include "ops_lora.h"
@@ -131,61 +132,6 @@ static void bench_gemm(struct bench *bench, const struct gemm_row *row)
     bench_measure(bench, row->name, run_gemm, &args, 2.0 * (double)row->m * (double)row->n * (double)row->k,
                   bytes);
     bench->peak_flops = 0;
-    bench_release(bench);
-}
-
-static tt_status run_attention_forward(struct tt_stream *stream, const void *args)
-{
-    return tt_attention_forward(stream, args);
-}
-
-static tt_status run_attention_backward(struct tt_stream *stream, const void *args)
-{
-    return tt_attention_backward(stream, args);
-}
-
-enum { SEQUENCES_MAX = 64 };
-
-/* B causal sequences of the same length, T tokens in all, H query heads over K key heads. */
-static void bench_attention(struct bench *bench, tt_dtype dtype, int32_t sequences, int32_t length,
-                            int64_t heads, int64_t kv_heads, int64_t head_dim)
-{
-    int32_t cu[SEQUENCES_MAX + 1], tokens = sequences * length;
-    for (int32_t b = 0; b <= sequences; b++) cu[b] = b * length;
-    tt_tensor device_cu = bench_index_tensor(bench, TT_I32, sequences + 1, length, INT32_MAX);
-    struct tt_attention_backward_args args = {
-        .forward = {.q_THE =
-                        tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-                    .k_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim),
-                                             kv_heads),
-                    .v_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim),
-                                             kv_heads),
-                    .cu_q = cu,
-                    .cu_k = cu,
-                    .device_cu_q = device_cu,
-                    .device_cu_k = device_cu,
-                    .sequence_count = sequences,
-                    .max_length_q = length,
-                    .max_length_k = length,
-                    .scale = 0.125,
-                    .o_THE =
-                        tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-                    .lse_HT = bench_random_tensor(bench, TT_F32, heads, tokens)},
-        .do_THE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-        .dq_THE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, heads * head_dim), heads),
-        .dk_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads),
-        .dv_TKE = tt_tensor_heads(bench_random_tensor(bench, dtype, tokens, kv_heads * head_dim), kv_heads)};
-    size_t scratch = tt_attention_backward_scratch(bench->device, &args);
-    if (scratch > 0) args.scratch = tt_tensor_1d(bench_memory(bench, scratch), TT_U8, (int64_t)scratch);
-    /* Half of the T x T products are below the diagonal; two products forward, five backward. */
-    double product = (double)tokens * (double)length * (double)heads * (double)head_dim;
-    char name[96], shape[64];
-    snprintf(shape, sizeof shape, "%s %dx%d H=%lld K=%lld E=%lld", tt_dtype_name(dtype), (int)sequences,
-             (int)length, (long long)heads, (long long)kv_heads, (long long)head_dim);
-    snprintf(name, sizeof name, "attention forward %s", shape);
-    bench_measure(bench, name, run_attention_forward, &args.forward, 2 * product, 0);
-    snprintf(name, sizeof name, "attention backward %s", shape);
-    bench_measure(bench, name, run_attention_backward, &args, 5 * product, 0);
     bench_release(bench);
 }
 
@@ -487,14 +433,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
         bench_lora_dropout(bench, 8192, 14336, 2, 16);
     }
     if (is_wanted("lora_gradients", count, parts)) bench_lora_gradients(bench);
-    if (is_wanted("attention", count, parts)) {
-        bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 128);
-        bench_attention(bench, TT_BF16, 1, 16384, 32, 8, 128);
-        bench_attention(bench, TT_BF16, 16, 1024, 32, 8, 128);
-        bench_attention(bench, TT_BF16, 64, 256, 32, 8, 128);
-        bench_attention(bench, TT_BF16, 4, 4096, 32, 8, 64);
-        bench_attention(bench, TT_BF16, 4, 2048, 16, 8, 256);
-    }
+    if (is_wanted("attention", count, parts)) bench_attention_of_models(bench);
     if (is_wanted("rows", count, parts)) {
         bench_rows(bench, TT_BF16, 16384, 4096);
         bench_rows(bench, TT_BF16, 16384, 14336);
@@ -579,11 +518,7 @@ int main(int argc, char **argv)
     }
     if (is_wanted("fp8", argc - at, argv + at))
         bench_fp8(&bench, &(struct bench_fp8_case){"qkv", 512, true, 896, {896, 128, 128}, 16, 1024});
-    if (is_wanted("attention", argc - at, argv + at)) {
-        bench_attention(&bench, TT_BF16, 1, 2048, 16, 4, 64);
-        bench_attention(&bench, TT_F32, 1, 1024, 16, 4, 128);
-        bench_attention(&bench, TT_BF16, 1, 512, 14, 2, 64);
-    }
+    if (is_wanted("attention", argc - at, argv + at)) bench_attention_of_small_models(&bench);
     if (is_wanted("rows", argc - at, argv + at)) {
         bench_rows(&bench, TT_BF16, 2048, 4096);
         bench_rows(&bench, TT_F32, 2048, 4096);

@@ -4,6 +4,8 @@
 
 #include "model/family.h"
 
+#include "backend/ops/attention.h"
+
 tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value, int64_t minimum,
                                 int64_t maximum)
 {
@@ -65,7 +67,8 @@ static tt_status read_heads(const struct tt_json *json, const struct tt_decoder_
                        ") and there is no head_dim",
                        json->origin, facts->hidden_size, heads);
     }
-    TT_TRY(read_optional_size(json, "head_dim", 256, missing_dim, shared_dim, &shape->head_dim));
+    TT_TRY(read_optional_size(json, "head_dim", TT_ATTENTION_HEAD_DIM_MAX, missing_dim, shared_dim,
+                              &shape->head_dim));
     if (shape->head_dim % 2 == 0) return TT_OK;
     return tt_fail(TT_ERR_DATA, "%s: head_dim is %" PRId64 "; rotary positions need an even one",
                    json->origin, shape->head_dim);

@@ -210,6 +210,64 @@ static void same_bits_in_any_company(void **state)
     free_problem(&packed);
 }
 
+/* Heads over 256 never go to cuDNN, whose sums have no order: a repeat gives the same bits on every device. */
+static void wide_heads_repeat_bit_for_bit(void **state)
+{
+    (void)state;
+    const struct attention_case row = {8, 2, 512, 0, 0, TT_BF16, 1, {{300, 300}, {1, 1}, {90, 90}, {-1, -1}},
+                                       0};
+    struct problem first, second;
+    struct test_device device;
+    make_problem(&first, &row);
+    make_problem(&second, &row);
+    test_device_open(&device, test_device_kind(), 2);
+    run_op(&device, &first);
+    run_op(&device, &second);
+    for (int i = O; i < TENSORS; i++) test_tensor_equal(names[i], &first.tensors[i], &second.tensors[i]);
+    test_device_close(&device);
+    free_problem(&first);
+    free_problem(&second);
+}
+
+/* The sequences lie beside each other in memory, in one tile of 32, 64 or 128 rows. */
+static void check_nan_stays(const void *row)
+{
+    struct problem p;
+    struct test_device device;
+    if (!test_on_cpu() && ((const struct attention_case *)row)->head_dim <= 256) return; /* may be cuDNN's */
+    make_problem(&p, row);
+    for (int i = Q; i <= DO; i++) {
+        tt_tensor bad = tt_tensor_rows(p.tensors[i].view, 20, 20);
+        for (int64_t t = 0; t < 20; t++)
+            for (int64_t e = 0; e < bad.dims[1] * bad.dims[2]; e++)
+                ((uint16_t *)bad.data)[t * bad.strides[0] + e] = 0x7fc0;
+    }
+    test_device_open(&device, test_device_kind(), 1);
+    run_op(&device, &p);
+    for (int i = DQ; i < TENSORS; i++) {
+        double *values = test_tensor_values(&p.tensors[i]);
+        int64_t width = p.tensors[i].view.dims[1] * p.tensors[i].view.dims[2];
+        for (int64_t t = 0; t < 60; t++)
+            if (isfinite(values[t * width]) != (t < 20 || t >= 40))
+                fail_msg("%s of row %lld is %g", names[i], (long long)t, values[t * width]);
+        free(values);
+    }
+    test_device_close(&device);
+    free_problem(&p);
+}
+
+static void a_nan_stays_in_its_sequence(void **state)
+{
+    (void)state;
+    static const struct attention_case rows[] = {
+        {4, 2, 64, 0, 0, TT_BF16, 1, {{20, 20}, {20, 20}, {20, 20}, {-1, -1}}, 0},
+        {4, 2, 128, 0, 0, TT_BF16, 1, {{20, 20}, {20, 20}, {20, 20}, {-1, -1}}, 0},
+        {4, 2, 256, 0, 0, TT_BF16, 1, {{20, 20}, {20, 20}, {20, 20}, {-1, -1}}, 0},
+        {4, 2, 512, 0, 0, TT_BF16, 1, {{20, 20}, {20, 20}, {20, 20}, {-1, -1}}, 0},
+    };
+    TEST_CASES("nan", rows, check_nan_stays);
+}
+
 struct difference {
     const struct problem *p;
     double *in[4], *out[OUTPUTS];
@@ -350,6 +408,8 @@ int main(void)
         cmocka_unit_test(fused_columns_without_lse),
         cmocka_unit_test(backward_needs_lse),
         cmocka_unit_test(a_nan_is_not_hidden),
+        cmocka_unit_test(a_nan_stays_in_its_sequence),
+        cmocka_unit_test(wide_heads_repeat_bit_for_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

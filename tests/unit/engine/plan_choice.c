@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -361,6 +362,35 @@ static void a_window_beyond_the_row_changes_nothing(void **state)
     }
 }
 
+/* Half as many heads of twice the width have the same products. */
+static double seconds_of_width(const char *chip, int width)
+{
+    static struct tt_model_facts facts;
+    struct tt_plan plan;
+    struct tt_rank_config rank = rank_of(chip, TT_RECOMPUTE_NONE, 0);
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "{\"model_type\": \"llama\", \"hidden_size\": 1024, \"intermediate_size\": 3072, "
+                   "\"num_hidden_layers\": 12, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
+                   "\"head_dim\": %d, \"vocab_size\": 4096, \"max_position_embeddings\": 4096, "
+                   "\"rms_norm_eps\": 1e-5, \"dtype\": \"bfloat16\"}",
+                   1024 / width, 512 / width, width);
+    assert_int_equal(test_facts(text, &facts), TT_OK);
+    rank.model_facts = &facts;
+    assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){2, 1}, 1, &batch, &none, &plan), TT_OK);
+    return plan.step_seconds;
+}
+
+/* Over 256 columns attention has kernels of its own, on Hopper alone fast ones. */
+static void wide_heads_take_longer(void **state)
+{
+    (void)state;
+    double hopper = seconds_of_width("h200", 512) / seconds_of_width("h200", 256);
+    double other = seconds_of_width("a100-80gb", 512) / seconds_of_width("a100-80gb", 256);
+    assert_true(hopper > 1.01 && hopper < 2);
+    assert_true(other > 2 * hopper);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +407,7 @@ int main(void)
         cmocka_unit_test(prefetches_trade_memory_for_time),
         cmocka_unit_test(eighty_layers_in_a_second),
         cmocka_unit_test(a_window_beyond_the_row_changes_nothing),
+        cmocka_unit_test(wide_heads_take_longer),
     };
     return cmocka_run_group_tests(tests, parse_shape, NULL);
 }

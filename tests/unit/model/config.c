@@ -162,7 +162,7 @@ static const struct refusal refusals[] = {
     {"{\"num_key_value_heads\": 0}", TT_ERR_DATA, "num_key_value_heads"},
     {"{\"num_key_value_heads\": 8}", TT_ERR_DATA, "num_key_value_heads"},
     {"{\"head_dim\": 7}", TT_ERR_DATA, "head_dim"},
-    {"{\"head_dim\": 512}", TT_ERR_DATA, "head_dim"},
+    {"{\"head_dim\": 514}", TT_ERR_DATA, "head_dim"},
     {"{\"max_position_embeddings\": 0}", TT_ERR_DATA, "max_position_embeddings"},
     {"{\"rms_norm_eps\": 0}", TT_ERR_DATA, "rms_norm_eps"},
     {"{\"rms_norm_eps\": -1e-5}", TT_ERR_DATA, "rms_norm_eps"},

@@ -1,7 +1,8 @@
 /* Attention on cuda: the choice of a variant, best first.
  *
- * 1. cuDNN (cudnn.h): bf16, queries and keys of equal length, no soft cap, Hopper and newer. Sequences that
- *    all have the same length use a plan for exactly that batch, others a plan for packed sequences.
+ * 1. cuDNN (cudnn.h): bf16, heads of up to 256 columns, queries and keys of equal length, no soft cap, Hopper and
+ *    newer. Sequences that all have the same length use a plan for exactly that batch, others a plan for packed
+ *    sequences.
  * 2. This library's own kernels (mma.h): everything else, or everything on request. They also compute
  *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
  *

@@ -1,10 +1,11 @@
-/* The choice between our own attention kernels: tensor cores where their layout fits, else plain fp32
- * arithmetic. */
+/* The choice between our own attention kernels: tensor cores where their layout fits (wide.h for wide heads on Hopper),
+ * else plain fp32 arithmetic. */
 #include "backend/cuda/attention/mma.h"
 
 #include <stdio.h>
 
 #include "backend/cuda/attention/mma_tiles.h"
+#include "backend/cuda/attention/wide.h"
 #include "backend/cuda/cuda.h"
 
 static struct tt_attention_view view_of(const tt_tensor *x_THE)
@@ -44,18 +45,23 @@ static bool is_aligned(const tt_tensor *x_THE)
     return (uintptr_t)x_THE->data % 16 == 0 && x_THE->strides[0] % 8 == 0 && x_THE->strides[1] % 8 == 0;
 }
 
+enum kernels { PLAIN, TENSOR_CORES, WIDE };
+
 /* The tensor-core kernels copy 16 bytes at a time, and assume that the largest raw score is also the largest
  * scaled score. */
-static bool suits_tensor_cores(const struct tt_stream *stream, const struct tt_attention_forward_args *args,
-                               const struct tt_attention_backward_args *backward)
+static enum kernels kernels_for(const struct tt_stream *stream, const struct tt_attention_forward_args *args,
+                                const struct tt_attention_backward_args *backward)
 {
-    if (tt_cuda_device_of(stream)->architecture < 80) return false;
-    if (args->q_THE.dtype != TT_BF16 || args->q_THE.dims[2] % 8 != 0 || !(args->scale > 0)) return false;
-    if (args->q_THE.dims[2] > TT_MMA_HEAD_DIM_MAX) return false;
-    if (!is_aligned(&args->q_THE) || !is_aligned(&args->k_TKE)) return false;
-    if (!is_aligned(&args->v_TKE) || !is_aligned(&args->o_THE)) return false;
-    return backward == NULL || (is_aligned(&backward->do_THE) && is_aligned(&backward->dq_THE) &&
-                                is_aligned(&backward->dk_TKE) && is_aligned(&backward->dv_TKE));
+    int architecture = tt_cuda_device_of(stream)->architecture;
+    if (architecture < 80) return PLAIN;
+    if (args->q_THE.dtype != TT_BF16 || args->q_THE.dims[2] % 8 != 0 || !(args->scale > 0)) return PLAIN;
+    if (!is_aligned(&args->q_THE) || !is_aligned(&args->k_TKE)) return PLAIN;
+    if (!is_aligned(&args->v_TKE) || !is_aligned(&args->o_THE)) return PLAIN;
+    if (backward != NULL && !(is_aligned(&backward->do_THE) && is_aligned(&backward->dq_THE) &&
+                              is_aligned(&backward->dk_TKE) && is_aligned(&backward->dv_TKE)))
+        return PLAIN;
+    if (args->q_THE.dims[2] <= TT_MMA_HEAD_DIM_MAX) return TENSOR_CORES;
+    return architecture == 90 && args->q_THE.dims[0] > 0 && tt_attention_wide_is_built() ? WIDE : PLAIN;
 }
 
 bool tt_cuda_mma_attention_serves(const struct tt_attention_forward_args *args, bool backward, char *why,
@@ -91,9 +97,12 @@ tt_status tt_cuda_mma_attention_forward(struct tt_stream *stream,
     TT_TRY(check_serves(args, false));
     struct tt_attention_problem problem = problem_of(args);
     if (problem.sequences == 0 || problem.rows_q == 0) return TT_OK;
-    if (suits_tensor_cores(stream, args, NULL)) {
+    enum kernels kernels = kernels_for(stream, args, NULL);
+    if (kernels == TENSOR_CORES) {
         TT_TRY(set_max_shared(stream, &problem, "attention_forward"));
         tt_attention_mma_forward(&problem, tt_cuda_handle(stream));
+    } else if (kernels == WIDE) {
+        TT_TRY(tt_attention_wide_forward(&problem, tt_cuda_handle(stream)));
     } else {
         tt_attention_any_forward(&problem, args->q_THE.dtype == TT_BF16, tt_cuda_handle(stream));
     }
@@ -119,8 +128,14 @@ tt_status tt_cuda_mma_attention_backward(struct tt_stream *stream,
     problem.gv = view_of(&args->dv_TKE);
     problem.delta = (float *)args->scratch.data;
     cudaStream_t handle = tt_cuda_handle(stream);
-    if (!suits_tensor_cores(stream, forward, args)) {
+    enum kernels kernels = kernels_for(stream, forward, args);
+    if (kernels == PLAIN) {
         tt_attention_any_backward(&problem, forward->q_THE.dtype == TT_BF16, handle);
+        return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
+    }
+    if (kernels == WIDE) {
+        tt_attention_mma_delta(&problem, handle);
+        TT_TRY(tt_attention_wide_backward(&problem, handle));
         return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
     }
     TT_TRY(set_max_shared(stream, &problem, "attention_backward"));

@@ -1,6 +1,6 @@
 /* This library's own attention kernels, the alternative to cuDNN's. bf16 with head dimensions that are multiples
- * of 8, up to TT_MMA_HEAD_DIM_MAX, uses tensor cores through mma.sync (compute capability 8.0 and up). Everything else
- * that the op allows uses plain fp32 arithmetic (any.cu).
+ * of 8, up to TT_MMA_HEAD_DIM_MAX, uses tensor cores through mma.sync (compute capability 8.0 and up); wider heads have
+ * kernels of their own on Hopper (wide.h). Everything else that the op allows uses plain fp32 arithmetic (any.cu).
  *
  * Guarantees that cuDNN does not give: repeats are equal bit for bit; the backward pass needs one float per row
  * and head as scratch; every head dimension has a backward pass on every chip. lse is [H, T], natural

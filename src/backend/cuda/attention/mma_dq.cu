@@ -5,17 +5,17 @@
  * Of capped scores, cap t with t = tanh(scale q k^T / cap), ds has the factor 1 - t^2. */
 #include "backend/cuda/attention/mma_tiles.h"
 
-/* delta[h, t] = sum over e of do o; D / 8 lanes compute a row. It is a kernel of its own: computed by the blocks
- * of dq for their rows it makes short sequences slower (H200, 2026-11-21, 64 x 256: 0.40 ms, not 0.34). */
-template <int D>
+/* delta[h, t] = sum over e of do o; LANES lanes compute a row, 8 columns each at a time. It is a kernel of its own:
+ * computed by the blocks of dq for their rows it makes short sequences slower (H200, 2026-11-21, 64 x 256: 0.40 ms, not
+ * 0.34). */
+template <int LANES>
 static __global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ tt_attention_problem p)
 {
-    constexpr int LANES = D / 8;
     int64_t index = (int64_t)blockIdx.x * (256 / LANES) + threadIdx.x / LANES;
     int64_t row = index / p.heads;
-    int head = (int)(index % p.heads), column = threadIdx.x % LANES * 8;
+    int head = (int)(index % p.heads), lane = threadIdx.x % LANES;
     float sum = 0.0f;
-    if (row < p.rows_q && column < p.head_dim) {
+    for (int column = lane * 8; row < p.rows_q && column < p.head_dim; column += LANES * 8) {
         uint4 a = *(const uint4 *)(rows_of(p.o, row, head) + column);
         uint4 b = *(const uint4 *)(rows_of(p.go, row, head) + column);
         const __nv_bfloat162 *pa = (const __nv_bfloat162 *)&a, *pb = (const __nv_bfloat162 *)&b;
@@ -27,7 +27,7 @@ static __global__ void __launch_bounds__(256) delta_kernel(const __grid_constant
     }
 #pragma unroll
     for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (row < p.rows_q && column == 0) p.delta[head * p.rows_q + row] = sum;
+    if (row < p.rows_q && lane == 0) p.delta[head * p.rows_q + row] = sum;
 }
 
 void tt_attention_mma_delta(const struct tt_attention_problem *problem, cudaStream_t stream)
@@ -35,11 +35,11 @@ void tt_attention_mma_delta(const struct tt_attention_problem *problem, cudaStre
     int lanes = problem->head_dim <= 64 ? 8 : problem->head_dim <= 128 ? 16 : 32, rows = 256 / lanes;
     unsigned blocks = (unsigned)((problem->rows_q * problem->heads + rows - 1) / rows);
     if (lanes == 8)
-        delta_kernel<64><<<blocks, 256, 0, stream>>>(*problem);
+        delta_kernel<8><<<blocks, 256, 0, stream>>>(*problem);
     else if (lanes == 16)
-        delta_kernel<128><<<blocks, 256, 0, stream>>>(*problem);
+        delta_kernel<16><<<blocks, 256, 0, stream>>>(*problem);
     else
-        delta_kernel<256><<<blocks, 256, 0, stream>>>(*problem);
+        delta_kernel<32><<<blocks, 256, 0, stream>>>(*problem);
 }
 
 template <int D, int ROWS, int KEYS, int STAGES, int WARPS_> struct dq_tiles {

@@ -11,14 +11,11 @@
 #include <cuda_bf16.h>
 #include <stdint.h>
 
+#include "backend/cuda/mma.cuh"
+
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define TT_HOPPER 1
 #define TT_DEVICE __device__ __forceinline__
-
-TT_DEVICE uint32_t shared_address(const void *data)
-{
-    return (uint32_t)__cvta_generic_to_shared(data);
-}
 
 TT_DEVICE void barrier_init(uint64_t *barrier, int arrivals)
 {
@@ -75,6 +72,15 @@ TT_DEVICE void copy_tile(void *to, const CUtensorMap *map, uint64_t *barrier, in
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
                  "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* The same of a map of three dimensions. */
+TT_DEVICE void copy_tile_3d(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y, int z)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 
@@ -149,10 +155,10 @@ template <int PENDING> TT_DEVICE void wgmma_wait()
 }
 
 /* Called after the last wait: the compiler moves no use of the sums before it. */
-TT_DEVICE void wgmma_results(float (&sums)[128])
+template <int COUNT> TT_DEVICE void wgmma_results(float (&sums)[COUNT])
 {
 #pragma unroll
-    for (int i = 0; i < 128; i++) asm volatile("" : "+f"(sums[i])::"memory");
+    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #define TT_SUMS_8(i)                                                                                         \
@@ -183,6 +189,17 @@ TT_DEVICE void wgmma_64x256x16(float (&sums)[128], uint64_t a, uint64_t b, int a
                  "%128, %129, adds, 1, 1, 0, %131;\n}"
                  : TT_SUMS_64(0), TT_SUMS_64(64)
                  : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSED));
+}
+
+/* The same for 32 columns: b is [32, 16], rows along k. */
+TT_DEVICE void wgmma_64x32x16(float (&sums)[16], uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %18, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                 "%16, %17, adds, 1, 1, 0, 0;\n}"
+                 : TT_SUMS_8(0), TT_SUMS_8(8)
+                 : "l"(a), "l"(b), "r"(accumulate));
 }
 
 /* The same for E4M3: a is [64, 32], b [256, 32], both with rows along k. */
