@@ -26,8 +26,8 @@ import time
 
 import properties_fp8
 import properties_preferences
-from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run, Skip, Suite,
-                   bf16_noise, folder_with_tokenizer, free_port, furthest, strategies, wait_until, within)
+from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, MORE_FAMILIES, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run,
+                   Skip, Suite, bf16_noise, folder_with_tokenizer, free_port, furthest, strategies, wait_until, within)
 
 END_SECONDS = 30       # from the death of a rank to the end of the others
 QUANTIZED = [
@@ -634,7 +634,8 @@ REFUSALS = [
 
 
 def all_checks(suite):
-    for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2"):
+    for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2",
+                   *MORE_FAMILIES):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)

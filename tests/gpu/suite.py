@@ -24,6 +24,9 @@ SHARDED = {"state_dict_type": "SHARDED_STATE_DICT"}
 STRATEGIES = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"]
 LEVELS = ["none", "cheap", "block", "offload"]
 TOKENIZER = ROOT / "tests/support/tiny_tokenizer"
+# Families with goldens in tests/golden/dense, and the text parts of tests/golden/vision.
+MORE_FAMILIES = [f"{kind}/{folder.name}" for kind in ("dense", "vision") for folder in sorted((GOLDEN / kind).iterdir())
+                 if (folder / "model/model.safetensors").exists()]
 
 
 class Failure(Exception):
@@ -121,7 +124,9 @@ class Suite:
         return int(words[1].split()[0])
 
     def base(self, family):
-        return {"model_name_or_path": GOLDEN / family / "model", "dataset_name": GOLDEN / family / "train.jsonl",
+        rows = GOLDEN / family / "train.jsonl"  # its own, or those of its neighbours
+        return {"model_name_or_path": GOLDEN / family / "model",
+                "dataset_name": rows if rows.exists() else GOLDEN / family / "../train.jsonl",
                 "device": self.device, "threads": 1, "max_steps": STEPS, "logging_steps": 1, "learning_rate": 0.005,
                 "save_strategy": "no", "lora_r": 8, "lora_target_modules": "all-linear", "lora_dropout": 0.1}
 
