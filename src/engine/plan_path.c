@@ -1,6 +1,5 @@
 /* The order in which a plan's blocks take leaner levels: by bytes won per second lost, of each kind of block. */
 #include <math.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "engine/plan_impl.h"
