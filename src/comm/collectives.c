@@ -21,8 +21,8 @@ enum {
 
 const char *tt_comm_call_name(uint32_t call)
 {
-    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce",
-                                        "broadcast",  "barrier",        "split"};
+    static const char *const names[] = {"all-gather", "reduce-scatter", "all-reduce", "broadcast",
+                                        "barrier",    "split",          "exchange"};
     return call < sizeof names / sizeof *names ? names[call] : "unknown call";
 }
 
@@ -34,6 +34,14 @@ tt_status tt_comm_check_order(const struct tt_comm_order *first, const struct tt
     return tt_fail(TT_ERR_INTERNAL, "rank 0 calls %s of %llu while rank %d calls %s of %llu",
                    tt_comm_call_name(first->call), (unsigned long long)first->size, q,
                    tt_comm_call_name(other->call), (unsigned long long)other->size);
+}
+
+tt_status tt_comm_check_sizes(int rank, const struct tt_comm_part *part, const struct tt_comm_part *theirs,
+                              int q)
+{
+    if (part->recv_bytes == theirs->send_bytes) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "rank %d sends %zu bytes to rank %d, which expects %zu", q,
+                   theirs->send_bytes, rank, part->recv_bytes);
 }
 
 tt_status tt_comm_init_parts(struct tt_comm *comm)

@@ -161,6 +161,41 @@ tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, voi
     return all_reduce(comm, stream, data, count, dtype, reduce);
 }
 
+/* The bytes that other ranks send, and those of them that come from other machines. */
+static void count_received(const struct tt_comm *comm, const struct tt_comm_part *parts, size_t *bytes,
+                           size_t *network)
+{
+    *bytes = *network = 0;
+    for (int q = 0; q < comm->world_size; q++) {
+        if (q == comm->rank) continue;
+        *bytes += parts[q].recv_bytes;
+        if (q / comm->local_size != comm->rank / comm->local_size) *network += parts[q].recv_bytes;
+    }
+}
+
+static tt_status plan_exchange(const struct tt_comm *comm, struct tt_stream *stream,
+                               const struct tt_comm_part *parts)
+{
+    size_t bytes, network;
+    int inside = comm->local_size < comm->world_size ? comm->local_size : comm->world_size;
+    count_received(comm, parts, &bytes, &network);
+    return bytes > 0 ? tt_plan_receive(stream, bytes, network, inside - 1) : TT_OK;
+}
+
+tt_status tt_comm_exchange(struct tt_comm *comm, struct tt_stream *stream, const struct tt_comm_part *parts)
+{
+    const struct tt_comm_part *own = &parts[comm->rank];
+    struct tt_comm_exchange exchange = {
+        .order = {.call = TT_CALL_EXCHANGE}, .stream = stream_of(comm, stream), .parts = parts};
+    if (own->send_bytes != own->recv_bytes)
+        return tt_fail(TT_ERR_INTERNAL, "rank %d sends itself %zu bytes and expects %zu", comm->rank,
+                       own->send_bytes, own->recv_bytes);
+    if (is_plan(stream)) return plan_exchange(comm, stream, parts);
+    TT_TRY(check_memory(comm, stream));
+    if (own->send_bytes > 0) TT_TRY(tt_copy_on_device(stream, own->recv, own->send, own->send_bytes));
+    return is_alone(comm) ? tt_comm_poll(comm) : comm->table->exchange(comm, &exchange);
+}
+
 tt_status tt_comm_host_broadcast(struct tt_comm *comm, void *data, size_t bytes, int root)
 {
     struct tt_comm *host = host_of(comm);

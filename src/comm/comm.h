@@ -42,10 +42,23 @@ TT_MUST_USE tt_status tt_comm_reduce_scatter(struct tt_comm *comm, struct tt_str
 TT_MUST_USE tt_status tt_comm_all_reduce(struct tt_comm *comm, struct tt_stream *stream, void *data,
                                          size_t count, tt_dtype dtype, enum tt_reduce reduce);
 
-/* Gives the two sums above on GPUs, which otherwise add in an order of their own, the bits that they have over the
- * other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do it, or none. No
- * effect on the sums of host memory, and on a single rank. Of communicators made by tt_comm_split each is ordered by
- * itself. */
+/* The bytes that this rank sends to another rank and receives from it. */
+struct tt_comm_part {
+    const void *send;
+    size_t send_bytes;
+    void *recv;
+    size_t recv_bytes;
+};
+/* All-to-all with parts of any size, some of them empty: parts[q] travels between this rank and rank q, whose own part
+ * has the same sizes the other way round; another size is an error, where the transport sees it. The rank's own part is
+ * copied. What is received overlaps nothing that is sent. A rank without any bytes calls it too. */
+TT_MUST_USE tt_status tt_comm_exchange(struct tt_comm *comm, struct tt_stream *stream,
+                                       const struct tt_comm_part *parts);
+
+/* Gives reduce-scatter and all-reduce on GPUs, which otherwise add in an order of their own, the bits that they have
+ * over the other transports. all_reduce then sums F32 and BF16 only. Takes 16 MiB of `device`. All ranks do it, or
+ * none. No effect on the sums of host memory, and on a single rank. Of communicators made by tt_comm_split each is
+ * ordered by itself. */
 TT_MUST_USE tt_status tt_comm_order_sums(struct tt_comm *comm, struct tt_device *device);
 /* Returns that memory: for a communicator that is used after its device is closed. tt_comm_destroy does it too. */
 void tt_comm_release_sums(struct tt_comm *comm);

@@ -18,6 +18,7 @@ enum tt_comm_call {
     TT_CALL_BROADCAST,
     TT_CALL_BARRIER,
     TT_CALL_SPLIT,
+    TT_CALL_EXCHANGE,
     TT_CALL_COUNT
 };
 const char *tt_comm_call_name(uint32_t call);
@@ -34,13 +35,10 @@ struct tt_comm_order {
 TT_MUST_USE tt_status tt_comm_check_order(const struct tt_comm_order *first,
                                           const struct tt_comm_order *other, int q);
 
-/* The bytes that this rank sends to another rank and receives from it. */
-struct tt_comm_part {
-    const void *send;
-    size_t send_bytes;
-    void *recv;
-    size_t recv_bytes;
-};
+/* TT_ERR_INTERNAL if `part`, that of `rank`, expects another number of bytes than rank `q` sends, whose part is
+ * `theirs`. */
+TT_MUST_USE tt_status tt_comm_check_sizes(int rank, const struct tt_comm_part *part,
+                                          const struct tt_comm_part *theirs, int q);
 
 /* Each rank sends to every other rank and receives from every other rank. The sent memory must not change until the
  * call returns, and must not overlap the received memory. With device memory all of this is in order of `stream`, and

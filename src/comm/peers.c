@@ -189,9 +189,7 @@ static tt_status copy_parts(struct peers_comm *comm, const struct tt_comm_exchan
         int from = (comm->base.rank + i) % comm->base.world_size;
         const struct tt_comm_part *theirs = comm->group->states[from].data;
         const struct tt_comm_part *part = &exchange->parts[from];
-        if (theirs[comm->base.rank].send_bytes != part->recv_bytes)
-            return tt_fail(TT_ERR_INTERNAL, "rank %d sends %zu bytes to rank %d, which expects %zu", from,
-                           theirs[comm->base.rank].send_bytes, comm->base.rank, part->recv_bytes);
+        TT_TRY(tt_comm_check_sizes(comm->base.rank, part, &theirs[comm->base.rank], from));
         if (part->recv_bytes > 0)
             TT_TRY(tt_copy_on_device(exchange->stream, part->recv, theirs[comm->base.rank].send,
                                      part->recv_bytes));

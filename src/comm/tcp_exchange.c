@@ -157,7 +157,9 @@ static tt_status handle_frame(struct progress *progress, struct tt_line_transfer
         (void)!tt_error_restore(&record);
         progress->unequal = true;
     } else if (in->bytes != transfer->part->recv_bytes) {
-        return fail_bytes(transfer);
+        const struct tt_comm_part theirs = {.send_bytes = (size_t)in->bytes};
+        if (in->order.call != TT_CALL_EXCHANGE) return fail_bytes(transfer);
+        return tt_comm_check_sizes(progress->comm->endpoint->rank, transfer->part, &theirs, transfer->peer);
     }
     return TT_OK;
 }

@@ -120,29 +120,32 @@ static struct threads_comm *threads_of(struct tt_comm *comm)
 }
 
 /* Begins with the rank itself, so that ranks do not all read the same memory at the same time. */
-static void copy_parts(struct threads_comm *comm, const struct tt_comm_exchange *exchange)
+static tt_status copy_parts(struct threads_comm *comm, const struct tt_comm_exchange *exchange)
 {
     int world_size = comm->base.world_size, rank = comm->base.rank;
     for (int step = 1; step < world_size; step++) {
         int q = (rank + step) % world_size;
         const struct tt_comm_part *theirs = &comm->group->orders[q].exchange->parts[rank];
+        TT_TRY(tt_comm_check_sizes(rank, &exchange->parts[q], theirs, q));
         if (theirs->send_bytes > 0) memcpy(exchange->parts[q].recv, theirs->send, theirs->send_bytes);
     }
+    return TT_OK;
 }
 
 static tt_status threads_exchange(struct tt_comm *base, const struct tt_comm_exchange *exchange)
 {
     struct threads_comm *comm = threads_of(base);
     TT_TRY(enter(comm, &(struct order){.same = exchange->order, .exchange = exchange}));
+    tt_status status = TT_OK;
     if (exchange->consume == NULL) {
-        copy_parts(comm, exchange);
+        status = copy_parts(comm, exchange);
     } else if (exchange->parts[base->rank].recv_bytes > 0) {
         for (int q = 0; q < base->world_size; q++)
             comm->sources[q] = comm->group->orders[q].exchange->parts[base->rank].send;
         exchange->consume(exchange->context, comm->sources, 0, exchange->parts[base->rank].recv_bytes);
     }
     leave(comm);
-    return TT_OK;
+    return status;
 }
 
 static tt_status threads_poll(struct tt_comm *base)

@@ -162,6 +162,40 @@ static tt_status check_all_reduce(struct desk *desk, size_t count, tt_dtype dtyp
     return compare(desk, desk->memory, bytes, bytes, "all-reduce", count, dtype);
 }
 
+/* Uneven parts, some of them empty. */
+static size_t bytes_between(int from, int to, size_t size)
+{
+    return (from + to) % 3 == 1 ? 0 : size * (size_t)(1 + (from * 3 + to * 5) % 4);
+}
+
+static size_t bytes_before(int from, int to, size_t size)
+{
+    size_t bytes = 0;
+    for (int q = 0; q < to; q++) bytes += bytes_between(from, q, size);
+    return bytes;
+}
+
+static tt_status check_exchange(struct desk *desk, size_t size)
+{
+    struct tt_comm_part parts[TEST_RANKS_MAX];
+    size_t used = 0, most = 4 * size * (size_t)desk->world_size;
+    TT_TRY(lay(desk, TT_U8, most, 0, most));
+    memset(desk->memory, GUARD, most);
+    for (int q = 0; q < desk->world_size; q++) {
+        size_t bytes = bytes_between(q, desk->rank, size);
+        parts[q] = (struct tt_comm_part){
+            .send = (char *)desk->sent[desk->rank] + bytes_before(desk->rank, q, size),
+            .send_bytes = bytes_between(desk->rank, q, size),
+            .recv = desk->memory + used,
+            .recv_bytes = bytes,
+        };
+        memcpy((char *)desk->wanted + used, (char *)desk->sent[q] + bytes_before(q, desk->rank, size), bytes);
+        used += bytes;
+    }
+    TT_TRY(tt_comm_exchange(desk->comm, desk->stream, parts));
+    return compare(desk, desk->memory, used, used, "exchange", size, TT_U8);
+}
+
 static tt_status check_broadcast(struct desk *desk, size_t bytes, int root)
 {
     TT_TRY(lay(desk, TT_U8, bytes, 0, bytes));
@@ -182,12 +216,14 @@ static tt_status check_all(struct desk *desk)
             for (int reduce = TT_REDUCE_SUM; reduce <= TT_REDUCE_MIN; reduce++)
                 TT_TRY(check_all_reduce(desk, sizes[s], dtypes[d], (enum tt_reduce)reduce));
         }
+        TT_TRY(check_exchange(desk, sizes[s]));
         for (int root = 0; root < desk->world_size; root++) TT_TRY(check_broadcast(desk, sizes[s], root));
         TT_TRY(tt_comm_barrier(desk->comm));
     }
     TT_TRY(check_all_reduce(desk, 40003, TT_F32, TT_REDUCE_SUM));
     TT_TRY(check_all_reduce(desk, 40003, TT_BF16, TT_REDUCE_SUM));
     TT_TRY(check_reduce_scatter(desk, 5003, TT_F32));
+    TT_TRY(check_exchange(desk, 5003));
     return check_all_gather(desk, 20011);
 }
 

@@ -44,12 +44,12 @@ static tt_status exchange_once(struct tt_comm *comm, struct tt_stream *stream, c
     TT_TRY(tt_copy_to_device(stream, send, room->host, all));
     memset(room->host, GUARD, all);
     TT_TRY(tt_copy_to_device(stream, recv, room->host, all));
-    TT_TRY(comm->table->exchange(comm, &(struct tt_comm_exchange){.stream = stream, .parts = room->parts}));
+    TT_TRY(tt_comm_exchange(comm, stream, room->parts));
     TT_TRY(tt_copy_to_host(stream, room->host, recv, all));
     TT_TRY(tt_stream_synchronize(stream));
     for (int q = 0; q < world; q++) {
         const unsigned char *host = room->host + (size_t)q * PART_BYTES;
-        size_t bytes = q == rank ? 0 : bytes_between(q, rank, round);
+        size_t bytes = bytes_between(q, rank, round);
         for (size_t i = 0; i < PART_BYTES; i++)
             if (host[i] != (i < bytes ? byte_between(q, rank, round, i) : GUARD))
                 return tt_fail(TT_ERR_INTERNAL, "round %d: byte %zu of %zu from rank %d is %d", round, i,
