@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "base/thread.h"
+#include "engine/axis_exchange.h"
 #include "engine/executor_offload.h"
 #include "engine/lead.h"
 #include "engine/places.h"
@@ -30,10 +31,11 @@ struct tt_executor {
     struct tt_stream *stream; /* of the last pass: its marks point into `slots` */
     struct tt_places places;  /* of outputs and gradients */
     size_t begin_mark;
-    bool open;                          /* between forward and end */
-    bool head_held;                     /* the head's unit is still gathered, for the backward pass */
-    struct tt_unit *next_unit;          /* its gather waits until the running block reaches its attention */
-    struct tt_exchange exchange;        /* lent to the blocks */
+    bool open;                   /* between forward and end */
+    bool head_held;              /* the head's unit is still gathered, for the backward pass */
+    struct tt_unit *next_unit;   /* its gather waits until the running block reaches its attention */
+    struct tt_exchange exchange; /* lent to the blocks */
+    struct tt_axis_exchange axes;
     struct tt_side_value *sides;        /* [model->side_count]: of the pass, lent to the blocks */
     struct tt_phases *phases;           /* lent; NULL: no times */
     const struct tt_block_watch *watch; /* lent; NULL: none */
@@ -81,18 +83,30 @@ static tt_status take_part(void *context, int part, int next)
     return tt_unit_take_part(executor->split, part, next);
 }
 
-static tt_status sum_over_ranks(void *context, tt_tensor values)
+static tt_status sum(void *context, enum tt_axis axis, tt_tensor values)
 {
-    struct tt_executor *executor = context;
-    return tt_comm_all_reduce(executor->config.comm, executor->stream, values.data,
-                              (size_t)tt_tensor_count(values), values.dtype, TT_REDUCE_SUM);
+    const struct tt_executor *executor = context;
+    return tt_axis_sum(&executor->axes, executor->stream, axis, values);
+}
+
+static tt_status gather(void *context, enum tt_axis axis, tt_tensor values, tt_tensor all)
+{
+    const struct tt_executor *executor = context;
+    return tt_axis_gather(&executor->axes, executor->stream, axis, values, all);
+}
+
+static tt_status all_to_all(void *context, enum tt_axis axis, const struct tt_all_to_all *rows)
+{
+    const struct tt_executor *executor = context;
+    return tt_axis_all_to_all(&executor->axes, executor->stream, axis, rows);
 }
 
 /* Whether a rank without tokens or images runs the block too, because the others wait for it. */
 static bool runs_empty(const struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     enum tt_block_exchange exchange = tt_block_exchange_of(&executor->config.model->blocks[index]);
-    return (pass->in.training && exchange == TT_EXCHANGE_STATISTICS) || executor->split != NULL;
+    return (pass->in.training && exchange == TT_EXCHANGE_STATISTICS) || exchange == TT_EXCHANGE_ACTIVATIONS ||
+           executor->split != NULL;
 }
 
 /* Called before a block runs: it may ask for the parts of its unit. */
@@ -158,11 +172,15 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
     TT_GO(create_slots(executor));
     TT_GO(tt_lead_init(config->device, &executor->lead));
     executor->config.levels = NULL; /* lent for this call only */
+    TT_GO(tt_axis_exchange_init(config->mesh, &executor->axes));
     executor->exchange = (struct tt_exchange){.quiet = gather_in_quiet,
                                               .take_part = take_part,
-                                              .sum = config->comm != NULL ? sum_over_ranks : NULL,
+                                              .sum = sum,
+                                              .gather = gather,
+                                              .all_to_all = all_to_all,
                                               .batch_rows = config->rows_max,
                                               .context = executor};
+    tt_axis_exchange_groups(config->mesh, executor->exchange.groups);
     *out = executor;
 out:
     if (status != TT_OK) tt_executor_destroy(executor);
@@ -175,6 +193,7 @@ void tt_executor_destroy(struct tt_executor *executor)
     if (executor->stream != NULL) tt_stream_mark(executor->stream, "the end of the run");
     tt_offload_destroy(executor->offload);
     tt_lead_deinit(&executor->lead);
+    tt_axis_exchange_deinit(&executor->axes);
     tt_free(executor->slots);
     tt_free(executor->saved_block);
     tt_free(executor->sides);
@@ -262,24 +281,45 @@ out:
     return status;
 }
 
-/* A rank without tokens takes the same parts as the others, and part in their sums. */
+/* A rank without tokens takes the same parts as the others, and part in their exchanges. */
 static tt_status forward_empty(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
+    struct tt_pass block_pass = *pass;
     tt_tensor none = {0};
+    slot->mark = tt_workspace_mark(executor->config.workspace);
     if (!runs_empty(executor, pass, index)) return TT_OK;
-    tt_status status = block->ops->forward(block, pass, none, slot->kept ? slot->saved : NULL, none);
+    block_pass.in.gradient = slot->kept;
+    block_pass.in.level = slot->level;
+    tt_status status = block->ops->forward(block, &block_pass, none, slot->kept ? slot->saved : NULL, none);
     if (status != TT_OK) tt_while("running %s forward without tokens", block->name);
     return status;
+}
+
+/* The pass of a block that runs forward again. Backward reads the kept tensors at once: memory costs more than the
+ * element-wise ops. */
+static struct tt_pass pass_again(const struct tt_pass *pass)
+{
+    struct tt_pass again = *pass;
+    again.in.level = TT_KEEP_CHEAP;
+    again.in.again = true;
+    return again;
 }
 
 static tt_status backward_empty(struct tt_executor *executor, const struct tt_pass *pass, int index)
 {
     struct tt_block *block = &executor->config.model->blocks[index];
+    struct slot *slot = &executor->slots[index];
     tt_tensor none = {0};
+    tt_status status = TT_OK;
     if (!runs_empty(executor, pass, index)) return TT_OK;
-    tt_status status = block->ops->backward(block, pass, none, executor->slots[index].saved, none, none);
+    const struct tt_pass again = pass_again(pass);
+    if (!slot->kept) tt_workspace_release(executor->config.workspace, slot->mark);
+    if (!slot->kept) TT_GO(block->ops->forward(block, &again, none, slot->saved, none));
+    TT_GO(block->ops->backward(block, pass, none, slot->saved, none, none));
+    tt_workspace_release(executor->config.workspace, slot->mark);
+out:
     if (status != TT_OK) tt_while("running %s backward without tokens", block->name);
     return status;
 }
@@ -393,7 +433,7 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
 {
     struct tt_block *block = &executor->config.model->blocks[index];
     struct slot *slot = &executor->slots[index];
-    struct tt_pass block_pass = *pass;
+    const struct tt_pass block_pass = pass_again(pass);
     tt_tensor y_TD = {0};
     tt_workspace_release(executor->config.workspace, slot->mark);
     TT_TRY(tt_offload_get(executor->offload, pass, index));
@@ -403,9 +443,6 @@ static tt_status recompute_block(struct tt_executor *executor, const struct tt_p
         TT_TRY(tt_workspace_2d(executor->config.workspace, "the output again", pass->in.compute_dtype,
                                dims[0], dims[1], &y_TD));
     }
-    /* Backward reads the kept tensors at once: memory costs more than the element-wise ops. */
-    block_pass.in.level = TT_KEEP_CHEAP;
-    block_pass.in.again = true;
     return block->ops->forward(block, &block_pass, slot->x_TD, slot->saved, y_TD);
 }
 

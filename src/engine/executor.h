@@ -4,7 +4,7 @@
  * One micro batch with gradients:  begin -> forward -> (the caller reads pass->out->loss_N) -> backward -> end.
  * Without gradients:               begin -> forward -> (loss_N or logits_NV) -> end.
  * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing. A
- * block whose unit is gathered in parts runs there too, with empty tensors: it asks for the parts (nn/pass.h).
+ * block that asks other ranks, or whose unit is gathered in parts, runs there too, with empty tensors (nn/pass.h).
  *
  * Side values (nn/side.h) lie below all blocks' memory: they live from begin to end.
  *
@@ -16,6 +16,7 @@
 #ifndef TT_ENGINE_EXECUTOR_H
 #define TT_ENGINE_EXECUTOR_H
 
+#include "engine/mesh.h"
 #include "engine/phases.h"
 #include "job/parts.h"
 #include "launch/pulse.h"
@@ -32,8 +33,8 @@ struct tt_executor_config {
     struct tt_device *device;
     /* [model->block_count], copied. Ignored for embedding and head. NULL: TT_KEEP_CHEAP. */
     const enum tt_level *levels;
-    struct tt_comm *comm; /* lent: all ranks that train on the data of a step; NULL: this one alone */
-    int64_t rows_max;     /* with a label, of any micro batch of any rank */
+    const struct tt_mesh *mesh; /* lent: the groups that blocks may ask */
+    int64_t rows_max;           /* with a label, of any micro batch of any rank */
     int64_t tokens_max; /* of a micro batch with gradients: the size of TT_RECOMPUTE_OFFLOAD's host buffers */
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;

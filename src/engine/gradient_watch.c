@@ -85,7 +85,7 @@ tt_status tt_param_squares(struct tt_rank *rank, bool masters, double *squares)
     }
     TT_TRY(tt_rank_read_param_squares(rank, squares));
     if (rank->mesh.part_count <= 1) return TT_OK;
-    return tt_comm_host_sum(rank->mesh.shard, squares, model->param_count);
+    return tt_comm_host_sum(rank->mesh.axes[TT_AXIS_SHARD].comm, squares, model->param_count);
 }
 
 /* True when the batch can give the parameter a gradient. */

@@ -137,14 +137,21 @@ static tt_status run_step(const struct tt_plan_attempt *attempt, struct tt_rank 
     return TT_OK;
 }
 
-static tt_status run_rank(const struct tt_plan_attempt *attempt, struct tt_comm *comm,
-                          struct tt_comm *replicas, struct tt_plan *plan)
+/* Communicators of ranks that do not exist. */
+struct groups {
+    struct tt_comm *world, *shard;
+    struct tt_comm *replicas; /* NULL unless HYBRID_SHARD */
+};
+
+static tt_status run_rank(const struct tt_plan_attempt *attempt, const struct groups *groups,
+                          struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     struct tt_rank rank = {0};
     struct tt_rank_config config = attempt->rank;
-    config.world = config.shard_comm = comm;
-    config.replicate_comm = replicas;
+    config.world = groups->world;
+    config.shard_comm = groups->shard;
+    config.replicate_comm = groups->replicas;
     config.levels = plan->levels;
     plan->kept_bytes = 0;
     plan->step_seconds = 0.0;
@@ -169,24 +176,31 @@ out:
     return status;
 }
 
+static tt_status make_groups(const struct tt_plan_attempt *attempt, struct groups *groups)
+{
+    bool hybrid = attempt->rank.strategy == TT_HYBRID_SHARD;
+    int machines = attempt->ranks.machines, local = (attempt->ranks.count + machines - 1) / machines;
+    int world = hybrid ? local : attempt->ranks.count, split = tt_axes_data_size(&attempt->rank.axes, world);
+    TT_TRY(tt_comm_create_planned(world, local, &groups->world));
+    TT_TRY(tt_comm_create_planned(split, split < local ? split : local, &groups->shard));
+    return hybrid ? tt_comm_create_planned(machines, 1, &groups->replicas) : TT_OK;
+}
+
 tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
-    bool hybrid = attempt->rank.strategy == TT_HYBRID_SHARD;
-    int machines = attempt->ranks.machines, count = attempt->ranks.count,
-        local = (count + machines - 1) / machines;
-    struct tt_comm *comm = NULL, *replicas = NULL;
+    struct groups groups = {0};
     plan->split_vocabulary = attempt->rank.split_vocabulary;
     plan->page_moments = attempt->rank.page_moments;
     plan->unsharded_blocks = attempt->rank.unsharded_blocks > 0 ? attempt->rank.unsharded_blocks : 0;
-    TT_GO(tt_comm_create_planned(hybrid ? local : count, local, &comm));
-    if (hybrid) TT_GO(tt_comm_create_planned(machines, 1, &replicas));
-    status = run_rank(attempt, comm, replicas, plan);
+    TT_GO(make_groups(attempt, &groups));
+    status = run_rank(attempt, &groups, plan);
 out:
     if (status != TT_OK) tt_while("planning the memory of a rank");
     if (status == TT_ERR_MEMORY) tt_hint("make the batch smaller, or its rows shorter");
-    tt_comm_destroy(replicas);
-    tt_comm_destroy(comm);
+    tt_comm_destroy(groups.replicas);
+    tt_comm_destroy(groups.shard);
+    tt_comm_destroy(groups.world);
     plan->fits = plan->limit_bytes == 0 || tt_plan_need(plan) <= plan->limit_bytes;
     return status;
 }

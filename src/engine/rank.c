@@ -50,7 +50,8 @@ static tt_status create_snapshot(const struct tt_rank_config *config, struct tt_
 static int64_t late_gather_tokens(const struct tt_rank_config *config, const struct tt_rank *rank)
 {
     const struct tt_chip *chip = tt_device_chip(rank->device);
-    bool over_network = tt_comm_local_size(rank->mesh.shard) < tt_comm_world_size(rank->mesh.shard);
+    const struct tt_comm *shard = rank->mesh.axes[TT_AXIS_SHARD].comm;
+    bool over_network = tt_comm_local_size(shard) < tt_comm_world_size(shard);
     if (chip == NULL || tt_device_is_host(rank->device) || over_network) return 0;
     double rate = config->offload_params ? chip->host_bytes_per_second : chip->link_bytes_per_second;
     return (int64_t)(4.0 * chip->gemm_flops / rate);
@@ -105,6 +106,19 @@ static tt_status create_model(const struct tt_rank_config *config, struct tt_ran
     return check_batch_norm(config, rank->model);
 }
 
+static tt_status create_mesh(const struct tt_rank_config *config, struct tt_rank *rank)
+{
+    const struct tt_mesh_config mesh = {.world = config->world,
+                                        .shard_comm = config->shard_comm,
+                                        .replicate_comm = config->replicate_comm,
+                                        .machine = config->machine,
+                                        .local_rank = config->local_rank,
+                                        .strategy = config->strategy,
+                                        .axes = config->axes,
+                                        .orders_sums = config->train && config->device.tuning.deterministic};
+    return tt_mesh_init(&mesh, rank->device, &rank->mesh);
+}
+
 tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     tt_status status = TT_OK;
@@ -112,7 +126,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     rank->moments_in_host = config->offload_params || config->page_moments;
     if (rank->optimizer == NULL) rank->optimizer = tt_optimizer_of(NULL);
     TT_GO(agree(config, create_model(config, rank)));
-    TT_GO(agree(config, tt_mesh_init(config, rank->device, &rank->mesh)));
+    TT_GO(agree(config, create_mesh(config, rank)));
     rank->world = rank->mesh.world;
     TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank));
@@ -129,7 +143,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
         .workspace = rank->workspace,
         .device = rank->device,
         .levels = config->levels,
-        .comm = rank->world,
+        .mesh = &rank->mesh,
         .rows_max = config->limits.rows,
         .tokens_max = config->limits.tokens,
         .backward_prefetch = config->backward_prefetch,
@@ -187,5 +201,8 @@ tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source
 void tt_rank_abandon(struct tt_rank *rank)
 {
     tt_comm_abort(rank->world);
-    if (rank->mesh.shard != rank->world) tt_comm_abort(rank->mesh.shard);
+    for (int axis = 0; axis < TT_AXES_MAX; axis++) {
+        struct tt_comm *comm = rank->mesh.axes[axis].comm;
+        if (comm != rank->world) tt_comm_abort(comm);
+    }
 }

@@ -25,6 +25,7 @@ struct tt_rank_config {
     /* lent: the ranks that split a unit; NULL: the rank creates it (mesh.h) */
     struct tt_comm *shard_comm;
     struct tt_comm *replicate_comm; /* lent with `shard_comm`; NULL unless HYBRID_SHARD */
+    struct tt_axes axes;            /* beside the sharding (mesh.h); the same on all ranks */
     int machine, local_rank;        /* launch/world.h; HYBRID_SHARD splits the world by them */
     enum tt_shard_strategy strategy;
     const struct tt_model_facts *model_facts;

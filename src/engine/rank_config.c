@@ -22,6 +22,9 @@ static tt_status resolve_hybrid(const struct tt_rank_layout *layout, struct tt_r
     return TT_OK;
 }
 
+/* No setting divides the ranks of a run beside the sharding. */
+static const struct tt_axes axes = {NULL, 0};
+
 struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world)
 {
     return (struct tt_rank_layout){
@@ -30,7 +33,13 @@ struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world)
         .machines = world->machine_count,
         .ranks_per_machine = world->ranks_per_machine,
         .across_processes = world->local_count < world->world_size,
+        .axes = axes,
     };
+}
+
+int tt_world_data_size(const struct tt_world *world)
+{
+    return tt_axes_data_size(&axes, world->world_size);
 }
 
 tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt_rank_layout *layout,
@@ -45,6 +54,7 @@ tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt
         .model_facts = model,
         .model_options = *options,
         .across_processes = layout->across_processes,
+        .axes = layout->axes,
         .train = trains,
         .recompute = trains ? tt_job_recompute(shard) : TT_RECOMPUTE_AUTO,
         .offload_params = splits && shard->offload_params,

@@ -12,8 +12,10 @@ struct tt_rank_layout {
     int world_size, machines;
     int ranks_per_machine; /* 0: not the same number everywhere */
     bool across_processes; /* not all ranks are threads of this process */
+    struct tt_axes axes;   /* beside the sharding (engine/mesh.h) */
 };
 struct tt_rank_layout tt_rank_layout_of(const struct tt_world *world);
+int tt_world_data_size(const struct tt_world *world); /* ranks that take different samples */
 struct tt_plan_ranks tt_rank_layout_ranks(const struct tt_rank_layout *layout);
 
 enum tt_rank_use { TT_RANK_TRAINS, TT_RANK_EVALUATES, TT_RANK_GENERATES };

@@ -136,5 +136,5 @@ out:
 
 tt_status tt_rank_share_end(struct tt_rank *rank)
 {
-    return tt_comm_host_sum(rank->world, rank->rows.shared, TT_OBJECTIVE_SHARED_MAX);
+    return tt_comm_host_sum(rank->mesh.axes[TT_AXIS_DATA].comm, rank->rows.shared, TT_OBJECTIVE_SHARED_MAX);
 }

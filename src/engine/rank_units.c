@@ -55,7 +55,7 @@ static void choose_split(const struct tt_rank_config *config, const struct tt_mo
 static tt_status agree_on_unsharded(const struct tt_rank_config *config, const struct tt_rank *rank,
                                     int *count)
 {
-    struct tt_comm *comm = rank->mesh.shard;
+    struct tt_comm *comm = rank->mesh.axes[TT_AXIS_SHARD].comm;
     int world_size = tt_comm_world_size(comm);
     bool sharded = config->strategy == TT_FULL_SHARD || config->strategy == TT_HYBRID_SHARD;
     *count = sharded && config->unsharded_blocks > 0 ? config->unsharded_blocks : 0;
@@ -101,8 +101,8 @@ tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_ra
         .unsharded_units = unsharded,
         .device = rank->device,
         .compute = rank->stream,
-        .shard_comm = rank->mesh.shard,
-        .replicate_comm = rank->mesh.replicate,
+        .shard_comm = rank->mesh.axes[TT_AXIS_SHARD].comm,
+        .replicate_comm = rank->mesh.axes[TT_AXIS_REPLICATE].comm,
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,

@@ -12,9 +12,9 @@
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
 enum {
-    REPORT_STOP = TT_SUM_COUNT,
+    REPORT_ATTENDING_ROWS = TT_SUM_COUNT, /* engine/gradient_watch.h */
+    REPORT_STOP,
     REPORT_SAVE_FAILED,
-    REPORT_ATTENDING_ROWS, /* engine/gradient_watch.h */
     REPORT_COUNT
 };
 
@@ -114,6 +114,13 @@ static tt_status make_gradients(struct step *step)
     return TT_OK;
 }
 
+/* A request to one rank is one to all, also to those that train on the same samples. */
+static tt_status sum_requests(struct tt_rank *rank, double *report)
+{
+    bool shared = rank->mesh.axes[TT_AXIS_DATA].size < tt_comm_world_size(rank->world);
+    return shared ? tt_comm_host_sum(rank->world, report + REPORT_STOP, REPORT_COUNT - REPORT_STOP) : TT_OK;
+}
+
 /* Reads the sums of this rank and adds those of all others. */
 static tt_status sum_reports(struct step *step, double report[REPORT_COUNT])
 {
@@ -124,7 +131,8 @@ static tt_status sum_reports(struct step *step, double report[REPORT_COUNT])
     report[REPORT_STOP] = cancel != NULL && atomic_load_explicit(&cancel->requests, memory_order_relaxed) > 0;
     report[REPORT_SAVE_FAILED] = step->config->save_failed;
     report[REPORT_ATTENDING_ROWS] = (double)step->attending_rows;
-    TT_TRY(tt_comm_host_sum(rank->world, report, REPORT_COUNT));
+    TT_TRY(tt_comm_host_sum(rank->mesh.axes[TT_AXIS_DATA].comm, report, REPORT_COUNT));
+    TT_TRY(sum_requests(rank, report));
     report[TT_SUM_SQUARES] /= rank->mesh.copies; /* every slice was counted by each rank that holds it */
     tt_phases_end(&step->phases, TT_PHASE_RANKS);
     return TT_OK;

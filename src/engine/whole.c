@@ -26,7 +26,7 @@ struct group {
 
 static int ranks_of(const struct tt_rank *rank)
 {
-    return tt_comm_world_size(rank->mesh.shard);
+    return rank->mesh.axes[TT_AXIS_SHARD].size;
 }
 
 static bool is_sharded(const struct tt_rank *rank)
@@ -103,7 +103,7 @@ static tt_status make_directions(struct group *group, int u)
     TT_TRY(tt_fill_zero(rank->stream, slice.data, tt_tensor_bytes(slice)));
     TT_TRY(tt_moments_direct(rank->stream, rank->optimizer, group->config, &rank->moments[u], &step, slice));
     if (is_sharded(rank))
-        TT_TRY(tt_comm_all_gather(rank->mesh.shard, rank->stream, slice.data, whole.data,
+        TT_TRY(tt_comm_all_gather(rank->mesh.axes[TT_AXIS_SHARD].comm, rank->stream, slice.data, whole.data,
                                   tt_tensor_bytes(slice)));
     list_matrices(group, u);
     return TT_OK;
@@ -131,7 +131,7 @@ static void assign(struct group *group)
 static tt_status turn(const struct group *group)
 {
     struct tt_rank *rank = group->rank;
-    int self = tt_comm_rank(rank->mesh.shard);
+    int self = rank->mesh.axes[TT_AXIS_SHARD].rank;
     for (size_t i = 0; i < group->count; i++)
         if (group->list[i].owner == self)
             TT_TRY(rank->optimizer->rule->whole->turn(rank->stream, group->config, rank->workspace,
@@ -143,7 +143,7 @@ static tt_status turn(const struct group *group)
 static tt_status keep_own(const struct group *group, int u)
 {
     const tt_tensor whole = group->wholes[u];
-    int self = tt_comm_rank(group->rank->mesh.shard);
+    int self = group->rank->mesh.axes[TT_AXIS_SHARD].rank;
     char *at = whole.data, *end = at + tt_tensor_bytes(whole);
     for (size_t i = 0; i <= group->count; i++) {
         const struct matrix *matrix = i < group->count ? &group->list[i] : NULL;
@@ -163,9 +163,9 @@ static tt_status share(const struct group *group, int u)
     if (ranks_of(rank) == 1) return TT_OK;
     TT_TRY(keep_own(group, u));
     if (!is_sharded(rank))
-        return tt_comm_all_reduce(rank->mesh.shard, rank->stream, whole.data, (size_t)whole.dims[0],
-                                  group->dtype, TT_REDUCE_SUM);
-    return tt_comm_reduce_scatter(rank->mesh.shard, rank->stream, whole.data, slice.data,
+        return tt_comm_all_reduce(rank->mesh.axes[TT_AXIS_SHARD].comm, rank->stream, whole.data,
+                                  (size_t)whole.dims[0], group->dtype, TT_REDUCE_SUM);
+    return tt_comm_reduce_scatter(rank->mesh.axes[TT_AXIS_SHARD].comm, rank->stream, whole.data, slice.data,
                                   (size_t)slice.dims[0], group->dtype);
 }
 

@@ -136,7 +136,7 @@ static tt_status measure(const struct evaluation *evaluation, struct tt_rank *ra
     struct tt_map_detection *all = NULL;
     struct tt_detect_figures map = {0};
     int64_t count = 0;
-    tt_status status = gather(evaluation, rank->world, &all, &count);
+    tt_status status = gather(evaluation, rank->mesh.axes[TT_AXIS_DATA].comm, &all, &count);
     if (status == TT_OK) {
         if (tt_comm_rank(rank->world) == 0) status = tt_detect_measure(evaluation->dataset, all, count, &map);
         status = tt_comm_agree(rank->world, status);
@@ -175,7 +175,7 @@ static tt_status evaluate(struct evaluation *evaluation, struct tt_rank *rank, s
     TT_TRY(run_steps(evaluation, rank, feed, cancel, stopped, result));
     if (stopped != NULL && *stopped) return TT_OK;
     TT_TRY(tt_rank_read_sums(rank, sums));
-    TT_TRY(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
+    TT_TRY(tt_comm_host_sum(rank->mesh.axes[TT_AXIS_DATA].comm, sums, TT_SUM_COUNT));
     TT_TRY(measure(evaluation, rank, sums + MAP_SUM));
     result->supervised_tokens = result->samples;
     struct tt_objective_counts counts = {.tokens = result->samples};

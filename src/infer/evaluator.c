@@ -14,7 +14,7 @@ static tt_status run_micro(struct tt_rank *rank, const struct tt_sampler *sample
     tt_status status = TT_OK;
     struct tt_batch batch;
     struct tt_pass pass;
-    TT_GO(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
+    TT_GO(tt_sampler_batch(sampler, index, micro, rank->mesh.axes[TT_AXIS_DATA].rank, storage, &batch));
     TT_GO(tt_rank_upload(rank, &batch, &pass));
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.loss_scale = 1.0f;
@@ -36,7 +36,7 @@ static tt_status share(struct tt_rank *rank, const struct tt_sampler *sampler, i
     for (int64_t micro = 0; micro < micro_count; micro++) {
         struct tt_batch batch;
         struct tt_pass pass;
-        TT_TRY(tt_sampler_batch(sampler, index, micro, rank->mesh.data_rank, storage, &batch));
+        TT_TRY(tt_sampler_batch(sampler, index, micro, rank->mesh.axes[TT_AXIS_DATA].rank, storage, &batch));
         TT_TRY(tt_rank_upload(rank, &batch, &pass));
         tt_status status = tt_rank_share(rank, &batch, counts, &pass);
         if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);
@@ -96,6 +96,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     double start = tt_clock_seconds();
     int64_t steps = tt_sampler_steps_per_epoch(sampler);
     double sums[TT_SUM_COUNT];
+    struct tt_comm *data = rank->mesh.axes[TT_AXIS_DATA].comm;
     *result = (struct tt_evaluation){.steps = steps};
     TT_GO(tt_rank_clear_sums(rank));
     tt_by_source_clear(by_source);
@@ -110,8 +111,8 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
             TT_GO(run_micro(rank, sampler, s, &counts, micro, storage, by_source));
     }
     TT_GO(tt_rank_read_sums(rank, sums));
-    TT_GO(tt_comm_host_sum(rank->world, sums, TT_SUM_COUNT));
-    TT_GO(tt_by_source_finish(by_source, rank->world));
+    TT_GO(tt_comm_host_sum(data, sums, TT_SUM_COUNT));
+    TT_GO(tt_by_source_finish(by_source, data));
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];
     result->samples = tt_objective_samples(&rank->objective, result->samples);

@@ -21,7 +21,7 @@ static tt_status push_sums(const struct tt_conv *conv, const struct tt_pass *pas
 static tt_status exchange(const struct tt_pass *pass, tt_tensor values)
 {
     const struct tt_exchange *other = pass->lent.exchange;
-    return other != NULL && other->sum != NULL ? other->sum(other->context, values) : TT_OK;
+    return other != NULL ? other->sum(other->context, TT_AXIS_DATA, values) : TT_OK;
 }
 
 static tt_status push_statistics(const struct tt_conv *conv, const struct tt_pass *pass,

@@ -36,6 +36,8 @@ enum tt_block_exchange {
     TT_EXCHANGE_NONE,
     /* sums of statistics in training, which change when they are made twice: the block is never recomputed */
     TT_EXCHANGE_STATISTICS,
+    /* rows of activations in every pass: the block is recomputed like others, and asks again */
+    TT_EXCHANGE_ACTIVATIONS,
 };
 
 /* Sets of levels. */
@@ -74,7 +76,9 @@ struct tt_block_ops {
      * this one cannot. Then forward and backward are called without tokens too, with empty tensors, to take the same
      * parts. */
     tt_param *(*split)(const struct tt_block *block);
-    /* NULL: TT_EXCHANGE_NONE. Else forward and backward are called without tokens or images too, with empty tensors. */
+    /* NULL: TT_EXCHANGE_NONE. Else forward and backward are called without tokens or images too, with empty tensors: a
+     * block of STATISTICS in training, one of ACTIVATIONS in every pass, and again for backward where it is recomputed.
+     * A rank without tokens may get rows of others: such a block keeps them in `saved` as it does with tokens. */
     enum tt_block_exchange (*exchange)(const struct tt_block *block);
 };
 

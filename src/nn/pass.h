@@ -7,6 +7,7 @@
 #include "backend/device.h"
 #include "backend/workspace.h"
 #include "base/rng.h"
+#include "nn/axis.h"
 #include "tensor/tensor.h"
 
 /* A micro batch of images in device memory, for detectors (backend/ops/detection.h). */
@@ -63,7 +64,22 @@ enum tt_level {
 /* "none", "cheap", "block", "offload": the recomputed part */
 const char *tt_level_name(enum tt_level level);
 
-/* Requests of a block to the engine, which moves data between ranks meanwhile. A member that is NULL is not called. */
+/* The ranks of a group send rows to each other. */
+struct tt_all_to_all {
+    tt_tensor send; /* the rows for the first rank of the group, then those for the second, ... */
+    tt_tensor recv; /* the rows from the first, then those from the second, ...; shares no memory with send */
+    /* host memory, [size of the group]: of each rank; two ranks give the same number for the rows between them */
+    const int64_t *send_rows, *recv_rows;
+};
+
+/* This rank's place in its group along an axis. */
+struct tt_exchange_group {
+    int rank, size; /* 0 of 1: it is alone, and need not ask */
+};
+
+/* Requests of a block to the engine, which moves data between ranks meanwhile. A member that is NULL is not called. A
+ * request along an axis is made by all ranks of the group, in the same order, also by those without tokens or images;
+ * tensors are contiguous device memory, and later work on the stream of the pass sees the result. */
 struct tt_exchange {
     /* The next op computes much and moves little (attention): a good time to start transfers beside it. */
     tt_status (*quiet)(void *context);
@@ -71,9 +87,12 @@ struct tt_exchange {
      * its value. Takes part 0 <= `part` < part_count, and starts the transfer of part `next`, which is taken next; -1:
      * none. All ranks must take the same parts in the same order, also those without tokens. */
     tt_status (*take_part)(void *context, int part, int next);
-    /* Adds the values (f64, contiguous) of all ranks that train on the micro step's data. All of them must call it, in
-     * the same order, also those without tokens or images. NULL: this rank is alone. */
-    tt_status (*sum)(void *context, tt_tensor values);
+    /* Adds the values (f32, bf16, f64 or i64) of the group, in place. Over GPUs of one process f32 and bf16 only. */
+    tt_status (*sum)(void *context, enum tt_axis axis, tt_tensor values);
+    /* all = the values of the first rank of the group, then those of the second, ...: as many of each. */
+    tt_status (*gather)(void *context, enum tt_axis axis, tt_tensor values, tt_tensor all);
+    tt_status (*all_to_all)(void *context, enum tt_axis axis, const struct tt_all_to_all *rows);
+    struct tt_exchange_group groups[TT_AXES_MAX];
     int part_count;     /* 0: the matrix is whole */
     int64_t part_rows;  /* of all parts but the last */
     int64_t batch_rows; /* rows with a label: the most that a micro batch of any rank has */

@@ -120,7 +120,7 @@ static tt_status run_steps(struct bench *bench, struct tt_rank *rank)
         .length = {end_step, end_step},
     };
     if (seconds == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(tt_feed_of_rows(bench->sampler, rank->mesh.data_rank, &feed));
+    TT_GO(tt_feed_of_rows(bench->sampler, rank->mesh.axes[TT_AXIS_DATA].rank, &feed));
     TT_GO(tt_gradient_watch_init(rank->model, &watch));
     for (int64_t step = 0; step < end_step; step++) {
         /* Further steps, not timed: profiling costs time. */
@@ -192,11 +192,11 @@ static tt_status prepare(struct bench *bench, const struct tt_world *world)
     tt_status status = tt_model_facts_parse(&json, &bench->model_facts);
     tt_json_deinit(&json);
     TT_TRY(status);
-    TT_TRY(create_data(bench, micro * accumulation * world->world_size));
+    TT_TRY(create_data(bench, micro * accumulation * tt_world_data_size(world)));
     bool packs = bench->spec->row_tokens_max > 0;
     struct tt_sampler_config sampler = {
         .micro_batch_size = micro,
-        .world_size = world->world_size,
+        .world_size = tt_world_data_size(world),
         .accumulation = accumulation,
         .packing = packs,
         .packing_strategy = TT_PACKING_BFD,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/host_values.h"
+#include "engine/rank_config.h"
 #include "job/compared.h"
 #include "launch/launch.h"
 #include "run/run_plan.h"
@@ -160,9 +161,9 @@ static tt_status compare(struct probe *probe, const struct tt_world *world, cons
     TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
     tt_snprintf(probe->data.date, sizeof probe->data.date, "%s", date);
     TT_GO(tt_run_data_open(&probe->job, world, NULL, &probe->data));
-    (void)tt_run_plan_batch_of(&probe->job, &probe->found, identity, world->world_size);
-    TT_GO(tt_run_data_order(&probe->job, world->world_size, &probe->data, &probe->length));
-    now = tt_resume_identity(&probe->job, &probe->data.inputs, &probe->length, world->world_size);
+    (void)tt_run_plan_batch_of(&probe->job, &probe->found, identity, tt_world_data_size(world));
+    TT_GO(tt_run_data_order(&probe->job, tt_world_data_size(world), &probe->data, &probe->length));
+    now = tt_resume_identity(&probe->job, &probe->data.inputs, &probe->length, tt_world_data_size(world));
     if (now == NULL) TT_GO(tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare"));
     TT_GO(tt_resume_changes(identity, now, NULL, &settings));
     TT_GO(tt_fingerprint_changes(&probe->data.fingerprint, inputs, &broken, &changed));
@@ -263,12 +264,12 @@ tt_status tt_completion_remove(const char *output_dir)
     return tt_fail_errno(errno, "cannot remove '%s'", path.text);
 }
 
-static tt_status make_text(const struct tt_run *run, int world_size, int64_t steps, struct tt_str *text)
+static tt_status make_text(const struct tt_run *run, int data_size, int64_t steps, struct tt_str *text)
 {
     struct tt_json_value *root =
         tt_json_pack("{s:s, s:i, s:I, s:s, s:s}", "format", "trimtab-completion", "version", VERSION, "steps",
                      steps, "date", run->data.date, "settings", tt_str_text(&run->compared));
-    tt_json_set(root, "identity", tt_resume_identity(&run->job, &run->data.inputs, &run->length, world_size));
+    tt_json_set(root, "identity", tt_resume_identity(&run->job, &run->data.inputs, &run->length, data_size));
     tt_json_set(root, "inputs", tt_fingerprint_json(&run->data.fingerprint));
     if (run->name[0] != '\0') tt_json_set(root, "run", tt_json_new_string(run->name));
     tt_status status = tt_json_write(root, 2, true, text);
@@ -277,11 +278,11 @@ static tt_status make_text(const struct tt_run *run, int world_size, int64_t ste
     return status;
 }
 
-void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps)
+void tt_completion_write(const struct tt_run *run, int data_size, int64_t steps)
 {
     struct tt_path path;
     struct tt_str text = {0};
-    tt_status status = make_text(run, world_size, steps, &text);
+    tt_status status = make_text(run, data_size, steps, &text);
     if (status == TT_OK) status = tt_path_set(&path, run->job.run->output_dir, TT_COMPLETION_NAME);
     if (status == TT_OK) status = tt_file_write_atomic(path.text, tt_str_text(&text), text.bytes);
     tt_str_deinit(&text);

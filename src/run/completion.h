@@ -25,6 +25,6 @@ bool tt_completion_explains(const struct tt_run *run, tt_status status);
 /* Rank 0, before a run writes into the folder. */
 TT_MUST_USE tt_status tt_completion_remove(const char *output_dir);
 /* Rank 0, after the result and the records. A failure is a warning: the result is complete without the file. */
-void tt_completion_write(const struct tt_run *run, int world_size, int64_t steps);
+void tt_completion_write(const struct tt_run *run, int data_size, int64_t steps);
 
 #endif

@@ -156,7 +156,7 @@ static tt_status make_plan(struct evaluation_run *run, const struct tt_world *wo
 static tt_status prepare(struct evaluation_run *run, const struct tt_world *world)
 {
     const struct tt_job_spec *config = run->config;
-    TT_TRY(order_data(run, world->world_size, &run->limits));
+    TT_TRY(order_data(run, tt_world_data_size(world), &run->limits));
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_TRY(tt_rank_config_make(&config->shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));

@@ -431,7 +431,8 @@ static tt_status finish(struct loop *loop, bool stopped)
             tt_task_run_of(&run->data.inputs)->samples(&run->data.inputs, run->job.objective)};
         tt_journal_write_results(run->rank0.journal, "train", &row, &samples);
         if (!stopped)
-            tt_completion_write(run, tt_comm_world_size(loop->rank->world), loop->memory.counters.steps_done);
+            tt_completion_write(run, loop->rank->mesh.axes[TT_AXIS_DATA].size,
+                                loop->memory.counters.steps_done);
     }
     if (!loop->first || run->rank0.summary == NULL) return TT_OK;
     if (loop->divergence.diverges)

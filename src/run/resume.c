@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
+#include "engine/rank_config.h"
 #include "launch/world.h"
 #include "optim/schedule.h"
 #include "run/run_data.h"
@@ -241,14 +242,15 @@ out:
 }
 
 /* Other accumulation steps often keep the number of samples of a step on another number of ranks. */
-static void hint_changed(const struct tt_run_spec *run, const struct tt_json_value *before, int world_size)
+static void hint_changed(const struct tt_run_spec *run, const struct tt_json_value *before,
+                         const struct tt_world *world)
 {
     int64_t was = tt_json_integer(tt_json_get(before, TT_RESUME_SAMPLES));
-    int64_t pass = world_size * run->per_device_train_batch_size;
+    int64_t pass = tt_world_data_size(world) * run->per_device_train_batch_size;
     if (was > 0 && was % pass == 0 && was / pass != run->gradient_accumulation_steps)
         tt_hint("with ranks %d --gradient_accumulation_steps %lld makes %lld samples a step as before; "
                 "--resume_changed resumes anyway",
-                world_size, (long long)(was / pass), (long long)was);
+                world->world_size, (long long)(was / pass), (long long)was);
     else
         tt_hint("restore the settings, or use --resume_changed to resume anyway");
 }
@@ -316,12 +318,12 @@ static void report_longer(const struct tt_run_job *job, int64_t done, const stru
 
 static tt_status check_identity(const struct tt_run_job *job, const struct tt_run_data *data,
                                 const struct tt_run_length *length, const struct tt_resume *resume,
-                                int world_size)
+                                const struct tt_world *world)
 {
     const struct tt_json_value *before;
     struct tt_str text = {0};
     TT_TRY(tt_json_object(&resume->state, resume->state.root, "identity", &before));
-    struct tt_json_value *now = tt_resume_identity(job, &data->inputs, length, world_size);
+    struct tt_json_value *now = tt_resume_identity(job, &data->inputs, length, tt_world_data_size(world));
     if (now == NULL) return tt_fail(TT_ERR_MEMORY, "out of memory for the settings to compare");
     const struct longer longer = find_longer(job->optim, length, before);
     tt_status status = tt_resume_changes(before, now, longer.names, &text);
@@ -332,7 +334,7 @@ static tt_status check_identity(const struct tt_run_job *job, const struct tt_ru
     } else if (status == TT_OK && text.bytes > 0) {
         status = tt_fail(TT_ERR_USAGE, "this is not the run that '%s' belongs to: %s", resume->folder,
                          tt_str_text(&text));
-        hint_changed(job->run, before, world_size);
+        hint_changed(job->run, before, world);
     }
     if (status == TT_OK) report_longer(job, resume->step, &longer);
     tt_str_deinit(&text);
@@ -344,7 +346,7 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, const struct tt_resume
                             struct tt_run_length *length)
 {
     if (resume->folder == NULL) return TT_OK;
-    if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world->world_size));
+    if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world));
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
     if (resume->adapter != NULL) data->inputs.source.adapter = resume->adapter;
     if (resume->weights != NULL) data->inputs.source.folder = resume->weights;

@@ -88,7 +88,7 @@ TT_MUST_USE tt_status tt_resume_restore(const struct tt_resume *resume, const st
 /* run/resume_identity.c: the settings that affect training, by name, with a sum of the training rows and the samples of
  * a step. Owned; NULL without memory. */
 struct tt_json_value *tt_resume_identity(const struct tt_run_job *job, const struct tt_inputs *inputs,
-                                         const struct tt_run_length *length, int world_size);
+                                         const struct tt_run_length *length, int data_size);
 /* Adds the word that the row of a setting has for a value. */
 void tt_resume_add_word(struct tt_json_value *to, const char *name, int value);
 /* The value that an identity without the name has in its place, where only values in use are written. Owned; NULL:

@@ -169,13 +169,13 @@ static void add_objective(struct tt_json_value *to, const struct tt_objective *o
 }
 
 static void add_samples(struct tt_json_value *to, const struct tt_run_spec *spec, uint64_t data,
-                        int world_size)
+                        int data_size)
 {
     char sum[20];
     snprintf(sum, sizeof sum, "%016llx", (unsigned long long)data);
     tt_json_set(to, "training data", tt_json_new_string(sum));
     tt_json_set(to, TT_RESUME_SAMPLES,
-                tt_json_new_integer(world_size * spec->per_device_train_batch_size *
+                tt_json_new_integer(data_size * spec->per_device_train_batch_size *
                                     spec->gradient_accumulation_steps));
     tt_json_set(to, "data_seed", tt_json_new_integer(spec->data_seed >= 0 ? spec->data_seed : spec->seed));
 }
@@ -202,13 +202,13 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
 }
 
 struct tt_json_value *tt_resume_identity(const struct tt_run_job *job, const struct tt_inputs *inputs,
-                                         const struct tt_run_length *length, int world_size)
+                                         const struct tt_run_length *length, int data_size)
 {
     struct tt_json_value *to = tt_json_new_object();
     const struct tt_task_run_ops *task = tt_task_run_of(inputs);
     add_rows(to, job, inputs);
     add_objective(to, job->objective);
-    add_samples(to, job->run, task->sum(inputs), world_size);
+    add_samples(to, job->run, task->sum(inputs), data_size);
     add_optimizer(to, job->optim, length);
     task->identify(inputs, job->data, to);
     return tt_json_finish(to);

@@ -105,7 +105,9 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
         tt_dtype_torch_name(tt_run_save_dtype(run->job.watch->save_dtype, rank->model)), "base_model",
         named != NULL ? tt_json_new_string(named) : tt_json_new_null(), "rng_key",
         (int64_t)run->job.run->seed);
-    tt_json_set(root, "identity", tt_resume_identity(&run->job, &run->data.inputs, &run->length, world_size));
+    tt_json_set(
+        root, "identity",
+        tt_resume_identity(&run->job, &run->data.inputs, &run->length, rank->mesh.axes[TT_AXIS_DATA].size));
     tt_json_set(root, "tuning", tt_resume_tuning(&run->job, &run->data.inputs));
     tt_json_set(root, "inputs", tt_fingerprint_json(&run->data.fingerprint));
     tt_json_set(root, "date", tt_json_new_string(run->data.date));

@@ -53,7 +53,8 @@ static tt_status try_batch(void *context, int64_t batch, bool *fits)
     *fits = false;
     run->found.per_device_train_batch_size = batch;
     tt_run_data_unorder(&run->data);
-    tt_status status = tt_run_data_order(&run->job, search->world->world_size, &run->data, &run->length);
+    tt_status status =
+        tt_run_data_order(&run->job, tt_world_data_size(search->world), &run->data, &run->length);
     if (status == TT_OK) status = tt_run_plan_make(run, search->world, false);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(search->world));
     bool too_large = status == TT_ERR_MEMORY || (status == TT_ERR_USAGE && batch > 1);
@@ -73,10 +74,10 @@ static tt_status take_least(void *context, const struct tt_world_rank *rank)
 }
 
 bool tt_run_plan_batch_of(struct tt_run_job *job, struct tt_run_spec *found,
-                          const struct tt_json_value *identity, int world_size)
+                          const struct tt_json_value *identity, int data_size)
 {
     int64_t samples = tt_json_integer(tt_json_get(identity, TT_RESUME_SAMPLES));
-    int64_t others = world_size * job->run->gradient_accumulation_steps;
+    int64_t others = data_size * job->run->gradient_accumulation_steps;
     if (!job->run->auto_find_batch_size || samples < others || samples % others != 0) return false;
     if (job->run != found) *found = *job->run;
     job->run = found;
@@ -109,9 +110,10 @@ tt_status tt_run_plan_find_batch(struct tt_run *run, struct tt_world *world)
     if (!run->job.run->auto_find_batch_size) return TT_OK;
     run->found = *run->job.run;
     run->job.run = &run->found;
-    bool resumed = run->resume.folder != NULL &&
-                   tt_run_plan_batch_of(&run->job, &run->found,
-                                        tt_json_get(run->resume.state.root, "identity"), world->world_size);
+    bool resumed =
+        run->resume.folder != NULL &&
+        tt_run_plan_batch_of(&run->job, &run->found, tt_json_get(run->resume.state.root, "identity"),
+                             tt_world_data_size(world));
     tt_status status = TT_OK;
     if (!resumed) {
         status = tt_plan_find_largest(asked, try_batch, &search, &found);

@@ -15,7 +15,7 @@ TT_MUST_USE tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world
  * of a complete one, which had this identity (run/resume.h): its samples of a step over the ranks and accumulation.
  * False: there is no such size, or no search. */
 bool tt_run_plan_batch_of(struct tt_run_job *job, struct tt_run_spec *found,
-                          const struct tt_json_value *identity, int world_size);
+                          const struct tt_json_value *identity, int data_size);
 /* Makes run->job.run, with auto_find_batch_size, run->found: the settings with the largest per_device_train_batch_size
  * up to the one that was given which fits into the memory of every process; a resumed run keeps that of its checkpoint.
  * accelerate's find_executable_batch_size finds one by failures; accumulation stays as it is, as there. Makes data and

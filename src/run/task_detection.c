@@ -86,7 +86,7 @@ static struct tt_detect_loader_config loading_of(const struct tt_detect_inputs *
     return (struct tt_detect_loader_config){
         .dataset = order->train ? inputs->train : inputs->eval,
         .order = *order,
-        .rank = rank->mesh.data_rank,
+        .rank = rank->mesh.axes[TT_AXIS_DATA].rank,
         .workers = spec->num_workers > 1 ? (int)spec->num_workers : 1,
         .ahead = 1,
         .pixel_dtype = rank->model->options.compute_dtype,

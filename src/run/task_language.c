@@ -98,7 +98,7 @@ static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data 
                       struct tt_feed *feed)
 {
     (void)inputs;
-    return tt_feed_of_rows(data->sampler, rank->mesh.data_rank, feed);
+    return tt_feed_of_rows(data->sampler, rank->mesh.axes[TT_AXIS_DATA].rank, feed);
 }
 
 static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *rank,

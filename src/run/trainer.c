@@ -236,7 +236,7 @@ static tt_status find_batch(struct training *training)
 static tt_status order(struct training *training)
 {
     struct tt_run *run = &training->run;
-    TT_TRY(tt_run_data_order(&run->job, training->world.world_size, &run->data, &run->length));
+    TT_TRY(tt_run_data_order(&run->job, tt_world_data_size(&training->world), &run->data, &run->length));
     tt_run_length_resolve(&run->length, run->job.watch);
     return tt_resume_prepare(&run->job, &run->resume, &training->world, &run->data, &run->length);
 }

@@ -45,6 +45,7 @@ struct rank_state {
     struct tt_unit *units[UNITS_MAX];
     struct tt_workspace *workspace;
     struct tt_executor *executor;
+    struct tt_mesh mesh; /* of the data axis alone */
     struct tt_device_images images;
     struct tt_device_batch batch;
     struct tt_pass_results results;
@@ -183,12 +184,14 @@ static tt_status run_rank(struct rank_state *rank, struct tt_comm *comm)
     if (rank->pixels == NULL || rank->anchors == NULL) return TT_ERR_MEMORY;
     enum tt_level levels[UNITS_MAX];
     for (int i = 0; i < UNITS_MAX; i++) levels[i] = split->level;
+    rank->mesh.axes[TT_AXIS_DATA] =
+        (struct tt_mesh_axis){.comm = comm, .rank = tt_comm_rank(comm), .size = tt_comm_world_size(comm)};
     struct tt_executor_config config = {.model = rank->model,
                                         .levels = levels,
                                         .units = rank->units,
                                         .workspace = rank->workspace,
                                         .device = rank->world.device,
-                                        .comm = comm,
+                                        .mesh = &rank->mesh,
                                         .backward_prefetch = TT_PREFETCH_PRE,
                                         .forward_prefetch = true};
     TT_TRY(tt_executor_create(&config, &rank->executor));

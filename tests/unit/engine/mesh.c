@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "engine/rank.h"
+#include "engine/mesh.h"
 #include "support/ranks.h"
 
 enum { WORLD = 4 };
@@ -25,10 +25,10 @@ static const struct wanted cases[] = {
     {TT_HYBRID_SHARD, 2, 2, {0, 1, 0, 1}, {true, true, false, false}, 2, 2},
 };
 
-static struct tt_rank_config config_of(struct tt_comm *comm, const struct wanted *wanted)
+static struct tt_mesh_config config_of(struct tt_comm *comm, const struct wanted *wanted)
 {
     int rank = tt_comm_rank(comm);
-    return (struct tt_rank_config){
+    return (struct tt_mesh_config){
         .world = comm, .machine = rank / 2, .local_rank = rank % 2, .strategy = wanted->strategy};
 }
 
@@ -47,12 +47,15 @@ static tt_status check_group(struct tt_comm *group, int size, int stride, int ra
 
 static tt_status check_mesh(const struct tt_mesh *mesh, const struct wanted *wanted, int rank)
 {
-    TEST_RANK_CHECK(mesh->data_rank == rank);
+    const struct tt_mesh_axis *axes = mesh->axes;
+    TEST_RANK_CHECK(axes[TT_AXIS_DATA].rank == rank && axes[TT_AXIS_DATA].size == WORLD);
+    TEST_RANK_CHECK(axes[TT_AXIS_SHARD].rank == tt_comm_rank(axes[TT_AXIS_SHARD].comm));
+    TEST_RANK_CHECK(axes[TT_AXIS_EXPERT].comm == NULL && axes[TT_AXIS_EXPERT].size == 1);
     TEST_RANK_CHECK(mesh->part_count == wanted->part_count && mesh->part == wanted->part[rank]);
     TEST_RANK_CHECK(mesh->copies == wanted->copies && mesh->first_copy == wanted->first_copy[rank]);
     TT_TRY(check_group(mesh->world, WORLD, 1, rank));
-    TT_TRY(check_group(mesh->shard, wanted->shard, 1, rank));
-    return check_group(mesh->replicate, wanted->replicate, 2, rank);
+    TT_TRY(check_group(axes[TT_AXIS_SHARD].comm, wanted->shard, 1, rank));
+    return check_group(axes[TT_AXIS_REPLICATE].comm, wanted->replicate, 2, rank);
 }
 
 static tt_status mesh_rank(struct tt_comm *comm, void *argument)
@@ -61,7 +64,7 @@ static tt_status mesh_rank(struct tt_comm *comm, void *argument)
     struct tt_device *device = NULL;
     struct tt_mesh mesh = {0};
     tt_status status = TT_OK;
-    struct tt_rank_config config = config_of(comm, wanted);
+    const struct tt_mesh_config config = config_of(comm, wanted);
     TT_GO(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
     TT_GO(tt_mesh_init(&config, device, &mesh));
     TT_GO(check_mesh(&mesh, wanted, tt_comm_rank(comm)));

@@ -140,7 +140,8 @@ static tt_status fill(struct run *run)
 static tt_status upload(struct run *run, struct tt_pass *pass)
 {
     struct tt_batch batch;
-    TT_TRY(tt_sampler_batch(run->sampler, 0, 0, run->rank.mesh.data_rank, &run->storage, &batch));
+    TT_TRY(
+        tt_sampler_batch(run->sampler, 0, 0, run->rank.mesh.axes[TT_AXIS_DATA].rank, &run->storage, &batch));
     TT_TRY(tt_rank_upload(&run->rank, &batch, pass));
     pass->in.training = true;
     pass->in.dropout_rng = tt_rng_make(7);
@@ -377,7 +378,7 @@ static tt_status train_once(struct run *run)
                                           .adam_beta2 = 0.999,
                                           .adam_epsilon = 1e-8};
     TT_TRY(tt_gradient_watch_init(run->rank.model, &watch));
-    tt_status status = tt_feed_of_rows(run->sampler, run->rank.mesh.data_rank, &feed);
+    tt_status status = tt_feed_of_rows(run->sampler, run->rank.mesh.axes[TT_AXIS_DATA].rank, &feed);
     struct tt_train_step_config config = {.optim = &optim, .feed = &feed, .seed = 1, .length = {1, 1}};
     if (status == TT_OK) {
         status = tt_train_step(&run->rank, &config, 0, &watch, &result);

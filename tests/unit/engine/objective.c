@@ -228,7 +228,7 @@ static tt_status step(struct run *run, int64_t index, struct tt_train_step_resul
                                                  .adam_epsilon = 1e-8,
                                                  .max_grad_norm = 1};
     struct tt_feed feed;
-    TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.data_rank, &feed));
+    TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.axes[TT_AXIS_DATA].rank, &feed));
     struct tt_train_step_config config = {
         .optim = &optim, .feed = &feed, .seed = 1, .length = {STEPS, STEPS}};
     tt_status status = tt_train_step(&run->rank, &config, index, &run->watch, result);

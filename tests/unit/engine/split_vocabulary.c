@@ -146,7 +146,7 @@ static tt_status train_steps(struct tt_comm *comm, struct run *run, struct outco
     for (int64_t s = 0; s < STEPS; s++) {
         struct tt_train_step_result result;
         struct tt_feed feed;
-        TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.data_rank, &feed));
+        TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.axes[TT_AXIS_DATA].rank, &feed));
         struct tt_train_step_config config = {.optim = &optim,
                                               .feed = &feed,
                                               .seed = 1,
@@ -169,7 +169,8 @@ static tt_status keep_logits(struct tt_comm *comm, struct run *run, struct outco
     struct tt_batch batch;
     struct tt_pass pass;
     tt_status status = TT_OK;
-    TT_TRY(tt_sampler_batch(run->sampler, 0, 0, run->rank.mesh.data_rank, &run->storage, &batch));
+    TT_TRY(
+        tt_sampler_batch(run->sampler, 0, 0, run->rank.mesh.axes[TT_AXIS_DATA].rank, &run->storage, &batch));
     TT_TRY(tt_rank_upload(&run->rank, &batch, &pass));
     pass.in.want_logits = true;
     TT_GO(tt_executor_forward(run->rank.executor, &pass));
