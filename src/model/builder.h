@@ -52,7 +52,7 @@ void tt_build_layer_end(struct tt_builder *builder);
  * values. */
 const struct tt_side *tt_build_side(struct tt_builder *builder, int64_t columns, bool cached);
 /* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `scale` and
- * then `soft_cap` of the logits; 0: none. */
+ * then `soft_cap` of the logits; 0: none. Of a model with labels it is the linear of their scores instead. */
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
                    double scale, double soft_cap);
 

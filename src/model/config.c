@@ -37,12 +37,21 @@ static bool is_architecture(const char *name, const char *of_family)
     return strcmp(name + stem, "Model") == 0 || strcmp(name + stem, "TextModel") == 0;
 }
 
+/* ForSequenceClassification of a family: LlamaForSequenceClassification. */
+static bool is_classifier(const char *name, const char *of_family)
+{
+    static const char language[] = "ForCausalLM";
+    size_t stem = strlen(of_family) - (tt_ends_with(of_family, language) ? strlen(language) : 0);
+    return strncmp(name, of_family, stem) == 0 && strcmp(name + stem, "ForSequenceClassification") == 0;
+}
+
 /* The configuration of the text model: that of its own file, or text_config of a class with other parts. */
 struct text_config {
     const struct tt_json *whole; /* config.json */
     struct tt_json json;         /* the part of it that the family reads; owns nothing */
     const struct tt_text_part *part;
     const struct tt_model_family *family;
+    bool classifies;
 };
 
 /* The nearest thing that is missing, behind "models of this type are not supported". */
@@ -98,6 +107,8 @@ static tt_status find_family(const struct tt_json *json, struct text_config *tex
     const struct tt_json_value *architectures = tt_json_get(json->root, "architectures");
     const char *architecture = tt_json_text(tt_json_at(architectures, 0));
     if (architecture == NULL || is_architecture(architecture, wanted)) return TT_OK;
+    text->classifies = text->part == NULL && is_classifier(architecture, wanted);
+    if (text->classifies) return TT_OK;
     tt_status status = tt_fail(
         TT_ERR_UNSUPPORTED, "%s: the architecture '%s' is not supported (for model_type '%s' it is %s)",
         json->origin, architecture, text->part != NULL ? text->part->model_type : model_type, wanted);
@@ -171,6 +182,20 @@ static tt_status read_tie(const struct text_config *text, struct tt_model_facts 
     return TT_OK;
 }
 
+/* transformers' num_labels is the number of entries of id2label, 2 unless the configuration has it
+ * (PreTrainedConfig, configuration_utils.py, 5.24). */
+static tt_status read_labels(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    const struct tt_json_value *labels = tt_json_get(json->root, "id2label");
+    facts->label_count = 2;
+    facts->tie_word_embeddings = false;
+    if (labels != NULL && tt_json_is_object(labels))
+        facts->label_count = (int64_t)tt_json_count(labels);
+    else
+        TT_TRY(tt_json_opt_int(json, json->root, "num_labels", &facts->label_count));
+    return tt_family_check_range(json, "num_labels", facts->label_count, 1, 1 << 20);
+}
+
 static tt_status parse_text(const struct text_config *text, struct tt_model_facts *facts)
 {
     const struct tt_json *json = &text->json;
@@ -193,6 +218,7 @@ static tt_status parse_text(const struct text_config *text, struct tt_model_fact
     TT_TRY(family->parse(json, facts));
     /* The default of a family is that of its own class. */
     if (text->part != NULL) facts->tie_word_embeddings = tied;
+    if (text->classifies) TT_TRY(read_labels(json, facts));
     bool whole = tt_json_get(text->whole->root, "eos_token_id") != NULL;
     return read_tokens(whole ? text->whole : json, facts);
 }
@@ -206,12 +232,30 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return status;
 }
 
-tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *out)
+tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_facts *out)
 {
     if (!tt_json_is_object(json->root)) return tt_fail(TT_ERR_DATA, "%s is not a JSON object", json->origin);
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     if (facts == NULL) return TT_ERR_MEMORY;
     tt_status status = parse(json, facts);
+    if (status == TT_OK) *out = *facts;
+    tt_free(facts);
+    return status;
+}
+
+tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *out)
+{
+    struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
+    if (facts == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_model_facts_parse_any(json, facts);
+    if (status == TT_OK && facts->label_count > 0) {
+        status =
+            tt_fail(TT_ERR_UNSUPPORTED,
+                    "%s: '%s' gives each sequence scores of %lld labels, and this needs a language model",
+                    json->origin, tt_json_text(tt_json_at(tt_json_get(json->root, "architectures"), 0)),
+                    (long long)facts->label_count);
+        tt_hint("use the folder of the model that it was made from, which has a head of words (lm_head)");
+    }
     if (status == TT_OK) *out = *facts;
     tt_free(facts);
     return status;

@@ -238,8 +238,12 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
                    double scale, double soft_cap)
 {
     struct tt_model *model = builder->model;
-    int64_t dim = model->facts.hidden_size;
-    struct tt_head made = {.soft_cap = (float)soft_cap, .scale = (float)scale};
+    int64_t dim = model->facts.hidden_size, labels = model->facts.label_count;
+    struct tt_head made = {.ops = &tt_head_language, .soft_cap = (float)soft_cap, .scale = (float)scale};
+    if (labels > 0) {
+        made = (struct tt_head){.ops = &tt_head_score};
+        path = TT_MODEL_SCORE;
+    }
     tt_build_norm(builder, norm, dim, TT_REACH_ALWAYS, &made.norm);
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_HEAD);
     if (builder->listing || builder->status != TT_OK) return;
@@ -252,9 +256,9 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     *head = made;
     builder->shares_head = shares_head(builder, module);
     builder->status = check_fp8_head(builder, module);
-    tt_builder_head_linear(builder, module, dim, model->facts.vocab_size,
+    tt_builder_head_linear(builder, module, dim, labels > 0 ? labels : model->facts.vocab_size,
                            builder->shares_head ? builder->embedding : NULL, &head->lm_head);
-    tt_builder_block(builder, &tt_head_ops, path, head);
+    tt_builder_block(builder, &tt_head_block_ops, path, head);
 }
 
 /* A path inside the text model; "" after a failure. */

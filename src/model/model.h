@@ -69,6 +69,7 @@ struct tt_layer_facts {
 #define TT_MODEL_EMBEDDING "embed_tokens"
 #define TT_MODEL_HEAD "lm_head"
 #define TT_MODEL_HEAD_NAME TT_MODEL_HEAD ".weight"
+#define TT_MODEL_SCORE "score" /* in its place where a model has labels */
 
 struct tt_model_family;
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
@@ -84,6 +85,7 @@ struct tt_model_facts {
     int64_t vocab_size;   /* V */
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
+    int64_t label_count;       /* of a classifier of sequences or a reward model; 0: a language model */
     int64_t max_position_embeddings;
     /* Embeddings and head are one table. Set by config.json, then by the weights (checkpoint/unread.h): `own_head` is
      * true where config.json ties them, but the folder has a head that differs; `table_in_head`: where it has the table
@@ -199,6 +201,8 @@ struct tt_model {
 
 /* Parses and checks config.json (TT_ERR_DATA names the key; TT_ERR_UNSUPPORTED the unsupported family or feature). */
 TT_MUST_USE tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *config);
+/* The same, also of a model whose head gives scores (label_count), which tt_model_facts_parse refuses. */
+TT_MUST_USE tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_facts *config);
 /* Builds blocks and parameters. A LoRA pattern that matches nothing is TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);

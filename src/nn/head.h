@@ -1,6 +1,9 @@
-/* The head block: final norm, output projection and loss, only over the rows with a label, in chunks. A chunk of logits
- * takes at most TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE: each chunk reads the weights again, which more rows hide),
- * and only one exists at a time. `impl` is a struct tt_head.
+/* The head block: the final norm and a linear over some rows, and what becomes of them: struct tt_head_ops, one file
+ * for each kind. `impl` is a struct tt_head.
+ *
+ * language: logits and losses of the rows with a label, in chunks. A chunk of logits takes at most
+ * TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE: each chunk reads the weights again, which more rows hide), and only one
+ * exists at a time.
  *
  * When a backward pass follows, forward computes the gradient of the normed rows directly from each chunk of logits, so
  * that the logits are computed once. Trainable weights of the head (a full copy of lm_head, or LoRA on it) get their
@@ -12,7 +15,10 @@
  * part, and its gradient multiplied part by part, summed in fp32: each chunk takes all parts twice, so a chunk takes up
  * to TT_HEAD_SPLIT_BYTES_DEVICE. Ranks with fewer rows make as many rounds over the parts.
  *
- * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32). */
+ * Kept for backward, per row with a label: D elements of the compute type and one rstd (fp32).
+ *
+ * score: scores of the last token of each sequence, of a reward model or a classifier. Whoever reads them writes their
+ * gradient into pass->in.dscores_BL before backward. Nothing is kept. */
 #ifndef TT_NN_HEAD_H
 #define TT_NN_HEAD_H
 
@@ -26,18 +32,57 @@ enum {
     TT_HEAD_SPLIT_BYTES_DEVICE = 1 << 30
 };
 
+struct tt_head;
+struct tt_head_saved {
+    tt_tensor drows_ND; /* gradient of the normed rows, when `done` */
+    tt_tensor rstd_N;
+    bool done;
+};
+
+struct tt_head_ops {
+    const char *name;
+    /* x_TD -> pass->out. `saved` is NULL when no backward follows. */
+    tt_status (*forward)(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD,
+                         struct tt_head_saved *saved);
+    tt_status (*backward)(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD,
+                          const struct tt_head_saved *saved, tt_tensor dx_TD);
+    bool splits; /* its matrix may come in parts (struct tt_exchange) */
+};
+extern const struct tt_head_ops tt_head_language, tt_head_score;
+
 struct tt_head {
+    const struct tt_head_ops *ops;
     struct tt_norm norm;
     struct tt_linear_group lm_head; /* one linear; its weight is the embedding's table when they are tied */
     float soft_cap;                 /* of logits; 0: none */
     float scale; /* of logits before the cap; 0: none. The normed rows are scaled in their place */
 };
 
-extern const struct tt_block_ops tt_head_ops;
+extern const struct tt_block_ops tt_head_block_ops;
 /* Rows of one chunk for a vocabulary of `vocab` entries. */
 int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host);
 
-/* head_parts.c: the same with the matrix in parts. */
+/* ---- Between the files of heads ---- */
+
+/* Rows of the input, in scratch. */
+TT_MUST_USE tt_status tt_head_gather(const struct tt_pass *pass, tt_tensor rows_N, tt_tensor x_TD,
+                                     tt_tensor *x_ND);
+/* The keys of these rows for dropout; empty where the head has none. */
+TT_MUST_USE tt_status tt_head_gather_keys(const struct tt_head *head, const struct tt_pass *pass,
+                                          tt_tensor rows_N, tt_tensor *keys_N);
+TT_MUST_USE tt_status tt_head_norm_rows(const struct tt_head *head, const struct tt_pass *pass,
+                                        tt_tensor x_ND, tt_tensor n_ND, tt_tensor rstd_N);
+/* The gradient of the linear's input back to that of the block, through the norm. */
+struct tt_head_rows_gradient {
+    tt_tensor x_ND, rstd_N; /* empty without rows */
+    tt_tensor drows_ND;     /* overwritten */
+    tt_tensor rows_N;
+    tt_tensor dx_TD; /* empty when no block below is trainable */
+};
+TT_MUST_USE tt_status tt_head_rows_backward(const struct tt_head *head, const struct tt_pass *pass,
+                                            const struct tt_head_rows_gradient *rows);
+
+/* head_parts.c: a language head with the matrix in parts. */
 struct tt_head_rows {
     const struct tt_head *head;
     const struct tt_pass *pass;

@@ -140,6 +140,7 @@ struct tt_pass_inputs {
     tt_tensor scale_N;
     /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */
     bool scales_follow;
+    tt_tensor dscores_BL; /* f32: the gradient of out->scores_BL, written between forward and backward */
     float label_smoothing;
     float embedding_noise; /* in training: alpha of the noise on embeddings (backend/ops/noise.h); 0: none */
 };
@@ -150,6 +151,7 @@ struct tt_pass_results {
     tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
     tt_tensor entropy_N; /* f32 */
     tt_tensor mean_N;    /* f32: the mean of the logits; only with scales_follow */
+    tt_tensor scores_BL; /* f32: of each sequence; of a head with scores, which writes nothing else */
     tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
     /* A detector's results, only with want_logits: rows of places, columns anchor * K + class and anchor * 4 + side. */
     tt_tensor class_logits[TT_PYRAMID_LEVELS], box_deltas[TT_PYRAMID_LEVELS];
