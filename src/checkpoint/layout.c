@@ -110,6 +110,52 @@ static tt_status lay_out_copies(struct tt_weights_layout *layout, const struct t
     return TT_OK;
 }
 
+/* Where the pieces of a parameter go. */
+struct adding {
+    struct tt_weights_layout *layout;
+    struct tt_weights_file *file; /* NULL: the pieces are only counted */
+    const tt_param *param;
+    tt_dtype dtype;
+    size_t count;
+};
+
+/* A tensor of the files gets the elements of one run of the parameter. */
+static tt_status add_stored_piece(void *context, const struct tt_source_piece *piece)
+{
+    struct adding *adding = context;
+    int64_t elements = 1;
+    for (int d = 0; d < piece->rank; d++) elements *= piece->dims[d];
+    bool in_order = piece->column_stride == 1 && piece->row_stride == piece->columns;
+    if (!in_order || elements != piece->rows * piece->columns)
+        return tt_fail(TT_ERR_UNSUPPORTED,
+                       "'%s' cannot be saved as the model's files have it, a part of '%s' or transposed",
+                       adding->param->name, piece->tensor);
+    adding->count++;
+    if (adding->file == NULL) return TT_OK;
+    struct tt_safetensors_entry entry = {.name = tt_arena_strdup(&adding->layout->arena, piece->tensor),
+                                         .dtype = adding->dtype,
+                                         .rank = piece->rank};
+    if (entry.name == NULL) return TT_ERR_MEMORY;
+    for (int d = 0; d < piece->rank; d++) entry.dims[d] = piece->dims[d];
+    append(adding->layout, adding->file, &entry, adding->param, TT_SLOT_MASTER, piece->first);
+    return TT_OK;
+}
+
+/* Adds the entries of a parameter that files hold in pieces, and counts them; 0: its files have it whole. */
+static tt_status add_stored(struct tt_weights_layout *layout, const struct tt_model *model,
+                            struct tt_weights_file *file, const tt_param *param, tt_dtype dtype,
+                            size_t *count)
+{
+    struct adding adding = {.layout = layout, .file = file, .param = param, .dtype = dtype};
+    int64_t layer = -1;
+    const struct tt_param_source *source = tt_param_source_find(model->facts.sources, param->name, &layer);
+    *count = 0;
+    if (layout->adapter || source == NULL) return TT_OK;
+    TT_TRY(tt_param_source_pieces(source, layer, param->rank, param->dims, NULL, add_stored_piece, &adding));
+    *count = adding.count;
+    return TT_OK;
+}
+
 static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
                            const tt_param *param, const char *name, tt_dtype dtype)
 {
@@ -161,14 +207,16 @@ static void name_file(const struct tt_weights_layout *layout, size_t index, char
         snprintf(name, name_bytes, "model-%05zu-of-%05zu.safetensors", index + 1, layout->file_count);
 }
 
-/* Files with room for `count` tensors, the i-th of them in file file_of[i]; NULL: all in one file. */
+/* Files with room for `count` tensors, the i-th of them in file file_of[i]; NULL: all in one file. It has pieces[i]
+ * entries; NULL: one. */
 static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count, const size_t *file_of,
-                             size_t count)
+                             const size_t *pieces, size_t count)
 {
     layout->files = tt_calloc(file_count, sizeof *layout->files);
     if (layout->files == NULL) return TT_ERR_MEMORY;
     layout->file_count = file_count;
-    for (size_t i = 0; i < count; i++) layout->files[file_of != NULL ? file_of[i] : 0].count++;
+    for (size_t i = 0; i < count; i++)
+        layout->files[file_of != NULL ? file_of[i] : 0].count += pieces != NULL ? pieces[i] : 1;
     for (size_t f = 0; f < file_count; f++) {
         size_t capacity = layout->files[f].count;
         layout->files[f].count = 0; /* none is appended yet */
@@ -185,10 +233,16 @@ tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_m
     *layout = (struct tt_weights_layout){0};
     for (size_t i = 0; i < model->param_count; i++) layout->adapter |= model->params[i]->adapter;
     size_t *file_of = tt_calloc(model->param_count + 1, sizeof *file_of);
+    size_t *pieces = tt_calloc(model->param_count + 1, sizeof *pieces);
     uint64_t *bytes = tt_calloc(model->param_count + 1, sizeof *bytes);
-    if (file_of == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
-    for (size_t i = 0; i < model->param_count; i++)
-        if (is_saved(layout, model->params[i])) bytes[count++] = saved_bytes(model->params[i], dtype);
+    if (file_of == NULL || pieces == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < model->param_count; i++) {
+        if (!is_saved(layout, model->params[i])) continue;
+        TT_GO(add_stored(layout, model, NULL, model->params[i], dtype, &pieces[count]));
+        if (pieces[count] == 0) pieces[count] = 1;
+        bytes[count++] = saved_bytes(model->params[i], dtype);
+    }
+    pieces[count] = 1;
     /* PEFT looks for a table that both share under both names. */
     const tt_param *twice =
         tt_model_saves_table_twice(model) ? tt_model_find_param(model, model->embedding_name) : NULL;
@@ -196,19 +250,24 @@ tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_m
     uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
     size_t file_count = split_files(bytes, count, most, file_of);
     layout->copies = !layout->adapter && base != NULL && tt_model_folder_left_alone(base) > 0;
-    TT_GO(alloc_files(layout, file_count + layout->copies, file_of, count));
+    TT_GO(alloc_files(layout, file_count + layout->copies, file_of, pieces, count));
     if (layout->copies) TT_GO(lay_out_copies(layout, model, base));
     for (size_t f = 0; f < layout->file_count; f++)
         name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
     count = 0;
-    for (size_t i = 0; i < model->param_count; i++)
-        if (is_saved(layout, model->params[i]))
-            TT_GO(add_entry(layout, &layout->files[file_of[count++]], model->params[i],
-                            stored_name(model, base, model->params[i]->name), dtype));
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        size_t added;
+        if (!is_saved(layout, param)) continue;
+        struct tt_weights_file *file = &layout->files[file_of[count++]];
+        TT_GO(add_stored(layout, model, file, param, dtype, &added));
+        if (added == 0) TT_GO(add_entry(layout, file, param, stored_name(model, base, param->name), dtype));
+    }
     if (twice != NULL) TT_GO(add_entry(layout, &layout->files[0], twice, model->head_name, dtype));
     for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
 out:
     tt_free(bytes);
+    tt_free(pieces);
     tt_free(file_of);
     if (status != TT_OK) tt_weights_layout_deinit(layout);
     return status;
@@ -285,7 +344,7 @@ static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct t
 {
     size_t capacity = 0;
     for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
-    TT_TRY(alloc_files(layout, 1, NULL, TT_SLOTS * capacity));
+    TT_TRY(alloc_files(layout, 1, NULL, NULL, TT_SLOTS * capacity));
     snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
              part->number + 1, part->count);
     for (int slot = first_slot; slot < TT_SLOTS; slot++) TT_TRY(add_pieces(layout, model, part->units, slot));
@@ -353,7 +412,7 @@ static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt
         bytes[i] = (uint64_t)tt_slot_elements(&tensors[i].value, tt_param_count(tensors[i].param)) *
                    tt_dtype_bytes(tensors[i].value.dtype);
     size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
-    TT_GO(alloc_files(layout, file_count, file_of, count));
+    TT_GO(alloc_files(layout, file_count, file_of, NULL, count));
     for (size_t f = 0; f < file_count; f++)
         tt_state_file_name(f, file_count, layout->files[f].name, sizeof layout->files[f].name);
     for (size_t i = 0; i < count; i++)

@@ -55,8 +55,22 @@ static void set_state_part(const struct tt_saver_config *config, const struct tt
     part->count = tt_slot_elements(&value, piece->count);
 }
 
-/* Adds the parts of one file, from the pieces of all units. Entries of a file of weights or of the whole state begin at
- * element 0; entries of a rank's own file begin with its piece. */
+/* A value of the parameter: an entry of a file of weights may have some of its elements only (io/param_source.h). */
+static void set_weight_part(const struct tt_weights_file *file, size_t e, const struct tt_piece *piece,
+                            struct tt_writer_part *part)
+{
+    const struct tt_safetensors_entry *entry = &file->entries[e];
+    int64_t begins = file->firsts[e], ends = begins + (int64_t)(entry->bytes / tt_dtype_bytes(entry->dtype));
+    int64_t first = piece->first > begins ? piece->first : begins,
+            last = piece->first + piece->count < ends ? piece->first + piece->count : ends;
+    part->count = last > first ? last - first : 0;
+    if (part->count == 0) return;
+    part->from = (const char *)part->from + (size_t)(first - piece->first) * tt_dtype_bytes(piece->dtype);
+    part->first = first - begins;
+}
+
+/* Adds the parts of one file, from the pieces of all units. Entries of the whole state begin at element 0; entries of a
+ * rank's own file begin with its piece. */
 static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
 {
     for (size_t e = 0; e < out->file->count; e++) {
@@ -69,12 +83,12 @@ static tt_status add_parts(const struct tt_saver_config *config, struct tt_write
                     .from = tt_snapshot_data(config->snapshot, u, p, out->file->slots[e]),
                     .dtype = piece.dtype,
                     .entry = &out->file->entries[e],
-                    .first = piece.first - out->file->firsts[e],
-                    .count = piece.count,
                 };
                 if (out->file->slots[e] != TT_SLOT_MASTER)
                     set_state_part(config, out->file, e, &piece, &part);
-                TT_TRY(tt_writer_add_part(out, &part));
+                else
+                    set_weight_part(out->file, e, &piece, &part);
+                if (part.count > 0) TT_TRY(tt_writer_add_part(out, &part));
             }
         }
     }

@@ -318,8 +318,7 @@ static void *order_heads(struct hand *hand, const struct tt_merge_output *output
     char *ordered = reserve(&hand->values, (size_t)chunk->rows * row_bytes);
     if (ordered == NULL) return NULL;
     for (int64_t row = 0; row < chunk->rows; row++) {
-        int64_t in_head = row % head, half = in_head / (head / 2), i = in_head % (head / 2);
-        int64_t to = row - in_head + 2 * i + half;
+        int64_t in_head = row % head, to = row - in_head + tt_interleaved_row(in_head, head, 2);
         memcpy(ordered + (size_t)to * row_bytes, (const char *)rows + (size_t)row * row_bytes, row_bytes);
     }
     return ordered;

@@ -29,20 +29,15 @@ static const struct {
 };
 enum { WEIGHTS_NAMES = sizeof weights_names / sizeof weights_names[0] };
 
-struct located {
-    const char *name; /* the entry's, or its new name */
-    const struct tt_safetensors_entry *entry;
-    const struct tt_safetensors *file;
-};
-
 struct tt_model_folder {
     char *path;
     struct tt_json config;
     struct tt_safetensors **files;
     size_t file_count;
-    struct located *tensors; /* by name */
+    struct tt_stored_tensor_place *tensors; /* by name */
     size_t tensor_count;
-    struct tt_arena names; /* of renamed tensors */
+    struct tt_arena names;         /* of renamed tensors */
+    struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
     const struct tt_text_part *part;
 };
 
@@ -106,7 +101,7 @@ static tt_status open_file(struct tt_model_folder *folder, const char *name)
 
 static int compare_located(const void *a, const void *b)
 {
-    const struct located *x = a, *y = b;
+    const struct tt_stored_tensor_place *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
@@ -119,12 +114,13 @@ static tt_status collect_tensors(struct tt_model_folder *folder)
     for (size_t i = 0; i < folder->file_count; i++) {
         for (size_t j = 0; j < tt_safetensors_count(folder->files[i]); j++) {
             const struct tt_safetensors_entry *entry = tt_safetensors_entry(folder->files[i], j);
-            folder->tensors[folder->tensor_count++] = (struct located){entry->name, entry, folder->files[i]};
+            folder->tensors[folder->tensor_count++] =
+                (struct tt_stored_tensor_place){entry->name, entry, folder->files[i]};
         }
     }
     qsort(folder->tensors, count, sizeof *folder->tensors, compare_located);
     for (size_t i = 1; i < count; i++) {
-        const struct located *a = &folder->tensors[i - 1], *b = &folder->tensors[i];
+        const struct tt_stored_tensor_place *a = &folder->tensors[i - 1], *b = &folder->tensors[i];
         if (strcmp(a->entry->name, b->entry->name) != 0) continue;
         return tt_fail(TT_ERR_DATA, "tensor '%s' is in two files of '%s': '%s' and '%s'", a->entry->name,
                        folder->path, tt_path_basename(tt_safetensors_path(a->file)),
@@ -133,10 +129,10 @@ static tt_status collect_tensors(struct tt_model_folder *folder)
     return TT_OK;
 }
 
-static const struct located *find(const struct tt_model_folder *folder, const char *name)
+static const struct tt_stored_tensor_place *find(const struct tt_model_folder *folder, const char *name)
 {
     if (folder->tensor_count == 0) return NULL;
-    struct located key = {.name = name};
+    struct tt_stored_tensor_place key = {.name = name};
     return bsearch(&key, folder->tensors, folder->tensor_count, sizeof key, compare_located);
 }
 
@@ -196,7 +192,7 @@ static tt_status check_index(const struct tt_model_folder *folder, const struct 
     const char *first_missing = NULL, *first_file = NULL, *tensor;
     const struct tt_json_value *value;
     for (size_t member = 0; tt_json_next_member(weight_map, &member, &tensor, &value);) {
-        const struct located *found = find(folder, tensor);
+        const struct tt_stored_tensor_place *found = find(folder, tensor);
         const char *file = tt_json_text(value);
         if (found != NULL && strcmp(tt_path_basename(tt_safetensors_path(found->file)), file) == 0) continue;
         if (missing++ == 0) {
@@ -209,7 +205,7 @@ static tt_status check_index(const struct tt_model_folder *folder, const struct 
                        "%s maps tensor '%s' to '%s', which does not contain it (%zu such tensors)",
                        index->origin, first_missing, first_file, missing);
     }
-    const struct located *first = NULL;
+    const struct tt_stored_tensor_place *first = NULL;
     for (size_t i = 0; i < folder->tensor_count; i++) {
         if (tt_json_get(weight_map, folder->tensors[i].entry->name) != NULL) continue;
         if (unlisted++ == 0) first = &folder->tensors[i];
@@ -265,7 +261,7 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
     }
     if (!is_inner) return TT_OK;
     for (size_t i = 0; i < folder->tensor_count; i++) {
-        struct located *tensor = &folder->tensors[i];
+        struct tt_stored_tensor_place *tensor = &folder->tensors[i];
         if (tt_starts_with(tensor->name, head)) continue;
         tensor->name = tt_arena_printf(&folder->names, "%s%s", prefix, tensor->name);
         if (tensor->name == NULL) return TT_ERR_MEMORY;
@@ -277,7 +273,7 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
 static tt_status rename_parts(struct tt_model_folder *folder)
 {
     for (size_t i = 0; i < folder->tensor_count; i++) {
-        struct located *tensor = &folder->tensors[i];
+        struct tt_stored_tensor_place *tensor = &folder->tensors[i];
         tensor->name = tt_text_part_name(folder->part, tensor->name, &folder->names);
         if (tensor->name == NULL) return TT_ERR_MEMORY;
     }
@@ -365,7 +361,7 @@ static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename
         if (!rename(context, entry, name, sizeof name)) continue;
         const char *kept = tt_arena_strdup(&folder->names, name);
         if (kept == NULL) return TT_ERR_MEMORY;
-        folder->tensors[folder->tensor_count++] = (struct located){kept, entry, file};
+        folder->tensors[folder->tensor_count++] = (struct tt_stored_tensor_place){kept, entry, file};
     }
     return sort_renamed(folder);
 }
@@ -391,9 +387,17 @@ out:
     return status;
 }
 
+tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_param_source *sources)
+{
+    if (sources == NULL || folder->tensor_count == 0) return TT_OK;
+    TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
+    return sort_renamed(folder);
+}
+
 void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
+    tt_safetensors_close(folder->joined);
     for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
     tt_free(folder->files);
     tt_free(folder->tensors);
@@ -446,7 +450,7 @@ const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, si
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,
                                                         const char *name)
 {
-    const struct located *found = find(folder, name);
+    const struct tt_stored_tensor_place *found = find(folder, name);
     return found != NULL ? found->entry : NULL;
 }
 
@@ -454,16 +458,16 @@ const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_m
                                                                const char *name)
 {
     const struct tt_safetensors_entry *entry = NULL;
-    for (size_t f = 0; f < folder->file_count && entry == NULL; f++)
-        entry = tt_safetensors_find(folder->files[f], name);
+    for (size_t f = 0; f < folder->file_count && entry == NULL;)
+        entry = tt_safetensors_find(folder->files[f++], name);
     return entry;
 }
 
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    for (size_t f = 0; f < folder->file_count; f++) {
-        const struct tt_safetensors *file = folder->files[f];
+    for (size_t f = 0; f < folder->file_count + (folder->joined != NULL); f++) {
+        const struct tt_safetensors *file = f < folder->file_count ? folder->files[f] : folder->joined;
         size_t count = tt_safetensors_count(file);
         if (count == 0) continue;
         uintptr_t first = (uintptr_t)tt_safetensors_entry(file, 0);
@@ -478,8 +482,7 @@ tt_status tt_model_folder_read(const struct tt_model_folder *folder, const struc
                                int64_t first, int64_t count, void *to, tt_dtype dtype)
 {
     const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
-    if (file == NULL) return TT_ERR_INTERNAL;
-    return tt_safetensors_read(file, entry, first, count, to, dtype);
+    return file != NULL ? tt_safetensors_read(file, entry, first, count, to, dtype) : TT_ERR_INTERNAL;
 }
 
 size_t tt_model_folder_left_alone(const struct tt_model_folder *folder)
@@ -493,7 +496,7 @@ size_t tt_model_folder_left_alone(const struct tt_model_folder *folder)
 const char *tt_model_folder_stored_name(const struct tt_model_folder *folder, size_t index)
 {
     if (index >= folder->tensor_count) return NULL;
-    const struct located *tensor = &folder->tensors[index];
+    const struct tt_stored_tensor_place *tensor = &folder->tensors[index];
     return folder->part != NULL ? tensor->entry->name : tensor->name;
 }
 

@@ -4,6 +4,7 @@
 #define TT_IO_MODEL_FOLDER_H
 
 #include "base/json.h"
+#include "io/param_source.h"
 #include "io/safetensors.h"
 
 struct tt_model_folder;
@@ -20,6 +21,10 @@ typedef bool tt_tensor_rename(void *context, const struct tt_safetensors_entry *
                               size_t bytes);
 TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename,
                                               void *context, struct tt_model_folder **out);
+/* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces
+ * (io/param_source.h). Called once, before the folder is shared between threads. */
+TT_MUST_USE tt_status tt_model_folder_join(struct tt_model_folder *folder,
+                                           const struct tt_param_source *sources);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
 /* Path of the folder, also when opened by a name of the hub. */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);

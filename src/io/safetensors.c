@@ -305,6 +305,7 @@ void tt_safetensors_close(struct tt_safetensors *file)
     tt_free(file->entries);
     tt_free(file->by_name);
     tt_free(file->strides);
+    tt_joined_destroy(file->joined);
     tt_arena_deinit(&file->arena);
     tt_free(file);
 }
@@ -379,6 +380,7 @@ static tt_status check_read(const struct tt_safetensors *file, const struct tt_s
 static tt_status read_raw(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
                           int64_t first, int64_t count, void *to)
 {
+    if (file->joined != NULL) return tt_joined_read(file, entry, first, count, to);
     if (file->strides != NULL && !file->strides[entry - file->entries].by_rows)
         return tt_strided_read(file, entry, first, count, to);
     size_t width = tt_dtype_bytes(entry->dtype);

@@ -205,6 +205,7 @@ static tt_status parse_text(const struct text_config *text, struct tt_model_fact
     memcpy(facts->architecture, architecture, strlen(architecture) + 1);
     facts->family = family;
     facts->part = text->part;
+    facts->sources = family->sources;
     facts->image_layers = (int64_t)tt_json_count(
         tt_json_get(tt_json_get(text->whole->root, "vision_config"), "deepstack_visual_indexes"));
     facts->initializer_range = 0.02;

@@ -54,7 +54,8 @@ struct tt_model_family {
     const char *architecture;
     /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list; NULL: PEFT has no default */
     const char *default_target_modules;
-    const struct tt_gguf_family *gguf; /* NULL: not an architecture of llama.cpp */
+    const struct tt_gguf_family *gguf;     /* NULL: not an architecture of llama.cpp */
+    const struct tt_param_source *sources; /* NULL: each parameter is one tensor of its name */
     /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own. */
     tt_status (*parse)(const struct tt_json *json, struct tt_model_facts *facts);
     void (*build)(const struct tt_model_facts *facts, struct tt_builder *builder);

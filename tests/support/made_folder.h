@@ -22,7 +22,7 @@ struct made {
 
 static inline void put_folder(const char *name, const char *config, const struct made *made, size_t count)
 {
-    struct tt_safetensors_entry entries[16];
+    struct tt_safetensors_entry entries[64];
     struct tt_str file = {0};
     uint64_t bytes;
     for (size_t i = 0; i < count; i++) entries[i] = made[i].entry;
