@@ -82,7 +82,7 @@ static tt_status refuse_coded(const struct tt_model *model, const struct tt_mode
 {
     struct tt_quantized tensor;
     const char *name = tt_model_source_name(model, param);
-    if (model->facts.stored_quant != TT_QUANT_FP8 || folder == NULL || name == NULL) return TT_OK;
+    if (!tt_quant_is_compressed(model->facts.stored_quant) || folder == NULL || name == NULL) return TT_OK;
     TT_TRY(tt_quantized_find(folder, name, &tensor));
     if (tensor.layout.format.type == TT_QUANT_NONE) return TT_OK;
     if (param->adapter) {

@@ -84,7 +84,7 @@ bool tt_load_on_device_takes(const struct tt_device *device, const struct tt_qua
                              size_t scratch_bytes)
 {
     const struct tt_quant_layout *layout = &item->piece.param->quant;
-    if (tt_device_is_host(device) || layout->format.type != TT_QUANT_FP8 || layout->row_squares > 0)
+    if (tt_device_is_host(device) || !tt_quant_multiplies(layout->format.type) || layout->row_squares > 0)
         return false;
     if (is_transposed(item) && !tt_gemm_scaled_takes(layout->rows, layout->cols)) return false;
     return layout->count > 0 && rows_in(item, scratch_bytes) > 0;

@@ -31,7 +31,7 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
 {
     const struct tt_quant_layout *layout = &stored->layout;
     const struct tt_quant_format *format = &layout->format, *wanted = &param->quant.format;
-    bool fp8 = wanted->type == TT_QUANT_FP8;
+    bool compressed = tt_quant_is_compressed(wanted->type);
     TT_TRY(tt_quantized_find(folder, param->name, stored));
     if (format->type == TT_QUANT_NONE && has_codes_alone(folder, param->name))
         return tt_fail(TT_ERR_DATA, "'%s' is F8_E4M3, but has no scales: neither '_scale' nor '_scale_inv'",
@@ -47,8 +47,8 @@ static tt_status find(const struct tt_model_folder *folder, const tt_param *para
                        "'%s' is [%" PRId64 ", %" PRId64 "], though config.json makes it [%" PRId64
                        ", %" PRId64 "]",
                        param->name, layout->rows, layout->cols, param->dims[0], param->dims[1]);
-    if (fp8 && wanted->block > 0) return in_blocks(stored);
-    if (!fp8 && (format->block != wanted->block || format->nested_block != wanted->nested_block))
+    if (compressed && wanted->block > 0) return in_blocks(stored);
+    if (!compressed && (format->block != wanted->block || format->nested_block != wanted->nested_block))
         return tt_fail(TT_ERR_UNSUPPORTED,
                        "'%s' is in blocks of %" PRId64 " (nested: %" PRId64 "); only %" PRId64
                        " (nested: %" PRId64 ") are supported",
@@ -60,7 +60,8 @@ tt_status tt_stored_quant_check(const struct tt_model_folder *folder, const tt_p
 {
     struct tt_quantized stored;
     TT_TRY(find(folder, param, &stored));
-    return stored.layout.format.type == TT_QUANT_FP8 ? tt_quantized_check_values(folder, &stored) : TT_OK;
+    return tt_quant_is_compressed(stored.layout.format.type) ? tt_quantized_check_values(folder, &stored)
+                                                             : TT_OK;
 }
 
 tt_status tt_stored_quant_find(const struct tt_model_folder *folder, const tt_param *param,
@@ -124,11 +125,11 @@ tt_status tt_stored_quant_ranges(struct tt_stored_quant *stored, const struct tt
                                  struct tt_read_range *ranges, size_t *range_count)
 {
     const struct tt_quantized *tensor = &stored->tensor;
-    bool is_fp8 = tensor->layout.format.type == TT_QUANT_FP8;
+    bool compressed = tt_quant_is_compressed(tensor->layout.format.type);
     size_t first, bytes;
     for (int p = 0; p < tensor->part_count; p++) {
         const struct tt_quantized_part *part = &tensor->parts[p];
-        if (is_fp8 && p > 0) {
+        if (compressed && p > 0) {
             add_made(stored, piece, &part->section, ranges, range_count);
             continue;
         }

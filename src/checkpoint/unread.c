@@ -159,7 +159,7 @@ static tt_status check_rotation(const struct unread *unread)
 static bool is_cache_scale(const struct unread *unread)
 {
     bool named = tt_ends_with(unread->name, ".k_scale") || tt_ends_with(unread->name, ".v_scale");
-    return named && unread->model->facts.stored_quant == TT_QUANT_FP8;
+    return named && tt_quant_is_compressed(unread->model->facts.stored_quant);
 }
 
 static tt_status check_cache_scale(const struct unread *unread)

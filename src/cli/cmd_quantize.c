@@ -253,7 +253,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, TT_NAMES_AS_LIST));
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
-    if (options.config.type == TT_QUANT_FP8)
+    if (tt_quant_is_compressed(options.config.type))
         TT_GO(list_ignored(model, &skip, &arena, &options.config));
     else
         TT_GO(list_skipped(model, &skip, &arena, &options.config));

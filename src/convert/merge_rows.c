@@ -201,7 +201,7 @@ static tt_status read_quantized(struct work *work, struct hand *hand, const stru
     const struct tt_quantized *quantized = tensor->quantized;
     const struct tt_quant_layout *whole = &quantized->layout;
     struct tt_quant_layout rows;
-    if (whole->format.type == TT_QUANT_FP8) return read_fp8(work, hand, tensor, chunk, to, dtype);
+    if (tt_quant_is_compressed(whole->format.type)) return read_fp8(work, hand, tensor, chunk, to, dtype);
     TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
     char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
     if (segment == NULL) return TT_ERR_MEMORY;

@@ -124,14 +124,15 @@ static tt_status advise_together(const struct tt_plan_attempt *tight, struct tt_
 static bool has_two_copies(const struct tt_rank_config *rank)
 {
     const struct tt_base_quant *quant = &rank->model_options.quant;
-    return quant->type == TT_QUANT_FP8 && quant->products == TT_FP8_ALL && quant->trains && !quant->blocks;
+    return tt_quant_multiplies(quant->type) && quant->products == TT_FP8_ALL && quant->trains &&
+           !quant->blocks;
 }
 
 /* Whether training over FP8 keeps gate and up as they are. */
 static bool may_code_gate_up(const struct tt_rank_config *rank)
 {
     const struct tt_base_quant *quant = &rank->model_options.quant;
-    return quant->type == TT_QUANT_FP8 && quant->gate_up == TT_GATE_UP_COMPUTE && quant->trains;
+    return tt_quant_multiplies(quant->type) && quant->gate_up == TT_GATE_UP_COMPUTE && quant->trains;
 }
 
 /* Tries moments of 8 bits, and where the device has memory of its own the same paged. */

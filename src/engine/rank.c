@@ -60,7 +60,7 @@ static int64_t late_gather_tokens(const struct tt_rank_config *config, const str
 static tt_status check_fp8(const struct tt_rank *rank)
 {
     const struct tt_base_quant *quant = &rank->model->options.quant;
-    bool fp8 = quant->type == TT_QUANT_FP8 && quant->products != TT_FP8_NONE && !quant->blocks;
+    bool fp8 = tt_quant_multiplies(quant->type) && quant->products != TT_FP8_NONE && !quant->blocks;
     if (!fp8 && !quant->recodes) return TT_OK;
     if (tt_device_multiplies_fp8(rank->device)) return TT_OK;
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s has no products in FP8 with a scale a row",

@@ -204,7 +204,7 @@ static tt_status find_parts(const struct tt_model_folder *folder, const struct f
                             struct tt_quantized *out)
 {
     const struct tt_weight_format *format = tt_weight_format(found->type);
-    if (found->type == TT_QUANT_FP8) return tt_fp8_find(found->codes, found->sign, out);
+    if (tt_quant_is_compressed(found->type)) return tt_fp8_find(found->codes, found->sign, out);
     TT_TRY(format->has_state ? load_state(folder, found->sign, out) : shape_of_codes(folder, found, out));
     if (out->layout.format.type != found->type)
         return tt_fail(TT_ERR_DATA, "'%s': 'quant_type' is '%s'", found->sign->name,
@@ -315,7 +315,7 @@ tt_status tt_quantized_read(const struct tt_model_folder *folder, const struct t
         if (high > end) high = end;
         if (low >= high) continue;
         uint8_t *place = (uint8_t *)to + (low - first);
-        if (p > 0 && tensor->layout.format.type == TT_QUANT_FP8)
+        if (p > 0 && tt_quant_is_compressed(tensor->layout.format.type))
             TT_TRY(tt_fp8_read_scales(folder, tensor, low - part->section.offset, high - low, place));
         else
             TT_TRY(read_bytes(folder, part->entry, low - part->section.offset, high - low, place));
@@ -331,7 +331,7 @@ tt_status tt_quantized_check_values(const struct tt_model_folder *folder, const 
 {
     enum { PIECE = 1024 };
     float values[PIECE];
-    if (tensor->layout.format.type == TT_QUANT_FP8) return tt_fp8_check_scales(folder, tensor);
+    if (tt_quant_is_compressed(tensor->layout.format.type)) return tt_fp8_check_scales(folder, tensor);
     for (int p = 0; p < tensor->part_count; p++) {
         const struct tt_safetensors_entry *entry = tensor->parts[p].entry;
         if (entry->dtype != TT_F32 || tensor->parts[p].section.offset == tensor->layout.codes.offset)

@@ -236,7 +236,7 @@ static struct tt_json_value *make_bitsandbytes(const struct tt_quantized_config 
 struct tt_json_value *tt_quantized_config_make(const struct tt_quantized_config *config)
 {
     struct tt_json_value *object =
-        config->type == TT_QUANT_FP8 ? make_compressed(config) : make_bitsandbytes(config);
+        tt_quant_is_compressed(config->type) ? make_compressed(config) : make_bitsandbytes(config);
     if (object == NULL) (void)tt_fail(TT_ERR_MEMORY, "out of memory for quantization_config");
     return object;
 }

@@ -100,7 +100,8 @@ tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *
         out->entries[0].dims[0] = layout->rows;
         out->entries[0].dims[1] = layout->cols;
     }
-    if (layout->format.type == TT_QUANT_FP8) { /* [out, 1], as compressed-tensors has scales of rows */
+    /* compressed-tensors has scales of rows as [out, 1] */
+    if (tt_quant_is_compressed(layout->format.type)) {
         out->entries[1].rank = 2;
         out->entries[1].dims[1] = 1;
     }

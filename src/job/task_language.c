@@ -50,7 +50,8 @@ static tt_status check_evaluate(const struct tt_job_spec *job)
 static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
 {
     struct tt_model_folder *folder = NULL;
-    if (path == NULL || (model->stored_quant != TT_QUANT_FP8 && !model->tie_word_embeddings)) return TT_OK;
+    if (path == NULL || (!tt_quant_is_compressed(model->stored_quant) && !model->tie_word_embeddings))
+        return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
     if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
     if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");

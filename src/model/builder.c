@@ -165,7 +165,7 @@ static void quantize(struct tt_builder *builder, const struct tt_module *module,
 static void recode(struct tt_builder *builder, struct tt_linear *linear)
 {
     const struct tt_base_quant *quant = &builder->model->options.quant;
-    const struct tt_quant_format fp8 = tt_quant_format_make(TT_QUANT_FP8, false);
+    const struct tt_quant_format fp8 = tt_quant_format_make(tt_quant_multiplied(), false);
     const int64_t *dims = linear->weight->dims;
     if (builder->status != TT_OK || !tt_gemm_scaled_takes(dims[0], dims[1])) return;
     linear->forward = TT_PRODUCT_RECODED;
@@ -182,7 +182,8 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     const struct tt_base_quant *quant = &builder->model->options.quant;
     tt_param *weight = linear->weight;
     if (weight != NULL && tt_param_is_quantized(weight) && quant->recodes) recode(builder, linear);
-    if (weight == NULL || weight->quant.format.type != TT_QUANT_FP8 || quant->products == TT_FP8_NONE) return;
+    if (weight == NULL || !tt_quant_multiplies(weight->quant.format.type)) return;
+    if (quant->products == TT_FP8_NONE) return;
     if (weight->quant.format.block != 0) {
         linear->forward = quant->powers ? TT_PRODUCT_ROUNDED_X_BY_POWERS : TT_PRODUCT_ROUNDED_X;
         return;

@@ -110,7 +110,7 @@ static tt_status check_fp8_options(const struct tt_base_quant *quant)
     const char *what = quant->head                         ? "fp8_lm_head"
                        : quant->gate_up == TT_GATE_UP_E4M3 ? "fp8_gate_up e4m3"
                                                            : NULL;
-    if (what == NULL || quant->type == TT_QUANT_FP8) return TT_OK;
+    if (what == NULL || tt_quant_multiplies(quant->type)) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "%s is for a base in fp8, and this one is not", what);
     tt_hint("set base_dtype fp8, or leave %s out", quant->head ? "fp8_lm_head" : "fp8_gate_up");
     return status;
@@ -129,7 +129,7 @@ static void warn_of_fp8(const struct tt_quantization_config *given, const struct
 /* Products over 4 bits and int8 are in FP8 only when asked for: the default `all` would need two more copies. */
 static bool recodes(const struct tt_base_quant *quant)
 {
-    return quant->type != TT_QUANT_NONE && quant->type != TT_QUANT_FP8 &&
+    return quant->type != TT_QUANT_NONE && !tt_quant_multiplies(quant->type) &&
            (quant->products == TT_FP8_SINGLE || quant->products == TT_FP8_FORWARD);
 }
 
@@ -140,9 +140,9 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
     TT_TRY(tt_quantization_check(given, compute));
     enum tt_quant_type stored = model->stored_quant;
     if (stored != TT_QUANT_NONE) {
-        bool other = stored == TT_QUANT_FP8
-                         ? given->load_in_4bit || given->load_in_8bit
-                         : wants_fp8(given) || (is_4bit(stored) ? given->load_in_8bit : given->load_in_4bit);
+        int bits = tt_weight_format(stored)->load_bits;
+        bool other = (given->load_in_4bit && bits != 4) || (given->load_in_8bit && bits != 8) ||
+                     (wants_fp8(given) && !tt_quant_multiplies(stored));
         if (other) {
             tt_status status =
                 tt_fail(TT_ERR_USAGE, "the weights of this model are %s already", tt_quant_type_name(stored));
@@ -235,7 +235,7 @@ tt_status tt_quantization_inspect(const struct tt_model_folder *folder, struct t
 {
     struct tt_str plain = {0};
     tt_status status = TT_OK;
-    if (facts->stored_quant != TT_QUANT_FP8 || !tt_model_folder_has_weights(folder)) return TT_OK;
+    if (!tt_quant_is_compressed(facts->stored_quant) || !tt_model_folder_has_weights(folder)) return TT_OK;
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
         const char *name = tt_model_folder_tensor_name(folder, i);
         struct tt_quantized tensor;
@@ -376,7 +376,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
                                            : ", activations rounded to fp8 in groups of 128"));
     else
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
-                             quant->type == TT_QUANT_FP8 ? products[quant->products] : ""));
+                             tt_quant_multiplies(quant->type) ? products[quant->products] : ""));
     if (quant->head) TT_TRY(tt_str_printf(text, ", lm_head too"));
     if (quant->recodes) TT_TRY(tt_str_printf(text, "%s", products[quant->products]));
     if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));

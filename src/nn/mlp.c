@@ -47,7 +47,7 @@ static tt_status push_coded(const struct tt_mlp *mlp, const struct tt_pass *pass
 {
     int64_t ffn = tt_linear_group_out(&mlp->gate_up) / 2;
     struct tt_quant_layout *layout = &saved->coded_layout;
-    TT_TRY(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_FP8, false), tokens, ffn, layout));
+    TT_TRY(tt_quant_layout_make(tt_quant_format_make(tt_quant_multiplied(), false), tokens, ffn, layout));
     int64_t bytes = (int64_t)layout->bytes;
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "gate in fp8", TT_U8, bytes, &saved->coded_gate));
     return tt_workspace_1d(pass->lent.workspace, "up in fp8", TT_U8, bytes, &saved->coded_up);

@@ -220,7 +220,7 @@ static const char fp8_codes[] = "fp8_codes";
 static bool makes_codes(const struct tt_inputs *inputs)
 {
     const struct tt_base_quant *quant = &inputs->model_options.quant;
-    return quant->type == TT_QUANT_FP8 || quant->recodes;
+    return tt_quant_multiplies(quant->type) || quant->recodes;
 }
 
 bool tt_resume_codes_differ(const struct tt_inputs *inputs, const struct tt_json_value *tuning)

@@ -149,9 +149,9 @@ static void add_base(struct tt_json_value *to, const struct tt_inputs *inputs)
 {
     const struct tt_base_quant *quant = &inputs->model_options.quant;
     tt_json_set(to, "quantized base", tt_json_new_string(tt_quant_type_name(quant->type)));
-    if (quant->type == TT_QUANT_FP8 || quant->recodes)
+    if (tt_quant_multiplies(quant->type) || quant->recodes)
         tt_resume_add_word(to, "fp8_products", quant->products);
-    if (quant->type == TT_QUANT_FP8) {
+    if (tt_quant_multiplies(quant->type)) {
         tt_resume_add_word(to, "fp8_gate_up", quant->gate_up);
         tt_json_set(to, "fp8_lm_head", tt_json_new_bool(quant->head));
         if (inputs->model_facts.stored_fp8_blocks)

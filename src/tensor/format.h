@@ -25,6 +25,9 @@ struct tt_format_files {
     const struct tt_format_tensor *tensors; /* the codes first; a tensor whose section is empty is absent */
     int count;                              /* at most TT_FORMAT_TENSORS */
     tt_dtype original;                      /* unless has_state: the type of the original weights */
+    /* compressed-tensors' form: config.json does not say of each weight whether it has it, and scales, columns of a
+     * matrix, are of several types; otherwise bitsandbytes' */
+    bool compressed;
 };
 
 struct tt_weight_format {
@@ -35,6 +38,8 @@ struct tt_weight_format {
     int square;       /* 0, or with row_blocks the block size that stands for squares with this side */
     bool has_state;   /* its sign in files is JSON text: shape, blocks and type of the original weights */
     bool through_f16; /* weights are rounded to fp16 before they are measured and encoded */
+    /* Devices multiply its codes as they are, with a scale a row; products of other formats recode to it. */
+    bool multiplies;
     struct tt_format_files files;
     /* NULL: a segment stores the largest size of a block itself, else this scale of it, in its place */
     float (*scale_of)(float absmax);

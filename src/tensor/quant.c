@@ -55,6 +55,25 @@ static bool is_power_between(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
+bool tt_quant_multiplies(enum tt_quant_type type)
+{
+    const struct tt_weight_format *format = tt_weight_format(type);
+    return format != NULL && format->multiplies;
+}
+
+bool tt_quant_is_compressed(enum tt_quant_type type)
+{
+    const struct tt_weight_format *format = tt_weight_format(type);
+    return format != NULL && format->files.compressed;
+}
+
+enum tt_quant_type tt_quant_multiplied(void)
+{
+    int type = TT_QUANT_NONE + 1;
+    while (type < TYPES - 1 && !formats[type]->multiplies) type++;
+    return (enum tt_quant_type)type;
+}
+
 enum tt_quant_type tt_format_of_width(int load_bits, int place)
 {
     for (int i = TT_QUANT_NONE + 1; i < TYPES; i++)

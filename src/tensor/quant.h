@@ -72,6 +72,11 @@ struct tt_quant_layout {
 
 const char *tt_quant_type_name(enum tt_quant_type type);      /* "nf4", "fp4", "int8", "none" */
 enum tt_quant_type tt_quant_type_from_name(const char *name); /* NONE for others */
+/* The members of a format's row (tensor/format.h) that other floors ask for; false for NONE. */
+bool tt_quant_multiplies(enum tt_quant_type type);
+bool tt_quant_is_compressed(enum tt_quant_type type);
+/* The format to which products recode: the first that multiplies. */
+enum tt_quant_type tt_quant_multiplied(void);
 /* The library's block sizes: 64 weights, 256 absmax. */
 struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested);
 

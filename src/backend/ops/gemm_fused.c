@@ -42,7 +42,7 @@ static void check_coded(struct tt_check *check, const struct tt_matrix *w, bool 
     for (int i = 0; i < w->count && check->status == TT_OK; i++) {
         const struct tt_quant_layout *layout = w->parts[i].layout, *first = w->parts[0].layout;
         bool squares = layout->row_squares > 0;
-        tt_check_that(check, layout->format.type == TT_QUANT_FP8 && !squares,
+        tt_check_that(check, tt_quant_multiplies(layout->format.type) && !squares,
                       "w is %s%s, only fp8 by rows is multiplied coded",
                       tt_quant_type_name(layout->format.type), squares ? " in squares" : "");
         tt_check_shape(check, "a part of w", w->parts[i].packed, 1u << TT_U8, 1,

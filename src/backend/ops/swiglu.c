@@ -75,7 +75,8 @@ static void check_coded(struct tt_check *check, const char *name, const struct t
 {
     if (check->status != TT_OK) return;
     const struct tt_quant_layout *layout = coded->layout;
-    tt_check_that(check, layout != NULL && layout->format.type == TT_QUANT_FP8 && layout->row_squares == 0,
+    tt_check_that(check,
+                  layout != NULL && tt_quant_multiplies(layout->format.type) && layout->row_squares == 0,
                   "%s are not fp8 by rows", name);
     if (check->status != TT_OK) return;
     tt_check_that(check, layout->rows == like.dims[0] && layout->cols == like.dims[1],

@@ -169,6 +169,11 @@ static void formats_of_a_width_in_the_order_of_settings(void **state)
     assert_int_equal(tt_format_of_width(4, 2), TT_QUANT_NONE);
     assert_int_equal(tt_format_of_width(8, 0), TT_QUANT_INT8);
     assert_int_equal(tt_format_of_width(8, 1), TT_QUANT_NONE);
+    assert_int_equal(tt_quant_multiplied(), TT_QUANT_FP8);
+    for (int type = TT_QUANT_NONE; type <= TT_QUANT_FP8; type++) {
+        assert_int_equal(tt_quant_multiplies((enum tt_quant_type)type), type == TT_QUANT_FP8);
+        assert_int_equal(tt_quant_is_compressed((enum tt_quant_type)type), type == TT_QUANT_FP8);
+    }
     assert_string_equal(tt_format_names(4, names, sizeof names), "nf4 or fp4");
     assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4, int8 or fp8");
     assert_string_equal(tt_format_names(8, names, 3), "in");
