@@ -34,7 +34,8 @@ struct tt_live {
     int64_t counts[BOUND_COUNT + 1];
     double step_seconds;
     bool evaluated, saved;
-    double eval_loss, eval_map, save_seconds, save_stamp;
+    double eval_loss, save_seconds, save_stamp;
+    struct tt_live_metric eval_metric;
     int64_t save_step;
 };
 
@@ -150,13 +151,13 @@ void tt_live_step(struct tt_live *live, const struct tt_live_step *step)
     pthread_mutex_unlock(&live->lock);
 }
 
-void tt_live_evaluation(struct tt_live *live, double loss, double map)
+void tt_live_evaluation(struct tt_live *live, double loss, const struct tt_live_metric *metric)
 {
     if (live == NULL) return;
     pthread_mutex_lock(&live->lock);
     live->evaluated = true;
     live->eval_loss = loss;
-    live->eval_map = map;
+    live->eval_metric = metric != NULL ? *metric : (struct tt_live_metric){.value = NAN};
     pthread_mutex_unlock(&live->lock);
 }
 
@@ -248,6 +249,14 @@ static void add_last_step(const struct tt_live *live, struct tt_exposition *expo
         "Time at the end of the last step, since 1970.", live->stamp);
 }
 
+static void add_metric(const struct tt_live_metric *metric, struct tt_exposition *exposition)
+{
+    char name[80];
+    if (isnan(metric->value)) return;
+    tt_snprintf(name, sizeof name, "trimtab_eval_%s", metric->name);
+    add(exposition, TT_METRIC_GAUGE, name, NULL, metric->help, metric->value);
+}
+
 static void add_run(const struct tt_live *live, struct tt_exposition *exposition)
 {
     const struct tt_live_step *last = &live->last;
@@ -271,9 +280,7 @@ static void add_run(const struct tt_live *live, struct tt_exposition *exposition
     if (live->evaluated)
         add(exposition, TT_METRIC_GAUGE, "trimtab_eval_loss", NULL, "Loss of the last evaluation.",
             live->eval_loss);
-    if (live->evaluated && !isnan(live->eval_map))
-        add(exposition, TT_METRIC_GAUGE, "trimtab_eval_map", NULL,
-            "Mean average precision of the last evaluation, IoU 0.50 to 0.95.", live->eval_map);
+    if (live->evaluated) add_metric(&live->eval_metric, exposition);
     if (!live->saved) return;
     add(exposition, TT_METRIC_GAUGE, "trimtab_checkpoint_last_step", NULL,
         "Step of the last complete checkpoint.", (double)live->save_step);

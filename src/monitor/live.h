@@ -73,8 +73,13 @@ struct tt_live_step {
     double loss, learning_rate, grad_norm;
 };
 void tt_live_step(struct tt_live *live, const struct tt_live_step *step);
-/* `map`: mean average precision of a detector; NaN: no detector. */
-void tt_live_evaluation(struct tt_live *live, double loss, double map);
+/* A metric of evaluations beside their loss: trimtab_eval_<name>. Its texts are lent until the end. */
+struct tt_live_metric {
+    const char *name, *help;
+    double value; /* NaN: it has no sample */
+};
+/* `metric`: NULL: there is none. */
+void tt_live_evaluation(struct tt_live *live, double loss, const struct tt_live_metric *metric);
 void tt_live_save(struct tt_live *live, int64_t step, double seconds);
 
 /* Appends all metrics. */

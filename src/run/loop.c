@@ -141,12 +141,15 @@ static tt_status log_evaluation(struct loop *loop, int64_t step, const struct tt
     return TT_OK;
 }
 
-/* NaN: the objective has no such metric. */
-static double metric_of(const struct tt_objective_ops *ops, const char *name, const double *metrics)
+/* Others see the loss, and the metric that the task names. */
+static void show_evaluation(const struct loop *loop, const struct tt_evaluation *evaluation)
 {
-    for (int i = 0; i < ops->metric_count; i++)
-        if (strcmp(ops->metrics[i].name, name) == 0) return metrics[i];
-    return NAN;
+    const struct tt_objective_ops *ops = loop->rank->objective.ops;
+    const struct tt_task_run_ops *task = tt_task_run_of(&loop->run->data.inputs);
+    struct tt_live_metric metric = {task->gauge, task->gauge_help, NAN};
+    for (int i = 0; i < ops->metric_count && task->gauge != NULL; i++)
+        if (strcmp(ops->metrics[i].name, task->gauge) == 0) metric.value = evaluation->metrics[i];
+    tt_live_evaluation(loop->run->live, evaluation->loss, &metric);
 }
 
 static tt_status measure(struct loop *loop, int64_t step)
@@ -170,7 +173,7 @@ static tt_status measure(struct loop *loop, int64_t step)
     if (!loop->first) return TT_OK;
     double seconds = evaluation.seconds > 0 ? evaluation.seconds : 1e-9;
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
-    tt_live_evaluation(run->live, evaluation.loss, metric_of(ops, "map", evaluation.metrics));
+    show_evaluation(loop, &evaluation);
     char names[TT_OBJECTIVE_METRICS_MAX][64];
     struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 3];
     int count = 0;

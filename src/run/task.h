@@ -46,6 +46,8 @@ struct tt_task_evaluation {
 
 struct tt_task_run_ops {
     const char *count_name, *rate_name; /* of log rows: "num_tokens", "tokens_per_second" */
+    /* A metric of evaluations that /metrics has beside the loss; NULL: none. */
+    const char *gauge, *gauge_help;
     tt_status (*order)(const struct tt_inputs *inputs, const struct tt_task_order *how,
                        struct tt_task_data *data);
     tt_status (*epoch_steps)(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps);

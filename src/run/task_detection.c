@@ -170,6 +170,8 @@ static void identify(const struct tt_inputs *inputs, const struct tt_data_config
 const struct tt_task_run_ops tt_task_run_detection = {
     .count_name = "num_images",
     .rate_name = "images_per_second",
+    .gauge = "map",
+    .gauge_help = "Mean average precision of the last evaluation, IoU 0.50 to 0.95.",
     .order = order,
     .epoch_steps = epoch_steps,
     .limits = limits,

@@ -77,6 +77,7 @@ static void both_formats(void **state)
     step_once(live, 1, 0.02);
     step_once(live, 2, 3);
     tt_live_save(live, 2, 1.5);
+    tt_live_evaluation(live, 0.5, &(struct tt_live_metric){"map", "Precision.", 0.25});
     tt_live_rank_seconds(live, 1, TT_LIVE_SAVE, 0.5);
     tt_str_clear(&text);
     assert_int_equal(tt_live_metrics(live, false, &text), TT_OK);
@@ -97,14 +98,20 @@ static void both_formats(void **state)
                                         "trimtab_phase_seconds_total{rank=\"1\",phase=\"save\"} 0.5",
                                         "trimtab_rank_wait_seconds_total{rank=\"0\"} 0.25",
                                         "trimtab_device_memory_bytes{rank=\"0\",kind=\"weights\"} 1024",
+                                        "trimtab_eval_loss 0.5",
+                                        "# HELP trimtab_eval_map Precision.",
+                                        "trimtab_eval_map 0.25",
                                         "trimtab_checkpoint_last_step 2",
                                         "trimtab_checkpoint_save_seconds 1.5"};
     for (size_t i = 0; i < sizeof older / sizeof *older; i++) expect_line(&text, older[i]);
+    tt_live_evaluation(live, 0.25, NULL);
     expect_none(&text, "rank=\"2\"");
     expect_none(&text, "# EOF");
     expect_none(&text, "# UNIT");
     tt_str_clear(&text);
     assert_int_equal(tt_live_metrics(live, true, &text), TT_OK);
+    expect_line(&text, "trimtab_eval_loss 0.25");
+    expect_none(&text, "trimtab_eval_map");
     static const char *const newer[] = {"# TYPE trimtab_steps counter", "trimtab_steps_total 2",
                                         "# TYPE trimtab_build info", "# UNIT trimtab_phase_seconds seconds"};
     for (size_t i = 0; i < sizeof newer / sizeof *newer; i++) expect_line(&text, newer[i]);
@@ -151,7 +158,7 @@ static void nobody_watches(void **state)
     tt_live_rank_seconds(NULL, 0, TT_LIVE_SAVE, 1);
     tt_live_start(NULL, NULL);
     tt_live_step(NULL, NULL);
-    tt_live_evaluation(NULL, 1, 1);
+    tt_live_evaluation(NULL, 1, NULL);
     tt_live_save(NULL, 1, 1);
     tt_live_detach(NULL);
     tt_live_destroy(NULL);
