@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "detect/annotations.h"
 #include "detect/hierarchy.h"
-#include "detect/image_files.h"
 #include "detect/locate.h"
+#include "vision/image_files.h"
 
 struct tt_detect_dataset {
     struct tt_annotations notes; /* owns the texts and the classes */
@@ -132,12 +132,41 @@ static tt_status read_annotations(struct tt_detect_dataset *dataset,
 struct making {
     struct tt_detect_dataset *dataset;
     const struct tt_detect_dataset_config *config;
-    const struct tt_image_facts *facts;
-    size_t *order; /* images in the order of the records */
+    struct tt_checked_image *images; /* [image_count] of the notes */
+    size_t *order;                   /* images in the order of the records */
     size_t order_count;
     int64_t *first, *count; /* boxes of each image, in `sorted` */
     size_t *sorted;
 };
+
+/* The files of the images that the annotations name; those that cannot be read are reported, with skip_corrupt. */
+static tt_status check_files(struct making *making)
+{
+    const struct tt_detect_dataset_config *config = making->config;
+    struct tt_annotations *notes = &making->dataset->notes;
+    struct tt_image_files_report report;
+    const struct tt_image_files_config files = {.cache_dir = config->cache_dir,
+                                                .skip_corrupt = config->skip_corrupt,
+                                                .cache = config->cache,
+                                                .max_pixels = config->max_pixels,
+                                                .threads = config->threads};
+    making->images = tt_calloc(notes->image_count + 1, sizeof *making->images);
+    if (making->images == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < notes->image_count; i++) {
+        const struct tt_noted_image *noted = &notes->images[i];
+        if (!noted->noted) continue;
+        making->images[i].file = (struct tt_image_file){.path = noted->path,
+                                                        .data = noted->data,
+                                                        .bytes = noted->data_bytes,
+                                                        .time = noted->data_time,
+                                                        .height = noted->height,
+                                                        .width = noted->width};
+    }
+    TT_TRY(tt_image_files_check(&files, making->images, notes->image_count, &report));
+    notes->report.images_corrupt += report.corrupt;
+    memcpy(notes->report.first_corrupt, report.first_corrupt, sizeof report.first_corrupt);
+    return TT_OK;
+}
 
 struct ranked {
     const struct tt_noted_image *image;
@@ -161,7 +190,7 @@ static tt_status order_images(struct making *making)
     size_t count = 0;
     for (size_t i = 0; all && i < notes->image_count; i++) {
         const struct tt_noted_image *image = &notes->images[i];
-        if (image->path == NULL || !image->noted || making->facts[i].corrupt) continue;
+        if (image->path == NULL || !image->noted || making->images[i].corrupt) continue;
         ranked[count++] = (struct ranked){image, i};
     }
     if (all && count > 0) qsort(ranked, count, sizeof *ranked, compare_ranked);
@@ -189,19 +218,19 @@ static tt_status group_boxes(struct making *making)
 }
 
 /* The box in pixels. Returns false for one that is left out, and counts it. */
-static bool place_box(const struct tt_noted_box *noted, const struct tt_image_facts *facts,
+static bool place_box(const struct tt_noted_box *noted, const struct tt_image_file *file,
                       struct tt_detect_report *report, struct tt_detect_box *box)
 {
     *box = noted->box;
     if (noted->fractions) {
-        box->x *= facts->width;
-        box->w *= facts->width;
-        box->y *= facts->height;
-        box->h *= facts->height;
+        box->x *= file->width;
+        box->w *= file->width;
+        box->y *= file->height;
+        box->h *= file->height;
         box->area = box->w * box->h;
     }
-    double w = fmin(box->x + box->w, facts->width) - fmax(box->x, 0);
-    double h = fmin(box->y + box->h, facts->height) - fmax(box->y, 0);
+    double w = fmin(box->x + box->w, file->width) - fmax(box->x, 0);
+    double h = fmin(box->y + box->h, file->height) - fmax(box->y, 0);
     bool empty = !(box->w > 0 && box->h > 0), outside = !(w > 0 && h > 0);
     report->boxes_empty += empty;
     report->boxes_outside += !empty && outside;
@@ -218,7 +247,7 @@ static int64_t add_boxes(struct making *making, size_t image, struct tt_detect_r
     for (int64_t i = 0; i < making->count[image]; i++) {
         struct tt_detect_box *box = &dataset->boxes[record->first_box + count];
         const struct tt_noted_box *noted = &dataset->notes.boxes[making->sorted[making->first[image] + i]];
-        if (!place_box(noted, &making->facts[image], &dataset->notes.report, box)) continue;
+        if (!place_box(noted, &making->images[image].file, &dataset->notes.report, box)) continue;
         if (noted->fractions) box->id = next_id + count;
         if (!box->crowd && box->w > 1 && box->h > 1) *trains = true;
         count++;
@@ -237,7 +266,6 @@ static tt_status make_records(struct making *making)
     for (size_t i = 0; i < making->order_count; i++) {
         size_t image = making->order[i];
         const struct tt_noted_image *noted = &notes->images[image];
-        const struct tt_image_facts *facts = &making->facts[image];
         struct tt_detect_record *record = &dataset->records[dataset->count];
         bool trains;
         if (most > 0 && dataset->count == most) {
@@ -246,13 +274,8 @@ static tt_status make_records(struct making *making)
         }
         *record = (struct tt_detect_record){.id = noted->id != TT_NOTED_NO_ID ? noted->id : (int64_t)i + 1,
                                             .name = noted->name,
-                                            .path = noted->path,
-                                            .data = noted->data,
-                                            .height = facts->height,
-                                            .width = facts->width,
-                                            .first_box = boxes,
-                                            .file_bytes = facts->bytes,
-                                            .file_time = facts->time};
+                                            .file = making->images[image].file,
+                                            .first_box = boxes};
         record->box_count = add_boxes(making, image, record, boxes + 1, &trains);
         bool background = making->config->keep_empty && making->count[image] == 0 && !noted->lost_box;
         if (making->config->train && !trains && !background) {
@@ -294,11 +317,9 @@ out:
 
 static tt_status make(struct tt_detect_dataset *dataset, const struct tt_detect_dataset_config *config)
 {
-    struct tt_image_facts *facts = NULL;
     struct making making = {.dataset = dataset, .config = config};
     tt_status status = TT_OK;
-    TT_TRY(tt_image_files_check(&dataset->notes, config, &facts));
-    making.facts = facts;
+    TT_GO(check_files(&making));
     TT_GO(order_images(&making));
     TT_GO(group_boxes(&making));
     TT_GO(make_records(&making));
@@ -308,7 +329,7 @@ static tt_status make(struct tt_detect_dataset *dataset, const struct tt_detect_
         TT_GO(tt_hierarchy_read(config->class_hierarchy, &dataset->notes.by_key, dataset->class_count,
                                 &dataset->hierarchy));
 out:
-    tt_free(facts);
+    tt_free(making.images);
     tt_free(making.order);
     tt_free(making.first);
     tt_free(making.count);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "vision/image_file.h"
 
 enum tt_detect_split { TT_DETECT_TRAIN, TT_DETECT_VALIDATION };
 /* Labels of COCO: the raw category ids, which published weights have, or 1 .. K in the order of the ids. */
@@ -34,12 +35,9 @@ struct tt_detect_box {
 
 struct tt_detect_record {
     int64_t id;
-    const char *name;    /* Open Images' ImageID; COCO: file_name */
-    const char *path;    /* within a table: "FILE.parquet#12", its 12th row */
-    const uint8_t *data; /* within a table: the file's file_bytes bytes; NULL: it is at path */
-    int32_t height, width;
+    const char *name; /* Open Images' ImageID; COCO: file_name */
+    struct tt_image_file file;
     int64_t first_box, box_count;
-    int64_t file_bytes, file_time; /* of the file when it was listed; the time is in nanoseconds */
 };
 
 /* Why rows and images were left out. */

@@ -1,11 +1,11 @@
-/* Reads micro batches ahead of the training: threads decode, resize and normalise images into a ring of batches. The
- * batches are those of detect/order.h, in its order and with the same bits for any number of threads. */
+/* Reads micro batches of images with boxes ahead of the training, on the threads of vision/loader.h. The batches are
+ * those of detect/order.h, in its order and with the same bits for any number of threads. */
 #ifndef TT_DETECT_LOADER_H
 #define TT_DETECT_LOADER_H
 
 #include "detect/batch.h"
 #include "detect/order.h"
-#include "detect/pixel_cache.h"
+#include "vision/pixel_cache.h"
 
 struct tt_detect_loader_config {
     const struct tt_detect_dataset *dataset; /* borrowed */

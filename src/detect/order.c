@@ -34,7 +34,7 @@ static int64_t micro_images(const struct tt_detect_order_config *config)
 
 static int group_of(const struct tt_detect_record *record)
 {
-    double ratio = (double)record->width / record->height;
+    double ratio = (double)record->file.width / record->file.height;
     int group = 0;
     while (group < BORDERS && ratio >= exp2(-1 + group / 3.0)) group++; /* as bisect.bisect_right */
     return group;
@@ -61,7 +61,7 @@ struct tt_detect_placement tt_detect_place(const struct tt_detect_record *record
     }
     int choice = view->min_size_count - 1;
     if (config->train) choice = (int)tt_rng_below(rng, 1, (uint64_t)view->min_size_count);
-    tt_image_resized_size(record->height, record->width, view->min_sizes[choice], view->max_size,
+    tt_image_resized_size(record->file.height, record->file.width, view->min_sizes[choice], view->max_size,
                           &place.height, &place.width);
     return place;
 }
@@ -216,7 +216,8 @@ static void largest_place(const struct tt_detect_record *record, const struct tt
     if (view->fixed_height > 0) return;
     for (int i = config->train ? 0 : view->min_size_count - 1; i < view->min_size_count; i++) {
         int32_t h, w;
-        tt_image_resized_size(record->height, record->width, view->min_sizes[i], view->max_size, &h, &w);
+        tt_image_resized_size(record->file.height, record->file.width, view->min_sizes[i], view->max_size, &h,
+                              &w);
         *height = h > *height ? h : *height;
         *width = w > *width ? w : *width;
     }

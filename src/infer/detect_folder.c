@@ -90,14 +90,14 @@ static tt_status draw(struct run *run, int64_t index)
     (void)snprintf(name, sizeof name, "%lld-%.150s.jpg", (long long)record->id,
                    tt_path_basename(record->name));
     TT_TRY(tt_path_set(&path, config->picture_dir, name));
-    tt_status status = tt_pixel_cache_read(run->cache, record, config->data.max_pixels, &image);
+    tt_status status = tt_pixel_cache_read(run->cache, &record->file, config->data.max_pixels, &image);
     double scale = 1;
     if (status == TT_OK && (image.height > TT_JPEG_SIDE_MAX || image.width > TT_JPEG_SIDE_MAX)) {
         double side = image.height > image.width ? image.height : image.width;
         status = tt_image_shrink(&image, TT_JPEG_SIDE_MAX, &picture);
         scale = TT_JPEG_SIDE_MAX / side;
         tt_warn("'%s' has %d x %d pixels, a JPEG file at most %d on a side: its picture is smaller",
-                record->path, image.width, image.height, TT_JPEG_SIDE_MAX);
+                record->file.path, image.width, image.height, TT_JPEG_SIDE_MAX);
         tt_image_deinit(&image);
         image = picture;
     }

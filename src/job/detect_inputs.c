@@ -375,8 +375,8 @@ uint64_t tt_detect_inputs_sum(const struct tt_detect_dataset *dataset)
         const struct tt_detect_record *record = tt_detect_dataset_record(dataset, i);
         const struct tt_detect_box *boxes = tt_detect_dataset_boxes(dataset, i);
         sum = tt_crc64(sum, record->name, strlen(record->name) + 1);
-        sum = tt_crc64(sum, &record->height, sizeof record->height);
-        sum = tt_crc64(sum, &record->width, sizeof record->width);
+        sum = tt_crc64(sum, &record->file.height, sizeof record->file.height);
+        sum = tt_crc64(sum, &record->file.width, sizeof record->file.width);
         for (int64_t b = 0; b < record->box_count; b++) {
             const double sides[4] = {boxes[b].x, boxes[b].y, boxes[b].w, boxes[b].h};
             sum = tt_crc64(sum, sides, sizeof sides);

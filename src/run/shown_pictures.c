@@ -114,8 +114,8 @@ static tt_status draw(struct drawing *drawing, int64_t index)
     tt_image_deinit(&drawing->image);
     tt_image_deinit(&drawing->picture);
     TT_TRY(list_found(drawing, image->id));
-    TT_TRY(
-        tt_pixel_cache_read(inputs->cache, image, (int64_t)inputs->spec->max_image_pixels, &drawing->image));
+    TT_TRY(tt_pixel_cache_read(inputs->cache, &image->file, (int64_t)inputs->spec->max_image_pixels,
+                               &drawing->image));
     TT_TRY(tt_image_shrink(&drawing->image, LONGEST, &drawing->picture));
     double scale = (double)drawing->picture.width / (double)drawing->image.width;
     const struct tt_box_style truths = {.scale = scale, .colour = truth_colour};

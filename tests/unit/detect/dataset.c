@@ -9,8 +9,8 @@
 
 #include "base/alloc.h"
 #include "detect/dataset.h"
-#include "detect/image_files.h"
-#include "detect/pixel_cache.h"
+#include "vision/image_files.h"
+#include "vision/pixel_cache.h"
 #include "support/allocations.h"
 #include "support/detect_images.h"
 
@@ -74,7 +74,7 @@ static void open_images(void **state)
     const struct tt_detect_record *b = tt_detect_dataset_record(dataset, 1);
     assert_string_equal(a->name, "a");
     assert_string_equal(b->name, "b");
-    assert_true(a->id == 1 && b->id == 2 && b->height == 20 && b->width == 40 && b->box_count == 2);
+    assert_true(a->id == 1 && b->id == 2 && b->file.height == 20 && b->file.width == 40 && b->box_count == 2);
     const struct tt_detect_box *boxes = tt_detect_dataset_boxes(dataset, 1);
     assert_true(boxes[0].x == 10 && boxes[0].y == 10 && boxes[0].w == 20 && boxes[0].h == 10);
     assert_true(boxes[0].label == 2 && !boxes[0].crowd && boxes[0].area == 200 && boxes[1].crowd);
@@ -189,8 +189,8 @@ static void coco(void **state)
     assert_int_equal(tt_detect_dataset_class(dataset, 2)->id, 18);
     assert_int_equal(tt_detect_dataset_record(dataset, 0)->id, 2);
     assert_int_equal(tt_detect_dataset_record(dataset, 1)->id, 30);
-    assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 9);
-    assert_int_equal(tt_detect_dataset_record(dataset, 0)->width, 7);
+    assert_int_equal(tt_detect_dataset_record(dataset, 1)->file.height, 9);
+    assert_int_equal(tt_detect_dataset_record(dataset, 0)->file.width, 7);
     const struct tt_detect_box *boxes = tt_detect_dataset_boxes(dataset, 0);
     assert_true(boxes[0].crowd && boxes[0].id == 8 && boxes[0].x == -2 && boxes[0].area == 30 &&
                 boxes[0].label == 1);
@@ -367,11 +367,11 @@ static void turned_by_exif(void **state)
         assert_refused(&config, cases[i].message, cases[i].hint);
     }
     /* The size from the list of the cache, as the loader has it from the file. */
-    const struct tt_detect_record record = {
+    const struct tt_image_file rotated = {
         .path = TT_TEST_ROOT "/golden/images/rotated.jpg", .height = 29, .width = 37};
-    assert_int_equal(tt_image_files_fail_size(&record, 37, 29, "the data set says"), TT_ERR_DATA);
+    assert_int_equal(tt_image_files_fail_size(&rotated, 37, 29, "the data set says"), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, "37 x 29: viewers turn it by its Exif orientation, 6"));
-    const struct tt_detect_record other = {.path = test_at("images/b.png"), .height = 40, .width = 20};
+    const struct tt_image_file other = {.path = test_at("images/b.png"), .height = 40, .width = 20};
     assert_int_equal(tt_image_files_fail_size(&other, 20, 40, "the data set says"), TT_ERR_DATA);
     assert_null(strstr(tt_error_last()->message, "Exif"));
 }
@@ -458,16 +458,16 @@ static void kept_sizes(void **state)
     memcpy(size, " 40 80 ", 7);
     test_put("cache/image-sizes", list.data);
     struct tt_detect_dataset *dataset = load(&config);
-    assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 40);
+    assert_int_equal(tt_detect_dataset_record(dataset, 1)->file.height, 40);
     tt_detect_dataset_destroy(dataset);
     test_put_image("images/b.png", 22, 44, 9); /* another file */
     dataset = load(&config);
-    assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 22);
+    assert_int_equal(tt_detect_dataset_record(dataset, 1)->file.height, 22);
     tt_detect_dataset_destroy(dataset);
     test_put("cache/image-sizes",
              "trimtab image sizes 2\nx\n1 2 3\n1 2 3 4 x\n-1 2 3 4 1 x\n99999999999999999999 1 1 1 1 x\n");
     dataset = load(&config);
-    assert_int_equal(tt_detect_dataset_record(dataset, 1)->height, 22);
+    assert_int_equal(tt_detect_dataset_record(dataset, 1)->file.height, 22);
     tt_detect_dataset_destroy(dataset);
     tt_str_deinit(&list);
 }

@@ -1,4 +1,4 @@
-/* detect/order.h, detect/loader.h and detect/pixel_cache.h: the same batches for any number of threads, the same global
+/* detect/order.h, detect/loader.h and vision/pixel_cache.h: the same batches for any number of threads, the same global
  * steps for any split over ranks, resuming, boxes that follow their image, corrupt files. */
 #include <dirent.h>
 #include <math.h>
@@ -200,8 +200,8 @@ static void whole_epochs(void **state)
                         assert_true(place.height <= share.height && place.width <= share.width);
                         seen[share.images[i]]++;
                         sequence[count++] = share.images[i];
-                        portrait = portrait || record->height > record->width * 3 / 2;
-                        landscape = landscape || record->width > record->height * 3 / 2;
+                        portrait = portrait || record->file.height > record->file.width * 3 / 2;
+                        landscape = landscape || record->file.width > record->file.height * 3 / 2;
                     }
                 }
                 mixed += portrait && landscape;
@@ -224,7 +224,7 @@ static void whole_epochs(void **state)
         const struct tt_detect_record *record = tt_detect_dataset_record(dataset, i);
         struct tt_detect_placement place = tt_detect_place(record, i, &config, 7);
         int32_t height, width;
-        tt_image_resized_size(record->height, record->width, 48, 80, &height, &width);
+        tt_image_resized_size(record->file.height, record->file.width, 48, 80, &height, &width);
         assert_true(place.height == height && place.width == width && !place.flipped);
     }
     tt_detect_order_destroy(order);
@@ -244,8 +244,8 @@ static void draws(void **state)
         flips += place.flipped;
         for (int s = 0; s < 3; s++) {
             int32_t height, width;
-            tt_image_resized_size(record->height, record->width, config.view.min_sizes[s], 80, &height,
-                                  &width);
+            tt_image_resized_size(record->file.height, record->file.width, config.view.min_sizes[s], 80,
+                                  &height, &width);
             sizes[s] += place.height == height;
         }
     }

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "detect/dataset.h"
-#include "detect/pixel_cache.h"
+#include "vision/pixel_cache.h"
 #include "support/allocations.h"
 #include "support/detect_images.h"
 
@@ -51,7 +51,8 @@ static void refuse(const struct tt_detect_dataset_config *config, tt_status want
 static struct tt_image read_pixels(const struct tt_detect_dataset *dataset, int64_t index)
 {
     struct tt_image image = {0};
-    assert_int_equal(tt_pixel_cache_read(NULL, tt_detect_dataset_record(dataset, index), 0, &image), TT_OK);
+    assert_int_equal(tt_pixel_cache_read(NULL, &tt_detect_dataset_record(dataset, index)->file, 0, &image),
+                     TT_OK);
     return image;
 }
 
@@ -64,9 +65,9 @@ static void expect_same(const struct tt_detect_dataset *wanted, const struct tt_
     for (int64_t i = 0; i < tt_detect_dataset_count(wanted); i++) {
         const struct tt_detect_record *a = tt_detect_dataset_record(wanted, i),
                                       *b = tt_detect_dataset_record(got, i);
-        assert_true(a->id == b->id && a->height == b->height && a->width == b->width);
+        assert_true(a->id == b->id && a->file.height == b->file.height && a->file.width == b->file.width);
         assert_string_equal(a->name, b->name);
-        assert_int_equal(a->file_bytes, b->file_bytes);
+        assert_int_equal(a->file.bytes, b->file.bytes);
         assert_int_equal(a->box_count, b->box_count);
         const struct tt_detect_box *x = tt_detect_dataset_boxes(wanted, i),
                                    *y = tt_detect_dataset_boxes(got, i);
@@ -75,7 +76,7 @@ static void expect_same(const struct tt_detect_dataset *wanted, const struct tt_
             assert_true(x[j].label == y[j].label && x[j].area == y[j].area && x[j].id == y[j].id);
         }
         struct tt_image first = read_pixels(wanted, i), second = read_pixels(got, i);
-        assert_memory_equal(first.rgb, second.rgb, (size_t)a->height * (size_t)a->width * 3);
+        assert_memory_equal(first.rgb, second.rgb, (size_t)a->file.height * (size_t)a->file.width * 3);
         tt_image_deinit(&first);
         tt_image_deinit(&second);
     }
@@ -108,7 +109,7 @@ static void every_writer_gives_the_same(void **state)
             assert_int_equal(tt_detect_dataset_boxes(got, 1)->label,
                              tt_detect_dataset_boxes(wanted, 1)->label);
         }
-        const char *row = strrchr(tt_detect_dataset_record(got, 2)->path, '#');
+        const char *row = strrchr(tt_detect_dataset_record(got, 2)->file.path, '#');
         assert_non_null(row);
         assert_string_equal(row, "#3");
         tt_detect_dataset_destroy(got);

@@ -1,4 +1,4 @@
-#include "detect/pixel_cache.h"
+#include "vision/pixel_cache.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -75,13 +75,13 @@ struct tt_pixel_cache_counts tt_pixel_cache_counts(const struct tt_pixel_cache *
                                           atomic_load(&cache->bytes)};
 }
 
-static tt_status name_file(const struct tt_pixel_cache *cache, const struct tt_detect_record *record,
+static tt_status name_file(const struct tt_pixel_cache *cache, const struct tt_image_file *file,
                            struct tt_path *path, struct head *head)
 {
     char name[40];
-    *head = (struct head){.file_bytes = record->file_bytes, .file_time = record->file_time};
+    *head = (struct head){.file_bytes = file->bytes, .file_time = file->time};
     memcpy(head->magic, magic, sizeof magic);
-    head->path_sum = tt_crc64(0, record->path, strlen(record->path));
+    head->path_sum = tt_crc64(0, file->path, strlen(file->path));
     uint64_t key = tt_crc64(head->path_sum, &head->file_bytes, sizeof head->file_bytes);
     key = tt_crc64(key, &head->file_time, sizeof head->file_time);
     snprintf(name, sizeof name, "%016llx%s", (unsigned long long)key, ending);
@@ -156,19 +156,19 @@ static void add_file(struct tt_pixel_cache *cache, const char *path, struct head
     tt_error_clear();
 }
 
-static tt_status decode(const struct tt_detect_record *record, int64_t max_pixels, struct tt_image *image)
+static tt_status decode(const struct tt_image_file *file, int64_t max_pixels, struct tt_image *image)
 {
-    if (record->data == NULL) return tt_image_read(record->path, max_pixels, image);
-    return tt_image_decode(record->data, (size_t)record->file_bytes, record->path, max_pixels, image);
+    if (file->data == NULL) return tt_image_read(file->path, max_pixels, image);
+    return tt_image_decode(file->data, (size_t)file->bytes, file->path, max_pixels, image);
 }
 
-tt_status tt_pixel_cache_read(struct tt_pixel_cache *cache, const struct tt_detect_record *record,
+tt_status tt_pixel_cache_read(struct tt_pixel_cache *cache, const struct tt_image_file *file,
                               int64_t max_pixels, struct tt_image *image)
 {
     struct tt_path path;
     struct head head;
-    if (cache == NULL) return decode(record, max_pixels, image);
-    TT_TRY(name_file(cache, record, &path, &head));
+    if (cache == NULL) return decode(file, max_pixels, image);
+    TT_TRY(name_file(cache, file, &path, &head));
     if (tt_path_exists(path.text)) {
         tt_status status = read_file(path.text, &head, max_pixels, image);
         if (status == TT_OK) atomic_fetch_add(&cache->hits, 1);
@@ -176,7 +176,7 @@ tt_status tt_pixel_cache_read(struct tt_pixel_cache *cache, const struct tt_dete
         tt_error_clear();
     }
     atomic_fetch_add(&cache->misses, 1);
-    TT_TRY(decode(record, max_pixels, image));
+    TT_TRY(decode(file, max_pixels, image));
     add_file(cache, path.text, &head, image);
     return TT_OK;
 }
