@@ -8,17 +8,6 @@
 #include "engine/rank_pass.h"
 #include "engine/whole.h"
 
-static tt_status upload_images(struct tt_rank *rank, const struct tt_batch_limits *limits,
-                               struct tt_pass *pass)
-{
-    const struct tt_detect_batch batch = {.image_count = limits->images,
-                                          .height = limits->height,
-                                          .width = limits->width,
-                                          .pixel_dtype = rank->model->options.compute_dtype,
-                                          .box_count = limits->boxes};
-    return tt_rank_upload_images(rank, &batch, 1.0, pass);
-}
-
 /* Sequence borders of the largest batch: as many sequences of full length as its tokens make. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
 {
@@ -58,6 +47,15 @@ static void end_count(void *context, int block, bool backward)
     work->kept = tt_workspace_mark(counter->rank->workspace) - counter->bytes;
 }
 
+static struct tt_detect_batch largest_images(const struct tt_rank *rank, const struct tt_batch_limits *limits)
+{
+    return (struct tt_detect_batch){.image_count = limits->images,
+                                    .height = limits->height,
+                                    .width = limits->width,
+                                    .pixel_dtype = rank->model->options.compute_dtype,
+                                    .box_count = limits->boxes};
+}
+
 static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
                           size_t *kept_bytes)
 {
@@ -66,15 +64,15 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
     struct tt_pass pass;
     int32_t *borders = make_borders(limits);
     if (borders == NULL) return TT_ERR_MEMORY;
-    struct tt_batch batch = {
-        .token_count = limits->tokens,
-        .sequence_count = limits->sequences,
-        .max_length = limits->length,
-        .cu_seqlens = borders,
-        .row_count = limits->rows,
-    };
-    TT_GO(limits->images > 0 ? upload_images(rank, limits, &pass) : tt_rank_upload(rank, &batch, &pass));
-    if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &batch, NULL, &pass));
+    struct tt_micro micro = {.tokens = {.token_count = limits->tokens,
+                                        .sequence_count = limits->sequences,
+                                        .max_length = limits->length,
+                                        .cu_seqlens = borders,
+                                        .row_count = limits->rows}};
+    const struct tt_detect_batch images = largest_images(rank, limits);
+    micro.images = limits->images > 0 ? &images : NULL;
+    TT_GO(tt_rank_upload_micro(rank, &micro, &pass));
+    if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &micro.tokens, NULL, &pass));
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.training = train;
     pass.in.gradient = train;

@@ -4,7 +4,6 @@
 #include <string.h>
 #include "base/alloc.h"
 #include "checkpoint/load.h"
-#include "engine/rehearsal.h"
 #include "optim/groups.h"
 
 static tt_status create_moments(struct tt_rank *rank, int u)
@@ -166,12 +165,9 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_workspace_destroy(rank->workspace);
     tt_buffer_destroy(rank->param_squares_buffer);
     tt_buffer_destroy(rank->sums_buffer);
-    tt_buffer_destroy(rank->rope_buffer);
-    tt_buffer_destroy(rank->batch_buffer);
+    tt_rank_tokens_deinit(rank);
     tt_rank_images_deinit(rank);
-    tt_rehearsals_deinit(&rank->rehearsals);
     tt_free(rank->rows.block);
-    tt_free(rank->rope_rows);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
         if (rank->moments != NULL) tt_moments_deinit(&rank->moments[u]);

@@ -7,8 +7,6 @@
 #ifndef TT_ENGINE_RANK_H
 #define TT_ENGINE_RANK_H
 
-#include <stdatomic.h>
-
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
 #include "engine/executor.h"
@@ -63,24 +61,6 @@ struct tt_rank_rows {
     double sums[TT_OBJECTIVE_SUMS], shared[TT_OBJECTIVE_SHARED_MAX];
 };
 
-/* Micro batches of images on their way to a device that is not the host: threads write them into page-locked pieces of
- * `ring`, and a stream of its own copies each into one of two slots, the next one while the passes read the last. */
-enum { TT_IMAGE_SLOTS = 2 };
-struct tt_image_upload {
-    struct tt_buffer *ring; /* in a plan the memory of batches on the host too */
-    atomic_bool lent[TT_IMAGE_SLOTS];
-    struct tt_stream *stream; /* NULL where the device is the host */
-    struct tt_event *filled[TT_IMAGE_SLOTS], *released[TT_IMAGE_SLOTS]; /* released: no pass reads the slot */
-    int slot;                                                           /* that the passes read */
-    const struct tt_detect_batch *ahead;                                /* in the other slot; NULL: none */
-};
-
-/* The canvases whose convolutions are prepared (engine/rehearsal.h). */
-struct tt_rehearsals {
-    struct tt_canvas *items;
-    size_t count, capacity;
-};
-
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
@@ -97,20 +77,12 @@ struct tt_rank {
     bool moments_in_host;        /* offload_params, or the plan chose it */
     struct tt_snapshot snapshot; /* empty unless config.saves */
     struct tt_workspace *workspace;
-    struct tt_buffer *batch_buffer;
-    struct tt_buffer *rope_buffer;
     struct tt_buffer *sums_buffer;          /* f64: the sums of the op loss_sums, then the sum of squares */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
-    struct tt_rope_table ropes[TT_PASS_ROPES];
-    struct tt_rope_parts rope_parts; /* of `ropes` */
-    int32_t *rope_rows;              /* [limits.tokens], host memory; NULL: rows are positions */
     struct tt_batch_limits limits;
-    /* anchors, and where the device is not the host the slots; NULL: tokens */
-    struct tt_buffer *image_buffer;
-    struct tt_image_upload image_upload;
-    struct tt_rehearsals rehearsals;
-    struct tt_device_images images; /* of the current pass, of a detector */
-    struct tt_device_batch batch;   /* of the current pass, as `results` */
+    struct tt_rank_tokens *tokens; /* the memory of micro batches, by modality */
+    struct tt_rank_images *images; /* NULL: the limits have none */
+    struct tt_device_batch batch;  /* of the current pass, as `results` */
     struct tt_pass_results results;
     struct tt_executor *executor;
 };
@@ -125,6 +97,8 @@ TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_so
 
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);
+/* The part of the rotations' tables that a sequence of `length` tokens reads. */
+int tt_rank_rope_part(const struct tt_rank *rank, int64_t length);
 /* Converts trainable values that have changed to the compute type, as a pass does before it reads them. */
 TT_MUST_USE tt_status tt_rank_refresh(struct tt_rank *rank);
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "detect/anchors.h"
+#include "engine/rank_images.h"
 #include "engine/rank_impl.h"
 
 enum { ALIGNMENT = 256 };
@@ -30,8 +31,10 @@ static size_t batch_bytes(const struct tt_rank_config *config)
 tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_batch_limits *limits = &config->limits;
-    struct tt_image_upload *upload = &rank->image_upload;
     if (limits->images == 0) return TT_OK;
+    rank->images = tt_calloc(1, sizeof *rank->images);
+    if (rank->images == NULL) return TT_ERR_MEMORY;
+    struct tt_image_upload *upload = &rank->images->upload;
     bool host = tt_device_is_host(rank->device);
     size_t anchors = anchor_bytes(limits->height, limits->width), batch = batch_bytes(config);
     if (!host || tt_device_is_plan(rank->device))
@@ -43,30 +46,34 @@ tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_ran
         TT_TRY(tt_event_create(rank->device, &upload->released[i]));
     }
     return tt_buffer_create(rank->device, anchors + (host ? 0 : TT_IMAGE_SLOTS * batch), TT_PURPOSE_BATCH,
-                            &rank->image_buffer);
+                            &rank->images->buffer);
 }
 
 void tt_rank_images_deinit(struct tt_rank *rank)
 {
-    struct tt_image_upload *upload = &rank->image_upload;
+    if (rank->images == NULL) return;
+    struct tt_image_upload *upload = &rank->images->upload;
     for (int i = 0; i < TT_IMAGE_SLOTS; i++) {
         tt_event_destroy(upload->filled[i]);
         tt_event_destroy(upload->released[i]);
     }
     tt_stream_destroy(upload->stream);
-    tt_buffer_destroy(rank->image_buffer);
+    tt_buffer_destroy(rank->images->buffer);
     tt_buffer_destroy(upload->ring);
+    tt_rehearsals_deinit(&rank->images->rehearsals);
+    tt_free(rank->images);
+    rank->images = NULL;
 }
 
 static size_t piece_bytes(const struct tt_rank *rank)
 {
-    return tt_buffer_bytes(rank->image_upload.ring) / TT_IMAGE_SLOTS;
+    return tt_buffer_bytes(rank->images->upload.ring) / TT_IMAGE_SLOTS;
 }
 
 void *tt_rank_lend_pixels(void *context, size_t bytes)
 {
     struct tt_rank *rank = context;
-    struct tt_image_upload *upload = &rank->image_upload;
+    struct tt_image_upload *upload = &rank->images->upload;
     for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL && bytes <= piece_bytes(rank); i++)
         if (!atomic_exchange(&upload->lent[i], true))
             return (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank);
@@ -76,7 +83,7 @@ void *tt_rank_lend_pixels(void *context, size_t bytes)
 void tt_rank_return_pixels(void *context, void *block)
 {
     struct tt_rank *rank = context;
-    struct tt_image_upload *upload = &rank->image_upload;
+    struct tt_image_upload *upload = &rank->images->upload;
     for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL; i++) {
         if (block != (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank)) continue;
         atomic_store(&upload->lent[i], false);
@@ -88,11 +95,13 @@ void tt_rank_return_pixels(void *context, void *block)
 /* A canvas keeps its anchors until another one comes. */
 static tt_status place_anchors(struct tt_rank *rank, int64_t height, int64_t width, tt_tensor *anchors_A4)
 {
-    struct tt_device_images *images = &rank->images;
+    struct tt_rank_images *images = rank->images;
     struct tt_anchor_grid grid = tt_anchor_grid_make(height, width);
-    float *to = tt_buffer_data(rank->image_buffer);
+    float *to = tt_buffer_data(rank->images->buffer);
     *anchors_A4 = tt_tensor_2d(to, TT_F32, grid.count, 4);
     if (tt_device_is_plan(rank->device) || (images->height == height && images->width == width)) return TT_OK;
+    images->height = height;
+    images->width = width;
     if (tt_device_is_host(rank->device)) {
         tt_anchor_grid_write(&grid, to);
         return TT_OK;
@@ -125,8 +134,8 @@ static struct arrays lay_out(const struct tt_rank *rank, int slot, const struct 
     size_t anchors = anchor_bytes(limits->height, limits->width);
     bool host = tt_device_is_host(rank->device);
     char *next =
-        host ? tt_buffer_data(rank->image_upload.ring)
-             : (char *)tt_buffer_data(rank->image_buffer) + anchors + (size_t)slot * piece_bytes(rank);
+        host ? tt_buffer_data(rank->images->upload.ring)
+             : (char *)tt_buffer_data(rank->images->buffer) + anchors + (size_t)slot * piece_bytes(rank);
     int64_t places = batch->image_count * batch->height * batch->width;
     struct arrays to;
     to.pixels =
@@ -140,7 +149,7 @@ static struct arrays lay_out(const struct tt_rank *rank, int slot, const struct 
 /* Copies to a slot when the passes before have read it. */
 static tt_status fill_slot(struct tt_rank *rank, int slot, const struct tt_detect_batch *batch)
 {
-    struct tt_image_upload *upload = &rank->image_upload;
+    struct tt_image_upload *upload = &rank->images->upload;
     const struct arrays to = lay_out(rank, slot, batch);
     size_t boxes = (size_t)batch->box_count, images = (size_t)batch->image_count;
     size_t element = tt_dtype_bytes(rank->model->options.compute_dtype);
@@ -160,7 +169,7 @@ static tt_status fill_slot(struct tt_rank *rank, int slot, const struct tt_detec
 /* The host waits for the copy: the batch's memory may be used again. */
 static tt_status bring(struct tt_rank *rank, const struct tt_detect_batch *batch, struct arrays *to)
 {
-    struct tt_image_upload *upload = &rank->image_upload;
+    struct tt_image_upload *upload = &rank->images->upload;
     int slot = (upload->slot + 1) % TT_IMAGE_SLOTS;
     TT_TRY(tt_event_record(upload->released[upload->slot], rank->stream));
     if (upload->ahead != batch) TT_TRY(fill_slot(rank, slot, batch));
@@ -173,12 +182,12 @@ static tt_status bring(struct tt_rank *rank, const struct tt_detect_batch *batch
 
 void tt_rank_forget_ahead(struct tt_rank *rank)
 {
-    rank->image_upload.ahead = NULL;
+    if (rank->images != NULL) rank->images->upload.ahead = NULL;
 }
 
 bool tt_rank_takes_ahead(const struct tt_rank *rank)
 {
-    return rank->image_upload.stream != NULL && !tt_device_is_plan(rank->device);
+    return rank->images != NULL && rank->images->upload.stream != NULL && !tt_device_is_plan(rank->device);
 }
 
 /* Pixels, boxes, ... where the pass reads them. */
@@ -213,7 +222,7 @@ static tt_status check_limits(const struct tt_rank *rank, const struct tt_detect
 
 tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch)
 {
-    struct tt_image_upload *upload = &rank->image_upload;
+    struct tt_image_upload *upload = &rank->images->upload;
     if (!tt_rank_takes_ahead(rank)) return TT_OK;
     TT_TRY(check_limits(rank, batch));
     TT_TRY(fill_slot(rank, (upload->slot + 1) % TT_IMAGE_SLOTS, batch));
@@ -221,8 +230,7 @@ tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batc
     return TT_OK;
 }
 
-tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch, double weight,
-                                struct tt_pass *pass)
+tt_status tt_rank_attach_images(struct tt_rank *rank, const struct tt_detect_batch *batch, double weight)
 {
     tt_dtype dtype = rank->model->options.compute_dtype;
     struct arrays to;
@@ -231,31 +239,18 @@ tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_bat
     int64_t count = batch->image_count, places = count * batch->height * batch->width;
     TT_TRY(place_anchors(rank, batch->height, batch->width, &anchors_A4));
     TT_TRY(place(rank, batch, &to));
-    rank->images = (struct tt_device_images){
+    rank->batch.attachments[rank->batch.attachment_count++] = (struct tt_attachment){
+        .kind = TT_ATTACHED_IMAGES,
         .count = count,
         .height = batch->height,
         .width = batch->width,
         .pixels_PC = tt_tensor_2d(to.pixels, dtype, places, TT_DETECT_CHANNELS),
-        .boxes_M4 = tt_tensor_2d(to.boxes, TT_F32, batch->box_count, 4),
-        .labels_M = tt_tensor_1d(to.labels, TT_I32, batch->box_count),
-        .offsets = tt_tensor_1d(to.offsets, TT_I32, count + 1),
-        .anchors_A4 = anchors_A4,
-        .weight = (float)weight,
-        .sums = tt_tensor_1d(tt_buffer_data(rank->sums_buffer), TT_F64, 2),
-    };
-    rank->batch = (struct tt_device_batch){.images = &rank->images};
-    rank->results = (struct tt_pass_results){0};
-    *pass = (struct tt_pass){
-        .lent = {.stream = rank->stream, .workspace = rank->workspace},
-        .in = {.batch = &rank->batch, .compute_dtype = dtype},
-        .out = &rank->results,
+        .boxes = {.boxes_M4 = tt_tensor_2d(to.boxes, TT_F32, batch->box_count, 4),
+                  .labels_M = tt_tensor_1d(to.labels, TT_I32, batch->box_count),
+                  .offsets = tt_tensor_1d(to.offsets, TT_I32, count + 1),
+                  .anchors_A4 = anchors_A4,
+                  .weight = (float)weight,
+                  .sums = tt_tensor_1d(tt_buffer_data(rank->sums_buffer), TT_F64, 2)},
     };
     return TT_OK;
-}
-
-tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro, struct tt_pass *pass)
-{
-    if (micro->images == NULL) return tt_rank_upload(rank, &micro->tokens, pass);
-    int64_t images = micro->images->step_images;
-    return tt_rank_upload_images(rank, micro->images, 1.0 / (double)(images > 0 ? images : 1), pass);
 }

@@ -21,7 +21,8 @@ TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch
  * the host, the pass reads the memory of `batch`, which must last until its end; elsewhere the call copies it. */
 TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
                                             double weight, struct tt_pass *pass);
-/* A micro batch of a step, of either kind. The weight of an image is one over the images of the step. */
+/* A micro batch of a step: tokens and what is attached to them. The weight of an image is one over the images of the
+ * step. */
 TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
                                            struct tt_pass *pass);
 

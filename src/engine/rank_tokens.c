@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "engine/rank_impl.h"
+#include "engine/rank_tokens.h"
 
 /* Alignment of the arrays in the batch buffer, for vector loads. */
 enum { BATCH_ALIGNMENT = 256 };
@@ -17,11 +18,12 @@ static size_t aligned(size_t bytes)
 static tt_status create_ropes(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_model_facts *facts = config->model_facts;
-    const struct tt_rope_parts *parts = &rank->rope_parts;
+    const struct tt_rope_parts *parts = &rank->tokens->rope_parts;
     size_t floats = 0;
     for (int i = 0; i < facts->rope_count; i++) floats += (size_t)(parts->rows * facts->ropes[i].columns);
-    TT_TRY(tt_buffer_create(rank->device, floats * sizeof(float), TT_PURPOSE_BATCH, &rank->rope_buffer));
-    float *device_table = tt_buffer_data(rank->rope_buffer), *host = NULL;
+    TT_TRY(
+        tt_buffer_create(rank->device, floats * sizeof(float), TT_PURPOSE_BATCH, &rank->tokens->rope_buffer));
+    float *device_table = tt_buffer_data(rank->tokens->rope_buffer), *host = NULL;
     if (!tt_device_is_plan(rank->device)) {
         host = tt_alloc_aligned(floats * sizeof(float));
         if (host == NULL) return TT_ERR_MEMORY;
@@ -30,8 +32,8 @@ static tt_status create_ropes(const struct tt_rank_config *config, struct tt_ran
     for (int i = 0; i < facts->rope_count; i++) {
         int64_t half = facts->ropes[i].columns / 2;
         size_t table = (size_t)(parts->rows * half);
-        rank->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, parts->rows, half);
-        rank->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, parts->rows, half);
+        rank->tokens->ropes[i].cos_PE = tt_tensor_2d(device_table + at, TT_F32, parts->rows, half);
+        rank->tokens->ropes[i].sin_PE = tt_tensor_2d(device_table + at + table, TT_F32, parts->rows, half);
         if (host != NULL) tt_model_fill_rope(&facts->ropes[i], parts, host + at, host + at + table);
         at += 2 * table;
     }
@@ -50,29 +52,46 @@ tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_ran
                    aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
                    2 * aligned(rows * sizeof(int32_t)) +
                    (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
-    TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->batch_buffer));
-    tt_rope_parts_make(config->model_facts, limits->length, &rank->rope_parts);
-    if (rank->rope_parts.count > 1) {
-        rank->rope_rows = tt_calloc(tokens, sizeof *rank->rope_rows);
-        if (rank->rope_rows == NULL) return TT_ERR_MEMORY;
+    rank->tokens = tt_calloc(1, sizeof *rank->tokens);
+    if (rank->tokens == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->tokens->batch_buffer));
+    tt_rope_parts_make(config->model_facts, limits->length, &rank->tokens->rope_parts);
+    if (rank->tokens->rope_parts.count > 1) {
+        rank->tokens->rope_rows = tt_calloc(tokens, sizeof *rank->tokens->rope_rows);
+        if (rank->tokens->rope_rows == NULL) return TT_ERR_MEMORY;
     }
     return create_ropes(config, rank);
+}
+
+void tt_rank_tokens_deinit(struct tt_rank *rank)
+{
+    if (rank->tokens == NULL) return;
+    tt_buffer_destroy(rank->tokens->rope_buffer);
+    tt_buffer_destroy(rank->tokens->batch_buffer);
+    tt_free(rank->tokens->rope_rows);
+    tt_free(rank->tokens);
+    rank->tokens = NULL;
+}
+
+int tt_rank_rope_part(const struct tt_rank *rank, int64_t length)
+{
+    return tt_rope_part_of(&rank->tokens->rope_parts, length);
 }
 
 /* The rows of the rotations' tables that the batch's tokens read. */
 static const int32_t *find_rope_rows(struct tt_rank *rank, const struct tt_batch *batch)
 {
-    const struct tt_rope_parts *parts = &rank->rope_parts;
+    const struct tt_rope_parts *parts = &rank->tokens->rope_parts;
     if (parts->count == 1 || batch->positions == NULL) return batch->positions;
     for (int64_t b = 0, t = 0; t < batch->token_count; b++) {
         int64_t end = batch->reached != NULL ? batch->token_count : batch->cu_seqlens[b + 1],
                 length = end - t;
         for (; t < end; t++) {
             int part = tt_rope_part_of(parts, batch->reached != NULL ? batch->reached[t] : length);
-            rank->rope_rows[t] = (int32_t)parts->first_rows[part] + batch->positions[t];
+            rank->tokens->rope_rows[t] = (int32_t)parts->first_rows[part] + batch->positions[t];
         }
     }
-    return rank->rope_rows;
+    return rank->tokens->rope_rows;
 }
 
 /* Takes the next piece of the batch buffer and copies `bytes` from the host into it. */
@@ -84,15 +103,16 @@ static tt_status upload(struct tt_rank *rank, char **next, const void *host, siz
     return tt_copy_to_device(rank->stream, *device, host, bytes);
 }
 
-tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
+tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
 {
     const struct tt_batch_limits *limits = &rank->limits;
+    if (limits->tokens == 0 && batch->token_count == 0) return TT_OK; /* no rank ever has any */
     if (batch->token_count > limits->tokens || batch->row_count > limits->rows ||
         batch->sequence_count > limits->sequences)
         return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
                        (long long)batch->token_count, (long long)limits->tokens);
     int64_t tokens = batch->token_count, rows = batch->row_count;
-    char *next = tt_buffer_data(rank->batch_buffer);
+    char *next = tt_buffer_data(rank->tokens->batch_buffer);
     void *ids, *rope_rows, *keys, *borders, *row_list, *labels;
     size_t borders_bytes = tokens > 0 ? (size_t)(batch->sequence_count + 1) * sizeof(int32_t) : 0;
     TT_TRY(upload(rank, &next, batch->ids, (size_t)tokens * sizeof(int32_t), &ids));
@@ -114,13 +134,7 @@ tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, str
         .rows_N = tt_tensor_1d(row_list, TT_I32, rows),
         .labels_N = tt_tensor_1d(labels, TT_I32, rows),
     };
-    rank->results = (struct tt_pass_results){0};
-    *pass = (struct tt_pass){
-        .lent = {.stream = rank->stream, .workspace = rank->workspace},
-        .in = {.batch = &rank->batch, .compute_dtype = rank->model->options.compute_dtype},
-        .out = &rank->results,
-    };
-    memcpy(pass->lent.ropes, rank->ropes, sizeof rank->ropes);
+    memcpy(pass->lent.ropes, rank->tokens->ropes, sizeof pass->lent.ropes);
     if (rank->objective.ops->rows != NULL) {
         pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
         pass->in.scales_follow = true;

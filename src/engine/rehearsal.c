@@ -3,6 +3,7 @@
 #include "backend/chips.h"
 #include "backend/plan/plan.h"
 #include "base/alloc.h"
+#include "engine/rank_images.h"
 #include "engine/rank_pass.h"
 
 static tt_status run_pass(struct tt_rank *rank, const struct tt_canvas *canvas)
@@ -70,9 +71,9 @@ static bool is_known(const struct tt_rehearsals *known, const struct tt_canvas *
 
 tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
-    struct tt_rehearsals *known = &rank->rehearsals;
+    const struct tt_attachment *images = tt_pass_images(pass);
     if (images == NULL || images->count == 0 || tt_device_is_host(rank->device)) return TT_OK;
+    struct tt_rehearsals *known = &rank->images->rehearsals;
     const struct tt_canvas canvas = {images->count, images->height, images->width, pass->in.gradient};
     if (is_known(known, &canvas)) return TT_OK;
     TT_TRY(tt_grow(&known->items, known->count, &known->capacity));

@@ -13,6 +13,12 @@ struct tt_canvas {
     bool trains; /* with a backward pass and the statistics of a training */
 };
 
+/* The canvases whose convolutions are prepared. */
+struct tt_rehearsals {
+    struct tt_canvas *items;
+    size_t count, capacity;
+};
+
 /* Adds the convolutions of a pass of the rank's model. `stands_for`: the chip of the plan device. */
 TT_MUST_USE tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for,
                                   const struct tt_canvas *canvas, struct tt_conv2d_requests *requests);
@@ -20,7 +26,7 @@ TT_MUST_USE tt_status tt_rehearse(const struct tt_rank *rank, const char *stands
 /* Called before the forward pass of a micro batch, whose pass is complete: prepares its convolutions where its canvas
  * is new. No effect on tokens, without images, and where the device is the host. */
 TT_MUST_USE tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass);
-/* Called by tt_rank_deinit. */
+/* Called when the memory of the rank's images ends. */
 void tt_rehearsals_deinit(struct tt_rehearsals *rehearsals);
 
 #endif

@@ -59,10 +59,10 @@ static tt_status load(struct tt_detector *detector)
 
 /* Memory of the outputs of all blocks, and the results, which live in the workspace. */
 static tt_status forward(const struct tt_detector *detector, struct tt_stream *stream,
-                         struct tt_workspace *workspace, const struct tt_device_images *images,
+                         struct tt_workspace *workspace, const struct tt_attachment *images,
                          struct tt_pass_results *results)
 {
-    const struct tt_device_batch batch = {.images = images};
+    const struct tt_device_batch batch = {.attachments = {*images}, .attachment_count = 1};
     struct tt_pass pass = {
         .lent = {.stream = stream, .workspace = workspace},
         .in = {.batch = &batch, .compute_dtype = detector->config.compute_dtype, .want_logits = true},
@@ -82,7 +82,7 @@ static tt_status forward(const struct tt_detector *detector, struct tt_stream *s
 }
 
 /* The same pass on the plan device counts its memory. */
-static tt_status plan(struct tt_detector *detector, const struct tt_device_images *images)
+static tt_status plan(struct tt_detector *detector, const struct tt_attachment *images)
 {
     struct tt_workspace *counted = NULL;
     struct tt_pass_results results = {0};
@@ -138,7 +138,8 @@ tt_status tt_detector_run(struct tt_detector *detector, const struct tt_detect_b
     if (batch->pixel_dtype != detector->config.compute_dtype)
         return tt_fail(TT_ERR_INTERNAL, "pixels of %s for a detector in %s",
                        tt_dtype_name(batch->pixel_dtype), tt_dtype_name(detector->config.compute_dtype));
-    const struct tt_device_images images = {
+    const struct tt_attachment images = {
+        .kind = TT_ATTACHED_IMAGES,
         .count = batch->image_count,
         .height = batch->height,
         .width = batch->width,

@@ -27,7 +27,7 @@ static int64_t common_length(const struct request *request, const int32_t *ids, 
 /* The part of the tables of rotary angles by which all tokens of the request rotate, as far as it has come. */
 static int rope_part_of(const struct tt_generation_engine *engine, const struct request *request)
 {
-    return tt_rope_part_of(&engine->rank.rank->rope_parts, (int64_t)request->ids.count);
+    return tt_rank_rope_part(engine->rank.rank, (int64_t)request->ids.count);
 }
 
 /* The slot of a request, and the cached tokens that it continues from. */

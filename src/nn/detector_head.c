@@ -31,7 +31,7 @@ static void output(const struct tt_block *block, const struct tt_pass *pass, int
 static struct tt_image_shape shape_of(const struct tt_detector_head *head, const struct tt_pass *pass,
                                       int level)
 {
-    return tt_feature_shape(head->in.items[level].level, pass->in.batch->images);
+    return tt_feature_shape(head->in.items[level].level, tt_pass_images(pass));
 }
 
 static tt_status push(const struct tt_pass *pass, struct tt_image_shape shape, int64_t channels,
@@ -68,7 +68,7 @@ static int levels_together(const struct tt_detector_head *head, const struct tt_
 static struct levels take_levels(const struct tt_detector_head *head, const struct tt_pass *pass,
                                  tt_tensor x_TD, tt_tensor dx_TD, int first, int count)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     struct levels levels = {.count = count};
     for (int i = 0; i < count; i++) {
         levels.shapes[i] = shape_of(head, pass, first + i);
@@ -116,17 +116,17 @@ static tt_status forward_tower(const struct tt_tower *tower, const struct tt_pas
 static tt_status match_anchors(const struct tt_detector_head *head, const struct tt_pass *pass,
                                struct matches *matches)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     struct tt_workspace *workspace = pass->lent.workspace;
-    struct tt_anchor_match_args args = {.anchors_A4 = images->anchors_A4,
-                                        .boxes_M4 = images->boxes_M4,
-                                        .offsets = images->offsets,
+    struct tt_anchor_match_args args = {.anchors_A4 = images->boxes.anchors_A4,
+                                        .boxes_M4 = images->boxes.boxes_M4,
+                                        .offsets = images->boxes.offsets,
                                         .low = head->low,
                                         .high = head->high};
-    TT_TRY(tt_workspace_2d(workspace, "matches", TT_I32, images->count, images->anchors_A4.dims[0],
+    TT_TRY(tt_workspace_2d(workspace, "matches", TT_I32, images->count, images->boxes.anchors_A4.dims[0],
                            &args.match_NA));
     TT_TRY(tt_workspace_1d(workspace, "anchors with a box", TT_I32, images->count, &args.foreground_N));
-    TT_TRY(tt_workspace_1d(workspace, "best overlaps", TT_F32, images->boxes_M4.dims[0], &args.best_M));
+    TT_TRY(tt_workspace_1d(workspace, "best overlaps", TT_F32, images->boxes.boxes_M4.dims[0], &args.best_M));
     *matches = (struct matches){.match_NA = args.match_NA, .foreground_N = args.foreground_N};
     return tt_anchor_match(pass->lent.stream, &args);
 }
@@ -134,29 +134,30 @@ static tt_status match_anchors(const struct tt_detector_head *head, const struct
 static tt_status run_losses(const struct tt_detector_head *head, const struct tt_pass *pass,
                             struct matches *matches, const struct branch *classes, const struct branch *boxes)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     int64_t anchors = tt_tensor_count(boxes->last) / 4 / images->count, each = boxes->last.dims[1] / 4;
     tt_tensor match = tt_tensor_cols(matches->match_NA, matches->first, anchors);
     struct tt_focal_loss_args focal = {.logits_PK = classes->last,
                                        .row_anchors = each,
                                        .match_NA = match,
-                                       .labels_M = images->labels_M,
+                                       .labels_M = images->boxes.labels_M,
                                        .foreground_N = matches->foreground_N,
                                        .alpha = head->alpha,
                                        .gamma = head->gamma,
-                                       .weight = images->weight,
+                                       .weight = images->boxes.weight,
                                        .gradient = pass->in.gradient,
-                                       .sums = tt_tensor_rows(images->sums, 0, 1)};
+                                       .sums = tt_tensor_rows(images->boxes.sums, 0, 1)};
     struct tt_box_loss_args box = {.kind = head->box_loss,
                                    .deltas_P4 = boxes->last,
                                    .row_anchors = each,
-                                   .anchors_A4 = tt_tensor_rows(images->anchors_A4, matches->first, anchors),
+                                   .anchors_A4 =
+                                       tt_tensor_rows(images->boxes.anchors_A4, matches->first, anchors),
                                    .match_NA = match,
-                                   .boxes_M4 = images->boxes_M4,
+                                   .boxes_M4 = images->boxes.boxes_M4,
                                    .foreground_N = matches->foreground_N,
-                                   .weight = images->weight,
+                                   .weight = images->boxes.weight,
                                    .gradient = pass->in.gradient,
-                                   .sums = tt_tensor_rows(images->sums, 1, 1)};
+                                   .sums = tt_tensor_rows(images->boxes.sums, 1, 1)};
     matches->first += anchors;
     TT_TRY(tt_focal_loss(pass->lent.stream, &focal));
     return tt_box_loss(pass->lent.stream, &box);
@@ -169,7 +170,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     const struct tt_detector_head *head = head_of(block);
     struct saved own, *saved = record != NULL ? record : &own;
     struct matches matches = {0};
-    bool losses = !tt_tensor_is_empty(pass->in.batch->images->anchors_A4), keeps = record != NULL;
+    bool losses = !tt_tensor_is_empty(tt_pass_images(pass)->boxes.anchors_A4), keeps = record != NULL;
     if (losses) TT_TRY(match_anchors(head, pass, &matches));
     int together = keeps ? levels_together(head, pass) : 1;
     for (int first = 0; first < head->in.count; first += together) {

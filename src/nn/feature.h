@@ -20,7 +20,7 @@ struct tt_feature_list {
     int count;
 };
 
-static inline struct tt_image_shape tt_feature_shape(int level, const struct tt_device_images *images)
+static inline struct tt_image_shape tt_feature_shape(int level, const struct tt_attachment *images)
 {
     int64_t unit = (int64_t)1 << level;
     return (struct tt_image_shape){images->count, (images->height + unit - 1) / unit,
@@ -29,7 +29,7 @@ static inline struct tt_image_shape tt_feature_shape(int level, const struct tt_
 
 /* Elements of the first `count` features. */
 static inline int64_t tt_feature_elements(const struct tt_feature_list *list, int count,
-                                          const struct tt_device_images *images)
+                                          const struct tt_attachment *images)
 {
     int64_t elements = 0;
     for (int i = 0; i < count; i++)
@@ -39,7 +39,7 @@ static inline int64_t tt_feature_elements(const struct tt_feature_list *list, in
 
 /* Feature `index` in the memory of a block's input or output, as [P, C]; empty where that is empty. */
 static inline tt_tensor tt_feature_view(tt_tensor all, const struct tt_feature_list *list, int index,
-                                        const struct tt_device_images *images)
+                                        const struct tt_attachment *images)
 {
     if (tt_tensor_is_empty(all)) return all;
     int64_t offset = tt_feature_elements(list, index, images);

@@ -10,10 +10,12 @@
 #include "nn/axis.h"
 #include "tensor/tensor.h"
 
-/* A micro batch of images in device memory, for detectors (backend/ops/detection.h). */
-struct tt_device_images {
-    int64_t count, height, width; /* of all images: the canvas */
-    tt_tensor pixels_PC;          /* the compute type, channels beyond red, green and blue are 0 */
+enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9, TT_ATTACHMENTS_MAX = 4 };
+
+enum tt_attachment_kind { TT_ATTACHED_IMAGES = 1 };
+
+/* The boxes of attached images, for the losses of a detector (backend/ops/detection.h). */
+struct tt_device_boxes {
     tt_tensor boxes_M4, labels_M, offsets;
     /* of the canvas: five levels, nine at each place; empty: no losses are asked for */
     tt_tensor anchors_A4;
@@ -21,15 +23,21 @@ struct tt_device_images {
     tt_tensor sums; /* f64 [2]: the losses of classification and of boxes are added here */
 };
 
-enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9 };
+/* An input of a micro batch beside its tokens, in device memory. A kind that reads more than images adds its members. */
+struct tt_attachment {
+    enum tt_attachment_kind kind;
+    int64_t count;         /* images; 0: the rank has none, and joins the sums of the pass */
+    int64_t height, width; /* of all images: the canvas */
+    tt_tensor pixels_PC;   /* the compute type, channels beyond red, green and blue are 0 */
+    struct tt_device_boxes boxes;
+};
 
-/* A micro batch in device memory: T tokens of B concatenated sequences, or images. */
+/* A micro batch in device memory: T tokens of B concatenated sequences, and attachments. */
 struct tt_device_batch {
-    const struct tt_device_images *images; /* NULL: tokens */
-    int64_t token_count;                   /* T, may be 0 */
-    int64_t sequence_count;                /* B */
-    int64_t max_length;                    /* of a sequence */
-    tt_tensor ids_T;                       /* i32 */
+    int64_t token_count;    /* T, may be 0 */
+    int64_t sequence_count; /* B */
+    int64_t max_length;     /* of a sequence */
+    tt_tensor ids_T;        /* i32 */
     /* i32: the rows of the rotations' tables, by the position in the sequence (plus the tokens in the cache) and by the
      * length of the sequence (struct tt_rope_parts of model/model.h) */
     tt_tensor rope_rows_T;
@@ -40,12 +48,25 @@ struct tt_device_batch {
     int64_t row_count;  /* N: rows with a label */
     tt_tensor rows_N;   /* i32, increasing: the tokens with a label */
     tt_tensor labels_N; /* i32: the token that follows row rows_N[n] */
+    struct tt_attachment attachments[TT_ATTACHMENTS_MAX];
+    int attachment_count;
 };
 
-/* Nothing to compute: the pass is made for the calls that all ranks make. */
+/* The first attachment of a kind; NULL: there is none. */
+static inline const struct tt_attachment *tt_device_batch_find(const struct tt_device_batch *batch,
+                                                               enum tt_attachment_kind kind)
+{
+    for (int i = 0; i < batch->attachment_count; i++)
+        if (batch->attachments[i].kind == kind) return &batch->attachments[i];
+    return NULL;
+}
+
+/* Nothing to compute, neither tokens nor attachments: the pass is made for the calls that all ranks make. */
 static inline bool tt_device_batch_is_empty(const struct tt_device_batch *batch)
 {
-    return batch->images != NULL ? batch->images->count == 0 : batch->token_count == 0;
+    for (int i = 0; i < batch->attachment_count; i++)
+        if (batch->attachments[i].count > 0) return false;
+    return batch->token_count == 0;
 }
 
 /* Keys and values of earlier tokens of B sequences, for generation. Owned by nn/kv_cache.c. */
@@ -162,5 +183,11 @@ struct tt_pass {
     struct tt_pass_inputs in;
     struct tt_pass_results *out;
 };
+
+/* The images of a pass whose blocks read images. */
+static inline const struct tt_attachment *tt_pass_images(const struct tt_pass *pass)
+{
+    return tt_device_batch_find(pass->in.batch, TT_ATTACHED_IMAGES);
+}
 
 #endif

@@ -18,17 +18,17 @@ static void output(const struct tt_block *block, const struct tt_pass *pass, int
 {
     const struct tt_pyramid *pyramid = pyramid_of(block);
     dims[0] = 1;
-    dims[1] = tt_feature_elements(&pyramid->out, pyramid->out.count, pass->in.batch->images);
+    dims[1] = tt_feature_elements(&pyramid->out, pyramid->out.count, tt_pass_images(pass));
 }
 
 static struct tt_image_shape shape_of(const struct tt_pyramid *pyramid, const struct tt_pass *pass, int level)
 {
-    return tt_feature_shape(pyramid->out.items[level].level, pass->in.batch->images);
+    return tt_feature_shape(pyramid->out.items[level].level, tt_pass_images(pass));
 }
 
 static tt_tensor view_of(const struct tt_pyramid *pyramid, const struct tt_pass *pass, tt_tensor y, int level)
 {
-    return tt_feature_view(y, &pyramid->out, level, pass->in.batch->images);
+    return tt_feature_view(y, &pyramid->out, level, tt_pass_images(pass));
 }
 
 static tt_status push(const struct tt_pyramid *pyramid, const struct tt_pass *pass, int level, tt_tensor *to)
@@ -44,7 +44,7 @@ static tt_status forward_merged(const struct tt_pyramid *pyramid, const struct t
 {
     for (int i = 0; i < TT_PYRAMID_INPUTS; i++) TT_TRY(push(pyramid, pass, i, &merged[i]));
     for (int i = P5; i >= 0; i--) {
-        tt_tensor from = tt_feature_view(x, &pyramid->in, i, pass->in.batch->images);
+        tt_tensor from = tt_feature_view(x, &pyramid->in, i, tt_pass_images(pass));
         TT_TRY(tt_conv_forward(&pyramid->inner[i], pass, shape_of(pyramid, pass, i), from, (tt_tensor){0},
                                merged[i]));
         if (i == P5) continue;
@@ -59,7 +59,7 @@ static tt_status forward_merged(const struct tt_pyramid *pyramid, const struct t
 static tt_tensor input_of_p6(const struct tt_pyramid *pyramid, const struct tt_pass *pass, tt_tensor x,
                              tt_tensor y)
 {
-    return pyramid->p6_of_c5 ? tt_feature_view(x, &pyramid->in, P5, pass->in.batch->images)
+    return pyramid->p6_of_c5 ? tt_feature_view(x, &pyramid->in, P5, tt_pass_images(pass))
                              : view_of(pyramid, pass, y, P5);
 }
 
@@ -124,7 +124,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
                           const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_pyramid *pyramid = pyramid_of(block);
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     const struct saved *saved = record;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor dmerged[TT_PYRAMID_INPUTS];

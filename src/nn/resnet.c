@@ -23,7 +23,7 @@ static void output(const struct tt_block *block, const struct tt_pass *pass, int
 {
     const struct tt_resnet_stage *stage = stage_of(block);
     dims[0] = 1;
-    dims[1] = tt_feature_elements(&stage->out, stage->out.count, pass->in.batch->images);
+    dims[1] = tt_feature_elements(&stage->out, stage->out.count, tt_pass_images(pass));
 }
 
 static tt_status push(const struct tt_pass *pass, struct tt_image_shape shape, int64_t channels,
@@ -39,7 +39,7 @@ static struct tt_conv_geometry pool_geometry(struct tt_image_shape x)
 }
 
 static struct tt_image_shape stem_shape(const struct tt_resnet_stage *stage,
-                                        const struct tt_device_images *images)
+                                        const struct tt_attachment *images)
 {
     struct tt_image_shape canvas = {images->count, images->height, images->width};
     return tt_conv_shape(&stage->stem, canvas);
@@ -48,7 +48,7 @@ static struct tt_image_shape stem_shape(const struct tt_resnet_stage *stage,
 static tt_status forward_stem(const struct tt_resnet_stage *stage, const struct tt_pass *pass,
                               struct saved *saved)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     struct tt_image_shape canvas = {images->count, images->height, images->width};
     struct tt_image_shape shape = stem_shape(stage, images);
     struct tt_conv_geometry pool = pool_geometry(shape);
@@ -83,7 +83,7 @@ static tt_status forward_bottleneck(const struct tt_bottleneck *block, const str
 }
 
 static struct tt_image_shape block_shape(const struct tt_resnet_stage *stage,
-                                         const struct tt_device_images *images, int block)
+                                         const struct tt_attachment *images, int block)
 {
     int level = stage->out.items[stage->out.count - 1].level;
     bool smaller = block == 0 && stage->blocks[0].conv[1].stride > 1;
@@ -95,7 +95,7 @@ static tt_status pass_on(const struct tt_resnet_stage *stage, const struct tt_pa
                          tt_tensor to)
 {
     if (stage->passed == 0 || tt_tensor_is_empty(to) || from.data == to.data) return TT_OK;
-    int64_t elements = tt_feature_elements(&stage->in, stage->passed, pass->in.batch->images);
+    int64_t elements = tt_feature_elements(&stage->in, stage->passed, tt_pass_images(pass));
     return tt_copy_on_device(pass->lent.stream, to.data, from.data,
                              (size_t)elements * tt_dtype_bytes(from.dtype));
 }
@@ -116,7 +116,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
                          tt_tensor y_TD)
 {
     const struct tt_resnet_stage *stage = stage_of(block);
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     if (tt_device_batch_is_empty(pass->in.batch)) return forward_empty(stage, pass);
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct saved own, *saved = record != NULL ? record : &own;
@@ -189,7 +189,7 @@ static tt_status backward_bottleneck(const struct tt_bottleneck *block, const st
 static tt_status backward_stem(const struct tt_resnet_stage *stage, const struct tt_pass *pass,
                                const struct saved *saved, tt_tensor dpooled)
 {
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     struct tt_image_shape shape = stem_shape(stage, images);
     tt_tensor dstem;
     TT_TRY(push(pass, shape, stage->stem.out, &dstem));
@@ -218,7 +218,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
                           const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_resnet_stage *stage = stage_of(block);
-    const struct tt_device_images *images = pass->in.batch->images;
+    const struct tt_attachment *images = tt_pass_images(pass);
     const struct saved *saved = record;
     if (tt_device_batch_is_empty(pass->in.batch)) return backward_empty(stage, pass);
     size_t mark = tt_workspace_mark(pass->lent.workspace);

@@ -30,7 +30,6 @@ struct runner {
     struct tt_stream *stream;
     struct tt_workspace *workspace;
     struct tt_safetensors *weights, *expected;
-    struct tt_device_images images;
     struct tt_device_batch batch;
     struct tt_pass_results results;
     struct tt_pass pass;
@@ -137,17 +136,19 @@ static void make_batch(struct runner *r, tt_dtype dtype)
     struct tt_anchor_grid grid = tt_anchor_grid_make(HEIGHT, WIDTH);
     float *anchors = zeros((size_t)grid.count * 4 * sizeof *anchors);
     tt_anchor_grid_write(&grid, anchors);
-    r->images = (struct tt_device_images){.count = IMAGES,
-                                          .height = HEIGHT,
-                                          .width = WIDTH,
-                                          .pixels_PC = make_pixels(dtype),
-                                          .boxes_M4 = tt_tensor_2d(boxes, TT_F32, BOXES, 4),
-                                          .labels_M = tt_tensor_1d(labels, TT_I32, BOXES),
-                                          .offsets = tt_tensor_1d(offsets, TT_I32, IMAGES + 1),
-                                          .anchors_A4 = tt_tensor_2d(anchors, TT_F32, grid.count, 4),
-                                          .weight = 1.0f / IMAGES,
-                                          .sums = tt_tensor_1d(r->sums, TT_F64, 2)};
-    r->batch.images = &r->images;
+    r->batch.attachment_count = 1;
+    r->batch.attachments[0] =
+        (struct tt_attachment){.kind = TT_ATTACHED_IMAGES,
+                               .count = IMAGES,
+                               .height = HEIGHT,
+                               .width = WIDTH,
+                               .pixels_PC = make_pixels(dtype),
+                               .boxes = {.boxes_M4 = tt_tensor_2d(boxes, TT_F32, BOXES, 4),
+                                         .labels_M = tt_tensor_1d(labels, TT_I32, BOXES),
+                                         .offsets = tt_tensor_1d(offsets, TT_I32, IMAGES + 1),
+                                         .anchors_A4 = tt_tensor_2d(anchors, TT_F32, grid.count, 4),
+                                         .weight = 1.0f / IMAGES,
+                                         .sums = tt_tensor_1d(r->sums, TT_F64, 2)}};
 }
 
 static struct runner *make_runner(enum version version, int trainable, tt_dtype dtype)
@@ -183,8 +184,8 @@ static void free_runner(struct runner *r)
         tt_free(r->momentum[i]);
     }
     free(r->momentum);
-    tt_free(r->images.pixels_PC.data);
-    tt_free(r->images.anchors_A4.data);
+    tt_free(r->batch.attachments[0].pixels_PC.data);
+    tt_free(r->batch.attachments[0].boxes.anchors_A4.data);
     tt_workspace_destroy(r->workspace);
     tt_stream_destroy(r->stream);
     tt_device_close(r->device);

@@ -46,7 +46,6 @@ struct rank_state {
     struct tt_workspace *workspace;
     struct tt_executor *executor;
     struct tt_mesh mesh; /* of the data axis alone */
-    struct tt_device_images images;
     struct tt_device_batch batch;
     struct tt_pass_results results;
     float *pixels, *anchors;
@@ -108,19 +107,20 @@ static void make_batch(struct rank_state *rank, int first, int count)
     }
     rank->offsets[count] = boxes;
     tt_anchor_grid_write(&grid, rank->anchors);
-    rank->images = (struct tt_device_images){
+    rank->batch = (struct tt_device_batch){.attachment_count = 1};
+    rank->batch.attachments[0] = (struct tt_attachment){
+        .kind = TT_ATTACHED_IMAGES,
         .count = count,
         .height = HEIGHT,
         .width = WIDTH,
         .pixels_PC = tt_tensor_2d(rank->pixels, TT_F32, count * pixels, CHANNELS),
-        .boxes_M4 = tt_tensor_2d(rank->boxes, TT_F32, boxes, 4),
-        .labels_M = tt_tensor_1d(rank->labels, TT_I32, boxes),
-        .offsets = tt_tensor_1d(rank->offsets, TT_I32, count + 1),
-        .anchors_A4 = tt_tensor_2d(rank->anchors, TT_F32, grid.count, 4),
-        .weight = 1.0f / IMAGES,
-        .sums = tt_tensor_1d(rank->sums, TT_F64, 2),
+        .boxes = {.boxes_M4 = tt_tensor_2d(rank->boxes, TT_F32, boxes, 4),
+                  .labels_M = tt_tensor_1d(rank->labels, TT_I32, boxes),
+                  .offsets = tt_tensor_1d(rank->offsets, TT_I32, count + 1),
+                  .anchors_A4 = tt_tensor_2d(rank->anchors, TT_F32, grid.count, 4),
+                  .weight = 1.0f / IMAGES,
+                  .sums = tt_tensor_1d(rank->sums, TT_F64, 2)},
     };
-    rank->batch = (struct tt_device_batch){.images = &rank->images};
 }
 
 static tt_status run_step(struct rank_state *rank)

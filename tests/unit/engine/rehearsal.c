@@ -206,8 +206,11 @@ static void canvases_are_prepared_once(void **state)
     struct tt_device_table table = *rank.device->table;
     table.conv2d_prepare = count_requests;
     rank.device->table = &table;
-    struct tt_device_images images = {.count = 2, .height = 64, .width = 96};
-    const struct tt_device_batch batch = {.images = &images}, tokens = {0};
+    struct tt_device_batch batch = {
+        .attachments = {{.kind = TT_ATTACHED_IMAGES, .count = 2, .height = 64, .width = 96}},
+        .attachment_count = 1};
+    struct tt_attachment *images = &batch.attachments[0];
+    const struct tt_device_batch tokens = {0};
     struct tt_pass pass = {.in = {.batch = &batch, .training = true, .gradient = true}};
     test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 0); /* the host prepares nothing */
@@ -220,12 +223,12 @@ static void canvases_are_prepared_once(void **state)
     test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 2);
     assert_true(prepared_count > 0 && prepared_count < training);
-    images.width = 64;
+    images->width = 64;
     test_must(tt_rank_rehearse(&rank, &pass));
-    images.count = 1;
+    images->count = 1;
     test_must(tt_rank_rehearse(&rank, &pass));
     assert_int_equal(prepared, 4);
-    images.count = 0;
+    images->count = 0;
     test_must(tt_rank_rehearse(&rank, &pass));
     pass.in.batch = &tokens;
     test_must(tt_rank_rehearse(&rank, &pass));
