@@ -1,7 +1,7 @@
 /* The executor: the only place where compute meets communication. It runs the blocks of a model forward and backward,
  * gathers each block's unit one block ahead, recomputes by the blocks' levels, and reduces gradients after each block.
  *
- * One micro batch with gradients:  begin -> forward -> (the caller reads pass->out->loss_N) -> backward -> end.
+ * One micro batch with gradients:  begin -> forward -> (the caller reads the results) -> backward -> end.
  * Without gradients:               begin -> forward -> (loss_N or logits_NV) -> end.
  * A rank whose micro batch is empty (T = 0) makes the same calls: it joins every collective and computes nothing. A
  * block that asks other ranks, or whose unit is gathered in parts, runs there too, with empty tensors (nn/pass.h).

@@ -2,7 +2,7 @@
 #include "engine/rank_impl.h"
 
 /* The pass of an empty batch. */
-static void begin_pass(struct tt_rank *rank, struct tt_pass *pass)
+static tt_status begin_pass(struct tt_rank *rank, struct tt_pass *pass)
 {
     rank->batch = (struct tt_device_batch){0};
     rank->results = (struct tt_pass_results){0};
@@ -11,24 +11,25 @@ static void begin_pass(struct tt_rank *rank, struct tt_pass *pass)
         .in = {.batch = &rank->batch, .compute_dtype = rank->model->options.compute_dtype},
         .out = &rank->results,
     };
+    return tt_rank_lend_sums(rank);
 }
 
 tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
 {
-    begin_pass(rank, pass);
+    TT_TRY(begin_pass(rank, pass));
     return tt_rank_place_tokens(rank, batch, pass);
 }
 
 tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch, double weight,
                                 struct tt_pass *pass)
 {
-    begin_pass(rank, pass);
+    TT_TRY(begin_pass(rank, pass));
     return tt_rank_attach_images(rank, batch, weight);
 }
 
 tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro, struct tt_pass *pass)
 {
-    begin_pass(rank, pass);
+    TT_TRY(begin_pass(rank, pass));
     TT_TRY(tt_rank_place_tokens(rank, &micro->tokens, pass));
     if (micro->images == NULL) return TT_OK;
     int64_t images = micro->images->step_images;

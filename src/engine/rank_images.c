@@ -249,8 +249,7 @@ tt_status tt_rank_attach_images(struct tt_rank *rank, const struct tt_detect_bat
                   .labels_M = tt_tensor_1d(to.labels, TT_I32, batch->box_count),
                   .offsets = tt_tensor_1d(to.offsets, TT_I32, count + 1),
                   .anchors_A4 = anchors_A4,
-                  .weight = (float)weight,
-                  .sums = tt_tensor_1d(tt_buffer_data(rank->sums_buffer), TT_F64, 2)},
+                  .weight = (float)weight},
     };
     return TT_OK;
 }

@@ -48,7 +48,8 @@ static tt_status read_logp(struct tt_rank *rank, const struct tt_pass *pass, flo
 {
     int64_t rows = pass->in.batch->row_count;
     if (rows == 0 || tt_device_is_plan(rank->device)) return TT_OK;
-    TT_TRY(tt_copy_to_host(rank->stream, logp_N, pass->out->loss_N.data, tt_tensor_bytes(pass->out->loss_N)));
+    tt_tensor loss_N = tt_pass_result(pass->out, TT_RESULT_LOSS, 0);
+    TT_TRY(tt_copy_to_host(rank->stream, logp_N, loss_N.data, tt_tensor_bytes(loss_N)));
     TT_TRY(tt_stream_synchronize(rank->stream));
     for (int64_t n = 0; n < rows; n++) logp_N[n] = -logp_N[n];
     return TT_OK;
@@ -56,9 +57,11 @@ static tt_status read_logp(struct tt_rank *rank, const struct tt_pass *pass, flo
 
 tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
 {
+    struct tt_pass_results results = {0}; /* without sums: these are of the passes with a gradient */
     struct tt_pass own = *pass;
     tt_status status = TT_OK;
     if (!compares(rank)) return TT_OK;
+    own.out = &results;
     own.in.adapters_off = true;
     own.in.training = own.in.gradient = false;
     TT_GO(tt_executor_forward(rank->executor, &own));
@@ -66,8 +69,14 @@ tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
 out:
     if (status != TT_OK) tt_while("running the reference");
     tt_executor_end(rank->executor);
-    rank->results = (struct tt_pass_results){0};
     return status;
+}
+
+/* Four bytes for each row with a label. */
+static tt_status read_rows(struct tt_rank *rank, const struct tt_pass *pass, const char *name, void *values)
+{
+    tt_tensor value_N = tt_pass_result(pass->out, name, 0);
+    return tt_copy_to_host(rank->stream, values, value_N.data, tt_tensor_bytes(value_N));
 }
 
 /* The values of the pass; with `shared` for the objective's `share`. */
@@ -76,7 +85,6 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
                                double *shared)
 {
     struct tt_rank_rows *own = &rank->rows;
-    size_t bytes = (size_t)batch->row_count * sizeof(float);
     struct tt_objective_rows rows = {
         .batch = batch,
         .counts = counts,
@@ -89,9 +97,9 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
         .scale_N = shared == NULL ? own->scale_N : NULL,
         .sums = shared == NULL ? own->sums : NULL,
     };
-    TT_TRY(tt_copy_to_host(rank->stream, own->correct_N, pass->out->correct_N.data, bytes));
-    TT_TRY(tt_copy_to_host(rank->stream, own->entropy_N, pass->out->entropy_N.data, bytes));
-    TT_TRY(tt_copy_to_host(rank->stream, own->mean_N, pass->out->mean_N.data, bytes));
+    TT_TRY(read_rows(rank, pass, TT_RESULT_CORRECT, own->correct_N));
+    TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
+    TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));
     TT_TRY(read_logp(rank, pass, own->logp_N));
     return tt_objective_run(&rank->objective, &rows, shared);
 }
@@ -118,8 +126,10 @@ bool tt_rank_share_begin(struct tt_rank *rank)
 tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,
                         const struct tt_objective_counts *counts, const struct tt_pass *pass)
 {
+    struct tt_pass_results results = {0};
     struct tt_pass own = *pass;
     tt_status status = TT_OK;
+    own.out = &results;
     TT_GO(tt_rank_reference(rank, pass));
     own.in.training = own.in.gradient = false;
     own.in.loss_scale = 1.0f;
@@ -130,7 +140,6 @@ tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,
 out:
     if (status != TT_OK) tt_while("running the pass before the gradients");
     tt_executor_end(rank->executor);
-    rank->results = (struct tt_pass_results){0};
     return status;
 }
 

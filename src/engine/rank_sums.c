@@ -5,8 +5,17 @@
 #include "backend/ops/optim.h"
 #include "engine/rank_impl.h"
 
-/* Indices in the buffer of sums: the sums of the op loss_sums come first. */
+/* Indices in the buffer of sums: the sums of the op loss_sums come first, or those that the objective names. */
 enum { LOSS_SUMS = 3, SQUARES = LOSS_SUMS, DEVICE_SUMS };
+
+tt_status tt_rank_lend_sums(struct tt_rank *rank)
+{
+    const char *const *names = rank->objective.ops->pass_sums;
+    double *sums = tt_buffer_data(rank->sums_buffer);
+    for (int i = 0; names != NULL && i < LOSS_SUMS && names[i] != NULL; i++)
+        TT_TRY(tt_pass_lend_sum(&rank->results, names[i], sums + i));
+    return TT_OK;
+}
 
 tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
@@ -31,9 +40,9 @@ tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
     if (rank->objective.ops->rows != NULL) return tt_rank_run_objective(rank, batch, counts, pass);
     double *sums = tt_buffer_data(rank->sums_buffer);
     struct tt_loss_sums_args args = {
-        .loss_N = pass->out->loss_N,
-        .correct_N = pass->out->correct_N,
-        .entropy_N = pass->out->entropy_N,
+        .loss_N = tt_pass_result(pass->out, TT_RESULT_LOSS, 0),
+        .correct_N = tt_pass_result(pass->out, TT_RESULT_CORRECT, 0),
+        .entropy_N = tt_pass_result(pass->out, TT_RESULT_ENTROPY, 0),
         .sums = tt_tensor_1d(sums, TT_F64, LOSS_SUMS),
     };
     return tt_loss_sums(rank->stream, &args);
@@ -66,8 +75,7 @@ tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
         memcpy(sums, rank->rows.sums, sizeof rank->rows.sums);
     else
         memcpy(sums, device, LOSS_SUMS * sizeof *sums);
-    /* The heads of a detector add two losses; the third sum is both. */
-    if (rank->limits.images > 0) sums[2] = sums[0] + sums[1];
+    if (rank->objective.ops->derive != NULL) rank->objective.ops->derive(sums);
     sums[TT_SUM_SQUARES] = device[SQUARES];
     return TT_OK;
 }

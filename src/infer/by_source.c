@@ -62,9 +62,10 @@ tt_status tt_by_source_add(struct tt_by_source *by_source, struct tt_rank *rank,
     size_t rows = (size_t)batch->row_count;
     if (by_source->count == 0 || rows == 0 || tt_device_is_plan(rank->device)) return TT_OK;
     TT_TRY(reserve_rows(by_source, rows));
-    TT_TRY(tt_copy_to_host(rank->stream, by_source->loss_N, pass->out->loss_N.data, rows * sizeof(float)));
-    TT_TRY(tt_copy_to_host(rank->stream, by_source->correct_N, pass->out->correct_N.data,
-                           rows * sizeof(int32_t)));
+    TT_TRY(tt_copy_to_host(rank->stream, by_source->loss_N, tt_pass_result(pass->out, TT_RESULT_LOSS, 0).data,
+                           rows * sizeof(float)));
+    TT_TRY(tt_copy_to_host(rank->stream, by_source->correct_N,
+                           tt_pass_result(pass->out, TT_RESULT_CORRECT, 0).data, rows * sizeof(int32_t)));
     TT_TRY(tt_stream_synchronize(rank->stream));
     for (size_t n = 0; n < rows; n++) {
         size_t sample = (size_t)(batch->row_keys[batch->rows[n]] >> KEY_POSITION_BITS);

@@ -65,8 +65,7 @@ static tt_status fetch_outputs(struct evaluation *evaluation, struct tt_rank *ra
 {
     size_t bytes = 0;
     if (tt_device_is_host(rank->device)) return tt_stream_synchronize(rank->stream);
-    for (int i = 0; i < TT_ANCHOR_LEVELS; i++)
-        bytes += bytes_of(results->class_logits[i]) + bytes_of(results->box_deltas[i]);
+    for (int i = 0; i < results->count; i++) bytes += bytes_of(results->slots[i].value);
     if (bytes > evaluation->host_bytes) {
         char *grown = tt_realloc(evaluation->host, bytes, 1);
         if (grown == NULL) return TT_ERR_MEMORY;
@@ -74,10 +73,7 @@ static tt_status fetch_outputs(struct evaluation *evaluation, struct tt_rank *ra
         evaluation->host_bytes = bytes;
     }
     char *next = evaluation->host;
-    for (int i = 0; i < TT_ANCHOR_LEVELS; i++) {
-        TT_TRY(copy_to_host(rank, &results->class_logits[i], &next));
-        TT_TRY(copy_to_host(rank, &results->box_deltas[i], &next));
-    }
+    for (int i = 0; i < results->count; i++) TT_TRY(copy_to_host(rank, &results->slots[i].value, &next));
     return tt_stream_synchronize(rank->stream);
 }
 

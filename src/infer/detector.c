@@ -114,7 +114,8 @@ tt_status tt_detector_decode(const struct tt_detect_batch *batch, const struct t
     for (int64_t n = 0; n < batch->image_count; n++) {
         struct tt_detect_outputs outputs[TT_ANCHOR_LEVELS];
         for (int i = 0; i < TT_ANCHOR_LEVELS; i++) {
-            tt_tensor logits = results->class_logits[i], deltas = results->box_deltas[i];
+            tt_tensor logits = tt_pass_result(results, TT_RESULT_CLASSES, i),
+                      deltas = tt_pass_result(results, TT_RESULT_BOXES, i);
             int64_t first = n * grid.levels[i].height * grid.levels[i].width;
             size_t width = tt_dtype_bytes(logits.dtype);
             outputs[i] = (struct tt_detect_outputs){

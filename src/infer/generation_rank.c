@@ -369,7 +369,7 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
 /* Log probabilities come before the choice, which changes logits with a penalty. */
 static tt_status copy_logits(struct tt_generation_rank *rank)
 {
-    const tt_tensor *logits = &rank->rank->results.logits_NV;
+    tt_tensor logits = tt_pass_result(&rank->rank->results, TT_RESULT_LOGITS, 0);
     size_t vocab = (size_t)rank->rank->model->facts.vocab_size;
     if (rank->wanted_count == 0 || tt_device_is_plan(rank->rank->device)) return TT_OK;
     if (rank->logits_rows < rank->wanted_count) {
@@ -381,7 +381,7 @@ static tt_status copy_logits(struct tt_generation_rank *rank)
     for (int64_t n = 0, copied = 0; copied < rank->wanted_count; n++) {
         if (!rank->wanted[n]) continue;
         TT_TRY(tt_copy_to_host(rank->rank->stream, rank->logits + (size_t)copied++ * vocab,
-                               (const char *)logits->data + (size_t)n * vocab * sizeof(float),
+                               (const char *)logits.data + (size_t)n * vocab * sizeof(float),
                                vocab * sizeof(float)));
     }
     return TT_OK;
@@ -396,7 +396,7 @@ static tt_status choose(struct tt_generation_rank *rank)
     int64_t rows = rank->rank->batch.row_count;
     if (rows == 0) return TT_OK;
     struct tt_sample_args args = {
-        .logits_NV = rank->rank->results.logits_NV,
+        .logits_NV = tt_pass_result(&rank->rank->results, TT_RESULT_LOGITS, 0),
         .rules_N = tt_tensor_1d(choice, TT_U8, rows * (int64_t)sizeof(struct tt_sample_rule)),
         .seen_SW = tt_tensor_2d(choice + layout.seen, TT_I32, rank->slots, layout.words),
         .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),

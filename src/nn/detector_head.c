@@ -146,7 +146,7 @@ static tt_status run_losses(const struct tt_detector_head *head, const struct tt
                                        .gamma = head->gamma,
                                        .weight = images->boxes.weight,
                                        .gradient = pass->in.gradient,
-                                       .sums = tt_tensor_rows(images->boxes.sums, 0, 1)};
+                                       .sums = tt_pass_sum(pass, TT_SUM_CLASSIFICATION)};
     struct tt_box_loss_args box = {.kind = head->box_loss,
                                    .deltas_P4 = boxes->last,
                                    .row_anchors = each,
@@ -157,7 +157,7 @@ static tt_status run_losses(const struct tt_detector_head *head, const struct tt
                                    .foreground_N = matches->foreground_N,
                                    .weight = images->boxes.weight,
                                    .gradient = pass->in.gradient,
-                                   .sums = tt_tensor_rows(images->boxes.sums, 1, 1)};
+                                   .sums = tt_pass_sum(pass, TT_SUM_BOX_REGRESSION)};
     matches->first += anchors;
     TT_TRY(tt_focal_loss(pass->lent.stream, &focal));
     return tt_box_loss(pass->lent.stream, &box);
@@ -182,8 +182,8 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
         for (int l = 0; l < together && losses; l++)
             TT_TRY(run_losses(head, pass, &matches, &classes[l], &boxes[l]));
         for (int l = 0; l < together && pass->in.want_logits; l++) {
-            pass->out->class_logits[first + l] = classes[l].last;
-            pass->out->box_deltas[first + l] = boxes[l].last;
+            TT_TRY(tt_pass_give(pass, TT_RESULT_CLASSES, first + l, classes[l].last));
+            TT_TRY(tt_pass_give(pass, TT_RESULT_BOXES, first + l, boxes[l].last));
         }
         if (!keeps && !pass->in.want_logits) tt_workspace_release(pass->lent.workspace, mark);
     }

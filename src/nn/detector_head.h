@@ -2,9 +2,9 @@
  * with relu (in the second version of torchvision's with a norm before it) and a last one, for classes and for boxes;
  * then matching and the losses (backend/ops/detection.h). `impl` of the block is a struct tt_detector_head.
  *
- * Forward adds the losses of the batch to boxes.sums of its images, unless there are no anchors. When a backward pass follows, it
- * leaves the gradient of logits and deltas in their place. Kept for backward: these, and the outputs of the four
- * convolutions, before and after a norm. */
+ * Forward adds the losses of the batch to its two sums (nn/pass.h), unless there are no anchors. When a backward pass
+ * follows, it leaves the gradient of logits and deltas in their place. Kept for backward: these, and the outputs of the
+ * four convolutions, before and after a norm. */
 #ifndef TT_NN_DETECTOR_HEAD_H
 #define TT_NN_DETECTOR_HEAD_H
 

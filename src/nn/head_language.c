@@ -22,16 +22,21 @@ static tt_tensor rows_or_empty(tt_tensor tensor, int64_t first, int64_t count)
     return tt_tensor_is_empty(tensor) ? tensor : tt_tensor_rows(tensor, first, count);
 }
 
+static tt_tensor result_rows(const struct tt_pass *pass, const char *name, int64_t first, int64_t count)
+{
+    return rows_or_empty(tt_pass_result(pass->out, name, 0), first, count);
+}
+
 tt_status tt_head_loss(const struct tt_head *head, const struct tt_pass *pass, bool gradient, int64_t first,
                        int64_t count, tt_tensor logits_NV)
 {
     struct tt_cross_entropy_args args = {
         .logits_NV = logits_NV,
         .labels_N = tt_tensor_rows(pass->in.batch->labels_N, first, count),
-        .loss_N = tt_tensor_rows(pass->out->loss_N, first, count),
-        .correct_N = tt_tensor_rows(pass->out->correct_N, first, count),
-        .entropy_N = tt_tensor_rows(pass->out->entropy_N, first, count),
-        .mean_N = rows_or_empty(pass->out->mean_N, first, count),
+        .loss_N = result_rows(pass, TT_RESULT_LOSS, first, count),
+        .correct_N = result_rows(pass, TT_RESULT_CORRECT, first, count),
+        .entropy_N = result_rows(pass, TT_RESULT_ENTROPY, first, count),
+        .mean_N = result_rows(pass, TT_RESULT_MEAN, first, count),
         .grad_scale = pass->in.loss_scale,
         .grad_scale_N = rows_or_empty(pass->in.scale_N, first, count),
         .label_smoothing = pass->in.label_smoothing,
@@ -90,9 +95,10 @@ static bool grads_lent(const struct tt_head *head)
 
 static tt_status forward_logits(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD)
 {
-    tt_tensor n_ND, keys_N, h_NR;
+    tt_tensor n_ND, keys_N, h_NR, logits_NV;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "logits", TT_F32, pass->in.batch->row_count,
-                           tt_linear_group_out(&head->lm_head), &pass->out->logits_NV));
+                           tt_linear_group_out(&head->lm_head), &logits_NV));
+    TT_TRY(tt_pass_give(pass, TT_RESULT_LOGITS, 0, logits_NV));
     if (pass->in.batch->row_count == 0)
         return in_parts(pass) ? tt_head_logits_in_parts(head, pass, (tt_tensor){0}, (tt_tensor){0}) : TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
@@ -102,15 +108,33 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(tt_head_norm_rows(head, pass, n_ND, n_ND, (tt_tensor){0}));
     struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR, NULL};
     if (in_parts(pass))
-        TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, pass->out->logits_NV));
+        TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, logits_NV));
     else
-        TT_TRY(tt_linear_forward(&call, pass->out->logits_NV));
+        TT_TRY(tt_linear_forward(&call, logits_NV));
     if (head->soft_cap > 0) {
-        struct tt_soft_cap_args args = {.x = pass->out->logits_NV, .cap = head->soft_cap};
+        struct tt_soft_cap_args args = {.x = logits_NV, .cap = head->soft_cap};
         TT_TRY(tt_soft_cap(pass->lent.stream, &args));
     }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
+}
+
+/* A result with one value for each of `rows` rows. */
+static tt_status give(const struct tt_pass *pass, const char *name, const char *what, tt_dtype dtype,
+                      int64_t rows)
+{
+    tt_tensor value;
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, what, dtype, rows, &value));
+    return tt_pass_give(pass, name, 0, value);
+}
+
+static tt_status give_rows(const struct tt_pass *pass, int64_t rows)
+{
+    TT_TRY(give(pass, TT_RESULT_LOSS, "loss of rows", TT_F32, rows));
+    TT_TRY(give(pass, TT_RESULT_CORRECT, "hits of rows", TT_I32, rows));
+    TT_TRY(give(pass, TT_RESULT_ENTROPY, "entropy of rows", TT_F32, rows));
+    if (!pass->in.scales_follow) return TT_OK;
+    return give(pass, TT_RESULT_MEAN, "mean logits of rows", TT_F32, rows);
 }
 
 static tt_status forward(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD,
@@ -123,12 +147,7 @@ static tt_status forward(const struct tt_head *head, const struct tt_pass *pass,
         if (saved != NULL) *saved = (struct tt_head_saved){.done = done};
         return run_chunks(head, pass, (tt_tensor){0}, done, (tt_tensor){0});
     }
-    TT_TRY(tt_workspace_1d(pass->lent.workspace, "loss of rows", TT_F32, rows, &pass->out->loss_N));
-    TT_TRY(tt_workspace_1d(pass->lent.workspace, "hits of rows", TT_I32, rows, &pass->out->correct_N));
-    TT_TRY(tt_workspace_1d(pass->lent.workspace, "entropy of rows", TT_F32, rows, &pass->out->entropy_N));
-    if (pass->in.scales_follow)
-        TT_TRY(
-            tt_workspace_1d(pass->lent.workspace, "mean logits of rows", TT_F32, rows, &pass->out->mean_N));
+    TT_TRY(give_rows(pass, rows));
     tt_tensor drows_ND = {0}, rstd_N = {0}, n_ND;
     if (saved != NULL) {
         TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of the head's rows", x_TD.dtype, rows,

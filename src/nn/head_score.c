@@ -51,14 +51,15 @@ static tt_status forward(const struct tt_head *head, const struct tt_pass *pass,
 {
     struct rows rows;
     (void)saved; /* few rows: backward makes them again */
-    pass->out->scores_BL = (tt_tensor){0};
+    tt_tensor scores_BL;
     if (pass->in.batch->sequence_count == 0) return TT_OK;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "scores", TT_F32, pass->in.batch->sequence_count,
-                           tt_linear_group_out(&head->lm_head), &pass->out->scores_BL));
+                           tt_linear_group_out(&head->lm_head), &scores_BL));
+    TT_TRY(tt_pass_give(pass, TT_RESULT_SCORES, 0, scores_BL));
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(push_rows(head, pass, x_TD, &rows));
     const struct tt_linear_call call = call_of(head, pass, &rows);
-    TT_TRY(tt_linear_forward(&call, pass->out->scores_BL));
+    TT_TRY(tt_linear_forward(&call, scores_BL));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

@@ -19,11 +19,10 @@ struct tt_device_boxes {
     tt_tensor boxes_M4, labels_M, offsets;
     /* of the canvas: five levels, nine at each place; empty: no losses are asked for */
     tt_tensor anchors_A4;
-    float weight;   /* of an image's loss: 1 / images of the global step */
-    tt_tensor sums; /* f64 [2]: the losses of classification and of boxes are added here */
+    float weight; /* of an image's loss: 1 / images of the global step */
 };
 
-/* An input of a micro batch beside its tokens, in device memory. A kind that reads more than images adds its members. */
+/* An input of a micro batch beside its tokens, in device memory. A kind that reads more than images adds members. */
 struct tt_attachment {
     enum tt_attachment_kind kind;
     int64_t count;         /* images; 0: the rank has none, and joins the sums of the pass */
@@ -161,21 +160,42 @@ struct tt_pass_inputs {
     tt_tensor scale_N;
     /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */
     bool scales_follow;
-    tt_tensor dscores_BL; /* f32: the gradient of out->scores_BL, written between forward and backward */
+    tt_tensor dscores_BL; /* f32: the gradient of the scores, written between forward and backward */
     float label_smoothing;
     float embedding_noise; /* in training: alpha of the noise on embeddings (backend/ops/noise.h); 0: none */
 };
 
-/* Written by the head's forward, in the workspace: valid until the pass ends. */
+/* Names of the results that floors above read. A head's, one for each row with a label: */
+#define TT_RESULT_LOSS "loss_N"       /* f32: -log p of the label where label_smoothing is 0 */
+#define TT_RESULT_CORRECT "correct_N" /* i32: 1 where the label has the largest logit */
+#define TT_RESULT_ENTROPY "entropy_N" /* f32 */
+#define TT_RESULT_MEAN "mean_N"       /* f32: the mean of the logits; only with scales_follow */
+#define TT_RESULT_LOGITS "logits_NV"  /* f32; only with want_logits, and then alone */
+#define TT_RESULT_SCORES                                                                                     \
+    "scores_BL" /* f32: of each sequence; of a head with scores, which gives nothing else */
+/* A detector's, only with want_logits, one part for each level: rows of places, columns anchor * K + class and
+ * anchor * 4 + side. */
+#define TT_RESULT_CLASSES "class_logits"
+#define TT_RESULT_BOXES "box_deltas"
+/* Names of its sums: the weighted losses of all images. */
+#define TT_SUM_CLASSIFICATION "classification"
+#define TT_SUM_BOX_REGRESSION "bbox_regression"
+
+enum { TT_RESULTS_MAX = 12, TT_PASS_SUMS_MAX = 8 };
+
+struct tt_result {
+    const char *name;
+    int part; /* of several tensors of one name */
+    tt_tensor value;
+};
+
+/* Results of a pass by name. */
 struct tt_pass_results {
-    tt_tensor loss_N;    /* f32: -log p of the label where label_smoothing is 0 */
-    tt_tensor correct_N; /* i32: 1 where the label has the largest logit */
-    tt_tensor entropy_N; /* f32 */
-    tt_tensor mean_N;    /* f32: the mean of the logits; only with scales_follow */
-    tt_tensor scores_BL; /* f32: of each sequence; of a head with scores, which writes nothing else */
-    tt_tensor logits_NV; /* f32; only with want_logits, which does not write the others */
-    /* A detector's results, only with want_logits: rows of places, columns anchor * K + class and anchor * 4 + side. */
-    tt_tensor class_logits[TT_PYRAMID_LEVELS], box_deltas[TT_PYRAMID_LEVELS];
+    struct tt_result slots[TT_RESULTS_MAX]; /* in the workspace: valid until the pass ends */
+    int count;
+    /* f64 [1], lent by the caller, who makes them 0 and adds up passes */
+    struct tt_result sums[TT_PASS_SUMS_MAX];
+    int sum_count;
 };
 
 struct tt_pass {
@@ -183,6 +203,15 @@ struct tt_pass {
     struct tt_pass_inputs in;
     struct tt_pass_results *out;
 };
+
+/* A block's result, in the place of one of the same name and part. */
+TT_MUST_USE tt_status tt_pass_give(const struct tt_pass *pass, const char *name, int part, tt_tensor value);
+/* Empty: no block has given it. */
+tt_tensor tt_pass_result(const struct tt_pass_results *results, const char *name, int part);
+/* Lends blocks a number in device memory, to which they add. */
+TT_MUST_USE tt_status tt_pass_lend_sum(struct tt_pass_results *results, const char *name, double *sum);
+/* The sum, for a block that adds to it; empty: nobody reads it. */
+tt_tensor tt_pass_sum(const struct tt_pass *pass, const char *name);
 
 /* The images of a pass whose blocks read images. */
 static inline const struct tt_attachment *tt_pass_images(const struct tt_pass *pass)

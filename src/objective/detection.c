@@ -30,10 +30,19 @@ static const struct tt_metric metrics[] = {
     PRECISION("open_images_map_50", 12),
 };
 
+static const char *const pass_sums[] = {"classification", "bbox_regression", NULL};
+
+static void derive(double sums[TT_OBJECTIVE_SUMS])
+{
+    sums[BOTH] = sums[CLASSIFICATION] + sums[BOX_REGRESSION];
+}
+
 const struct tt_objective_ops tt_objective_detection = {
     .name = "detection",
     .metrics = metrics,
     .metric_count = sizeof metrics / sizeof *metrics,
     .step_metric_count = 3,
     .unit = "images",
+    .pass_sums = pass_sums,
+    .derive = derive,
 };

@@ -104,6 +104,10 @@ struct tt_objective_ops {
      * an evaluation a step is a batch of all ranks. Not called without rows. */
     tt_status (*share)(const struct tt_objective *objective, const struct tt_objective_rows *rows,
                        double *shared);
+    /* NULL, or the names of sums to which blocks add on the device (nn/pass.h), at most three, ended by NULL: they are
+     * a rank's first sums, in the place of those of the op loss_sums. */
+    const char *const *pass_sums;
+    void (*derive)(double sums[TT_OBJECTIVE_SUMS]); /* NULL, or makes further sums of a rank's own */
     /* NULL: every row stands alone, and the sums are those of the op loss_sums. Not called without rows. */
     tt_status (*rows)(const struct tt_objective *objective, const struct tt_objective_rows *rows);
 };

@@ -92,7 +92,7 @@ static double run(struct tt_model_runner *runner, const float *weights, bool gra
         if (gradient) saved[i] = tt_calloc(1, block->ops->saved_bytes);
         test_must(block->ops->forward(block, &runner->pass, x[i], saved[i], x[i + 1]));
     }
-    tt_tensor got = runner->results.scores_BL;
+    tt_tensor got = tt_pass_result(&runner->results, TT_RESULT_SCORES, 0);
     if (batch > 0) assert_true(got.dims[0] == batch && got.dims[1] == labels);
     if (scores != NULL) memcpy(scores, got.data, tt_tensor_bytes(got));
     for (int64_t i = 0; i < batch * labels; i++) sum += (double)weights[i] * ((const float *)got.data)[i];
@@ -206,7 +206,7 @@ static void no_sequences(void **state)
     memset(dx, 0x7f, sizeof dx);
     runner->batch.sequence_count = 0;
     test_must(head->ops->forward(head, &runner->pass, (tt_tensor){0}, NULL, (tt_tensor){0}));
-    assert_true(tt_tensor_is_empty(runner->results.scores_BL));
+    assert_true(tt_tensor_is_empty(tt_pass_result(&runner->results, TT_RESULT_SCORES, 0)));
     test_must(head->ops->backward(head, &runner->pass, (tt_tensor){0}, NULL, (tt_tensor){0},
                                   tt_tensor_2d(dx, TT_F32, TOKENS, 16)));
     for (int i = 0; i < TOKENS * 16; i++) assert_true(dx[i] == 0);

@@ -118,8 +118,7 @@ static void make_batch(struct rank_state *rank, int first, int count)
                   .labels_M = tt_tensor_1d(rank->labels, TT_I32, boxes),
                   .offsets = tt_tensor_1d(rank->offsets, TT_I32, count + 1),
                   .anchors_A4 = tt_tensor_2d(rank->anchors, TT_F32, grid.count, 4),
-                  .weight = 1.0f / IMAGES,
-                  .sums = tt_tensor_1d(rank->sums, TT_F64, 2)},
+                  .weight = 1.0f / IMAGES},
     };
 }
 
@@ -195,6 +194,8 @@ static tt_status run_rank(struct rank_state *rank, struct tt_comm *comm)
                                         .backward_prefetch = TT_PREFETCH_PRE,
                                         .forward_prefetch = true};
     TT_TRY(tt_executor_create(&config, &rank->executor));
+    TT_TRY(tt_pass_lend_sum(&rank->results, TT_SUM_CLASSIFICATION, &rank->sums[0]));
+    TT_TRY(tt_pass_lend_sum(&rank->results, TT_SUM_BOX_REGRESSION, &rank->sums[1]));
     TT_TRY(run_step(rank));
     double sums[2];
     memcpy(sums, rank->sums, sizeof sums);

@@ -274,7 +274,8 @@ void tt_runner_logits(struct tt_model_runner *runner, float *logits)
     runner->pass.in.gradient = false;
     runner->pass.in.want_logits = true;
     forward(runner, x, saved);
-    memcpy(logits, runner->results.logits_NV.data, tt_tensor_bytes(runner->results.logits_NV));
+    tt_tensor logits_NV = tt_pass_result(&runner->results, TT_RESULT_LOGITS, 0);
+    memcpy(logits, logits_NV.data, tt_tensor_bytes(logits_NV));
     runner->pass.in.want_logits = false;
     tt_workspace_release(runner->workspace, mark);
 }
@@ -289,7 +290,8 @@ double tt_runner_loss(struct tt_model_runner *runner, bool gradient)
     size_t mark = tt_workspace_mark(runner->workspace);
     runner->pass.in.gradient = gradient;
     forward(runner, x, saved);
-    for (int64_t n = 0; n < runner->batch.row_count; n++) loss += ((float *)runner->results.loss_N.data)[n];
+    const float *loss_N = tt_pass_result(&runner->results, TT_RESULT_LOSS, 0).data;
+    for (int64_t n = 0; n < runner->batch.row_count; n++) loss += loss_N[n];
     while (!model->blocks[first].trains && first < last) first++;
     tt_tensor dy = gradient ? new_activation(runner) : (tt_tensor){0};
     for (int i = last; i >= first && gradient; i--) {

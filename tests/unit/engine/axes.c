@@ -303,7 +303,7 @@ static tt_status evaluate(struct run *run, struct tt_feed *feed, struct outcome 
     TT_TRY(tt_rank_upload_micro(rank, &data, &pass));
     tt_status status = tt_executor_forward(rank->executor, &pass);
     for (int64_t n = 0; status == TT_OK && n < pass.in.batch->row_count; n++)
-        sum += ((const float *)pass.out->loss_N.data)[n];
+        sum += ((const float *)tt_pass_result(pass.out, TT_RESULT_LOSS, 0).data)[n];
     tt_executor_end(rank->executor);
     TT_TRY(status);
     TT_TRY(

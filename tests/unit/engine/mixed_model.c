@@ -171,7 +171,8 @@ static tt_status loss_of(struct run *run, struct tt_comm *comm, double *loss)
     tt_status status = tt_executor_forward(run->rank.executor, &pass);
     float losses[STEP_SAMPLES * LENGTH];
     int64_t rows = run->rank.batch.row_count;
-    if (status == TT_OK && rows > 0) status = read_values(run, run->rank.results.loss_N.data, losses, rows);
+    if (status == TT_OK && rows > 0)
+        status = read_values(run, tt_pass_result(&run->rank.results, TT_RESULT_LOSS, 0).data, losses, rows);
     for (int64_t n = 0; status == TT_OK && n < rows; n++) *loss += losses[n];
     tt_executor_end(run->rank.executor);
     TT_TRY(status);

@@ -28,7 +28,8 @@ struct scene {
     struct tt_model_facts facts;
     struct tt_rank_config rank;
     struct tt_batch_limits batch;
-    const char *targets, *layers; /* of LoRA; NULL: all weights train, all layers */
+    struct tt_objective objective; /* empty: sft */
+    const char *targets, *layers;  /* of LoRA; NULL: all weights train, all layers */
     struct tt_plan plan;
     struct point points[COMBINATIONS_MAX];
     int combinations;
@@ -43,6 +44,7 @@ static void set_rank(struct scene *scene)
         .model_options = {.compute_dtype = TT_BF16,
                           .random_init = true,
                           .train_base = scene->targets == NULL},
+        .objective = scene->objective.ops != NULL ? &scene->objective : NULL,
         .limits = scene->batch,
         .train = true,
         .recompute = TT_RECOMPUTE_AUTO,
@@ -169,6 +171,7 @@ static void blocks_of_a_detector(void **state)
     struct tt_retinanet_config config = tt_retinanet_config_default(80);
     (void)state;
     test_must(tt_retinanet_facts(&config, &scene.facts));
+    test_must(tt_objective_init("detection", &scene.objective));
     (void)check_limits(&scene, 1.03); /* its first blocks have the largest features: they win the most too */
 }
 

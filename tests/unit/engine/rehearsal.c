@@ -102,6 +102,8 @@ static void make_rank(const struct network *network, struct tt_comm *comm, struc
     config.batch_norm = network->batch_norm;
     config.head_groups = network->second ? TT_RETINANET_GROUPS : 0;
     test_must(tt_retinanet_facts(&config, facts));
+    struct tt_objective detection;
+    test_must(tt_objective_init("detection", &detection));
     const struct tt_rank_config rank_config = {
         .device = {.kind = "cpu", .threads = 1, .tuning = test_tuning()},
         .world = comm,
@@ -109,6 +111,7 @@ static void make_rank(const struct network *network, struct tt_comm *comm, struc
         .strategy = TT_NO_SHARD,
         .model_facts = facts,
         .model_options = {.compute_dtype = network->dtype, .random_init = true},
+        .objective = &detection,
         .limits = {.images = IMAGES, .height = HEIGHT, .width = WIDTH, .boxes = 2},
         .train = network->trains,
         .reduce_dtype = TT_F32,

@@ -174,7 +174,7 @@ static tt_status keep_logits(struct tt_comm *comm, struct run *run, struct outco
     TT_TRY(tt_rank_upload(&run->rank, &batch, &pass));
     pass.in.want_logits = true;
     TT_GO(tt_executor_forward(run->rank.executor, &pass));
-    tt_tensor logits_NV = run->rank.results.logits_NV;
+    tt_tensor logits_NV = tt_pass_result(&run->rank.results, TT_RESULT_LOGITS, 0);
     TEST_RANK_CHECK(tt_tensor_count(logits_NV) == batch.row_count * outcome->setup.shape.vocab);
     TEST_RANK_CHECK(tt_tensor_count(logits_NV) <= outcome->logits_each);
     TT_GO(tt_copy_to_host(run->rank.stream, outcome->logits + tt_comm_rank(comm) * outcome->logits_each,

@@ -105,7 +105,8 @@ static struct tt_batch make_batch(struct tokens *tokens, const int64_t *done, co
 
 static void read_logits(struct scene *scene, int64_t rows, float *logits)
 {
-    test_must(tt_copy_to_host(scene->rank.stream, logits, scene->rank.results.logits_NV.data,
+    test_must(tt_copy_to_host(scene->rank.stream, logits,
+                              tt_pass_result(&scene->rank.results, TT_RESULT_LOGITS, 0).data,
                               (size_t)(rows * VOCAB) * sizeof *logits));
     test_must(tt_stream_synchronize(scene->rank.stream));
 }

@@ -366,7 +366,8 @@ static void late_head_gradients_are_the_same(void **state)
     head->grad = grad;
     assert_int_equal(tt_workspace_2d(late->workspace, "dy", TT_F32, TOKENS, 16, &dy), TT_OK);
     double late_loss = 0;
-    for (int64_t n = 0; n < late->batch.row_count; n++) late_loss += ((float *)late->results.loss_N.data)[n];
+    const float *loss_N = tt_pass_result(&late->results, TT_RESULT_LOSS, 0).data;
+    for (int64_t n = 0; n < late->batch.row_count; n++) late_loss += loss_N[n];
     for (int i = 3; i >= 0; i--) {
         struct tt_block *block = &late->model->blocks[i];
         assert_int_equal(
