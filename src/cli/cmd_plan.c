@@ -95,9 +95,9 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
         "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
         (int64_t)plan->memory.total_peak, "limit_bytes", (int64_t)plan->limit_bytes, "purposes", purposes,
         "host_bytes", (int64_t)plan->memory.host_total, "step_seconds", number_or_null(seconds),
-        plan->counts_images ? "images_per_second" : "tokens_per_second",
-        number_or_null(seconds > 0 ? (double)plan->step_tokens * plan->ranks.count / seconds : 0),
-        "recompute", levels);
+        plan->unit == TT_COUNT_IMAGES ? "images_per_second" : "tokens_per_second",
+        number_or_null(seconds > 0 ? (double)plan->step_count * plan->ranks.count / seconds : 0), "recompute",
+        levels);
     tt_json_set(object, "workspace_parts",
                 tt_json_pack("{s:I,s:I}", "attention", (int64_t)plan->attention_bytes, "logits_chunk",
                              (int64_t)plan->logits_bytes));

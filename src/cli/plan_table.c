@@ -26,7 +26,7 @@ struct table {
     int axis_count;
     int row_count;
     struct row rows[ROWS_MAX];
-    bool counts_images; /* its plans are of images */
+    enum tt_count_unit unit; /* of its plans */
 };
 
 static tt_status fail_axes(const char *word)
@@ -85,10 +85,10 @@ static void describe_plan(const struct tt_plan *plan, struct row *row)
                         sizeof row->figures[1]);
     if (!plan->fits) snprintf(row->figures[1], sizeof row->figures[1], "does not fit");
     if (seconds > 0) {
-        double each = (double)plan->step_tokens * plan->ranks.count / seconds;
+        double each = (double)plan->step_count * plan->ranks.count / seconds;
         snprintf(row->figures[2], sizeof row->figures[2], "%.3g s", seconds);
-        snprintf(row->figures[3], sizeof row->figures[3], "%.*f", plan->counts_images && each < 100.0 ? 1 : 0,
-                 each);
+        snprintf(row->figures[3], sizeof row->figures[3], "%.*f",
+                 plan->unit == TT_COUNT_IMAGES && each < 100.0 ? 1 : 0, each);
     }
     tt_plan_recompute_text(plan, levels, sizeof levels);
     snprintf(row->levels, sizeof row->levels, "%s", levels + strlen("recompute "));
@@ -111,7 +111,7 @@ static tt_status make_row(struct table *table, int number, tt_plan_of_flags plan
     }
     tt_status status = plan_of(context, table->axis_count, flags, plan);
     if (status == TT_OK) describe_plan(plan, row);
-    table->counts_images = plan->counts_images;
+    table->unit = plan->unit;
     tt_free(plan);
     return status;
 }
@@ -144,9 +144,9 @@ out:
 
 static tt_status format_table(const struct table *table, int columns, struct tt_str *text)
 {
-    struct row head = {.figures = {"a rank", "left", "a step", "tokens/s"}, .levels = "recompute"};
+    struct row head = {.figures = {"a rank", "left", "a step"}, .levels = "recompute"};
     int widths[FIGURES];
-    if (table->counts_images) snprintf(head.figures[3], sizeof head.figures[3], "images/s");
+    snprintf(head.figures[3], sizeof head.figures[3], "%s/s", tt_count_unit_name(table->unit));
     for (int a = 0; a < table->axis_count; a++) head.values[a] = table->axes[a].name;
     for (int i = 0; i < FIGURES; i++) {
         widths[i] = (int)strlen(head.figures[i]);

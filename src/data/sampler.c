@@ -212,8 +212,8 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
     struct tt_step_facts facts = {.epoch = step.epoch, .micro_count = step.micro_count};
     for (uint64_t i = 0; i < step.count; i++) {
         struct unit_facts unit = unit_facts(sampler, unit_at(sampler, &step, step.first + i));
-        facts.supervised_tokens += unit.size.rows;
-        facts.leading_tokens += unit.leading_rows;
+        facts.supervised += unit.size.rows;
+        facts.leading += unit.leading_rows;
         facts.tokens += unit.size.tokens;
         facts.samples += unit.samples;
         facts.groups += unit.size.sequences / (int64_t)sampler->group_size;

@@ -35,15 +35,27 @@ void tt_sampler_destroy(struct tt_sampler *sampler);
 int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* groups or packs in an epoch */
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
 
+/* Units that a run counts and times. */
+enum tt_count_unit { TT_COUNT_TOKENS, TT_COUNT_IMAGES };
+static inline const char *tt_count_unit_name(enum tt_count_unit unit)
+{
+    return unit == TT_COUNT_IMAGES ? "images" : "tokens";
+}
+
 struct tt_step_facts {
     int64_t epoch;
-    int64_t micro_count;       /* the same on all ranks; at most accumulation */
-    int64_t supervised_tokens; /* rows of the whole global step: the denominator of the loss */
-    int64_t leading_tokens;    /* those of the first sequence of each group */
-    int64_t tokens, samples;   /* of the whole global step */
-    int64_t groups;            /* of sequences */
-    int64_t pixels;            /* of images, on their canvases */
+    int64_t micro_count; /* the same on all ranks; at most accumulation */
+    /* Counts of the whole global step: */
+    int64_t samples, tokens, images;
+    int64_t supervised; /* the denominator of the loss: rows, or images with boxes to find */
+    int64_t leading;    /* those of the first sequence of each group */
+    int64_t groups;     /* of sequences */
+    int64_t pixels;     /* of images, on their canvases */
 };
+static inline int64_t tt_step_count(const struct tt_step_facts *facts, enum tt_count_unit unit)
+{
+    return unit == TT_COUNT_IMAGES ? facts->images : facts->tokens;
+}
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 
 /* The largest micro batch of a run on any rank, for the memory plan. */

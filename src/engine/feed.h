@@ -27,7 +27,6 @@ struct tt_feed {
 };
 
 void tt_feed_deinit(struct tt_feed *feed);
-/* Images count as samples, tokens and supervised tokens: the loss is divided by their number. */
 TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt_step_facts *facts);
 /* Micro batches may be requested in any order; of what is made ahead each jump makes all anew. */
 TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int64_t step, int64_t micro, struct tt_micro *out);

@@ -34,9 +34,9 @@ static tt_status step_of(void *state, int64_t step, struct tt_step_facts *facts)
     struct tt_detect_step_facts all = tt_detect_order_step(images->order, step % images->steps);
     *facts = (struct tt_step_facts){.epoch = images->epoch,
                                     .micro_count = all.micro_count,
-                                    .supervised_tokens = all.images,
-                                    .tokens = all.images,
                                     .samples = all.images,
+                                    .images = all.images,
+                                    .supervised = all.images,
                                     .pixels = all.pixels};
     return TT_OK;
 }

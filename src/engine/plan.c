@@ -232,10 +232,11 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                                       .micro_steps = micro_steps > 0 ? micro_steps : 1,
                                       .train = *train_limits,
                                       .eval = *eval_limits};
-    *plan = (struct tt_plan){.ranks = ranks,
-                             .counts_images = config->model_facts->reads_images,
-                             .may_quantize = config->model_options.lora.enabled &&
-                                             config->model_options.quant.type == TT_QUANT_NONE};
+    *plan =
+        (struct tt_plan){.ranks = ranks,
+                         .unit = config->objective != NULL ? config->objective->ops->unit : TT_COUNT_TOKENS,
+                         .may_quantize = config->model_options.lora.enabled &&
+                                         config->model_options.quant.type == TT_QUANT_NONE};
     TT_TRY(read_choices(config, plan));
     TT_TRY(query_device(&config->device, plan, &stands_for));
     attempt.rank.device =
@@ -246,7 +247,8 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                                   .tuning = config->device.tuning};
     attempt.rank.cancel = NULL;
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
-    plan->step_tokens = (attempt.train.tokens + attempt.train.images) * attempt.micro_steps;
+    const struct tt_step_facts largest = {.tokens = attempt.train.tokens, .images = attempt.train.images};
+    plan->step_count = tt_step_count(&largest, plan->unit) * attempt.micro_steps;
     TT_TRY(tt_plan_choose(&attempt, plan));
     return plan->fits || !advises ? TT_OK : tt_plan_advise(&attempt, plan);
 }

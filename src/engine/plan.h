@@ -54,8 +54,8 @@ struct tt_plan {
     int64_t found_batch;              /* of an offline plan: what auto_find_batch_size found; 0: nothing */
     bool fits;                        /* tt_plan_need is within the limit */
     double step_seconds;              /* estimate of one optimizer step; 0 without training */
-    int64_t step_tokens;              /* of a rank in that step, at most; images with `counts_images` */
-    bool counts_images;
+    int64_t step_count;               /* of a rank in that step, at most, in `unit` */
+    enum tt_count_unit unit;
     /* if the plan does not fit: settings that would, with their memory; empty: no attempt fitted */
     char advice[TT_PLAN_ADVICE_BYTES];
     bool may_quantize;                    /* the base is frozen and not yet in 4 or 8 bits */

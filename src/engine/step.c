@@ -35,7 +35,7 @@ struct step {
 static void set_inputs(const struct step *step, struct tt_pass_inputs *inputs)
 {
     struct tt_rng dropout = tt_rng_derive(tt_rng_make(step->config->seed), "dropout");
-    int64_t supervised = step->facts.supervised_tokens;
+    int64_t supervised = step->facts.supervised;
     inputs->training = true;
     inputs->gradient = true;
     inputs->dropout_rng = tt_rng_derive_index(dropout, (uint64_t)step->index);
@@ -287,7 +287,7 @@ tt_status tt_train_step(struct tt_rank *rank, const struct tt_train_step_config 
     fill_result(&step, report, result);
     if (!isfinite(result->loss)) return explain_nonfinite(&step, result->loss);
     if (!isfinite(result->grad_norm)) return name_nonfinite(&step);
-    const struct tt_gradient_chances chances = {.supervised_rows = step.facts.supervised_tokens,
+    const struct tt_gradient_chances chances = {.supervised_rows = step.facts.supervised,
                                                 .attending_rows = (int64_t)report[REPORT_ATTENDING_ROWS],
                                                 .loss = result->loss};
     TT_TRY(tt_gradient_watch_step(watch, rank, &chances));

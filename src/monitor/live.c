@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
 #include "base/number.h"
@@ -257,6 +258,16 @@ static void add_metric(const struct tt_live_metric *metric, struct tt_exposition
     add(exposition, TT_METRIC_GAUGE, name, NULL, metric->help, metric->value);
 }
 
+/* trimtab_tokens, or trimtab_images. */
+static void add_counted(const struct tt_live *live, struct tt_exposition *exposition)
+{
+    char name[40], help[40];
+    const char *unit = live->start.unit != NULL ? live->start.unit : "tokens";
+    tt_snprintf(name, sizeof name, "trimtab_%.20s", unit);
+    tt_snprintf(help, sizeof help, "%c%.20s of the run.", tt_ascii_upper(unit[0]), unit + 1);
+    add(exposition, TT_METRIC_COUNTER, name, NULL, help, live->last.tokens);
+}
+
 static void add_run(const struct tt_live *live, struct tt_exposition *exposition)
 {
     const struct tt_live_step *last = &live->last;
@@ -264,10 +275,7 @@ static void add_run(const struct tt_live *live, struct tt_exposition *exposition
         (double)last->step);
     add(exposition, TT_METRIC_GAUGE, "trimtab_planned_steps", NULL, "Steps of the whole run.",
         (double)live->start.total_steps);
-    if (live->start.counts_images)
-        add(exposition, TT_METRIC_COUNTER, "trimtab_images", NULL, "Images of the run.", last->tokens);
-    else
-        add(exposition, TT_METRIC_COUNTER, "trimtab_tokens", NULL, "Tokens of the run.", last->tokens);
+    add_counted(live, exposition);
     add(exposition, TT_METRIC_COUNTER, "trimtab_model_flops", NULL,
         "Floating-point operations of the model in the run, without recomputation.", last->flops);
     add(exposition, TT_METRIC_COUNTER, "trimtab_restarts", NULL, "How often the run was started again.",

@@ -64,7 +64,7 @@ void tt_live_rank_seconds(struct tt_live *live, int rank, enum tt_live_phase pha
 struct tt_live_start {
     int64_t step, total_steps; /* step: the one to begin after */
     double tokens, planned_bytes, restarts;
-    bool counts_images; /* `tokens`, here and in steps, are images */
+    const char *unit; /* of `tokens`, here and in steps: "tokens", "images" */
 };
 void tt_live_start(struct tt_live *live, const struct tt_live_start *start);
 struct tt_live_step {

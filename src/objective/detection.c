@@ -42,7 +42,7 @@ const struct tt_objective_ops tt_objective_detection = {
     .metrics = metrics,
     .metric_count = sizeof metrics / sizeof *metrics,
     .step_metric_count = 3,
-    .unit = "images",
+    .unit = TT_COUNT_IMAGES,
     .pass_sums = pass_sums,
     .derive = derive,
 };

@@ -146,8 +146,8 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
 
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)
 {
-    counts->tokens += facts->supervised_tokens;
-    counts->leading_tokens += facts->leading_tokens;
+    counts->tokens += facts->supervised;
+    counts->leading_tokens += facts->leading;
     counts->groups += facts->groups;
 }
 
@@ -171,7 +171,7 @@ int64_t tt_objective_samples(const struct tt_objective *objective, int64_t seque
 
 const char *tt_objective_unit(const struct tt_objective *objective)
 {
-    return objective->ops->unit != NULL ? objective->ops->unit : "tokens";
+    return tt_count_unit_name(objective->ops->unit);
 }
 
 const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name)

@@ -89,11 +89,11 @@ struct tt_objective;
 
 struct tt_objective_ops {
     const char *name;
-    const struct tt_metric *metrics;   /* in the order of log rows; the first is the loss */
-    int metric_count;                  /* at most TT_OBJECTIVE_METRICS_MAX */
-    int step_metric_count;             /* so many of them steps report too; 0: all */
-    const char *unit;                  /* the unit that a run counts and times: "images"; NULL: "tokens" */
-    const struct tt_setting *settings; /* its own, ended by a row without name; NULL: none */
+    const struct tt_metric *metrics;             /* in the order of log rows; the first is the loss */
+    int metric_count;                            /* at most TT_OBJECTIVE_METRICS_MAX */
+    int step_metric_count;                       /* so many of them steps report too; 0: all */
+    enum tt_count_unit unit;                     /* that a run counts and times */
+    const struct tt_setting *settings;           /* its own, ended by a row without name; NULL: none */
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
     unsigned needs;                              /* bits of enum tt_objective_needs */
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
@@ -152,7 +152,7 @@ int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t f
 int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences);
 /* The number of metrics that steps report, the first ones of the list. */
 int tt_objective_step_metrics(const struct tt_objective *objective);
-/* "tokens", or ops->unit. */
+/* The name of ops->unit. */
 const char *tt_objective_unit(const struct tt_objective *objective);
 /* The metric by which a checkpoint can be the best: by name, with "eval_" or without; the loss where `name` is NULL.
  * NULL: none of that name. */

@@ -83,7 +83,7 @@ static void fill_result(const struct bench *bench, const struct tt_rank *rank, d
     bool full = rank->model->options.train_base;
     double flops = tt_model_flops_per_token(rank->model, (double)bench->spec->sequence_length, full) *
                        (double)last->facts.tokens +
-                   tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised_tokens;
+                   tt_model_flops_per_label(rank->model, full) * (double)last->facts.supervised;
     result->model_tflops = flops / result->step_seconds / 1e12;
     memcpy(result->op_times, tt_device_op_times(rank->device), sizeof result->op_times);
     for (int i = 0; i < TT_SPAN_COUNT; i++) result->op_times[i].seconds /= (double)bench->spec->profile_steps;

@@ -282,12 +282,13 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     loop->memory.counters.train_seconds += seconds;
     loop->memory.counters.loss_sum += result->loss;
     for (int i = 0; i < TT_OBJECTIVE_METRICS_MAX; i++) loop->memory.counters.window[i] += result->metrics[i];
-    loop->memory.counters.window_tokens += (double)result->facts.tokens;
+    int64_t counted = tt_step_count(&result->facts, loop->rank->objective.ops->unit);
+    loop->memory.counters.window_tokens += (double)counted;
     loop->memory.counters.window_seconds += seconds;
-    tt_row_times_step(&loop->times, &result->phases, seconds, (double)result->facts.tokens);
+    tt_row_times_step(&loop->times, &result->phases, seconds, (double)counted);
     loop->memory.counters.window_steps++;
-    loop->memory.counters.tokens += result->facts.tokens;
-    loop->memory.counters.supervised_tokens += result->facts.supervised_tokens;
+    loop->memory.counters.tokens += counted;
+    loop->memory.counters.supervised_tokens += result->facts.supervised;
     loop->memory.counters.samples += result->facts.samples;
     loop->memory.counters.pixels += result->facts.pixels;
     tt_monitoring_rank_step(run->live, loop->rank, &result->phases);

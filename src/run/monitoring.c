@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "job/task.h"
 #include "launch/launch.h"
 #include "run/row_times.h"
 
@@ -100,13 +99,12 @@ void tt_monitoring_close(struct tt_monitoring *monitoring)
 
 void tt_monitoring_start(const struct tt_run *run, int64_t tokens)
 {
-    tt_live_start(run->live,
-                  &(struct tt_live_start){.step = run->length.first_step,
-                                          .total_steps = run->length.total_steps,
-                                          .tokens = (double)tokens,
-                                          .planned_bytes = (double)run->plan.memory.total_peak,
-                                          .restarts = (double)run->rank0.restarts,
-                                          .counts_images = !tt_tasks[run->data.inputs.task]->writes_text});
+    tt_live_start(run->live, &(struct tt_live_start){.step = run->length.first_step,
+                                                     .total_steps = run->length.total_steps,
+                                                     .tokens = (double)tokens,
+                                                     .planned_bytes = (double)run->plan.memory.total_peak,
+                                                     .restarts = (double)run->rank0.restarts,
+                                                     .unit = tt_objective_unit(run->job.objective)});
 }
 
 void tt_monitoring_rank_step(struct tt_live *live, const struct tt_rank *rank, const struct tt_phases *phases)

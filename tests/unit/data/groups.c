@@ -179,10 +179,10 @@ static void prompts_have_rows_too(void **state)
                 leading += batch.labels[n] / WIDTH % 2 == 0;
             }
         }
-    assert_int_equal(facts.supervised_tokens, rows);
-    assert_int_equal(facts.leading_tokens, leading);
-    assert_int_equal(other.supervised_tokens, marked);
-    assert_true(marked < rows && leading < rows && other.leading_tokens < marked);
+    assert_int_equal(facts.supervised, rows);
+    assert_int_equal(facts.leading, leading);
+    assert_int_equal(other.supervised, marked);
+    assert_true(marked < rows && leading < rows && other.leading < marked);
     assert_int_equal(tt_sampler_batch(of_answers, 0, 0, 0, &storage, &batch), TT_OK);
     for (int64_t n = 0; n < batch.row_count; n++) assert_int_equal(batch.supervised[n], 1);
     tt_batch_storage_deinit(&storage);

@@ -148,7 +148,7 @@ static struct tokens read_step(const struct tt_sampler *sampler, const struct tt
         assert_true(units > 0);
     }
     assert_int_equal(facts.tokens, tokens);
-    assert_int_equal(facts.supervised_tokens, rows);
+    assert_int_equal(facts.supervised, rows);
     struct tt_batch batch;
     assert_int_equal(tt_sampler_batch(sampler, step, facts.micro_count, 0, &storage, &batch),
                      TT_ERR_INTERNAL);

@@ -145,7 +145,7 @@ static tt_status upload(struct run *run, struct tt_pass *pass)
     TT_TRY(tt_rank_upload(&run->rank, &batch, pass));
     pass->in.training = true;
     pass->in.dropout_rng = tt_rng_make(7);
-    pass->in.loss_scale = 1.0f / (float)run->step.supervised_tokens;
+    pass->in.loss_scale = 1.0f / (float)run->step.supervised;
     return TT_OK;
 }
 
@@ -177,7 +177,7 @@ static tt_status loss_of(struct run *run, struct tt_comm *comm, double *loss)
     tt_executor_end(run->rank.executor);
     TT_TRY(status);
     TT_TRY(tt_comm_host_sum(comm, loss, 1));
-    *loss /= (double)run->step.supervised_tokens;
+    *loss /= (double)run->step.supervised;
     return TT_OK;
 }
 

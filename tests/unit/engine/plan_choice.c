@@ -257,7 +257,7 @@ static void time_adds_up(void **state)
     assert_int_equal(tt_plan_make(&rank, (struct tt_plan_ranks){1, 1}, 1, &fewer, &none, &half), TT_OK);
     assert_true(four.step_seconds > 3.5 * one.step_seconds && four.step_seconds < 4 * one.step_seconds);
     assert_true(half.step_seconds > 0.45 * one.step_seconds && half.step_seconds < 0.7 * one.step_seconds);
-    assert_int_equal(four.step_tokens, 4 * 8192);
+    assert_int_equal(four.step_count, 4 * 8192);
 }
 
 static double step_over(struct tt_plan_ranks ranks, enum tt_shard_strategy strategy, double network,
