@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/integer.h"
+#include "data/batch.h"
 #include "engine/rank_impl.h"
 #include "engine/rank_tokens.h"
 
@@ -44,13 +45,38 @@ static tt_status create_ropes(const struct tt_rank_config *config, struct tt_ran
     return status;
 }
 
+/* ---- Columns ---- */
+
+static int64_t values_of(enum tt_per per, int64_t tokens, int64_t rows, int64_t sequences, int64_t groups)
+{
+    return per == TT_PER_TOKEN      ? tokens
+           : per == TT_PER_ROW      ? rows
+           : per == TT_PER_SEQUENCE ? sequences
+                                    : groups;
+}
+
+/* The columns that the objective wants on the device, in the largest batch. */
+static size_t column_bytes(const struct tt_objective *objective, const struct tt_batch_limits *limits)
+{
+    size_t bytes = 0;
+    const struct tt_objective_column *column = objective->ops->columns;
+    for (; column != NULL && column->name != NULL; column++) {
+        int64_t count =
+            values_of(column->per, limits->tokens, limits->rows, limits->sequences, limits->sequences);
+        if (column->on_device) bytes += aligned((size_t)count * sizeof(float));
+    }
+    return bytes;
+}
+
+/* ---- Life ---- */
+
 tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_batch_limits *limits = &config->limits;
     size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
     size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
                    aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
-                   2 * aligned(rows * sizeof(int32_t)) +
+                   2 * aligned(rows * sizeof(int32_t)) + column_bytes(&rank->objective, limits) +
                    (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
     rank->tokens = tt_calloc(1, sizeof *rank->tokens);
     if (rank->tokens == NULL) return TT_ERR_MEMORY;
@@ -103,6 +129,22 @@ static tt_status upload(struct tt_rank *rank, char **next, const void *host, siz
     return tt_copy_to_device(rank->stream, *device, host, bytes);
 }
 
+static tt_status upload_columns(struct tt_rank *rank, const struct tt_batch *batch, char **next)
+{
+    const struct tt_objective_column *column = rank->objective.ops->columns;
+    for (; column != NULL && column->name != NULL; column++) {
+        int64_t count = values_of(column->per, batch->token_count, batch->row_count, batch->sequence_count,
+                                  batch->group_count);
+        const float *values = tt_batch_column(batch, column->name, column->per);
+        void *device;
+        if (!column->on_device) continue;
+        TT_TRY(upload(rank, next, values, (size_t)count * sizeof *values, &device));
+        rank->batch.columns[rank->batch.column_count++] =
+            (struct tt_device_column){column->name, tt_tensor_1d(device, TT_F32, count)};
+    }
+    return TT_OK;
+}
+
 tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
 {
     const struct tt_batch_limits *limits = &rank->limits;
@@ -111,6 +153,7 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
         batch->sequence_count > limits->sequences)
         return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
                        (long long)batch->token_count, (long long)limits->tokens);
+    if (!tt_device_is_plan(rank->device)) TT_TRY(tt_objective_check_columns(&rank->objective, batch));
     int64_t tokens = batch->token_count, rows = batch->row_count;
     char *next = tt_buffer_data(rank->tokens->batch_buffer);
     void *ids, *rope_rows, *keys, *borders, *row_list, *labels;
@@ -134,6 +177,7 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
         .rows_N = tt_tensor_1d(row_list, TT_I32, rows),
         .labels_N = tt_tensor_1d(labels, TT_I32, rows),
     };
+    TT_TRY(upload_columns(rank, batch, &next));
     memcpy(pass->lent.ropes, rank->tokens->ropes, sizeof pass->lent.ropes);
     if (rank->objective.ops->rows != NULL) {
         pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);

@@ -4,6 +4,13 @@
 
 #include "base/error.h"
 
+tt_tensor tt_device_batch_column(const struct tt_device_batch *batch, const char *name)
+{
+    for (int c = 0; c < batch->column_count; c++)
+        if (strcmp(batch->columns[c].name, name) == 0) return batch->columns[c].values;
+    return (tt_tensor){0};
+}
+
 static struct tt_result *find(struct tt_pass_results *results, const char *name, int part)
 {
     for (int i = 0; i < results->count; i++)

@@ -10,7 +10,7 @@
 #include "nn/axis.h"
 #include "tensor/tensor.h"
 
-enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9, TT_ATTACHMENTS_MAX = 4 };
+enum { TT_PYRAMID_LEVELS = 5, TT_ANCHORS_EACH = 9, TT_ATTACHMENTS_MAX = 4, TT_DEVICE_COLUMNS_MAX = 8 };
 
 enum tt_attachment_kind { TT_ATTACHED_IMAGES = 1 };
 
@@ -31,6 +31,12 @@ struct tt_attachment {
     struct tt_device_boxes boxes;
 };
 
+/* Named values beside the tokens, one for each token, row, sequence or group of them. */
+struct tt_device_column {
+    const char *name;
+    tt_tensor values; /* f32 */
+};
+
 /* A micro batch in device memory: T tokens of B concatenated sequences, and attachments. */
 struct tt_device_batch {
     int64_t token_count;    /* T, may be 0 */
@@ -44,13 +50,17 @@ struct tt_device_batch {
     tt_tensor row_keys_T;
     tt_tensor cu_seqlens; /* i32 [B + 1] */
     const int32_t *host_cu_seqlens;
-    int64_t row_count;  /* N: rows with a label */
-    tt_tensor rows_N;   /* i32, increasing: the tokens with a label */
-    tt_tensor labels_N; /* i32: the token that follows row rows_N[n] */
+    int64_t row_count;                                      /* N: rows with a label */
+    tt_tensor rows_N;                                       /* i32, increasing: the tokens with a label */
+    tt_tensor labels_N;                                     /* i32: the token that follows row rows_N[n] */
+    struct tt_device_column columns[TT_DEVICE_COLUMNS_MAX]; /* those that the objective asks for */
+    int column_count;
     struct tt_attachment attachments[TT_ATTACHMENTS_MAX];
     int attachment_count;
 };
 
+/* The values of a column; empty: nobody has asked for it. */
+tt_tensor tt_device_batch_column(const struct tt_device_batch *batch, const char *name);
 /* The first attachment of a kind; NULL: there is none. */
 static inline const struct tt_attachment *tt_device_batch_find(const struct tt_device_batch *batch,
                                                                enum tt_attachment_kind kind)

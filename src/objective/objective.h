@@ -85,6 +85,13 @@ struct tt_objective_rows {
     double *sums; /* [TT_OBJECTIVE_SUMS], to add to; NULL in `share` */
 };
 
+/* A column of the data (data/batch.h) that an objective reads: tt_batch_column of its rows' batch. */
+struct tt_objective_column {
+    const char *name;
+    enum tt_per per;
+    bool on_device; /* the passes read it too: a copy is in the batch on the device (nn/pass.h) */
+};
+
 struct tt_objective;
 
 struct tt_objective_ops {
@@ -96,6 +103,7 @@ struct tt_objective_ops {
     const struct tt_setting *settings;           /* its own, ended by a row without name; NULL: none */
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
     unsigned needs;                              /* bits of enum tt_objective_needs */
+    const struct tt_objective_column *columns;   /* ended by one without name; NULL: none */
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
@@ -140,6 +148,9 @@ const char *tt_objective_loss_word(const struct tt_objective *objective, int los
 bool tt_objective_has_default(const struct tt_objective *objective, int index);
 /* TT_ERR_USAGE: a value is outside its range, or values do not go together (ops->check). */
 TT_MUST_USE tt_status tt_objective_check(const struct tt_objective *objective);
+/* TT_ERR_DATA: the batch has tokens, and lacks a column that the objective reads. */
+TT_MUST_USE tt_status tt_objective_check_columns(const struct tt_objective *objective,
+                                                 const struct tt_batch *batch);
 /* Checks the batch and calls ops->rows, or ops->share where `shared` is not NULL. */
 TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
                                        const struct tt_objective_rows *rows, double *shared);

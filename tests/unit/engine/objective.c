@@ -9,15 +9,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "checkpoint/load.h"
-#include "engine/feed_rows.h"
-#include "engine/plan.h"
-#include "engine/step.h"
-#include "support/model_runner.h"
 #include "support/must.h"
+#include "support/objective_run.h"
 #include "support/ranks.h"
-
-enum { SAMPLES = 12, LENGTH = 24, VOCAB_MAX = 64, STEPS = 4 };
 
 /* ---- Objectives ---- */
 
@@ -141,104 +135,9 @@ static const struct tt_objective refusing = {
     .ops = &(const struct tt_objective_ops){
         .name = "refusing", .metrics = sft_metrics, .metric_count = 3, .rows = refuse}};
 
-/* ---- Runs ---- */
-
-struct run {
-    struct tt_model_facts model;
-    struct tt_dataset *dataset;
-    struct tt_sampler *sampler;
-    struct tt_comm *comm;
-    struct tt_plan plan;
-    struct tt_rank rank;
-    struct tt_gradient_watch watch;
-};
-
-static struct tt_model_options lora(tt_dtype dtype)
-{
-    return (struct tt_model_options){
-        .compute_dtype = dtype,
-        .random_init = true,
-        .lora = {.enabled = true, .r = 4, .alpha = 8, .dropout = 0.1, .target_modules = "all-linear"}};
-}
-
-/* What a run is made of; zeroed members have defaults. */
-struct setup {
-    const struct tt_objective *objective;
-    struct tt_model_options options;
-    size_t group_size;
-    int64_t accumulation;
-    struct tt_comm *comm; /* lent, with its ranks; NULL: one rank */
-};
-
-enum { STEP_UNITS = 4 };
-
-static tt_status open_run(struct run *run, const struct setup *setup)
-{
-    struct tt_batch_limits limits, none = {0};
-    int world = setup->comm != NULL ? tt_comm_world_size(setup->comm) : 1;
-    int64_t accumulation = setup->accumulation > 0 ? setup->accumulation : 2;
-    const struct tt_sampler_config sampler = {.micro_batch_size = STEP_UNITS / accumulation / world,
-                                              .world_size = world,
-                                              .accumulation = accumulation,
-                                              .shuffle = true};
-    *run = (struct run){0};
-    tt_runner_read_config(TT_TEST_ROOT "/golden/llama2/model", NULL, &run->model);
-    TT_TRY(tt_dataset_create_random(SAMPLES, 5, LENGTH, VOCAB_MAX, 3, &run->dataset));
-    TT_TRY(tt_dataset_group(run->dataset, setup->group_size));
-    TT_TRY(tt_sampler_create(run->dataset, &sampler, &run->sampler));
-    tt_sampler_limits(run->sampler, 0, STEPS, &limits);
-    if (setup->comm == NULL) TT_TRY(tt_comm_create_self(&run->comm));
-    struct tt_rank_config config = {
-        .device = {.kind = "cpu", .threads = 1},
-        .world = setup->comm != NULL ? setup->comm : run->comm,
-        .strategy = TT_FULL_SHARD,
-        .model_facts = &run->model,
-        .model_options = setup->options,
-        .objective = setup->objective,
-        .limits = limits,
-        .train = true,
-        .recompute = TT_RECOMPUTE_AUTO,
-        .backward_prefetch = TT_PREFETCH_PRE,
-        .reduce_dtype = TT_F32,
-    };
-    TT_TRY(tt_plan_make(&config, (struct tt_plan_ranks){world, 1}, accumulation, &limits, &none, &run->plan));
-    config.levels = run->plan.levels;
-    config.workspace_bytes = run->plan.workspace_bytes;
-    TT_TRY(tt_rank_init(&config, &run->rank));
-    TT_TRY(tt_rank_load(&run->rank, &(struct tt_load_source){.seed = 5}));
-    return tt_gradient_watch_init(run->rank.model, &run->watch);
-}
-
-static void close_run(struct run *run)
-{
-    tt_gradient_watch_deinit(&run->watch);
-    tt_rank_deinit(&run->rank);
-    tt_comm_destroy(run->comm);
-    tt_sampler_destroy(run->sampler);
-    tt_dataset_destroy(run->dataset);
-}
-
-static tt_status step(struct run *run, int64_t index, struct tt_train_step_result *result)
-{
-    static const struct tt_optim_config optim = {.optim = "adamw_torch",
-                                                 .learning_rate = 0.01,
-                                                 .lr_scheduler_type = "constant",
-                                                 .adam_beta1 = 0.9,
-                                                 .adam_beta2 = 0.999,
-                                                 .adam_epsilon = 1e-8,
-                                                 .max_grad_norm = 1};
-    struct tt_feed feed;
-    TT_TRY(tt_feed_of_rows(run->sampler, run->rank.mesh.axes[TT_AXIS_DATA].rank, &feed));
-    struct tt_train_step_config config = {
-        .optim = &optim, .feed = &feed, .seed = 1, .length = {STEPS, STEPS}};
-    tt_status status = tt_train_step(&run->rank, &config, index, &run->watch, result);
-    tt_feed_deinit(&feed);
-    return status;
-}
-
 /* ---- Tests ---- */
 
-static void check_same_weights(const struct run *a, const struct run *b)
+static void check_same_weights(const struct test_run *a, const struct test_run *b)
 {
     int64_t count = 0;
     for (int u = 0; u < a->rank.model->unit_count; u++) {
@@ -255,23 +154,23 @@ static void rows_scaled_one_by_one_train_alike(void **state)
     (void)state;
     static const tt_dtype dtypes[] = {TT_F32, TT_BF16};
     for (int d = 0; d < 2; d++) {
-        struct run one, other;
-        struct tt_model_options options = lora(dtypes[d]);
-        test_must(open_run(&one, &(struct setup){.options = options, .group_size = 1}));
-        test_must(
-            open_run(&other, &(struct setup){.objective = &by_rows, .options = options, .group_size = 1}));
+        struct test_run one, other;
+        struct tt_model_options options = test_lora(dtypes[d]);
+        test_must(test_open_run(&one, &(struct test_setup){.options = options, .group_size = 1}));
+        test_must(test_open_run(
+            &other, &(struct test_setup){.objective = &by_rows, .options = options, .group_size = 1}));
         assert_string_equal(one.rank.objective.ops->name, "sft");
-        for (int64_t s = 0; s < STEPS; s++) {
+        for (int64_t s = 0; s < TEST_STEPS; s++) {
             struct tt_train_step_result wanted, got;
-            test_must(step(&one, s, &wanted));
-            test_must(step(&other, s, &got));
+            test_must(test_train_step(&one, s, &wanted));
+            test_must(test_train_step(&other, s, &got));
             assert_memory_equal(wanted.metrics, got.metrics, sizeof got.metrics);
             assert_true(wanted.loss > 0 && wanted.loss == got.loss);
             assert_true(wanted.grad_norm > 0 && wanted.grad_norm == got.grad_norm);
         }
         check_same_weights(&one, &other);
-        close_run(&other);
-        close_run(&one);
+        test_close_run(&other);
+        test_close_run(&one);
     }
 }
 
@@ -279,23 +178,23 @@ static void rows_scaled_one_by_one_train_alike(void **state)
 static void the_reference_is_the_model_without_adapters(void **state)
 {
     (void)state;
-    struct run run;
+    struct test_run run;
     struct tt_train_step_result result;
-    struct tt_model_options options = lora(TT_F32);
+    struct tt_model_options options = test_lora(TT_F32);
     double reference = 0;
     options.lora.dropout = 0;
-    test_must(
-        open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 2}));
+    test_must(test_open_run(
+        &run, &(struct test_setup){.objective = &with_reference, .options = options, .group_size = 2}));
     int64_t per_epoch = tt_sampler_steps_per_epoch(run.sampler);
     for (int64_t s = 0; s < 2 * per_epoch; s++) {
-        test_must(step(&run, s, &result));
+        test_must(test_train_step(&run, s, &result));
         if (s == 0) assert_true(result.metrics[0] == result.metrics[1] && result.metrics[2] == 0);
         if (s > 0) assert_true(result.metrics[0] != result.metrics[1] && result.metrics[2] > 0);
         if (s > per_epoch) assert_true(result.metrics[0] < result.metrics[1]); /* it has learned */
         reference += (s < per_epoch ? 1 : -1) * result.metrics[1] * (double)result.facts.supervised;
     }
     assert_true(fabs(reference) < 1e-3); /* the same samples in each epoch, and the same reference */
-    close_run(&run);
+    test_close_run(&run);
 }
 
 /* The plan runs the reference's pass, the second pass over the logits, and the pass of values that are shared. */
@@ -304,13 +203,13 @@ static void a_plan_has_all_passes(void **state)
     (void)state;
     const struct tt_objective *objectives[] = {NULL, &by_rows, &with_reference, &sharing};
     double seconds[4];
-    struct tt_model_options options = lora(TT_F32);
+    struct tt_model_options options = test_lora(TT_F32);
     for (int i = 0; i < 4; i++) {
-        struct run run;
-        test_must(
-            open_run(&run, &(struct setup){.objective = objectives[i], .options = options, .group_size = 2}));
+        struct test_run run;
+        test_must(test_open_run(
+            &run, &(struct test_setup){.objective = objectives[i], .options = options, .group_size = 2}));
         seconds[i] = run.plan.step_seconds;
-        close_run(&run);
+        test_close_run(&run);
     }
     assert_true(seconds[0] < seconds[1] && seconds[1] < seconds[2] && seconds[2] < seconds[3]);
 }
@@ -318,49 +217,52 @@ static void a_plan_has_all_passes(void **state)
 static void other_groups_are_refused(void **state)
 {
     (void)state;
-    struct run run;
+    struct test_run run;
     struct tt_train_step_result result;
-    struct tt_model_options options = lora(TT_F32);
-    test_must(
-        open_run(&run, &(struct setup){.objective = &with_reference, .options = options, .group_size = 3}));
-    assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
+    struct tt_model_options options = test_lora(TT_F32);
+    test_must(test_open_run(
+        &run, &(struct test_setup){.objective = &with_reference, .options = options, .group_size = 3}));
+    assert_int_equal(test_train_step(&run, 0, &result), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->message,
                         "objective 'with reference' compares groups of 2 sequences, "
                         "and the data has groups of 3");
-    close_run(&run);
+    test_close_run(&run);
 }
 
 static void an_objective_may_fail(void **state)
 {
     (void)state;
-    struct run run;
+    struct test_run run;
     struct tt_train_step_result result;
-    struct tt_model_options options = lora(TT_F32);
-    test_must(open_run(&run, &(struct setup){.objective = &refusing, .options = options, .group_size = 1}));
-    assert_int_equal(step(&run, 0, &result), TT_ERR_DATA);
+    struct tt_model_options options = test_lora(TT_F32);
+    test_must(test_open_run(
+        &run, &(struct test_setup){.objective = &refusing, .options = options, .group_size = 1}));
+    assert_int_equal(test_train_step(&run, 0, &result), TT_ERR_DATA);
     assert_string_equal(tt_error_last()->message, "these rows are not wanted");
-    close_run(&run);
+    test_close_run(&run);
 }
 
 static void a_reference_needs_adapters_alone(void **state)
 {
     (void)state;
-    struct run run;
+    struct test_run run;
     struct tt_model_options full = {.compute_dtype = TT_F32, .random_init = true, .train_base = true},
-                            saved = lora(TT_F32);
+                            saved = test_lora(TT_F32);
     assert_int_equal(
-        open_run(&run, &(struct setup){.objective = &with_reference, .options = full, .group_size = 2}),
+        test_open_run(&run,
+                      &(struct test_setup){.objective = &with_reference, .options = full, .group_size = 2}),
         TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "needs a reference"));
     assert_non_null(strstr(tt_error_last()->message, "embed_tokens"));
-    close_run(&run);
+    test_close_run(&run);
     saved.lora.modules_to_save = "[\"lm_head\"]";
     assert_int_equal(
-        open_run(&run, &(struct setup){.objective = &with_reference, .options = saved, .group_size = 2}),
+        test_open_run(&run,
+                      &(struct test_setup){.objective = &with_reference, .options = saved, .group_size = 2}),
         TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "lm_head"));
     assert_non_null(strstr(tt_error_last()->hint, "adapters off"));
-    close_run(&run);
+    test_close_run(&run);
 }
 
 /* ---- DPO ---- */
@@ -368,25 +270,25 @@ static void a_reference_needs_adapters_alone(void **state)
 struct curve {
     int world;
     int64_t accumulation;
-    double losses[STEPS], accuracies[STEPS], norms[STEPS];
-    double metrics[STEPS][TT_OBJECTIVE_METRICS_MAX];
+    double losses[TEST_STEPS], accuracies[TEST_STEPS], norms[TEST_STEPS];
+    double metrics[TEST_STEPS][TT_OBJECTIVE_METRICS_MAX];
 };
 
 /* Pairs of random texts, of which one is to become likelier than the other. */
 static tt_status train_pairs(struct tt_comm *comm, void *argument)
 {
     struct curve *curve = argument;
-    struct run run;
+    struct test_run run;
     struct tt_objective dpo;
-    struct tt_model_options options = lora(TT_F32);
+    struct tt_model_options options = test_lora(TT_F32);
     tt_status status = TT_OK;
     options.lora.dropout = 0;
     TT_TRY(tt_objective_init("dpo", &dpo));
     dpo.values[0] = 1;
-    TT_GO(open_run(&run, &(struct setup){&dpo, options, 2, curve->accumulation, comm}));
-    for (int64_t s = 0; s < STEPS; s++) {
+    TT_GO(test_open_run(&run, &(struct test_setup){&dpo, options, 2, curve->accumulation, comm, NULL}));
+    for (int64_t s = 0; s < TEST_STEPS; s++) {
         struct tt_train_step_result result;
-        TT_GO(step(&run, s, &result));
+        TT_GO(test_train_step(&run, s, &result));
         if (tt_comm_rank(comm) > 0) continue;
         curve->losses[s] = result.loss;
         curve->norms[s] = result.grad_norm;
@@ -394,7 +296,7 @@ static tt_status train_pairs(struct tt_comm *comm, void *argument)
             result.metrics[tt_objective_best_metric(&dpo, "rewards/accuracies") - dpo.ops->metrics];
     }
 out:
-    close_run(&run);
+    test_close_run(&run);
     return status;
 }
 
@@ -408,10 +310,10 @@ static void dpo_learns_to_prefer_on_any_split(void **state)
     for (int i = 0; i < 4; i++) test_ranks(curves[i].world, train_pairs, &curves[i]);
     assert_true(fabs(curves[0].losses[0] - log(2)) < 1e-12); /* a new adapter is the reference */
     assert_true(curves[0].accuracies[0] == 0);
-    assert_true(curves[0].losses[STEPS - 1] < 0.6);
-    assert_true(curves[0].accuracies[STEPS - 1] == 1);
+    assert_true(curves[0].losses[TEST_STEPS - 1] < 0.6);
+    assert_true(curves[0].accuracies[TEST_STEPS - 1] == 1);
     for (int i = 1; i < 4; i++)
-        for (int s = 0; s < STEPS; s++) {
+        for (int s = 0; s < TEST_STEPS; s++) {
             assert_true(fabs(curves[i].losses[s] - curves[0].losses[s]) < 1e-5);
             assert_true(fabs(curves[i].norms[s] / curves[0].norms[s] - 1) < 1e-4);
             assert_true(curves[i].accuracies[s] == curves[0].accuracies[s]);
@@ -423,20 +325,20 @@ static void dpo_learns_to_prefer_on_any_split(void **state)
 static tt_status train_sharing(struct tt_comm *comm, void *argument)
 {
     struct curve *curve = argument;
-    struct run run;
-    struct tt_model_options options = lora(TT_F32);
+    struct test_run run;
+    struct tt_model_options options = test_lora(TT_F32);
     tt_status status = TT_OK;
     options.lora.dropout = 0;
-    TT_GO(open_run(&run, &(struct setup){&sharing, options, 2, curve->accumulation, comm}));
-    for (int64_t s = 0; s < STEPS; s++) {
+    TT_GO(test_open_run(&run, &(struct test_setup){&sharing, options, 2, curve->accumulation, comm, NULL}));
+    for (int64_t s = 0; s < TEST_STEPS; s++) {
         struct tt_train_step_result result;
-        TT_GO(step(&run, s, &result));
+        TT_GO(test_train_step(&run, s, &result));
         if (tt_comm_rank(comm) > 0) continue;
         curve->norms[s] = result.grad_norm;
         memcpy(curve->metrics[s], result.metrics, sizeof result.metrics);
     }
 out:
-    close_run(&run);
+    test_close_run(&run);
     return status;
 }
 
@@ -450,9 +352,9 @@ static void values_are_shared_over_the_step(void **state)
                              {.world = 2, .accumulation = 2}};
     for (int i = 0; i < 4; i++) test_ranks(curves[i].world, train_sharing, &curves[i]);
     for (int i = 0; i < 4; i++)
-        for (int s = 0; s < STEPS; s++) {
+        for (int s = 0; s < TEST_STEPS; s++) {
             const double *own = curves[i].metrics[s], *one = curves[0].metrics[s];
-            int64_t batches = STEP_UNITS / (STEP_UNITS / curves[i].accumulation / curves[i].world);
+            int64_t batches = TEST_STEP_UNITS / (TEST_STEP_UNITS / curves[i].accumulation / curves[i].world);
             bool whole = s % 2 == 0; /* an epoch has 6 groups: the second step of each has 2 of them */
             if (whole) assert_true(own[3] == (double)batches);
             assert_true(own[2] == one[2] && own[2] > 0);
