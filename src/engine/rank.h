@@ -77,7 +77,7 @@ struct tt_rank {
     bool moments_in_host;        /* offload_params, or the plan chose it */
     struct tt_snapshot snapshot; /* empty unless config.saves */
     struct tt_workspace *workspace;
-    struct tt_buffer *sums_buffer;          /* f64: the sums of the op loss_sums, then the sum of squares */
+    struct tt_buffer *sums_buffer;          /* f64 (rank_sums.c) */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_batch_limits limits;
     struct tt_rank_tokens *tokens; /* the memory of micro batches, by modality */

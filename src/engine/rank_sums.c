@@ -5,23 +5,44 @@
 #include "backend/ops/optim.h"
 #include "engine/rank_impl.h"
 
-/* Indices in the buffer of sums: the sums of the op loss_sums come first, or those that the objective names. */
-enum { LOSS_SUMS = 3, SQUARES = LOSS_SUMS, DEVICE_SUMS };
+/* The buffer has the sums of the objective by name, at least as many as the op loss_sums, then the sum of squares. */
+enum { LOSS_SUMS = 3 };
+
+/* The sums of rows that stand alone, in the order of the op loss_sums. */
+static const char *const row_sums[] = {TT_SUM_LOSS, "correct", "entropy", NULL};
+
+static const char *const *names_of(const struct tt_rank *rank)
+{
+    const char *const *names = rank->objective.ops->pass_sums;
+    return names != NULL ? names : row_sums;
+}
+
+/* The place of the sum of squares. */
+static int squares_at(const struct tt_rank *rank)
+{
+    const char *const *names = names_of(rank);
+    int count = 0;
+    while (names[count] != NULL) count++;
+    return count > LOSS_SUMS ? count : LOSS_SUMS;
+}
+
+static size_t sum_bytes(const struct tt_rank *rank)
+{
+    return (size_t)(squares_at(rank) + 1) * sizeof(double);
+}
 
 tt_status tt_rank_lend_sums(struct tt_rank *rank)
 {
-    const char *const *names = rank->objective.ops->pass_sums;
+    const char *const *names = names_of(rank);
     double *sums = tt_buffer_data(rank->sums_buffer);
-    for (int i = 0; names != NULL && i < LOSS_SUMS && names[i] != NULL; i++)
-        TT_TRY(tt_pass_lend_sum(&rank->results, names[i], sums + i));
+    for (int i = 0; names[i] != NULL; i++) TT_TRY(tt_pass_lend_sum(&rank->results, names[i], sums + i));
     return TT_OK;
 }
 
 tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     size_t params = rank->model->param_count + 1;
-    TT_TRY(
-        tt_buffer_create(rank->device, DEVICE_SUMS * sizeof(double), TT_PURPOSE_BATCH, &rank->sums_buffer));
+    TT_TRY(tt_buffer_create(rank->device, sum_bytes(rank), TT_PURPOSE_BATCH, &rank->sums_buffer));
     if (!config->train) return TT_OK;
     return tt_buffer_create(rank->device, params * sizeof(double), TT_PURPOSE_BATCH,
                             &rank->param_squares_buffer);
@@ -30,7 +51,7 @@ tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank 
 tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
     memset(rank->rows.sums, 0, sizeof rank->rows.sums);
-    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), DEVICE_SUMS * sizeof(double));
+    return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), sum_bytes(rank));
 }
 
 tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
@@ -38,12 +59,13 @@ tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
 {
     if (pass->in.batch->token_count == 0 || pass->in.batch->row_count == 0) return TT_OK;
     if (rank->objective.ops->rows != NULL) return tt_rank_run_objective(rank, batch, counts, pass);
-    double *sums = tt_buffer_data(rank->sums_buffer);
+    tt_tensor first = tt_pass_sum(pass, TT_SUM_LOSS);
+    if (tt_tensor_is_empty(first)) return TT_OK;
     struct tt_loss_sums_args args = {
         .loss_N = tt_pass_result(pass->out, TT_RESULT_LOSS, 0),
         .correct_N = tt_pass_result(pass->out, TT_RESULT_CORRECT, 0),
         .entropy_N = tt_pass_result(pass->out, TT_RESULT_ENTROPY, 0),
-        .sums = tt_tensor_1d(sums, TT_F64, LOSS_SUMS),
+        .sums = tt_tensor_1d(first.data, TT_F64, LOSS_SUMS),
     };
     return tt_loss_sums(rank->stream, &args);
 }
@@ -61,22 +83,23 @@ static tt_status add_squares(struct tt_rank *rank, double *to, const float *valu
 tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count)
 {
     double *sums = tt_buffer_data(rank->sums_buffer);
-    return add_squares(rank, sums + SQUARES, values, count);
+    return add_squares(rank, sums + squares_at(rank), values, count);
 }
 
 tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
 {
-    double device[DEVICE_SUMS];
+    double device[TT_PASS_SUMS_MAX + 1];
+    int squares = squares_at(rank);
     memset(sums, 0, TT_SUM_COUNT * sizeof *sums);
     if (tt_device_is_plan(rank->device)) return TT_OK;
-    TT_TRY(tt_copy_to_host(rank->stream, device, tt_buffer_data(rank->sums_buffer), sizeof device));
+    TT_TRY(tt_copy_to_host(rank->stream, device, tt_buffer_data(rank->sums_buffer), sum_bytes(rank)));
     TT_TRY(tt_stream_synchronize(rank->stream));
     if (rank->objective.ops->rows != NULL)
         memcpy(sums, rank->rows.sums, sizeof rank->rows.sums);
     else
-        memcpy(sums, device, LOSS_SUMS * sizeof *sums);
+        memcpy(sums, device, (size_t)squares * sizeof *sums);
     if (rank->objective.ops->derive != NULL) rank->objective.ops->derive(sums);
-    sums[TT_SUM_SQUARES] = device[SQUARES];
+    sums[TT_SUM_SQUARES] = device[squares];
     return TT_OK;
 }
 

@@ -187,7 +187,8 @@ struct tt_pass_inputs {
  * anchor * 4 + side. */
 #define TT_RESULT_CLASSES "class_logits"
 #define TT_RESULT_BOXES "box_deltas"
-/* Names of its sums: the weighted losses of all images. */
+/* Names of sums: the losses of rows, and a detector's weighted losses of all images. */
+#define TT_SUM_LOSS "loss"
 #define TT_SUM_CLASSIFICATION "classification"
 #define TT_SUM_BOX_REGRESSION "bbox_regression"
 
@@ -220,7 +221,7 @@ TT_MUST_USE tt_status tt_pass_give(const struct tt_pass *pass, const char *name,
 tt_tensor tt_pass_result(const struct tt_pass_results *results, const char *name, int part);
 /* Lends blocks a number in device memory, to which they add. */
 TT_MUST_USE tt_status tt_pass_lend_sum(struct tt_pass_results *results, const char *name, double *sum);
-/* The sum, for a block that adds to it; empty: nobody reads it. */
+/* The sum, for a block that adds to it; empty: nobody reads it, or the block has added to it (`again`). */
 tt_tensor tt_pass_sum(const struct tt_pass *pass, const char *name);
 
 /* The images of a pass whose blocks read images. */

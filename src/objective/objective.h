@@ -112,8 +112,8 @@ struct tt_objective_ops {
      * an evaluation a step is a batch of all ranks. Not called without rows. */
     tt_status (*share)(const struct tt_objective *objective, const struct tt_objective_rows *rows,
                        double *shared);
-    /* NULL, or the names of sums to which blocks add on the device (nn/pass.h), at most three, ended by NULL: they are
-     * a rank's first sums, in the place of those of the op loss_sums. */
+    /* Names of the sums to which a pass adds on the device (nn/pass.h), at most 8, ended by NULL: they are a rank's
+     * first sums. NULL: "loss", "correct" and "entropy", those of the op loss_sums, which stand together. */
     const char *const *pass_sums;
     void (*derive)(double sums[TT_OBJECTIVE_SUMS]); /* NULL, or makes further sums of a rank's own */
     /* NULL: every row stands alone, and the sums are those of the op loss_sums. Not called without rows. */
