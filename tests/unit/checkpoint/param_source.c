@@ -71,7 +71,7 @@ static tt_status check_shards(const struct load_world *world, const struct tt_mo
     for (int u = 0; u < world->model->unit_count; u++)
         for (size_t p = 0; p < tt_unit_piece_count(world->units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(world->units[u], p);
-            TT_TRY(check_piece(&piece, plain));
+            if (piece.count > 0) TT_TRY(check_piece(&piece, plain));
         }
     return TT_OK;
 }
