@@ -23,18 +23,16 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
                               struct tt_generation_rank *out)
 {
     const struct tt_model_facts *model = &rank->model->facts;
-    const struct tt_layer_facts *first = &model->layers[0];
-    for (int64_t i = 1; i < model->num_hidden_layers; i++) {
+    struct tt_kv_heads heads[TT_MODEL_LAYERS_MAX];
+    for (int64_t i = 0; i < model->num_hidden_layers; i++) {
         const struct tt_layer_facts *layer = &model->layers[i];
-        if (layer->kv_heads == first->kv_heads && layer->head_dim == first->head_dim) continue;
-        return tt_fail(TT_ERR_UNSUPPORTED, "generation needs layers with the same number of key/value heads");
+        heads[tt_model_cache_layer(model, i)] = (struct tt_kv_heads){layer->kv_heads, layer->head_dim};
     }
     const struct tt_kv_cache_config config = {
         .layer_count = tt_model_cache_layers(model),
         .sequence_count = limits->sequences,
         .max_length = limits->length,
-        .kv_heads = first->kv_heads,
-        .head_dim = first->head_dim,
+        .heads = heads,
         .dtype = rank->model->options.compute_dtype,
     };
     return tt_kv_cache_create(rank->device, &config, &out->cache);

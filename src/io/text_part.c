@@ -26,6 +26,8 @@ static const struct tt_part_rename no_renames[] = {{NULL, NULL}};
 static const char *const visual[] = {"model.visual.", "mtp.", NULL};
 static const char *const muse_others[] = {"model.vision_tower.", "model.vision_adapter.",
                                           "model.vision_projection.", NULL};
+static const char *const gemma4_others[] = {"model.vision_tower.", "model.embed_vision.",
+                                            "model.audio_tower.", "model.embed_audio.", NULL};
 static const char *const smolvlm_others[] = {"model.vision_model.", "model.connector.", NULL};
 
 #define AT(where) .path = (where), .table = where ".embed_tokens.weight"
@@ -39,6 +41,14 @@ static const struct tt_text_part parts[] = {
      .tied = true,
      .renames = llava_renames,
      .others = llava_others},
+    {.model_type = "gemma4",
+     .architecture = "Gemma4ForConditionalGeneration",
+     AT("model.language_model"),
+     .text_type = "gemma4_text",
+     .what = "vision and audio towers and their embedders",
+     .tied = true,
+     .renames = no_renames,
+     .others = gemma4_others},
     {.model_type = "mistral3",
      .architecture = "Mistral3ForConditionalGeneration",
      AT("model.language_model"),

@@ -47,6 +47,8 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
 void tt_build_layer_end(struct tt_builder *builder);
+/* A frozen factor of the layer's output, a buffer of transformers' module; before the end. */
+void tt_build_layer_scalar(struct tt_builder *builder, const char *name);
 /* A side value (nn/side.h) that the block being built offers; NULL in the first run. Call it behind all parameters of
  * the block that the value is made of: `trains` is whether one of those before the call does. `cached`: keys and
  * values. */
@@ -97,6 +99,7 @@ struct tt_attention_spec {
     bool bias, output_bias; /* of q, k and v; of o */
     bool qk_norm;           /* q and k are normed, as `qk_norm_kind` */
     bool qk_norm_bare;      /* without weights */
+    bool value_norm;        /* each head of v is normed too, without a weight */
     enum tt_qk_norm qk_norm_kind;
     bool pairs;            /* neighbouring columns rotate together */
     int query_rope;        /* the rotation of q; 0: the layer's */
@@ -132,6 +135,7 @@ struct tt_decoder_spec {
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */
     double logit_scale, logit_cap;              /* tt_build_head */
     struct tt_norm_spec norm;                   /* the final one; its path is set here */
+    const char *layer_scalar;                   /* tt_build_layer_scalar; NULL: none */
 };
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
                       const struct tt_decoder_spec *spec);

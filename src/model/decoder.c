@@ -45,6 +45,15 @@ void tt_build_layer_begin(struct tt_builder *builder, int64_t index)
     builder->current = (struct tt_layer){0};
 }
 
+void tt_build_layer_scalar(struct tt_builder *builder, const char *name)
+{
+    const struct tt_module layer = {.path = builder->layer_path};
+    if (builder->listing || builder->status != TT_OK) return;
+    tt_param *scalar = tt_builder_param(builder, &layer, name, 1, (int64_t[]){1}, TT_INIT_ONE);
+    if (scalar != NULL) scalar->trainable = false;
+    builder->current.scalar = scalar;
+}
+
 void tt_build_layer_end(struct tt_builder *builder)
 {
     const char *path = builder->layer_path;
@@ -148,7 +157,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     struct tt_linear_spec qkv[] = {
         {names->q, q_out, spec->bias, scores, scores},
         {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
-        {.path = own ? names->v : NULL, .out = k_out, .bias = spec->bias},
+        {.path = own && !facts->keys_as_values ? names->v : NULL, .out = k_out, .bias = spec->bias},
         {.path = names->qkv, .out = q_out + 2 * k_out, .bias = spec->bias},
     };
     *attention = (struct tt_self_attention){
@@ -159,6 +168,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .rope = facts->rope,
         .query_rope = facts->rope >= 0 && spec->query_rope > 0 ? spec->query_rope : facts->rope,
         .pairs = spec->pairs,
+        .keys_as_values = facts->keys_as_values,
         .qk_norm = spec->qk_norm_kind,
         .scale = spec->scale > 0 ? spec->scale : 1.0 / sqrt((double)head_dim),
         .soft_cap = (float)spec->soft_cap,
@@ -172,6 +182,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     bool all = spec->qk_norm_kind == TT_QK_NORM_ALL;
     tt_build_norm(builder, &q_norm, all ? q_out : head_dim, scores, &attention->q_norm);
     tt_build_norm(builder, &k_norm, all ? k_out : head_dim, scores, &attention->k_norm);
+    if (spec->value_norm)
+        attention->v_norm = (struct tt_norm){.bare = true, .eps = spec->norm_eps, .offset = 1.0f};
     if (are_keys_read(builder))
         attention->offers = builder->keys[builder->layer] = tt_build_side(builder, 2 * k_out, true);
     tt_build_linears(builder, &gate, 1, dim, &attention->gate);
@@ -284,6 +296,7 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
         tt_build_layer_begin(builder, i);
         tt_build_attention(builder, spec->attention);
         tt_build_mlp(builder, spec->mlp);
+        if (spec->layer_scalar != NULL) tt_build_layer_scalar(builder, spec->layer_scalar);
         tt_build_layer_end(builder);
     }
     tt_build_module(builder, below_text(builder, "rotary_emb"));

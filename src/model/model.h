@@ -27,12 +27,14 @@ enum tt_rope_type {
     TT_ROPE_LLAMA3,
     TT_ROPE_YARN,
     TT_ROPE_LONGROPE,
+    TT_ROPE_PROPORTIONAL, /* all columns of a head are pairs, of which the first `turning` rotate */
     TT_ROPE_TYPES
 };
 enum { TT_ROPE_FACTORS_MAX = 128 };
 struct tt_rope {
     enum tt_rope_type type;
     int64_t columns; /* of a head that rotate: its first ones */
+    int64_t turning; /* proportional: pairs whose frequency is not 0 */
     double theta;
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_max_position;
@@ -62,6 +64,7 @@ struct tt_layer_facts {
     int64_t kv_heads, head_dim; /* K, E: the shape of a token's keys, and of its values */
     int64_t window;             /* keys that a query sees; 0: all up to its own */
     int rope;                   /* index in ropes; -1: no rotation */
+    bool keys_as_values;        /* values are the outputs of the keys' linear, before norm and rotation */
     int64_t keys_back; /* 0: it makes its keys and values; n: it reads those of the n-th layer before it */
 };
 

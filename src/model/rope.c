@@ -47,6 +47,8 @@ static double frequency_of(const struct tt_rope *rope, int64_t index)
         return llama3_frequency(rope, frequency);
     case TT_ROPE_YARN:
         return yarn_frequency(rope, frequency, index);
+    case TT_ROPE_PROPORTIONAL:
+        return index < rope->turning ? frequency / rope->factor : 0;
     case TT_ROPE_LONGROPE: /* has its own function */
     case TT_ROPE_DYNAMIC:
     case TT_ROPE_DEFAULT:

@@ -19,16 +19,22 @@ static tt_status unsupported_type(const struct source *source, const char *name)
 {
     tt_status status =
         tt_fail(TT_ERR_UNSUPPORTED, "%s: the rope type '%s' is not supported", source->json->origin, name);
-    tt_hint(source->rules->phi3 ? "supported are default and longrope"
-                                : "supported are default, linear, dynamic, llama3, yarn and longrope");
+    tt_hint(source->rules->phi3
+                ? "supported are default and longrope"
+                : "supported are default, linear, dynamic, llama3, yarn, longrope and proportional");
     return status;
 }
 
 static tt_status read_type(const struct source *source, struct tt_rope *rope)
 {
     static const char *const names[TT_ROPE_TYPES] = {
-        [TT_ROPE_DEFAULT] = "default", [TT_ROPE_LINEAR] = "linear", [TT_ROPE_DYNAMIC] = "dynamic",
-        [TT_ROPE_LLAMA3] = "llama3",   [TT_ROPE_YARN] = "yarn",     [TT_ROPE_LONGROPE] = "longrope",
+        [TT_ROPE_DEFAULT] = "default",
+        [TT_ROPE_LINEAR] = "linear",
+        [TT_ROPE_DYNAMIC] = "dynamic",
+        [TT_ROPE_LLAMA3] = "llama3",
+        [TT_ROPE_YARN] = "yarn",
+        [TT_ROPE_LONGROPE] = "longrope",
+        [TT_ROPE_PROPORTIONAL] = "proportional",
     };
     const char *name = "default";
     TT_TRY(tt_json_opt_string(source->json, source->object, "type", &name));
@@ -136,6 +142,7 @@ static tt_status read_scaling(const struct source *source, struct tt_rope *rope)
 {
     const struct tt_json *json = source->json;
     if (rope->type == TT_ROPE_DEFAULT) return TT_OK;
+    if (rope->type == TT_ROPE_PROPORTIONAL) return read_positive(source, "factor", &rope->factor);
     if (rope->type == TT_ROPE_LONGROPE) {
         TT_TRY(read_original(source, rope));
         return read_longrope(source, rope);
@@ -166,6 +173,11 @@ static bool reads_partial(const struct tt_rope_rules *rules)
 static tt_status set_columns(const struct source *source, double partial, struct tt_rope *rope)
 {
     bool reads = reads_partial(source->rules);
+    if (rope->type == TT_ROPE_PROPORTIONAL) {
+        rope->turning = (int64_t)((double)source->rules->head_dim * partial / 2);
+        partial = 1;
+        reads = true;
+    }
     if (!reads && partial != 1 && rope->type != TT_ROPE_DEFAULT)
         return tt_fail(
             TT_ERR_UNSUPPORTED,
@@ -228,7 +240,7 @@ tt_status tt_family_parse_rope(const struct tt_json *json, const struct tt_rope_
         TT_TRY(set_columns(&source, partial, rope));
         TT_TRY(read_scaling(&source, rope));
     }
-    if (partial != 1 && !reads_partial(rules) && !rules->unscaled)
+    if (partial != 1 && !reads_partial(rules) && !rules->unscaled && rope->type != TT_ROPE_PROPORTIONAL)
         tt_warn("%s: partial_rotary_factor %g has no effect on models of model_type '%s', here as in "
                 "transformers",
                 json->origin, partial, facts->model_type);

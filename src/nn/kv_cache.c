@@ -8,7 +8,8 @@
 
 struct tt_kv_cache {
     struct tt_kv_cache_config config;
-    struct tt_buffer *rows; /* [layers][k, v][B * max_length + 1][K * E]: the last row is spare */
+    struct tt_kv_heads *heads; /* [layers] */
+    struct tt_buffer *rows;    /* [layers][k, v][B * max_length + 1][K * E]: the last row is spare */
     /* Device memory, i32: cu_q, cu_k [2B + 1] each, then the rows of the new tokens, at most [B * max_length]. A pass
      * of single tokens has here: the new row, the first and the number of keys of each row, [3 B] in all. */
     struct tt_buffer *borders;
@@ -27,6 +28,25 @@ static int64_t row_count(const struct tt_kv_cache *cache)
     return cache->config.sequence_count * cache->config.max_length + 1;
 }
 
+/* Columns of the keys of all layers before `layer`. */
+static int64_t columns_before(const struct tt_kv_cache *cache, int64_t layer)
+{
+    int64_t columns = 0;
+    for (int64_t i = 0; i < layer; i++) columns += cache->heads[i].count * cache->heads[i].columns;
+    return columns;
+}
+
+static tt_status copy_heads(struct tt_kv_cache *cache)
+{
+    const struct tt_kv_cache_config *config = &cache->config;
+    cache->heads = tt_calloc((size_t)config->layer_count, sizeof *cache->heads);
+    if (cache->heads == NULL) return TT_ERR_MEMORY;
+    for (int64_t i = 0; i < config->layer_count; i++)
+        cache->heads[i] = config->heads != NULL ? config->heads[i]
+                                                : (struct tt_kv_heads){config->kv_heads, config->head_dim};
+    return TT_OK;
+}
+
 tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_config *config,
                              struct tt_kv_cache **out)
 {
@@ -42,8 +62,9 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
                          config->sequence_count, config->max_length);
         goto out;
     }
-    size_t row_bytes = (size_t)(config->kv_heads * config->head_dim) * tt_dtype_bytes(config->dtype);
-    if (__builtin_mul_overflow(rows + 1, row_bytes * 2 * (size_t)config->layer_count, &bytes)) {
+    TT_GO(copy_heads(cache));
+    size_t row_bytes = (size_t)columns_before(cache, config->layer_count) * tt_dtype_bytes(config->dtype);
+    if (__builtin_mul_overflow(rows + 1, row_bytes * 2, &bytes)) {
         status =
             tt_fail(TT_ERR_MEMORY, "a key/value cache of %zu rows is larger than the address space", rows);
         goto out;
@@ -74,6 +95,7 @@ void tt_kv_cache_destroy(struct tt_kv_cache *cache)
     if (cache == NULL) return;
     tt_buffer_destroy(cache->rows);
     tt_buffer_destroy(cache->borders);
+    tt_free(cache->heads);
     tt_free(cache->lengths);
     tt_free(cache->new_first);
     tt_free(cache->cu_q);
@@ -97,9 +119,10 @@ void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t l
 static void rows_of(const struct tt_kv_cache *cache, int64_t layer, tt_tensor all[2])
 {
     const struct tt_kv_cache_config *config = &cache->config;
-    int64_t cols = config->kv_heads * config->head_dim, rows = row_count(cache);
+    int64_t cols = cache->heads[layer].count * cache->heads[layer].columns, rows = row_count(cache);
     size_t half_bytes = (size_t)(rows * cols) * tt_dtype_bytes(config->dtype);
-    char *data = (char *)tt_buffer_data(cache->rows) + (size_t)layer * 2 * half_bytes;
+    size_t before = (size_t)(2 * rows * columns_before(cache, layer)) * tt_dtype_bytes(config->dtype);
+    char *data = (char *)tt_buffer_data(cache->rows) + before;
     all[0] = tt_tensor_2d(data, config->dtype, rows, cols);
     all[1] = tt_tensor_2d(data + half_bytes, config->dtype, rows, cols);
 }
@@ -236,8 +259,8 @@ void tt_kv_cache_read(const struct tt_kv_cache *cache, int layer, struct tt_atte
     int64_t border_count = 2 * config->sequence_count + 1;
     int32_t *borders = tt_buffer_data(cache->borders);
     rows_of(cache, layer, all);
-    args->k_TKE = tt_tensor_heads(all[0], config->kv_heads);
-    args->v_TKE = tt_tensor_heads(all[1], config->kv_heads);
+    args->k_TKE = tt_tensor_heads(all[0], cache->heads[layer].count);
+    args->v_TKE = tt_tensor_heads(all[1], cache->heads[layer].count);
     args->cu_q = cache->cu_q;
     args->cu_k = cache->cu_k;
     args->device_cu_q = tt_tensor_1d(borders, TT_I32, border_count);
@@ -265,8 +288,8 @@ void tt_kv_cache_read_single(const struct tt_kv_cache *cache, int layer,
     int64_t count = cache->single_rows;
     tt_tensor all[2];
     rows_of(cache, layer, all);
-    args->k_RKE = tt_tensor_heads(all[0], cache->config.kv_heads);
-    args->v_RKE = tt_tensor_heads(all[1], cache->config.kv_heads);
+    args->k_RKE = tt_tensor_heads(all[0], cache->heads[layer].count);
+    args->v_RKE = tt_tensor_heads(all[1], cache->heads[layer].count);
     args->first_T = tt_tensor_1d(rows + count, TT_I32, count);
     args->count_T = tt_tensor_1d(rows + 2 * count, TT_I32, count);
     args->max_count = cache->reach;

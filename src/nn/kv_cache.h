@@ -19,8 +19,13 @@
 
 struct tt_kv_cache;
 
+/* Heads of keys, and of values, of a layer. */
+struct tt_kv_heads {
+    int64_t count, columns; /* K, E */
+};
 struct tt_kv_cache_config {
     int64_t layer_count, sequence_count, max_length, kv_heads, head_dim;
+    const struct tt_kv_heads *heads; /* [layer_count], copied; NULL: kv_heads of head_dim in all layers */
     tt_dtype dtype;
 };
 

@@ -33,6 +33,14 @@ static tt_status choose_input(const struct tt_half *half, const struct tt_pass *
     return tt_add(pass->lent.stream, &add);
 }
 
+/* x *= the layer's scalar, which is its gradient too. */
+static tt_status scale_stream(const struct tt_layer *layer, const struct tt_pass *pass, tt_tensor x_TD)
+{
+    if (layer->scalar == NULL || tt_tensor_is_empty(x_TD)) return TT_OK;
+    struct tt_scale_args args = {.x = x_TD, .by_1 = layer->scalar->value};
+    return tt_scale(pass->lent.stream, &args);
+}
+
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
@@ -55,6 +63,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
         x_TD = behind_TD;
         delta_TD = in.y_TD;
     }
+    TT_TRY(scale_stream(layer, pass, y_TD));
     if (!keep) tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -131,6 +140,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct tt_half_gradient gradient = {.dy_TD = dy_TD, .carries = true};
     tt_tensor turns[2] = {{0}, {0}}; /* memory for gradients between halves */
+    TT_TRY(scale_stream(layer, pass, dy_TD));
     for (int i = layer->count - 1, turn = 0; i >= 0; i--, turn ^= 1) {
         int first = layer->halves[i].beside ? i - 1 : i; /* of the halves that run now */
         bool goes_on = !tt_tensor_is_empty(dx_TD) || trains_before(layer, first);

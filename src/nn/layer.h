@@ -11,6 +11,7 @@ enum { TT_LAYER_HALVES = 4 };
 struct tt_layer {
     struct tt_half halves[TT_LAYER_HALVES];
     int count;
+    tt_param *scalar; /* [1], frozen: multiplies the stream behind the last half; NULL: none */
 };
 
 extern const struct tt_block_ops tt_layer_ops;

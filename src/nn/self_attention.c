@@ -9,6 +9,7 @@
 
 struct saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
+    tt_tensor rstd_v_N;           /* with a norm of values */
     tt_tensor gate_TC, h_gate_TR; /* with a gate; backward replaces it by its gradient */
     tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
     tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
@@ -55,6 +56,11 @@ static bool needs_input(const struct tt_self_attention *attention)
     return tt_linear_group_needs_x(&attention->qkv) || tt_linear_group_needs_x(&attention->gate);
 }
 
+static bool has_v_norm(const struct tt_self_attention *attention)
+{
+    return tt_norm_exists(&attention->v_norm);
+}
+
 static bool has_norm(const struct tt_self_attention *attention)
 {
     return tt_norm_exists(&attention->norm);
@@ -63,6 +69,32 @@ static bool has_norm(const struct tt_self_attention *attention)
 static bool has_post_norm(const struct tt_self_attention *attention)
 {
     return tt_norm_exists(&attention->post_norm);
+}
+
+/* Columns of q, k and v; without a linear of v they have columns all the same. */
+static int64_t all_columns(const struct tt_self_attention *attention)
+{
+    return (attention->heads + 2 * tt_attention_kv_heads(attention)) * attention->head_dim;
+}
+
+/* The columns that the linears make. */
+static tt_tensor linear_columns(const struct tt_self_attention *attention, tt_tensor qkv_TC)
+{
+    return tt_tensor_cols(qkv_TC, 0, tt_linear_group_out(&attention->qkv));
+}
+
+/* The input of the values' norm. */
+static tt_tensor raw_values(const struct tt_self_attention *attention, const struct qkv *raw)
+{
+    return attention->keys_as_values ? raw->k_TKE : raw->v_TKE;
+}
+
+/* Columns of normed q and k, and v where its linear's output must stay beside it. */
+static int64_t ready_columns(const struct tt_self_attention *attention)
+{
+    int64_t kv_heads = tt_attention_kv_heads(attention);
+    bool values = has_v_norm(attention) && !attention->keys_as_values;
+    return (attention->heads + (values ? 2 : 1) * kv_heads) * attention->head_dim;
 }
 
 /* The columns of [T, (H + 2K) E]; of q alone where another layer makes k and v. */
@@ -81,8 +113,8 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t heads = attention->heads, kv_heads = tt_attention_kv_heads(attention);
     *saved = (struct saved){0};
-    TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens,
-                           tt_linear_group_out(&attention->qkv), &saved->qkv_TC));
+    TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens, all_columns(attention),
+                           &saved->qkv_TC));
     TT_TRY(tt_workspace_2d(workspace, "attention output", pass->in.compute_dtype, tokens,
                            heads * attention->head_dim, &saved->o_TC));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
@@ -106,6 +138,8 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
         TT_TRY(tt_workspace_1d(workspace, "rstd of q", TT_F32, tokens * q_rows, &saved->rstd_q_N));
         if (kv_heads > 0)
             TT_TRY(tt_workspace_1d(workspace, "rstd of k", TT_F32, tokens * k_rows, &saved->rstd_k_N));
+        if (has_v_norm(attention) && kv_heads > 0)
+            TT_TRY(tt_workspace_1d(workspace, "rstd of v", TT_F32, tokens * kv_heads, &saved->rstd_v_N));
     }
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
     if (has_norm(attention) && needs_input(attention))
@@ -113,7 +147,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
                                &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
     return tt_workspace_2d(workspace, "kept q and k", pass->in.compute_dtype, tokens,
-                           (heads + kv_heads) * attention->head_dim, &saved->ready_qk_TC);
+                           ready_columns(attention), &saved->ready_qk_TC);
 }
 
 /* Rotates the first columns of each head, as many as the table has angles for. */
@@ -163,7 +197,10 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
             k_cols = attention->kv_heads * attention->head_dim;
     raw.q_THE = tt_tensor_heads(tt_tensor_cols(qk_TC, 0, q_cols), attention->heads);
     if (attention->reads != NULL) return raw;
-    raw.k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
+    if (has_v_norm(attention) && !attention->keys_as_values)
+        tt_attention_set_keys(attention, qk_TC, q_cols, &raw);
+    else
+        raw.k_TKE = tt_tensor_heads(tt_tensor_cols(qk_TC, q_cols, k_cols), attention->kv_heads);
     return raw;
 }
 
@@ -180,11 +217,12 @@ static tt_status project(const struct tt_self_attention *attention, const struct
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     call.quantized = rows;
-    if (!rotates_first(attention) || attention->rope < 0) return tt_linear_forward(&call, saved->qkv_TC);
+    tt_tensor out_TC = linear_columns(attention, saved->qkv_TC);
+    if (!rotates_first(attention) || attention->rope < 0) return tt_linear_forward(&call, out_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     if (!rotates_whole(attention, pass)) {
         struct qkv raw = split(attention, saved->qkv_TC);
-        TT_TRY(tt_linear_forward(&call, saved->qkv_TC));
+        TT_TRY(tt_linear_forward(&call, out_TC));
         return rotate_both(attention, pass, raw.q_THE, raw.k_TKE, false);
     }
     int64_t heads = attention->heads + tt_attention_kv_heads(attention);
@@ -194,7 +232,7 @@ static tt_status project(const struct tt_self_attention *attention, const struct
                                    .positions_T = pass->in.batch->rope_rows_T,
                                    .cos_PE = table->cos_PE,
                                    .sin_PE = table->sin_PE};
-    return tt_linear_forward_rotated(&call, &rotation, saved->qkv_TC);
+    return tt_linear_forward_rotated(&call, &rotation, out_TC);
 }
 
 /* Norms and rotates the own q and k, the output of `project`. Where the linears' q and k must be kept too, the result
@@ -208,11 +246,13 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
     if (keep) {
         tt_tensor qk_TC = saved->ready_qk_TC;
         if (tt_tensor_is_empty(qk_TC))
-            TT_TRY(tt_workspace_2d(
-                pass->lent.workspace, "normed q and k", pass->in.compute_dtype, saved->qkv_TC.dims[0],
-                (attention->heads + tt_attention_kv_heads(attention)) * attention->head_dim, &qk_TC));
+            TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed q and k", pass->in.compute_dtype,
+                                   saved->qkv_TC.dims[0], ready_columns(attention), &qk_TC));
         *ready = with_ready(attention, raw, qk_TC);
     }
+    if (has_v_norm(attention) && attention->reads == NULL)
+        TT_TRY(tt_norm_forward(&attention->v_norm, pass, raw_values(attention, &raw), ready->v_TKE,
+                               saved->rstd_v_N, NULL));
     TT_TRY(tt_norm_forward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE),
                            normed_rows(attention, ready->q_THE), saved->rstd_q_N, NULL));
     if (attention->reads == NULL)
@@ -348,7 +388,7 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
     return tt_workspace_1d(pass->lent.workspace, "attention scratch", TT_U8, (int64_t)bytes, &args->scratch);
 }
 
-/* The gradients of q and k before their norms, in place. */
+/* The gradients of q, k and v before their norms, in place; those of values that are keys join the keys'. */
 static tt_status norms_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
                             const struct saved *saved, tt_tensor dqkv_TC)
 {
@@ -356,8 +396,15 @@ static tt_status norms_back(const struct tt_self_attention *attention, const str
     TT_TRY(tt_norm_backward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE), saved->rstd_q_N,
                             (tt_tensor){0}, normed_rows(attention, grad.q_THE), NULL));
     if (attention->reads != NULL) return TT_OK;
-    return tt_norm_backward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE), saved->rstd_k_N,
-                            (tt_tensor){0}, normed_rows(attention, grad.k_TKE), NULL);
+    TT_TRY(tt_norm_backward(&attention->k_norm, pass, normed_rows(attention, raw.k_TKE), saved->rstd_k_N,
+                            (tt_tensor){0}, normed_rows(attention, grad.k_TKE), NULL));
+    if (!has_v_norm(attention)) return TT_OK;
+    TT_TRY(tt_norm_backward(&attention->v_norm, pass, raw_values(attention, &raw), saved->rstd_v_N,
+                            (tt_tensor){0}, grad.v_TKE, NULL));
+    if (!attention->keys_as_values) return TT_OK;
+    tt_tensor dk_TC = tt_heads_as_rows(grad.k_TKE);
+    struct tt_add_args add = {.a = dk_TC, .b = tt_heads_as_rows(grad.v_TKE), .y = dk_TC};
+    return tt_add(pass->lent.stream, &add);
 }
 
 /* The gradients of q and k before the rotation, in place. Where the linears take rows in FP8 and nothing else changes
@@ -472,9 +519,10 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     tt_tensor dqkv_TC, dh_TR, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
-                           tt_linear_group_out(&attention->qkv), &dqkv_TC));
+                           all_columns(attention), &dqkv_TC));
     struct tt_quantized_rows dqkv_rows;
     TT_TRY(backward_to_qkv(attention, pass, saved, gradient, dqkv_TC, &dqkv_rows));
+    dqkv_TC = linear_columns(attention, dqkv_TC);
     TT_TRY(tt_half_push_gradient(&attention->norm, pass, gradient, &dn_TD));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);

@@ -10,6 +10,9 @@
  *
  * A gate multiplies the output before o_proj by sigmoid(gate_proj(norm(x))); it keeps H E c and its LoRA h too.
  *
+ * Values may be normed too: with their own linear that keeps K E c more at TT_KEEP_ALL. Values that are the keys before
+ * norm and rotation have no linear; their norm's result is kept in its place.
+ *
  * A norm after o_proj keeps its input and rstd too: D c, 1 f.
  *
  * A layer may offer its keys and values to layers behind it, which then have neither k nor v of their own (nn/side.h):
@@ -37,6 +40,8 @@ struct tt_self_attention {
     struct tt_linear_group gate; /* of the output of attention, [T, H E], through a sigmoid; count 0: none */
     struct tt_linear_group o;
     struct tt_norm q_norm, k_norm; /* weight NULL: none */
+    struct tt_norm v_norm;         /* of each head of v, bare; only beside q_norm */
+    bool keys_as_values;           /* v is k before norm and rotation: there is no linear of v */
     struct tt_norm post_norm;      /* of o's output; weight NULL: none */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */

@@ -11,7 +11,7 @@ expect 0 "left alone              22 tensors of the vision tower and connector" 
 # Refusals of a model_type name the page.
 sed 's/"model_type": "gemma3"/"model_type": "gemma5"/' "$gemma/config.json" >unknown.json
 expect 0 "models of model_type 'gemma5' are not supported" inspect unknown.json
-expect 0 "gemma3, mistral3, qwen2_5_vl, qwen3_vl, smolvlm, muse_glimmer (docs/models.md)" inspect unknown.json
+expect 0 "gemma3, gemma4, mistral3, qwen2_5_vl, qwen3_vl, smolvlm, muse_glimmer (docs/models.md)" inspect unknown.json
 sed 's/"model_type": "gemma3_text"/"model_type": "gpt2"/' "$gemma/config.json" >other.json
 expect 0 "models of model_type 'gpt2' are not supported as a text part" inspect other.json
 # The published files of Gemma 3 leave out what their class has as a default.
@@ -137,7 +137,7 @@ curve() { # CLASS WORDS...: the losses of three steps
         "${run[@]}" --max_steps 3 --logging_steps 1 --learning_rate 1e-3 --lora_dropout 0 --lora_target_modules all-linear --overwrite_output_dir true \
         "${@:2}" 2>&1 | sed -n 's/^step .*  loss \([0-9.]*\) .*/\1/p' | tr '\n' ' '
 }
-for class in gemma3 mistral3 qwen2_5_vl qwen3_vl smolvlm muse_glimmer; do
+for class in gemma3 gemma4 mistral3 qwen2_5_vl qwen3_vl smolvlm muse_glimmer; do
     whole=$(curve $class)
     [ "$(wc -w <<<"$whole")" -eq 3 ] || fail "$class: the losses are '$whole'"
     for words in "--ranks 2 --per_device_train_batch_size 1" "--recompute none" "--recompute block"; do

@@ -36,6 +36,7 @@ static const struct class
      {{"language_model.model.", "model.language_model."},
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
+    {"gemma4", true, "0.001", {{NULL, NULL}}},
     {"mistral3",
      true,
      "0.01",

@@ -72,6 +72,17 @@ static void check_run(struct test_device *device, int threads, void *context)
     TEST_TO_HOST(device, &b);
     for (int64_t i = 0; i < count; i++) want[i] = (double)((float)b_values[i] * -1.7f);
     expect("product", &b, want);
+    struct test_tensor by = test_tensor_make(TT_F32, 1, TEST_UNUSED, TEST_UNUSED, 0);
+    *(float *)by.view.data = 0.3f;
+    double *scaled = test_tensor_values(&b);
+    TEST_TO_DEVICE(device, &b, &by);
+    scale.by_1 = by.view;
+    test_ok(tt_scale(device->stream, &scale));
+    TEST_TO_HOST(device, &b, &by);
+    for (int64_t i = 0; i < count; i++) want[i] = (double)((float)scaled[i] * 0.3f);
+    expect("product with a factor of the device", &b, want);
+    test_tensor_free(&by);
+    test_free_values(&scaled, 1);
     TEST_TO_DEVICE(device, &a, &y);
     struct tt_cast_args cast = {.x = a.view, .y = y.view};
     test_ok(tt_cast(device->stream, &cast));

@@ -66,11 +66,12 @@ tt_status tt_cpu_scale(struct tt_stream *stream, const struct tt_scale_args *arg
 {
     const tt_tensor *x = &args->x;
     struct sheet sheet = make_sheet(x, tt_tensor_is_contiguous(*x));
+    float factor = tt_tensor_is_empty(args->by_1) ? args->factor : *(const float *)args->by_1.data;
     void (*scale_piece)(const tt_tensor *, float, int64_t, int64_t) = TT_BEST(stream, scale_piece);
     int threads = tt_cpu_threads(stream, sheet.rows * sheet.cols);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t task = 0; task < sheet.rows * sheet.pieces; task++)
-        scale_piece(x, args->factor, place_of(&sheet, x, task), length_of(&sheet, task));
+        scale_piece(x, factor, place_of(&sheet, x, task), length_of(&sheet, task));
     return TT_OK;
 }
 

@@ -63,11 +63,12 @@ template <typename T> struct sum_rows_op {
     }
 };
 
-/* y = x * factor; a factor of 1 converts. */
+/* y = x * factor, or * *by where that is given; a factor of 1 converts. */
 template <typename X, typename Y> struct scale_op {
     view<const X> x;
     view<Y> y;
     float factor;
+    const float *by;
 
     template <int W> struct loaded {
         vec<X, W> x;
@@ -80,10 +81,10 @@ template <typename X, typename Y> struct scale_op {
 
     template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
     {
-        float p[W];
+        float p[W], times = by != nullptr ? *by : factor;
         widen(in.x, p);
 #pragma unroll
-        for (int i = 0; i < W; i++) p[i] *= factor;
+        for (int i = 0; i < W; i++) p[i] *= times;
         vec<Y, W> out;
         narrow(out, p);
         ::store(y.at(row, col), out);
@@ -141,12 +142,12 @@ template <typename T> tt_status sum_rows_typed(struct tt_stream *stream, const s
 
 template <typename X, typename Y>
 tt_status scale_typed(struct tt_stream *stream, const char *name, const tt_tensor &x, const tt_tensor &y,
-                      float factor)
+                      float factor, const float *by)
 {
     constexpr int W = wide<X, Y>();
     bool contiguous = tt_tensor_is_contiguous(x) && tt_tensor_is_contiguous(y);
     struct scale_op<X, Y> op = {
-        view_of<const X>(x), view_of<Y>(y), factor
+        view_of<const X>(x), view_of<Y>(y), factor, by
     };
     return apply<W, ITEMS>(stream, name, op, rows_of(y, contiguous), cols_of(y, contiguous),
                            is_aligned(x, W) && is_aligned(y, W), &y);
@@ -206,8 +207,10 @@ extern "C" tt_status tt_cuda_sum_rows(struct tt_stream *stream, const struct tt_
 
 extern "C" tt_status tt_cuda_scale(struct tt_stream *stream, const struct tt_scale_args *args)
 {
+    const float *by =
+        static_cast<const float *>(tt_tensor_is_empty(args->by_1) ? nullptr : args->by_1.data);
     return with_type(args->x.dtype, [&](auto x) {
-        return scale_typed<decltype(x), decltype(x)>(stream, "scale", args->x, args->x, args->factor);
+        return scale_typed<decltype(x), decltype(x)>(stream, "scale", args->x, args->x, args->factor, by);
     });
 }
 
@@ -221,7 +224,7 @@ extern "C" tt_status tt_cuda_cast(struct tt_stream *stream, const struct tt_cast
     if (args->x.dtype == args->y.dtype) return copy_rows(stream, args->x, args->y);
     return with_cast_type(args->x.dtype, [&](auto x) {
         return with_cast_type(args->y.dtype, [&](auto y) {
-            return scale_typed<decltype(x), decltype(y)>(stream, "cast", args->x, args->y, 1.0f);
+            return scale_typed<decltype(x), decltype(y)>(stream, "cast", args->x, args->y, 1.0f, nullptr);
         });
     });
 }

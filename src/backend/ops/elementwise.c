@@ -32,6 +32,10 @@ tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args)
 {
     struct tt_check check = {.op = "scale"};
     tt_check_tensor(&check, "x", args->x, TT_TYPES_REAL, 1, 2);
+    if (!tt_tensor_is_empty(args->by_1)) {
+        tt_check_shape(&check, "by", args->by_1, TT_TYPES_F32, 1, TT_DIMS(1));
+        tt_check_apart(&check, "by", args->by_1, "x", args->x);
+    }
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_scale(stream, args);
 }

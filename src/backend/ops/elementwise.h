@@ -20,10 +20,11 @@ struct tt_sum_rows_args {
 };
 TT_MUST_USE tt_status tt_sum_rows(struct tt_stream *stream, const struct tt_sum_rows_args *args);
 
-/* x *= factor */
+/* x *= factor; with `by` a factor in device memory instead */
 struct tt_scale_args {
     tt_tensor x; /* f32 | bf16 */
     float factor;
+    tt_tensor by_1; /* empty, or f32 [1] */
 };
 TT_MUST_USE tt_status tt_scale(struct tt_stream *stream, const struct tt_scale_args *args);
 

@@ -74,6 +74,11 @@ FAMILIES = {
     "ministral3": family("ministral3", 309, head_dim=16, rope_parameters=rope(
         1e6, "yarn", factor=16.0, original_max_position_embeddings=8, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "gemma4_text": family(
+        "gemma4_text", 311, num_hidden_layers=3, head_dim=8, global_head_dim=16, num_global_key_value_heads=1,
+        attention_k_eq_v=True, attention_bias=True, sliding_window=6, final_logit_softcapping=4.0,
+        hidden_size_per_layer_input=0, tie_word_embeddings=True,
+        layer_types=["sliding_attention", "full_attention", "full_attention"]),
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }
@@ -84,6 +89,9 @@ def make_model(family):
     config = transformers.AutoConfig.for_model(family.model_type, dtype="float32", **family.config)
     model = transformers.AutoModelForCausalLM.from_config(config)
     models.randomise(model, torch.Generator().manual_seed(family.seed))
+    for name, factor in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            factor.fill_(0.75 if ".0." in name else 1.25)
     model.to(torch.bfloat16).save_pretrained("model")
     Path("model/generation_config.json").unlink(missing_ok=True)
 
@@ -111,7 +119,8 @@ def make_reference(family):
 
 
 def make_defaults(model_type):
-    config = transformers.AutoConfig.for_model(model_type, **SIZES).to_dict()
+    more = {"hidden_size_per_layer_input": 0} if model_type == "gemma4_text" else {}
+    config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
         config.pop(key, None)
     Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")

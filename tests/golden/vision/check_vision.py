@@ -30,7 +30,7 @@ from transformers import AutoModelForImageTextToText
 
 VISION = Path(__file__).resolve().parent
 CLASSES = {"gemma3": "language_model", "mistral3": "language_model", "ministral3": "language_model", "qwen2_5_vl": "language_model",
-           "qwen3_vl": "language_model", "smolvlm": "text_model", "muse_glimmer": "language_model"}
+           "qwen3_vl": "language_model", "smolvlm": "text_model", "muse_glimmer": "language_model", "gemma4": "language_model"}
 FLAGS = ["--bf16", "false", "--threads", "1"]
 
 
@@ -82,7 +82,7 @@ def check(trimtab, name, folder):
         model = PeftModel.from_pretrained(load(base)[0], folder / "adapter").eval()
     adapted = [key for key, module in model.named_modules() if hasattr(module, "lora_A") and len(module.lora_A)]
     faults += [f"PEFT adapts {key}" for key in adapted if f".{CLASSES[name]}." not in key]
-    if len(adapted) != (16 if name == "muse_glimmer" else 14):
+    if len(adapted) != {"muse_glimmer": 16, "gemma4": 13}.get(name, 14):
         faults.append(f"PEFT adapts {len(adapted)} modules")
     check_loss("adapter", ours, their_loss(model, rows), faults)
 

@@ -78,6 +78,17 @@ FOLDERS = {
         rate=1e-3,  # its gradients are large: at a higher rate rounding alone moves the losses by 1e-5
         alone=True,
     ),
+    "gemma4": Folder(
+        "gemma4", 208,
+        {**TEXT, "pad_token_id": 0, "head_dim": 8, "global_head_dim": 16, "num_global_key_value_heads": 1,
+         "attention_k_eq_v": True, "hidden_size_per_layer_input": 0, "sliding_window": 4, "final_logit_softcapping": 5.0,
+         "layer_types": ["sliding_attention", "full_attention"]},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+         "num_key_value_heads": 2, "head_dim": 4, "patch_size": 4, "position_embedding_size": 4},
+        {"image_token_id": 66, "video_token_id": 65, "boi_token_id": 64, "eoi_token_id": 64, "audio_config": None,
+         "audio_token_id": 64, "boa_token_id": 64, "eoa_token_index": 64},
+        rate=1e-3, alone=True,
+    ),
     "mistral3": Folder(
         "mistral3", 202,
         {**TEXT, "head_dim": 12, "rms_norm_eps": 1e-5, "sliding_window": None, "model_type": "mistral",

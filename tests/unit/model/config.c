@@ -298,6 +298,8 @@ static void text_parts(void **state)
          "qwen3_vl_text", "model.language_model", false, 5e5, TT_F32},
         {"{\"model_type\": \"smolvlm\", \"architectures\": [\"SmolVLMModel\"], \"text_config\": {" TEXT "}}",
          "llama", "model.text_model", false, 1e4, TT_F32},
+        {"{\"model_type\": \"gemma4\", \"text_config\": {\"hidden_size_per_layer_input\": 0, " TEXT "}}",
+         "gemma4_text", "model.language_model", true, 1e6, TT_F32},
         {"{\"model_type\": \"muse_glimmer\", \"text_config\": {" TEXT "}}", "muse_glimmer_text",
          "model.language_model", false, 1e4, TT_F32},
     };
@@ -325,6 +327,68 @@ static void text_parts(void **state)
     assert_int_equal(parse_whole(inner, &facts), TT_ERR_UNSUPPORTED);
     assert_non_null(strstr(tt_error_last()->message, "'gpt2' are not supported as a text part"));
     assert_non_null(strstr(tt_error_last()->hint, "docs/models.md"));
+}
+
+/* Keys that only one family has, refused by their names. */
+static void keys_of_families_are_refused(void **state)
+{
+#define GEMMA4(more) "{\"model_type\": \"gemma4_text\", \"hidden_size_per_layer_input\": 0, " TEXT more "}"
+#define MUSE(more) "{\"model_type\": \"muse_glimmer_text\", " TEXT more "}"
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {GEMMA4(", \"enable_moe_block\": true"),
+         "enable_moe_block of a gemma4_text model needs routed experts"},
+        {"{\"model_type\": \"gemma4_text\", " TEXT "}",
+         "hidden_size_per_layer_input of a gemma4_text model needs embeddings for each layer"},
+        {GEMMA4(", \"num_kv_shared_layers\": 1"), "needs keys and values of earlier layers"},
+        {GEMMA4(", \"use_bidirectional_attention\": \"all\""), "needs attention to later tokens"},
+        {GEMMA4(", \"per_layer_config\": {\"2\": {\"num_key_value_heads\": 3}}"),
+         "4 heads cannot share 3 key/value heads of 256 columns"},
+        {GEMMA4(", \"per_layer_config\": {\"2\": {\"head_dim\": 514}}"), "head_dim is 514"},
+        {GEMMA4(", \"per_layer_config\": {\"1\": {\"head_dim\": 128}}"),
+         "head_dim of layer 1 differs from that of others of its type"},
+        {MUSE(", \"layer_rope_theta\": [1, 0]"), "layer_rope_theta has 2 entries for 3 layers"},
+        {MUSE(", \"layer_rope_theta\": [1, 0, \"x\"]"), "layer_rope_theta is not a list of numbers"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct tt_model_facts facts;
+        assert_true(parse_whole(cases[i].text, &facts) != TT_OK);
+        if (strstr(tt_error_last()->message, cases[i].message) == NULL)
+            fail_msg("%s: %s", cases[i].text, tt_error_last()->message);
+    }
+}
+
+/* Heads by layer in published and in saved files, the rotations of both types of layers, and the last layer's type. */
+static void layers_of_gemma4(void **state)
+{
+    static const char *const texts[] = {
+        GEMMA4(", \"attention_k_eq_v\": true, \"global_head_dim\": 64, \"num_global_key_value_heads\": 1, "
+               "\"head_dim\": 16, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+               "\"sliding_attention\"]"),
+        GEMMA4(", \"attention_k_eq_v\": true, \"per_layer_config\": {\"0\": {\"head_dim\": 64, "
+               "\"num_key_value_heads\": 1}, \"2\": {\"head_dim\": 64, \"num_key_value_heads\": 1}}, "
+               "\"head_dim\": 16, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+               "\"full_attention\"]"),
+    };
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        static struct tt_model_facts facts;
+        assert_int_equal(parse_whole(texts[i], &facts), TT_OK);
+        for (int layer = 0; layer < 3; layer++) {
+            const struct tt_layer_facts *each = &facts.layers[layer];
+            bool full = layer != 1;
+            assert_int_equal(each->head_dim, full ? 64 : 16);
+            assert_int_equal(each->kv_heads, full ? 1 : 2);
+            assert_int_equal(each->window, full ? 0 : 512);
+            assert_int_equal(each->keys_as_values, full);
+        }
+        const struct tt_rope *full = &facts.ropes[facts.layers[0].rope],
+                             *sliding = &facts.ropes[facts.layers[1].rope];
+        assert_true(full->type == TT_ROPE_PROPORTIONAL && full->columns == 64 && full->turning == 8);
+        assert_true(full->theta == 1e6 && sliding->theta == 1e4 && sliding->columns == 16);
+    }
 }
 
 /* Values of transformers 5.23, ROPE_INIT_FUNCTIONS: {"rope_type": "yarn", "factor": 4,
@@ -415,10 +479,16 @@ static void rope_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),        cmocka_unit_test(both_spellings),
-        cmocka_unit_test(windows),         cmocka_unit_test(absurd_values_are_refused),
-        cmocka_unit_test(text_parts),      cmocka_unit_test(yarn_frequencies),
-        cmocka_unit_test(longrope_tables), cmocka_unit_test(rope_parts),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(both_spellings),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(absurd_values_are_refused),
+        cmocka_unit_test(text_parts),
+        cmocka_unit_test(yarn_frequencies),
+        cmocka_unit_test(longrope_tables),
+        cmocka_unit_test(rope_parts),
+        cmocka_unit_test(keys_of_families_are_refused),
+        cmocka_unit_test(layers_of_gemma4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,7 +193,21 @@ static const char muse[] = DENSE(
     "muse_glimmer_text", ", \"sliding_window\": 4, \"attention_bias\": true, \"layer_rope_theta\": [1, 0], "
                          "\"qk_scale_factor\": 2, \"output_multiplier\": 2, \"final_logit_softcapping\": 3");
 
+static const char gemma4[] =
+    DENSE("gemma4_text",
+          ", \"hidden_size_per_layer_input\": 0, \"sliding_window\": 4, \"attention_k_eq_v\": true, "
+          "\"global_head_dim\": 12, \"num_global_key_value_heads\": 1, \"final_logit_softcapping\": 3, "
+          "\"layer_types\": [\"sliding_attention\", \"full_attention\"]");
+
 static const struct variant variants[] = {
+    {.name = "full", .train_base = true},
+    {.name = "full, values that are keys, normed values, heads of two sizes",
+     .text = gemma4,
+     .train_base = true},
+    {.name = "lora, values that are keys, normed values, heads of two sizes",
+     .text = gemma4,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, a gate on attention, norms without weights", .text = muse, .train_base = true},
     {.name = "lora, a gate on attention, norms without weights",
      .text = muse,
@@ -203,7 +217,6 @@ static const struct variant variants[] = {
      .text = muse,
      .target_modules = "[\"self_attn.gate_proj\"]",
      .layers_to_transform = "[0]"},
-    {.name = "full", .train_base = true},
     {.name = "full, halves beside on one layer norm", .text = cohere2, .train_base = true},
     {.name = "lora, halves beside on one layer norm",
      .text = cohere2,
@@ -410,7 +423,7 @@ static void check_packed(const struct variant *variant)
 static void packed_is_the_sum_of_alone(void **state)
 {
     static const char *const texts[] = {NULL,    glm4,       granite, olmo2, exaone4,
-                                        hunyuan, ministral3, cohere2, muse};
+                                        hunyuan, ministral3, cohere2, muse,  gemma4};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         check_packed(&(struct variant){.name = texts[i] != NULL ? texts[i] : "llama",

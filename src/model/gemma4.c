@@ -1,0 +1,185 @@
+/* Gemma 4, text (Gemma4TextConfig): four norms a layer with plain weights, q, k and v normed, scores without a scale, a
+ * factor of each layer's output; heads of another size in the layers without a window, whose values may be the outputs
+ * of the keys' linear, and which rotate in proportion. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/gemma.h"
+
+enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT, HEAD_DIM_MAX = 512 };
+
+struct gemma4 {
+    struct tt_decoder_shape shape;
+    double logit_cap;
+    bool attention_bias;
+};
+
+static const struct tt_attention_names attention_names = {TT_ATTENTION_NAMES,
+                                                          .post_norm = "post_attention_layernorm"};
+static const struct tt_mlp_names mlp_names = {TT_MLP_NAMES, .norm = "pre_feedforward_layernorm",
+                                              .post_norm = "post_feedforward_layernorm"};
+
+static tt_status refuse(const struct tt_json *json, const char *key, const char *part)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: %s of a gemma4_text model needs %s", json->origin, key, part);
+    tt_hint("docs/models.md lists what is supported");
+    return status;
+}
+
+/* Parts of other sizes are refused by name. */
+static tt_status check_parts(const struct tt_json *json)
+{
+    bool experts = false;
+    int64_t inputs = 256, shared = 0;
+    const char *bidirectional = NULL;
+    TT_TRY(tt_json_opt_bool(json, json->root, "enable_moe_block", &experts));
+    if (experts) return refuse(json, "enable_moe_block", "routed experts, and comes with experts");
+    TT_TRY(tt_json_opt_int(json, json->root, "hidden_size_per_layer_input", &inputs));
+    if (inputs > 0) return refuse(json, "hidden_size_per_layer_input", "embeddings for each layer");
+    TT_TRY(tt_json_opt_int(json, json->root, "num_kv_shared_layers", &shared));
+    if (shared > 0) return refuse(json, "num_kv_shared_layers", "keys and values of earlier layers");
+    TT_TRY(tt_json_opt_string(json, json->root, "use_bidirectional_attention", &bidirectional));
+    if (bidirectional != NULL && strcmp(bidirectional, "all") == 0)
+        return refuse(json, "use_bidirectional_attention \"all\"", "attention to later tokens");
+    return TT_OK;
+}
+
+static tt_status read_heads(const struct tt_json *json, const struct tt_json_value *object,
+                            const char *dim_key, const char *heads_key, int64_t heads,
+                            struct tt_layer_facts *layer)
+{
+    TT_TRY(tt_json_opt_int(json, object, dim_key, &layer->head_dim));
+    TT_TRY(tt_family_check_range(json, dim_key, layer->head_dim, 2, HEAD_DIM_MAX));
+    if (heads_key != NULL) TT_TRY(tt_json_opt_int(json, object, heads_key, &layer->kv_heads));
+    TT_TRY(tt_family_check_range(json, "num_key_value_heads", layer->kv_heads, 1, heads));
+    if (layer->head_dim % 2 == 0 && heads % layer->kv_heads == 0) return TT_OK;
+    return tt_fail(TT_ERR_DATA,
+                   "%s: %" PRId64 " heads cannot share %" PRId64 " key/value heads of %" PRId64 " columns",
+                   json->origin, heads, layer->kv_heads, layer->head_dim);
+}
+
+/* Published files have global_head_dim and num_global_key_value_heads; files that transformers saves have
+ * per_layer_config, an object by the index of a layer. */
+static tt_status parse_heads(const struct tt_json *json, bool keys_as_values, int64_t heads,
+                             struct tt_model_facts *facts)
+{
+    const struct tt_json_value *each = tt_json_get(json->root, "per_layer_config");
+    bool given = each != NULL && !tt_json_is_null(each);
+    if (given) TT_TRY(tt_json_object(json, json->root, "per_layer_config", &each));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        struct tt_layer_facts *layer = &facts->layers[i];
+        char index[24];
+        (void)snprintf(index, sizeof index, "%" PRId64, i);
+        const struct tt_json_value *own = given ? tt_json_get(each, index) : NULL;
+        if (own != NULL) TT_TRY(read_heads(json, own, "head_dim", "num_key_value_heads", heads, layer));
+        if (given || layer->window > 0) continue;
+        layer->head_dim = HEAD_DIM_MAX;
+        TT_TRY(read_heads(json, json->root, "global_head_dim",
+                          keys_as_values ? "num_global_key_value_heads" : NULL, heads, layer));
+    }
+    return TT_OK;
+}
+
+/* Every sixth layer sees all keys where layer_types is missing, and the last one always does. */
+static tt_status parse_layers(const struct tt_json *json, bool keys_as_values, struct tt_model_facts *facts)
+{
+    bool sliding[TT_MODEL_LAYERS_MAX];
+    int64_t window = 512, last = facts->num_hidden_layers - 1;
+    TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
+    TT_TRY(tt_family_check_range(json, "sliding_window", window, 1, INT32_MAX));
+    for (int64_t i = 0; i <= last; i++) sliding[i] = (i + 1) % 6 != 0;
+    TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
+    sliding[last] = false;
+    for (int64_t i = 0; i <= last; i++) {
+        facts->layers[i].window = sliding[i] ? window : 0;
+        facts->layers[i].rope = sliding[i] ? ROPE_SLIDING : ROPE_FULL;
+        facts->layers[i].keys_as_values = keys_as_values && !sliding[i];
+    }
+    return TT_OK;
+}
+
+/* The head_dim of the layers that rotate so; where there are none, any. */
+static tt_status find_head_dim(const struct tt_json *json, const struct tt_model_facts *facts, int rope,
+                               int64_t *head_dim)
+{
+    *head_dim = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        const struct tt_layer_facts *layer = &facts->layers[i];
+        if (layer->rope != rope) continue;
+        if (*head_dim != 0 && *head_dim != layer->head_dim)
+            return tt_fail(TT_ERR_UNSUPPORTED,
+                           "%s: head_dim of layer %" PRId64 " differs from that of others of its type",
+                           json->origin, i);
+        *head_dim = layer->head_dim;
+    }
+    if (*head_dim == 0) *head_dim = facts->layers[0].head_dim;
+    return TT_OK;
+}
+
+static tt_status parse_rotation(const struct tt_json *json, struct tt_model_facts *facts, int rope,
+                                struct tt_rope_rules rules)
+{
+    const struct tt_json_value *parameters = tt_json_get(json->root, "rope_parameters");
+    TT_TRY(find_head_dim(json, facts, rope, &rules.head_dim));
+    TT_TRY(tt_family_parse_rope(json, &rules, facts, &facts->ropes[rope]));
+    if (rope != ROPE_FULL || (parameters != NULL && !tt_json_is_null(parameters))) return TT_OK;
+    facts->ropes[rope].type = TT_ROPE_PROPORTIONAL;
+    facts->ropes[rope].turning = rules.head_dim / 8;
+    return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct gemma4 *gemma = TT_FAMILY_OWN(facts, struct gemma4);
+    struct tt_decoder_defaults defaults = {
+        .vocab = 262144, .heads = 8, .kv_heads = 4, .head_dim = 256, .positions = 131072};
+    bool keys_as_values = false;
+    if (tt_json_get(json->root, "tie_word_embeddings") == NULL) facts->tie_word_embeddings = true;
+    TT_TRY(check_parts(json));
+    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &gemma->shape));
+    gemma->shape.activation = TT_ACTIVATION_GELU_TANH;
+    TT_TRY(tt_family_parse_activation(json, "hidden_activation", &gemma->shape.activation));
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &gemma->attention_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_k_eq_v", &keys_as_values));
+    TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 0, &gemma->logit_cap));
+    TT_TRY(parse_layers(json, keys_as_values, facts));
+    TT_TRY(parse_heads(json, keys_as_values, gemma->shape.heads, facts));
+    facts->rope_count = ROPE_COUNT;
+    TT_TRY(parse_rotation(json, facts, ROPE_FULL,
+                          (struct tt_rope_rules){.theta = 1e6, .layer_type = "full_attention"}));
+    return parse_rotation(json, facts, ROPE_SLIDING,
+                          (struct tt_rope_rules){.theta = 1e4, .layer_type = "sliding_attention"});
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct gemma4 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma4);
+    const struct tt_decoder_shape *shape = &gemma->shape;
+    struct tt_attention_spec attention = {.names = &attention_names,
+                                          .heads = shape->heads,
+                                          .norm_eps = shape->norm_eps,
+                                          .scale = 1,
+                                          .bias = gemma->attention_bias,
+                                          .output_bias = gemma->attention_bias,
+                                          .qk_norm = true,
+                                          .value_norm = true};
+    struct tt_mlp_spec mlp = {
+        .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .activation = shape->activation};
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.attention = &attention,
+                                               .mlp = &mlp,
+                                               .embedding_scale = sqrt((double)facts->hidden_size),
+                                               .logit_cap = gemma->logit_cap,
+                                               .norm = {.eps = shape->norm_eps},
+                                               .layer_scalar = "layer_scalar"});
+}
+
+const struct tt_model_family tt_family_gemma4 = {
+    .model_type = "gemma4_text",
+    .architecture = "Gemma4ForCausalLM",
+    .parse = parse,
+    .build = build,
+};
