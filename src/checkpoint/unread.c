@@ -290,6 +290,24 @@ static tt_status check_shared_head(const struct unread *unread)
     return check_own_copy(unread, tt_model_table_name(&unread->model->facts));
 }
 
+/* Keys and values of a layer that reads those of another: published folders may have them, nobody reads them. */
+static bool is_unused_keys(const struct unread *unread)
+{
+    const struct tt_model_facts *facts = &unread->model->facts;
+    const char *below = strstr(unread->name, ".layers.");
+    char module[8];
+    int layer;
+    if (below == NULL || sscanf(below, ".layers.%d.self_attn.%7[a-z_].", &layer, module) != 2) return false;
+    if (layer < 0 || layer >= facts->num_hidden_layers || facts->layers[layer].keys_back == 0) return false;
+    return strcmp(module, "k_proj") == 0 || strcmp(module, "v_proj") == 0 || strcmp(module, "k_norm") == 0;
+}
+
+static tt_status accept_unused_keys(const struct unread *unread)
+{
+    (void)unread;
+    return TT_OK;
+}
+
 /* ---- The tables ---- */
 
 struct kind {
@@ -297,8 +315,10 @@ struct kind {
     tt_status (*check)(const struct unread *unread);
 };
 
-static const struct kind of_folder[] = {
-    {is_tied_head, check_tied_head}, {is_rotation, check_rotation}, {is_cache_scale, check_cache_scale}};
+static const struct kind of_folder[] = {{is_tied_head, check_tied_head},
+                                        {is_rotation, check_rotation},
+                                        {is_cache_scale, check_cache_scale},
+                                        {is_unused_keys, accept_unused_keys}};
 static const struct kind of_adapter[] = {{is_base_copy, check_base_copy},
                                          {is_wrapped_copy, check_wrapped_copy},
                                          {is_shared_head, check_shared_head}};

@@ -10,6 +10,7 @@
 
 #include "model/module.h"
 #include "nn/conv.h"
+#include "nn/layer_inputs.h"
 #include "nn/mlp.h"
 #include "nn/self_attention.h"
 
@@ -41,8 +42,19 @@ struct tt_norm_spec {
 void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, int64_t dim,
                    enum tt_param_reach reach, struct tt_norm *norm);
 
-/* `scale`: of the rows; 1: none. `norm_eps`: they are normed instead, without a weight; 0: not. */
-void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps);
+/* Embeddings for each layer (nn/layer_inputs.h): the modules beside the embedding, those of a layer, and P. */
+struct tt_layer_input_spec {
+    const char *table, *projection, *norm; /* below the path of the text model */
+    const char *gate, *activation, *out, *post_norm;
+    int64_t columns, vocab; /* P; rows of the table */
+    double norm_eps;
+    enum tt_activation kind;
+};
+
+/* `inputs`: NULL, or embeddings for each layer beside it.
+ * `scale`: of the rows; 1: none. `norm_eps`: they are normed instead, without a weight; 0: not. */
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps,
+                        const struct tt_layer_input_spec *inputs);
 /* The list that holds the layers: "model.layers". */
 void tt_build_layers(struct tt_builder *builder, const char *path);
 void tt_build_layer_begin(struct tt_builder *builder, int64_t index);
@@ -132,6 +144,8 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
+    const struct tt_layer_input_spec *inputs; /* NULL: none */
+    int64_t reading_ffn; /* of the MLP in layers that read keys of others; 0: as the others */
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */
     double logit_scale, logit_cap;              /* tt_build_head */
     struct tt_norm_spec norm;                   /* the final one; its path is set here */

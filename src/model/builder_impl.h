@@ -13,6 +13,7 @@ struct tt_builder {
     int layer;
     struct tt_layer current;                         /* the layer that is being built */
     const struct tt_side *keys[TT_MODEL_LAYERS_MAX]; /* that layers offer */
+    const struct tt_side *inputs;                    /* of every layer, that the embedding offers */
     size_t side_capacity;
     tt_param **block_params; /* of the current block */
     size_t block_param_count, block_param_capacity;

@@ -79,7 +79,7 @@ static tt_status tie_saved(struct tt_model *model)
     const struct tt_module_list *list = &model->modules;
     struct tt_module *table = NULL, *head = NULL;
     for (size_t i = 0; i < list->count; i++) {
-        if (list->items[i].kind == TT_MODULE_EMBEDDING) table = &list->items[i];
+        if (table == NULL && list->items[i].kind == TT_MODULE_EMBEDDING) table = &list->items[i];
         if (list->items[i].kind == TT_MODULE_HEAD) head = &list->items[i];
     }
     bool ties = model->options.lora.ensure_weight_tying && model->facts.tie_word_embeddings;

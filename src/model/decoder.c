@@ -5,10 +5,46 @@
 #include "nn/embedding_block.h"
 #include "nn/head.h"
 
-void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps)
+/* A path inside the text model; "" after a failure. */
+static const char *below_text(struct tt_builder *builder, const char *name)
+{
+    struct tt_model *model = builder->model;
+    const char *path = tt_arena_printf(&model->arena, "%s.%s", tt_model_text_path(&model->facts), name);
+    if (path == NULL && builder->status == TT_OK) builder->status = TT_ERR_MEMORY;
+    return path != NULL ? path : "";
+}
+
+/* The parts of embeddings for each layer that are beside the embedding; NULL without them. */
+static const struct tt_layer_inputs *build_inputs(struct tt_builder *builder,
+                                                  const struct tt_layer_input_spec *spec)
+{
+    struct tt_model *model = builder->model;
+    int64_t layers = model->facts.num_hidden_layers, dim = model->facts.hidden_size;
+    struct tt_layer_inputs made = {.layers = layers,
+                                   .scale = (float)(1 / sqrt((double)dim)),
+                                   .table_scale = spec != NULL ? (float)sqrt((double)spec->columns) : 0};
+    if (spec == NULL) return NULL;
+    const struct tt_module *table =
+        tt_builder_module(builder, below_text(builder, spec->table), TT_MODULE_EMBEDDING);
+    if (!builder->listing)
+        made.table = tt_builder_param(builder, table, "weight", 2,
+                                      (int64_t[]){spec->vocab, layers * spec->columns}, TT_INIT_NORMAL);
+    tt_build_linear(builder, below_text(builder, spec->projection), dim, layers * spec->columns, false,
+                    &made.projection);
+    const struct tt_norm_spec norm = {.path = below_text(builder, spec->norm), .eps = spec->norm_eps};
+    tt_build_norm(builder, &norm, spec->columns, TT_REACH_ALWAYS, &made.norm);
+    made.offers = builder->inputs = tt_build_side(builder, layers * spec->columns, false);
+    struct tt_layer_inputs *inputs = builder->listing ? NULL : tt_builder_take(builder, sizeof *inputs);
+    if (inputs != NULL) *inputs = made;
+    return inputs;
+}
+
+void tt_build_embedding(struct tt_builder *builder, const char *path, double scale, double norm_eps,
+                        const struct tt_layer_input_spec *inputs)
 {
     struct tt_model *model = builder->model;
     const struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_EMBEDDING);
+    if (builder->listing) (void)build_inputs(builder, inputs);
     if (builder->listing || builder->status != TT_OK) return;
     struct tt_embedding_block *embedding = tt_builder_take(builder, sizeof *embedding);
     if (embedding == NULL) return;
@@ -18,6 +54,7 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
     if (embedding->table == NULL) return;
     embedding->scale = (float)scale;
     embedding->norm = (struct tt_norm){.bare = norm_eps > 0, .eps = norm_eps, .offset = 1.0f};
+    embedding->inputs = build_inputs(builder, inputs);
     builder->embedding_module = module;
     builder->embedding = embedding->table;
     model->embedding_name = embedding->table->name;
@@ -273,13 +310,30 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     tt_builder_block(builder, &tt_head_block_ops, path, head);
 }
 
-/* A path inside the text model; "" after a failure. */
-static const char *below_text(struct tt_builder *builder, const char *name)
+/* Appends the half that adds the layer's own embeddings. */
+static void build_layer_input(struct tt_builder *builder, const struct tt_layer_input_spec *spec)
 {
-    struct tt_model *model = builder->model;
-    const char *path = tt_arena_printf(&model->arena, "%s.%s", tt_model_text_path(&model->facts), name);
-    if (path == NULL && builder->status == TT_OK) builder->status = TT_ERR_MEMORY;
-    return path != NULL ? path : "";
+    int64_t dim = builder->model->facts.hidden_size;
+    struct tt_layer_input *input = append_half(builder, &tt_layer_input_half, 0, sizeof *input);
+    if (input == NULL) return;
+    const struct tt_norm_spec post_norm = {.path = spec->post_norm, .eps = spec->norm_eps};
+    *input = (struct tt_layer_input){.activation = spec->kind,
+                                     .reads = builder->inputs,
+                                     .first = builder->layer * spec->columns,
+                                     .columns = spec->columns};
+    tt_build_linear(builder, spec->gate, dim, spec->columns, false, &input->gate);
+    tt_build_module(builder, spec->activation);
+    tt_build_linear(builder, spec->out, spec->columns, dim, false, &input->projection);
+    tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &input->post_norm);
+}
+
+/* The MLP of the current layer, as wide as it is there. */
+static void build_own_mlp(struct tt_builder *builder, const struct tt_model_facts *facts,
+                          const struct tt_decoder_spec *spec)
+{
+    struct tt_mlp_spec mlp = *spec->mlp;
+    if (facts->layers[builder->layer].keys_back > 0 && spec->reading_ffn > 0) mlp.ffn = spec->reading_ffn;
+    tt_build_mlp(builder, &mlp);
 }
 
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
@@ -290,12 +344,13 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     if (facts->part != NULL) tt_build_module(builder, "model");
     tt_build_module(builder, tt_model_text_path(facts));
     tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale,
-                       spec->embedding_norm_eps);
+                       spec->embedding_norm_eps, spec->inputs);
     tt_build_layers(builder, below_text(builder, "layers"));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
         tt_build_attention(builder, spec->attention);
-        tt_build_mlp(builder, spec->mlp);
+        build_own_mlp(builder, facts, spec);
+        if (spec->inputs != NULL) build_layer_input(builder, spec->inputs);
         if (spec->layer_scalar != NULL) tt_build_layer_scalar(builder, spec->layer_scalar);
         tt_build_layer_end(builder);
     }

@@ -13,6 +13,8 @@ enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT, HEAD_DIM_MAX = 512 };
 struct gemma4 {
     struct tt_decoder_shape shape;
     double logit_cap;
+    int64_t inputs, inputs_vocab; /* columns of embeddings for each layer, 0: none; rows of their table */
+    bool wide;                    /* the MLP of layers that read keys of others has twice the width */
     bool attention_bias;
 };
 
@@ -33,14 +35,9 @@ static tt_status refuse(const struct tt_json *json, const char *key, const char 
 static tt_status check_parts(const struct tt_json *json)
 {
     bool experts = false;
-    int64_t inputs = 256, shared = 0;
     const char *bidirectional = NULL;
     TT_TRY(tt_json_opt_bool(json, json->root, "enable_moe_block", &experts));
     if (experts) return refuse(json, "enable_moe_block", "routed experts, and comes with experts");
-    TT_TRY(tt_json_opt_int(json, json->root, "hidden_size_per_layer_input", &inputs));
-    if (inputs > 0) return refuse(json, "hidden_size_per_layer_input", "embeddings for each layer");
-    TT_TRY(tt_json_opt_int(json, json->root, "num_kv_shared_layers", &shared));
-    if (shared > 0) return refuse(json, "num_kv_shared_layers", "keys and values of earlier layers");
     TT_TRY(tt_json_opt_string(json, json->root, "use_bidirectional_attention", &bidirectional));
     if (bidirectional != NULL && strcmp(bidirectional, "all") == 0)
         return refuse(json, "use_bidirectional_attention \"all\"", "attention to later tokens");
@@ -131,6 +128,35 @@ static tt_status parse_rotation(const struct tt_json *json, struct tt_model_fact
     return TT_OK;
 }
 
+/* The last num_kv_shared_layers layers read the keys and values of the last layer of their type before them. */
+static tt_status parse_shared(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    int64_t shared = 0, layers = facts->num_hidden_layers;
+    TT_TRY(tt_json_opt_int(json, json->root, "num_kv_shared_layers", &shared));
+    TT_TRY(tt_family_check_range(json, "num_kv_shared_layers", shared, 0, layers - 1));
+    for (int64_t i = layers - shared; i < layers; i++) {
+        int64_t from = layers - shared - 1;
+        while (from >= 0 && (facts->layers[from].window > 0) != (facts->layers[i].window > 0)) from--;
+        if (from < 0)
+            return tt_fail(TT_ERR_DATA, "%s: no layer of the type of layer %" PRId64 " has keys of its own",
+                           json->origin, i);
+        facts->layers[i].keys_back = i - from;
+        facts->layers[i].keys_as_values = false;
+    }
+    return TT_OK;
+}
+
+static tt_status parse_inputs(const struct tt_json *json, struct gemma4 *gemma)
+{
+    gemma->inputs = 256;
+    gemma->inputs_vocab = 262144;
+    TT_TRY(tt_json_opt_int(json, json->root, "hidden_size_per_layer_input", &gemma->inputs));
+    TT_TRY(tt_family_check_range(json, "hidden_size_per_layer_input", gemma->inputs, 0, 1 << 16));
+    TT_TRY(tt_json_opt_int(json, json->root, "vocab_size_per_layer_input", &gemma->inputs_vocab));
+    TT_TRY(tt_family_check_range(json, "vocab_size_per_layer_input", gemma->inputs_vocab, 1, 1 << 24));
+    return tt_json_opt_bool(json, json->root, "use_double_wide_mlp", &gemma->wide);
+}
+
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct gemma4 *gemma = TT_FAMILY_OWN(facts, struct gemma4);
@@ -147,6 +173,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(tt_gemma_parse_cap(json, "final_logit_softcapping", 0, &gemma->logit_cap));
     TT_TRY(parse_layers(json, keys_as_values, facts));
     TT_TRY(parse_heads(json, keys_as_values, gemma->shape.heads, facts));
+    TT_TRY(parse_shared(json, facts));
+    TT_TRY(parse_inputs(json, gemma));
     facts->rope_count = ROPE_COUNT;
     TT_TRY(parse_rotation(json, facts, ROPE_FULL,
                           (struct tt_rope_rules){.theta = 1e6, .layer_type = "full_attention"}));
@@ -168,9 +196,22 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                           .value_norm = true};
     struct tt_mlp_spec mlp = {
         .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .activation = shape->activation};
+    struct tt_layer_input_spec inputs = {.table = "embed_tokens_per_layer",
+                                         .projection = "per_layer_model_projection",
+                                         .norm = "per_layer_projection_norm",
+                                         .gate = "per_layer_input_gate",
+                                         .activation = "act_fn",
+                                         .out = "per_layer_projection",
+                                         .post_norm = "post_per_layer_input_norm",
+                                         .columns = gemma->inputs,
+                                         .vocab = gemma->inputs_vocab,
+                                         .norm_eps = shape->norm_eps,
+                                         .kind = shape->activation};
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .mlp = &mlp,
+                                               .inputs = gemma->inputs > 0 ? &inputs : NULL,
+                                               .reading_ffn = gemma->wide ? 2 * shape->ffn : 0,
                                                .embedding_scale = sqrt((double)facts->hidden_size),
                                                .logit_cap = gemma->logit_cap,
                                                .norm = {.eps = shape->norm_eps},

@@ -35,9 +35,26 @@ static tt_status finish_rows(const struct tt_embedding_block *embedding, const s
     return add_noise(pass, rows_TD);
 }
 
+/* Rows that backward needs, for embeddings of each layer. */
+struct saved {
+    tt_tensor kept_TD;
+};
+
+/* The output of the module, and what is made of it. */
+static tt_status complete(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
+                          tt_tensor rows_TD, struct saved *saved)
+{
+    tt_tensor kept_TD = {0};
+    TT_TRY(finish_rows(embedding, pass, rows_TD));
+    if (embedding->inputs == NULL) return TT_OK;
+    TT_TRY(tt_layer_inputs_forward(embedding->inputs, pass, rows_TD, saved != NULL, &kept_TD));
+    if (saved != NULL) saved->kept_TD = kept_TD;
+    return TT_OK;
+}
+
 /* Each token's row is in one of the parts. */
 static tt_status forward_parts(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
-                               tt_tensor y_TD)
+                               tt_tensor y_TD, struct saved *saved)
 {
     const struct tt_exchange *exchange = pass->lent.exchange;
     bool compute = pass->in.batch->token_count > 0;
@@ -51,7 +68,7 @@ static tt_status forward_parts(const struct tt_embedding_block *embedding, const
                                                  .vocab = embedding->table->dims[0]};
         TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
     }
-    return compute ? finish_rows(embedding, pass, y_TD) : TT_OK;
+    return compute ? complete(embedding, pass, y_TD, saved) : TT_OK;
 }
 
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
@@ -59,13 +76,12 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
 {
     const struct tt_embedding_block *embedding = block->impl;
     (void)x_TD;
-    (void)saved;
     if (pass->lent.exchange != NULL && pass->lent.exchange->part_count > 0)
-        return forward_parts(embedding, pass, y_TD);
+        return forward_parts(embedding, pass, y_TD, saved);
     struct tt_embedding_forward_args args = {
         .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
     TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
-    return finish_rows(embedding, pass, y_TD);
+    return complete(embedding, pass, y_TD, saved);
 }
 
 /* dy becomes the gradient of the table's rows. */
@@ -91,12 +107,15 @@ static tt_status norm_back(const struct tt_embedding_block *embedding, const str
 }
 
 static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD,
-                          const void *saved, tt_tensor dy_TD, tt_tensor dx_TD)
+                          const void *record, tt_tensor dy_TD, tt_tensor dx_TD)
 {
     const struct tt_embedding_block *embedding = block->impl;
+    const struct saved *saved = record;
     (void)x_TD;
-    (void)saved;
     (void)dx_TD;
+    if (embedding->inputs != NULL)
+        TT_TRY(tt_layer_inputs_backward(embedding->inputs, pass, saved->kept_TD,
+                                        embedding->table->trainable ? dy_TD : (tt_tensor){0}));
     if (!embedding->table->trainable) return TT_OK;
     TT_TRY(scale_rows(embedding, pass, dy_TD));
     TT_TRY(norm_back(embedding, pass, dy_TD));
@@ -107,19 +126,17 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
 
 static tt_status visit_linears(const struct tt_block *block, tt_linear_visit *visit, void *context)
 {
-    (void)block;
-    (void)visit;
-    (void)context;
-    return TT_OK;
+    const struct tt_embedding_block *embedding = block->impl;
+    if (embedding->inputs == NULL) return TT_OK;
+    return tt_linear_group_visit(&embedding->inputs->projection, visit, context);
 }
 
 /* Rows are copied and added, not multiplied. */
 static double flops(const struct tt_block *block, double length, bool full)
 {
-    (void)block;
+    const struct tt_embedding_block *embedding = block->impl;
     (void)length;
-    (void)full;
-    return 0;
+    return embedding->inputs != NULL ? tt_linear_group_flops(&embedding->inputs->projection, full) : 0;
 }
 
 static tt_param *split(const struct tt_block *block)
@@ -132,7 +149,7 @@ const struct tt_block_ops tt_embedding_block_ops = {
     .kind = "embedding",
     .role = TT_ROLE_INPUT,
     .levels = TT_LEVELS_ONE,
-    .saved_bytes = 1,
+    .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,
     .visit_linears = visit_linears,

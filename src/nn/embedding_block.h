@@ -1,13 +1,14 @@
-/* The embedding block: token ids -> rows of the table. Keeps nothing. `impl` is a struct tt_embedding_block.
- */
+/* The embedding block: token ids -> rows of the table. Keeps nothing but what embeddings for each layer need. `impl` is
+ * a struct tt_embedding_block. */
 #ifndef TT_NN_EMBEDDING_BLOCK_H
 #define TT_NN_EMBEDDING_BLOCK_H
 
-#include "nn/norm.h"
+#include "nn/layer_inputs.h"
 
 struct tt_embedding_block {
     tt_param *table; /* [V, D] */
     float scale;     /* of the rows, rounded to the compute type; 0 or 1: none. Backward then overwrites dy */
+    const struct tt_layer_inputs *inputs; /* embeddings for each layer; NULL: none */
     struct tt_norm norm; /* of the rows, bare; or none. Backward makes the rows again, and overwrites dy */
 };
 

@@ -66,7 +66,7 @@ struct tt_half_ops {
     double (*flops)(const struct tt_half *half, double length, bool full); /* as those of a block */
 };
 
-extern const struct tt_half_ops tt_attention_half, tt_mlp_half;
+extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_layer_input_half;
 
 /* ---- For the kinds ---- */
 

@@ -107,6 +107,29 @@ grep -q '"language_model.model.layers.1"' some/config.json || fail "the list is"
 expect 0 "" eval --model_name_or_path some --eval_dataset "$golden/gemma3/train.jsonl" --bf16 false --threads 1
 # Muse Glimmer is no architecture of llama.cpp.
 expect 2 "GGUF cannot express a model of type 'muse_glimmer_text'" export gguf --model_name_or_path "$golden/muse_glimmer/model" --output_file muse.gguf
+# Published folders of Gemma 4 may have keys and values of layers that read those of others.
+if command -v python3 >/dev/null; then
+    cp -r "$root/tests/golden/dense/gemma4_e/model" unused && chmod -R u+w unused
+    python3 - unused/model.safetensors <<'END'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+entry = header["model.layers.0.self_attn.k_norm.weight"]
+values = data[8 + size:]
+for name in ("k_norm", "k_proj", "v_proj"):
+    header[f"model.layers.3.self_attn.{name}.weight"] = dict(entry, data_offsets=[len(values), len(values) + 16])
+    values += bytes(16)
+packed = json.dumps(header).encode()
+packed += b" " * (-len(packed) % 8)
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(packed)) + packed + values)
+END
+    expect 0 '"loss": ' eval --model_name_or_path unused --eval_dataset "$root/tests/golden/dense/train.jsonl" \
+        --bf16 false --threads 1 --json
+    sed -i 's/"num_kv_shared_layers": 3/"num_kv_shared_layers": 1/' unused/config.json
+    expect 3 "'model.layers.2.self_attn.k_norm.weight'" eval --model_name_or_path unused --bf16 false \
+        --eval_dataset "$root/tests/golden/dense/train.jsonl" --threads 1 --json
+fi
 # GGUF has the text model alone.
 mkdir tokenizer && cp "$root/tests/support/tiny_tokenizer/tokenizer_config.json" tokenizer/
 sed -E '/^"[^"]*": (6[7-9]|[7-9][0-9]|[0-9]{3}),?$/d; s/": 66,$/": 66/' \

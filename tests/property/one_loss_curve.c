@@ -133,9 +133,13 @@ static void dense_families(void **state)
         {"2", "1", "4", "FULL_SHARD", "true", "BACKWARD_PRE"},
         {"4", "2", "1", "SHARD_GRAD_OP", "false", "BACKWARD_POST"},
     };
-    static const char more[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1";
+    static const char more[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1",
+                      /* its losses feel rounding at a higher rate: dense/make_dense.py */
+        slow[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1 learning_rate 0.0002";
     (void)state;
-#define DENSE(name) same_curve_on("dense/" #name, more, few, sizeof few / sizeof *few);
+#define DENSE(name)                                                                                          \
+    same_curve_on("dense/" #name, strcmp(#name, "gemma4_e") == 0 ? slow : more, few,                         \
+                  sizeof few / sizeof *few);
 #include "golden/dense.def"
 #undef DENSE
     same_curve_on("vision/muse_glimmer", more, few, sizeof few / sizeof *few);

@@ -182,7 +182,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
         .names = &attention_names, .heads = size->heads, .norm_eps = 1e-5};
     struct tt_mlp_spec mlp = {.names = &mlp_names, .ffn = size->ffn, .norm_eps = 1e-5};
     tt_build_module(builder, "model");
-    tt_build_embedding(builder, "model.embed_tokens", 1, 0);
+    tt_build_embedding(builder, "model.embed_tokens", 1, 0, NULL);
     const struct tt_side *inputs = build_offer(builder);
     tt_build_layers(builder, "model.layers");
     for (int64_t i = 0; i < MIXED_LAYERS; i++) {

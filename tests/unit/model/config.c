@@ -339,9 +339,12 @@ static void keys_of_families_are_refused(void **state)
     } cases[] = {
         {GEMMA4(", \"enable_moe_block\": true"),
          "enable_moe_block of a gemma4_text model needs routed experts"},
-        {"{\"model_type\": \"gemma4_text\", " TEXT "}",
-         "hidden_size_per_layer_input of a gemma4_text model needs embeddings for each layer"},
-        {GEMMA4(", \"num_kv_shared_layers\": 1"), "needs keys and values of earlier layers"},
+        {GEMMA4(", \"num_kv_shared_layers\": 3"), "num_kv_shared_layers is 3; it must be between 0 and 2"},
+        {GEMMA4(", \"num_kv_shared_layers\": 2, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
+                "\"full_attention\"]"),
+         "no layer of the type of layer 1 has keys of its own"},
+        {"{\"model_type\": \"gemma4_text\", \"hidden_size_per_layer_input\": -1, " TEXT "}",
+         "hidden_size_per_layer_input is -1"},
         {GEMMA4(", \"use_bidirectional_attention\": \"all\""), "needs attention to later tokens"},
         {GEMMA4(", \"per_layer_config\": {\"2\": {\"num_key_value_heads\": 3}}"),
          "4 heads cannot share 3 key/value heads of 256 columns"},

@@ -199,8 +199,19 @@ static const char gemma4[] =
           "\"global_head_dim\": 12, \"num_global_key_value_heads\": 1, \"final_logit_softcapping\": 3, "
           "\"layer_types\": [\"sliding_attention\", \"full_attention\"]");
 
+static const char gemma4_e[] =
+    DENSE("gemma4_text",
+          ", \"hidden_size_per_layer_input\": 6, \"vocab_size_per_layer_input\": 37, \"sliding_window\": 4, "
+          "\"num_kv_shared_layers\": 1, \"use_double_wide_mlp\": true, \"global_head_dim\": 12, "
+          "\"layer_types\": [\"full_attention\", \"full_attention\"]");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
+    {.name = "full, embeddings for each layer, keys of an earlier one", .text = gemma4_e, .train_base = true},
+    {.name = "lora, embeddings for each layer, keys of an earlier one",
+     .text = gemma4_e,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, values that are keys, normed values, heads of two sizes",
      .text = gemma4,
      .train_base = true},
@@ -422,8 +433,8 @@ static void check_packed(const struct variant *variant)
  */
 static void packed_is_the_sum_of_alone(void **state)
 {
-    static const char *const texts[] = {NULL,    glm4,       granite, olmo2, exaone4,
-                                        hunyuan, ministral3, cohere2, muse,  gemma4};
+    static const char *const texts[] = {NULL,       glm4,    granite, olmo2,  exaone4, hunyuan,
+                                        ministral3, cohere2, muse,    gemma4, gemma4_e};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         check_packed(&(struct variant){.name = texts[i] != NULL ? texts[i] : "llama",
