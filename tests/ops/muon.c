@@ -118,7 +118,9 @@ static void check_norm(struct test_device *device, int threads, void *context)
     test_ok(tt_muon_normalize(device->stream, &args));
     TEST_TO_HOST(device, &x, &squares);
     double sum = *(double *)squares.view.data;
-    if (fabs(sum - p->squares) > 1e-13 * p->squares)
+    /* The oracle adds one number after the other. */
+    double room = fmax(1e-13, 0x1p-53 * (double)tt_tensor_count(p->x.view));
+    if (fabs(sum - p->squares) > room * p->squares)
         fail_msg("sum of squares %.17g, not %.17g", sum, p->squares);
     test_check_result("x", x, threads, p->exact, p->simple, 2, &p->first);
     test_tensor_free(&squares);
