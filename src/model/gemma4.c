@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/gemma.h"
@@ -58,21 +59,43 @@ static tt_status read_heads(const struct tt_json *json, const struct tt_json_val
                    json->origin, heads, layer->kv_heads, layer->head_dim);
 }
 
+/* The layer of a key of per_layer_config, "5" or, with ten layers and more, "05". */
+static tt_status find_layer(const struct tt_json *json, const char *key, struct tt_model_facts *facts,
+                            struct tt_layer_facts **layer)
+{
+    char *end = NULL;
+    long long index = *key >= '0' && *key <= '9' ? strtoll(key, &end, 10) : -1;
+    if (index < 0 || *end != '\0' || index >= facts->num_hidden_layers)
+        return tt_fail(TT_ERR_DATA, "%s: per_layer_config: '%.40s' is no layer of %" PRId64, json->origin,
+                       key, facts->num_hidden_layers);
+    *layer = &facts->layers[index];
+    return TT_OK;
+}
+
+static tt_status parse_heads_of_layers(const struct tt_json *json, const struct tt_json_value *each,
+                                       int64_t heads, struct tt_model_facts *facts)
+{
+    const char *key;
+    const struct tt_json_value *own;
+    struct tt_layer_facts *layer = NULL;
+    TT_TRY(tt_json_object(json, json->root, "per_layer_config", &each));
+    for (size_t member = 0; tt_json_next_member(each, &member, &key, &own);) {
+        TT_TRY(find_layer(json, key, facts, &layer));
+        TT_TRY(read_heads(json, own, "head_dim", "num_key_value_heads", heads, layer));
+    }
+    return TT_OK;
+}
+
 /* Published files have global_head_dim and num_global_key_value_heads; files that transformers saves have
  * per_layer_config, an object by the index of a layer. */
 static tt_status parse_heads(const struct tt_json *json, bool keys_as_values, int64_t heads,
                              struct tt_model_facts *facts)
 {
     const struct tt_json_value *each = tt_json_get(json->root, "per_layer_config");
-    bool given = each != NULL && !tt_json_is_null(each);
-    if (given) TT_TRY(tt_json_object(json, json->root, "per_layer_config", &each));
+    if (each != NULL && !tt_json_is_null(each)) return parse_heads_of_layers(json, each, heads, facts);
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         struct tt_layer_facts *layer = &facts->layers[i];
-        char index[24];
-        (void)snprintf(index, sizeof index, "%" PRId64, i);
-        const struct tt_json_value *own = given ? tt_json_get(each, index) : NULL;
-        if (own != NULL) TT_TRY(read_heads(json, own, "head_dim", "num_key_value_heads", heads, layer));
-        if (given || layer->window > 0) continue;
+        if (layer->window > 0) continue;
         layer->head_dim = HEAD_DIM_MAX;
         TT_TRY(read_heads(json, json->root, "global_head_dim",
                           keys_as_values ? "num_global_key_value_heads" : NULL, heads, layer));

@@ -351,6 +351,8 @@ static void keys_of_families_are_refused(void **state)
         {GEMMA4(", \"per_layer_config\": {\"2\": {\"head_dim\": 514}}"), "head_dim is 514"},
         {GEMMA4(", \"per_layer_config\": {\"1\": {\"head_dim\": 128}}"),
          "head_dim of layer 1 differs from that of others of its type"},
+        {GEMMA4(", \"per_layer_config\": {\"03\": {\"head_dim\": 128}}"), "'03' is no layer of 3"},
+        {GEMMA4(", \"per_layer_config\": {\"1x\": {\"head_dim\": 128}}"), "'1x' is no layer of 3"},
         {MUSE(", \"layer_rope_theta\": [1, 0]"), "layer_rope_theta has 2 entries for 3 layers"},
         {MUSE(", \"layer_rope_theta\": [1, 0, \"x\"]"), "layer_rope_theta is not a list of numbers"},
     };
@@ -371,7 +373,7 @@ static void layers_of_gemma4(void **state)
                "\"head_dim\": 16, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
                "\"sliding_attention\"]"),
         GEMMA4(", \"attention_k_eq_v\": true, \"per_layer_config\": {\"0\": {\"head_dim\": 64, "
-               "\"num_key_value_heads\": 1}, \"2\": {\"head_dim\": 64, \"num_key_value_heads\": 1}}, "
+               "\"num_key_value_heads\": 1}, \"02\": {\"head_dim\": 64, \"num_key_value_heads\": 1}}, "
                "\"head_dim\": 16, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
                "\"full_attention\"]"),
     };
