@@ -75,6 +75,7 @@ FAMILIES = {
     "ministral3": family("ministral3", 309, head_dim=16, rope_parameters=rope(
         1e6, "yarn", factor=16.0, original_max_position_embeddings=8, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "ministral": family("ministral", 313, **THREE, head_dim=12, rope_parameters=rope(1e5)),
     "gemma4_text": family(
         "gemma4_text", 311, num_hidden_layers=3, head_dim=8, global_head_dim=16, num_global_key_value_heads=1,
         attention_k_eq_v=True, attention_bias=True, sliding_window=6, final_logit_softcapping=4.0,

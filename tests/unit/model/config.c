@@ -121,6 +121,12 @@ static void windows(void **state)
                     "\"use_sliding_window\": true, "
                     "\"max_window_layers\": 28}");
     assert_int_equal(config.layers[2].window, 0); /* no layer has it */
+    config = parsed("{\"model_type\": \"ministral\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
+                    "\"layer_types\": [\"full_attention\", \"sliding_attention\", \"full_attention\"]}");
+    assert_true(config.layers[0].window == 0 && config.layers[1].window == 64);
+    assert_int_equal(config.layers[2].window, 0);
+    config = parsed("{\"model_type\": \"ministral\", \"num_key_value_heads\": 2, \"sliding_window\": null}");
+    assert_int_equal(config.layers[0].window, 0);
     config = parsed("{\"model_type\": \"gemma2\", \"num_key_value_heads\": 2}");
     assert_true(config.layers[0].window == 4096 && config.layers[1].window == 0);
     assert_int_equal(config.layers[2].window, 4096);
