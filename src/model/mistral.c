@@ -1,19 +1,22 @@
-/* Mistral (MistralConfig): Llama with a sliding window over all layers, when sliding_window is not null. */
+/* Mistral (MistralConfig): Llama with a sliding window over all layers, when sliding_window is not null. A folder of
+ * its own with layer_types is read as Ministral's: the window is of the layers that the list has so. */
 #include "model/llama.h"
 
-#include <string.h>
-
-static tt_status check_layer_types(const struct tt_json *json)
+/* AutoConfig of transformers makes a MinistralConfig of a configuration with the key; the class of a vision folder
+ * makes a MistralConfig, which has no such key. */
+static tt_status parse_types(const struct tt_json *json, struct tt_model_facts *facts,
+                             bool sliding[TT_MODEL_LAYERS_MAX])
 {
-    size_t index;
-    const struct tt_json_value *type;
-    for (index = 0; (type = tt_json_at(tt_json_get(json->root, "layer_types"), index)) != NULL; index++) {
-        const char *name = tt_json_text(type);
-        if (name != NULL && strcmp(name, "sliding_attention") == 0) continue;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) sliding[i] = true;
+    TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
+    for (int64_t i = 0; i < facts->num_hidden_layers && facts->part != NULL; i++) {
+        if (sliding[i]) continue;
         tt_status status =
             tt_fail(TT_ERR_UNSUPPORTED, "%s: layer_types of a mistral model has layers without the window",
                     json->origin);
-        tt_hint("the reference ignores layer_types here; set sliding_window to null, or remove layer_types");
+        tt_hint(
+            "transformers ignores layer_types in a text_config of this type; set sliding_window to null, or "
+            "remove layer_types");
         return status;
     }
     return TT_OK;
@@ -22,6 +25,7 @@ static tt_status check_layer_types(const struct tt_json *json)
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     const struct tt_json_value *value = tt_json_get(json->root, "sliding_window");
+    bool sliding[TT_MODEL_LAYERS_MAX];
     int64_t window = 4096; /* MistralConfig's default where the key is missing */
     TT_TRY(tt_llama_parse(json, &(struct tt_decoder_defaults){.kv_heads = 8, .positions = 131072}, facts));
     if (value != NULL && tt_json_is_null(value)) return TT_OK;
@@ -30,8 +34,9 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
         return tt_fail(TT_ERR_DATA, "%s: sliding_window is %lld; it must be null or at least 1", json->origin,
                        (long long)window);
     }
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = window;
-    return check_layer_types(json);
+    TT_TRY(parse_types(json, facts, sliding));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = sliding[i] ? window : 0;
+    return TT_OK;
 }
 
 static const struct tt_gguf_family gguf = {

@@ -215,6 +215,8 @@ static void other_configs(void **state)
             "llama3/reference.safetensors", "logits", 1e-5);
     compare(&(struct run){.family = "mistral", .config_name = "config_window.json", .dtype = TT_F32},
             "mistral/reference.safetensors", "logits_window", 1e-5);
+    compare(&(struct run){.family = "dense/ministral", .config_name = "config_mistral.json", .dtype = TT_F32},
+            "dense/ministral/reference.safetensors", "logits", 1e-5);
     compare(&(struct run){.family = "phi3", .config_name = "config_long.json", .dtype = TT_F32},
             "phi3/reference.safetensors", "logits_long", 1e-5);
     compare(&(struct run){.family = "llama2", .model = "llama_sharded", .dtype = TT_F32},

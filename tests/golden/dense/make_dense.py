@@ -11,6 +11,7 @@ For every family, what transformers + PEFT compute on the CPU, in fp32 and on on
     NAME/reference.safetensors     seq_lens, input_ids, logits and, with adapter_final, logits_adapter of each sequence
                                    run alone, fp32
     NAME/defaults.json             the family's configuration where only SIZES are given, without its special tokens
+    ministral/config_mistral.json  its config.json as a mistral one, of which AutoConfig makes the same class
     train.jsonl                    the rows of all families
 
 How to run, in a virtual environment with torch, transformers, peft and safetensors:
@@ -22,6 +23,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -136,6 +138,15 @@ def make_defaults(model_type):
     Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")
 
 
+def make_mistral_config():
+    text = Path("model/config.json").read_text().replace('"ministral"', '"mistral"').replace("Ministral", "Mistral")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "config.json").write_text(text)
+        read, made = (transformers.AutoConfig.from_pretrained(path) for path in (folder, "model"))
+    assert type(read) is type(made) and read.layer_types == made.layer_types
+    Path("config_mistral.json").write_text(text)
+
+
 def make_family(name, rows):
     print(name)
     family = FAMILIES[name]
@@ -153,6 +164,8 @@ def make_family(name, rows):
     make_reference(family)
     if name == family.model_type:
         make_defaults(name)
+    if name == "ministral":
+        make_mistral_config()
 
 
 def main():

@@ -104,6 +104,12 @@ static void windows(void **state)
     config = parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2}");
     assert_int_equal(config.layers[0].window, 4096);
     assert_int_equal(config.layers[2].window, 4096);
+    config = parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"layer_types\": null}");
+    assert_int_equal(config.layers[2].window, 4096);
+    config = parsed("{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"layer_types\": "
+                    "[\"sliding_attention\", \"full_attention\", \"sliding_attention\"]}");
+    assert_true(config.layers[0].window == 4096 && config.layers[1].window == 0);
+    assert_int_equal(config.layers[2].window, 4096);
     /* Qwen: a window that is switched off is none, whatever the other keys say. */
     config = parsed("{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"sliding_window\": 64, "
                     "\"use_sliding_window\": false}");
@@ -232,7 +238,7 @@ static const struct refusal refusals[] = {
     {"{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": 0}", TT_ERR_DATA,
      "sliding_window"},
     {"{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"layer_types\": [\"full_attention\"]}",
-     TT_ERR_UNSUPPORTED, "layer_types"},
+     TT_ERR_DATA, "layer_types"},
     {"{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"use_sliding_window\": true, \"layer_types\": "
      "[\"full_attention\"]}",
      TT_ERR_DATA, "layer_types"},
@@ -359,6 +365,9 @@ static void keys_of_families_are_refused(void **state)
          "head_dim of layer 1 differs from that of others of its type"},
         {GEMMA4(", \"per_layer_config\": {\"03\": {\"head_dim\": 128}}"), "'03' is no layer of 3"},
         {GEMMA4(", \"per_layer_config\": {\"1x\": {\"head_dim\": 128}}"), "'1x' is no layer of 3"},
+        {"{\"model_type\": \"mistral3\", \"text_config\": {\"layer_types\": [\"sliding_attention\", "
+         "\"full_attention\", \"sliding_attention\"], " TEXT "}}",
+         "layer_types of a mistral model has layers without the window"},
         {MUSE(", \"layer_rope_theta\": [1, 0]"), "layer_rope_theta has 2 entries for 3 layers"},
         {MUSE(", \"layer_rope_theta\": [1, 0, \"x\"]"), "layer_rope_theta is not a list of numbers"},
     };
