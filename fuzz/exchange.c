@@ -224,6 +224,21 @@ static tt_status split(struct tt_comm *comm, int color)
     return TT_OK;
 }
 
+/* Parts of several sizes, none of them for this rank. */
+static tt_status all_to_all(struct tt_comm *comm, const void *data, void *all, size_t bytes, uint8_t how)
+{
+    struct tt_comm_part parts[WORLD_SIZE] = {0};
+    for (int q = 0; q < WORLD_SIZE; q++) {
+        size_t some = q == RANK ? 0 : bytes >> (how >> q) % 4;
+        parts[q] = (struct tt_comm_part){.send = data,
+                                         .send_bytes = some,
+                                         .recv = (unsigned char *)all + (size_t)q * bytes,
+                                         .recv_bytes = some};
+    }
+    const struct tt_comm_exchange exchange = {.order = {.call = TT_CALL_EXCHANGE}, .parts = parts};
+    return comm->table->exchange(comm, &exchange);
+}
+
 static void call(struct tt_comm *comm)
 {
     static const size_t counts[] = {1, 5, ELEMENTS_MAX};
@@ -248,6 +263,9 @@ static void call(struct tt_comm *comm)
         break;
     case TT_CALL_BARRIER:
         (void)!tt_exchange_barrier(comm);
+        break;
+    case TT_CALL_EXCHANGE:
+        (void)!all_to_all(comm, data, all, bytes, how / 12);
         break;
     case TT_CALL_SPLIT:
         (void)!split(comm, how % 2);
