@@ -29,6 +29,8 @@ import properties_preferences
 from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, MORE_FAMILIES, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run,
                    Skip, Suite, bf16_noise, folder_with_tokenizer, free_port, furthest, strategies, wait_until, within)
 
+# Families whose tiny model turns differences of rounding into others at the usual rate.
+SLOW_FAMILIES = {"dense/gemma4_e": {"learning_rate": 2e-4}}
 END_SECONDS = 30       # from the death of a rank to the end of the others
 QUANTIZED = [
     ("nf4, double", "llama2", {"load_in_4bit": "true", "bnb_4bit_use_double_quant": "true"}),
@@ -636,7 +638,7 @@ REFUSALS = [
 def all_checks(suite):
     for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2",
                    *MORE_FAMILIES):
-        suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family)
+        suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family, **SLOW_FAMILIES.get(family, {}))
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
     suite.check("fp32 as on the CPU, Muon", as_on_the_cpu, "llama3", optim="muon", ns_dtype="float32", **ALL_WEIGHTS)
