@@ -1,5 +1,7 @@
 #include "engine/axis_exchange.h"
 
+#include <inttypes.h>
+
 #include "base/alloc.h"
 
 tt_status tt_axis_exchange_init(const struct tt_mesh *mesh, struct tt_axis_exchange *exchange)
@@ -73,5 +75,8 @@ tt_status tt_axis_all_to_all(const struct tt_axis_exchange *exchange, struct tt_
         if (received > 0) recv += received;
     }
     if (group->comm != NULL) return tt_comm_exchange(group->comm, stream, exchange->parts);
+    if (rows->send_rows[0] != rows->recv_rows[0])
+        return tt_fail(TT_ERR_INTERNAL, "a rank sends itself %" PRId64 " rows and expects %" PRId64,
+                       rows->send_rows[0], rows->recv_rows[0]);
     return tt_copy_on_device(stream, rows->recv.data, rows->send.data, tt_tensor_bytes(rows->send));
 }

@@ -87,12 +87,13 @@ static tt_status parse_heads_of_layers(const struct tt_json *json, const struct 
 }
 
 /* Published files have global_head_dim and num_global_key_value_heads; files that transformers saves have
- * per_layer_config, an object by the index of a layer. */
+ * per_layer_config, an object by the index of a layer; null leaves all layers alike, as there. */
 static tt_status parse_heads(const struct tt_json *json, bool keys_as_values, int64_t heads,
                              struct tt_model_facts *facts)
 {
     const struct tt_json_value *each = tt_json_get(json->root, "per_layer_config");
-    if (each != NULL && !tt_json_is_null(each)) return parse_heads_of_layers(json, each, heads, facts);
+    if (each != NULL && tt_json_is_null(each)) return TT_OK;
+    if (each != NULL) return parse_heads_of_layers(json, each, heads, facts);
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         struct tt_layer_facts *layer = &facts->layers[i];
         if (layer->window > 0) continue;
@@ -169,14 +170,16 @@ static tt_status parse_shared(const struct tt_json *json, struct tt_model_facts 
     return TT_OK;
 }
 
-static tt_status parse_inputs(const struct tt_json *json, struct gemma4 *gemma)
+/* Each token has a row of its own in the table for layers. */
+static tt_status parse_inputs(const struct tt_json *json, int64_t vocab_size, struct gemma4 *gemma)
 {
     gemma->inputs = 256;
     gemma->inputs_vocab = 262144;
     TT_TRY(tt_json_opt_int(json, json->root, "hidden_size_per_layer_input", &gemma->inputs));
     TT_TRY(tt_family_check_range(json, "hidden_size_per_layer_input", gemma->inputs, 0, 1 << 16));
     TT_TRY(tt_json_opt_int(json, json->root, "vocab_size_per_layer_input", &gemma->inputs_vocab));
-    TT_TRY(tt_family_check_range(json, "vocab_size_per_layer_input", gemma->inputs_vocab, 1, 1 << 24));
+    TT_TRY(tt_family_check_range(json, "vocab_size_per_layer_input", gemma->inputs_vocab,
+                                 gemma->inputs > 0 ? vocab_size : 1, 1 << 24));
     return tt_json_opt_bool(json, json->root, "use_double_wide_mlp", &gemma->wide);
 }
 
@@ -197,7 +200,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(parse_layers(json, keys_as_values, facts));
     TT_TRY(parse_heads(json, keys_as_values, gemma->shape.heads, facts));
     TT_TRY(parse_shared(json, facts));
-    TT_TRY(parse_inputs(json, gemma));
+    TT_TRY(parse_inputs(json, facts->vocab_size, gemma));
     facts->rope_count = ROPE_COUNT;
     TT_TRY(parse_rotation(json, facts, ROPE_FULL,
                           (struct tt_rope_rules){.theta = 1e6, .layer_type = "full_attention"}));
@@ -244,6 +247,8 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_gemma4 = {
     .model_type = "gemma4_text",
     .architecture = "Gemma4ForCausalLM",
+    /* PEFT's for folders of the class gemma4; it has none for the text model alone */
+    .default_target_modules = "[\"q_proj\", \"v_proj\"]",
     .parse = parse,
     .build = build,
 };

@@ -363,6 +363,8 @@ static void keys_of_families_are_refused(void **state)
         {GEMMA4(", \"per_layer_config\": {\"2\": {\"head_dim\": 514}}"), "head_dim is 514"},
         {GEMMA4(", \"per_layer_config\": {\"1\": {\"head_dim\": 128}}"),
          "head_dim of layer 1 differs from that of others of its type"},
+        {"{\"model_type\": \"gemma4_text\", \"vocab_size_per_layer_input\": 2, " TEXT "}",
+         "vocab_size_per_layer_input is 2"},
         {GEMMA4(", \"per_layer_config\": {\"03\": {\"head_dim\": 128}}"), "'03' is no layer of 3"},
         {GEMMA4(", \"per_layer_config\": {\"1x\": {\"head_dim\": 128}}"), "'1x' is no layer of 3"},
         {"{\"model_type\": \"mistral3\", \"text_config\": {\"layer_types\": [\"sliding_attention\", "
