@@ -2,7 +2,7 @@
 # The commands in README.md and docs/ work. Every ```sh block is preceded by one of these lines:
 #
 #     <!-- test -->               the block is run here, and must not fail
-#     <!-- test: PROGRAM -->      the same, where PROGRAM is installed
+#     <!-- test: PROGRAM -->      the same, where PROGRAM is installed, and with mpirun in builds that have MPI
 #     <!-- not run: REASON -->
 #
 # The blocks of a page are run in order in one folder of their own, with the program on PATH, a tiny model as model/
@@ -50,6 +50,7 @@ run_page() {
         '<!-- test: '*)
             program=${mark#<!-- test: }
             command -v "${program% -->}" >/dev/null || continue
+            [ "${program% -->}" != mpirun ] || ! trimtab version | grep -qE '^ *MPI +none' || continue
             ;;
         *)
             fail "$where: a block of commands without a mark"
