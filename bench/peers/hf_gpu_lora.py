@@ -230,7 +230,9 @@ def make_batches(args, vocabulary, rank):
 
 def flops_per_token(config, length):
     """Of LoRA: two products a frozen weight (forward, and the gradient of the input), and causal attention forward and
-    backward. What is computed twice counts once."""
+    backward. What is computed twice counts once. None: heads differ by layer, and are not counted here."""
+    if config.to_dict().get("per_layer_config"):
+        return None
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
     layer = config.hidden_size * (2 * queries + 2 * keys + 3 * config.intermediate_size)
@@ -298,7 +300,7 @@ def main():
         seconds.append(time.perf_counter() - before)
         rates.append(tokens / seconds[-1])
     rate = statistics.median(rates)
-    length = sum(args.rows) / 2 if args.rows else args.seq
+    flops = flops_per_token(config, sum(args.rows) / 2 if args.rows else args.seq)
     if rank == 0:
         print(json.dumps({
             "peer": "transformers+peft+" + {"none": "fsdp2", "nf4": "bitsandbytes", "fp8": "_scaled_mm"}[args.quant],
@@ -306,7 +308,7 @@ def main():
             "params_b": round(parameter_count(model) / 1e9, 2),
             "trained_parameters": sum(p.numel() for p in trained),
             "step_s": round(statistics.median(seconds), 4), "tok_s_gpu": round(rate),
-            "tflops_gpu": round(rate * flops_per_token(config, length) / 1e12, 1),
+            "tflops_gpu": None if flops is None else round(rate * flops / 1e12, 1),
             "peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2),
             "reserved_gb": round(torch.cuda.max_memory_reserved() / 1e9, 2),
             "first_step_s": round(first_step_s, 1), "loss": round(loss.item(), 3),
