@@ -39,9 +39,23 @@ tt_status tt_rank_lend_sums(struct tt_rank *rank)
     return TT_OK;
 }
 
+/* The op loss_sums writes three values from the place of the loss on. */
+static tt_status check_order(const struct tt_rank *rank)
+{
+    const char *const *names = names_of(rank);
+    int at = 0;
+    while (names[at] != NULL && strcmp(names[at], TT_SUM_LOSS) != 0) at++;
+    for (int i = 0; names[at] != NULL && i < LOSS_SUMS; i++)
+        if (names[at + i] == NULL || strcmp(names[at + i], row_sums[i]) != 0)
+            return tt_fail(TT_ERR_INTERNAL, "objective %s: pass_sums has no '%s' in place %d after the loss",
+                           rank->objective.ops->name, row_sums[i], i);
+    return TT_OK;
+}
+
 tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     size_t params = rank->model->param_count + 1;
+    TT_TRY(check_order(rank));
     TT_TRY(tt_buffer_create(rank->device, sum_bytes(rank), TT_PURPOSE_BATCH, &rank->sums_buffer));
     if (!config->train) return TT_OK;
     return tt_buffer_create(rank->device, params * sizeof(double), TT_PURPOSE_BATCH,

@@ -115,6 +115,9 @@ tt_status tt_param_source_pieces(const struct tt_param_source *source, int64_t l
     int parts = count_parts(source);
     int64_t experts = rank == 3 ? dims[0] : 0, columns = dims[rank - 1], first = 0;
     if (is_renamed(source, parts)) return visit_renamed(source, layer, rank, dims, visit, context);
+    if (rank < 2)
+        return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has pieces and %d dimensions: pieces are matrices",
+                       source->param, rank);
     for (int64_t e = 0; e < (experts > 0 ? experts : 1); e++)
         for (int p = 0; p < parts; p++) {
             const struct tt_source_part *part = &source->parts[p];

@@ -1,4 +1,4 @@
-/* For tests: a model whose layers differ, built of its facts as any family's. Two dense layers; a layer of three
+/* A model of the tests whose layers differ, built of its facts as any family's. Two dense layers; a layer of three
  * halves, attention that reads the keys and values of the layer before it, a half that reads the inputs made with the
  * embeddings, and an MLP; and a layer of an MLP alone, twice as wide. */
 #ifndef TT_TESTS_SUPPORT_MIXED_MODEL_H

@@ -1,4 +1,5 @@
-/* For tests of objectives: a small decoder with random data, planned, loaded and trained step by step on any split. */
+/* The scene of objectives' tests: a small decoder with random data, planned, loaded and trained step by step on any
+ * split. */
 #ifndef TT_TESTS_SUPPORT_OBJECTIVE_RUN_H
 #define TT_TESTS_SUPPORT_OBJECTIVE_RUN_H
 

@@ -161,7 +161,7 @@ static double planned(int local, size_t inside, size_t outside)
     return seconds;
 }
 
-/* What comes from other machines comes over the network, which is slow here. */
+/* Parts from other machines come over the network, which is slow here. */
 static void a_plan_counts(void **state)
 {
     (void)state;

@@ -128,7 +128,7 @@ static void columns_follow_their_rows_on_any_split(void **state)
     }
 }
 
-/* What the objective wants on the device is there, and planned for; nothing else is. */
+/* The columns that the objective wants on the device are there, and planned for; no others are. */
 static void columns_travel_when_asked_for(void **state)
 {
     (void)state;

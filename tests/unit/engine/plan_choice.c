@@ -381,7 +381,7 @@ static double seconds_of_width(const char *chip, int width)
     return plan.step_seconds;
 }
 
-/* Over 256 columns attention has kernels of its own, on Hopper alone fast ones. */
+/* Heads of more than 256 columns have kernels of their own, fast ones on Hopper alone. */
 static void wide_heads_take_longer(void **state)
 {
     (void)state;

@@ -148,7 +148,7 @@ static int check_limits(struct scene *scene, double excess)
     return faster;
 }
 
-/* Above the only layer with an adapter nothing is cheap to recompute: the way to recomputation is one step. */
+/* Nothing above the only layer with an adapter is cheap to recompute: the way to recomputation is one step. */
 static void layers_of_other_halves(void **state)
 {
     static const struct mixed_size size = {.vocab = 4096, .dim = 1024, .ffn = 3072, .heads = 8};

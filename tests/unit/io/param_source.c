@@ -197,13 +197,28 @@ static void refusals(void **state)
     refuse(of_halves, "'model.layers.0.mlp.both' has another shape or type");
 }
 
+static tt_status take_no_piece(void *context, const struct tt_source_piece *piece)
+{
+    (void)context;
+    (void)piece;
+    return TT_ERR_INTERNAL;
+}
+
+static void a_vector_has_no_pieces(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {COLUMNS};
+    assert_int_equal(tt_param_source_pieces(of_halves, 0, 1, dims, NULL, take_no_piece, NULL),
+                     TT_ERR_INTERNAL);
+    assert_non_null(strstr(tt_error_last()->message, "has pieces and 1 dimensions: pieces are matrices"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_matrix_for_each_expert),
-        cmocka_unit_test(rows_in_turn_of_a_transposed_tensor),
-        cmocka_unit_test(parts_of_one_tensor),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(a_matrix_for_each_expert), cmocka_unit_test(rows_in_turn_of_a_transposed_tensor),
+        cmocka_unit_test(parts_of_one_tensor),      cmocka_unit_test(refusals),
+        cmocka_unit_test(a_vector_has_no_pieces),
     };
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
