@@ -34,6 +34,7 @@ kib=$(awk -v mib="$needed" 'BEGIN { printf "%d", (mib + 0.06) * 1024 }')
 unshare --user --map-root-user --mount bash on_small.sh "${kib}k" "${many[@]}" 2>log || fail "$needed MiB do not suffice:" "$(cat log)"
 
 # The log of very many steps is no reason to refuse: a warning, and the run begins.
+: >log # that of the run before has such a step, until the shell of this one empties it
 unshare --user --map-root-user --mount bash on_small.sh 8m "${run[@]}" --max_steps 100000000 --save_strategy no \
     --logging_steps 1 2>log &
 process=$!

@@ -8,10 +8,11 @@ train() { # CODE TEXT RATE words...
 }
 train 0 'done: 30 steps' 1e-3 --max_steps 30
 ! grep -q diverge err || fail "a usual training diverges: $(cat err)"
-train 0 'worse than guessing (7.155), after 5.4' 100 --max_steps 30
+# Few steps: some processors' runs come below that again later.
+train 0 'worse than guessing (7.155), after 5.4' 100 --max_steps 12
 line() { grep -n "$1" err | head -n 1 | cut -d: -f1; }
 [ "$(grep -c ': the training diverges: the mean loss of the last 10 steps is' err)" = 1 ] || fail "not one warning: $(cat err)"
-[ "$(line 'the training diverges')" -lt "$(line '^step 15/30')" ] || fail "the warning is late: $(cat err)"
-[ "$(line 'the result is of a training that has diverged since step 10: its mean loss is')" -gt "$(line '^step 30/30')" ] ||
+[ "$(line 'the training diverges')" -lt "$(line '^step 12/12')" ] || fail "the warning is late: $(cat err)"
+[ "$(line 'the result is of a training that has diverged since step 10: its mean loss is')" -gt "$(line '^step 12/12')" ] ||
     fail "nothing at the end: $(cat err)"
 finish
