@@ -32,6 +32,15 @@ static inline int64_t width_of(const tt_tensor *x)
     return x->dims[x->rank - 1];
 }
 
+/* The weights of a norm: of a type, or none. */
+enum scales { SCALES_NONE, SCALES_F32, SCALES_BF16 };
+
+static inline enum scales scales_of(const tt_tensor *weight_D)
+{
+    if (weight_D->data == NULL) return SCALES_NONE;
+    return weight_D->dtype == TT_BF16 ? SCALES_BF16 : SCALES_F32;
+}
+
 #define TT_VECTOR_SOURCE "backend/cpu/rmsnorm.c"
 #include "backend/cpu/vector_math_passes.h"
 
@@ -87,11 +96,13 @@ tt_status tt_cpu_rmsnorm_backward(struct tt_stream *stream, const struct tt_rmsn
 
 #else
 
-/* offset + weight */
-TT_INLINE vf TT_PASS(scales_at)(const void *weight, float offset, int64_t d, int64_t left, const bool bf16)
+/* offset + weight. The kind is a constant of the caller: with a test of the pointer compilers fuse other products and
+ * sums, and results have other last bits. */
+TT_INLINE vf TT_PASS(scales_at)(const void *weight, float offset, int64_t d, int64_t left,
+                                const enum scales kind)
 {
-    if (weight == NULL) return vsplat(offset);
-    return vload_part(weight, d, bf16, left) + offset;
+    if (kind == SCALES_NONE) return vsplat(offset);
+    return vload_part(weight, d, kind == SCALES_BF16, left) + offset;
 }
 
 struct TT_PASS(forward_row) {
@@ -126,14 +137,14 @@ TT_INLINE float TT_PASS(square_sum)(const void *x, int64_t width, const bool bf1
 }
 
 TT_INLINE void TT_PASS(normalize)(const struct TT_PASS(forward_row) * row, const void *x, float rstd,
-                                  int64_t d, int64_t left, const bool bf16, const bool weight_bf16)
+                                  int64_t d, int64_t left, const bool bf16, const enum scales kind)
 {
-    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16);
+    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, kind);
     vstore_part(row->y, d, bf16, vload_part(x, d, bf16, left) * rstd * weight, left);
 }
 
 TT_INLINE float TT_PASS(forward_typed)(struct TT_PASS(forward_row) row, int64_t width, double eps,
-                                       const bool bf16, const bool weight_bf16)
+                                       const bool bf16, const enum scales kind)
 {
     int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES, d;
     const void *x = row.x;
@@ -145,9 +156,17 @@ TT_INLINE float TT_PASS(forward_typed)(struct TT_PASS(forward_row) row, int64_t 
     double mean = (double)TT_PASS(square_sum)(x, width, bf16) / (double)width;
     float rstd = (float)(1.0 / sqrt(mean + eps));
     for (d = 0; d < whole; d += TT_VECTOR_LANES)
-        TT_PASS(normalize)(&row, x, rstd, d, TT_VECTOR_LANES, bf16, weight_bf16);
-    if (whole < width) TT_PASS(normalize)(&row, x, rstd, whole, width - whole, bf16, weight_bf16);
+        TT_PASS(normalize)(&row, x, rstd, d, TT_VECTOR_LANES, bf16, kind);
+    if (whole < width) TT_PASS(normalize)(&row, x, rstd, whole, width - whole, bf16, kind);
     return rstd;
+}
+
+TT_INLINE float TT_PASS(forward_scaled)(struct TT_PASS(forward_row) row, int64_t width, double eps,
+                                        const bool bf16, enum scales kind)
+{
+    return kind == SCALES_BF16  ? TT_PASS(forward_typed)(row, width, eps, bf16, SCALES_BF16)
+           : kind == SCALES_F32 ? TT_PASS(forward_typed)(row, width, eps, bf16, SCALES_F32)
+                                : TT_PASS(forward_typed)(row, width, eps, bf16, SCALES_NONE);
 }
 
 static void TT_PASS(forward)(const struct tt_rmsnorm_forward_args *args, int64_t n)
@@ -159,11 +178,10 @@ static void TT_PASS(forward)(const struct tt_rmsnorm_forward_args *args, int64_t
                                              .y = row_of(&args->y_ND, n),
                                              .offset = args->offset};
     int64_t width = width_of(&args->x_ND);
-    bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
-    float rstd = bf16 && weight_bf16 ? TT_PASS(forward_typed)(row, width, args->eps, true, true)
-                 : bf16              ? TT_PASS(forward_typed)(row, width, args->eps, true, false)
-                 : weight_bf16       ? TT_PASS(forward_typed)(row, width, args->eps, false, true)
-                                     : TT_PASS(forward_typed)(row, width, args->eps, false, false);
+    bool bf16 = args->x_ND.dtype == TT_BF16;
+    enum scales kind = scales_of(&args->weight_D);
+    float rstd = bf16 ? TT_PASS(forward_scaled)(row, width, args->eps, true, kind)
+                      : TT_PASS(forward_scaled)(row, width, args->eps, false, kind);
     if (!tt_tensor_is_empty(args->rstd_N)) ((float *)args->rstd_N.data)[n] = rstd;
 }
 
@@ -176,30 +194,30 @@ struct TT_PASS(backward_row) {
 
 /* The sum of dy * weight * x. */
 TT_INLINE float TT_PASS(gradient_sum)(const struct TT_PASS(backward_row) * row, int64_t width,
-                                      const bool bf16, const bool weight_bf16)
+                                      const bool bf16, const enum scales kind)
 {
     vf sums[4] = {{0}, {0}, {0}, {0}};
     int64_t d = 0;
     for (; d + 4 * TT_VECTOR_LANES <= width; d += 4 * TT_VECTOR_LANES)
         for (int i = 0; i < 4; i++) {
             int64_t at = d + i * TT_VECTOR_LANES;
-            vf weight = TT_PASS(scales_at)(row->weight, row->offset, at, TT_VECTOR_LANES, weight_bf16);
+            vf weight = TT_PASS(scales_at)(row->weight, row->offset, at, TT_VECTOR_LANES, kind);
             sums[i] += vload(row->dy, at, bf16) * weight * vload(row->x, at, bf16);
         }
     for (; d < width; d += TT_VECTOR_LANES) {
         int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;
         sums[0] += vload_part(row->dy, d, bf16, left) *
-                   TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16) *
+                   TT_PASS(scales_at)(row->weight, row->offset, d, left, kind) *
                    vload_part(row->x, d, bf16, left);
     }
     return vsum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, float mean, int64_t d,
-                                      int64_t left, const bool bf16, const bool weight_bf16)
+                                      int64_t left, const bool bf16, const enum scales kind)
 {
     vf dy = vload_part(row->dy, d, bf16, left), xhat = vload_part(row->x, d, bf16, left) * row->rstd;
-    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, weight_bf16);
+    vf weight = TT_PASS(scales_at)(row->weight, row->offset, d, left, kind);
     vf dx = (dy * weight - xhat * mean) * row->rstd;
     if (row->dres != NULL) dx += vload_part(row->dres, d, bf16, left);
     vstore_part(row->dx, d, bf16, dx, left);
@@ -208,21 +226,33 @@ TT_INLINE void TT_PASS(differentiate)(const struct TT_PASS(backward_row) * row, 
 }
 
 TT_INLINE void TT_PASS(backward_typed)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,
-                                       const bool weight_bf16)
+                                       const enum scales kind)
 {
     /* mean of g * xhat */
-    float mean = TT_PASS(gradient_sum)(&row, width, bf16, weight_bf16) * row.rstd / (float)width;
+    float mean = TT_PASS(gradient_sum)(&row, width, bf16, kind) * row.rstd / (float)width;
     int64_t whole = width / TT_VECTOR_LANES * TT_VECTOR_LANES;
     for (int64_t d = 0; d < whole; d += TT_VECTOR_LANES)
-        TT_PASS(differentiate)(&row, mean, d, TT_VECTOR_LANES, bf16, weight_bf16);
-    if (whole < width) TT_PASS(differentiate)(&row, mean, whole, width - whole, bf16, weight_bf16);
+        TT_PASS(differentiate)(&row, mean, d, TT_VECTOR_LANES, bf16, kind);
+    if (whole < width) TT_PASS(differentiate)(&row, mean, whole, width - whole, bf16, kind);
+}
+
+TT_INLINE void TT_PASS(backward_scaled)(struct TT_PASS(backward_row) row, int64_t width, const bool bf16,
+                                        enum scales kind)
+{
+    if (kind == SCALES_BF16)
+        TT_PASS(backward_typed)(row, width, bf16, SCALES_BF16);
+    else if (kind == SCALES_F32)
+        TT_PASS(backward_typed)(row, width, bf16, SCALES_F32);
+    else
+        TT_PASS(backward_typed)(row, width, bf16, SCALES_NONE);
 }
 
 static void TT_PASS(backward)(const struct tt_rmsnorm_backward_args *args, int64_t first, int64_t end,
                               float *dweight)
 {
     int64_t width = width_of(&args->x_ND);
-    bool bf16 = args->x_ND.dtype == TT_BF16, weight_bf16 = args->weight_D.dtype == TT_BF16;
+    bool bf16 = args->x_ND.dtype == TT_BF16;
+    enum scales kind = scales_of(&args->weight_D);
     for (int64_t n = first; n < end; n++) {
         const struct TT_PASS(backward_row) row = {.dy = row_of(&args->dy_ND, n),
                                                   .x = row_of(&args->x_ND, n),
@@ -232,14 +262,10 @@ static void TT_PASS(backward)(const struct tt_rmsnorm_backward_args *args, int64
                                                   .dweight = dweight,
                                                   .rstd = ((const float *)args->rstd_N.data)[n],
                                                   .offset = args->offset};
-        if (bf16 && weight_bf16)
-            TT_PASS(backward_typed)(row, width, true, true);
-        else if (bf16)
-            TT_PASS(backward_typed)(row, width, true, false);
-        else if (weight_bf16)
-            TT_PASS(backward_typed)(row, width, false, true);
+        if (bf16)
+            TT_PASS(backward_scaled)(row, width, true, kind);
         else
-            TT_PASS(backward_typed)(row, width, false, false);
+            TT_PASS(backward_scaled)(row, width, false, kind);
     }
 }
 
