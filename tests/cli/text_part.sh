@@ -19,6 +19,9 @@ sed '/"num_attention_heads"\|"head_dim"\|"num_key_value_heads"/d' "$gemma/config
     sed ':a;N;$!ba;s/,\n *"vocab_size": 67//' >short.json
 expect 0 "supported               the text part" inspect short.json
 
+# PEFT has a default of targets for folders of Gemma 4: q_proj and v_proj of the text model.
+expect 0 "adapter masters" plan --model_name_or_path "$golden/gemma4/model" --device h200 --max_length 32
+
 # Rows with images
 model=(--model_name_or_path "$gemma")
 echo '{"input_ids": [3, 4, 5], "labels": [3, 4, 5], "images": []}' >none.jsonl

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Copies everything that tests and measurements on GPUs need into one folder, for a machine that cannot build:
-# program, plugin, the tests of ops and of communicators, bench_ops, bench_comm and bench_load, stripped, and the
-# libraries that a bare machine lacks. An archive of the folder (tar -cJ) is about a seventh of its size.
+# program, plugin, the tests of ops, of layers that differ and of communicators, bench_ops, bench_comm and bench_load,
+# stripped, and the libraries that a bare machine lacks. An archive of the folder (tar -cJ) is about a seventh of its size.
 #
 #     tests/gpu/bundle.sh FOLDER [BUILD_FOLDER]
 #
@@ -19,7 +19,8 @@ pkg-config --exists cmocka || {
     echo "the tests of the bundle need cmocka: tools/install-dependencies.sh test (libcmocka-dev)" >&2
     exit 2
 }
-targets=(trimtab trimtab_cuda bench_ops bench_load bench_comm test_unit_comm_gpus)
+targets=(trimtab trimtab_cuda bench_ops bench_load bench_comm test_unit_comm_gpus test_unit_engine_mixed_model
+    test_unit_infer_shared_keys)
 for source in "$root"/tests/ops/*.c; do
     name=$(basename "$source" .c)
     case $name in

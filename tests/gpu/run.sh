@@ -4,8 +4,8 @@
 #
 #     tests/gpu/run.sh BUNDLE LOG_FOLDER [part ...]
 #
-# Parts: ops (each op against its fp64 oracle, with each variant of attention), memcheck (compute-sanitizer over the
-# small cases), comm (exchanges and ordered sums between GPUs, two at least), runs (tests/gpu/properties.py), peer (loss
+# Parts: ops (each op against its fp64 oracle, with each variant of attention; layers that differ), memcheck
+# (compute-sanitizer over the small cases), comm (exchanges and ordered sums between GPUs, two at least), runs (tests/gpu/properties.py), peer (loss
 # curves compared with transformers + PEFT, and over NF4 with bitsandbytes, where Python has them). Without parts: all.
 # Ends with a table of PASS, FAIL and SKIP with seconds; the exit code is 1 when anything failed.
 #
@@ -90,6 +90,7 @@ part_ops() {
     if nvidia-smi --query-gpu=name --format=csv,noheader | grep -qE 'H200|H100 80GB HBM3'; then
         timed "ops gemm_fused, in one kernel" 200 env TRIMTAB_GEMM_FUSED=require "$bundle/test_ops_gemm_fused" &
     fi
+    for test in unit_engine_mixed_model unit_infer_shared_keys; do timed "$test" 200 "$bundle/test_$test" & done
     for test in $(ops_tests); do
         case $test in test_ops_attention*) continue ;; esac
         wait_below "$at_once"

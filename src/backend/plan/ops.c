@@ -149,14 +149,16 @@ static double attention_work(const struct tt_attention_forward_args *args, doubl
     return head_dim < 128.0 ? work * (128.0 / head_dim) / (1.0 + (128.0 / head_dim - 1.0) / 2.0) : work;
 }
 
-/* The share of the chip's rate that heads of over 256 columns reach, whose kernels are others. H200, 2026-11-29, 8:2
- * heads of 512: 461 and 257 TFLOP/s of 575 and 450 by the kernels for compute capability 9.0, 0.9 and 0.6 by the plain
- * ones that other chips have. */
-static double width_share(const struct tt_stream *stream, int64_t head_dim, bool backward)
+/* FLOPs a second; heads of more than 256 columns have other kernels. H200, 2026-11-29, 8:2 heads of 512: 461 and 257
+ * TFLOP/s of 575 and 450 by those for compute capability 9.0, 0.9 and 0.6 by the plain ones that other chips have. The
+ * plain ones use no tensor cores and were timed on no other chip: their rate is the H200's, not a share of a chip's. */
+static double attention_rate(const struct tt_stream *stream, int64_t head_dim, bool backward)
 {
-    if (head_dim <= 256 || stream->device->is_host) return 1.0;
-    if (stream->device->chip->fuses) return backward ? 0.57 : 0.8;
-    return backward ? 0.0013 : 0.0016;
+    const struct tt_chip *chip = stream->device->chip;
+    double rate = backward ? chip->attention_backward_flops : chip->attention_forward_flops;
+    if (head_dim <= 256 || stream->device->is_host) return rate;
+    if (chip->fuses) return rate * (backward ? 0.57 : 0.8);
+    return backward ? 0.6e12 : 0.9e12;
 }
 
 static tt_status plan_attention_forward(struct tt_stream *stream,
@@ -164,9 +166,8 @@ static tt_status plan_attention_forward(struct tt_stream *stream,
 {
     double bytes =
         size(args->q_THE) + size(args->k_TKE) + size(args->v_TKE) + size(args->o_THE) + size(args->lse_HT);
-    double rate =
-        stream->device->chip->attention_forward_flops * width_share(stream, args->q_THE.dims[2], false);
-    tt_plan_spend(stream, attention_work(args, 450.0), rate, bytes);
+    tt_plan_spend(stream, attention_work(args, 450.0), attention_rate(stream, args->q_THE.dims[2], false),
+                  bytes);
     return TT_OK;
 }
 
@@ -177,9 +178,8 @@ static tt_status plan_attention_backward(struct tt_stream *stream,
     double bytes =
         2.0 * (size(forward->q_THE) + size(forward->k_TKE) + size(forward->v_TKE) + size(forward->o_THE)) +
         2.0 * size(args->scratch);
-    double rate =
-        stream->device->chip->attention_backward_flops * width_share(stream, forward->q_THE.dims[2], true);
-    tt_plan_spend(stream, 2.5 * attention_work(forward, 900.0), rate, bytes);
+    tt_plan_spend(stream, 2.5 * attention_work(forward, 900.0),
+                  attention_rate(stream, forward->q_THE.dims[2], true), bytes);
     return TT_OK;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "checkpoint/load.h"
+#include "engine/axis_exchange.h"
 #include "engine/feed_rows.h"
 #include "engine/plan.h"
 #include "engine/rank_pass.h"
@@ -441,6 +442,35 @@ static void a_rank_that_fails_inside(void **state)
     }
 }
 
+/* A rank whose group is itself alone copies its rows, and as many as it expects. */
+static void rows_of_a_rank_alone(void **state)
+{
+    (void)state;
+    float sent[4] = {1, 2, 3, 4}, received[4] = {0};
+    const int64_t two[] = {2}, one[] = {1};
+    struct tt_device *device = NULL;
+    struct tt_stream *stream = NULL;
+    struct tt_axis_exchange exchange = {0};
+    struct tt_mesh mesh = {0};
+    for (int axis = 0; axis < TT_AXES_MAX; axis++) mesh.axes[axis].size = 1;
+    assert_int_equal(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device), TT_OK);
+    assert_int_equal(tt_stream_create(device, &stream), TT_OK);
+    assert_int_equal(tt_axis_exchange_init(&mesh, &exchange), TT_OK);
+    struct tt_all_to_all rows = {.send = tt_tensor_2d(sent, TT_F32, 2, 2),
+                                 .recv = tt_tensor_2d(received, TT_F32, 2, 2),
+                                 .send_rows = two,
+                                 .recv_rows = two};
+    assert_int_equal(tt_axis_all_to_all(&exchange, stream, TT_AXIS_EXPERT, &rows), TT_OK);
+    assert_memory_equal(sent, received, sizeof sent);
+    rows.recv = tt_tensor_2d(received, TT_F32, 1, 2);
+    rows.recv_rows = one;
+    assert_int_equal(tt_axis_all_to_all(&exchange, stream, TT_AXIS_EXPERT, &rows), TT_ERR_INTERNAL);
+    assert_non_null(strstr(tt_error_last()->message, "a rank sends itself 2 rows and expects 1"));
+    tt_axis_exchange_deinit(&exchange);
+    tt_stream_destroy(stream);
+    tt_device_close(device);
+}
+
 static tt_status check_groups(struct tt_comm *comm, void *argument)
 {
     const struct tt_axes *axes = argument;
@@ -513,9 +543,10 @@ static void a_plan_divides_its_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_that_share_samples),    cmocka_unit_test(rows_that_travel_in_every_pass),
-        cmocka_unit_test(a_rank_that_fails_inside),    cmocka_unit_test(the_groups_of_two_axes),
-        cmocka_unit_test(ranks_that_no_group_divides), cmocka_unit_test(a_plan_divides_its_ranks),
+        cmocka_unit_test(ranks_that_share_samples), cmocka_unit_test(rows_that_travel_in_every_pass),
+        cmocka_unit_test(a_rank_that_fails_inside), cmocka_unit_test(the_groups_of_two_axes),
+        cmocka_unit_test(rows_of_a_rank_alone),     cmocka_unit_test(ranks_that_no_group_divides),
+        cmocka_unit_test(a_plan_divides_its_ranks),
     };
     return cmocka_run_group_tests(tests, find_inner, NULL);
 }

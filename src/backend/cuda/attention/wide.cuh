@@ -229,18 +229,6 @@ inline void launch(void (*kernel)(tt_wide_params), int64_t blocks, size_t shared
     kernel<<<(unsigned)blocks, THREADS, shared, stream>>>(*params);
 }
 
-/* The warp groups redistribute the registers that a block starts with: with fewer they would wait for each other for
- * ever. */
-inline bool has_registers(void (*kernel)(tt_wide_params))
-{
-    cudaFuncAttributes facts;
-    if (cudaFuncGetAttributes(&facts, kernel) != cudaSuccess) {
-        cudaGetLastError();
-        return false;
-    }
-    return facts.numRegs * THREADS >= (LOADER_REGISTERS + 2 * PRODUCT_REGISTERS) * GROUP;
-}
-
 } // namespace
 
 #endif

@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(THREADS, 1) wide_forward(const __grid_constant
 
 bool tt_attention_wide_is_built(void)
 {
-    return has_registers(wide_forward<false>);
+    return has_registers(wide_forward<false>, THREADS, (LOADER_REGISTERS + 2 * PRODUCT_REGISTERS) * GROUP);
 }
 
 void tt_attention_wide_launch_forward(const tt_wide_params *params, cudaStream_t stream)

@@ -98,7 +98,8 @@ template <int KIND> cudaError_t launch(const tt_fused_params *params, int ctas, 
 
 extern "C" bool tt_cuda_fused_is_built(void)
 {
-    return has_registers(gemm_fused<TT_FUSED_LORA>);
+    return has_registers(gemm_fused<TT_FUSED_LORA>, THREADS,
+                         (LOADER_REGISTERS + 2 * PRODUCT_REGISTERS) * GROUP);
 }
 
 extern "C" cudaError_t tt_cuda_fused_launch(enum tt_fused_kind kind, const struct tt_fused_params *params,

@@ -248,4 +248,17 @@ TT_DEVICE float high_half(uint32_t word)
 }
 
 #endif
+
+/* The warp groups of a kernel redistribute the registers that a CTA starts with: with fewer than `wanted` they would
+ * wait for each other for ever. An empty body has four per thread. */
+template <typename Params> static inline bool has_registers(void (*kernel)(Params), int threads, int wanted)
+{
+    cudaFuncAttributes facts;
+    if (cudaFuncGetAttributes(&facts, kernel) != cudaSuccess) {
+        cudaGetLastError();
+        return false;
+    }
+    return facts.numRegs * threads >= wanted;
+}
+
 #endif

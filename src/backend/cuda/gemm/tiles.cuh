@@ -395,18 +395,6 @@ cudaError_t launch_clusters(void (*kernel)(tt_fused_params), const struct tt_fus
     return error != cudaSuccess ? error : cudaLaunchKernelEx(&config, kernel, *params);
 }
 
-/* The warp groups redistribute the registers that a CTA starts with: with fewer they would wait for each other
- * for ever. An empty body has four per thread. */
-bool has_registers(void (*kernel)(tt_fused_params))
-{
-    cudaFuncAttributes facts;
-    if (cudaFuncGetAttributes(&facts, kernel) != cudaSuccess) {
-        cudaGetLastError();
-        return false;
-    }
-    return facts.numRegs * THREADS >= (LOADER_REGISTERS + 2 * PRODUCT_REGISTERS) * GROUP;
-}
-
 } // namespace
 
 #endif
