@@ -109,12 +109,16 @@ static bool runs_empty(const struct tt_executor *executor, const struct tt_pass 
            executor->split != NULL;
 }
 
-/* Called before a block runs: it may ask for the parts of its unit. */
-static void lend_parts(struct tt_executor *executor, struct tt_unit *unit)
+/* Called before a block runs: it may ask for the parts of its unit, if the matrix is its own. */
+static void lend_parts(struct tt_executor *executor, int index)
 {
+    const struct tt_block *block = &executor->config.model->blocks[index];
+    struct tt_unit *unit = unit_of(executor, index);
+    const tt_param *matrix = tt_unit_matrix(unit);
+    if (matrix == NULL || block->ops->split == NULL || block->ops->split(block) != matrix) return;
     executor->exchange.part_count = tt_unit_part_count(unit);
     executor->exchange.part_rows = tt_unit_part_rows(unit);
-    executor->split = executor->exchange.part_count > 0 ? unit : NULL;
+    executor->split = unit;
 }
 
 /* Called after it ran. */
@@ -331,7 +335,7 @@ static tt_status run_forward(struct tt_executor *executor, const struct tt_pass 
     struct slot *slot = &executor->slots[index];
     slot->kept =
         pass->in.gradient && index >= executor->places.first_trainable && slot->level < TT_RECOMPUTE_BLOCK;
-    lend_parts(executor, unit_of(executor, index));
+    lend_parts(executor, index);
     if (!tt_device_batch_is_empty(pass->in.batch))
         TT_TRY(forward_block(executor, pass, index, pair, x_TD));
     else
@@ -481,7 +485,7 @@ tt_status tt_executor_backward(struct tt_executor *executor, const struct tt_pas
         if (more && config->backward_prefetch == TT_PREFETCH_PRE)
             TT_TRY(prefetch(executor, pass, i - 1, true));
         tt_phases_end(executor->phases, TT_PHASE_GATHER);
-        lend_parts(executor, unit);
+        lend_parts(executor, i);
         TT_TRY(compute ? backward_block(executor, &own, i) : backward_empty(executor, &own, i));
         TT_TRY(drop_parts(executor));
         TT_TRY(gather_next(executor, false));

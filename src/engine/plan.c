@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/cgroup.h"
 #include "engine/plan_impl.h"
+#include "engine/rank_impl.h"
 
 bool tt_plan_chooses(const struct tt_plan *plan, int index)
 {
@@ -142,7 +143,7 @@ static bool can_page(const struct tt_rank_config *rank, const struct tt_plan *pl
     return rank->train && paged && !plan->is_host && !rank->offload_params && !rank->page_moments;
 }
 
-tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+static tt_status choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     struct tt_plan_attempt other = *attempt;
     TT_TRY(choose_levels(attempt, plan));
@@ -157,6 +158,32 @@ tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *
     if (attempt->rank.split_vocabulary || plan->machine.bytes > 0) return TT_OK;
     other.rank.split_vocabulary = true;
     return choose_other(&other, plan);
+}
+
+/* A table beside a matrix that other blocks read is gathered for them too, unless it comes in parts: those move fewer
+ * bytes, and both are planned. */
+static bool tries_parts(const struct tt_plan_attempt *attempt, const struct tt_plan *plan)
+{
+    const struct tt_rank_config *rank = &attempt->rank;
+    bool gathers = rank->strategy == TT_FULL_SHARD || rank->strategy == TT_HYBRID_SHARD;
+    return attempt->table_beside && gathers && rank->train && attempt->ranks.count > 1 && !plan->is_host &&
+           !rank->split_vocabulary;
+}
+
+tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
+{
+    if (!tries_parts(attempt, plan)) return choose(attempt, plan);
+    struct tt_plan_attempt parted = *attempt;
+    struct tt_plan *other = tt_calloc(1, sizeof *other);
+    if (other == NULL) return TT_ERR_MEMORY;
+    *other = *plan;
+    parted.rank.split_vocabulary = true;
+    tt_status status = choose(&parted, other);
+    if (status == TT_OK) status = choose(attempt, plan);
+    bool faster = status == TT_OK && other->fits && other->step_seconds < plan->step_seconds;
+    if (faster || (status == TT_OK && !plan->fits)) *plan = *other;
+    tt_free(other);
+    return status;
 }
 
 /* A rank on processors: its share of the machine, and what the program of a run has taken of it. */
@@ -209,10 +236,11 @@ static tt_status query_device(const struct tt_device_config *device, struct tt_p
 }
 
 /* The blocks of the model, with the levels at which each can run. */
-static tt_status read_choices(const struct tt_rank_config *config, struct tt_plan *plan)
+static tt_status read_choices(struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     struct tt_model *model = NULL;
-    TT_TRY(tt_model_create(config->model_facts, &config->model_options, &model));
+    TT_TRY(tt_model_create(attempt->rank.model_facts, &attempt->rank.model_options, &model));
+    attempt->table_beside = tt_rank_has_table_beside(model);
     plan->block_count = model->block_count;
     for (int i = 0; i < model->block_count; i++) {
         plan->choices[i] = tt_block_levels(&model->blocks[i]);
@@ -237,7 +265,7 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                          .unit = config->objective != NULL ? config->objective->ops->unit : TT_COUNT_TOKENS,
                          .may_quantize = config->model_options.lora.enabled &&
                                          config->model_options.quant.type == TT_QUANT_NONE};
-    TT_TRY(read_choices(config, plan));
+    TT_TRY(read_choices(&attempt, plan));
     TT_TRY(query_device(&config->device, plan, &stands_for));
     attempt.rank.device =
         (struct tt_device_config){.kind = "plan",

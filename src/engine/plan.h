@@ -15,7 +15,9 @@
  * last: by then the memory of all other blocks is free. Where some inputs have to move to the host, all those move
  * whose copies cost no time. If nothing fits and the
  * optimizer is a paged one, the same is tried with its state in host memory; then with the vocabulary split: embedding
- * and head are gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers.
+ * and head are gathered in parts no larger than a layer (engine/rank_units.c), which costs transfers. Parts of a table
+ * whose unit other blocks use, as that of embeddings for each layer beside a tied matrix, save transfers: there they
+ * are taken where the step is faster with them.
  *
  * Memory that the fastest candidate leaves saves gathers: with TT_UNSHARDED_AUTO as many blocks stay whole on every
  * rank as fit into three quarters of the GPU's memory.

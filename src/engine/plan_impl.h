@@ -12,6 +12,7 @@ struct tt_plan_attempt {
     int64_t micro_steps;
     struct tt_batch_limits train, eval;
     struct tt_plan_work *work; /* NULL, or [block_count]: to write */
+    bool table_beside;         /* tt_rank_has_table_beside */
 };
 
 /* A block in one training pass. */
@@ -50,7 +51,7 @@ void tt_plan_path_go(const struct tt_plan_path *path, int position, struct tt_pl
  * the members of `plan` that follow from them: memory, time, whether it fits. */
 TT_MUST_USE tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *plan);
 /* plan.c: chooses the levels of the blocks, and runs them. Splits the vocabulary only where nothing else fits, and only
- * if it fits then. */
+ * if it fits then; with a table beside a shared matrix also where that is faster. */
 TT_MUST_USE tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan);
 /* plan_advice.c: tries changes of an attempt that does not fit, each alone, then several together, and writes the
  * successful ones to plan->advice. */

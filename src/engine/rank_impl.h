@@ -8,6 +8,8 @@
  * split the vocabulary and others do not. */
 TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
+/* Whether a matrix that one block alone reads, and that can come in parts, is in a unit of several blocks. */
+bool tt_rank_has_table_beside(const struct tt_model *model);
 /* rank_tokens.c and rank_sums.c, for tt_rank_init: the buffers of a micro batch, of rotations, and of sums. */
 TT_MUST_USE tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_tokens_deinit(struct tt_rank *rank);

@@ -1,8 +1,8 @@
 /* The units of a rank: one for each block, and one for tied embedding and head together.
  *
- * With split_vocabulary a frozen embedding or head of its own, at least SPLIT_RATIO times as large as the largest other
- * unit, is gathered in parts of whole rows no larger than that unit. The pool of gather buffers then has the size of
- * layers. */
+ * With split_vocabulary a frozen matrix that one block alone reads - an embedding or head that are not tied, a table of
+ * rows for each layer - at least SPLIT_RATIO times as large as the largest other unit, is gathered in parts of whole
+ * rows no larger than that unit. The pool of gather buffers then has the size of layers. */
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "engine/rank_impl.h"
@@ -16,13 +16,29 @@ static int64_t gathered_bytes(const struct tt_rank_config *config, const tt_para
     return tt_param_stored_count(param) * (int64_t)tt_dtype_bytes(dtype);
 }
 
-/* The matrix that the unit of `block` could be gathered in parts of; NULL: none. */
+static bool has_param(const struct tt_block *block, const tt_param *param)
+{
+    for (size_t p = 0; p < block->param_count; p++)
+        if (block->params[p] == param) return true;
+    return false;
+}
+
+/* The matrix that the unit of `block` could be gathered in parts of, which no other block reads; NULL: none. */
 static const tt_param *find_matrix(const struct tt_model *model, int block)
 {
     const struct tt_block *found = &model->blocks[block];
+    const tt_param *matrix = found->ops->split != NULL ? found->ops->split(found) : NULL;
     for (int b = 0; b < model->block_count; b++)
-        if (b != block && model->unit_of_block[b] == model->unit_of_block[block]) return NULL;
-    return found->ops->split != NULL ? found->ops->split(found) : NULL;
+        if (b != block && has_param(&model->blocks[b], matrix)) return NULL;
+    return matrix;
+}
+
+bool tt_rank_has_table_beside(const struct tt_model *model)
+{
+    for (int a = 0; a < model->block_count; a++)
+        for (int b = 0; b < model->block_count && find_matrix(model, a) != NULL; b++)
+            if (b != a && model->unit_of_block[b] == model->unit_of_block[a]) return true;
+    return false;
 }
 
 static int64_t block_bytes(const struct tt_rank_config *config, const struct tt_block *block)
@@ -32,16 +48,16 @@ static int64_t block_bytes(const struct tt_rank_config *config, const struct tt_
     return bytes;
 }
 
-/* *split is empty when the unit of `block` stays whole. */
+/* Writes *split unless the matrix of `block` stays whole. */
 static void choose_split(const struct tt_rank_config *config, const struct tt_model *model, int block,
                          struct tt_unit_split *split)
 {
-    *split = (struct tt_unit_split){0};
     const tt_param *matrix = config->split_vocabulary ? find_matrix(model, block) : NULL;
     if (matrix == NULL) return;
     int64_t largest = 0, bytes = gathered_bytes(config, matrix), total = matrix->dims[0];
     for (int b = 0; b < model->block_count; b++) {
         int64_t other = block_bytes(config, &model->blocks[b]);
+        if (model->unit_of_block[b] == model->unit_of_block[block]) continue;
         if (find_matrix(model, b) == NULL && other > largest) largest = other;
     }
     int64_t most = largest / (bytes / total) / PART_ROWS * PART_ROWS;
@@ -87,7 +103,7 @@ static tt_status create_unit(const struct tt_rank_config *config, struct tt_rank
         }
     }
     if (split.param != NULL)
-        return tt_unit_create_split(rank->shard, name, params, count, &split, &rank->units[u]);
+        return tt_unit_create_split(rank->shard, name, params, count, users, &split, &rank->units[u]);
     return tt_unit_create(rank->shard, name, params, count, users, &rank->units[u]);
 }
 

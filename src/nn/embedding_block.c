@@ -3,6 +3,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/noise.h"
+#include "nn/table.h"
 
 static tt_status scale_rows(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
                             tt_tensor rows_TD)
@@ -40,48 +41,29 @@ struct saved {
     tt_tensor kept_TD;
 };
 
-/* The output of the module, and what is made of it. */
-static tt_status complete(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
-                          tt_tensor rows_TD, struct saved *saved)
+/* The matrix that may come in parts: the larger one of those that a frozen block has. */
+static tt_param *split(const struct tt_block *block)
 {
-    tt_tensor kept_TD = {0};
-    TT_TRY(finish_rows(embedding, pass, rows_TD));
-    if (embedding->inputs == NULL) return TT_OK;
-    TT_TRY(tt_layer_inputs_forward(embedding->inputs, pass, rows_TD, saved != NULL, &kept_TD));
-    if (saved != NULL) saved->kept_TD = kept_TD;
-    return TT_OK;
+    const struct tt_embedding_block *embedding = block->impl;
+    tt_param *table = embedding->inputs != NULL ? embedding->inputs->table : embedding->table;
+    return table->trainable ? NULL : table;
 }
 
-/* Each token's row is in one of the parts. */
-static tt_status forward_parts(const struct tt_embedding_block *embedding, const struct tt_pass *pass,
-                               tt_tensor y_TD, struct saved *saved)
-{
-    const struct tt_exchange *exchange = pass->lent.exchange;
-    bool compute = pass->in.batch->token_count > 0;
-    for (int part = 0; part < exchange->part_count; part++) {
-        TT_TRY(exchange->take_part(exchange->context, part, part + 1 < exchange->part_count ? part + 1 : -1));
-        if (!compute) continue;
-        struct tt_embedding_forward_args args = {.table_VD = embedding->table->value,
-                                                 .ids_T = pass->in.batch->ids_T,
-                                                 .y_TD = y_TD,
-                                                 .first = part * exchange->part_rows,
-                                                 .vocab = embedding->table->dims[0]};
-        TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
-    }
-    return compute ? complete(embedding, pass, y_TD, saved) : TT_OK;
-}
-
-static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *saved,
+static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
     const struct tt_embedding_block *embedding = block->impl;
+    const struct tt_layer_inputs *inputs = embedding->inputs;
+    struct saved *saved = record;
+    const tt_param *matrix = split(block);
     (void)x_TD;
-    if (pass->lent.exchange != NULL && pass->lent.exchange->part_count > 0)
-        return forward_parts(embedding, pass, y_TD, saved);
-    struct tt_embedding_forward_args args = {
-        .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = y_TD};
-    TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
-    return complete(embedding, pass, y_TD, saved);
+    if (saved != NULL) saved->kept_TD = (tt_tensor){0};
+    TT_TRY(tt_table_read(pass, embedding->table, tt_table_is_parted(pass, embedding->table, matrix), y_TD));
+    if (pass->in.batch->token_count > 0) TT_TRY(finish_rows(embedding, pass, y_TD));
+    if (inputs == NULL) return TT_OK;
+    bool parted = tt_table_is_parted(pass, inputs->table, matrix);
+    if (pass->in.batch->token_count == 0) return tt_table_read(pass, inputs->table, parted, (tt_tensor){0});
+    return tt_layer_inputs_forward(inputs, pass, y_TD, parted, saved != NULL ? &saved->kept_TD : NULL);
 }
 
 /* dy becomes the gradient of the table's rows. */
@@ -113,6 +95,7 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     const struct saved *saved = record;
     (void)x_TD;
     (void)dx_TD;
+    if (pass->in.batch->token_count == 0) return TT_OK;
     if (embedding->inputs != NULL)
         TT_TRY(tt_layer_inputs_backward(embedding->inputs, pass, saved->kept_TD,
                                         embedding->table->trainable ? dy_TD : (tt_tensor){0}));
@@ -137,12 +120,6 @@ static double flops(const struct tt_block *block, double length, bool full)
     const struct tt_embedding_block *embedding = block->impl;
     (void)length;
     return embedding->inputs != NULL ? tt_linear_group_flops(&embedding->inputs->projection, full) : 0;
-}
-
-static tt_param *split(const struct tt_block *block)
-{
-    const struct tt_embedding_block *embedding = block->impl;
-    return embedding->table->trainable ? NULL : embedding->table;
 }
 
 const struct tt_block_ops tt_embedding_block_ops = {

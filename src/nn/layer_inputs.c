@@ -5,6 +5,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/swiglu.h"
+#include "nn/table.h"
 
 /* ---- The side value ---- */
 
@@ -35,11 +36,11 @@ static tt_status keep_rows(const struct tt_pass *pass, tt_tensor x_TD, tt_tensor
 }
 
 tt_status tt_layer_inputs_forward(const struct tt_layer_inputs *inputs, const struct tt_pass *pass,
-                                  tt_tensor x_TD, bool keep, tt_tensor *kept_TD)
+                                  tt_tensor x_TD, bool parted, tt_tensor *kept_TD)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     tt_tensor value_TC = tt_side_columns(inputs->offers, pass, 0, inputs->offers->columns), h_TR, rows_TC;
-    if (keep && inputs->offers->trains) TT_TRY(keep_rows(pass, x_TD, kept_TD));
+    if (kept_TD != NULL && inputs->offers->trains) TT_TRY(keep_rows(pass, x_TD, kept_TD));
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_linear_push_h(&inputs->projection, pass, x_TD.dims[0], &h_TR));
     TT_TRY(push_like(pass, "rows for each layer", value_TC, &rows_TC));
@@ -47,9 +48,7 @@ tt_status tt_layer_inputs_forward(const struct tt_layer_inputs *inputs, const st
     TT_TRY(project(inputs, &call, value_TC));
     tt_tensor heads_TLP = tt_tensor_heads(value_TC, inputs->layers);
     TT_TRY(tt_norm_forward(&inputs->norm, pass, heads_TLP, heads_TLP, (tt_tensor){0}, NULL));
-    struct tt_embedding_forward_args args = {
-        .table_VD = inputs->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = rows_TC};
-    TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
+    TT_TRY(tt_table_read(pass, inputs->table, parted, rows_TC));
     TT_TRY(scale_by(pass, rows_TC, inputs->table_scale));
     struct tt_add_args add = {.a = value_TC, .b = rows_TC, .y = value_TC};
     TT_TRY(tt_add(pass->lent.stream, &add));

@@ -21,9 +21,10 @@ struct tt_layer_inputs {
     float scale, table_scale;
 };
 
-/* x_TD: the output of the embedding; *kept_TD: a copy of it that backward needs, where `keep`. */
+/* x_TD: the output of the embedding; `parted`: the table comes in parts (nn/table.h); *kept_TD: a copy of x that
+ * backward needs; NULL: there is no backward. */
 TT_MUST_USE tt_status tt_layer_inputs_forward(const struct tt_layer_inputs *inputs,
-                                              const struct tt_pass *pass, tt_tensor x_TD, bool keep,
+                                              const struct tt_pass *pass, tt_tensor x_TD, bool parted,
                                               tt_tensor *kept_TD);
 /* Adds to the gradients of trainable parameters, and to dx_TD unless it is empty. */
 TT_MUST_USE tt_status tt_layer_inputs_backward(const struct tt_layer_inputs *inputs,

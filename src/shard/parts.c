@@ -1,4 +1,4 @@
-/* Units whose frozen matrix is gathered in parts: embedding and head of a large vocabulary. Each part is a unit that
+/* Units whose frozen matrix is gathered in parts: a table or head of a large vocabulary. Each part is a unit that
  * only this file gathers, waits for and releases; at most one is lent, and one more is on its way. */
 #include "base/alloc.h"
 #include "base/str.h"
@@ -25,7 +25,8 @@ static tt_status create_parts(struct tt_unit *unit, tt_param *param, int64_t row
 }
 
 tt_status tt_unit_create_split(struct tt_shard_context *context, const char *name, tt_param *const *params,
-                               size_t param_count, const struct tt_unit_split *split, struct tt_unit **out)
+                               size_t param_count, int user_count, const struct tt_unit_split *split,
+                               struct tt_unit **out)
 {
     tt_status status = TT_OK;
     tt_param *matrix = NULL, **others = tt_calloc(param_count + 1, sizeof *others);
@@ -40,7 +41,7 @@ tt_status tt_unit_create_split(struct tt_shard_context *context, const char *nam
     }
     if (matrix == NULL || matrix->trainable || tt_param_is_quantized(matrix) || split->rows < 1)
         TT_GO(tt_fail(TT_ERR_INTERNAL, "unit '%s' cannot be split", name));
-    TT_GO(tt_unit_make(context, name, others, count, 1, true, (struct row_range){0}, &unit));
+    TT_GO(tt_unit_make(context, name, others, count, user_count, true, (struct row_range){0}, &unit));
     TT_GO(create_parts(unit, matrix, split->rows));
     *out = unit;
 out:
@@ -81,6 +82,11 @@ tt_status tt_unit_drop_part(struct tt_unit *unit)
 int tt_unit_part_count(const struct tt_unit *unit)
 {
     return unit->part_count;
+}
+
+const tt_param *tt_unit_matrix(const struct tt_unit *unit)
+{
+    return unit->part_count > 0 ? unit->parts[0]->members[0].param : NULL;
 }
 
 int64_t tt_unit_part_rows(const struct tt_unit *unit)

@@ -66,15 +66,15 @@ struct tt_unit;
 TT_MUST_USE tt_status tt_unit_create(struct tt_shard_context *context, const char *name,
                                      tt_param *const *params, size_t param_count, int user_count,
                                      struct tt_unit **out);
-/* The same for a unit of one user whose frozen matrix `split->param` is gathered in parts of `split->rows` rows, each
- * in a buffer of the pool: the pool is as large as the largest part, not as the matrix. All other parameters are
- * gathered with the unit into memory of their own, so they must be few. */
+/* The same for a unit whose frozen matrix `split->param`, which one of its users reads, is gathered in parts of
+ * `split->rows` rows, each in a buffer of the pool: the pool is as large as the largest part, not as the matrix. All
+ * other parameters are gathered with the unit into memory of their own. */
 struct tt_unit_split {
     const tt_param *param; /* one of `params`, not quantized */
     int64_t rows;
 };
 TT_MUST_USE tt_status tt_unit_create_split(struct tt_shard_context *context, const char *name,
-                                           tt_param *const *params, size_t param_count,
+                                           tt_param *const *params, size_t param_count, int user_count,
                                            const struct tt_unit_split *split, struct tt_unit **out);
 void tt_unit_destroy(struct tt_unit *unit); /* takes NULL */
 /* `gathers_in_flight`: number of buffers of the largest unit's size (2: one in use, one being gathered). */
@@ -141,6 +141,8 @@ TT_MUST_USE tt_status tt_unit_release_values(struct tt_unit *unit);
 TT_MUST_USE tt_status tt_unit_take_part(struct tt_unit *unit, int part, int next);
 /* Returns the rows of the part that is lent. Without effect when none is. */
 TT_MUST_USE tt_status tt_unit_drop_part(struct tt_unit *unit);
+/* The matrix that comes in parts; NULL: the unit is not split. */
+const tt_param *tt_unit_matrix(const struct tt_unit *unit);
 int tt_unit_part_count(const struct tt_unit *unit);    /* 0: the unit is not split */
 int64_t tt_unit_part_rows(const struct tt_unit *unit); /* of all parts but the last, which may have fewer */
 

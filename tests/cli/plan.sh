@@ -49,6 +49,14 @@ table l70b-2xrtx4090 4 --device rtx4090 --ranks 2 --config_json "$shapes/l70b.js
 table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_json "$shapes/m11b.json" \
     --sequence_length 4096 --per_device_train_batch_size 4 --lora_r 16
 
+# A table for layers is in the unit of tied embedding and head. Where memory asks for it, it comes in parts, and a layer
+# is the largest that the pool has room for.
+e4b=(--device h200 --ranks 4 --config_json "$shapes/gemma4_e4b.json" --sequence_length 4096 --per_device_train_batch_size 1
+    --lora_r 16 --lora_target_modules q_proj,k_proj,v_proj,o_proj)
+table e4b-4xh200 0 "${e4b[@]}"
+table e4b-4xh200-24GiB 0 "${e4b[@]}" --device_memory 24GiB
+table e4b-4xh200-16GiB-none 4 "${e4b[@]}" --device_memory 16GiB --recompute none
+
 # One copy in FP8 of 70 billion parameters on one GPU.
 table l70b-fp8-single-h200 0 --device h200 --config_json "$shapes/l70b.json" --base_dtype fp8 --fp8_products single \
     --sequence_length 2048 --per_device_train_batch_size 1 --lora_r 16 --lora_target_modules q_proj,k_proj,v_proj,o_proj

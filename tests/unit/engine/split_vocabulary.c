@@ -40,6 +40,7 @@ struct setup {
     bool forward_prefetch, dpo;
     tt_dtype dtype;
     bool capped;     /* Gemma 2, whose logits have a soft cap */
+    bool inputs;     /* Gemma 4's E sizes: a table for layers in the unit of tied embedding and head */
     bool two_groups; /* HYBRID_SHARD: half of the ranks on each of two machines */
     double label_smoothing, learning_rate;
 };
@@ -67,16 +68,23 @@ struct run {
 
 static tt_status read_shape(const struct setup *setup, struct tt_model_facts *facts)
 {
+    static const char inputs[] =
+        "\"head_dim\": 8, \"global_head_dim\": 8, \"sliding_window\": 8, \"num_kv_shared_layers\": 1, "
+        "\"hidden_size_per_layer_input\": 12, \"layer_types\": [\"full_attention\", \"full_attention\"], "
+        "\"vocab_size_per_layer_input\": 700, ";
     char text[1024];
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", %s\"vocab_size\": %d, \"hidden_size\": 16, \"intermediate_size\": %d, "
              "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, "
              "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5}",
-             setup->capped ? "gemma2" : "llama",
-             setup->capped ? "\"head_dim\": 8, \"query_pre_attn_scalar\": 8, \"sliding_window\": 8, "
-                             "\"final_logit_softcapping\": 0.3, \"tie_word_embeddings\": false, "
-                             "\"hidden_activation\": \"gelu_pytorch_tanh\", "
-                           : "",
+             setup->inputs   ? "gemma4_text"
+             : setup->capped ? "gemma2"
+                             : "llama",
+             setup->inputs   ? inputs
+             : setup->capped ? "\"head_dim\": 8, \"query_pre_attn_scalar\": 8, \"sliding_window\": 8, "
+                               "\"final_logit_softcapping\": 0.3, \"tie_word_embeddings\": false, "
+                               "\"hidden_activation\": \"gelu_pytorch_tanh\", "
+                             : "",
              setup->shape.vocab, setup->shape.ffn);
     return test_facts(text, facts);
 }
@@ -400,6 +408,54 @@ static void same_logits(void **state)
     }
 }
 
+/* Each rank takes the rows of its tokens of the same bytes: the same bits, at every level, also where a rank has no
+ * tokens. The tied matrix is whole, in memory of its own. */
+static void a_table_for_layers_beside_a_tied_matrix(void **state)
+{
+    static const enum tt_recompute levels[] = {TT_RECOMPUTE_AUTO, TT_RECOMPUTE_NONE, TT_RECOMPUTE_CHEAP,
+                                               TT_RECOMPUTE_EVERY_BLOCK, TT_RECOMPUTE_EVERY_OFFLOAD};
+    (void)state;
+    for (int world = 1; world <= 4; world *= 2)
+        for (size_t level = 0; level < sizeof levels / sizeof *levels; level++) {
+            struct setup setup = plain(small);
+            setup.inputs = true;
+            setup.world = world;
+            setup.recompute = levels[level];
+            setup.backward_prefetch = (enum tt_prefetch)(level % 3);
+            setup.forward_prefetch = level % 2;
+            setup.dtype = level % 2 ? TT_BF16 : TT_F32;
+            struct outcome whole = outcome_of(setup);
+            setup.split = true;
+            struct outcome split = outcome_of(setup);
+            assert_true(whole.losses[0] > 0 && whole.losses[0] != whole.losses[STEPS - 1]);
+            assert_int_equal(whole.parts[0], 0);
+            assert_true(split.parts[0] > 1);
+            assert_memory_equal(split.losses, whole.losses, sizeof split.losses);
+            assert_memory_equal(split.norms, whole.norms, sizeof split.norms);
+            if (world > 1) assert_true(split.gather_bytes < whole.gather_bytes / 5 * 3);
+        }
+}
+
+static void same_logits_of_a_table_for_layers(void **state)
+{
+    (void)state;
+    int64_t each = STEP_SAMPLES * (int64_t)small.length * small.vocab;
+    struct outcome whole = {.setup = plain(small), .logits_each = each}, split;
+    whole.setup.inputs = true;
+    whole.setup.world = 2;
+    split = whole;
+    split.setup.split = true;
+    whole.logits = tt_calloc(2 * (size_t)each, sizeof *whole.logits);
+    split.logits = tt_calloc(2 * (size_t)each, sizeof *split.logits);
+    assert_true(whole.logits != NULL && split.logits != NULL);
+    test_ranks(2, train, &whole);
+    test_ranks(2, train, &split);
+    assert_true(whole.logits[0] != 0 && whole.logits[each] != 0);
+    assert_memory_equal(split.logits, whole.logits, 2 * (size_t)each * sizeof *whole.logits);
+    tt_free(whole.logits);
+    tt_free(split.logits);
+}
+
 static tt_status disagree(struct tt_comm *comm, void *argument)
 {
     struct setup setup = *(struct setup *)argument;
@@ -437,6 +493,8 @@ int main(void)
         cmocka_unit_test(same_training_in_two_groups),
         cmocka_unit_test(same_finding),
         cmocka_unit_test(same_logits),
+        cmocka_unit_test(a_table_for_layers_beside_a_tied_matrix),
+        cmocka_unit_test(same_logits_of_a_table_for_layers),
         cmocka_unit_test(ranks_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
