@@ -92,6 +92,14 @@ tt_status tt_gguf_put_i32s(struct tt_gguf_header *header, const char *key, const
     return TT_OK;
 }
 
+tt_status tt_gguf_put_bools(struct tt_gguf_header *header, const char *key, const int32_t *values,
+                            size_t count)
+{
+    TT_TRY(put_array(header, key, TYPE_BOOL, count));
+    for (size_t i = 0; i < count; i++) TT_TRY(put_number(&header->keys, values[i] != 0, 1));
+    return TT_OK;
+}
+
 tt_status tt_gguf_put_f32s(struct tt_gguf_header *header, const char *key, const float *values, size_t count)
 {
     TT_TRY(put_array(header, key, TYPE_F32, count));

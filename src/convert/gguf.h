@@ -30,6 +30,8 @@ TT_MUST_USE tt_status tt_gguf_put_strings(struct tt_gguf_header *header, const c
                                           const struct tt_span *texts, size_t count);
 TT_MUST_USE tt_status tt_gguf_put_i32s(struct tt_gguf_header *header, const char *key, const int32_t *values,
                                        size_t count);
+TT_MUST_USE tt_status tt_gguf_put_bools(struct tt_gguf_header *header, const char *key, const int32_t *values,
+                                        size_t count); /* true: not 0 */
 TT_MUST_USE tt_status tt_gguf_put_f32s(struct tt_gguf_header *header, const char *key, const float *values,
                                        size_t count);
 /* `dims`: outermost first. *offset: from the start of the tensor data. Types: F32, F16, BF16. */
@@ -37,6 +39,21 @@ TT_MUST_USE tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const ch
                                          const int64_t *dims, tt_dtype dtype, uint64_t *offset);
 /* The bytes before the tensor data, padding included. */
 TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, struct tt_str *bytes);
+
+/* A tensor of the format that no module of the model has. */
+struct tt_gguf_vector {
+    float *values; /* owned */
+    int64_t count;
+    uint64_t offset; /* tt_gguf_add_tensor's */
+};
+struct tt_gguf_vectors { /* zeroed: empty */
+    struct tt_gguf_vector *items;
+    size_t count, capacity;
+};
+/* Describes all that a model's family and rotations need, and makes their values. */
+TT_MUST_USE tt_status tt_gguf_add_vectors(const struct tt_model_facts *facts, struct tt_gguf_header *header,
+                                          struct tt_gguf_vectors *vectors);
+void tt_gguf_vectors_deinit(struct tt_gguf_vectors *vectors);
 
 /* Writes the tokenizer.* keys from folder/tokenizer.json and the files beside it, for `vocab_size` rows of embeddings.
  * The format identifies kinds of tokenizers by name, not by rule; TT_ERR_UNSUPPORTED names a property that it cannot

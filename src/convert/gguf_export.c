@@ -17,13 +17,6 @@
 
 enum { NAME_BYTES = 80, QUANTIZATION_VERSION = 2, FILE_TYPE_F32 = 0, FILE_TYPE_F16 = 1, FILE_TYPE_BF16 = 32 };
 
-/* A tensor that no module has. */
-struct factors {
-    float *values; /* owned */
-    int64_t count;
-    uint64_t offset;
-};
-
 struct export
 {
     const struct tt_merge *merge;
@@ -36,8 +29,7 @@ struct export
     struct tt_merge_tensor *matrices; /* A and B, which are not tensors of a model */
     struct tt_merge_output *outputs;
     size_t output_count;
-    struct factors factors[2]; /* of rotations */
-    int factor_count;
+    struct tt_gguf_vectors vectors;
 };
 
 /* ---- Limits of the format ---- */
@@ -125,14 +117,24 @@ static tt_status put_text(struct export *export, const char *key, const char *te
     return tt_gguf_put_string(&export->header, key, tt_span_of(text));
 }
 
-/* Readers compute these two themselves; other values have no key. */
-static tt_status check_yarn(const struct tt_rope *rope)
+/* Most architectures have the betas 32 and 1 whatever the keys say. Readers multiply cos and sin by 0.1 ln(factor) + 1
+ * and by attn_factor; where they read m = yarn_log_multiplier, by (0.1 ln(factor) + 1) / (0.1 m ln(factor) + 1) instead
+ * (llama-context.cpp), which makes 1 of m = 1. */
+static tt_status put_yarn(struct export *export, const struct tt_rope *rope)
 {
-    double usual = 0.1 * log(rope->factor) + 1.0;
-    if (fabs(rope->attention_factor - usual) > 1e-6)
-        return refuse("an attention_factor of yarn other than 0.1 ln(factor) + 1", NULL);
+    double usual = rope->factor > 1 ? 0.1 * log(rope->factor) + 1.0 : 1.0;
+    bool own_betas = rope->beta_fast != 32 || rope->beta_slow != 1;
     if (!rope->truncate) return refuse("yarn with truncate false", NULL);
-    return TT_OK;
+    if (own_betas && !export->architecture->yarn_keys)
+        return refuse("a beta_fast of yarn other than 32, or a beta_slow other than 1, for this model type",
+                      NULL);
+    TT_TRY(put_u32(export, "rope.scaling.original_context_length", rope->original_max_position));
+    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", rope->beta_fast));
+    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_slow", rope->beta_slow));
+    if (export->architecture->yarn_keys && rope->attention_factor == 1)
+        return put_f32(export, "rope.scaling.yarn_log_multiplier", 1);
+    if (fabs(rope->attention_factor - usual) <= 1e-6) return TT_OK;
+    return put_f32(export, "rope.scaling.attn_factor", rope->attention_factor / usual);
 }
 
 static tt_status put_rope(struct export *export)
@@ -146,11 +148,7 @@ static tt_status put_rope(struct export *export)
     (void)snprintf(name, sizeof name, "%s.rope.scaling.type", export->architecture->name);
     TT_TRY(put_text(export, name, yarn ? "yarn" : "linear"));
     TT_TRY(put_f32(export, "rope.scaling.factor", rope->factor));
-    if (!yarn) return TT_OK;
-    TT_TRY(check_yarn(rope));
-    TT_TRY(put_u32(export, "rope.scaling.original_context_length", rope->original_max_position));
-    TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", rope->beta_fast));
-    return put_f32(export, "rope.scaling.yarn_beta_slow", rope->beta_slow);
+    return yarn ? put_yarn(export, rope) : TT_OK;
 }
 
 /* The name of the folder, not of the file, which may be a link to another place. */
@@ -216,6 +214,17 @@ static tt_status put_templates(struct export *export)
     return status;
 }
 
+static tt_status put_list(struct export *export, const char *name, const struct tt_gguf_key *key)
+{
+    int32_t of_layers[TT_MODEL_LAYERS_MAX];
+    const int32_t *list = key->list != NULL ? key->list : of_layers;
+    size_t count = key->list != NULL ? key->count : (size_t) export->facts->num_hidden_layers;
+    for (size_t i = 0; key->list == NULL && i < count; i++)
+        of_layers[i] = key->of_layer(export->facts, (int64_t)i);
+    return key->type == TT_GGUF_KEY_BOOLS ? tt_gguf_put_bools(&export->header, name, list, count)
+                                          : tt_gguf_put_i32s(&export->header, name, list, count);
+}
+
 static tt_status put_key(struct export *export, const struct tt_gguf_key *key)
 {
     char name[128];
@@ -226,7 +235,8 @@ static tt_status put_key(struct export *export, const struct tt_gguf_key *key)
     case TT_GGUF_KEY_F32:
         return tt_gguf_put_f32(&export->header, name, key->value);
     case TT_GGUF_KEY_I32S:
-        return tt_gguf_put_i32s(&export->header, name, key->list, key->count);
+    case TT_GGUF_KEY_BOOLS:
+        return put_list(export, name, key);
     }
     return tt_fail(TT_ERR_INTERNAL, "'%s' has no type", name);
 }
@@ -277,6 +287,22 @@ struct place {
     float shift;         /* added to the values */
 };
 
+/* The name of what a parameter belongs to: of its module, or in the layer itself of the parameter. */
+static const struct tt_gguf_name *find_name(const struct export *export, const struct tt_module *module,
+                                            const char **suffix)
+{
+    char alone[NAME_BYTES];
+    if (module == NULL) return NULL;
+    if (module->layer >= 0 && *module->name == '\0') {
+        const struct tt_gguf_name *name = tt_gguf_find_name(export->architecture, *suffix + 1);
+        *suffix = ".weight";
+        return name;
+    }
+    /* The tables have the names of text models alone. */
+    const char *own = tt_module_alone(&export->merge->model->modules, module->name, alone, sizeof alone);
+    return tt_gguf_find_name(export->architecture, own);
+}
+
 /* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". */
 static tt_status find_place(const struct export *export, const char *tensor, struct place *place)
 {
@@ -284,11 +310,7 @@ static tt_status find_place(const struct export *export, const char *tensor, str
     char *path = suffix != NULL ? tt_strndup(tensor, (size_t)(suffix - tensor)) : NULL;
     if (path == NULL) return TT_ERR_MEMORY;
     const struct tt_module *module = tt_model_find_module(export->merge->model, path);
-    char alone[NAME_BYTES];
-    const struct tt_module_list *modules = &export->merge->model->modules;
-    /* The tables have the names of text models alone. */
-    const char *own = module != NULL ? tt_module_alone(modules, module->name, alone, sizeof alone) : NULL;
-    const struct tt_gguf_name *name = own != NULL ? tt_gguf_find_name(export->architecture, own) : NULL;
+    const struct tt_gguf_name *name = find_name(export, module, &suffix);
     tt_free(path);
     if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
     if (module->layer >= 0)
@@ -297,7 +319,7 @@ static tt_status find_place(const struct export *export, const char *tensor, str
         (void)snprintf(place->name, sizeof place->name, "%s%s", name->name, suffix);
     bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
     place->turned_rows = turned ? export->facts->layers[module->layer].head_dim : 0;
-    place->shift = module->kind == TT_MODULE_NORM && export->architecture->norm_offset ? 1.0f : 0.0f;
+    place->shift = module->offset ? 1.0f : 0.0f;
     return TT_OK;
 }
 
@@ -355,53 +377,6 @@ static tt_status add_adapter_tensors(struct export *export)
     return TT_OK;
 }
 
-/* The values are for the caller to fill in. */
-static tt_status add_factors(struct export *export, const char *name, int64_t count, float **values)
-{
-    struct factors *factors = &export->factors[export->factor_count];
-    *factors = (struct factors){.values = tt_calloc((size_t)count, sizeof **values), .count = count};
-    if (factors->values == NULL) return TT_ERR_MEMORY;
-    *values = factors->values;
-    export->factor_count++;
-    return tt_gguf_add_tensor(&export->header, name, 1, &count, TT_F32, &factors->offset);
-}
-
-/* Llama 3 divides each frequency by a factor of its own, stored as a tensor: 1 for short waves, rope_factor for long
- * ones, between them the inverse of the mean of the two inverses (model/rope.c). */
-static tt_status add_llama3_factors(struct export *export, const struct tt_rope *rope)
-{
-    int64_t count = rope->columns / 2;
-    float *factors = NULL;
-    TT_TRY(add_factors(export, "rope_freqs.weight", count, &factors));
-    for (int64_t i = 0; i < count; i++) {
-        double frequency = pow(rope->theta, -(double)(2 * i) / (double)rope->columns);
-        double waves = (double)rope->original_max_position * frequency / (2 * 3.14159265358979323846);
-        double low = rope->low_freq_factor, high = rope->high_freq_factor;
-        double smooth = fmin(1, fmax(0, (waves - low) / (high - low)));
-        factors[i] = (float)(1 / ((1 - smooth) / rope->factor + smooth));
-    }
-    return TT_OK;
-}
-
-static tt_status add_longrope_factors(struct export *export, const struct tt_rope *rope)
-{
-    int64_t count = rope->columns / 2;
-    float *factors = NULL;
-    TT_TRY(add_factors(export, "rope_factors_long.weight", count, &factors));
-    memcpy(factors, rope->long_factor, (size_t)count * sizeof *factors);
-    TT_TRY(add_factors(export, "rope_factors_short.weight", count, &factors));
-    memcpy(factors, rope->short_factor, (size_t)count * sizeof *factors);
-    return TT_OK;
-}
-
-static tt_status add_rope_factors(struct export *export)
-{
-    const struct tt_rope *rope = &export->facts->ropes[0];
-    if (rope->type == TT_ROPE_LLAMA3) return add_llama3_factors(export, rope);
-    if (rope->type == TT_ROPE_LONGROPE) return add_longrope_factors(export, rope);
-    return TT_OK;
-}
-
 static tt_status describe(struct export *export)
 {
     size_t count = export->merge->count;
@@ -411,7 +386,7 @@ static tt_status describe(struct export *export)
     if (export->outputs == NULL || export->matrices == NULL) return TT_ERR_MEMORY;
     TT_TRY(check_model(export));
     TT_TRY(adapter ? put_adapter_keys(export) : put_model_keys(export));
-    if (!adapter) TT_TRY(add_rope_factors(export));
+    if (!adapter) TT_TRY(tt_gguf_add_vectors(export->facts, &export->header, &export->vectors));
     TT_TRY(adapter ? add_adapter_tensors(export) : add_model_tensors(export));
     return tt_gguf_header_write(&export->header, &export->bytes);
 }
@@ -422,10 +397,10 @@ static tt_status write_data(struct export *export, int descriptor, const char *p
 {
     uint64_t start = export->bytes.bytes;
     TT_TRY(tt_file_pwrite(descriptor, path, export->bytes.data, export->bytes.bytes, 0));
-    for (int i = 0; i < export->factor_count; i++) {
-        const struct factors *factors = &export->factors[i];
-        TT_TRY(tt_file_pwrite(descriptor, path, factors->values,
-                              (size_t)factors->count * sizeof *factors->values, start + factors->offset));
+    for (size_t i = 0; i < export->vectors.count; i++) {
+        const struct tt_gguf_vector *vector = &export->vectors.items[i];
+        TT_TRY(tt_file_pwrite(descriptor, path, vector->values,
+                              (size_t)vector->count * sizeof *vector->values, start + vector->offset));
     }
     for (size_t i = 0; i < export->output_count; i++) {
         export->outputs[i].descriptor = descriptor;
@@ -508,6 +483,6 @@ out:
     tt_str_deinit(&export.temporary);
     tt_free(export.matrices);
     tt_free(export.outputs);
-    for (int i = 0; i < export.factor_count; i++) tt_free(export.factors[i].values);
+    tt_gguf_vectors_deinit(&export.vectors);
     return status;
 }

@@ -121,7 +121,8 @@ void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, 
         return;
     }
     if (spec->path == NULL) return;
-    const struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
+    struct tt_module *module = tt_builder_module(builder, spec->path, TT_MODULE_NORM);
+    if (module != NULL) module->offset = spec->offset;
     if (builder->listing) return;
     norm->weight =
         tt_builder_param(builder, module, "weight", 1, &dim, spec->offset ? TT_INIT_ZERO : TT_INIT_ONE);

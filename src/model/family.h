@@ -6,7 +6,8 @@
 
 #include "model/builder.h"
 
-/* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q". */
+/* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q", and so is a parameter of the
+ * layer itself. */
 struct tt_gguf_name {
     const char *module, *name;
     bool rotated; /* its rows are heads that rotate */
@@ -15,21 +16,39 @@ struct tt_gguf_name {
 /* The names of most architectures, ended by a NULL module. */
 extern const struct tt_gguf_name tt_gguf_names[];
 
+typedef int32_t tt_gguf_of_layer(const struct tt_model_facts *facts, int64_t layer);
+
 struct tt_gguf_key {
     const char *key; /* after "<architecture>." */
-    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32, TT_GGUF_KEY_I32S } type;
+    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32, TT_GGUF_KEY_I32S, TT_GGUF_KEY_BOOLS } type;
     double value;
-    const int32_t *list; /* of I32S: `count` values, lent */
+    /* of lists: `count` values, lent; or NULL, and one for each layer */
+    const int32_t *list;
     size_t count;
+    tt_gguf_of_layer *of_layer;
 };
 enum { TT_GGUF_KEYS_MAX = 24 };
 struct tt_gguf_keys {
     struct tt_gguf_key items[TT_GGUF_KEYS_MAX];
     int count;
 };
+/* A key that is there already gets the new value. */
 void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value);
 void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value);
 void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count);
+void tt_gguf_add_layers_i32(struct tt_gguf_keys *keys, const char *key, tt_gguf_of_layer *of_layer);
+void tt_gguf_add_layers_bool(struct tt_gguf_keys *keys, const char *key, tt_gguf_of_layer *of_layer);
+/* attention.sliding_window of a model whose windows have one size, and the layers that have one: for architectures that
+ * read the list. */
+void tt_gguf_add_windows(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
+
+/* A vector of one value in each layer that the model does not have: "blk.<layer>.<name>.weight". */
+struct tt_gguf_constant {
+    const char *name;
+    int64_t count;
+    float value;
+};
+enum { TT_GGUF_CONSTANTS_MAX = 2 };
 
 /* The family as an architecture of llama.cpp. */
 struct tt_gguf_family {
@@ -37,11 +56,17 @@ struct tt_gguf_family {
     /* It rotates neighbouring pairs, while Hugging Face's weights are for pairs half a head apart: the rows of rotated
      * tensors are permuted. */
     bool pairs;
-    bool windows;     /* it has sliding windows */
-    bool norm_offset; /* weights of norms are around 1, and not their distance from 1 as in the model */
-    bool longrope;    /* it has LongRoPE's factors */
+    bool windows;   /* it has sliding windows */
+    bool longrope;  /* it has LongRoPE's factors */
+    bool yarn_keys; /* it reads yarn's betas, and rope.scaling.yarn_log_multiplier */
+    bool factors;   /* it needs the divisors of frequencies of rotation 0, which may all be 1 */
+    /* Tokenizers of SentencePiece's kind have merges instead of scores, under this name of the kind; NULL: scores. */
+    const char *tokenizer;
     const struct tt_gguf_name *names; /* other than tt_gguf_names, ended by a NULL module; NULL: none */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
+    /* NULL: it has none; returns their number */
+    int (*constants)(const struct tt_model_facts *facts,
+                     struct tt_gguf_constant constants[TT_GGUF_CONSTANTS_MAX]);
     /* A property of this model that the architecture cannot express; NULL: none. */
     const char *(*cannot)(const struct tt_model_facts *facts);
 };

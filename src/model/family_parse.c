@@ -165,38 +165,3 @@ tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = sliding[i] ? window : 0;
     return TT_OK;
 }
-
-static void add_key(struct tt_gguf_keys *keys, struct tt_gguf_key key)
-{
-    if (keys->count < TT_GGUF_KEYS_MAX) keys->items[keys->count++] = key;
-}
-
-void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value)
-{
-    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_U32, .value = (double)value});
-}
-
-void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value)
-{
-    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_F32, .value = value});
-}
-
-void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count)
-{
-    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_I32S, .list = list, .count = count});
-}
-
-void tt_gguf_add_decoder(const struct tt_model_facts *facts, const struct tt_decoder_shape *shape,
-                         struct tt_gguf_keys *keys)
-{
-    tt_gguf_add_u32(keys, "block_count", facts->num_hidden_layers);
-    tt_gguf_add_u32(keys, "context_length", facts->max_position_embeddings);
-    tt_gguf_add_u32(keys, "embedding_length", facts->hidden_size);
-    tt_gguf_add_u32(keys, "feed_forward_length", shape->ffn);
-    tt_gguf_add_u32(keys, "vocab_size", facts->vocab_size);
-    tt_gguf_add_u32(keys, "attention.head_count", shape->heads);
-    tt_gguf_add_u32(keys, "attention.head_count_kv", shape->kv_heads);
-    tt_gguf_add_u32(keys, "attention.key_length", shape->head_dim);
-    tt_gguf_add_u32(keys, "attention.value_length", shape->head_dim);
-    tt_gguf_add_f32(keys, "attention.layer_norm_rms_epsilon", shape->norm_eps);
-}

@@ -55,12 +55,8 @@ static const char *cannot(const struct tt_model_facts *facts)
     return NULL;
 }
 
-static const struct tt_gguf_family gguf = {.name = "gemma2",
-                                           .windows = true,
-                                           .norm_offset = true,
-                                           .names = tt_gemma_gguf_names,
-                                           .add_keys = add_keys,
-                                           .cannot = cannot};
+static const struct tt_gguf_family gguf = {
+    .name = "gemma2", .windows = true, .names = tt_gemma_gguf_names, .add_keys = add_keys, .cannot = cannot};
 
 const struct tt_model_family tt_family_gemma2 = {
     .model_type = "gemma2",

@@ -74,12 +74,8 @@ static const char *cannot(const struct tt_model_facts *facts)
     return NULL;
 }
 
-static const struct tt_gguf_family gguf = {.name = "gemma3",
-                                           .windows = true,
-                                           .norm_offset = true,
-                                           .names = tt_gemma_gguf_names,
-                                           .add_keys = add_keys,
-                                           .cannot = cannot};
+static const struct tt_gguf_family gguf = {
+    .name = "gemma3", .windows = true, .names = tt_gemma_gguf_names, .add_keys = add_keys, .cannot = cannot};
 
 const struct tt_model_family tt_family_gemma3 = {
     .model_type = "gemma3_text",

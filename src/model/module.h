@@ -17,7 +17,8 @@ struct tt_module {
     const char *path; /* "model.layers.3.self_attn.q_proj" */
     const char *name; /* the part of the path below the layer: "self_attn.q_proj"; outside layers all of it */
     enum tt_module_kind kind;
-    int layer; /* -1 outside the layers */
+    int layer;   /* -1 outside the layers */
+    bool offset; /* a norm whose weight is stored as its distance from 1 */
     /* Set by model/lora.c: */
     bool adapted;   /* LoRA of rank r is added, times `scaling` */
     bool saved;     /* modules_to_save: a full copy trains */
