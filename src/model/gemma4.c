@@ -244,11 +244,93 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .layer_scalar = "layer_scalar"});
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", false},
+    {"model.per_layer_model_projection", "per_layer_model_proj", false},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", false},
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"pre_feedforward_layernorm", "ffn_norm", false},
+    {"post_feedforward_layernorm", "post_ffw_norm", false},
+    {"per_layer_input_gate", "inp_gate", false},
+    {"per_layer_projection", "proj", false},
+    {"post_per_layer_input_norm", "post_norm", false},
+    {"layer_scalar", "layer_output_scale", false},
+    {NULL, NULL, false},
+};
+
+static int32_t kv_heads_of(const struct tt_model_facts *facts, int64_t layer)
+{
+    return (int32_t)facts->layers[layer].kv_heads;
+}
+
+static int32_t ffn_of(const struct tt_model_facts *facts, int64_t layer)
+{
+    const struct gemma4 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma4);
+    return (int32_t)gemma->shape.ffn * (gemma->wide && facts->layers[layer].keys_back > 0 ? 2 : 1);
+}
+
+/* Keys: src/models/gemma4.cpp of llama.cpp, which takes "swa" for the layers with a window. */
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct gemma4 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma4);
+    const struct tt_rope *full = &facts->ropes[ROPE_FULL], *sliding = &facts->ropes[ROPE_SLIDING];
+    int64_t shared = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) shared += facts->layers[i].keys_back > 0;
+    tt_gguf_add_decoder(facts, &gemma->shape, keys);
+    tt_gguf_add_layers_i32(keys, "feed_forward_length", ffn_of);
+    tt_gguf_add_layers_i32(keys, "attention.head_count_kv", kv_heads_of);
+    tt_gguf_add_u32(keys, "attention.key_length", full->columns);
+    tt_gguf_add_u32(keys, "attention.value_length", full->columns);
+    tt_gguf_add_u32(keys, "attention.key_length_swa", sliding->columns);
+    tt_gguf_add_u32(keys, "attention.value_length_swa", sliding->columns);
+    tt_gguf_add_u32(keys, "attention.shared_kv_layers", shared);
+    tt_gguf_add_u32(keys, "embedding_length_per_layer_input", gemma->inputs);
+    tt_gguf_add_windows(facts, keys);
+    if (gemma->logit_cap > 0) tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
+    tt_gguf_add_u32(keys, "rope.dimension_count_swa", sliding->columns);
+    tt_gguf_add_f32(keys, "rope.freq_base_swa", sliding->theta);
+}
+
+/* Layers that read keys of others read those of the last layer of their type that makes some; llama.cpp takes the last
+ * one of all for layers without a window, and the one before it for the others (llama-model.cpp). */
+static bool reads_last_two(const struct tt_model_facts *facts)
+{
+    int64_t made = 0;
+    while (made < facts->num_hidden_layers && facts->layers[made].keys_back == 0) made++;
+    for (int64_t i = made; i < facts->num_hidden_layers; i++)
+        if (i - facts->layers[i].keys_back != made - (facts->layers[i].window > 0 ? 2 : 1)) return false;
+    return true;
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct gemma4 *gemma = TT_FAMILY_OWN_CONST(facts, struct gemma4);
+    enum tt_rope_type full = facts->ropes[ROPE_FULL].type;
+    if (gemma->attention_bias) return "attention_bias of this model type";
+    if (tt_gemma_cannot_activation(&gemma->shape) != NULL) return tt_gemma_cannot_activation(&gemma->shape);
+    if (!reads_last_two(facts)) return "num_kv_shared_layers with this order of layer_types";
+    if (gemma->inputs > 0 && gemma->inputs_vocab != facts->vocab_size)
+        return "a vocab_size_per_layer_input other than vocab_size";
+    if ((full != TT_ROPE_PROPORTIONAL && full != TT_ROPE_DEFAULT) ||
+        facts->ropes[ROPE_SLIDING].type != TT_ROPE_DEFAULT)
+        return "these rotations of this model type";
+    return NULL;
+}
+
+static const struct tt_gguf_family gguf = {.name = "gemma4",
+                                           .windows = true,
+                                           .factors = true,
+                                           .tokenizer = "gemma4",
+                                           .names = gguf_names,
+                                           .add_keys = add_keys,
+                                           .cannot = cannot};
+
 const struct tt_model_family tt_family_gemma4 = {
     .model_type = "gemma4_text",
     .architecture = "Gemma4ForCausalLM",
     /* PEFT's for folders of the class gemma4; it has none for the text model alone */
     .default_target_modules = "[\"q_proj\", \"v_proj\"]",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

@@ -61,9 +61,24 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return TT_OK;
 }
 
+/* Keys: src/models/mistral3.cpp of llama.cpp. Those of yarn are written with the rotation. */
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct tt_rope *queries = &facts->ropes[facts->rope_count - 1];
+    tt_dense_gguf_keys(facts, keys);
+    if (queries->temperature == 0) return;
+    tt_gguf_add_f32(keys, "attention.temperature_scale", queries->temperature);
+    if (queries->type != TT_ROPE_YARN)
+        tt_gguf_add_u32(keys, "rope.scaling.original_context_length", queries->original_max_position);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "mistral3", .pairs = true, .yarn_keys = true, .add_keys = add_keys, .cannot = tt_dense_cannot};
+
 const struct tt_model_family tt_family_ministral3 = {
     .model_type = "ministral3",
     .architecture = "Ministral3ForCausalLM",
+    .gguf = &gguf,
     .parse = parse,
     .build = tt_dense_build_pre,
 };

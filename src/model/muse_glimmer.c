@@ -82,9 +82,62 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_dense_build(facts, builder, &attention_names, &mlp_names);
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"self_attn.gate_proj", "attn_gate", false},
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"pre_feedforward_layernorm", "ffn_norm", false},
+    {"post_feedforward_layernorm", "post_ffw_norm", false},
+    {NULL, NULL, false},
+};
+
+/* Keys: src/models/muse-glimmer.cpp of llama.cpp, which has this post_norm_eps. */
+static const double gguf_post_norm_eps = 1e-8;
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
+    tt_dense_gguf_keys(facts, keys);
+    tt_gguf_add_f32(keys, "final_logit_softcapping", dense->logit_cap);
+    tt_gguf_add_f32(keys, "logit_scale", dense->logit_scale);
+    tt_gguf_add_windows(facts, keys);
+}
+
+/* Norms of q and k have weights there: the factor of q, and 1. */
+static int constants(const struct tt_model_facts *facts, struct tt_gguf_constant list[TT_GGUF_CONSTANTS_MAX])
+{
+    const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
+    int64_t columns = dense->shape.head_dim;
+    float query_scale = (float)(dense->score_scale * sqrt((double)columns));
+    list[0] = (struct tt_gguf_constant){.name = "attn_q_norm", .count = columns, .value = query_scale};
+    list[1] = (struct tt_gguf_constant){.name = "attn_k_norm", .count = columns, .value = 1};
+    return 2;
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
+    if (dense->attention_bias) return "attention_bias of this model type";
+    if (dense->post_norm_eps != gguf_post_norm_eps) return "a post_norm_eps other than 1e-8";
+    if (facts->tie_word_embeddings) return "tied embeddings of this model type";
+    if (facts->ropes[0].type != TT_ROPE_DEFAULT) return "a scaled rotation of this model type";
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if ((facts->layers[i].window > 0) != (facts->layers[i].rope >= 0))
+            return "layers of this model type that have a window and no rotation, or the reverse";
+    return tt_dense_cannot(facts);
+}
+
+static const struct tt_gguf_family gguf = {.name = "muse-glimmer",
+                                           .pairs = true,
+                                           .windows = true,
+                                           .names = gguf_names,
+                                           .add_keys = add_keys,
+                                           .constants = constants,
+                                           .cannot = cannot};
+
 const struct tt_model_family tt_family_muse_glimmer = {
     .model_type = "muse_glimmer_text",
     .architecture = "MuseGlimmerForConditionalGeneration",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

@@ -64,6 +64,10 @@ static void differences_come_first(void **state)
         {&tt_family_exaone4, "self_attn.q_norm", "attn_q_norm"},
         {&tt_family_hunyuan_v1_dense, "self_attn.key_layernorm", "attn_k_norm"},
         {&tt_family_cohere2, "input_layernorm", "attn_norm"},
+        {&tt_family_gemma4, "layer_scalar", "layer_output_scale"},
+        {&tt_family_gemma4, "per_layer_projection", "proj"},
+        {&tt_family_muse_glimmer, "self_attn.gate_proj", "attn_gate"},
+        {&tt_family_ministral3, "post_attention_layernorm", "ffn_norm"},
         {&tt_family_phi3, "post_attention_layernorm", "ffn_norm"},
         {&tt_family_qwen3, "self_attn.q_norm", "attn_q_norm"},
     };
@@ -73,11 +77,26 @@ static void differences_come_first(void **state)
     assert_null(tt_gguf_find_name(tt_family_llama.gguf, "pre_feedforward_layernorm"));
 }
 
+/* A key that is there gets the new value, and stays where it is. */
+static void keys_are_replaced(void **state)
+{
+    struct tt_gguf_keys keys = {0};
+    (void)state;
+    tt_gguf_add_u32(&keys, "a", 1);
+    tt_gguf_add_f32(&keys, "b", 2);
+    tt_gguf_add_layers_i32(&keys, "a", NULL);
+    assert_int_equal(keys.count, 2);
+    assert_string_equal(keys.items[0].key, "a");
+    assert_int_equal(keys.items[0].type, TT_GGUF_KEY_I32S);
+    assert_true(keys.items[1].value == 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_names_are_differences),
         cmocka_unit_test(differences_come_first),
+        cmocka_unit_test(keys_are_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The reference models as GGUF, against what llama.cpp's own converter makes of the same folders (make_converted.py,
+converted/*.txt), and properties that are refused:
+
+    python3 tests/golden/gguf/families.py TRIMTAB
+
+Every tensor of the converter has the same type, shape and bytes, and there is no other one; every key of the
+architecture has the same value. Needs the standard library alone.
+"""
+
+import hashlib
+import json
+import math
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parent.parent
+CONVERTED = GOLDEN / "gguf" / "converted"
+TOKENIZER = GOLDEN.parent / "support" / "tiny_tokenizer"
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+# Folder of the reference model: changes of (the text part of) its config.json, without which the format cannot express it.
+MODELS = {
+    "llama3": {}, "mistral": {"sliding_window": None}, "qwen2": {}, "qwen3": {}, "smollm3": {}, "phi3": {},
+    "gemma2": {"query_pre_attn_scalar": 16},
+    "gemma3": {"query_pre_attn_scalar": 16, "layer_types": [SLIDING] * 3},
+    "dense/gemma4_text": {"attention_bias": False},
+    "dense/gemma4_e": {},
+    "dense/ministral3": {},
+    "dense/ministral": {"layer_types": [FULL] * 3},
+    "dense/seed_oss": {"attention_out_bias": False, "mlp_bias": False},
+    "dense/ernie4_5": {"use_bias": False},
+    "dense/granite": {"attention_bias": False, "mlp_bias": False},
+    "dense/glm4": {},
+    "dense/olmo2": {"attention_bias": False},
+    "dense/olmo3": {"attention_bias": False, "layer_types": [SLIDING] * 3},
+    "dense/exaone4": {"sliding_window": None, "layer_types": [FULL] * 3},
+    "dense/hunyuan_v1_dense": {"attention_bias": False, "rope_parameters": {"rope_type": "default", "rope_theta": 5e3}},
+    "dense/cohere2": {"attention_bias": False, "layer_types": [SLIDING] * 3},
+    "vision/gemma3": {"query_pre_attn_scalar": 12, "layer_types": [SLIDING] * 2},
+    "vision/gemma4": {}, "vision/ministral3": {}, "vision/mistral3": {}, "vision/qwen2_5_vl": {}, "vision/qwen3_vl": {},
+    "vision/smolvlm": {},
+    "vision/muse_glimmer": {"attention_bias": False, "post_norm_eps": 1e-8},
+}
+
+# The biases that a model has not when the key is false.
+BIASES = {"attention_bias": r"layers\.\d+\.self_attn\.\w+\.bias$", "attention_out_bias": r"layers\.\d+\.self_attn\.o_proj\.bias$",
+          "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.\w+\.\w+\.bias$"}
+
+# Where the converter is not right, or another name is as good: (model, name in its listing, why).
+APART = [
+    ("llama3", "rope_freqs.weight", "the converter takes 8192 for the original positions, which stand in rope_parameters"),
+    ("gemma3", "token_embd.weight", "it leaves out the rows that no token has"),
+    ("gemma3", "gemma3.rope.freq_base_swa", "the loader has this value without the key"),
+    ("vision/gemma3", "gemma3.rope.freq_base_swa", "the same"),
+    ("dense/olmo3", "olmo2.rope.freq_base_swa", "the same"),
+    ("dense/olmo3", "olmo2.attention.sliding_window_pattern", "the loader reads a number, or has 4"),
+    ("dense/olmo3", "olmo2.rope.scaling.yarn_attn_factor", "the loader reads attn_factor instead"),
+    ("dense/cohere2", "cohere2.rope.scaling.type", "a factor of 1 without the key"),
+]
+# Mistral in a vision folder: the tensors and keys of mistral3 without a temperature are those of llama.
+RENAMED = {"vision/mistral3": ("mistral3", "llama")}
+
+
+def third_like_first(tensors):
+    """Layer 2 has keys of its own, and an MLP of the usual width."""
+    for name in [name for name in tensors if ".layers.2." in name]:
+        del tensors[name]
+    tensors.update({name.replace(".layers.0.", ".layers.2."): value for name, value in tensors.items() if ".layers.0." in name})
+
+
+def more_rows(tensors):
+    dtype, (rows, columns), value = tensors["model.embed_tokens_per_layer.weight"]
+    tensors["model.embed_tokens_per_layer.weight"] = dtype, [rows + 4, columns], value + bytes(4 * len(value) // rows)
+
+
+BIASED, NONE = "attention_bias of this model type", None
+TURNS = "layers of this model type that have a window and no rotation, or the reverse"
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}
+# Properties that the format cannot express: a folder with its changes above, more changes, an edit of its tensors, and
+# what the error says.
+REFUSED = [
+    ("dense/gemma4_text", {"attention_bias": True}, NONE, BIASED),
+    ("dense/gemma4_text", {"hidden_activation": "silu"}, NONE, "an activation other than GELU by tanh of this model type"),
+    ("dense/gemma4_text", {"rope_parameters": {SLIDING: LINEAR, FULL: PROPORTIONAL}}, NONE, "these rotations of this model type"),
+    ("dense/gemma4_text", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 1e4}, FULL: LINEAR}}, NONE,
+     "these rotations of this model type"),
+    ("dense/gemma4_e", {"num_kv_shared_layers": 2}, third_like_first, "num_kv_shared_layers with this order of layer_types"),
+    ("dense/gemma4_e", {"vocab_size_per_layer_input": 100}, more_rows, "a vocab_size_per_layer_input other than vocab_size"),
+    ("vision/muse_glimmer", {"post_norm_eps": 1e-4}, NONE, "a post_norm_eps other than 1e-8"),
+    ("vision/muse_glimmer", {"attention_bias": True}, NONE, BIASED),
+    ("vision/muse_glimmer", {"layer_rope_theta": [500.0, 500.0]}, NONE, TURNS),
+    ("vision/muse_glimmer", {"layer_rope_theta": [0.0, 0.0]}, NONE, TURNS),
+    ("vision/muse_glimmer", {"rope_parameters": LINEAR}, NONE, "a scaled rotation of this model type"),
+    ("dense/ministral", {"layer_types": [SLIDING] * 3}, NONE, "the sliding_window of 6 tokens for architecture 'llama'"),
+    ("dense/ministral3", {"sliding_window": 6}, NONE, "the sliding_window of 6 tokens for architecture 'mistral3'"),
+    ("dense/ministral3", {"rope_parameters": {"rope_type": "yarn", "factor": 16.0, "truncate": False}}, NONE, "yarn with truncate false"),
+    ("qwen3", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 16.0}}, NONE, "a beta_fast of yarn other than 32"),
+    ("dense/cohere2", {"attention_bias": True}, NONE, BIASED),
+    ("dense/olmo3", {"layer_types": [FULL, SLIDING, SLIDING]}, NONE, "layers without a window other than every fourth"),
+    ("dense/seed_oss", {"mlp_bias": True}, NONE, "biases of o_proj and the MLP of this model type"),
+    ("dense/exaone4", {"sliding_window": 6, "layer_types": [SLIDING] * 3}, NONE, "windows of this model type in other than 64 layers"),
+]
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
+TEMPERATURE = {"rope_theta": 1e6, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8}
+# Keys of other values than those of the models above: a folder with its changes, more changes, and a key with its value.
+KEYS = [
+    ("qwen3", {"rope_parameters": YARN | {"attention_factor": 1.0}}, "qwen3.rope.scaling.attn_factor", 1 / (0.1 * math.log(4) + 1)),
+    ("qwen3", {"rope_parameters": YARN}, "qwen3.rope.scaling.attn_factor", None),
+    ("dense/ministral3", {"rope_parameters": YARN | TEMPERATURE | {"beta_fast": 8.0, "attention_factor": 1.5}},
+     "mistral3.rope.scaling.attn_factor", 1.5 / (0.1 * math.log(4) + 1)),
+    ("dense/ministral3", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}, "mistral3.attention.temperature_scale", None),
+    ("dense/ministral3", {"rope_parameters": {"rope_type": "default"} | TEMPERATURE}, "mistral3.rope.scaling.original_context_length", 8),
+    ("dense/gemma4_text", {"final_logit_softcapping": None}, "gemma4.final_logit_softcapping", None),
+    ("dense/gemma4_text", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 5e3},
+                                               FULL: {"rope_type": "default", "rope_theta": 1e5}}}, "gemma4.rope.freq_base_swa", 5e3),
+    ("vision/muse_glimmer", {"layer_types": [FULL, SLIDING], "layer_rope_theta": [0, 500.0]},
+     "muse-glimmer.attention.sliding_window_pattern", [False, True]),
+]
+
+
+def edit_weights(file, edit):
+    """`edit` changes the tensors of a safetensors file: name -> (type, shape, bytes)."""
+    data = file.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header, values = json.loads(data[8:8 + size]), data[8 + size:]
+    tensors = {name: (entry["dtype"], entry["shape"], values[slice(*entry["data_offsets"])])
+               for name, entry in header.items() if name != "__metadata__"}
+    edit(tensors)
+    header, offset = {}, 0
+    for name, (dtype, shape, value) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(value)]}
+        offset += len(value)
+    packed = json.dumps(header).encode()
+    packed += b" " * (-len(packed) % 8)
+    file.write_bytes(struct.pack("<Q", len(packed)) + packed + b"".join(value for _, _, value in tensors.values()))
+
+
+def make_folder(name, changes, folder):
+    """The model with its changes, and the tiny tokenizer with the ids that it has; returns config.json."""
+    folder.mkdir()
+    for file in (GOLDEN / name / "model").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    text = config.get("text_config", config)
+    text.update(changes)
+    (folder / "config.json").write_text(json.dumps(config))
+    tokenizer = json.loads((TOKENIZER / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"] = {token: i for token, i in tokenizer["model"]["vocab"].items() if i < text["vocab_size"]}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    shutil.copy(TOKENIZER / "tokenizer_config.json", folder)
+    biases = [part for key, part in BIASES.items() if changes.get(key) is False]
+    if biases:
+        edit_weights(folder / "model.safetensors",
+                     lambda tensors: [tensors.pop(name) for name in list(tensors) if any(re.search(part, name) for part in biases)])
+    return config
+
+
+class Reader:
+    """A GGUF file, version 3: ggml's docs/gguf.md."""
+
+    NUMBERS = "BbHhIif?", {10: "Q", 11: "q", 12: "d"}
+    TYPES = {0: "f32", 1: "f16", 30: "bf16"}
+
+    def __init__(self, path):
+        self.data, self.at = Path(path).read_bytes(), 8
+        tensors, keys = self.number("Q"), self.number("Q")
+        self.keys = {}
+        for _ in range(keys):
+            name = self.text()
+            self.keys[name] = self.value(self.number("I"))
+        self.tensors = {}
+        described = []
+        for _ in range(tensors):
+            name, rank = self.text(), self.number("I")
+            dims = [self.number("Q") for _ in range(rank)]
+            described.append((name, dims, self.TYPES[self.number("I")], self.number("Q")))
+        start = -(-self.at // 32) * 32
+        for name, dims, kind, offset in described:
+            size = (4 if kind == "f32" else 2)
+            for dim in dims:
+                size *= dim
+            self.tensors[name] = kind, dims, self.data[start + offset:start + offset + size]
+
+    def number(self, letter):
+        value = struct.unpack_from("<" + letter, self.data, self.at)[0]
+        self.at += struct.calcsize("<" + letter)
+        return value
+
+    def text(self):
+        size = self.number("Q")
+        self.at += size
+        return self.data[self.at - size:self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            inner, count = self.number("I"), self.number("Q")
+            return [self.value(inner) for _ in range(count)]
+        return self.number(self.NUMBERS[0][kind] if kind < 8 else self.NUMBERS[1][kind])
+
+    def listing(self):
+        """Lines for the architecture's keys and the tensors."""
+        architecture = self.keys["general.architecture"]
+        lines = [f"key {name} {json.dumps(value)}" for name, value in self.keys.items() if name.startswith(architecture + ".")]
+        lines += [f"tensor {name} {kind} {dims} {hashlib.sha256(data).hexdigest()[:16]}"
+                  for name, (kind, dims, data) in self.tensors.items()]
+        return [f"architecture {architecture}", *sorted(lines)]
+
+
+def same(ours, theirs):
+    """A number for all layers is a list of it."""
+    if isinstance(ours, list) and not isinstance(theirs, list):
+        return all(item == theirs for item in ours)
+    return ours == theirs
+
+
+def differences(reader, model):
+    """What a file lacks, or has otherwise, of a converter's listing."""
+    theirs = listing_of(model).read_text().replace(*RENAMED.get(model, ("", ""))).splitlines()
+    apart = {name for other, name, _ in APART if other == model}
+    ours, found = set(reader.listing()), []
+    for line in theirs:
+        kind, _, rest = line.partition(" ")
+        name, _, value = rest.partition(" ")
+        if name in apart:
+            continue
+        if line in ours or (kind == "key" and name in reader.keys and same(reader.keys[name], json.loads(value))):
+            continue
+        found.append(f"lacks {line}" + (f" (has {reader.keys[name]})" if name in reader.keys else ""))
+    names = {line.split()[1] for line in theirs if line.startswith("tensor ")}
+    return found + [f"has the tensor {name}, which the converter has not" for name in reader.tensors if name not in names]
+
+
+def listing_of(name):
+    return CONVERTED / (name.replace("/", "_") + ".txt")
+
+
+def export(trimtab, work, *words):
+    command = [trimtab, "export", "gguf", "--model_name_or_path", "model", "--output_file", "out.gguf", "--outtype", "f32", *words]
+    return subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+
+
+def check_model(trimtab, name, changes, work):
+    make_folder(name, changes, work / "model")
+    done = export(trimtab, work)
+    if done.returncode != 0:
+        return [done.stderr]
+    return differences(Reader(work / "out.gguf"), name)
+
+
+def check_key(trimtab, name, changes, key, value, work):
+    make_folder(name, MODELS[name] | changes, work / "model")
+    done = export(trimtab, work)
+    if done.returncode != 0:
+        return [done.stderr]
+    got = Reader(work / "out.gguf").keys.get(key)
+    equal = math.isclose(got, value, rel_tol=1e-6) if isinstance(value, float) and got is not None else got == value
+    return [] if equal else [f"{key} is {got}, not {value}"]
+
+
+def check_refusal(trimtab, name, changes, edit, said, work):
+    make_folder(name, MODELS[name] | changes, work / "model")
+    if edit is not None:
+        edit_weights(work / "model" / "model.safetensors", edit)
+    done = export(trimtab, work)
+    expected = f"GGUF cannot express {said}"
+    return [] if done.returncode == 2 and expected in done.stderr else [f"no '{expected}' in: {done.stderr}"]
+
+
+def families_without_a_model():
+    """Families of the source that MODELS does not have; detectors are none of llama.cpp's."""
+    families = re.findall(r"^FAMILY\((\w+)\)", (GOLDEN.parent.parent / "src/model/families.def").read_text(), re.M)
+    folders = {name.split("/")[-1] for name in MODELS} | {"llama", "gemma4"}
+    return [name for name in families if name not in folders and name != "retinanet"]
+
+
+def main():
+    trimtab, failed = sys.argv[1], 0
+    for name in families_without_a_model():
+        print(f"{name}: no model of this family is compared")
+        failed += 1
+    checks = [(name, lambda work, n=name, c=changes: check_model(trimtab, n, c, work)) for name, changes in MODELS.items()]
+    checks += [(f"{name} {changes}", lambda work, n=name, c=changes, k=key, v=value: check_key(trimtab, n, c, k, v, work))
+               for name, changes, key, value in KEYS]
+    checks += [(f"{name} {changes}", lambda work, n=name, c=changes, e=edit, s=said: check_refusal(trimtab, n, c, e, s, work))
+               for name, changes, edit, said in REFUSED]
+    for name, check in checks:
+        with tempfile.TemporaryDirectory() as work:
+            for text in check(Path(work)):
+                print(f"{name}: {text}")
+                failed += 1
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
