@@ -26,14 +26,13 @@ static bool is_roomy(const struct tt_plan *plan)
 static void find_range(const struct tt_rank_config *rank, const struct tt_plan *plan,
                        struct tt_plan_path *path)
 {
-    bool roomy = is_roomy(plan);
     switch (rank->train ? rank->recompute : TT_RECOMPUTE_NONE) {
     case TT_RECOMPUTE_AUTO: /* on the CPU, offloading frees no memory */
-        path->from = roomy ? TT_KEEP_ALL : TT_RECOMPUTE_BLOCK;
+        path->from = TT_KEEP_ALL;
         path->most = plan->is_host ? TT_RECOMPUTE_BLOCK : TT_RECOMPUTE_OFFLOAD;
         return;
     case TT_RECOMPUTE_NO_BLOCK:
-        path->from = roomy ? TT_KEEP_ALL : TT_KEEP_CHEAP;
+        path->from = is_roomy(plan) ? TT_KEEP_ALL : TT_KEEP_CHEAP;
         path->most = TT_KEEP_CHEAP;
         return;
     default:
@@ -66,12 +65,21 @@ static tt_status offload_for_free(const struct tt_plan_attempt *attempt, const s
     return run_at(attempt, path, position, plan);
 }
 
-/* Runs the first position that fits; the last one when none does. The one before all moves does not. */
+/* Runs the first position that fits; the leanest one when none does. The one before all moves does not. Where there are
+ * few inputs, or the first block needs the most, the places of offloaded inputs take more memory than they free: then
+ * those that recompute everything are the leanest. */
 static tt_status follow(const struct tt_plan_attempt *attempt, const struct tt_plan_path *path,
                         struct tt_plan *plan)
 {
-    int first = 0, last = path->count;
+    int first = 0, last = path->recomputing;
     TT_TRY(run_at(attempt, path, last, plan));
+    if (!plan->fits && path->count > path->recomputing) {
+        size_t need = tt_plan_need(plan);
+        first = last;
+        last = path->count;
+        TT_TRY(run_at(attempt, path, last, plan));
+        if (!plan->fits && need <= tt_plan_need(plan)) return run_at(attempt, path, first, plan);
+    }
     if (!plan->fits) return TT_OK;
     while (first + 1 < last) { /* `first` does not fit, `last` does */
         int middle = first + (last - first) / 2;
@@ -82,18 +90,22 @@ static tt_status follow(const struct tt_plan_attempt *attempt, const struct tt_p
     return last > path->recomputing ? offload_for_free(attempt, path, last, plan) : TT_OK;
 }
 
-/* Runs the fastest levels that fit, or the leanest ones. */
+/* Runs the fastest levels that fit, or the leanest ones. Where other programs share the memory every block has a level
+ * for that (nn/block.h). */
 static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
     struct tt_plan_attempt counting = *attempt;
     struct tt_plan_counts counts = {.at = {NULL}};
     struct tt_plan_path path = {.moves = NULL};
-    bool towers_keep = attempt->rank.recompute == TT_RECOMPUTE_AUTO && !is_roomy(plan);
+    if (attempt->rank.train && attempt->rank.recompute == TT_RECOMPUTE_AUTO && !is_roomy(plan)) {
+        memcpy(plan->levels, plan->shared, sizeof plan->levels);
+        return tt_plan_run(attempt, plan);
+    }
     find_range(&attempt->rank, plan, &path);
     counting.work = counts.at[path.from] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
     if (counting.work == NULL) return TT_ERR_MEMORY;
-    tt_plan_set_levels(path.from, towers_keep, plan);
+    tt_plan_set_levels(path.from, plan);
     TT_GO(tt_plan_run(&counting, plan));
     if (plan->fits || path.from == path.most) goto out;
     TT_GO(tt_plan_path_make(attempt, plan, &counts, &path));
@@ -244,7 +256,7 @@ static tt_status read_choices(struct tt_plan_attempt *attempt, struct tt_plan *p
     plan->block_count = model->block_count;
     for (int i = 0; i < model->block_count; i++) {
         plan->choices[i] = tt_block_levels(&model->blocks[i]);
-        plan->roles[i] = model->blocks[i].ops->role;
+        plan->shared[i] = tt_block_level(&model->blocks[i], model->blocks[i].ops->shared_level);
     }
     tt_model_destroy(model);
     return TT_OK;

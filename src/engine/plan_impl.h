@@ -37,8 +37,8 @@ struct tt_plan_path {
     int recomputing; /* of these: those before the first that offloads */
 };
 
-/* plan_path.c: all blocks at `wanted`, or at what they have of it; towers_keep: those of a tower keep all. */
-void tt_plan_set_levels(enum tt_level wanted, bool towers_keep, struct tt_plan *plan);
+/* plan_path.c: all blocks at `wanted`, or at what they have of it. */
+void tt_plan_set_levels(enum tt_level wanted, struct tt_plan *plan);
 /* Fills the path, whose `from` and `most` are set, of what `counts` has of `from`. Where blocks differ there, the other
  * levels are counted, each in a run of its own, which changes `plan`. */
 TT_MUST_USE tt_status tt_plan_path_make(const struct tt_plan_attempt *attempt, struct tt_plan *plan,

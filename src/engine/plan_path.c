@@ -26,17 +26,14 @@ static enum tt_level level_of(const struct tt_plan *plan, int block, enum tt_lev
     return tt_level_among(plan->choices[block], wanted);
 }
 
-void tt_plan_set_levels(enum tt_level wanted, bool towers_keep, struct tt_plan *plan)
+void tt_plan_set_levels(enum tt_level wanted, struct tt_plan *plan)
 {
-    for (int i = 0; i < plan->block_count; i++) {
-        bool keeps = towers_keep && plan->roles[i] == TT_ROLE_TOWER;
-        plan->levels[i] = level_of(plan, i, keeps ? TT_KEEP_ALL : wanted);
-    }
+    for (int i = 0; i < plan->block_count; i++) plan->levels[i] = level_of(plan, i, wanted);
 }
 
 void tt_plan_path_go(const struct tt_plan_path *path, int position, struct tt_plan *plan)
 {
-    tt_plan_set_levels(path->from, false, plan);
+    tt_plan_set_levels(path->from, plan);
     for (int i = 0; i < position; i++) plan->levels[path->moves[i].block] = path->moves[i].to;
 }
 
@@ -169,7 +166,7 @@ static tt_status count_levels(const struct tt_plan_attempt *attempt, struct tt_p
     for (int level = (int)path->from + 1; level <= (int)path->most && level < TT_RECOMPUTE_OFFLOAD; level++) {
         counting.work = counts->at[level] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
         if (counting.work == NULL) return TT_ERR_MEMORY;
-        tt_plan_set_levels((enum tt_level)level, false, plan);
+        tt_plan_set_levels((enum tt_level)level, plan);
         TT_TRY(tt_plan_run(&counting, plan));
     }
     return TT_OK;

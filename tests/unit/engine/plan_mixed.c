@@ -11,6 +11,7 @@
 #include "engine/plan_impl.h"
 #include "model/retinanet.h"
 #include "support/mixed_model.h"
+#include "support/model_facts.h"
 #include "support/must.h"
 
 enum { LIMITS = 40, COMBINATIONS_MAX = 256 };
@@ -175,11 +176,76 @@ static void blocks_of_a_detector(void **state)
     (void)check_limits(&scene, 1.03); /* its first blocks have the largest features: they win the most too */
 }
 
+/* On processors without a limit blocks have the level that they name for memory that is shared, whatever the model is
+ * called; with a limit the plan chooses among all levels. */
+static void memory_that_is_shared(void **state)
+{
+    static struct scene layers = {.batch = {.tokens = 512, .sequences = 1, .rows = 512, .length = 512}},
+                        detector = {.batch = {.images = 2, .boxes = 64, .height = 512, .width = 512}};
+    struct tt_retinanet_config config = tt_retinanet_config_default(80);
+    struct scene *const scenes[] = {&layers, &detector};
+    static const enum tt_level shared[] = {TT_RECOMPUTE_BLOCK, TT_KEEP_CHEAP};
+    (void)state;
+    test_must(mixed_facts(NULL, &layers.facts));
+    test_must(tt_retinanet_facts(&config, &detector.facts));
+    test_must(tt_objective_init("detection", &detector.objective));
+    for (int i = 0; i < 2; i++) {
+        struct tt_plan *plan = &scenes[i]->plan;
+        int choosing = 0;
+        set_rank(scenes[i]);
+        scenes[i]->rank.device.stands_for = "cpu";
+        make(scenes[i], 0);
+        for (int b = 0; b < plan->block_count; b++) {
+            if (tt_plan_chooses(plan, b)) assert_int_equal(plan->levels[b], shared[i]);
+            choosing += tt_plan_chooses(plan, b);
+        }
+        assert_true(choosing >= 4);
+        double seconds = plan->step_seconds;
+        make(scenes[i], plan->memory.total_peak);
+        assert_true(plan->fits && plan->step_seconds <= seconds);
+        make(scenes[i], (size_t)64 << 30);
+        for (int b = 0; b < plan->block_count; b++)
+            assert_int_equal(plan->levels[b], tt_level_among(plan->choices[b], TT_KEEP_ALL));
+    }
+}
+
+/* The adapter is in the first of few layers, whose backward needs the most: there the places of inputs on their way to
+ * the host take more than the inputs do. */
+static void recomputation_can_be_leaner_than_the_host(void **state)
+{
+    static struct scene scene = {.batch = {.tokens = 64, .sequences = 1, .rows = 64, .length = 64},
+                                 .targets = "[\"q_proj\"]",
+                                 .layers = "[0]"};
+    struct tt_plan plans[2];
+    (void)state;
+    test_must(test_facts("{\"model_type\": \"llama\", \"vocab_size\": 400, \"hidden_size\": 64, "
+                         "\"intermediate_size\": 128, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                         "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64, "
+                         "\"rms_norm_eps\": 1e-5}",
+                         &scene.facts));
+    set_rank(&scene);
+    for (int i = 0; i < 2; i++) {
+        scene.rank.recompute = i == 0 ? TT_RECOMPUTE_EVERY_BLOCK : TT_RECOMPUTE_EVERY_OFFLOAD;
+        make(&scene, 0);
+        plans[i] = scene.plan;
+    }
+    assert_true(plans[0].memory.total_peak < plans[1].memory.total_peak);
+    scene.rank.recompute = TT_RECOMPUTE_AUTO;
+    for (size_t less = 0; less < 2; less++) { /* the second limit is too low for any levels */
+        make(&scene, plans[0].memory.total_peak - less);
+        assert_true(scene.plan.fits == (less == 0));
+        assert_int_equal(scene.plan.memory.total_peak, plans[0].memory.total_peak);
+        assert_memory_equal(scene.plan.levels, plans[0].levels, sizeof scene.plan.levels);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_of_other_halves),
         cmocka_unit_test(blocks_of_a_detector),
+        cmocka_unit_test(memory_that_is_shared),
+        cmocka_unit_test(recomputation_can_be_leaner_than_the_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
