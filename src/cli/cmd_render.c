@@ -174,14 +174,13 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
     spec.job.launch.num_machines = command->spec.nodes;
     int64_t threads = command->spec.cpus_per_node / ranks;
     if (is_cpu && spec.job.device.threads == 0) spec.job.device.threads = threads > 0 ? threads : 1;
-    if (command->spec.weights_file != NULL && spec.job.detect.weights_path == NULL)
-        return fail_usage("weights_file is given, but weights_path is not",
-                          "weights_path is the path in the pods, weights_file a copy on this machine");
-    if (command->spec.weights_file != NULL) spec.job.detect.weights_path = command->spec.weights_file;
+    const struct tt_task_ops *task = tt_tasks[spec.job.task];
+    if (command->spec.weights_file != NULL && task->plan_from != NULL)
+        TT_TRY(task->plan_from(&spec.job, command->spec.weights_file));
     tt_status status = tt_plan_offline(&spec, plan);
     if (status == TT_OK) return tt_plan_check(plan);
     if (command->spec.weights_file == NULL && spec.config_json == NULL)
-        tt_while("planning: %s", tt_tasks[spec.job.task]->planned_file);
+        tt_while("planning: %s", task->planned_file);
     return status;
 }
 
@@ -245,7 +244,7 @@ static int count_copies(const struct render_command *command, const struct tt_pl
 }
 
 struct path_list {
-    const struct tt_job_spec *job;
+    const struct tt_settings *settings;
     struct tt_arena arena; /* of the texts */
     struct tt_render_path *items;
     size_t count, capacity;
@@ -254,8 +253,7 @@ struct path_list {
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
     struct path_list *list = context;
-    /* Only sizes of images would be kept in cache_dir where no pixels are, and a run goes on where it cannot. */
-    bool optional = path == list->job->detect.cache_dir && list->job->detect.cache_size == 0;
+    bool optional = row->must_write != NULL && !tt_settings_hold(list->settings, row->must_write);
     TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity));
     path = tt_arena_strdup(&list->arena, path);
     if (path == NULL) return TT_ERR_MEMORY;
@@ -272,7 +270,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     bool is_cpu = job->device.choice == TT_DEVICE_CPU;
     struct tt_plan plan;
     struct tt_str config = {0}, text = {0};
-    struct path_list paths = {.job = job};
+    struct path_list paths = {.settings = settings};
     struct tt_render_run run = {.kind = kind,
                                 .spec = &command->spec,
                                 .exits = &exits,

@@ -145,7 +145,10 @@ static bool is_on(const struct tt_setting_entry *entry)
 {
     bool truth;
     double number;
+    size_t bytes;
     if (entry->text == NULL) return false;
+    if (entry->row->type == TT_SETTING_BYTES)
+        return tt_parse_bytes(entry->text, &bytes) != TT_OK || bytes > 0;
     if (tt_value_parse_double(entry->text, &number)) return number > 0;
     return !tt_value_parse_bool(entry->text, &truth) || truth;
 }
@@ -172,9 +175,9 @@ static bool condition_holds(const struct tt_settings *settings, const char *text
     return on != (condition[0] == '!');
 }
 
-static bool needs_hold(const struct tt_settings *settings, const char *needs)
+bool tt_settings_hold(const struct tt_settings *settings, const char *conditions)
 {
-    for (const char *at = needs; *at != '\0'; at += strspn(at, " ")) {
+    for (const char *at = conditions; *at != '\0'; at += strspn(at, " ")) {
         bool all = true;
         while (*at != '\0' && *at != ' ') {
             size_t bytes = strcspn(at, "+ ");
@@ -240,7 +243,7 @@ tt_status tt_settings_check_effect(const struct tt_settings *settings, const str
     const struct tt_setting *row = entry->row;
     if (!is_given(entry)) return TT_OK;
     if (entry->of != NULL) TT_TRY(check_of(settings, entry));
-    return row->needs == NULL || needs_hold(settings, row->needs) ? TT_OK : warn_of_needs(entry);
+    return row->needs == NULL || tt_settings_hold(settings, row->needs) ? TT_OK : warn_of_needs(entry);
 }
 
 /* ---- All settings, after the last source ---- */

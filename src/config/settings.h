@@ -86,8 +86,10 @@ struct tt_setting {
     bool local;              /* may differ between the processes of a run */
     enum tt_setting_path path;
     const char *path_words; /* with `path`: NULL, or values that name no path, separated by blanks */
-    unsigned changes;       /* bits of enum tt_setting_changes */
-    bool is_axis;           /* CHOICE: its words may stand in the `of` of other rows */
+    /* with TT_PATH_WRITE: NULL, or the conditions, as in `needs`, without which a run goes on where it cannot write */
+    const char *must_write;
+    unsigned changes; /* bits of enum tt_setting_changes */
+    bool is_axis;     /* CHOICE: its words may stand in the `of` of other rows */
     /* NULL: for all; or words of one axis ("detection"; "sft dpo"). With another word of the axis a given value is an
      * error */
     const char *of;
@@ -168,6 +170,8 @@ TT_MUST_USE tt_status tt_settings_check(struct tt_settings *settings);
 bool tt_settings_is_set(const struct tt_settings *settings, const char *name);
 /* True if its value is the default, whether a source has set it or not. */
 bool tt_settings_has_default(const struct tt_settings *settings, const char *name);
+/* Whether conditions hold, written as in struct tt_setting's `needs`. */
+bool tt_settings_hold(const struct tt_settings *settings, const char *conditions);
 /* Origin of the value ("sft.yaml line 7"); NULL: the default, or no such name. */
 const char *tt_settings_origin(const struct tt_settings *settings, const char *name);
 /* The resolved settings with the origin of each; parsing the text gives the same values. */

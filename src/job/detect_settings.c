@@ -56,7 +56,7 @@ const struct tt_setting tt_task_detection_settings[] = {
      .help = "Share of the images that evaluate where the annotations have no splits, chosen by their names; 0: all "
              "images do both."},
     {.name = "cache_dir", .type = TT_SETTING_STRING, FIELD(detect.cache_dir), .local = true,
-     .path = TT_PATH_WRITE, .changes = TT_CHANGES_OTHER, .of = "detection",
+     .path = TT_PATH_WRITE, .must_write = "cache_size", .changes = TT_CHANGES_OTHER, .of = "detection",
      .help = "Folder for sizes and decoded pixels of images, also searched for annotations."},
     {.name = "cache_size", .type = TT_SETTING_BYTES, FIELD(detect.cache_size), .default_text = "2GiB", .local = true,
      .changes = TT_CHANGES_OTHER, .of = "detection", .needs = "cache_dir",

@@ -34,7 +34,9 @@ struct tt_task_size {
 struct tt_task_ops {
     const char *objective;    /* NULL: that of the settings */
     const char *planned_file; /* what a plan reads on this machine, and the setting that names another */
-    bool writes_text;         /* its models complete prompts, and its figures count tokens */
+    /* Plans with `file`, lent, a copy of the weights file on this machine. NULL: weights say nothing to a plan. */
+    tt_status (*plan_from)(struct tt_job_spec *job, const char *file);
+    bool writes_text; /* its models complete prompts, and its figures count tokens */
     struct tt_task_size size;
 
     /* Suggests values of settings that are not given. NULL: may be. */

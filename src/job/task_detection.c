@@ -234,9 +234,21 @@ static bool is_whole(const struct tt_model_facts *facts)
     return ((const struct tt_retinanet_config *)(const void *)facts->own)->batch_norm;
 }
 
+static tt_status plan_from(struct tt_job_spec *job, const char *file)
+{
+    if (job->detect.weights_path == NULL) {
+        tt_status status = tt_fail(TT_ERR_USAGE, "weights_file is given, but weights_path is not");
+        tt_hint("weights_path is the path in the pods, weights_file a copy on this machine");
+        return status;
+    }
+    job->detect.weights_path = file;
+    return TT_OK;
+}
+
 const struct tt_task_ops tt_task_detection = {
     .objective = "detection",
     .planned_file = "the weights file of this machine; --weights_file FILE names another",
+    .plan_from = plan_from,
     .size = {.setting = "image_size",
              .follows = "max_image_size",
              .end = "larger images are not possible",
