@@ -95,7 +95,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
         "ranks", plan->ranks.count, "machines", plan->ranks.machines, "device_bytes",
         (int64_t)plan->memory.total_peak, "limit_bytes", (int64_t)plan->limit_bytes, "purposes", purposes,
         "host_bytes", (int64_t)plan->memory.host_total, "step_seconds", number_or_null(seconds),
-        plan->unit == TT_COUNT_IMAGES ? "images_per_second" : "tokens_per_second",
+        tt_count_units[plan->unit].rate_name,
         number_or_null(seconds > 0 ? (double)plan->step_count * plan->ranks.count / seconds : 0), "recompute",
         levels);
     tt_json_set(object, "workspace_parts",

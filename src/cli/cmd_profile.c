@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "job/task.h"
 #include "monitor/run_figures.h"
+#include "run/task.h"
 
 static const char usage[] = " RUN_FOLDER [--json]";
 
@@ -32,37 +34,39 @@ static size_t list_sections(struct tt_setting_section *sections)
 struct advice {
     enum tt_share share, of;
     double more_than;
-    const char *change, *with_images; /* the latter where it is another for images; NULL: the same */
+    const char *change; /* NULL: that of the task (run/task.h) */
 };
 
 static const struct advice advices[] = {
-    {TT_SHARE_DATA, TT_SHARE_STEP, 0.10,
-     "making micro batches takes long: prepare the rows once (trimtab data), or use more processors",
-     "reading images takes long: larger num_workers, a cache_dir whose cache_size holds all of them, or more "
-     "processors"},
-    {TT_SHARE_GATHER, TT_SHARE_STEP, 0.15,
-     "ranks wait for weights: SHARD_GRAD_OP, HYBRID_SHARD or NO_SHARD as sharding_strategy where it fits "
-     "(trimtab plan --details), or more tokens in a micro batch",
-     "ranks wait for weights: NO_SHARD as sharding_strategy where it fits (trimtab plan --details), or more "
-     "images in a micro batch"},
+    {TT_SHARE_DATA, TT_SHARE_STEP, 0.10, NULL},
+    {TT_SHARE_GATHER, TT_SHARE_STEP, 0.15, NULL},
     {TT_SHARE_REDUCE, TT_SHARE_STEP, 0.15,
      "sums of gradients take long: more gradient_accumulation_steps with NO_SHARD or HYBRID_SHARD, or fewer "
-     "trainable parameters",
-     NULL},
-    {TT_SHARE_RANKS, TT_SHARE_STEP, 0.10,
-     "ranks wait for the slowest one: rows of equal length (packing), and equal machines",
-     "ranks wait for the slowest one: as many images on each rank, equal machines, and loading that keeps up "
-     "(num_workers)"},
+     "trainable parameters"},
+    {TT_SHARE_RANKS, TT_SHARE_STEP, 0.10, NULL},
     {TT_SHARE_QUEUE, TT_SHARE_STEP, 0.80,
-     "the device waits for the host, which queues its work: a larger per_device_train_batch_size", NULL},
-    {TT_SHARE_SAVE_WAIT, TT_SHARE_STEP, 0.05, "updates wait for the copy of a checkpoint: larger save_steps",
-     NULL},
+     "the device waits for the host, which queues its work: a larger per_device_train_batch_size"},
+    {TT_SHARE_SAVE_WAIT, TT_SHARE_STEP, 0.05, "updates wait for the copy of a checkpoint: larger save_steps"},
     {TT_SHARE_SAVE_STALL, TT_SHARE_WALL, 0.05,
-     "training stands still for saves: larger save_steps, or a faster disk", NULL},
-    {TT_SHARE_EVALUATE, TT_SHARE_WALL, 0.25,
-     "evaluations take long: larger eval_steps, or fewer evaluation rows",
-     "evaluations take long: larger eval_steps, smaller max_val, or more ranks, which share the images"},
+     "training stands still for saves: larger save_steps, or a faster disk"},
+    {TT_SHARE_EVALUATE, TT_SHARE_WALL, 0.25, NULL},
 };
+
+/* The rates of the run's rows, in the unit of its task; NULL: no row has one. */
+static const struct tt_series *find_rates(const struct tt_run_figures *run,
+                                          const struct tt_task_run_ops **task)
+{
+    for (int t = 0; t < TT_TASKS; t++) {
+        *task = tt_task_run_at(t);
+        for (int f = 0; f < TT_FIGURE_COUNT; f++) {
+            const char *key = tt_figure_key((enum tt_figure)f);
+            bool counts = strcmp(key, tt_count_units[(*task)->unit].rate_name) == 0;
+            if (counts && run->series[f].count > 0) return &run->series[f];
+        }
+    }
+    *task = tt_task_run_at(0);
+    return NULL;
+}
 
 static double share_of(const struct tt_run_figures *run, enum tt_share share, enum tt_share of)
 {
@@ -162,16 +166,17 @@ static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
 {
     char bytes[32];
     int named = 0;
-    bool images = run->series[TT_FIGURE_IMAGES].count > 0;
-    const struct tt_series *speed = &run->series[images ? TT_FIGURE_IMAGES : TT_FIGURE_TOKENS];
+    const struct tt_task_run_ops *task;
+    const struct tt_series *speed = find_rates(run, &task);
+    const struct tt_count_unit_facts *unit = &tt_count_units[task->unit];
     TT_TRY(tt_str_printf(text, "%s: %.0f steps with times, %zu save%s\n", run->folder, run->steps, run->saves,
                          run->saves == 1 ? "" : "s"));
     TT_TRY(format_state(run, text));
     if (run->steps <= 0) return tt_str_append_text(text, "  no row has times\n");
     TT_TRY(format_shares(run, text));
-    if (speed->count > 0)
-        TT_TRY(tt_str_printf(text, images ? "  %.4g images/s" : "  %.0f tokens/s",
-                             speed->values[speed->count - 1]));
+    if (speed != NULL)
+        TT_TRY(tt_str_printf(text, unit->is_fine ? "  %.4g %s/s" : "  %.0f %s/s",
+                             speed->values[speed->count - 1], unit->name));
     if (run->series[TT_FIGURE_TFLOPS].count > 0)
         TT_TRY(tt_str_printf(text, ", %.4g TFLOP/s of the model",
                              run->series[TT_FIGURE_TFLOPS].values[run->series[TT_FIGURE_TFLOPS].count - 1]));
@@ -186,9 +191,8 @@ static tt_status format(const struct tt_run_figures *run, struct tt_str *text)
         double share = share_of(run, advices[i].share, advices[i].of);
         if (share <= advices[i].more_than) continue;
         named++;
-        bool other = images && advices[i].with_images != NULL;
-        TT_TRY(tt_str_printf(text, "change: %s (%.0f %%)\n",
-                             other ? advices[i].with_images : advices[i].change, 100.0 * share));
+        const char *change = advices[i].change != NULL ? advices[i].change : task->advice[advices[i].share];
+        TT_TRY(tt_str_printf(text, "change: %s (%.0f %%)\n", change, 100.0 * share));
     }
     if (is_clock_low(run)) {
         named++;

@@ -87,8 +87,8 @@ static void describe_plan(const struct tt_plan *plan, struct row *row)
     if (seconds > 0) {
         double each = (double)plan->step_count * plan->ranks.count / seconds;
         snprintf(row->figures[2], sizeof row->figures[2], "%.3g s", seconds);
-        snprintf(row->figures[3], sizeof row->figures[3], "%.*f",
-                 plan->unit == TT_COUNT_IMAGES && each < 100.0 ? 1 : 0, each);
+        snprintf(row->figures[3], sizeof row->figures[3], "%.*f", tt_count_unit_digits(plan->unit, each),
+                 each);
     }
     tt_plan_recompute_text(plan, levels, sizeof levels);
     snprintf(row->levels, sizeof row->levels, "%s", levels + strlen("recompute "));
@@ -146,7 +146,7 @@ static tt_status format_table(const struct table *table, int columns, struct tt_
 {
     struct row head = {.figures = {"a rank", "left", "a step"}, .levels = "recompute"};
     int widths[FIGURES];
-    snprintf(head.figures[3], sizeof head.figures[3], "%s/s", tt_count_unit_name(table->unit));
+    snprintf(head.figures[3], sizeof head.figures[3], "%s/s", tt_count_units[table->unit].name);
     for (int a = 0; a < table->axis_count; a++) head.values[a] = table->axes[a].name;
     for (int i = 0; i < FIGURES; i++) {
         widths[i] = (int)strlen(head.figures[i]);

@@ -7,6 +7,7 @@
 #ifndef TT_DATA_SAMPLER_H
 #define TT_DATA_SAMPLER_H
 
+#include "data/count_unit.h"
 #include "data/dataset.h"
 
 struct tt_sampler_config {
@@ -35,13 +36,6 @@ void tt_sampler_destroy(struct tt_sampler *sampler);
 int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* groups or packs in an epoch */
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
 
-/* Units that a run counts and times. */
-enum tt_count_unit { TT_COUNT_TOKENS, TT_COUNT_IMAGES };
-static inline const char *tt_count_unit_name(enum tt_count_unit unit)
-{
-    return unit == TT_COUNT_IMAGES ? "images" : "tokens";
-}
-
 struct tt_step_facts {
     int64_t epoch;
     int64_t micro_count; /* the same on all ranks; at most accumulation */
@@ -52,10 +46,7 @@ struct tt_step_facts {
     int64_t groups;     /* of sequences */
     int64_t pixels;     /* of images, on their canvases */
 };
-static inline int64_t tt_step_count(const struct tt_step_facts *facts, enum tt_count_unit unit)
-{
-    return unit == TT_COUNT_IMAGES ? facts->images : facts->tokens;
-}
+int64_t tt_step_count(const struct tt_step_facts *facts, enum tt_count_unit unit);
 void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_step_facts *out);
 
 /* The largest micro batch of a run on any rank, for the memory plan. */
@@ -66,6 +57,10 @@ struct tt_batch_limits {
 /* The limits of steps first .. first + count - 1. */
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
                        struct tt_batch_limits *out);
+static inline bool tt_batch_limits_are_empty(const struct tt_batch_limits *limits)
+{
+    return limits->tokens == 0 && limits->images == 0;
+}
 /* The maximum of each limit: room for the batches of both. */
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b);
 

@@ -45,7 +45,7 @@ static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int6
 
 static bool has_parts(const struct tt_batch_limits *limits, int parts)
 {
-    return limits->images > 0 ? limits->images >= parts : limits->tokens >= limits->length * parts;
+    return (limits->images == 0 || limits->images >= parts) && limits->tokens >= limits->length * parts;
 }
 
 /* Tries smaller batches. `with`: text about the other settings that `tight` changes. */
@@ -53,7 +53,7 @@ static tt_status advise_batch(const struct tt_plan_attempt *tight, const char *w
                               const struct tt_plan *plan, char *advice, bool *found)
 {
     static const char *const names[] = {"half", "a quarter", "an eighth"};
-    bool trains = tight->train.tokens > 0 || tight->train.images > 0;
+    bool trains = !tt_batch_limits_are_empty(&tight->train);
     const struct tt_batch_limits *limits = trains ? &tight->train : &tight->eval;
     *found = false;
     for (int i = 0; i < 3 && !*found && has_parts(limits, 2 << i); i++) {

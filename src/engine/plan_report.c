@@ -31,8 +31,7 @@ tt_status tt_plan_check_host(const struct tt_plan *plan, const struct tt_machine
     if (plan->advice[0] != '\0')
         tt_hint("what would fit: %s%s", plan->advice, group);
     else
-        tt_hint("use fewer ranks on a machine, %s%s%s",
-                plan->unit == TT_COUNT_IMAGES ? "a smaller --image_size" : "shorter rows",
+        tt_hint("use fewer ranks on a machine, %s%s%s", tt_count_units[plan->unit].smaller,
                 plan->may_quantize ? ", or --load_in_4bit" : "", group);
     return status;
 }
@@ -49,8 +48,7 @@ tt_status tt_plan_check(const struct tt_plan *plan)
         tt_hint("what would fit: %s", plan->advice);
     else
         tt_hint("neither a smaller batch nor more ranks are enough: use %s%s",
-                plan->unit == TT_COUNT_IMAGES ? "a smaller --image_size" : "shorter rows",
-                plan->may_quantize ? ", or --load_in_4bit" : "");
+                tt_count_units[plan->unit].smaller, plan->may_quantize ? ", or --load_in_4bit" : "");
     return status;
 }
 
@@ -142,15 +140,14 @@ static tt_status format_step(const struct tt_plan *plan, struct tt_str *text)
     double speed = (double)plan->step_count / seconds;
     return tt_str_printf(text, "\n  %-22s %8.*f %-3s   about; %.*f %s/s a rank", "time of a step",
                          shown < 10.0 ? 2 : 0, shown, seconds >= 1.0 ? "s" : "ms",
-                         plan->unit == TT_COUNT_IMAGES && speed < 100.0 ? 1 : 0, speed,
-                         tt_count_unit_name(plan->unit));
+                         tt_count_unit_digits(plan->unit, speed), speed, tt_count_units[plan->unit].name);
 }
 
 /* The largest parts of the workspace. */
 static tt_status format_workspace(const struct tt_plan *plan, struct tt_str *text)
 {
     char attention[32], logits[32];
-    if (plan->unit == TT_COUNT_IMAGES) return TT_OK;
+    if (plan->attention_bytes == 0 && plan->logits_bytes == 0) return TT_OK;
     tt_format_bytes((double)plan->attention_bytes, attention, sizeof attention);
     tt_format_bytes((double)plan->logits_bytes, logits, sizeof logits);
     if (plan->attention_bytes == 0) return tt_str_printf(text, "   a chunk of logits: %s", logits);

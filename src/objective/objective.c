@@ -187,7 +187,7 @@ int64_t tt_objective_samples(const struct tt_objective *objective, int64_t seque
 
 const char *tt_objective_unit(const struct tt_objective *objective)
 {
-    return tt_count_unit_name(objective->ops->unit);
+    return tt_count_units[objective->ops->unit].name;
 }
 
 const struct tt_metric *tt_objective_best_metric(const struct tt_objective *objective, const char *name)

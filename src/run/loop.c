@@ -87,10 +87,10 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
-    const struct tt_task_run_ops *task = tt_task_run_of(&loop->run->data.inputs);
-    fields[count++] = (struct tt_log_field){task->count_name, (double)counters->tokens};
+    const struct tt_count_unit_facts *unit = &tt_count_units[ops->unit];
+    fields[count++] = (struct tt_log_field){unit->count_name, (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
-        task->rate_name,
+        unit->rate_name,
         counters->window_seconds > 0 ? counters->window_tokens / counters->window_seconds : 0.0};
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);

@@ -4,9 +4,11 @@
 #define TT_RUN_TASK_H
 
 #include "checkpoint/writer.h"
+#include "detect/order.h"
 #include "engine/feed.h"
 #include "infer/evaluator.h"
 #include "job/inputs.h"
+#include "monitor/run_figures.h"
 #include "run/memory.h"
 #include "run/run_job.h"
 
@@ -45,7 +47,9 @@ struct tt_task_evaluation {
 };
 
 struct tt_task_run_ops {
-    const char *count_name, *rate_name; /* of log rows: "num_tokens", "tokens_per_second" */
+    enum tt_count_unit unit; /* that its log rows count */
+    /* The change to try where a part of the time is long; NULL: the same for every task. */
+    const char *advice[TT_SHARE_COUNT];
     /* A metric of evaluations that /metrics has beside the loss; NULL: none. */
     const char *gauge, *gauge_help;
     tt_status (*order)(const struct tt_inputs *inputs, const struct tt_task_order *how,
@@ -84,7 +88,8 @@ struct tt_task_run_ops {
                   struct tt_saver_config *config);
 };
 
-/* Those of the task that the inputs are of. */
+/* Those of the task at a place of job/task.h, or that the inputs are of. */
+const struct tt_task_run_ops *tt_task_run_at(int task);
 const struct tt_task_run_ops *tt_task_run_of(const struct tt_inputs *inputs);
 
 #endif

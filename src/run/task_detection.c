@@ -168,8 +168,19 @@ static void identify(const struct tt_inputs *inputs, const struct tt_data_config
 }
 
 const struct tt_task_run_ops tt_task_run_detection = {
-    .count_name = "num_images",
-    .rate_name = "images_per_second",
+    .unit = TT_COUNT_IMAGES,
+    .advice = {[TT_SHARE_DATA] =
+                   "reading images takes long: larger num_workers, a cache_dir whose cache_size holds all of "
+                   "them, or more processors",
+               [TT_SHARE_GATHER] =
+                   "ranks wait for weights: NO_SHARD as sharding_strategy where it fits (trimtab plan "
+                   "--details), or more images in a micro batch",
+               [TT_SHARE_RANKS] =
+                   "ranks wait for the slowest one: as many images on each rank, equal machines, and "
+                   "loading that keeps up (num_workers)",
+               [TT_SHARE_EVALUATE] =
+                   "evaluations take long: larger eval_steps, smaller max_val, or more ranks, which "
+                   "share the images"},
     .gauge = "map",
     .gauge_help = "Mean average precision of the last evaluation, IoU 0.50 to 0.95.",
     .order = order,

@@ -173,8 +173,17 @@ static void identify(const struct tt_inputs *inputs, const struct tt_data_config
 }
 
 const struct tt_task_run_ops tt_task_run_language = {
-    .count_name = "num_tokens",
-    .rate_name = "tokens_per_second",
+    .unit = TT_COUNT_TOKENS,
+    .advice = {[TT_SHARE_DATA] =
+                   "making micro batches takes long: prepare the rows once (trimtab data), or use more "
+                   "processors",
+               [TT_SHARE_GATHER] =
+                   "ranks wait for weights: SHARD_GRAD_OP, HYBRID_SHARD or NO_SHARD as "
+                   "sharding_strategy where it fits (trimtab plan --details), or more tokens in a micro "
+                   "batch",
+               [TT_SHARE_RANKS] =
+                   "ranks wait for the slowest one: rows of equal length (packing), and equal machines",
+               [TT_SHARE_EVALUATE] = "evaluations take long: larger eval_steps, or fewer evaluation rows"},
     .order = order,
     .epoch_steps = epoch_steps,
     .limits = limits,
