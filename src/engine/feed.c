@@ -17,7 +17,8 @@ tt_status tt_feed_micro(struct tt_feed *feed, int64_t step, int64_t micro, struc
     return feed->ops->micro(feed->state, step, micro, out);
 }
 
-const struct tt_detect_batch *tt_feed_ahead(struct tt_feed *feed)
+bool tt_feed_ahead(struct tt_feed *feed, struct tt_micro *out)
 {
-    return feed->ops->ahead != NULL ? feed->ops->ahead(feed->state) : NULL;
+    *out = (struct tt_micro){0};
+    return feed->ops->ahead != NULL && feed->ops->ahead(feed->state, out);
 }

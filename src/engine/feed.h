@@ -5,18 +5,26 @@
 #define TT_ENGINE_FEED_H
 
 #include "data/sampler.h"
-#include "detect/loader.h"
+#include "nn/pass.h"
+
+/* A part of a micro batch beside its tokens, in host memory. The kind's header makes it (engine/rank_images.h). */
+struct tt_micro_part {
+    enum tt_attachment_kind kind;
+    const void *batch; /* of the kind's type */
+    double weight;     /* of the losses of each of its items */
+};
 
 /* Lent until the next one. */
 struct tt_micro {
-    struct tt_batch tokens;               /* empty where there are images */
-    const struct tt_detect_batch *images; /* NULL: tokens */
+    struct tt_batch tokens; /* may be empty */
+    struct tt_micro_part parts[TT_ATTACHMENTS_MAX];
+    int part_count;
 };
 
 struct tt_feed_ops {
     tt_status (*step)(void *state, int64_t step, struct tt_step_facts *facts);
     tt_status (*micro)(void *state, int64_t step, int64_t micro, struct tt_micro *out);
-    const struct tt_detect_batch *(*ahead)(void *state); /* NULL: nothing is made ahead */
+    bool (*ahead)(void *state, struct tt_micro *out); /* NULL: nothing is made ahead */
     void (*destroy)(void *state);
 };
 
@@ -31,7 +39,7 @@ TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt
 /* Micro batches may be requested in any order; of what is made ahead each jump makes all anew. */
 TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int64_t step, int64_t micro, struct tt_micro *out);
 /* The micro batch after the last one, which tt_feed_micro gives next; waits for the threads that make it. The last
- * one's memory may change. NULL: nothing is made ahead, or a failure, which tt_feed_micro reports. */
-const struct tt_detect_batch *tt_feed_ahead(struct tt_feed *feed);
+ * one's memory may change. False: nothing is made ahead, or a failure, which tt_feed_micro reports. */
+bool tt_feed_ahead(struct tt_feed *feed, struct tt_micro *out);
 
 #endif

@@ -1,6 +1,7 @@
 #include "engine/feed_images.h"
 
 #include "base/alloc.h"
+#include "engine/rank_images.h"
 
 struct images {
     struct tt_detect_loader_config config;
@@ -50,19 +51,29 @@ static tt_status next_of_loader(struct images *images, const struct tt_detect_ba
     return TT_OK;
 }
 
-static const struct tt_detect_batch *ahead_of(void *state)
+/* The heads multiply each image's losses by one over the images of the step. */
+static void give(const struct tt_detect_batch *batch, struct tt_micro *out)
+{
+    int64_t images = batch->step_images;
+    out->parts[out->part_count++] = tt_images_part(batch, 1.0 / (double)(images > 0 ? images : 1));
+}
+
+static bool ahead_of(void *state, struct tt_micro *out)
 {
     struct images *images = state;
-    if (images->loader == NULL || images->ahead.taken) return NULL;
+    if (images->loader == NULL || images->ahead.taken) return false;
     images->ahead.taken = true;
     images->ahead.step = images->step;
     images->ahead.micro = images->micro;
     images->ahead.batch = NULL;
-    if (next_of_loader(images, &images->ahead.batch) == TT_OK) return images->ahead.batch;
+    if (next_of_loader(images, &images->ahead.batch) == TT_OK) {
+        give(images->ahead.batch, out);
+        return true;
+    }
     images->ahead.batch = NULL;
     tt_error_copy(&images->ahead.error);
     tt_error_clear();
-    return NULL;
+    return false;
 }
 
 static tt_status micro_of(void *state, int64_t step, int64_t micro, struct tt_micro *out)
@@ -71,8 +82,9 @@ static tt_status micro_of(void *state, int64_t step, int64_t micro, struct tt_mi
     bool taken = images->ahead.taken && images->ahead.step == step && images->ahead.micro == micro;
     images->ahead.taken = false;
     if (taken) {
-        out->images = images->ahead.batch;
-        return out->images != NULL ? TT_OK : tt_error_restore(&images->ahead.error);
+        if (images->ahead.batch == NULL) return tt_error_restore(&images->ahead.error);
+        give(images->ahead.batch, out);
+        return TT_OK;
     }
     if (images->loader == NULL || images->step != step || images->micro > micro) {
         tt_detect_loader_destroy(images->loader);
@@ -81,8 +93,10 @@ static tt_status micro_of(void *state, int64_t step, int64_t micro, struct tt_mi
         images->step = step;
         images->micro = 0;
     }
-    do TT_TRY(next_of_loader(images, &out->images));
-    while (out->images->micro < micro);
+    const struct tt_detect_batch *batch = NULL;
+    do TT_TRY(next_of_loader(images, &batch));
+    while (batch->micro < micro);
+    give(batch, out);
     return TT_OK;
 }
 

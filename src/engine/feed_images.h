@@ -2,6 +2,7 @@
 #ifndef TT_ENGINE_FEED_IMAGES_H
 #define TT_ENGINE_FEED_IMAGES_H
 
+#include "detect/loader.h"
 #include "engine/feed.h"
 
 /* `config->rank` and `workers` are those of the rank; no thread starts before the first micro batch. */

@@ -47,36 +47,26 @@ static void end_count(void *context, int block, bool backward)
     work->kept = tt_workspace_mark(counter->rank->workspace) - counter->bytes;
 }
 
-static struct tt_detect_batch largest_images(const struct tt_rank *rank, const struct tt_batch_limits *limits)
-{
-    return (struct tt_detect_batch){.image_count = limits->images,
-                                    .height = limits->height,
-                                    .width = limits->width,
-                                    .pixel_dtype = rank->model->options.compute_dtype,
-                                    .box_count = limits->boxes};
-}
-
 static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *limits, bool train,
                           size_t *kept_bytes)
 {
-    if (limits->tokens == 0 && limits->images == 0) return TT_OK;
+    if (tt_batch_limits_are_empty(limits)) return TT_OK;
     tt_status status = TT_OK;
     struct tt_pass pass;
     int32_t *borders = make_borders(limits);
     if (borders == NULL) return TT_ERR_MEMORY;
-    struct tt_micro micro = {.tokens = {.token_count = limits->tokens,
-                                        .sequence_count = limits->sequences,
-                                        .max_length = limits->length,
-                                        .cu_seqlens = borders,
-                                        .row_count = limits->rows}};
-    const struct tt_detect_batch images = largest_images(rank, limits);
-    micro.images = limits->images > 0 ? &images : NULL;
-    TT_GO(tt_rank_upload_micro(rank, &micro, &pass));
-    if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &micro.tokens, NULL, &pass));
+    const struct tt_batch tokens = {.token_count = limits->tokens,
+                                    .sequence_count = limits->sequences,
+                                    .max_length = limits->length,
+                                    .cu_seqlens = borders,
+                                    .row_count = limits->rows};
+    TT_GO(tt_rank_upload(rank, &tokens, &pass));
+    TT_GO(tt_rank_attach_largest(rank, limits));
+    if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &tokens, NULL, &pass));
     TT_GO(tt_rank_reference(rank, &pass));
     pass.in.training = train;
     pass.in.gradient = train;
-    pass.in.want_logits = !train && limits->images > 0;
+    pass.in.want_logits = !train && rank->objective.ops->evaluates_outputs;
     TT_GO(tt_executor_forward(rank->executor, &pass));
     if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
     if (train) TT_GO(tt_executor_backward(rank->executor, &pass, true));

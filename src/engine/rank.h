@@ -9,8 +9,8 @@
 
 #include "checkpoint/state_snapshot.h"
 #include "data/sampler.h"
+#include "engine/attached.h"
 #include "engine/executor.h"
-#include "engine/feed.h"
 #include "engine/mesh.h"
 #include "objective/objective.h"
 #include "optim/moments.h"
@@ -30,6 +30,8 @@ struct tt_rank_config {
     struct tt_model_options model_options;
     const struct tt_objective *objective; /* copied by tt_rank_init; NULL: sft */
     struct tt_batch_limits limits;        /* of training and evaluation micro batches together */
+    /* lent: kinds of attachments, ended by NULL; NULL: those of rank_batch.c */
+    const struct tt_attached_ops *const *attached;
     bool across_processes;                /* not all ranks are threads of this process: GPUs then use NCCL */
     bool train;                           /* gradients, masters, optimizer state */
     const struct tt_optimizer *optimizer; /* of a training; NULL: AdamW */
@@ -80,9 +82,10 @@ struct tt_rank {
     struct tt_buffer *sums_buffer;          /* f64 (rank_sums.c) */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_batch_limits limits;
-    struct tt_rank_tokens *tokens; /* the memory of micro batches, by modality */
-    struct tt_rank_images *images; /* NULL: the limits have none */
-    struct tt_device_batch batch;  /* of the current pass, as `results` */
+    struct tt_rank_tokens *tokens; /* the memory of micro batches; that of attachments by kind */
+    struct tt_rank_attached attached[TT_ATTACHMENTS_MAX];
+    int attached_count;
+    struct tt_device_batch batch; /* of the current pass, as `results` */
     struct tt_pass_results results;
     struct tt_executor *executor;
 };

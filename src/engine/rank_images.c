@@ -1,11 +1,34 @@
 /* Micro batches of images on the device. Where the device is the host, the batch lends its own memory to the pass; only
  * anchors have a buffer there, and a plan counts that memory, of the batch and of the next one that threads make. Else
  * batches alternate between two slots: a copy stream fills one while the passes read the other. */
+#include "engine/rank_images.h"
+
+#include <stdatomic.h>
+
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "detect/anchors.h"
-#include "engine/rank_images.h"
-#include "engine/rank_impl.h"
+#include "engine/rank.h"
+#include "engine/rehearsal.h"
+
+/* Micro batches on their way to a device that is not the host: threads write them into page-locked pieces of `ring`,
+ * and a stream of its own copies each into one of two slots, the next one while the passes read the last. */
+enum { SLOTS = 2 };
+struct upload {
+    struct tt_buffer *ring; /* in a plan the memory of batches on the host too */
+    atomic_bool lent[SLOTS];
+    struct tt_stream *stream;                         /* NULL where the device is the host */
+    struct tt_event *filled[SLOTS], *released[SLOTS]; /* released: no pass reads the slot */
+    int slot;                                         /* that the passes read */
+    const struct tt_detect_batch *ahead;              /* in the other slot; NULL: none */
+};
+
+struct images {
+    struct tt_buffer *buffer; /* anchors, and where the device is not the host the slots */
+    int64_t height, width;    /* the canvas of the anchors; 0: none yet */
+    struct upload upload;
+    struct tt_rehearsals rehearsals;
+};
 
 enum { ALIGNMENT = 256 };
 
@@ -28,64 +51,63 @@ static size_t batch_bytes(const struct tt_rank_config *config)
            aligned(limits->images + 1, sizeof(int32_t));
 }
 
-tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank)
+static tt_status create(const struct tt_rank_config *config, struct tt_rank *rank, void **state)
 {
     const struct tt_batch_limits *limits = &config->limits;
     if (limits->images == 0) return TT_OK;
-    rank->images = tt_calloc(1, sizeof *rank->images);
-    if (rank->images == NULL) return TT_ERR_MEMORY;
-    struct tt_image_upload *upload = &rank->images->upload;
+    struct images *images = tt_calloc(1, sizeof *images);
+    if (images == NULL) return TT_ERR_MEMORY;
+    *state = images;
+    struct upload *upload = &images->upload;
     bool host = tt_device_is_host(rank->device);
     size_t anchors = anchor_bytes(limits->height, limits->width), batch = batch_bytes(config);
     if (!host || tt_device_is_plan(rank->device))
-        TT_TRY(
-            tt_host_buffer_create(rank->device, TT_IMAGE_SLOTS * batch, TT_PURPOSE_STAGING, &upload->ring));
+        TT_TRY(tt_host_buffer_create(rank->device, SLOTS * batch, TT_PURPOSE_STAGING, &upload->ring));
     if (!host) TT_TRY(tt_stream_create_copy(rank->device, &upload->stream));
-    for (int i = 0; i < TT_IMAGE_SLOTS && !host; i++) {
+    for (int i = 0; i < SLOTS && !host; i++) {
         TT_TRY(tt_event_create(rank->device, &upload->filled[i]));
         TT_TRY(tt_event_create(rank->device, &upload->released[i]));
     }
-    return tt_buffer_create(rank->device, anchors + (host ? 0 : TT_IMAGE_SLOTS * batch), TT_PURPOSE_BATCH,
-                            &rank->images->buffer);
+    return tt_buffer_create(rank->device, anchors + (host ? 0 : SLOTS * batch), TT_PURPOSE_BATCH,
+                            &images->buffer);
 }
 
-void tt_rank_images_deinit(struct tt_rank *rank)
+static void destroy(void *state)
 {
-    if (rank->images == NULL) return;
-    struct tt_image_upload *upload = &rank->images->upload;
-    for (int i = 0; i < TT_IMAGE_SLOTS; i++) {
+    struct images *images = state;
+    struct upload *upload = &images->upload;
+    for (int i = 0; i < SLOTS; i++) {
         tt_event_destroy(upload->filled[i]);
         tt_event_destroy(upload->released[i]);
     }
     tt_stream_destroy(upload->stream);
-    tt_buffer_destroy(rank->images->buffer);
+    tt_buffer_destroy(images->buffer);
     tt_buffer_destroy(upload->ring);
-    tt_rehearsals_deinit(&rank->images->rehearsals);
-    tt_free(rank->images);
-    rank->images = NULL;
+    tt_rehearsals_deinit(&images->rehearsals);
+    tt_free(images);
 }
 
-static size_t piece_bytes(const struct tt_rank *rank)
+static size_t piece_bytes(const struct images *images)
 {
-    return tt_buffer_bytes(rank->images->upload.ring) / TT_IMAGE_SLOTS;
+    return tt_buffer_bytes(images->upload.ring) / SLOTS;
 }
 
 void *tt_rank_lend_pixels(void *context, size_t bytes)
 {
-    struct tt_rank *rank = context;
-    struct tt_image_upload *upload = &rank->images->upload;
-    for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL && bytes <= piece_bytes(rank); i++)
+    struct images *images = tt_rank_attached_state(context, TT_ATTACHED_IMAGES);
+    struct upload *upload = &images->upload;
+    for (int i = 0; i < SLOTS && upload->ring != NULL && bytes <= piece_bytes(images); i++)
         if (!atomic_exchange(&upload->lent[i], true))
-            return (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank);
+            return (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(images);
     return tt_alloc_aligned(bytes);
 }
 
 void tt_rank_return_pixels(void *context, void *block)
 {
-    struct tt_rank *rank = context;
-    struct tt_image_upload *upload = &rank->images->upload;
-    for (int i = 0; i < TT_IMAGE_SLOTS && upload->ring != NULL; i++) {
-        if (block != (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(rank)) continue;
+    struct images *images = tt_rank_attached_state(context, TT_ATTACHED_IMAGES);
+    struct upload *upload = &images->upload;
+    for (int i = 0; i < SLOTS && upload->ring != NULL; i++) {
+        if (block != (char *)tt_buffer_data(upload->ring) + (size_t)i * piece_bytes(images)) continue;
         atomic_store(&upload->lent[i], false);
         return;
     }
@@ -93,11 +115,11 @@ void tt_rank_return_pixels(void *context, void *block)
 }
 
 /* A canvas keeps its anchors until another one comes. */
-static tt_status place_anchors(struct tt_rank *rank, int64_t height, int64_t width, tt_tensor *anchors_A4)
+static tt_status place_anchors(const struct tt_rank *rank, struct images *images, int64_t height,
+                               int64_t width, tt_tensor *anchors_A4)
 {
-    struct tt_rank_images *images = rank->images;
     struct tt_anchor_grid grid = tt_anchor_grid_make(height, width);
-    float *to = tt_buffer_data(rank->images->buffer);
+    float *to = tt_buffer_data(images->buffer);
     *anchors_A4 = tt_tensor_2d(to, TT_F32, grid.count, 4);
     if (tt_device_is_plan(rank->device) || (images->height == height && images->width == width)) return TT_OK;
     images->height = height;
@@ -128,14 +150,14 @@ static void *next_piece(char **next, int64_t count, size_t element)
 }
 
 /* Where the arrays are in a slot, or in the memory that a plan counts on the host. */
-static struct arrays lay_out(const struct tt_rank *rank, int slot, const struct tt_detect_batch *batch)
+static struct arrays lay_out(const struct tt_rank *rank, const struct images *images, int slot,
+                             const struct tt_detect_batch *batch)
 {
     const struct tt_batch_limits *limits = &rank->limits;
     size_t anchors = anchor_bytes(limits->height, limits->width);
     bool host = tt_device_is_host(rank->device);
-    char *next =
-        host ? tt_buffer_data(rank->images->upload.ring)
-             : (char *)tt_buffer_data(rank->images->buffer) + anchors + (size_t)slot * piece_bytes(rank);
+    char *next = host ? tt_buffer_data(images->upload.ring)
+                      : (char *)tt_buffer_data(images->buffer) + anchors + (size_t)slot * piece_bytes(images);
     int64_t places = batch->image_count * batch->height * batch->width;
     struct arrays to;
     to.pixels =
@@ -147,17 +169,18 @@ static struct arrays lay_out(const struct tt_rank *rank, int slot, const struct 
 }
 
 /* Copies to a slot when the passes before have read it. */
-static tt_status fill_slot(struct tt_rank *rank, int slot, const struct tt_detect_batch *batch)
+static tt_status fill_slot(const struct tt_rank *rank, struct images *images, int slot,
+                           const struct tt_detect_batch *batch)
 {
-    struct tt_image_upload *upload = &rank->images->upload;
-    const struct arrays to = lay_out(rank, slot, batch);
-    size_t boxes = (size_t)batch->box_count, images = (size_t)batch->image_count;
+    struct upload *upload = &images->upload;
+    const struct arrays to = lay_out(rank, images, slot, batch);
+    size_t boxes = (size_t)batch->box_count, count = (size_t)batch->image_count;
     size_t element = tt_dtype_bytes(rank->model->options.compute_dtype);
-    size_t pixels = images * (size_t)batch->height * (size_t)batch->width * TT_DETECT_CHANNELS * element;
+    size_t pixels = count * (size_t)batch->height * (size_t)batch->width * TT_DETECT_CHANNELS * element;
     TT_TRY(tt_stream_wait(upload->stream, upload->released[slot]));
-    if (images > 0) {
+    if (count > 0) {
         TT_TRY(tt_copy_to_device(upload->stream, to.pixels, batch->pixels, pixels));
-        TT_TRY(tt_copy_to_device(upload->stream, to.offsets, batch->offsets, (images + 1) * sizeof(int32_t)));
+        TT_TRY(tt_copy_to_device(upload->stream, to.offsets, batch->offsets, (count + 1) * sizeof(int32_t)));
     }
     if (boxes > 0) {
         TT_TRY(tt_copy_to_device(upload->stream, to.boxes, batch->boxes, boxes * 4 * sizeof(float)));
@@ -167,37 +190,41 @@ static tt_status fill_slot(struct tt_rank *rank, int slot, const struct tt_detec
 }
 
 /* The host waits for the copy: the batch's memory may be used again. */
-static tt_status bring(struct tt_rank *rank, const struct tt_detect_batch *batch, struct arrays *to)
+static tt_status bring(const struct tt_rank *rank, struct images *images, const struct tt_detect_batch *batch,
+                       struct arrays *to)
 {
-    struct tt_image_upload *upload = &rank->images->upload;
-    int slot = (upload->slot + 1) % TT_IMAGE_SLOTS;
+    struct upload *upload = &images->upload;
+    int slot = (upload->slot + 1) % SLOTS;
     TT_TRY(tt_event_record(upload->released[upload->slot], rank->stream));
-    if (upload->ahead != batch) TT_TRY(fill_slot(rank, slot, batch));
+    if (upload->ahead != batch) TT_TRY(fill_slot(rank, images, slot, batch));
     upload->ahead = NULL;
     upload->slot = slot;
-    *to = lay_out(rank, slot, batch);
+    *to = lay_out(rank, images, slot, batch);
     TT_TRY(tt_stream_wait(rank->stream, upload->filled[slot]));
     return tt_event_synchronize(upload->filled[slot]);
 }
 
-void tt_rank_forget_ahead(struct tt_rank *rank)
+static void forget_ahead(void *state)
 {
-    if (rank->images != NULL) rank->images->upload.ahead = NULL;
+    struct images *images = state;
+    images->upload.ahead = NULL;
 }
 
-bool tt_rank_takes_ahead(const struct tt_rank *rank)
+static bool takes_ahead(const struct tt_rank *rank, const void *state)
 {
-    return rank->images != NULL && rank->images->upload.stream != NULL && !tt_device_is_plan(rank->device);
+    const struct images *images = state;
+    return images->upload.stream != NULL && !tt_device_is_plan(rank->device);
 }
 
 /* Pixels, boxes, ... where the pass reads them. */
-static tt_status place(struct tt_rank *rank, const struct tt_detect_batch *batch, struct arrays *to)
+static tt_status place(const struct tt_rank *rank, struct images *images, const struct tt_detect_batch *batch,
+                       struct arrays *to)
 {
     if (tt_device_is_plan(rank->device)) {
-        *to = lay_out(rank, 0, batch);
+        *to = lay_out(rank, images, 0, batch);
         return TT_OK;
     }
-    if (!tt_device_is_host(rank->device)) return bring(rank, batch, to);
+    if (!tt_device_is_host(rank->device)) return bring(rank, images, batch, to);
     *to = (struct arrays){(void *)(uintptr_t)batch->pixels, (void *)(uintptr_t)batch->boxes,
                           (void *)(uintptr_t)batch->labels, (void *)(uintptr_t)batch->offsets};
     return TT_OK;
@@ -220,26 +247,27 @@ static tt_status check_limits(const struct tt_rank *rank, const struct tt_detect
                           (long long)limits->images, (long long)limits->width, (long long)limits->height);
 }
 
-tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch)
+static tt_status attach_ahead(struct tt_rank *rank, void *state, const struct tt_micro_part *part)
 {
-    struct tt_image_upload *upload = &rank->images->upload;
-    if (!tt_rank_takes_ahead(rank)) return TT_OK;
-    TT_TRY(check_limits(rank, batch));
-    TT_TRY(fill_slot(rank, (upload->slot + 1) % TT_IMAGE_SLOTS, batch));
-    upload->ahead = batch;
+    struct images *images = state;
+    TT_TRY(check_limits(rank, part->batch));
+    TT_TRY(fill_slot(rank, images, (images->upload.slot + 1) % SLOTS, part->batch));
+    images->upload.ahead = part->batch;
     return TT_OK;
 }
 
-tt_status tt_rank_attach_images(struct tt_rank *rank, const struct tt_detect_batch *batch, double weight)
+static tt_status attach(struct tt_rank *rank, void *state, const struct tt_micro_part *part,
+                        struct tt_attachment *attachment)
 {
+    const struct tt_detect_batch *batch = part->batch;
     tt_dtype dtype = rank->model->options.compute_dtype;
     struct arrays to;
     tt_tensor anchors_A4;
     TT_TRY(check_limits(rank, batch));
     int64_t count = batch->image_count, places = count * batch->height * batch->width;
-    TT_TRY(place_anchors(rank, batch->height, batch->width, &anchors_A4));
-    TT_TRY(place(rank, batch, &to));
-    rank->batch.attachments[rank->batch.attachment_count++] = (struct tt_attachment){
+    TT_TRY(place_anchors(rank, state, batch->height, batch->width, &anchors_A4));
+    TT_TRY(place(rank, state, batch, &to));
+    *attachment = (struct tt_attachment){
         .kind = TT_ATTACHED_IMAGES,
         .count = count,
         .height = batch->height,
@@ -249,7 +277,40 @@ tt_status tt_rank_attach_images(struct tt_rank *rank, const struct tt_detect_bat
                   .labels_M = tt_tensor_1d(to.labels, TT_I32, batch->box_count),
                   .offsets = tt_tensor_1d(to.offsets, TT_I32, count + 1),
                   .anchors_A4 = anchors_A4,
-                  .weight = (float)weight},
+                  .weight = (float)part->weight},
     };
     return TT_OK;
 }
+
+static tt_status attach_largest(struct tt_rank *rank, void *state, const struct tt_batch_limits *limits,
+                                struct tt_attachment *to)
+{
+    const struct tt_detect_batch batch = {.image_count = limits->images,
+                                          .height = limits->height,
+                                          .width = limits->width,
+                                          .pixel_dtype = rank->model->options.compute_dtype,
+                                          .box_count = limits->boxes};
+    const struct tt_micro_part part = tt_images_part(&batch, 1.0);
+    return attach(rank, state, &part, to);
+}
+
+static tt_status prepare(struct tt_rank *rank, void *state, const struct tt_attachment *attachment,
+                         const struct tt_pass *pass)
+{
+    struct images *images = state;
+    const struct tt_canvas canvas = {attachment->count, attachment->height, attachment->width,
+                                     pass->in.gradient};
+    return tt_rehearsals_prepare(&images->rehearsals, rank, &canvas);
+}
+
+const struct tt_attached_ops tt_attached_images = {
+    .kind = TT_ATTACHED_IMAGES,
+    .create = create,
+    .destroy = destroy,
+    .attach = attach,
+    .attach_largest = attach_largest,
+    .prepare = prepare,
+    .takes_ahead = takes_ahead,
+    .attach_ahead = attach_ahead,
+    .forget_ahead = forget_ahead,
+};

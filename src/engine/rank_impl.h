@@ -16,15 +16,12 @@ void tt_rank_tokens_deinit(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank);
 /* rank_sums.c, for rank_batch.c: the sums that the objective reads, to the blocks of the pass. */
 TT_MUST_USE tt_status tt_rank_lend_sums(struct tt_rank *rank);
-/* rank_images.c, for tt_rank_init and tt_rank_deinit: the buffers of a detector. */
-TT_MUST_USE tt_status tt_rank_images_init(const struct tt_rank_config *config, struct tt_rank *rank);
-void tt_rank_images_deinit(struct tt_rank *rank);
-/* rank_tokens.c and rank_images.c, for rank_batch.c: their part of a micro batch, in rank->batch. The heads multiply
- * each image's losses by `weight`. */
+/* rank_batch.c, for tt_rank_init and tt_rank_deinit: the memory of attachments. */
+TT_MUST_USE tt_status tt_rank_attached_init(const struct tt_rank_config *config, struct tt_rank *rank);
+void tt_rank_attached_deinit(struct tt_rank *rank);
+/* rank_tokens.c, for rank_batch.c: the tokens of a micro batch, in rank->batch. */
 TT_MUST_USE tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch,
                                            struct tt_pass *pass);
-TT_MUST_USE tt_status tt_rank_attach_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
-                                            double weight);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);

@@ -17,26 +17,22 @@
 TT_MUST_USE tt_status tt_rank_upload(struct tt_rank *rank, const struct tt_batch *batch,
                                      struct tt_pass *pass);
 
-/* The same for images. The heads multiply each image's losses by `weight` and add them to the sums. Where the device is
- * the host, the pass reads the memory of `batch`, which must last until its end; elsewhere the call copies it. */
-TT_MUST_USE tt_status tt_rank_upload_images(struct tt_rank *rank, const struct tt_detect_batch *batch,
-                                            double weight, struct tt_pass *pass);
-/* A micro batch of a step: tokens and what is attached to them. The weight of an image is one over the images of the
- * step. */
+/* The same for tokens and attachments. Where the device is the host, the pass reads the memory of the parts, which must
+ * last until its end. */
 TT_MUST_USE tt_status tt_rank_upload_micro(struct tt_rank *rank, const struct tt_micro *micro,
                                            struct tt_pass *pass);
+/* Attachments as large as the limits, for a plan, after tt_rank_upload. */
+TT_MUST_USE tt_status tt_rank_attach_largest(struct tt_rank *rank, const struct tt_batch_limits *limits);
+/* Work that attachments need before a forward pass. Call it when `pass` is complete. */
+TT_MUST_USE tt_status tt_rank_prepare(struct tt_rank *rank, const struct tt_pass *pass);
 
-/* Copies the next micro batch of images while the queued passes run, so that its upload finds it on the device. `batch`
- * must not change until then. No effect where the device is the host. */
-TT_MUST_USE tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_detect_batch *batch);
+/* Copies the next micro batch's parts while the queued passes run, so that its upload finds them on the device. They
+ * must not change until then. */
+TT_MUST_USE tt_status tt_rank_upload_ahead(struct tt_rank *rank, const struct tt_micro *micro);
 /* Drops that copy: call it before micro batches are made again. */
 void tt_rank_forget_ahead(struct tt_rank *rank);
-/* Whether the device has room for the next micro batch beside this one. */
+/* Whether the device has room for the next micro batch beside this one. False: there is nothing to copy ahead. */
 bool tt_rank_takes_ahead(const struct tt_rank *rank);
-/* Memory for the pixels of a batch, for struct tt_detect_loader_config: a page-locked piece of the ring, or the heap's
- * when all pieces are lent. Callable from any thread. `rank`: a struct tt_rank, which must outlive the memory. */
-void *tt_rank_lend_pixels(void *rank, size_t bytes);
-void tt_rank_return_pixels(void *rank, void *block);
 
 /* ---- The objective and sums ---- */
 

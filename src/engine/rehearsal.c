@@ -3,19 +3,15 @@
 #include "backend/chips.h"
 #include "backend/plan/plan.h"
 #include "base/alloc.h"
-#include "engine/rank_images.h"
 #include "engine/rank_pass.h"
 
 static tt_status run_pass(struct tt_rank *rank, const struct tt_canvas *canvas)
 {
     tt_status status = TT_OK;
     struct tt_pass pass;
-    const struct tt_detect_batch batch = {.image_count = canvas->images,
-                                          .height = canvas->height,
-                                          .width = canvas->width,
-                                          .pixel_dtype = rank->model->options.compute_dtype,
-                                          .box_count = rank->limits.boxes};
-    TT_GO(tt_rank_upload_images(rank, &batch, 1.0, &pass));
+    const struct tt_batch no_tokens = {0};
+    TT_GO(tt_rank_upload(rank, &no_tokens, &pass));
+    TT_GO(tt_rank_attach_largest(rank, &rank->limits));
     pass.in.training = pass.in.gradient = canvas->trains;
     pass.in.want_logits = !canvas->trains;
     TT_GO(tt_executor_forward(rank->executor, &pass));
@@ -69,18 +65,15 @@ static bool is_known(const struct tt_rehearsals *known, const struct tt_canvas *
     return false;
 }
 
-tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass)
+tt_status tt_rehearsals_prepare(struct tt_rehearsals *known, const struct tt_rank *rank,
+                                const struct tt_canvas *canvas)
 {
-    const struct tt_attachment *images = tt_pass_images(pass);
-    if (images == NULL || images->count == 0 || tt_device_is_host(rank->device)) return TT_OK;
-    struct tt_rehearsals *known = &rank->images->rehearsals;
-    const struct tt_canvas canvas = {images->count, images->height, images->width, pass->in.gradient};
-    if (is_known(known, &canvas)) return TT_OK;
+    if (canvas->images == 0 || tt_device_is_host(rank->device) || is_known(known, canvas)) return TT_OK;
     TT_TRY(tt_grow(&known->items, known->count, &known->capacity));
-    known->items[known->count++] = canvas;
+    known->items[known->count++] = *canvas;
     struct tt_conv2d_requests requests = {0};
     const struct tt_chip *chip = tt_device_chip(rank->device);
-    tt_status status = tt_rehearse(rank, chip != NULL ? chip->name : "hopper-or-newer", &canvas, &requests);
+    tt_status status = tt_rehearse(rank, chip != NULL ? chip->name : "hopper-or-newer", canvas, &requests);
     if (status == TT_OK) status = tt_conv2d_prepare(rank->stream, &requests);
     tt_conv2d_requests_deinit(&requests);
     return status;

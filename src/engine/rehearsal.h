@@ -23,10 +23,10 @@ struct tt_rehearsals {
 TT_MUST_USE tt_status tt_rehearse(const struct tt_rank *rank, const char *stands_for,
                                   const struct tt_canvas *canvas, struct tt_conv2d_requests *requests);
 
-/* Called before the forward pass of a micro batch, whose pass is complete: prepares its convolutions where its canvas
- * is new. No effect on tokens, without images, and where the device is the host. */
-TT_MUST_USE tt_status tt_rank_rehearse(struct tt_rank *rank, const struct tt_pass *pass);
-/* Called when the memory of the rank's images ends. */
+/* Prepares the convolutions of a canvas that is not among those of `known`, which then has it. No effect without
+ * images, and where the device is the host. */
+TT_MUST_USE tt_status tt_rehearsals_prepare(struct tt_rehearsals *known, const struct tt_rank *rank,
+                                            const struct tt_canvas *canvas);
 void tt_rehearsals_deinit(struct tt_rehearsals *rehearsals);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/thread.h"
 #include "comm/host_values.h"
 #include "engine/rank_pass.h"
-#include "engine/rehearsal.h"
 #include "engine/whole.h"
 
 /* Every rank's values that are summed over the ranks after the backward passes; the sums of tt_rank_read_sums first. */
@@ -47,8 +46,9 @@ static void set_inputs(const struct step *step, struct tt_pass_inputs *inputs)
 /* The next micro batch travels while the device works on this one. */
 static tt_status upload_next(struct tt_rank *rank, struct tt_feed *feed)
 {
-    const struct tt_detect_batch *batch = tt_rank_takes_ahead(rank) ? tt_feed_ahead(feed) : NULL;
-    return batch != NULL ? tt_rank_upload_ahead(rank, batch) : TT_OK;
+    struct tt_micro next;
+    bool made = tt_rank_takes_ahead(rank) && tt_feed_ahead(feed, &next);
+    return made ? tt_rank_upload_ahead(rank, &next) : TT_OK;
 }
 
 static tt_status run_micro(struct step *step, int64_t micro)
@@ -64,7 +64,7 @@ static tt_status run_micro(struct step *step, int64_t micro)
     tt_phases_end(&step->phases, TT_PHASE_DATA);
     TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(step, &pass.in);
-    TT_GO(tt_rank_rehearse(rank, &pass));
+    TT_GO(tt_rank_prepare(rank, &pass));
     tt_executor_time(rank->executor, &step->phases);
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &data.tokens, &step->counts, &pass));

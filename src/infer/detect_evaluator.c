@@ -8,8 +8,8 @@
 #include "comm/host_values.h"
 #include "detect/results.h"
 #include "engine/feed_images.h"
+#include "engine/rank_images.h"
 #include "engine/rank_pass.h"
-#include "engine/rehearsal.h"
 #include "infer/detector.h"
 #include "model/retinanet.h"
 
@@ -82,10 +82,11 @@ static tt_status run_micro(struct evaluation *evaluation, struct tt_rank *rank,
 {
     tt_status status = TT_OK;
     struct tt_pass pass;
-    TT_GO(tt_rank_upload_images(rank, batch, 1.0 / (double)tt_detect_dataset_count(evaluation->dataset),
-                                &pass));
+    double weight = 1.0 / (double)tt_detect_dataset_count(evaluation->dataset);
+    const struct tt_micro micro = {.parts = {tt_images_part(batch, weight)}, .part_count = 1};
+    TT_GO(tt_rank_upload_micro(rank, &micro, &pass));
     pass.in.want_logits = true;
-    TT_GO(tt_rank_rehearse(rank, &pass));
+    TT_GO(tt_rank_prepare(rank, &pass));
     TT_GO(tt_executor_forward(rank->executor, &pass));
     if (batch->image_count == 0) goto out;
     TT_GO(fetch_outputs(evaluation, rank, pass.out));
@@ -157,7 +158,7 @@ static tt_status run_steps(struct evaluation *evaluation, struct tt_rank *rank, 
         result->samples += facts.samples;
         for (int64_t micro = 0; micro < facts.micro_count; micro++) {
             TT_TRY(tt_feed_micro(feed, s, micro, &data));
-            TT_TRY(run_micro(evaluation, rank, data.images));
+            TT_TRY(run_micro(evaluation, rank, data.parts[0].batch));
         }
     }
     return TT_OK;

@@ -43,6 +43,7 @@ const struct tt_objective_ops tt_objective_detection = {
     .metric_count = sizeof metrics / sizeof *metrics,
     .step_metric_count = 3,
     .unit = TT_COUNT_IMAGES,
+    .evaluates_outputs = true,
     .pass_sums = pass_sums,
     .derive = derive,
 };

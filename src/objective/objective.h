@@ -100,6 +100,7 @@ struct tt_objective_ops {
     int metric_count;                            /* at most TT_OBJECTIVE_METRICS_MAX */
     int step_metric_count;                       /* so many of them steps report too; 0: all */
     enum tt_count_unit unit;                     /* that a run counts and times */
+    bool evaluates_outputs;                      /* evaluations read what `want_logits` of nn/pass.h gives */
     const struct tt_setting *settings;           /* its own, ended by a row without name; NULL: none */
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
     unsigned needs;                              /* bits of enum tt_objective_needs */

@@ -1,6 +1,6 @@
 /* The task of a detector: images with boxes. */
 #include "engine/feed_images.h"
-#include "engine/rank_pass.h"
+#include "engine/rank_images.h"
 #include "infer/detect_evaluator.h"
 #include "job/detect_inputs.h"
 #include "run/resume.h"

@@ -10,6 +10,7 @@
 #include "backend/device_impl.h"
 #include "base/alloc.h"
 #include "checkpoint/load.h"
+#include "engine/rank_images.h"
 #include "engine/rank_pass.h"
 #include "engine/rehearsal.h"
 #include "model/retinanet.h"
@@ -141,7 +142,8 @@ static void run(struct tt_rank *rank, bool trains, bool as_gpu)
                                           .boxes = &boxes[0][0],
                                           .labels = labels};
     struct tt_pass pass;
-    test_must(tt_rank_upload_images(rank, &batch, 0.5, &pass));
+    const struct tt_micro micro = {.parts = {tt_images_part(&batch, 0.5)}, .part_count = 1};
+    test_must(tt_rank_upload_micro(rank, &micro, &pass));
     pass.in.training = pass.in.gradient = trains;
     pass.in.want_logits = !trains;
     rank->device->is_host = !as_gpu;
@@ -215,26 +217,26 @@ static void canvases_are_prepared_once(void **state)
     struct tt_attachment *images = &batch.attachments[0];
     const struct tt_device_batch tokens = {0};
     struct tt_pass pass = {.in = {.batch = &batch, .training = true, .gradient = true}};
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     assert_int_equal(prepared, 0); /* the host prepares nothing */
     rank.device->is_host = false;
-    test_must(tt_rank_rehearse(&rank, &pass));
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     assert_int_equal(prepared, 1);
     size_t training = prepared_count;
     pass.in.training = pass.in.gradient = false;
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     assert_int_equal(prepared, 2);
     assert_true(prepared_count > 0 && prepared_count < training);
     images->width = 64;
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     images->count = 1;
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     assert_int_equal(prepared, 4);
     images->count = 0;
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     pass.in.batch = &tokens;
-    test_must(tt_rank_rehearse(&rank, &pass));
+    test_must(tt_rank_prepare(&rank, &pass));
     assert_int_equal(prepared, 4);
     rank.device->is_host = true;
     rank.device->table = &tt_cpu_device_table;
