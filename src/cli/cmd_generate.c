@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "comm/launcher.h"
 #include "data/chat_row.h"
+#include "data/row_reader.h"
 #include "infer/generator.h"
 #include "job/inputs.h"
 #include "job/resolve.h"
@@ -65,6 +66,7 @@ struct prompts {
     size_t longest;     /* tokens of the longest prompt */
     bool conversations; /* the texts are rows with messages until they are encoded */
     size_t answered;    /* conversations that end with an answer */
+    const char *images; /* in the arena: place and column of the first row with images; NULL: there is none */
 };
 
 static void prompts_deinit(struct prompts *prompts)
@@ -98,6 +100,23 @@ static tt_status name_adapter(struct prompts *prompts, const struct tt_json *jso
     if (!tt_json_is_null(value)) TT_TRY(tt_json_string(json, json->root, "adapter", &name));
     prompts->names[prompts->count - 1] = tt_arena_strdup(&prompts->arena, name);
     return prompts->names[prompts->count - 1] != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status note_images(struct prompts *prompts, const struct tt_json_value *row, const char *where)
+{
+    const char *column = tt_row_image_column(row);
+    if (column == NULL || prompts->images != NULL) return TT_OK;
+    prompts->images = tt_arena_printf(&prompts->arena, "%s: the row has '%s'", where, column);
+    return prompts->images != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+/* A model with a tower would answer without what the prompt speaks of. */
+static tt_status check_images(const struct prompts *prompts, const struct tt_inputs *inputs)
+{
+    if (prompts->images == NULL || inputs->model_facts.part == NULL) return TT_OK;
+    tt_fail(TT_ERR_UNSUPPORTED, "%s, and of this model the text part is served", prompts->images);
+    tt_hint("leave out the rows with images");
+    return TT_ERR_UNSUPPORTED;
 }
 
 /* Adds a conversation: a list of messages, or a row. */
@@ -135,6 +154,7 @@ static tt_status add_line(struct prompts *prompts, const char *line, size_t byte
     if (status == TT_OK) status = tt_json_string(&json, json.root, "prompt", &text);
     if (status == TT_OK) status = add_prompt(prompts, text, strlen(text));
     if (status == TT_OK) status = name_adapter(prompts, &json);
+    if (status == TT_OK) status = note_images(prompts, json.root, where);
     tt_json_deinit(&json);
     return status;
 }
@@ -260,8 +280,8 @@ static bool ends_with_answer(const struct tt_json_value *row)
 }
 
 /* Replaces the text of a conversation by its rendering. */
-static tt_status encode_conversation(struct prompts *prompts, size_t index, struct tt_chat *chat,
-                                     struct tt_tokenizer_scratch *scratch)
+static tt_status encode_conversation(struct prompts *prompts, size_t index, const struct tt_inputs *inputs,
+                                     struct tt_chat *chat, struct tt_tokenizer_scratch *scratch)
 {
     struct tt_json row = {0};
     struct tt_str text = {0};
@@ -269,6 +289,8 @@ static tt_status encode_conversation(struct prompts *prompts, size_t index, stru
     tt_status status = TT_OK;
     snprintf(where, sizeof where, "conversation %zu", index + 1);
     TT_GO(tt_json_parse(prompts->texts[index], strlen(prompts->texts[index]), where, &row));
+    TT_GO(note_images(prompts, row.root, where));
+    TT_GO(check_images(prompts, inputs));
     TT_GO(tt_chat_prompt(chat, scratch, &row, &text, &prompts->ids[index]));
     if (ends_with_answer(row.root) && prompts->answered++ == 0)
         tt_warn(
@@ -297,13 +319,14 @@ static tt_status encode_prompts(struct prompts *prompts, const struct generate_c
     if (config.chat_template_path == NULL) config.chat_template_path = inputs->template_path;
     struct tt_tokenizer_scratch *scratch = NULL;
     struct tt_chat *chat = NULL;
+    TT_TRY(check_images(prompts, inputs));
     tt_status status = tt_tokenizer_scratch_create(tokenizer, &scratch);
     prompts->ids = tt_calloc(prompts->count, sizeof *prompts->ids);
     if (status == TT_OK && prompts->ids == NULL) status = TT_ERR_MEMORY;
     if (status == TT_OK && prompts->conversations) status = tt_chat_create(&config, tokenizer, &chat);
     for (size_t i = 0; i < prompts->count && status == TT_OK; i++) {
         if (chat != NULL)
-            status = encode_conversation(prompts, i, chat, scratch);
+            status = encode_conversation(prompts, i, inputs, chat, scratch);
         else
             status = tt_tokenizer_encode(tokenizer, scratch, prompts->texts[i], strlen(prompts->texts[i]),
                                          true, &prompts->ids[i]);

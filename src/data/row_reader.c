@@ -280,21 +280,27 @@ out:
     return status;
 }
 
-/* The text of such a row speaks of what the text part does not see. */
-static tt_status check_images(const struct tt_row_reader *reader, const struct tt_json_value *row)
+const char *tt_row_image_column(const struct tt_json_value *row)
 {
-    for (int i = 0; reader->config->text_part && i < IMAGE_MEMBERS; i++) {
+    for (int i = 0; i < IMAGE_MEMBERS; i++) {
         const struct tt_json_value *value = tt_json_get(row, image_members[i]);
         bool none = value == NULL || tt_json_is_null(value) ||
                     (tt_json_is_list(value) && tt_json_count(value) == 0) ||
                     (tt_json_is_string(value) && *tt_json_text(value) == '\0');
-        if (none) continue;
-        tt_row_fail(reader, TT_ERR_UNSUPPORTED, "the row has '%s', and of this model the text part is served",
-                    image_members[i]);
-        tt_hint("leave out the rows with images");
-        return TT_ERR_UNSUPPORTED;
+        if (!none) return image_members[i];
     }
-    return TT_OK;
+    return NULL;
+}
+
+/* The text of such a row speaks of what the text part does not see. */
+static tt_status check_images(const struct tt_row_reader *reader, const struct tt_json_value *row)
+{
+    const char *column = reader->config->text_part ? tt_row_image_column(row) : NULL;
+    if (column == NULL) return TT_OK;
+    tt_row_fail(reader, TT_ERR_UNSUPPORTED, "the row has '%s', and of this model the text part is served",
+                column);
+    tt_hint("leave out the rows with images");
+    return TT_ERR_UNSUPPORTED;
 }
 
 static tt_status read_object(struct tt_row_reader *reader, const struct tt_json_value *row,

@@ -34,6 +34,10 @@ struct tt_row {
     size_t shortest, longest; /* totals of the two */
 };
 
+/* The first column of a row for models that see images or videos that is not empty ("images", "image", "videos",
+ * "video"); NULL: it has none. */
+const char *tt_row_image_column(const struct tt_json_value *row);
+
 /* Sample `part` of row `index`; every row has part 0, and out->parts of them. Errors name file, row and line. */
 TT_MUST_USE tt_status tt_row_read(struct tt_row_reader *reader, size_t index, size_t part,
                                   struct tt_row *out);

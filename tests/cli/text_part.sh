@@ -38,6 +38,21 @@ echo '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}' >part.js
 expect 2 "or these parts of them: of a model that sees or hears the text part is served" \
     data --dataset_name part.jsonl --model_name_or_path "$root/examples/demo/model"
 
+# Prompts with images
+cp -r "$gemma" seeing && cp "$root/tests/support/tiny_tokenizer/tokenizer_config.json" seeing/ &&
+    sed -E '/^"[^"]*": (6[7-9]|[7-9][0-9]|[0-9]{3}),?$/d; s/": 66,$/": 66/' \
+        "$root/tests/support/tiny_tokenizer/tokenizer.json" >seeing/tokenizer.json
+echo '{{ messages[0]["content"] }}' >template.jinja
+printf '{"prompt": "1", "images": []}\n\n{"prompt": "2", "images": ["a.png"]}\n' >prompts.jsonl
+printf '{"messages": [{"role": "user", "content": "1"}], "image": "a.png"}\n' >asked.jsonl
+asks=(generate --bf16 false --threads 1 --max_new_tokens 2 --model_name_or_path)
+expect 2 "prompts.jsonl line 3: the row has 'images', and of this model the text part is served" \
+    "${asks[@]}" seeing --prompt_file prompts.jsonl
+expect 2 "conversation 1: the row has 'image', and of this model the text part is served" \
+    "${asks[@]}" seeing --messages asked.jsonl --chat_template_path template.jinja
+head -1 prompts.jsonl >unseen.jsonl
+expect 0 "completion" "${asks[@]}" seeing --prompt_file unseen.jsonl --json
+
 # Training: the line at the start, the targets of the adapter
 run=(--bf16 false --threads 1 --report_to none --max_steps 2 --per_device_train_batch_size 2 --save_strategy no)
 expect 0 "23 tensors of the vision tower and projector are left alone" train "${model[@]}" \
@@ -155,20 +170,8 @@ for class in qwen2vl qwen3vl; do
 done
 grep -aq 'qwen3vl.n_deepstack_layers' qwen3_vl.gguf || fail "qwen3_vl.gguf has no n_deepstack_layers"
 expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir qlora "${run[@]}" --load_in_4bit true
-# One curve on 1 and 2 ranks and with every way to recompute; generation with a cache, which serve has too.
-curve() { # CLASS WORDS...: the losses of three steps
-    "$trimtab" train --model_name_or_path "$golden/$1/model" --dataset_name "$golden/$1/train.jsonl" --output_dir curve \
-        "${run[@]}" --max_steps 3 --logging_steps 1 --learning_rate 1e-3 --lora_dropout 0 --lora_target_modules all-linear --overwrite_output_dir true \
-        "${@:2}" 2>&1 | sed -n 's/^step .*  loss \([0-9.]*\) .*/\1/p' | tr '\n' ' '
-}
+# Generation with a cache, which serve has too.
 for class in gemma3 gemma4 mistral3 qwen2_5_vl qwen3_vl smolvlm muse_glimmer; do
-    whole=$(curve $class)
-    [ "$(wc -w <<<"$whole")" -eq 3 ] || fail "$class: the losses are '$whole'"
-    for words in "--ranks 2 --per_device_train_batch_size 1" "--recompute none" "--recompute block"; do
-        # shellcheck disable=SC2086 # words
-        split=$(curve $class $words)
-        [ "$split" = "$whole" ] || fail "$class, $words: '$split', alone '$whole'"
-    done
     rm -rf plain && cp -r "$golden/$class/model" plain && cp tokenizer/* plain/
     expect 0 "" generate --model_name_or_path plain --bf16 false --threads 1 --prompt "12" --max_new_tokens 4
     [ -s printed ] || fail "$class: nothing is generated"
