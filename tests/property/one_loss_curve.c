@@ -126,23 +126,11 @@ static void same_curve(const char *family, const char *more)
     same_curve_on(family, more, splits, sizeof splits / sizeof *splits);
 }
 
-/* Options of a family's layers meet sharding in the same places: few splits each. */
-static void dense_families(void **state)
+/* Other layers than those below; adapters of every family: families.c. */
+static void full_of_other_families(void **state)
 {
-    static const struct split few[] = {
-        {"2", "1", "4", "FULL_SHARD", "true", "BACKWARD_PRE"},
-        {"4", "2", "1", "SHARD_GRAD_OP", "false", "BACKWARD_POST"},
-    };
-    static const char more[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1",
-                      /* its losses feel rounding at a higher rate: dense/make_dense.py */
-        slow[] = "lora_r 4 lora_target_modules all-linear lora_dropout 0.1 learning_rate 0.0002";
+    static const struct split few[] = {{"2", "1", "4", "FULL_SHARD", "true", "BACKWARD_PRE"}};
     (void)state;
-#define DENSE(name)                                                                                          \
-    same_curve_on("dense/" #name, strcmp(#name, "gemma4_e") == 0 ? slow : more, few,                         \
-                  sizeof few / sizeof *few);
-#include "golden/dense.def"
-#undef DENSE
-    same_curve_on("vision/muse_glimmer", more, few, sizeof few / sizeof *few);
     same_curve_on("vision/muse_glimmer", "use_peft false", few, 1);
     same_curve_on("dense/olmo3", "use_peft false", few, 1);
     same_curve_on("dense/cohere2", "use_peft false", few, 1);
@@ -303,7 +291,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lora_with_dropout),
-        cmocka_unit_test(dense_families),
+        cmocka_unit_test(full_of_other_families),
         cmocka_unit_test(noise_on_embeddings),
         cmocka_unit_test(lora_with_bias_and_saved_head),
         cmocka_unit_test(full_with_tied_embeddings),
