@@ -1,6 +1,7 @@
 /* Writes adapter_config.json as PEFT does. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/alloc.h"
 #include "base/str.h"
 #include "model/adapter_config.h"
@@ -40,6 +41,13 @@ static tt_status set_sorted_list(struct tt_json_value *object, const char *key, 
     return set(object, key, list);
 }
 
+static bool has_name(const char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return false;
+}
+
 /* The modules that "all-linear" selected. */
 static tt_status set_all_linear(struct tt_json_value *object, const struct tt_module_list *modules)
 {
@@ -52,10 +60,10 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
     }
     if (count >= WHOLE_PATHS_MAX) {
         count = 0;
-        for (size_t i = 0; i < modules->count; i++) { /* all layers have the same names */
+        for (size_t i = 0; i < modules->count; i++) {
             const struct tt_module *module = &modules->items[i];
-            if (module->kind == TT_MODULE_LINEAR && module->layer == 0)
-                names[count++] = tt_module_last_name(module);
+            const char *name = tt_module_last_name(module);
+            if (module->kind == TT_MODULE_LINEAR && !has_name(names, count, name)) names[count++] = name;
         }
     }
     tt_status status = set_sorted_list(object, "target_modules", names, count);
