@@ -44,7 +44,7 @@ static const struct class
       {"language_model.lm_head.", "lm_head."},
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
-    {"ministral3", false, "0.01", {{NULL, NULL}}},
+    {"ministral3", true, "0.01", {{NULL, NULL}}},
     {"qwen2_5_vl", false, "0.01", {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
     {"qwen3_vl", false, "0.01", {{NULL, NULL}}},
     {"smolvlm", true, "0.01", {{NULL, NULL}}},

@@ -108,6 +108,7 @@ FOLDERS = {
         {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
          "patch_size": 4, "head_dim": 4, "model_type": "pixtral"},
         {"image_token_index": 66, "tie_word_embeddings": False},
+        alone=True,
     ),
     "qwen2_5_vl": Folder(
         "qwen2_5_vl", 203,

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Adapters that trimtab writes over every family and class of folders: adapter_config.json, and names, types and shapes of
+# the tensors, are those of tests/golden/peft byte for byte. PEFT has loaded each of them without a warning, over the text
+# model and over the folder's class, with equal logits and no tower adapted; it does so again here where the Python of
+# TT_PYTHON (default: python3) has it. --update writes the files anew after that (peft/check_peft.py).
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+golden=$root/tests/golden
+python=${TT_PYTHON:-python3}
+cases=(llama2 llama3 mistral qwen2 qwen3 smollm3 phi3 gemma3 gemma2)
+for model in "$golden"/dense/*/model "$golden"/vision/*/model; do
+    model=${model#"$golden/"}
+    cases+=("${model%/model}")
+done
+[ ${#cases[@]} -ge 30 ] || fail "there are ${#cases[@]} cases only: ${cases[*]}"
+
+rate() { case $1 in *gemma*) echo 0.001 ;; *) echo 0.01 ;; esac; }
+for name in "${cases[@]}"; do
+    mkdir -p "$name" && cd "$name" && ln -s "$golden/$name/model" model
+    rows=$golden/$name/train.jsonl
+    [ -e "$rows" ] || rows=$golden/dense/train.jsonl
+    ln -s "$rows" train.jsonl
+    "$trimtab" train --model_name_or_path model --dataset_name train.jsonl --output_dir adapter --bf16 false --threads 1 \
+        --report_to none --max_steps 4 --save_strategy no --lora_r 2 --lora_alpha 32 --lora_target_modules all-linear \
+        --learning_rate "$(rate "$name")" >log 2>&1 || fail "$name:" "$(cat log)"
+    { cat adapter/adapter_config.json && echo && "$trimtab" inspect adapter --tensors | grep '^[A-Z0-9]*  *base_model'; } >written
+    cd "$folder" || exit 1
+done
+compare() {
+    for name in "${cases[@]}"; do
+        cmp "$name/written" "$golden/peft/${name//\//_}.txt" || fail "$name: the adapter is another one"
+    done
+}
+[ "$2" = --update ] || compare
+if "$python" -c 'import peft, transformers' 2>/dev/null; then
+    [ -x "$build/tests/dump_logits" ] || fail "there is no $build/tests/dump_logits: ninja -C $build dump_logits"
+    "$python" "$golden/peft/check_peft.py" "$build" "${cases[@]}" || fail "PEFT differs"
+    if [ "$2" = --update ] && [ $failures -eq 0 ]; then
+        for name in "${cases[@]}"; do cp "$name/written" "$golden/peft/${name//\//_}.txt"; done
+    fi
+else
+    echo "skipped: PEFT loads them: $python has no peft or no transformers (TT_PYTHON)"
+fi
+finish
