@@ -60,12 +60,13 @@ static tt_status write_nearest(const struct text_config *text, struct tt_str *wh
     const struct tt_json_value *root = text->json.root;
     const char *inner = tt_json_text(tt_json_get(tt_json_get(root, "text_config"), "model_type"));
     if (inner != NULL && tt_model_family_find(inner) != NULL)
-        return tt_str_printf(why, ": the text model '%s' is, and not this class of folders", inner);
+        return tt_str_printf(why, ": its text model '%s' is, but a folder of this class is not", inner);
     TT_TRY(tt_str_append_text(why, ": needs "));
     size_t before = why->bytes;
     TT_TRY(tt_missing_write(root, why));
-    return why->bytes > before ? TT_OK
-                               : tt_str_append_text(why, "a family of its own, by its keys no other part");
+    return why->bytes > before
+               ? TT_OK
+               : tt_str_append_text(why, "a family of its own; its keys name no part that is missing");
 }
 
 static tt_status refuse_type(const struct text_config *text, const char *model_type)

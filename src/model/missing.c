@@ -9,6 +9,9 @@ enum sign {
     HOLDS, /* the word, or a list with it */
 };
 
+/* The keys of layer norms are those of other norms too in models with scans: WEAK parts are named where no other is. */
+enum { WEAK = 6, GROUPS };
+
 static const struct row {
     const char *part, *key;
     enum sign sign;
@@ -29,7 +32,7 @@ static const struct row {
     {"a state space scan", "state_size", ABOVE, 0, NULL, 2},
     {"a recurrence", "lru_width", ABOVE, 0, NULL, 2},
     {"a recurrence", "attention_hidden_size", ABOVE, 0, NULL, 2},
-    {"a recurrence", "layer_types", HOLDS, 0, "linear_attention", 2},
+    {"linear attention", "layer_types", HOLDS, 0, "linear_attention", 2},
     {"short convolutions", "conv_L_cache", ABOVE, 0, NULL, 3},
     {"short convolutions", "layer_types", HOLDS, 0, "conv", 3},
     {"latent attention", "kv_lora_rank", ABOVE, 0, NULL, 0},
@@ -40,19 +43,17 @@ static const struct row {
     {"streams that mix (hyper-connections)", "hc_mult", ABOVE, 1, NULL, 0},
     {"streams that mix (hyper-connections)", "hc_count", ABOVE, 1, NULL, 0},
     {"differences of two attentions", "lambda_std_dev", ABOVE, 0, NULL, 0},
-    {"embeddings for each layer", "hidden_size_per_layer_input", ABOVE, 0, NULL, 0},
-    {"keys and values of earlier layers", "num_kv_shared_layers", ABOVE, 0, NULL, 0},
     {"a squared ReLU", "hidden_act", HOLDS, 0, "relu2", 4},
     {"a squared ReLU", "mlp_hidden_act", HOLDS, 0, "relu2", 4},
-    {"learned positions", "n_positions", ABOVE, 0, NULL, 5},
-    {"learned positions", "type_vocab_size", ABOVE, 0, NULL, 5},
+    {"embeddings of token types", "type_vocab_size", ABOVE, 0, NULL, 0},
     {"ALiBi positions", "alibi", IS_TRUE, 0, NULL, 5},
-    {"layer norms of another kind", "layer_norm_epsilon", ABOVE, 0, NULL, 6},
-    {"layer norms of another kind", "layer_norm_eps", ABOVE, 0, NULL, 6},
-    {"layer norms of another kind", "layernorm_epsilon", ABOVE, 0, NULL, 6},
-    {"layer norms of another kind", "norm_epsilon", ABOVE, 0, NULL, 6},
+    {"positions of another kind", "n_positions", ABOVE, 0, NULL, 5},
+    {"layer norms with a bias", "layer_norm_epsilon", ABOVE, 0, NULL, WEAK},
+    {"layer norms with a bias", "layer_norm_eps", ABOVE, 0, NULL, WEAK},
+    {"layer norms with a bias", "layernorm_epsilon", ABOVE, 0, NULL, WEAK},
+    {"layer norms with a bias", "norm_epsilon", ABOVE, 0, NULL, WEAK},
 };
-enum { ROWS = sizeof rows / sizeof *rows, GROUPS = 7 };
+enum { ROWS = sizeof rows / sizeof *rows };
 
 static bool is_word(const struct tt_json_value *value, const char *word)
 {
@@ -75,6 +76,12 @@ static bool has_sign(const struct tt_json_value *value, const struct row *row)
     return is_word(value, row->word);
 }
 
+/* Layer norms without a bias are a family's here: those of Cohere, which scale logits, and of files that say so. */
+static bool has_no_bias(const struct tt_json_value *config)
+{
+    return tt_json_is_true(tt_json_get(config, "no_bias")) || tt_json_get(config, "logit_scale") != NULL;
+}
+
 tt_status tt_missing_write(const struct tt_json_value *config, struct tt_str *text)
 {
     bool found[GROUPS] = {false}, any = false;
@@ -84,6 +91,7 @@ tt_status tt_missing_write(const struct tt_json_value *config, struct tt_str *te
         const struct row *row = &rows[i];
         const struct tt_json_value *value = tt_json_get(config, row->key);
         if ((row->group > 0 && found[row->group]) || value == NULL || !has_sign(value, row)) continue;
+        if (row->group == WEAK && (any || has_no_bias(config))) continue;
         TT_TRY(tt_str_printf(text, "%s%s (%s)", any ? ", " : "", row->part, row->key));
         found[row->group] = any = true;
     }

@@ -53,9 +53,9 @@ has "(docs/models.md)" experts.json
 has '"supported": false' --json experts.json
 has '"reason": "experts.json: models of model_type' --json experts.json
 echo '{"model_type": "helium"}' >helium.json
-has "'helium' are not supported: needs a family of its own, by its keys no other part" helium.json
+has "'helium' are not supported: needs a family of its own; its keys name no part that is missing" helium.json
 echo '{"model_type": "llava", "text_config": {"model_type": "llama"}}' >llava.json
-has "'llava' are not supported: the text model 'llama' is, and not this class of folders" llava.json
+has "'llava' are not supported: its text model 'llama' is, but a folder of this class is not" llava.json
 sed 's/"model_type": "gemma3_text"/"model_type": "qwen3_moe", "num_local_experts": 8/' \
     "$golden/vision/gemma3/model/config.json" >inner.json
 has "'qwen3_moe' are not supported as a text part: needs routed experts (num_local_experts)" inner.json

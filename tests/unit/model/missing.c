@@ -40,7 +40,7 @@ static void each_key_names_its_part(void **state)
         {"{\"state_size\": 8}", "a state space scan (state_size)"},
         {"{\"lru_width\": 8}", "a recurrence (lru_width)"},
         {"{\"attention_hidden_size\": 8}", "a recurrence (attention_hidden_size)"},
-        {"{\"layer_types\": [\"full_attention\", \"linear_attention\"]}", "a recurrence (layer_types)"},
+        {"{\"layer_types\": [\"full_attention\", \"linear_attention\"]}", "linear attention (layer_types)"},
         {"{\"conv_L_cache\": 3}", "short convolutions (conv_L_cache)"},
         {"{\"layer_types\": [\"conv\"]}", "short convolutions (layer_types)"},
         {"{\"kv_lora_rank\": 8}", "latent attention (kv_lora_rank)"},
@@ -51,17 +51,15 @@ static void each_key_names_its_part(void **state)
         {"{\"hc_mult\": 4}", "streams that mix (hyper-connections) (hc_mult)"},
         {"{\"hc_count\": 4}", "streams that mix (hyper-connections) (hc_count)"},
         {"{\"lambda_std_dev\": 0.1}", "differences of two attentions (lambda_std_dev)"},
-        {"{\"hidden_size_per_layer_input\": 256}", "embeddings for each layer (hidden_size_per_layer_input)"},
-        {"{\"num_kv_shared_layers\": 2}", "keys and values of earlier layers (num_kv_shared_layers)"},
         {"{\"hidden_act\": \"relu2\"}", "a squared ReLU (hidden_act)"},
         {"{\"mlp_hidden_act\": \"relu2\"}", "a squared ReLU (mlp_hidden_act)"},
-        {"{\"n_positions\": 8}", "learned positions (n_positions)"},
-        {"{\"type_vocab_size\": 2}", "learned positions (type_vocab_size)"},
+        {"{\"n_positions\": 8}", "positions of another kind (n_positions)"},
+        {"{\"type_vocab_size\": 2}", "embeddings of token types (type_vocab_size)"},
         {"{\"alibi\": true}", "ALiBi positions (alibi)"},
-        {"{\"layer_norm_epsilon\": 1e-5}", "layer norms of another kind (layer_norm_epsilon)"},
-        {"{\"layer_norm_eps\": 1e-5}", "layer norms of another kind (layer_norm_eps)"},
-        {"{\"layernorm_epsilon\": 1e-5}", "layer norms of another kind (layernorm_epsilon)"},
-        {"{\"norm_epsilon\": 1e-5}", "layer norms of another kind (norm_epsilon)"},
+        {"{\"layer_norm_epsilon\": 1e-5}", "layer norms with a bias (layer_norm_epsilon)"},
+        {"{\"layer_norm_eps\": 1e-5}", "layer norms with a bias (layer_norm_eps)"},
+        {"{\"layernorm_epsilon\": 1e-5}", "layer norms with a bias (layernorm_epsilon)"},
+        {"{\"norm_epsilon\": 1e-5}", "layer norms with a bias (norm_epsilon)"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) expect(rows[i].config, rows[i].part);
@@ -77,6 +75,11 @@ static void parts_are_listed_once(void **state)
            "routed experts (num_experts), latent attention (kv_lora_rank)");
     expect("{\"linear_num_value_heads\": 4, \"layer_types\": [\"linear_attention\"]}",
            "a gated delta rule (linear_num_value_heads)");
+    /* the same key is that of other norms beside a scan; Cohere's have no bias; Gemma 4 has both of these parts */
+    expect("{\"state_size\": 8, \"layer_norm_epsilon\": 1e-5}", "a state space scan (state_size)");
+    expect("{\"layer_norm_eps\": 1e-5, \"logit_scale\": 0.1}", "");
+    expect("{\"layer_norm_epsilon\": 1e-5, \"no_bias\": true}", "");
+    expect("{\"hidden_size_per_layer_input\": 256, \"num_kv_shared_layers\": 2}", "");
     expect("{\"num_experts\": 8, \"text_config\": {\"kv_lora_rank\": 8}}", "latent attention (kv_lora_rank)");
 }
 
