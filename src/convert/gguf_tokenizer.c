@@ -6,6 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "convert/gguf.h"
+#include "convert/gguf_impl.h"
+#include "model/family.h"
 #include "text/beside.h"
 #include "text/tokenizer.h"
 
@@ -19,7 +21,8 @@ struct source {
     struct tt_beside beside;
     const struct tt_json_value *model;
     bool byte_level, ignore_merges;
-    size_t count; /* rows of the embeddings */
+    const char *merging; /* name of SentencePiece's kind with merges; NULL: it has scores alone */
+    size_t count;        /* rows of the embeddings */
     struct tt_span *tokens;
     int32_t *types;
     float *scores;
@@ -52,24 +55,13 @@ static tt_status read_file(const struct source *source, const char *name, bool r
     return status;
 }
 
-static const char *type_of(const struct tt_json_value *step)
-{
-    const char *type = tt_json_text(tt_json_get(step, "type"));
-    return type != NULL ? type : "";
-}
-
-static bool is_type(const struct tt_json_value *step, const char *type)
-{
-    return strcmp(type_of(step), type) == 0;
-}
-
 /* A single step, or the steps of a Sequence: of more than STEPS_MAX only the first ones are stored. */
 static size_t list_steps(const struct tt_json_value *value, const char *member,
                          const struct tt_json_value *steps[STEPS_MAX])
 {
     size_t count = 0;
     if (value == NULL || tt_json_is_null(value)) return 0;
-    if (!is_type(value, "Sequence")) {
+    if (!gguf_is_step(value, "Sequence")) {
         steps[count++] = value;
         return count;
     }
@@ -83,25 +75,10 @@ static size_t list_steps(const struct tt_json_value *value, const char *member,
 
 /* ---- Kinds ---- */
 
-/* The expressions of the pre-tokenizers that llama.cpp identifies by name. */
-static const struct {
-    const char *expression, *name;
-    bool ignore_merges;
-} pre_tokenizers[] = {
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
-     "\\s+(?!\\S)|\\s+",
-     "llama-bpe", true},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
-     "\\s+(?!\\S)|\\s+",
-     "qwen2", false},
-};
-
 /* True if ByteLevel is the last step; *splits_text: this step splits the text itself, by GPT-2's expression. */
 static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t count, bool *splits_text)
 {
-    if (count == 0 || count > STEPS_MAX || !is_type(steps[count - 1], "ByteLevel")) return false;
+    if (count == 0 || count > STEPS_MAX || !gguf_is_step(steps[count - 1], "ByteLevel")) return false;
     const struct tt_json_value *use_regex = tt_json_get(steps[count - 1], "use_regex");
     *splits_text = use_regex == NULL || tt_json_is_true(use_regex);
     return true;
@@ -110,31 +87,14 @@ static bool ends_in_byte_level(const struct tt_json_value *const *steps, size_t 
 static tt_status put_pre_tokenizer(struct source *source, struct tt_gguf_header *header,
                                    const struct tt_json_value *const *steps, size_t count, bool splits_text)
 {
-    const char *name = NULL;
-    bool ignore_merges = false;
+    bool other_merges = false;
     if (tt_json_is_true(tt_json_get(steps[count - 1], "add_prefix_space")))
         return refuse(source, "a byte-level tokenizer with add_prefix_space");
-    if (count == 1 && splits_text) name = "gpt-2";
-    if (count == 2 && splits_text && is_type(steps[0], "Digits") &&
-        tt_json_is_true(tt_json_get(steps[0], "individual_digits")))
-        name = "smollm";
-    if (count == 2 && !splits_text && is_type(steps[0], "Split")) {
-        const struct tt_json_value *pattern = tt_json_get(steps[0], "pattern");
-        const char *expression = tt_json_text(tt_json_get(pattern, "Regex"));
-        const char *behavior = tt_json_text(tt_json_get(steps[0], "behavior"));
-        bool plain = behavior != NULL && strcmp(behavior, "Isolated") == 0 &&
-                     !tt_json_is_true(tt_json_get(steps[0], "invert"));
-        for (size_t i = 0;
-             i < sizeof pre_tokenizers / sizeof pre_tokenizers[0] && plain && expression != NULL; i++) {
-            if (strcmp(expression, pre_tokenizers[i].expression) != 0) continue;
-            name = pre_tokenizers[i].name;
-            ignore_merges = pre_tokenizers[i].ignore_merges;
-        }
-    }
+    const char *name = gguf_pre_name(steps, count, splits_text, source->ignore_merges, &other_merges);
+    if (name == NULL && other_merges)
+        return refuse(source, source->ignore_merges ? "ignore_merges true with this pre_tokenizer"
+                                                    : "ignore_merges false with this pre_tokenizer");
     if (name == NULL) return refuse(source, "its pre_tokenizer, which has no name in that format");
-    if (source->ignore_merges != ignore_merges)
-        return refuse(source, ignore_merges ? "ignore_merges false with this pre_tokenizer"
-                                            : "ignore_merges true with this pre_tokenizer");
     return tt_gguf_put_string(header, "tokenizer.ggml.pre", tt_span_of(name));
 }
 
@@ -146,7 +106,7 @@ static tt_status put_byte_level(struct source *source, struct tt_gguf_header *he
     size_t normalizer_count =
         list_steps(tt_json_get(source->tokenizer.root, "normalizer"), "normalizers", normalizers);
     for (size_t i = 0; i < normalizer_count; i++)
-        if (i >= STEPS_MAX || !is_type(normalizers[i], "NFC"))
+        if (i >= STEPS_MAX || !gguf_is_step(normalizers[i], "NFC"))
             return refuse(source, "the normalizer of a byte-level tokenizer");
     source->byte_level = true;
     TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("gpt2")));
@@ -156,6 +116,13 @@ static tt_status put_byte_level(struct source *source, struct tt_gguf_header *he
 static bool is_metaspace(const char *text)
 {
     return text != NULL && strcmp(text, "\xe2\x96\x81") == 0;
+}
+
+/* Gemma has this step behind a normalizer that leaves no blank: it does nothing. */
+static bool splits_at_blanks(const struct tt_json_value *step)
+{
+    const char *blank = tt_json_text(tt_json_get(tt_json_get(step, "pattern"), "String"));
+    return gguf_is_step(step, "Split") && blank != NULL && strcmp(blank, " ") == 0;
 }
 
 /* Blanks become U+2581, with or without one at the start: the only options of SentencePiece's kind. */
@@ -170,25 +137,28 @@ static tt_status put_sentencepiece(struct source *source, struct tt_gguf_header 
         const struct tt_json_value *step = i < STEPS_MAX ? normalizers[i] : NULL;
         const struct tt_json_value *pattern = tt_json_get(step, "pattern");
         const char *blank = tt_json_text(tt_json_get(pattern, "String"));
-        if (is_type(step, "Prepend") && is_metaspace(tt_json_text(tt_json_get(step, "prepend"))))
+        if (gguf_is_step(step, "Prepend") && is_metaspace(tt_json_text(tt_json_get(step, "prepend"))))
             prefix = true;
-        else if (is_type(step, "Replace") && blank != NULL && strcmp(blank, " ") == 0 &&
+        else if (gguf_is_step(step, "Replace") && blank != NULL && strcmp(blank, " ") == 0 &&
                  is_metaspace(tt_json_text(tt_json_get(step, "content"))))
             replaces = true;
         else
             return refuse(source, "its normalizer");
     }
-    if (count == 1 && is_type(steps[0], "Metaspace")) {
+    if (count == 1 && gguf_is_step(steps[0], "Metaspace")) {
         const char *scheme = tt_json_text(tt_json_get(steps[0], "prepend_scheme"));
         prefix = scheme != NULL ? strcmp(scheme, "never") != 0
                                 : !tt_json_is_false(tt_json_get(steps[0], "add_prefix_space"));
         replaces = true;
-    } else if (count > 0) {
+    } else if (count > 0 && !(count == 1 && replaces && splits_at_blanks(steps[0]))) {
         return refuse(source, "its pre_tokenizer");
     }
     if (!replaces) return refuse(source, "a tokenizer that is neither byte-level nor SentencePiece's");
-    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of("llama")));
-    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.pre", tt_span_of("default")));
+    if (source->merging != NULL && prefix) return refuse(source, "a blank before the first word");
+    const char *kind = source->merging != NULL ? source->merging : "llama";
+    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.model", tt_span_of(kind)));
+    TT_TRY(tt_gguf_put_string(header, "tokenizer.ggml.pre",
+                              tt_span_of(source->merging != NULL ? kind : "default")));
     return tt_gguf_put_bool(header, "tokenizer.ggml.add_space_prefix", prefix);
 }
 
@@ -251,6 +221,17 @@ static tt_status read_beside(struct source *source)
     }
     tt_tokenizer_destroy(tokenizer);
     return status;
+}
+
+/* Marks in answers of Gemma 4 that programs look for: llama.cpp does not print control tokens (conversion/gemma.py). */
+static void show_marks(struct source *source)
+{
+    static const char *const marks[] = {"<|channel>",   "<channel|>",       "<|tool_call>",
+                                        "<tool_call|>", "<|tool_response>", "<tool_response|>",
+                                        "<|\"|>"};
+    for (size_t i = 0; i < source->count; i++)
+        for (size_t m = 0; m < sizeof marks / sizeof marks[0] && source->types[i] == CONTROL; m++)
+            if (tt_span_equals(source->tokens[i], marks[m])) source->types[i] = USER_DEFINED;
 }
 
 static tt_status read_tokens(struct source *source)
@@ -368,10 +349,11 @@ static tt_status put_tokens(struct source *source, struct tt_gguf_header *header
     source->scores = tt_calloc(source->count + 1, sizeof *source->scores);
     if (source->tokens == NULL || source->types == NULL || source->scores == NULL) return TT_ERR_MEMORY;
     TT_TRY(read_tokens(source));
+    if (source->merging != NULL) show_marks(source);
     TT_TRY(read_merges(source));
     TT_TRY(tt_gguf_put_strings(header, "tokenizer.ggml.tokens", source->tokens, source->count));
     TT_TRY(tt_gguf_put_i32s(header, "tokenizer.ggml.token_type", source->types, source->count));
-    if (source->byte_level)
+    if (source->byte_level || source->merging != NULL)
         return tt_gguf_put_strings(header, "tokenizer.ggml.merges", source->merges, source->merge_count);
     return tt_gguf_put_f32s(header, "tokenizer.ggml.scores", source->scores, source->count);
 }
@@ -403,7 +385,7 @@ static bool is_added(const struct source *source, int64_t id, bool before)
     for (size_t i = 0; i < count && i < STEPS_MAX && id >= 0; i++) {
         const struct tt_json_value *single = tt_json_get(steps[i], "single");
         size_t length = tt_json_count(single);
-        if (!is_type(steps[i], "TemplateProcessing") || length == 0) continue;
+        if (!gguf_is_step(steps[i], "TemplateProcessing") || length == 0) continue;
         const struct tt_json_value *item = tt_json_at(single, before ? 0 : length - 1);
         const struct tt_json_value *token = tt_json_get(item, "SpecialToken");
         if (token != NULL && find_id(source, tt_json_text(tt_json_get(token, "id"))) == id) return true;
@@ -519,6 +501,8 @@ tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const char *folde
 {
     tt_status status = TT_OK;
     struct source source = {.folder = folder, .config = config};
+    if (config->family != NULL && config->family->gguf != NULL)
+        source.merging = config->family->gguf->tokenizer;
     TT_GO(read_file(&source, "tokenizer.json", true, &source.tokenizer));
     TT_GO(tt_beside_open(folder, &source.beside));
     TT_GO(read_file(&source, "generation_config.json", false, &source.generation));

@@ -286,7 +286,8 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
     tt_gguf_add_u32(keys, "attention.shared_kv_layers", shared);
     tt_gguf_add_u32(keys, "embedding_length_per_layer_input", gemma->inputs);
     tt_gguf_add_windows(facts, keys);
-    if (gemma->logit_cap > 0) tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
+    /* Readers take 30 where there is no key, and 0 for none. */
+    tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
     tt_gguf_add_u32(keys, "rope.dimension_count_swa", sliding->columns);
     tt_gguf_add_f32(keys, "rope.freq_base_swa", sliding->theta);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports the reference models with trimtab and runs them in llama.cpp; run by hand:
 
-    python tests/golden/check_llama_cpp.py BUILD LIBRARY
+    python tests/golden/check_llama_cpp.py BUILD LIBRARY [MODEL | tokenizers...]
 
 LIBRARY: a shared library with llama.cpp's functions, as xllamacpp.abi3.so of the package xllamacpp, whose wheels
 contain it. Its logits are compared with those of transformers, for each family whose tiny model the format can express
@@ -21,11 +21,12 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import numpy
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 GOLDEN = Path(__file__).resolve().parent
 sys.path.insert(0, str(GOLDEN / "gguf"))
-from families import KEYS, MODELS, make_folder
+from families import KEYS, MODELS, PRE_TOKENIZERS, make_folder, make_tokenizer_folder, with_mark, with_splits
 PARAMS_BYTES = 1024  # more than the structs have; what the library does not know is not read
 FLASH, TYPE_K = 52 // 4, 104 // 4  # members of llama_context_params, checked below
 BOUND = 1e-4
@@ -126,12 +127,38 @@ def compare(trimtab, library, name, changes):
         return ((ours - theirs).norm() / theirs.norm()).item()
 
 
+TEXTS = ["Hello, world! It's 12345 o'clock; we'LL see.", "  indented\n\n\tcode(x) = {1: 'a', 22: \"b\"}\r\n", "naïve café ÉCOLE Straße",
+         "日本語のテキスト、漢字かな交じり。", "a/b//c\n/d", "   ", "x  \n y", "Привет, мир 2024", "한국어 문장", "camelCaseWord HTTPServer",
+         "emoji 😀😃 and – dashes…", "1234567 3.14 1,000"]
+
+
+def tokenize(trimtab, library, model, tokenizer, change):
+    """Texts whose ids differ from those of the tokenizers library."""
+    with tempfile.TemporaryDirectory() as work:
+        make_tokenizer_folder(model, tokenizer, change, Path(work) / "model")
+        subprocess.run([trimtab, "export", "gguf", "--model_name_or_path", f"{work}/model", "--output_file", f"{work}/model.gguf"],
+                       check=True, stdout=subprocess.DEVNULL)
+        llama, own = Llama(library, f"{work}/model.gguf"), Tokenizer.from_file(f"{work}/model/tokenizer.json")
+        return [text for text in TEXTS if llama.tokenize(text) != own.encode(text, add_special_tokens=False).ids]
+
+
+def check_tokenizers(trimtab, library):
+    cases = [(name, "llama3", "llama3", with_splits(splits, ignore)) for splits, ignore, name in PRE_TOKENIZERS if " " not in name]
+    failed = False
+    for name, model, tokenizer, change in [*cases, ("gemma4", "dense/gemma4_text", "gemma", with_mark)]:
+        differ = tokenize(trimtab, library, model, tokenizer, change)
+        failed |= bool(differ)
+        print(f"{name:24} tokenizer, {len(TEXTS) - len(differ)} of {len(TEXTS)} texts{f', not {differ}  FAILED' if differ else ''}", flush=True)
+    return failed
+
+
 def main():
     trimtab, library = Path(sys.argv[1]) / "trimtab", ctypes.CDLL(sys.argv[2])
     silent = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
     library.llama_log_set(silent, None)
     library.llama_backend_init()
-    failed = False
+    failed = len(sys.argv) < 4 and check_tokenizers(trimtab, library)
+    failed |= sys.argv[3:] == ["tokenizers"] and check_tokenizers(trimtab, library)
     for name, changes in [*MODELS.items(), *((name, MODELS[name] | changes) for name, changes, _, _ in KEYS)]:
         if len(sys.argv) > 3 and name not in sys.argv[3:]:
             continue

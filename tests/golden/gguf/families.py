@@ -120,7 +120,7 @@ KEYS = [
      "mistral3.rope.scaling.attn_factor", 1.5 / (0.1 * math.log(4) + 1)),
     ("dense/ministral3", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}, "mistral3.attention.temperature_scale", None),
     ("dense/ministral3", {"rope_parameters": {"rope_type": "default"} | TEMPERATURE}, "mistral3.rope.scaling.original_context_length", 8),
-    ("dense/gemma4_text", {"final_logit_softcapping": None}, "gemma4.final_logit_softcapping", None),
+    ("dense/gemma4_text", {"final_logit_softcapping": None}, "gemma4.final_logit_softcapping", 0.0),
     ("dense/gemma4_text", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 5e3},
                                                FULL: {"rope_type": "default", "rope_theta": 1e5}}}, "gemma4.rope.freq_base_swa", 5e3),
     ("vision/muse_glimmer", {"layer_types": [FULL, SLIDING], "layer_rope_theta": [0, 500.0]},
@@ -242,6 +242,96 @@ def differences(reader, model):
     return found + [f"has the tensor {name}, which the converter has not" for name in reader.tensors if name not in names]
 
 
+# Expressions of published pre-tokenizers, as they stand in tokenizer.json.
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
+          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|"
+          r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+GPT4O = TEKKEN.replace(r"\p{M}]+|[", r"\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[").replace(
+    r"\p{M}]*|\p{N}|", r"\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|")
+SEED = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\r\n]+|\\s*[\r\n]+|\\s+(?!\\S)|\\s+")
+DEEPSEEK = [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"""
+            "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"]
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+NO_NAME = "cannot express its pre_tokenizer, which has no name in that format"
+# Splits before ByteLevel, ignore_merges, and the name, or what the error says.
+PRE_TOKENIZERS = [
+    ([LLAMA3], True, "llama-bpe"), ([LLAMA3], False, "dbrx"), ([LLAMA3.replace("{1,3}", "")], False, "qwen2"), ([QWEN35], False, "qwen35"),
+    ([TEKKEN], True, "tekken"), ([GPT4O], False, "gpt-4o"), ([SEED], False, "seed-coder"), (DEEPSEEK, False, "deepseek-v3"),
+    ([GPT2], False, "gpt-2"),
+    ([TEKKEN], False, "cannot express ignore_merges false with this pre_tokenizer"),
+    ([GPT4O], True, "cannot express ignore_merges true with this pre_tokenizer"),
+    ([SEED + "|x"], False, NO_NAME), (DEEPSEEK[:2], False, NO_NAME), ([*DEEPSEEK[:2], GPT2], False, NO_NAME), ([], False, NO_NAME),
+]
+
+
+def make_tokenizer_folder(model, tokenizer, change, folder):
+    """A model of as many rows as a golden tokenizer has tokens; `change` edits its tokenizer.json."""
+    source = GOLDEN / "tokenizer" / tokenizer / "tokenizer.json"
+    data = json.loads(source.read_text())
+    change(data)
+    rows = 1 + max([*data["model"]["vocab"].values(), *(token["id"] for token in data["added_tokens"])])
+    make_folder(model, MODELS[model] | {"vocab_size": rows}, folder)
+
+    def grow(tensors):
+        for name in tensors:
+            if name.endswith(("embed_tokens.weight", "lm_head.weight")):
+                dtype, (old, columns), value = tensors[name]
+                tensors[name] = dtype, [rows, columns], value + bytes((rows - old) * (len(value) // old))
+
+    edit_weights(folder / "model.safetensors", grow)
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "tokenizer.json").write_text(json.dumps(data))
+
+
+def with_splits(expressions, ignore_merges):
+    def change(data):
+        splits = [{"type": "Split", "pattern": {"Regex": text}, "behavior": "Isolated", "invert": False} for text in expressions]
+        last = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, last]}
+        data["model"]["ignore_merges"] = ignore_merges
+
+    return change
+
+
+def check_pre_tokenizer(trimtab, expressions, ignore_merges, said, work):
+    make_tokenizer_folder("llama3", "llama3", with_splits(expressions, ignore_merges), work / "model")
+    done = export(trimtab, work)
+    if done.returncode != 0:
+        return [] if said in done.stderr else [f"no '{said}' in: {done.stderr}"]
+    got = Reader(work / "out.gguf").keys["tokenizer.ggml.pre"]
+    return [] if got == said else [f"tokenizer.ggml.pre is {got}, not {said}"]
+
+
+MARK = {"id": 1501, "content": "<|tool_call>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
+def with_mark(data):
+    data["added_tokens"].append(MARK)
+
+
+def check_gemma4_tokenizer(trimtab, work):
+    """Merges in the file's order, no scores, bytes as such; marks in answers are shown."""
+    make_tokenizer_folder("dense/gemma4_text", "gemma", with_mark, work / "model")
+    done = export(trimtab, work)
+    if done.returncode != 0:
+        return [done.stderr]
+    keys = Reader(work / "out.gguf").keys
+    data = json.loads((work / "model" / "tokenizer.json").read_text())
+    merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in data["model"]["merges"]]
+    expected = {"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.pre": "gemma4", "tokenizer.ggml.merges": merges,
+                "tokenizer.ggml.scores": None, "tokenizer.ggml.add_space_prefix": False}
+    found = [f"{key} is {str(keys.get(key))[:80]}" for key, value in expected.items() if keys.get(key) != value]
+    types = keys["tokenizer.ggml.token_type"]
+    kinds = [types[i] for i in (data["model"]["vocab"]["<0x41>"], MARK["id"], 1)]
+    if kinds != [6, 4, 3]:
+        found.append(f"types of bytes, marks and control tokens are {kinds}")
+    return found
+
+
 def listing_of(name):
     return CONVERTED / (name.replace("/", "_") + ".txt")
 
@@ -295,6 +385,9 @@ def main():
                for name, changes, key, value in KEYS]
     checks += [(f"{name} {changes}", lambda work, n=name, c=changes, e=edit, s=said: check_refusal(trimtab, n, c, e, s, work))
                for name, changes, edit, said in REFUSED]
+    checks += [(f"pre-tokenizer {said}", lambda work, x=expressions, i=ignore, s=said: check_pre_tokenizer(trimtab, x, i, s, work))
+               for expressions, ignore, said in PRE_TOKENIZERS]
+    checks += [("tokenizer of Gemma 4", lambda work: check_gemma4_tokenizer(trimtab, work))]
     for name, check in checks:
         with tempfile.TemporaryDirectory() as work:
             for text in check(Path(work)):
