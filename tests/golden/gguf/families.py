@@ -80,6 +80,16 @@ def more_rows(tensors):
     tensors["model.embed_tokens_per_layer.weight"] = dtype, [rows + 4, columns], value + bytes(4 * len(value) // rows)
 
 
+def without_head(tensors):
+    """The embeddings are the head."""
+    del tensors["lm_head.weight"]
+
+
+def with_head(tensors):
+    dtype, shape, value = tensors["model.embed_tokens.weight"]
+    tensors["lm_head.weight"] = dtype, shape, value[::-1]
+
+
 BIASED, NONE = "attention_bias of this model type", None
 TURNS = "layers of this model type that have a window and no rotation, or the reverse"
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
@@ -103,7 +113,25 @@ REFUSED = [
     ("dense/ministral3", {"sliding_window": 6}, NONE, "the sliding_window of 6 tokens for architecture 'mistral3'"),
     ("dense/ministral3", {"rope_parameters": {"rope_type": "yarn", "factor": 16.0, "truncate": False}}, NONE, "yarn with truncate false"),
     ("qwen3", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 16.0}}, NONE, "a beta_fast of yarn other than 32"),
+    ("llama3", {"hidden_act": "gelu"}, NONE, "an activation other than"),
+    ("llama3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8,
+                                    "original_max_position_embeddings": 64}}, NONE, "LongRoPE for this model type"),
+    ("smollm3", {"no_rope_layers": [1, 0, 1, 0]}, NONE, "layers without rotation other than every fourth"),
+    ("gemma2", {"final_logit_softcapping": None}, NONE, "a model of this type without caps"),
+    ("gemma2", {"tie_word_embeddings": False}, with_head, "a head of its own of this model type"),
+    ("gemma2", {"layer_types": [FULL, SLIDING, FULL]}, NONE, "layers without a window other than every second"),
+    ("gemma3", {"final_logit_softcapping": 30.0}, NONE, "final_logit_softcapping of this model type"),
+    ("gemma3", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 2e4}, FULL: LINEAR}}, NONE,
+     "a rope_theta of layers with a window other than 10000"),
+    ("vision/muse_glimmer", {"tie_word_embeddings": True}, without_head, "tied embeddings of this model type"),
     ("dense/cohere2", {"attention_bias": True}, NONE, BIASED),
+    ("dense/cohere2", {"layer_types": [FULL, SLIDING, SLIDING]}, NONE, "layers without a window other than every fourth"),
+    ("dense/olmo3", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 2e4}, FULL: {"rope_type": "default",
+                                                                                                     "rope_theta": 1e4}}}, NONE,
+     "a rotation of the layers with a window other than that of the others"),
+    ("dense/ernie4_5", {"use_bias": True}, NONE, "biases of"),
+    ("dense/granite", {"attention_bias": True}, NONE, "biases of"),
+    ("dense/hunyuan_v1_dense", {"attention_bias": True}, NONE, BIASED),
     ("dense/olmo3", {"layer_types": [FULL, SLIDING, SLIDING]}, NONE, "layers without a window other than every fourth"),
     ("dense/seed_oss", {"mlp_bias": True}, NONE, "biases of o_proj and the MLP of this model type"),
     ("dense/exaone4", {"sliding_window": 6, "layer_types": [SLIDING] * 3}, NONE, "windows of this model type in other than 64 layers"),
@@ -153,6 +181,8 @@ def make_folder(name, changes, folder):
     config = json.loads((folder / "config.json").read_text())
     text = config.get("text_config", config)
     text.update(changes)
+    if "tie_word_embeddings" in changes:  # the whole configuration counts
+        config["tie_word_embeddings"] = changes["tie_word_embeddings"]
     (folder / "config.json").write_text(json.dumps(config))
     tokenizer = json.loads((TOKENIZER / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"] = {token: i for token, i in tokenizer["model"]["vocab"].items() if i < text["vocab_size"]}
@@ -297,6 +327,34 @@ def with_splits(expressions, ignore_merges):
     return change
 
 
+def normalizer(steps, byte_level):
+    def change(data):
+        data["normalizer"] = {"type": "Sequence", "normalizers": steps}
+        if not byte_level:
+            data["pre_tokenizer"] = None
+
+    return change
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+# A model, a tokenizer, steps of its normalizer, and what the error says; None: it is written.
+NORMALIZERS = [
+    ("llama3", "qwen2", [{"type": "NFC"}], None),
+    ("llama3", "qwen2", [{"type": "NFKC"}], "cannot express the normalizer of a byte-level tokenizer"),
+    ("llama3", "gemma", [REPLACE], None),
+    ("llama3", "gemma", [REPLACE, {"type": "NFKC"}], "cannot express its normalizer"),
+    ("dense/gemma4_text", "gemma", [{"type": "Prepend", "prepend": "\u2581"}, REPLACE], "cannot express a blank before the first word"),
+]
+
+
+def check_normalizer(trimtab, model, tokenizer, steps, said, work):
+    make_tokenizer_folder(model, tokenizer, normalizer(steps, tokenizer != "gemma"), work / "model")
+    done = export(trimtab, work)
+    if said is None:
+        return [] if done.returncode == 0 else [done.stderr]
+    return [] if done.returncode == 2 and said in done.stderr else [f"no '{said}' in: {done.stderr}"]
+
+
 def check_pre_tokenizer(trimtab, expressions, ignore_merges, said, work):
     make_tokenizer_folder("llama3", "llama3", with_splits(expressions, ignore_merges), work / "model")
     done = export(trimtab, work)
@@ -369,14 +427,15 @@ def check_refusal(trimtab, name, changes, edit, said, work):
 
 
 def families_without_a_model():
-    """Families of the source that MODELS does not have; detectors are none of llama.cpp's."""
-    families = re.findall(r"^FAMILY\((\w+)\)", (GOLDEN.parent.parent / "src/model/families.def").read_text(), re.M)
-    folders = {name.split("/")[-1] for name in MODELS} | {"llama", "gemma4"}
-    return [name for name in families if name not in folders and name != "retinanet"]
+    """Families with an architecture of llama.cpp that MODELS does not have."""
+    source = GOLDEN.parent.parent / "src/model"
+    families = re.findall(r"^FAMILY\((\w+)\)", (source / "families.def").read_text(), re.M)
+    folders = {name.split("/")[-1] for name in MODELS} | {"llama"}
+    return [name for name in families if name not in folders and ".gguf = " in (source / f"{name}.c").read_text()]
 
 
 def main():
-    trimtab, failed = sys.argv[1], 0
+    trimtab, failed = Path(sys.argv[1]).resolve(), 0
     for name in families_without_a_model():
         print(f"{name}: no model of this family is compared")
         failed += 1
@@ -387,6 +446,8 @@ def main():
                for name, changes, edit, said in REFUSED]
     checks += [(f"pre-tokenizer {said}", lambda work, x=expressions, i=ignore, s=said: check_pre_tokenizer(trimtab, x, i, s, work))
                for expressions, ignore, said in PRE_TOKENIZERS]
+    checks += [(f"{tokenizer} {steps}", lambda work, m=model, t=tokenizer, x=steps, s=said: check_normalizer(trimtab, m, t, x, s, work))
+               for model, tokenizer, steps, said in NORMALIZERS]
     checks += [("tokenizer of Gemma 4", lambda work: check_gemma4_tokenizer(trimtab, work))]
     for name, check in checks:
         with tempfile.TemporaryDirectory() as work:
