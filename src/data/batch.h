@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-enum { TT_LABEL_NONE = -100, TT_COLUMNS_MAX = 8, TT_COLUMN_NAME_BYTES = 32 };
+#include "tensor/column.h"
 
-enum tt_per { TT_PER_TOKEN, TT_PER_ROW, TT_PER_SEQUENCE, TT_PER_GROUP };
+enum { TT_LABEL_NONE = -100, TT_COLUMNS_MAX = 8, TT_COLUMN_NAME_BYTES = 32 };
 
 struct tt_batch_column {
     const char *name; /* owned by the data set */

@@ -55,15 +55,47 @@ static int64_t values_of(enum tt_per per, int64_t tokens, int64_t rows, int64_t 
                                     : groups;
 }
 
-/* The columns that the objective wants on the device, in the largest batch. */
-static size_t column_bytes(const struct tt_objective *objective, const struct tt_batch_limits *limits)
+/* Objective and blocks may ask for the same column: it travels once. */
+static tt_status ask(struct tt_rank_tokens *tokens, struct tt_column_name column, const char *block)
+{
+    for (int c = 0; c < tokens->column_count; c++) {
+        struct tt_rank_column *asked = &tokens->columns[c];
+        if (strcmp(asked->column.name, column.name) != 0) continue;
+        if (asked->block == NULL) asked->block = block;
+        if (asked->column.per == column.per) return TT_OK;
+        return tt_fail(TT_ERR_INTERNAL, "the column '%s' is read as one value a %s, and by %s as one a %s",
+                       column.name, tt_per_name(asked->column.per), block != NULL ? block : "the objective",
+                       tt_per_name(column.per));
+    }
+    if (tokens->column_count == TT_DEVICE_COLUMNS_MAX)
+        return tt_fail(TT_ERR_INTERNAL, "blocks and the objective read more than %d columns",
+                       TT_DEVICE_COLUMNS_MAX);
+    tokens->columns[tokens->column_count++] = (struct tt_rank_column){column, block};
+    return TT_OK;
+}
+
+static tt_status find_columns(const struct tt_rank *rank)
+{
+    const struct tt_objective_column *column = rank->objective.ops->columns;
+    for (; column != NULL && column->name != NULL; column++)
+        if (column->on_device)
+            TT_TRY(ask(rank->tokens, (struct tt_column_name){column->name, column->per}, NULL));
+    for (int i = 0; i < rank->model->block_count; i++) {
+        const struct tt_block *block = &rank->model->blocks[i];
+        for (int c = 0; c < block->column_count; c++)
+            TT_TRY(ask(rank->tokens, block->columns[c], block->name));
+    }
+    return TT_OK;
+}
+
+/* The columns of the largest batch. */
+static size_t column_bytes(const struct tt_rank_tokens *tokens, const struct tt_batch_limits *limits)
 {
     size_t bytes = 0;
-    const struct tt_objective_column *column = objective->ops->columns;
-    for (; column != NULL && column->name != NULL; column++) {
-        int64_t count =
-            values_of(column->per, limits->tokens, limits->rows, limits->sequences, limits->sequences);
-        if (column->on_device) bytes += aligned((size_t)count * sizeof(float));
+    for (int c = 0; c < tokens->column_count; c++) {
+        int64_t count = values_of(tokens->columns[c].column.per, limits->tokens, limits->rows,
+                                  limits->sequences, limits->sequences);
+        bytes += aligned((size_t)count * sizeof(float));
     }
     return bytes;
 }
@@ -74,12 +106,13 @@ tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_ran
 {
     const struct tt_batch_limits *limits = &config->limits;
     size_t tokens = (size_t)limits->tokens, rows = (size_t)limits->rows;
-    size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
-                   aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
-                   2 * aligned(rows * sizeof(int32_t)) + column_bytes(&rank->objective, limits) +
-                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
     rank->tokens = tt_calloc(1, sizeof *rank->tokens);
     if (rank->tokens == NULL) return TT_ERR_MEMORY;
+    TT_TRY(find_columns(rank));
+    size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
+                   aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
+                   2 * aligned(rows * sizeof(int32_t)) + column_bytes(rank->tokens, limits) +
+                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->tokens->batch_buffer));
     tt_rope_parts_make(config->model_facts, limits->length, &rank->tokens->rope_parts);
     if (rank->tokens->rope_parts.count > 1) {
@@ -129,15 +162,28 @@ static tt_status upload(struct tt_rank *rank, char **next, const void *host, siz
     return tt_copy_to_device(rank->stream, *device, host, bytes);
 }
 
+/* Data that lacks a column is refused before any pass reads it. */
+static tt_status check_columns(const struct tt_rank *rank, const struct tt_batch *batch)
+{
+    if (batch->token_count == 0 || tt_device_is_plan(rank->device)) return TT_OK;
+    TT_TRY(tt_objective_check_columns(&rank->objective, batch));
+    for (int c = 0; c < rank->tokens->column_count; c++) {
+        const struct tt_rank_column *asked = &rank->tokens->columns[c];
+        if (tt_batch_column(batch, asked->column.name, asked->column.per) != NULL) continue;
+        return tt_fail(TT_ERR_DATA, "block '%s' reads the column '%s', one value a %s, and the data has none",
+                       asked->block, asked->column.name, tt_per_name(asked->column.per));
+    }
+    return TT_OK;
+}
+
 static tt_status upload_columns(struct tt_rank *rank, const struct tt_batch *batch, char **next)
 {
-    const struct tt_objective_column *column = rank->objective.ops->columns;
-    for (; column != NULL && column->name != NULL; column++) {
+    for (int c = 0; c < rank->tokens->column_count; c++) {
+        const struct tt_column_name *column = &rank->tokens->columns[c].column;
         int64_t count = values_of(column->per, batch->token_count, batch->row_count, batch->sequence_count,
                                   batch->group_count);
         const float *values = tt_batch_column(batch, column->name, column->per);
         void *device;
-        if (!column->on_device) continue;
         TT_TRY(upload(rank, next, values, (size_t)count * sizeof *values, &device));
         rank->batch.columns[rank->batch.column_count++] =
             (struct tt_device_column){column->name, tt_tensor_1d(device, TT_F32, count)};
@@ -153,7 +199,7 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
         batch->sequence_count > limits->sequences)
         return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
                        (long long)batch->token_count, (long long)limits->tokens);
-    if (!tt_device_is_plan(rank->device)) TT_TRY(tt_objective_check_columns(&rank->objective, batch));
+    TT_TRY(check_columns(rank, batch));
     int64_t tokens = batch->token_count, rows = batch->row_count;
     char *next = tt_buffer_data(rank->tokens->batch_buffer);
     void *ids, *rope_rows, *keys, *borders, *row_list, *labels;

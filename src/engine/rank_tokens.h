@@ -4,8 +4,16 @@
 
 #include "engine/rank.h"
 
+/* A column that travels to the device. */
+struct tt_rank_column {
+    struct tt_column_name column; /* lent by those who ask */
+    const char *block;            /* the first that asks; NULL: the objective alone does */
+};
+
 /* Owned by rank_tokens.c. */
 struct tt_rank_tokens {
+    struct tt_rank_column columns[TT_DEVICE_COLUMNS_MAX];
+    int column_count;
     struct tt_buffer *batch_buffer;
     struct tt_buffer *rope_buffer;
     struct tt_rope_table ropes[TT_PASS_ROPES];

@@ -339,6 +339,33 @@ const struct tt_side *tt_build_side(struct tt_builder *builder, int64_t columns,
     return side;
 }
 
+void tt_build_column(struct tt_builder *builder, const char *name, enum tt_per per)
+{
+    if (builder->listing || builder->status != TT_OK) return;
+    for (int c = 0; c < builder->column_count; c++)
+        if (strcmp(builder->columns[c].name, name) == 0 && builder->columns[c].per == per) return;
+    if (builder->column_count == TT_DEVICE_COLUMNS_MAX) {
+        builder->status =
+            tt_fail(TT_ERR_INTERNAL, "a block reads more than %d columns", TT_DEVICE_COLUMNS_MAX);
+        return;
+    }
+    const char *copy = tt_arena_strdup(&builder->model->arena, name);
+    if (copy == NULL) builder->status = TT_ERR_MEMORY;
+    if (copy != NULL) builder->columns[builder->column_count++] = (struct tt_column_name){copy, per};
+}
+
+/* The columns that were named since the last block. */
+static void give_columns(struct tt_builder *builder, struct tt_block *block)
+{
+    size_t bytes = (size_t)builder->column_count * sizeof *builder->columns;
+    struct tt_column_name *columns = bytes > 0 ? tt_builder_take(builder, bytes) : NULL;
+    if (columns == NULL) return;
+    memcpy(columns, builder->columns, bytes);
+    block->columns = columns;
+    block->column_count = builder->column_count;
+    builder->column_count = 0;
+}
+
 void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops, const char *name,
                       void *impl)
 {
@@ -352,6 +379,7 @@ void tt_builder_block(struct tt_builder *builder, const struct tt_block_ops *ops
     memcpy(params, builder->block_params, builder->block_param_count * sizeof(tt_param *));
     block->param_count = builder->block_param_count;
     for (size_t i = 0; i < block->param_count; i++) block->trains = block->trains || params[i]->trainable;
+    give_columns(builder, block);
     model->block_count++;
     builder->block_param_count = 0;
 }

@@ -65,6 +65,9 @@ void tt_build_layer_scalar(struct tt_builder *builder, const char *name);
  * the block that the value is made of: `trains` is whether one of those before the call does. `cached`: keys and
  * values. */
 const struct tt_side *tt_build_side(struct tt_builder *builder, int64_t columns, bool cached);
+/* A column of the data that the block being built reads (nn/block.h), also more than once, for halves that read it;
+ * of an embedding before tt_build_embedding. `name` is copied. */
+void tt_build_column(struct tt_builder *builder, const char *name, enum tt_per per);
 /* The final norm and the projection to logits; with tie_word_embeddings it shares the embedding's weight. `scale` and
  * then `soft_cap` of the logits; 0: none. Of a model with labels it is the linear of their scores instead. */
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,

@@ -17,6 +17,8 @@ struct tt_builder {
     size_t side_capacity;
     tt_param **block_params; /* of the current block */
     size_t block_param_count, block_param_capacity;
+    struct tt_column_name columns[TT_DEVICE_COLUMNS_MAX]; /* that it reads */
+    int column_count;
     size_t param_capacity;
     const struct tt_module *embedding_module;
     tt_param *embedding;

@@ -9,6 +9,9 @@
  * A block may offer a side value to blocks behind it (nn/side.h): its forward writes it, unless pass->in.again says
  * that forward only runs for backward, and its backward reads the sum of the readers' gradients.
  *
+ * A block names the columns of the data that it reads, in forward, backward or both: the engine brings them to the
+ * device, and refuses data without them.
+ *
  * Parameters: `params` are this block's, in their order in memory (tensors read by one GEMM are neighbours). The caller
  * (src/shard) sets their `value` / `grad` views before a call. Gradients are needed in backward; a head with trainable
  * weights saves one pass over the logits when they are lent in its forward already (nn/head.h).
@@ -17,6 +20,7 @@
 #define TT_NN_BLOCK_H
 
 #include "nn/pass.h"
+#include "tensor/column.h"
 #include "tensor/param.h"
 
 struct tt_block;
@@ -93,6 +97,9 @@ struct tt_block {
     int64_t width;     /* columns of the output; 0: `output` of its ops says them */
     tt_param **params; /* owned by the model's arena */
     size_t param_count;
+    /* those that it reads (tt_device_batch_column); owned by the model's arena */
+    const struct tt_column_name *columns;
+    int column_count;
     bool trains; /* at least one parameter is trainable */
     void *impl;  /* description of the kind, in the model's arena */
 };

@@ -53,7 +53,7 @@ struct tt_device_batch {
     int64_t row_count;                                      /* N: rows with a label */
     tt_tensor rows_N;                                       /* i32, increasing: the tokens with a label */
     tt_tensor labels_N;                                     /* i32: the token that follows row rows_N[n] */
-    struct tt_device_column columns[TT_DEVICE_COLUMNS_MAX]; /* those that the objective asks for */
+    struct tt_device_column columns[TT_DEVICE_COLUMNS_MAX]; /* those that the objective or a block asks for */
     int column_count;
     struct tt_attachment attachments[TT_ATTACHMENTS_MAX];
     int attachment_count;

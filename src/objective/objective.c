@@ -134,17 +134,13 @@ static int group_size(const struct tt_objective *objective)
 
 tt_status tt_objective_check_columns(const struct tt_objective *objective, const struct tt_batch *batch)
 {
-    static const char *const units[] = {[TT_PER_TOKEN] = "token",
-                                        [TT_PER_ROW] = "row",
-                                        [TT_PER_SEQUENCE] = "sequence",
-                                        [TT_PER_GROUP] = "group"};
     const struct tt_objective_column *column = objective->ops->columns;
     if (batch->token_count == 0) return TT_OK;
     for (; column != NULL && column->name != NULL; column++)
         if (tt_batch_column(batch, column->name, column->per) == NULL)
             return tt_fail(TT_ERR_DATA,
                            "objective '%s' reads the column '%s', one value a %s, and the data has none",
-                           objective->ops->name, column->name, units[column->per]);
+                           objective->ops->name, column->name, tt_per_name(column->per));
     return TT_OK;
 }
 

@@ -72,12 +72,32 @@ static const struct tt_side *build_offer(struct tt_builder *builder)
     return side;
 }
 
-/* ---- A half that adds a linear of these columns to the stream ---- */
+/* ---- A half that adds a linear of these columns, or of a column of the data, to the stream ---- */
 
 struct inputs_half {
-    const struct tt_side *side;
+    const struct tt_side *side; /* NULL: the column */
+    const char *column;
     struct tt_linear_group linear;
 };
+
+static tt_tensor inputs_of(const struct inputs_half *own, const struct tt_pass *pass)
+{
+    if (own->side != NULL) return tt_side_columns(own->side, pass, 0, MIXED_INPUTS);
+    tt_tensor values_T = tt_device_batch_column(pass->in.batch, own->column);
+    return tt_tensor_2d(values_T.data, TT_F32, values_T.dims[0], 1);
+}
+
+/* The readers' part of the gradient of the side value; the data has none. */
+static tt_status give_back(const struct inputs_half *own, const struct tt_linear_call *call,
+                           tt_tensor dout_TD, tt_tensor dh_TR)
+{
+    const struct tt_pass *pass = call->pass;
+    tt_tensor dinputs_TC;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of inputs", pass->in.compute_dtype,
+                           dout_TD.dims[0], own->linear.linears[0].in, &dinputs_TC));
+    TT_TRY(tt_linear_backward_input(call, dout_TD, dh_TR, dinputs_TC));
+    return own->side != NULL ? tt_side_add_gradient(own->side, pass, 0, dinputs_TC) : TT_OK;
+}
 
 static const struct tt_norm no_norm = {.weight = NULL};
 
@@ -90,8 +110,7 @@ static tt_status inputs_forward(const struct tt_half *half, const struct tt_pass
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(tt_linear_push_h(&own->linear, pass, in->x_TD.dims[0], h_TR));
     TT_TRY(tt_half_push_norm(&no_norm, NULL, pass, in, "no norm", none, &stream_TD, &rows));
-    struct tt_linear_call call =
-        tt_linear_call_tokens(&own->linear, pass, tt_side_columns(own->side, pass, 0, MIXED_INPUTS), *h_TR);
+    struct tt_linear_call call = tt_linear_call_tokens(&own->linear, pass, inputs_of(own, pass), *h_TR);
     TT_TRY(tt_half_finish(&no_norm, &call, in, none, none));
     if (!in->keep) tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -102,20 +121,16 @@ static tt_status inputs_backward(const struct tt_half *half, const struct tt_pas
 {
     const struct inputs_half *own = half->impl;
     const tt_tensor *h_TR = saved, none = {0};
-    tt_tensor dout_TD, dinputs_TC, dh_TR, dx_TD;
+    tt_tensor dout_TD, dh_TR, dx_TD;
     struct tt_quantized_rows rows;
     int64_t tokens = gradient->dy_TD.dims[0];
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(tt_half_begin_backward(&no_norm, &own->linear, pass, gradient, "gradient", none, none, &dout_TD,
                                   &rows));
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of inputs", pass->in.compute_dtype, tokens,
-                           MIXED_INPUTS, &dinputs_TC));
     TT_TRY(tt_linear_push_h(&own->linear, pass, tokens, &dh_TR));
-    struct tt_linear_call call =
-        tt_linear_call_tokens(&own->linear, pass, tt_side_columns(own->side, pass, 0, MIXED_INPUTS), *h_TR);
-    TT_TRY(tt_linear_backward_input(&call, dout_TD, dh_TR, dinputs_TC));
+    struct tt_linear_call call = tt_linear_call_tokens(&own->linear, pass, inputs_of(own, pass), *h_TR);
+    TT_TRY(give_back(own, &call, dout_TD, dh_TR));
     TT_TRY(tt_linear_backward_params(&call, dout_TD, dh_TR));
-    TT_TRY(tt_side_add_gradient(own->side, pass, 0, dinputs_TC));
     TT_TRY(tt_half_push_gradient(&no_norm, pass, gradient, &dx_TD));
     if (!tt_tensor_is_empty(dx_TD))
         TT_TRY(tt_fill_zero(pass->lent.stream, dx_TD.data, tt_tensor_bytes(dx_TD)));
@@ -159,14 +174,16 @@ static const struct tt_half_ops inputs_ops = {
     .flops = inputs_flops,
 };
 
-static void build_inputs(struct tt_builder *builder, const struct tt_side *side)
+/* Of a side value, or of the data's column where there is none. */
+static void build_inputs(struct tt_builder *builder, const struct tt_side *side, const char *column)
 {
     struct tt_layer *layer = &builder->current;
     struct inputs_half *own = tt_builder_take(builder, sizeof *own);
     if (own == NULL) return;
-    own->side = side;
-    tt_build_linear(builder, "inputs_proj", MIXED_INPUTS, builder->model->facts.hidden_size, false,
-                    &own->linear);
+    *own = (struct inputs_half){.side = side, .column = column};
+    if (column != NULL) tt_build_column(builder, column, TT_PER_TOKEN);
+    tt_build_linear(builder, "inputs_proj", column != NULL ? 1 : MIXED_INPUTS,
+                    builder->model->facts.hidden_size, false, &own->linear);
     layer->halves[layer->count++] = (struct tt_half){.ops = &inputs_ops, .impl = own};
 }
 
@@ -188,7 +205,8 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     for (int64_t i = 0; i < MIXED_LAYERS; i++) {
         tt_build_layer_begin(builder, i);
         if (i < 3) tt_build_attention(builder, &attention);
-        if (i == 2) build_inputs(builder, inputs);
+        if (i == 2) build_inputs(builder, inputs, NULL);
+        if (i == 3 && size->column != NULL) build_inputs(builder, NULL, size->column);
         mlp.ffn = i < 3 ? size->ffn : 2 * size->ffn;
         tt_build_mlp(builder, &mlp);
         tt_build_layer_end(builder);

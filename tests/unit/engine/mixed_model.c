@@ -1,6 +1,7 @@
-/* A model whose layers differ (support/mixed_model.h) under the engine: its gradients agree with finite differences on
- * 1, 2 and 4 ranks, also where ranks have no tokens, and are the same bits at every level and where levels mix; its
- * plan is exact to the byte. With TT_TEST_DEVICE=cuda on a GPU, which is one rank. */
+/* A model whose layers differ (support/mixed_model.h) under the engine, also with a layer that reads a column of the
+ * data: its gradients agree with finite differences on 1, 2 and 4 ranks, which have the same loss, also where ranks
+ * have no tokens, and are the same bits at every level and where levels mix; its plan is exact to the byte. With
+ * TT_TEST_DEVICE=cuda on a GPU, which is one rank. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,15 +27,17 @@ typedef enum tt_level levels_of[BLOCKS];
 
 struct setup {
     int world;
-    size_t samples; /* of the step: below STEP_SAMPLES some ranks have none */
-    bool lora;
+    size_t samples;   /* of the step: below STEP_SAMPLES some ranks have none */
+    bool lora, reads; /* it trains with LoRA; the last layer reads a column of the data */
+    bool lacks;       /* which the data has not */
     const enum tt_level *levels;
 };
 
 struct outcome {
     struct setup setup;
     float gradients[VALUES_MAX]; /* of all parameters, in order of the model */
-    bool differences;            /* the gradients are checked */
+    double loss;
+    bool differences; /* the gradients are checked */
 };
 
 struct run {
@@ -83,13 +86,23 @@ static struct tt_rank_config config_of(struct tt_comm *comm, const struct setup 
     return config;
 }
 
+/* Values of tokens, whose order in the batches of any split shows. */
+static tt_status add_column(const struct setup *setup, struct tt_dataset *dataset)
+{
+    float values[STEP_SAMPLES * LENGTH];
+    for (size_t t = 0; t < setup->samples * LENGTH; t++) values[t] = (float)((t * 7 + 3) % 11) / 11 - 0.4f;
+    return tt_dataset_add_column(dataset, "weight", TT_PER_TOKEN, values);
+}
+
 static tt_status open_data(const struct setup *setup, struct run *run)
 {
     const struct tt_sampler_config sampler = {
         .micro_batch_size = STEP_SAMPLES / setup->world, .world_size = setup->world, .accumulation = 1};
     *run = (struct run){.dataset = NULL};
-    TT_TRY(mixed_facts(NULL, &run->facts));
+    const struct mixed_size reading = {.vocab = 37, .dim = 16, .ffn = 24, .heads = 2, .column = "weight"};
+    TT_TRY(mixed_facts(setup->reads ? &reading : NULL, &run->facts));
     TT_TRY(tt_dataset_create_random(setup->samples, LENGTH, LENGTH, run->facts.vocab_size, 3, &run->dataset));
+    if (setup->reads && !setup->lacks) TT_TRY(add_column(setup, run->dataset));
     TT_TRY(tt_sampler_create(run->dataset, &sampler, &run->sampler));
     TT_TRY(tt_objective_init("sft", &run->objective));
     tt_sampler_limits(run->sampler, 0, 1, &run->limits);
@@ -299,6 +312,9 @@ static tt_status run_rank(struct tt_comm *comm, struct outcome *outcome, struct 
     TT_TRY(make_gradients(run)); /* over the memory of another pass */
     struct keep keep = {run->rank.model, outcome->gradients};
     TT_TRY(visit_pieces(run, NULL, keep_piece, &keep));
+    double loss;
+    TT_TRY(loss_of(run, comm, &loss));
+    if (tt_comm_rank(comm) == 0) outcome->loss = loss;
     return outcome->differences ? check_differences(run, comm) : TT_OK;
 }
 
@@ -326,36 +342,98 @@ static const levels_of levels[] = {
 enum { WAYS = sizeof levels / sizeof levels[0] };
 
 /* Differences at every level; then the gradients of all levels are the same bits. */
-static void check_setup(struct setup setup)
+static void check_setup(struct setup setup, struct outcome *first)
 {
-    static struct outcome first, other;
+    static struct outcome other;
     for (int way = 0; way < WAYS; way++) {
-        struct outcome *outcome = way == 0 ? &first : &other;
+        struct outcome *outcome = way == 0 ? first : &other;
         memset(outcome, 0, sizeof *outcome);
         setup.levels = levels[way];
         outcome->setup = setup;
         outcome->differences = true;
         test_ranks(setup.world, rank_main, outcome);
-        if (way > 0) assert_memory_equal(other.gradients, first.gradients, sizeof first.gradients);
+        if (way > 0) assert_memory_equal(other.gradients, first->gradients, sizeof first->gradients);
     }
+}
+
+/* The same loss and gradients on any number of ranks. */
+static void check_like(const struct outcome *outcome, const struct outcome *alone)
+{
+    double apart = 0, norm = 0;
+    for (int i = 0; i < VALUES_MAX; i++) {
+        double difference = (double)outcome->gradients[i] - alone->gradients[i];
+        apart += difference * difference;
+        norm += (double)alone->gradients[i] * alone->gradients[i];
+    }
+    assert_true(fabs(outcome->loss - alone->loss) <= 1e-6 * alone->loss);
+    assert_true(norm > 1e-4 && sqrt(apart) <= 1e-5 * sqrt(norm));
 }
 
 static void gradients_of_every_split(void **state)
 {
+    static struct outcome alone[4], outcome;
     (void)state;
-    for (int world = 1; world <= most_ranks(); world *= 2) {
-        check_setup((struct setup){.world = world, .samples = STEP_SAMPLES});
-        check_setup((struct setup){.world = world, .samples = STEP_SAMPLES, .lora = true});
-    }
+    for (int world = 1; world <= most_ranks(); world *= 2)
+        for (int i = 0; i < 4; i++) {
+            const struct setup setup = {
+                .world = world, .samples = STEP_SAMPLES, .lora = i % 2 == 1, .reads = i >= 2};
+            check_setup(setup, world == 1 ? &alone[i] : &outcome);
+            if (world > 1) check_like(&outcome, &alone[i]);
+            if (world == 1 && i >= 2) assert_true(fabs(alone[i].loss - alone[i - 2].loss) > 1e-4);
+        }
 }
 
 /* Three of four ranks have no tokens. */
 static void ranks_without_tokens(void **state)
 {
     (void)state;
+    static struct outcome outcome;
     if (most_ranks() == 1) skip();
-    check_setup((struct setup){.world = 4, .samples = 1});
-    check_setup((struct setup){.world = 2, .samples = 1, .lora = true});
+    check_setup((struct setup){.world = 4, .samples = 1}, &outcome);
+    check_setup((struct setup){.world = 4, .samples = 1, .reads = true}, &outcome);
+    check_setup((struct setup){.world = 2, .samples = 1, .lora = true}, &outcome);
+}
+
+/* ---- Columns that cannot be read ---- */
+
+static const struct tt_objective_column by_rows[] = {{"weight", TT_PER_ROW, true}, {.name = NULL}};
+
+static tt_status try_column(struct tt_comm *comm, const struct setup *setup, struct run *run)
+{
+    struct tt_pass pass;
+    TT_TRY(open_data(setup, run));
+    struct tt_rank_config config = config_of(comm, setup, run);
+    struct tt_objective_ops ops = *run->objective.ops;
+    ops.columns = by_rows;
+    if (!setup->lacks) run->objective.ops = &ops;
+    TT_TRY(tt_rank_init(&config, &run->rank));
+    return upload(run, &pass);
+}
+
+static tt_status column_main(struct tt_comm *comm, void *argument)
+{
+    struct run *run = tt_calloc(1, sizeof *run);
+    if (run == NULL) return TT_ERR_MEMORY;
+    tt_status status = try_column(comm, argument, run);
+    close_run(run);
+    tt_free(run);
+    return status;
+}
+
+static void columns_that_cannot_be_read(void **state)
+{
+    struct setup setup = {.world = 1, .samples = STEP_SAMPLES, .reads = true, .lacks = true};
+    struct tt_error error;
+    (void)state;
+    test_ranks_outcomes(1, column_main, &setup, &error);
+    assert_int_equal(error.status, TT_ERR_DATA);
+    assert_string_equal(error.message, "block 'model.layers.3' reads the column 'weight', one value a token, "
+                                       "and the data has none");
+    setup.lacks = false; /* an objective reads it too, and otherwise */
+    test_ranks_outcomes(1, column_main, &setup, &error);
+    assert_int_equal(error.status, TT_ERR_INTERNAL);
+    assert_string_equal(error.message, "the column 'weight' is read as one value a row, and by "
+                                       "model.layers.3 as one a token");
 }
 
 /* ---- The plan ---- */
@@ -446,8 +524,8 @@ static void plans_are_exact(void **state)
 {
     (void)state;
     for (int world = 1; world <= most_ranks(); world *= 2)
-        for (int lora = 0; lora < 2; lora++) {
-            struct setup setup = {.world = world, .samples = STEP_SAMPLES, .lora = lora};
+        for (int i = 0; i < 3; i++) {
+            struct setup setup = {.world = world, .samples = STEP_SAMPLES, .lora = i == 1, .reads = i == 2};
             struct planned most = plan_of(setup, TT_RECOMPUTE_NONE, 0),
                            least = plan_of(setup, TT_RECOMPUTE_EVERY_BLOCK, 0);
             (void)plan_of(setup, TT_RECOMPUTE_CHEAP, 0);
@@ -470,6 +548,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_every_split),
         cmocka_unit_test(ranks_without_tokens),
+        cmocka_unit_test(columns_that_cannot_be_read),
         cmocka_unit_test(plans_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
