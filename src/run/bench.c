@@ -152,11 +152,9 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
     struct bench *bench = context;
     struct tt_rank rank = {0};
-    struct tt_load_source source = {.seed = (uint64_t)bench->config->run.seed, .cancel = bench->cancel};
-    struct tt_rank_config config = tt_rank_config_of(&bench->rank_config, place, &bench->plan);
-    tt_status status = tt_rank_init(&config, &rank);
-    status = tt_comm_agree(place->comm, status);
-    if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    const struct tt_load_source source = {.seed = (uint64_t)bench->config->run.seed};
+    tt_status status =
+        tt_run_open_rank(&bench->rank_config, &bench->plan, source, bench->cancel, place, &rank);
     if (tt_comm_rank(place->comm) == 0)
         bench->result->load_seconds = tt_clock_seconds() - bench->start_seconds;
     if (status == TT_OK) status = run_steps(bench, &rank);

@@ -77,12 +77,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct tt_rank rank = {0};
     struct tt_evaluation evaluation;
     struct tt_by_source by_source = {0};
-    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
-    tt_status status = tt_rank_init(&config, &rank);
-    TT_GO(tt_comm_agree(place->comm, status));
-    struct tt_load_source source = run->inputs.source;
-    source.cancel = run->cancel;
-    TT_GO(tt_rank_load(&rank, &source));
+    tt_status status = TT_OK;
+    TT_GO(tt_run_open_rank(&run->rank_config, &run->plan, run->inputs.source, run->cancel, place, &rank));
     TT_GO(measure(run, &rank, &by_source, &evaluation));
     int64_t matches = -1, rows = 0;
     double start = tt_clock_seconds();

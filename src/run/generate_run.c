@@ -115,13 +115,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     struct generate_run *run = context;
     struct tt_rank rank = {0};
     struct tt_generation_team *team = NULL;
-    struct tt_rank_config config = tt_rank_config_of(&run->rank_config, place, &run->plan);
-    tt_comm_set_activity(place->comm, "loading the model");
-    tt_status status = tt_rank_init(&config, &rank);
-    TT_GO(tt_comm_agree(place->comm, status));
-    struct tt_load_source source = run->inputs.source;
-    source.cancel = run->cancel;
-    TT_GO(tt_rank_load(&rank, &source));
+    tt_status status = TT_OK;
+    TT_GO(tt_run_open_rank(&run->rank_config, &run->plan, run->inputs.source, run->cancel, place, &rank));
     status = tt_generation_team_attach(&rank, &run->inputs, &run->choice.limits, &team);
     TT_GO(tt_comm_agree(place->comm, status));
     tt_comm_set_activity(place->comm, "generating");

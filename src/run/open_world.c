@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/gpu_health.h"
+#include "engine/rank_config.h"
 #include "job/compared.h"
 
 tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struct tt_cancel *cancel,
@@ -27,6 +28,17 @@ tt_status tt_run_open_world(enum tt_job_kind kind, const void *spec, const struc
 out:
     tt_str_deinit(&settings);
     return status;
+}
+
+tt_status tt_run_open_rank(const struct tt_rank_config *shared, const struct tt_plan *plan,
+                           struct tt_load_source source, const struct tt_cancel *cancel,
+                           const struct tt_world_rank *place, struct tt_rank *rank)
+{
+    const struct tt_rank_config config = tt_rank_config_of(shared, place, plan);
+    tt_comm_set_activity(place->comm, "loading the model");
+    TT_TRY(tt_comm_agree(place->comm, tt_rank_init(&config, rank)));
+    source.cancel = cancel;
+    return tt_rank_load(rank, &source);
 }
 
 uint64_t tt_run_unused_memory(const struct tt_world *world)

@@ -32,7 +32,8 @@ struct training {
     struct tt_world world;
     struct tt_rank0_files files;
     struct tt_monitoring monitoring;
-    bool is_done; /* nothing follows: another start has done it */
+    bool is_done;     /* nothing follows: another start has done it */
+    tt_status status; /* of what has been opened so far */
 };
 
 /* ---- The ranks meet ---- */
@@ -42,9 +43,8 @@ static tt_status open_monitoring(struct training *training)
     return tt_monitoring_open(training->run.job.all, &training->monitoring);
 }
 
-static void close_monitoring(struct training *training, tt_status status)
+static void close_monitoring(struct training *training)
 {
-    (void)status;
     tt_monitoring_close(&training->monitoring);
 }
 
@@ -53,9 +53,8 @@ static tt_status prepare_completion(struct training *training)
     return tt_completion_prepare(&training->run);
 }
 
-static void drop_compared(struct training *training, tt_status status)
+static void drop_compared(struct training *training)
 {
-    (void)status;
     tt_str_deinit(&training->run.compared);
 }
 
@@ -73,9 +72,8 @@ static tt_status open_world(struct training *training)
     return TT_OK;
 }
 
-static void close_world(struct training *training, tt_status status)
+static void close_world(struct training *training)
 {
-    (void)status;
     tt_world_close(&training->world);
 }
 
@@ -99,9 +97,9 @@ static tt_status claim_output(struct training *training)
     return tt_output_dir_claim(run->job.run, run->job.model, world->restarts, &run->rank0.output);
 }
 
-static void release_output(struct training *training, tt_status status)
+static void release_output(struct training *training)
 {
-    tt_output_dir_release(&training->run.rank0.output, status != TT_OK);
+    tt_output_dir_release(&training->run.rank0.output, training->status != TT_OK);
 }
 
 static tt_status open_files(struct training *training)
@@ -109,15 +107,15 @@ static tt_status open_files(struct training *training)
     return tt_rank0_files_open(training->run.job.all, &training->world, &training->files);
 }
 
-static void close_files(struct training *training, tt_status status)
+static void close_files(struct training *training)
 {
-    (void)status;
     tt_rank0_files_close(&training->files);
 }
 
 /* Rank 0 logs the result, and the failed rank reports an error. This adds one last line to the logs of all others. */
-static void report_end(struct training *training, tt_status status)
+static void report_end(struct training *training)
 {
+    const tt_status status = training->status;
     const struct tt_run *run = &training->run;
     const struct tt_world *world = &training->world;
     if (status == TT_OK && world->first_rank > 0)
@@ -132,7 +130,8 @@ static void report_end(struct training *training, tt_status status)
 static tt_status find_completion(struct training *training)
 {
     tt_status status = tt_completion_find(&training->run, &training->world, &training->is_done);
-    if (training->is_done) report_end(training, status);
+    training->status = status;
+    if (training->is_done) report_end(training);
     return status;
 }
 
@@ -141,9 +140,8 @@ static tt_status find_checkpoint(struct training *training)
     return tt_resume_find(&training->run.job, &training->run.resume, &training->world);
 }
 
-static void close_checkpoint(struct training *training, tt_status status)
+static void close_checkpoint(struct training *training)
 {
-    (void)status;
     tt_resume_close(&training->run.resume);
 }
 
@@ -194,9 +192,8 @@ static tt_status open_inputs(struct training *training)
     return tt_run_data_open(&run->job, &training->world, run->resume.folder, &run->data);
 }
 
-static void close_inputs(struct training *training, tt_status status)
+static void close_inputs(struct training *training)
 {
-    (void)status;
     tt_run_data_close(&training->run.data);
 }
 
@@ -222,9 +219,8 @@ static tt_status open_plan(struct training *training)
     return tt_run_plan_open(&training->run, &training->run.job.all->shard, &training->world);
 }
 
-static void drop_rows(struct training *training, tt_status status)
+static void drop_rows(struct training *training)
 {
-    (void)status;
     tt_shown_rows_deinit(&training->run.shown);
 }
 
@@ -365,17 +361,17 @@ static tt_status open_records(struct training *training)
     return TT_OK;
 }
 
-static void close_records(struct training *training, tt_status status)
+static void close_records(struct training *training)
 {
     struct tt_run *run = &training->run;
-    tt_run_record_end(run, status);
+    tt_run_record_end(run, training->status);
     tt_journal_close(run->rank0.journal);
     tt_shown_pictures_deinit(&run->rank0.pictures);
 }
 
-static void close_trackers(struct training *training, tt_status status)
+static void close_trackers(struct training *training)
 {
-    tt_trackers_close(training->run.rank0.trackers, status == TT_ERR_CANCELLED);
+    tt_trackers_close(training->run.rank0.trackers, training->status == TT_ERR_CANCELLED);
 }
 
 /* ---- The training ---- */
@@ -419,8 +415,8 @@ static tt_status train(struct training *training)
 
 /* A part of a training. Those that were begun are closed in the opposite order. */
 struct stage {
-    tt_status (*open)(struct training *training);               /* NULL: a later stage opens it */
-    void (*close)(struct training *training, tt_status status); /* NULL: nothing is to be closed */
+    tt_status (*open)(struct training *training); /* NULL: a later stage opens it */
+    void (*close)(struct training *training);     /* NULL: nothing is to be closed */
     /* Each process opens alone: one that fails must still call the collective in which the others agree. */
     bool alone;
 };
@@ -463,13 +459,12 @@ tt_status tt_trainer_run(const struct tt_job_spec *job, const struct tt_settings
                                         .start_seconds = tt_clock_seconds(),
                                         .rank0.summary = summary},
                                 .observer = observer};
-    tt_status status = TT_OK;
     int begun = 0;
     *summary = (struct tt_train_summary){.last_eval_loss = NAN};
-    while (begun < STAGES && status == TT_OK && !training.is_done)
-        status = open_stage(&stages[begun++], &training);
-    if (status != TT_OK) tt_rank0_files_detach(&training.files);
+    while (begun < STAGES && training.status == TT_OK && !training.is_done)
+        training.status = open_stage(&stages[begun++], &training);
+    if (training.status != TT_OK) tt_rank0_files_detach(&training.files);
     while (begun > 0)
-        if (stages[--begun].close != NULL) stages[begun].close(&training, status);
-    return status;
+        if (stages[--begun].close != NULL) stages[begun].close(&training);
+    return training.status;
 }

@@ -38,6 +38,7 @@ tt_status test_open_run(struct test_run *run, const struct test_setup *setup)
         .model_options = setup->options,
         .objective = setup->objective,
         .limits = limits,
+        .attached = setup->attached,
         .train = true,
         .recompute = TT_RECOMPUTE_AUTO,
         .backward_prefetch = TT_PREFETCH_PRE,

@@ -1,4 +1,5 @@
-/* data/row_kinds.def: each line is whole, and a row of several kinds is of the first that accepts it. */
+/* data/row_kinds.def: each line is whole, and a row of several kinds is of the first that accepts it. A kind that an
+ * objective names is a struct alone: the loader knows nothing else of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,9 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "data/dataset.h"
 #include "data/row_reader_impl.h"
+#include "support/root.h"
 
 static const struct tt_row_kind *const kinds[] = {
 #define ROW_KIND(name) &tt_row_##name,
@@ -56,9 +59,63 @@ static void the_first_kind_that_accepts(void **state)
     assert_string_equal(kind_of("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}"), "none");
 }
 
+/* ---- A kind of the test: {"rung": N} is three samples, N and 1, N and 2, N and 3, of which the last id trains ---- */
+
+enum { RUNGS = 3 };
+static _Thread_local int64_t rung;
+
+static tt_status next_rung(struct tt_row_reader *reader, struct tt_row *out)
+{
+    tt_row_clear_ids(&reader->ids, 0);
+    TT_TRY(tt_ids_append(&reader->ids, (int32_t)rung));
+    TT_TRY(tt_ids_append(&reader->ids, (int32_t)reader->part + 1));
+    TT_TRY(tt_row_check_ids(reader, false));
+    *out = (struct tt_row){.parts = RUNGS};
+    return tt_row_set_supervised(reader, 1);
+}
+
+static tt_status read_rung(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out)
+{
+    const struct tt_json_value *value = tt_json_get(row, "rung");
+    if (!tt_json_is_integer(value)) return tt_row_fail(reader, TT_ERR_DATA, "the row has no 'rung'");
+    rung = tt_json_integer(value);
+    return next_rung(reader, out);
+}
+
+static const struct tt_row_kind ladder = {
+    .name = "ladder", .plural = "ladders", .samples_each = RUNGS, .read = read_rung, .next = next_rung};
+
+static void an_objectives_kind_is_a_struct(void **state)
+{
+    (void)state;
+    const struct tt_data_config config = {.dataset_text_field = "text",
+                                          .dataset_prompt_field = "rung",
+                                          .dataset_completion_field = "completion",
+                                          .max_length = 16,
+                                          .packing_strategy = TT_PACKING_BFD,
+                                          .eval_packing = -1,
+                                          .completion_only_loss = -1,
+                                          .rows_kind = &ladder};
+    struct tt_dataset *dataset = NULL;
+    test_put("ladders.jsonl", "{\"rung\": 7}\n{\"text\": \"a\", \"rung\": 9}\n");
+    assert_int_equal(tt_dataset_load(test_at("ladders.jsonl"), &config, NULL, 10, 0, &dataset), TT_OK);
+    assert_int_equal(tt_dataset_count(dataset), 2 * RUNGS);
+    for (size_t i = 0; i < 2 * RUNGS; i++) {
+        struct tt_sample sample = tt_dataset_sample(dataset, i);
+        assert_int_equal(sample.count, 2);
+        assert_int_equal(sample.ids[0], i < RUNGS ? 7 : 9);
+        assert_int_equal(sample.ids[1], i % RUNGS + 1);
+    }
+    tt_dataset_destroy(dataset);
+    test_put("others.jsonl", "{\"text\": \"a\"}\n");
+    assert_int_equal(tt_dataset_load(test_at("others.jsonl"), &config, NULL, 10, 0, &dataset), TT_ERR_DATA);
+    assert_non_null(strstr(tt_error_last()->message, "has no 'rung'"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_kind_is_whole),
-                                       cmocka_unit_test(the_first_kind_that_accepts)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+                                       cmocka_unit_test(the_first_kind_that_accepts),
+                                       cmocka_unit_test(an_objectives_kind_is_a_struct)};
+    return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

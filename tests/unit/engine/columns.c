@@ -100,8 +100,12 @@ static tt_status train_by_columns(struct tt_comm *comm, void *argument)
     struct tt_model_options options = test_lora(TT_F32);
     tt_status status = TT_OK;
     options.lora.dropout = 0;
-    TT_GO(test_open_run(
-        &run, &(struct test_setup){&by_columns, options, 1, curve->accumulation, comm, add_columns}));
+    TT_GO(test_open_run(&run, &(struct test_setup){.objective = &by_columns,
+                                                   .options = options,
+                                                   .group_size = 1,
+                                                   .accumulation = curve->accumulation,
+                                                   .comm = comm,
+                                                   .prepare = add_columns}));
     for (int64_t s = 0; s < TEST_STEPS; s++) {
         struct tt_train_step_result result;
         TT_GO(test_train_step(&run, s, &result));

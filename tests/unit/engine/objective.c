@@ -285,7 +285,11 @@ static tt_status train_pairs(struct tt_comm *comm, void *argument)
     options.lora.dropout = 0;
     TT_TRY(tt_objective_init("dpo", &dpo));
     dpo.values[0] = 1;
-    TT_GO(test_open_run(&run, &(struct test_setup){&dpo, options, 2, curve->accumulation, comm, NULL}));
+    TT_GO(test_open_run(&run, &(struct test_setup){.objective = &dpo,
+                                                   .options = options,
+                                                   .group_size = 2,
+                                                   .accumulation = curve->accumulation,
+                                                   .comm = comm}));
     for (int64_t s = 0; s < TEST_STEPS; s++) {
         struct tt_train_step_result result;
         TT_GO(test_train_step(&run, s, &result));
@@ -329,7 +333,11 @@ static tt_status train_sharing(struct tt_comm *comm, void *argument)
     struct tt_model_options options = test_lora(TT_F32);
     tt_status status = TT_OK;
     options.lora.dropout = 0;
-    TT_GO(test_open_run(&run, &(struct test_setup){&sharing, options, 2, curve->accumulation, comm, NULL}));
+    TT_GO(test_open_run(&run, &(struct test_setup){.objective = &sharing,
+                                                   .options = options,
+                                                   .group_size = 2,
+                                                   .accumulation = curve->accumulation,
+                                                   .comm = comm}));
     for (int64_t s = 0; s < TEST_STEPS; s++) {
         struct tt_train_step_result result;
         TT_GO(test_train_step(&run, s, &result));
