@@ -167,7 +167,7 @@ static tt_status open_reserved(const char *path, int flags, uint64_t bytes, int 
     int fault = tt_file_fault(), opened = -1;
     struct stat info;
     if (fault != 0) return tt_fail_errno(fault, "cannot create '%s'", path);
-    TT_TRY(open_regular(path, O_WRONLY | O_CREAT | O_NOFOLLOW | flags, "cannot create", &opened, &info));
+    TT_TRY(open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW | flags, "cannot create", &opened, &info));
     tt_status status = reserve(opened, path, bytes);
     if (status != TT_OK) {
         close(opened);

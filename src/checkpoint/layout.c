@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/name_index.h"
 #include "model/adapter_config.h"
 
 /* Files of at least a gigabyte, to avoid hundreds of files; more than one file, because two writers of one file wait
@@ -16,11 +17,6 @@ enum { STATE_FILES = 32 };
 static bool is_saved(const struct tt_weights_layout *layout, const tt_param *param)
 {
     return !layout->adapter || param->adapter;
-}
-
-static uint64_t saved_bytes(const tt_param *param, tt_dtype dtype)
-{
-    return (uint64_t)tt_param_count(param) * tt_dtype_bytes(dtype);
 }
 
 /* Assigns tensors in order; a file ends where the middle of the next tensor is beyond the file's share. Returns the
@@ -73,19 +69,25 @@ static void free_entries(struct tt_weights_file *file)
     tt_free(file->params);
     tt_free(file->slots);
     tt_free(file->firsts);
+    tt_free(file->pieces);
+}
+
+static uint64_t stored_bytes(const struct tt_safetensors_entry *entry)
+{
+    uint64_t bytes = tt_dtype_bytes(entry->dtype);
+    for (int d = 0; d < entry->rank; d++) bytes *= (uint64_t)entry->dims[d];
+    return bytes;
 }
 
 static void append(struct tt_weights_layout *layout, struct tt_weights_file *file,
                    const struct tt_safetensors_entry *entry, const tt_param *param, int slot, int64_t first)
 {
-    uint64_t bytes = tt_dtype_bytes(entry->dtype);
-    for (int d = 0; d < entry->rank; d++) bytes *= (uint64_t)entry->dims[d];
     file->entries[file->count] = *entry;
     file->params[file->count] = param;
     file->slots[file->count] = slot;
     file->firsts[file->count] = first;
     file->count++;
-    layout->tensor_bytes += bytes;
+    layout->tensor_bytes += stored_bytes(entry);
 }
 
 /* The name in the files of a folder like `base`. */
@@ -97,78 +99,123 @@ static const char *stored_name(const struct tt_model *model, const struct tt_mod
     return entry != NULL ? entry->name : name;
 }
 
-/* The tensors of other parts, as they are. */
-static tt_status lay_out_copies(struct tt_weights_layout *layout, const struct tt_model *model,
-                                const struct tt_model_folder *base)
-{
-    struct tt_weights_file *file = &layout->files[layout->file_count - 1];
-    free_entries(file); /* was made for no tensor */
-    TT_TRY(alloc_entries(file, tt_model_folder_left_alone(base)));
-    for (size_t i = 0; i < tt_model_folder_tensor_count(base); i++)
-        if (tt_text_part_leaves(model->facts.part, tt_model_folder_tensor_name(base, i)))
-            append(layout, file, tt_model_folder_tensor(base, i), NULL, TT_SLOT_MASTER, 0);
-    return TT_OK;
-}
-
-/* Where the pieces of a parameter go. */
-struct adding {
-    struct tt_weights_layout *layout;
-    struct tt_weights_file *file; /* NULL: the pieces are only counted */
-    const tt_param *param;
-    tt_dtype dtype;
-    size_t count;
+/* A tensor of the files: a parameter, or pieces of some. */
+struct stored {
+    struct tt_safetensors_entry entry;
+    const tt_param *param; /* NULL: pieces */
+    bool turned;           /* a piece is transposed: rank 0 writes it */
+    struct tt_weights_file *file;
 };
 
-/* A tensor of the files gets the elements of one run of the parameter. */
-static tt_status add_stored_piece(void *context, const struct tt_source_piece *piece)
+/* The tensors of a model's files before they are divided among files. */
+struct listing {
+    struct tt_weights_layout *layout;
+    const struct tt_model *model;
+    const struct tt_model_folder *base;
+    tt_dtype dtype;
+    struct stored *tensors;
+    size_t count, room;
+    struct tt_weights_piece *pieces; /* of tensor number `entry` of the list */
+    size_t piece_count, piece_room;
+    struct tt_name_index index; /* of the tensors that are pieces */
+    const tt_param *param;      /* whose pieces are listed */
+};
+
+static tt_status list_tensor(struct listing *listing, const tt_param *param, const char *name, int rank,
+                             const int64_t *dims)
 {
-    struct adding *adding = context;
-    int64_t elements = 1;
-    for (int d = 0; d < piece->rank; d++) elements *= piece->dims[d];
-    bool in_order = piece->column_stride == 1 && piece->row_stride == piece->columns;
-    if (!in_order || elements != piece->rows * piece->columns)
-        return tt_fail(TT_ERR_UNSUPPORTED,
-                       "'%s' cannot be saved as the model's files have it, a part of '%s' or transposed",
-                       adding->param->name, piece->tensor);
-    adding->count++;
-    if (adding->file == NULL) return TT_OK;
-    struct tt_safetensors_entry entry = {.name = tt_arena_strdup(&adding->layout->arena, piece->tensor),
-                                         .dtype = adding->dtype,
-                                         .rank = piece->rank};
-    if (entry.name == NULL) return TT_ERR_MEMORY;
-    for (int d = 0; d < piece->rank; d++) entry.dims[d] = piece->dims[d];
-    append(adding->layout, adding->file, &entry, adding->param, TT_SLOT_MASTER, piece->first);
+    struct stored stored = {.entry = {.name = name, .dtype = listing->dtype, .rank = rank}, .param = param};
+    for (int d = 0; d < rank; d++) stored.entry.dims[d] = dims[d];
+    TT_TRY(tt_grow(&listing->tensors, listing->count, &listing->room));
+    listing->tensors[listing->count++] = stored;
     return TT_OK;
 }
 
-/* Adds the entries of a parameter that files hold in pieces, and counts them; 0: its files have it whole. */
-static tt_status add_stored(struct tt_weights_layout *layout, const struct tt_model *model,
-                            struct tt_weights_file *file, const tt_param *param, tt_dtype dtype,
-                            size_t *count)
+static tt_status list_whole(struct listing *listing, const tt_param *param, const char *name)
 {
-    struct adding adding = {.layout = layout, .file = file, .param = param, .dtype = dtype};
-    int64_t layer = -1;
-    const struct tt_param_source *source = tt_param_source_find(model->facts.sources, param->name, &layer);
-    *count = 0;
-    if (layout->adapter || source == NULL) return TT_OK;
-    TT_TRY(tt_param_source_pieces(source, layer, param->rank, param->dims, NULL, add_stored_piece, &adding));
-    *count = adding.count;
-    return TT_OK;
-}
-
-static tt_status add_entry(struct tt_weights_layout *layout, struct tt_weights_file *file,
-                           const tt_param *param, const char *name, tt_dtype dtype)
-{
-    struct tt_safetensors_entry entry = {.name = name, .dtype = dtype, .rank = param->rank};
-    if (layout->adapter) {
+    if (listing->layout->adapter) {
         char *key = tt_adapter_key(name);
         if (key == NULL) return TT_ERR_MEMORY;
-        entry.name = tt_arena_strdup(&layout->arena, key);
+        name = tt_arena_strdup(&listing->layout->arena, key);
         tt_free(key);
-        if (entry.name == NULL) return TT_ERR_MEMORY;
+        if (name == NULL) return TT_ERR_MEMORY;
     }
-    for (int d = 0; d < param->rank; d++) entry.dims[d] = param->dims[d];
-    append(layout, file, &entry, param, TT_SLOT_MASTER, 0);
+    return list_tensor(listing, param, name, param->rank, param->dims);
+}
+
+static tt_status list_piece(void *context, const struct tt_source_piece *piece)
+{
+    struct listing *listing = context;
+    size_t number;
+    if (!tt_name_index_find(&listing->index, piece->tensor, &number)) {
+        const char *name = tt_arena_strdup(&listing->layout->arena, piece->tensor);
+        if (name == NULL) return TT_ERR_MEMORY;
+        number = listing->count;
+        TT_TRY(list_tensor(listing, NULL, name, piece->rank, piece->dims));
+        TT_TRY(tt_name_index_add(&listing->index, name, number));
+    }
+    listing->tensors[number].turned |= !tt_source_piece_by_rows(piece);
+    TT_TRY(tt_grow(&listing->pieces, listing->piece_count, &listing->piece_room));
+    listing->pieces[listing->piece_count] = (struct tt_weights_piece){number, listing->param, *piece};
+    listing->pieces[listing->piece_count++].piece.tensor = listing->tensors[number].entry.name;
+    return TT_OK;
+}
+
+/* The pieces are those of the base's files, or where there are none those of the family's first row for it. */
+static tt_status list_param(struct listing *listing, const tt_param *param)
+{
+    const struct tt_model_facts *facts = &listing->model->facts;
+    const struct tt_model_folder *base = listing->base;
+    bool joined = false, stored = base != NULL && tt_model_folder_has_weights(base);
+    int64_t layer = -1;
+    listing->param = param;
+    if (!listing->layout->adapter && stored)
+        TT_TRY(tt_model_folder_pieces(base, param->name, list_piece, listing, &joined));
+    else if (!listing->layout->adapter) {
+        const struct tt_param_source *source = tt_param_source_find(&facts->sources, param->name, &layer);
+        joined = source != NULL;
+        if (joined)
+            TT_TRY(tt_param_source_pieces(&facts->sources, source, layer, param->rank, param->dims,
+                                          list_piece, listing));
+    }
+    return joined ? TT_OK : list_whole(listing, param, stored_name(listing->model, base, param->name));
+}
+
+static tt_status list_tensors(struct listing *listing)
+{
+    const struct tt_model *model = listing->model;
+    for (size_t i = 0; i < model->param_count; i++)
+        if (is_saved(listing->layout, model->params[i])) TT_TRY(list_param(listing, model->params[i]));
+    /* PEFT looks for a table that both share under both names. */
+    if (!tt_model_saves_table_twice(model)) return TT_OK;
+    return list_whole(listing, tt_model_find_param(model, model->embedding_name), model->head_name);
+}
+
+/* The tensors of other parts, as they are. */
+static void lay_out_copies(struct tt_weights_layout *layout, const struct tt_model *model,
+                           const struct tt_model_folder *base, struct tt_weights_file *file)
+{
+    for (size_t i = 0; base != NULL && i < tt_model_folder_tensor_count(base); i++)
+        if (tt_text_part_leaves(model->facts.part, tt_model_folder_tensor_name(base, i)))
+            append(layout, file, tt_model_folder_tensor(base, i), NULL, TT_SLOT_MASTER, 0);
+}
+
+/* The parameters of which transposed tensors are made, whole: every rank writes its slices of them, for rank 0. */
+static tt_status lay_out_turned(const struct listing *listing, struct tt_weights_file *file)
+{
+    struct tt_weights_layout sizes = {0}; /* these bytes are no part of the result */
+    TT_TRY(alloc_entries(file, listing->piece_count));
+    (void)snprintf(file->name, sizeof file->name, ".turned.safetensors");
+    for (size_t p = 0; p < listing->piece_count; p++) {
+        const struct tt_weights_piece *piece = &listing->pieces[p];
+        const tt_param *param = piece->param,
+                       *before = file->count > 0 ? file->params[file->count - 1] : NULL;
+        if (!listing->tensors[piece->entry].turned || param == before) continue;
+        struct tt_safetensors_entry entry = {
+            .name = param->name, .dtype = listing->dtype, .rank = param->rank};
+        for (int d = 0; d < param->rank; d++) entry.dims[d] = param->dims[d];
+        append(&sizes, file, &entry, param, TT_SLOT_MASTER, 0);
+    }
     return TT_OK;
 }
 
@@ -207,16 +254,14 @@ static void name_file(const struct tt_weights_layout *layout, size_t index, char
         snprintf(name, name_bytes, "model-%05zu-of-%05zu.safetensors", index + 1, layout->file_count);
 }
 
-/* Files with room for `count` tensors, the i-th of them in file file_of[i]; NULL: all in one file. It has pieces[i]
- * entries; NULL: one. */
+/* Files with room for `count` tensors, the i-th of them in file file_of[i]; NULL: all in one file. */
 static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count, const size_t *file_of,
-                             const size_t *pieces, size_t count)
+                             size_t count)
 {
     layout->files = tt_calloc(file_count, sizeof *layout->files);
     if (layout->files == NULL) return TT_ERR_MEMORY;
     layout->file_count = file_count;
-    for (size_t i = 0; i < count; i++)
-        layout->files[file_of != NULL ? file_of[i] : 0].count += pieces != NULL ? pieces[i] : 1;
+    for (size_t i = 0; i < count; i++) layout->files[file_of != NULL ? file_of[i] : 0].count++;
     for (size_t f = 0; f < file_count; f++) {
         size_t capacity = layout->files[f].count;
         layout->files[f].count = 0; /* none is appended yet */
@@ -225,50 +270,83 @@ static tt_status alloc_files(struct tt_weights_layout *layout, size_t file_count
     return TT_OK;
 }
 
+/* One more file, which rank 0 writes. */
+static tt_status add_first_file(struct tt_weights_layout *layout, size_t capacity)
+{
+    struct tt_weights_file *files = tt_realloc(layout->files, layout->file_count + 1, sizeof *layout->files);
+    if (files == NULL) return TT_ERR_MEMORY;
+    layout->files = files;
+    files[layout->file_count] = (struct tt_weights_file){0};
+    return alloc_entries(&files[layout->file_count++], capacity);
+}
+
+/* The pieces of each file, whose entries are in order of name now. */
+static tt_status place_pieces(const struct listing *listing)
+{
+    for (size_t i = 0; i < listing->piece_count; i++) {
+        struct tt_weights_piece piece = listing->pieces[i];
+        struct tt_weights_file *file = listing->tensors[piece.entry].file;
+        size_t low = 0, high = file->count;
+        while (high - low > 1) { /* the last entry that is not behind the name */
+            size_t middle = (low + high) / 2;
+            if (strcmp(file->entries[middle].name, piece.piece.tensor) <= 0)
+                low = middle;
+            else
+                high = middle;
+        }
+        piece.entry = low;
+        TT_TRY(tt_grow(&file->pieces, file->piece_count, &file->piece_room));
+        file->pieces[file->piece_count++] = piece;
+    }
+    return TT_OK;
+}
+
+static tt_status lay_out_weights(struct listing *listing, uint64_t max_file_bytes)
+{
+    tt_status status = TT_OK;
+    struct tt_weights_layout *layout = listing->layout;
+    size_t count = 0, turned = 0, *file_of = tt_calloc(listing->count + 1, sizeof *file_of);
+    uint64_t *bytes = tt_calloc(listing->count + 1, sizeof *bytes);
+    if (file_of == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < listing->count; i++)
+        if (!listing->tensors[i].turned) bytes[count++] = stored_bytes(&listing->tensors[i].entry);
+    turned = listing->count - count;
+    size_t file_count = split_files(bytes, count, layout->adapter ? UINT64_MAX : max_file_bytes, file_of);
+    size_t others = layout->adapter || listing->base == NULL ? 0 : tt_model_folder_left_alone(listing->base);
+    layout->of_first = turned + others > 0;
+    TT_GO(alloc_files(layout, file_count, file_of, count));
+    if (layout->of_first) TT_GO(add_first_file(layout, turned + others));
+    for (size_t f = 0; f < layout->file_count; f++)
+        name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
+    struct tt_weights_file *last = &layout->files[layout->file_count - 1];
+    count = 0;
+    for (size_t i = 0; i < listing->count; i++) {
+        struct stored *stored = &listing->tensors[i];
+        stored->file = stored->turned ? last : &layout->files[file_of[count++]];
+        append(layout, stored->file, &stored->entry, stored->param, TT_SLOT_MASTER, 0);
+    }
+    if (others > 0) lay_out_copies(layout, listing->model, listing->base, last);
+    for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
+    TT_GO(place_pieces(listing));
+    if (turned > 0) TT_GO(lay_out_turned(listing, &layout->turned));
+    if (turned > 0) TT_GO(finish_file(&layout->turned));
+out:
+    tt_free(bytes);
+    tt_free(file_of);
+    return status;
+}
+
 tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_model_folder *base,
                                  tt_dtype dtype, uint64_t max_file_bytes, struct tt_weights_layout *layout)
 {
-    tt_status status = TT_OK;
-    size_t count = 0;
+    struct listing listing = {.layout = layout, .model = model, .base = base, .dtype = dtype};
     *layout = (struct tt_weights_layout){0};
     for (size_t i = 0; i < model->param_count; i++) layout->adapter |= model->params[i]->adapter;
-    size_t *file_of = tt_calloc(model->param_count + 1, sizeof *file_of);
-    size_t *pieces = tt_calloc(model->param_count + 1, sizeof *pieces);
-    uint64_t *bytes = tt_calloc(model->param_count + 1, sizeof *bytes);
-    if (file_of == NULL || pieces == NULL || bytes == NULL) TT_GO(TT_ERR_MEMORY);
-    for (size_t i = 0; i < model->param_count; i++) {
-        if (!is_saved(layout, model->params[i])) continue;
-        TT_GO(add_stored(layout, model, NULL, model->params[i], dtype, &pieces[count]));
-        if (pieces[count] == 0) pieces[count] = 1;
-        bytes[count++] = saved_bytes(model->params[i], dtype);
-    }
-    pieces[count] = 1;
-    /* PEFT looks for a table that both share under both names. */
-    const tt_param *twice =
-        tt_model_saves_table_twice(model) ? tt_model_find_param(model, model->embedding_name) : NULL;
-    if (twice != NULL) bytes[count++] = saved_bytes(twice, dtype);
-    uint64_t most = layout->adapter ? UINT64_MAX : max_file_bytes;
-    size_t file_count = split_files(bytes, count, most, file_of);
-    layout->copies = !layout->adapter && base != NULL && tt_model_folder_left_alone(base) > 0;
-    TT_GO(alloc_files(layout, file_count + layout->copies, file_of, pieces, count));
-    if (layout->copies) TT_GO(lay_out_copies(layout, model, base));
-    for (size_t f = 0; f < layout->file_count; f++)
-        name_file(layout, f, layout->files[f].name, sizeof layout->files[f].name);
-    count = 0;
-    for (size_t i = 0; i < model->param_count; i++) {
-        const tt_param *param = model->params[i];
-        size_t added;
-        if (!is_saved(layout, param)) continue;
-        struct tt_weights_file *file = &layout->files[file_of[count++]];
-        TT_GO(add_stored(layout, model, file, param, dtype, &added));
-        if (added == 0) TT_GO(add_entry(layout, file, param, stored_name(model, base, param->name), dtype));
-    }
-    if (twice != NULL) TT_GO(add_entry(layout, &layout->files[0], twice, model->head_name, dtype));
-    for (size_t f = 0; f < layout->file_count; f++) TT_GO(finish_file(&layout->files[f]));
-out:
-    tt_free(bytes);
-    tt_free(pieces);
-    tt_free(file_of);
+    tt_status status = list_tensors(&listing);
+    if (status == TT_OK) status = lay_out_weights(&listing, max_file_bytes);
+    tt_name_index_deinit(&listing.index);
+    tt_free(listing.tensors);
+    tt_free(listing.pieces);
     if (status != TT_OK) tt_weights_layout_deinit(layout);
     return status;
 }
@@ -344,7 +422,7 @@ static tt_status lay_out_pieces(struct tt_weights_layout *layout, const struct t
 {
     size_t capacity = 0;
     for (int u = 0; u < model->unit_count; u++) capacity += tt_unit_piece_count(part->units[u]);
-    TT_TRY(alloc_files(layout, 1, NULL, NULL, TT_SLOTS * capacity));
+    TT_TRY(alloc_files(layout, 1, NULL, TT_SLOTS * capacity));
     snprintf(layout->files[0].name, sizeof layout->files[0].name, "training_state-%05d-of-%05d.safetensors",
              part->number + 1, part->count);
     for (int slot = first_slot; slot < TT_SLOTS; slot++) TT_TRY(add_pieces(layout, model, part->units, slot));
@@ -412,7 +490,7 @@ static tt_status lay_out_whole(struct tt_weights_layout *layout, const struct tt
         bytes[i] = (uint64_t)tt_slot_elements(&tensors[i].value, tt_param_count(tensors[i].param)) *
                    tt_dtype_bytes(tensors[i].value.dtype);
     size_t file_count = tt_state_split(bytes, count, max_file_bytes, file_of);
-    TT_GO(alloc_files(layout, file_count, file_of, NULL, count));
+    TT_GO(alloc_files(layout, file_count, file_of, count));
     for (size_t f = 0; f < file_count; f++)
         tt_state_file_name(f, file_count, layout->files[f].name, sizeof layout->files[f].name);
     for (size_t i = 0; i < count; i++)
@@ -447,6 +525,8 @@ void tt_weights_layout_deinit(struct tt_weights_layout *layout)
         free_entries(&layout->files[f]);
         tt_str_deinit(&layout->files[f].header);
     }
+    free_entries(&layout->turned);
+    tt_str_deinit(&layout->turned.header);
     tt_free(layout->files);
     tt_arena_deinit(&layout->arena);
     *layout = (struct tt_weights_layout){0};

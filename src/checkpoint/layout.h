@@ -15,18 +15,27 @@ bool tt_slot_value(const struct tt_optimizer *optimizer, const tt_param *param, 
 /* Elements of a value, for `count` of its parameter's from a multiple of value->block on. */
 int64_t tt_slot_elements(const struct tt_state_value *value, int64_t count);
 
+/* Elements of a parameter in the entry that has them. */
+struct tt_weights_piece {
+    size_t entry; /* index in its file */
+    const tt_param *param;
+    struct tt_source_piece piece; /* io/param_source.h */
+};
+
 struct tt_weights_file {
     /* "adapter_model.safetensors", "model-00001-of-00003.safetensors" */
     char name[80];
     struct tt_str header;                 /* owned */
     uint64_t bytes;                       /* header and data */
     struct tt_safetensors_entry *entries; /* owned */
-    /* owned, for each entry: its parameter, the number of the value (TT_SLOT_...), its element that the entry begins
-     * with */
+    /* owned, for each entry: its parameter (NULL: it has pieces, or is copied), the number of the value (TT_SLOT_...),
+     * the parameter's element that the entry begins with */
     const tt_param **params;
     int *slots;
     int64_t *firsts;
     size_t count;
+    struct tt_weights_piece *pieces; /* owned: of parameters that are not one tensor of the file */
+    size_t piece_count, piece_room;
 };
 
 struct tt_weights_layout {
@@ -34,15 +43,19 @@ struct tt_weights_layout {
     size_t file_count;
     uint64_t tensor_bytes;
     bool adapter; /* the adapter's tensors only */
-    bool copies;  /* the last file's tensors are copied from the base: they are no parameters */
+    /* Rank 0 writes the last file, when all ranks have written theirs: tensors of other parts, copied from the base,
+     * and transposed ones, of the parameters in `turned`, a file that is then removed; without entries: none. */
+    bool of_first;
+    struct tt_weights_file turned;
     const struct tt_optimizer *optimizer; /* of a training state */
     struct tt_arena arena;                /* names */
 };
 
 /* The layout of the adapter parameters if the model has any, else of all parameters. A zeroed layout is empty. An
- * adapter is one file; a model is split into files of at most max_file_bytes, as even as whole tensors allow. Of a
- * model that is the text part of the folder `base` (which may be NULL) tensors have the names of that folder's files,
- * and a further file has those of the other parts. */
+ * adapter is one file; a model is split into files of at most max_file_bytes, as even as whole tensors allow. Tensors
+ * have names and shapes as in the files of the folder `base` (which may be NULL); without its weights, as the family's
+ * first rows say (io/param_source.h). A further file has the tensors of other parts than the text model, and the
+ * transposed ones. */
 TT_MUST_USE tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_model_folder *base,
                                              tt_dtype dtype, uint64_t max_file_bytes,
                                              struct tt_weights_layout *layout);

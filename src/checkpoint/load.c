@@ -1,5 +1,6 @@
 #include "checkpoint/load.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/ops/elementwise.h"
@@ -126,6 +127,65 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     return TT_OK;
 }
 
+/* ---- LoRA on linears in pieces ---- */
+
+/* PEFT's name for a linear depends on this: whether its weight is that of one module of the files, and of which. */
+struct whole {
+    const tt_param *weight;
+    char tensor[TT_SOURCE_NAME_BYTES]; /* the first one */
+    bool part, several;
+};
+
+static tt_status see_piece(void *context, const struct tt_source_piece *piece)
+{
+    struct whole *whole = context;
+    int64_t elements = 1;
+    for (int d = 0; d < piece->rank; d++) elements *= piece->dims[d];
+    if (whole->tensor[0] == '\0') (void)snprintf(whole->tensor, sizeof whole->tensor, "%s", piece->tensor);
+    whole->several |= strcmp(whole->tensor, piece->tensor) != 0;
+    whole->part |= elements != piece->rows * piece->columns;
+    return TT_OK;
+}
+
+static tt_status see_pieces(const struct tt_model *model, const struct tt_model_folder *folder,
+                            struct whole *whole)
+{
+    const tt_param *weight = whole->weight;
+    int64_t layer = -1;
+    bool joined;
+    if (folder != NULL && tt_model_folder_has_weights(folder))
+        return tt_model_folder_pieces(folder, weight->name, see_piece, whole, &joined);
+    const struct tt_param_source *source = tt_param_source_find(&model->facts.sources, weight->name, &layer);
+    if (source == NULL) return TT_OK;
+    return tt_param_source_pieces(&model->facts.sources, source, layer, weight->rank, weight->dims, see_piece,
+                                  whole);
+}
+
+struct lora_check {
+    const struct tt_model *model;
+    const struct tt_model_folder *folder;
+};
+
+/* An adapter of PEFT is on the modules of the files: matrices of one on parts of it, or on several, are none there. */
+static tt_status check_lora(void *context, const struct tt_model_linear *linear)
+{
+    const struct lora_check *check = context;
+    struct whole whole = {.weight = linear->weight};
+    if (linear->r == 0 || linear->weight->rank != 2) return TT_OK;
+    TT_TRY(see_pieces(check->model, check->folder, &whole));
+    if (whole.tensor[0] == '\0') return TT_OK;
+    if (!whole.part && !whole.several && strcmp(whole.tensor, linear->weight->name) == 0) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "LoRA on '%s', which is %s '%s' in the files: PEFT's adapters are on %s",
+                linear->weight->name,
+                whole.several ? "several tensors, the first of them"
+                : whole.part  ? "a part of"
+                              : "named",
+                whole.tensor, whole.several ? "each of them" : "that module as a whole");
+    tt_hint("name it in exclude_modules, or leave it out of target_modules");
+    return status;
+}
+
 static bool same_span(struct tt_span a, struct tt_span b)
 {
     return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
@@ -191,6 +251,8 @@ static void hint(const struct complaint *complaint, bool adapter)
 tt_status tt_load_check(const struct tt_model *model, const struct tt_load_source *source)
 {
     struct complaint complaint = {0};
+    struct lora_check lora = {model, source->folder};
+    TT_TRY(tt_model_visit_linears(model, check_lora, &lora));
     tt_status status = check_params(model, source, &complaint);
     if (status == TT_OK && source->folder != NULL) status = check_folder(model, source, &complaint);
     if (status == TT_OK && source->adapter != NULL) status = check_adapter(model, source, &complaint);

@@ -39,6 +39,18 @@ tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64
     return TT_OK;
 }
 
+void tt_manifest_forget(struct tt_manifest *manifest, const char *name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < manifest->count; i++) {
+        if (strcmp(manifest->files[i].name, name) == 0)
+            tt_free(manifest->files[i].name);
+        else
+            manifest->files[kept++] = manifest->files[i];
+    }
+    manifest->count = kept;
+}
+
 struct rest {
     struct tt_manifest *manifest;
     const char *folder, *below; /* below: "" or "additional_chat_templates/" */

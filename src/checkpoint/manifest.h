@@ -34,6 +34,8 @@ void tt_manifest_deinit(struct tt_manifest *manifest);
 /* NULL: not listed */
 const struct tt_manifest_file *tt_manifest_find(const struct tt_manifest *manifest, const char *name);
 
+/* A file of this name, if there is one, is listed no more. */
+void tt_manifest_forget(struct tt_manifest *manifest, const char *name);
 /* Adds a file of known size and sum; an existing file, which is read; every file of `folder` (and of the folders in it)
  * that is not listed yet, which are read. */
 TT_MUST_USE tt_status tt_manifest_add(struct tt_manifest *manifest, const char *name, uint64_t bytes,

@@ -116,10 +116,49 @@ static tt_status copy_tensor(const struct tt_publication *request, const struct 
     return TT_OK;
 }
 
-/* The file of the tensors that are no parameters: those of parts beside the text model. */
-static tt_status copy_others(const struct tt_publication *request)
+/* Elements of the parameters that the ranks wrote whole, in their places in transposed tensors. */
+static tt_status turn_piece(const struct tt_safetensors *turned, const struct tt_weights_file *file,
+                            const struct tt_weights_piece *piece, struct tt_source_output *to, char *bytes,
+                            size_t most)
 {
-    enum { PIECE = 1 << 20 };
+    const struct tt_safetensors_entry *from = tt_safetensors_find(turned, piece->param->name);
+    if (from == NULL)
+        return tt_fail(TT_ERR_INTERNAL, "'%s' has no '%s'", tt_safetensors_path(turned), piece->param->name);
+    to->width = tt_dtype_bytes(from->dtype);
+    to->offset = file->entries[piece->entry].offset;
+    int64_t count = piece->piece.rows * piece->piece.columns, columns = piece->piece.columns;
+    int64_t step = (int64_t)(most / to->width);
+    if (step > columns) step -= step % columns; /* whole rows */
+    for (int64_t done = 0; done < count; done += step) {
+        int64_t some = tt_smaller(step, count - done);
+        TT_TRY(tt_safetensors_read(turned, from, piece->piece.first + done, some, bytes, from->dtype));
+        TT_TRY(tt_source_piece_write(&piece->piece, to, done, some, bytes));
+    }
+    return TT_OK;
+}
+
+static tt_status turn_tensors(const struct tt_publication *request, const struct tt_weights_file *file,
+                              int descriptor, const char *path, char *bytes, size_t most)
+{
+    struct tt_path from;
+    struct tt_safetensors *turned = NULL;
+    struct tt_source_output to = {.descriptor = descriptor, .path = path};
+    tt_status status = TT_OK;
+    if (request->weights->turned.count == 0) return TT_OK;
+    TT_TRY(tt_path_set(&from, request->temporary, request->weights->turned.name));
+    TT_TRY(tt_safetensors_open(from.text, &turned));
+    for (size_t p = 0; p < file->piece_count && status == TT_OK; p++)
+        status = turn_piece(turned, file, &file->pieces[p], &to, bytes, most);
+    tt_safetensors_close(turned);
+    TT_TRY(status);
+    tt_manifest_forget(request->manifest, request->weights->turned.name);
+    return tt_dir_remove(from.text);
+}
+
+/* The file of the tensors that no rank can write alone, those of parts beside the text model and transposed ones. */
+static tt_status write_first_file(const struct tt_publication *request)
+{
+    enum { PIECE = 8 << 20 };
     const struct tt_weights_file *file = &request->weights->files[request->weights->file_count - 1];
     struct tt_path path;
     int descriptor = -1;
@@ -129,8 +168,17 @@ static tt_status copy_others(const struct tt_publication *request)
     if (bytes == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_file_create(path.text, file->bytes, &descriptor));
     TT_GO(tt_file_pwrite(descriptor, path.text, file->header.data, file->header.bytes, 0));
-    for (size_t i = 0; i < file->count; i++)
-        TT_GO(copy_tensor(request, &file->entries[i], descriptor, path.text, bytes, PIECE));
+    TT_GO(turn_tensors(request, file, descriptor, path.text, bytes, PIECE));
+    struct tt_name_index pieces = {0};
+    for (size_t p = 0; p < file->piece_count && status == TT_OK; p++)
+        status = tt_name_index_add(&pieces, file->entries[file->pieces[p].entry].name, p);
+    for (size_t i = 0; i < file->count && status == TT_OK; i++) {
+        size_t piece;
+        if (!tt_name_index_find(&pieces, file->entries[i].name, &piece))
+            status = copy_tensor(request, &file->entries[i], descriptor, path.text, bytes, PIECE);
+    }
+    tt_name_index_deinit(&pieces);
+    TT_GO(status);
     int written = descriptor;
     descriptor = -1;
     TT_GO(tt_file_sync_close(written, path.text));
@@ -146,7 +194,7 @@ static tt_status write_small_files(const struct tt_publication *request)
     const struct tt_weights_layout *layout = request->weights;
     tt_status status = TT_OK;
     struct tt_str text = {0};
-    if (layout->copies) TT_GO(copy_others(request));
+    if (layout->of_first) TT_GO(write_first_file(request));
     if (layout->adapter) {
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_noted(request, "adapter_config.json", &text));

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/integer.h"
 #include "base/thread.h"
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
@@ -24,7 +25,7 @@ struct tt_saver {
     struct tt_weights_layout weights, state;
     struct tt_kept_files kept; /* on rank 0 */
     struct tt_writer writer;   /* of the weights, then of the state */
-    size_t weights_files;
+    size_t weights_files;      /* that ranks write their slices of */
     struct tt_thread *thread;
     atomic_int phase;
     atomic_bool cancelled, all_written;
@@ -55,50 +56,71 @@ static void set_state_part(const struct tt_saver_config *config, const struct tt
     part->count = tt_slot_elements(&value, piece->count);
 }
 
-/* A value of the parameter: an entry of a file of weights may have some of its elements only (io/param_source.h). */
-static void set_weight_part(const struct tt_weights_file *file, size_t e, const struct tt_piece *piece,
+/* A value of the parameter: the elements of a unit's piece that are those of the entry, or of a piece of the file. */
+static void set_weight_part(const struct tt_weights_file *file, size_t e,
+                            const struct tt_source_piece *in_file, const struct tt_piece *piece,
                             struct tt_writer_part *part)
 {
     const struct tt_safetensors_entry *entry = &file->entries[e];
-    int64_t begins = file->firsts[e], ends = begins + (int64_t)(entry->bytes / tt_dtype_bytes(entry->dtype));
-    int64_t first = piece->first > begins ? piece->first : begins,
-            last = piece->first + piece->count < ends ? piece->first + piece->count : ends;
+    int64_t begins = in_file != NULL ? in_file->first : file->firsts[e];
+    int64_t ends = begins + (in_file != NULL ? in_file->rows * in_file->columns
+                                             : (int64_t)(entry->bytes / tt_dtype_bytes(entry->dtype)));
+    int64_t first = tt_larger(piece->first, begins), last = tt_smaller(piece->first + piece->count, ends);
     part->count = last > first ? last - first : 0;
     if (part->count == 0) return;
     part->from = (const char *)part->from + (size_t)(first - piece->first) * tt_dtype_bytes(piece->dtype);
     part->first = first - begins;
+    part->piece = in_file;
 }
 
-/* Adds the parts of one file, from the pieces of all units. Entries of the whole state begin at element 0; entries of a
- * rank's own file begin with its piece. */
-static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
+/* Adds what the units have of one value of a parameter: for an entry as a whole, or for a piece of one. Entries of the
+ * whole state begin at element 0; entries of a rank's own file begin with its piece. */
+static tt_status add_parts_of(const struct tt_saver_config *config, struct tt_writer_file *out, size_t e,
+                              const tt_param *param, const struct tt_source_piece *in_file)
 {
-    for (size_t e = 0; e < out->file->count; e++) {
-        const tt_param *param = out->file->params[e];
-        for (int u = 0; u < config->model->unit_count; u++) {
-            for (size_t p = 0; p < tt_unit_piece_count(config->units[u]); p++) {
-                struct tt_piece piece = tt_unit_piece(config->units[u], p);
-                if (piece.param != param || piece.count == 0) continue;
-                struct tt_writer_part part = {
-                    .from = tt_snapshot_data(config->snapshot, u, p, out->file->slots[e]),
-                    .dtype = piece.dtype,
-                    .entry = &out->file->entries[e],
-                };
-                if (out->file->slots[e] != TT_SLOT_MASTER)
-                    set_state_part(config, out->file, e, &piece, &part);
-                else
-                    set_weight_part(out->file, e, &piece, &part);
-                if (part.count > 0) TT_TRY(tt_writer_add_part(out, &part));
-            }
+    for (int u = 0; u < config->model->unit_count; u++) {
+        for (size_t p = 0; p < tt_unit_piece_count(config->units[u]); p++) {
+            struct tt_piece piece = tt_unit_piece(config->units[u], p);
+            if (piece.param != param || piece.count == 0) continue;
+            struct tt_writer_part part = {
+                .from = tt_snapshot_data(config->snapshot, u, p, out->file->slots[e]),
+                .dtype = piece.dtype,
+                .entry = &out->file->entries[e],
+            };
+            if (out->file->slots[e] != TT_SLOT_MASTER)
+                set_state_part(config, out->file, e, &piece, &part);
+            else
+                set_weight_part(out->file, e, in_file, &piece, &part);
+            if (part.count > 0) TT_TRY(tt_writer_add_part(out, &part));
         }
     }
     return TT_OK;
 }
 
+static tt_status add_parts(const struct tt_saver_config *config, struct tt_writer_file *out)
+{
+    const struct tt_weights_file *file = out->file;
+    for (size_t e = 0; e < file->count; e++)
+        if (file->params[e] != NULL) TT_TRY(add_parts_of(config, out, e, file->params[e], NULL));
+    for (size_t p = 0; p < file->piece_count; p++)
+        TT_TRY(
+            add_parts_of(config, out, file->pieces[p].entry, file->pieces[p].param, &file->pieces[p].piece));
+    return TT_OK;
+}
+
+static struct tt_weights_file *file_at(struct tt_saver *saver, size_t index)
+{
+    size_t own = saver->weights_files - (saver->weights.turned.count > 0);
+    if (index < own) return &saver->weights.files[index];
+    return index < saver->weights_files ? &saver->weights.turned
+                                        : &saver->state.files[index - saver->weights_files];
+}
+
 static tt_status plan_files(struct tt_saver *saver)
 {
     const struct tt_saver_config *config = &saver->config;
-    saver->weights_files = saver->weights.file_count - saver->weights.copies;
+    saver->weights_files =
+        saver->weights.file_count - saver->weights.of_first + (saver->weights.turned.count > 0);
     size_t count = saver->weights_files + saver->state.file_count;
     saver->writer.files = tt_calloc(count + 1, sizeof *saver->writer.files);
     if (saver->writer.files == NULL) return TT_ERR_MEMORY;
@@ -106,7 +128,7 @@ static tt_status plan_files(struct tt_saver *saver)
     for (size_t f = 0; f < saver->writer.file_count; f++) {
         struct tt_writer_file *file = &saver->writer.files[f];
         bool state = f >= saver->weights_files;
-        file->file = state ? &saver->state.files[f - saver->weights_files] : &saver->weights.files[f];
+        file->file = file_at(saver, f);
         file->writes_header = (state && config->sharded) || saver->first;
         if (config->writes) TT_TRY(add_parts(config, file));
     }

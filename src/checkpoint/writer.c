@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/crc64.h"
 #include "base/file.h"
+#include "base/integer.h"
 #include "base/thread.h"
 
 /* Elements converted, or summed and written, at a time. */
@@ -75,6 +76,21 @@ static tt_status write_bytes(struct writing *writing, struct output *output, con
     return tt_file_pwrite(output->descriptor, output->path, data, bytes, offset);
 }
 
+/* Elements [first, first + count) of a piece, which lie apart in the file. */
+static tt_status write_runs(struct writing *writing, struct output *output, const struct tt_writer_part *part,
+                            int64_t first, int64_t count, const void *data)
+{
+    size_t width = tt_dtype_bytes(part->entry->dtype);
+    for (int64_t at = first, end = first + count; at < end;) {
+        int64_t run = tt_smaller(tt_source_piece_run(part->piece, at), end - at);
+        TT_TRY(write_bytes(writing, output, (const char *)data + (size_t)(at - first) * width,
+                           (size_t)run * width,
+                           part->entry->offset + (uint64_t)tt_source_piece_place(part->piece, at) * width));
+        at += run;
+    }
+    return TT_OK;
+}
+
 static tt_status write_chunk(struct writing *writing, struct output *output,
                              const struct tt_writer_part *part, uint64_t chunk, void *converted)
 {
@@ -89,6 +105,8 @@ static tt_status write_chunk(struct writing *writing, struct output *output,
                            part->entry->dtype_name);
         data = converted;
     }
+    if (part->piece != NULL)
+        return write_runs(writing, output, part, part->first + done, (int64_t)count, data);
     uint64_t offset = part->entry->offset + (uint64_t)(part->first + done) * to_bytes;
     return write_bytes(writing, output, data, count * to_bytes, offset);
 }

@@ -18,7 +18,8 @@ struct tt_writer_part {
     const void *from; /* host memory; lent */
     tt_dtype dtype;
     const struct tt_safetensors_entry *entry;
-    int64_t first, count; /* elements of the entry */
+    const struct tt_source_piece *piece; /* NULL: one after the other; by rows (io/param_source.h); lent */
+    int64_t first, count;                /* elements of the entry, or of the piece */
 };
 
 struct tt_writer_file {

@@ -203,6 +203,50 @@ static tt_status choose_type(const struct quantize_command *command, enum tt_qua
     return status;
 }
 
+/* The modules of the files whose weights are in pieces, which are copied. */
+struct in_pieces {
+    const struct tt_model *model;
+    struct tt_arena *arena;
+    struct tt_quantized_config *config;
+    const tt_param *param;
+};
+
+static tt_status skip_piece(void *context, const struct tt_source_piece *piece)
+{
+    const struct in_pieces *pieces = context;
+    const char *end = strrchr(piece->tensor, '.'), *begin;
+    if (tt_param_is_quantized(pieces->param)) {
+        tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
+                                   "'%s' is a part of '%s' in the files, or made of several: it is quantized "
+                                   "while loading, and not in a folder",
+                                   pieces->param->name, piece->tensor);
+        tt_hint("name it in llm_int8_skip_modules, to have it copied as it is");
+        return status;
+    }
+    if (end == NULL || strcmp(end, ".weight") != 0) return TT_OK;
+    for (begin = end; begin > piece->tensor && begin[-1] != '.';) begin--;
+    bool expressions = tt_quant_is_compressed(pieces->config->type);
+    const char *name =
+        tt_arena_printf(pieces->arena, expressions ? "re:.*%.*s$" : "%.*s", (int)(end - begin), begin);
+    if (name == NULL) return TT_ERR_MEMORY;
+    for (int i = 0; i < pieces->config->skip_count; i++)
+        if (strcmp(pieces->config->skip[i], name) == 0) return TT_OK;
+    return add_skipped(name, pieces->config);
+}
+
+static tt_status list_pieces(const struct tt_model *model, const struct tt_model_folder *joined,
+                             struct tt_arena *arena, struct tt_quantized_config *config)
+{
+    struct in_pieces pieces = {.model = model, .arena = arena, .config = config};
+    bool in_pieces;
+    for (size_t i = 0; i < model->param_count; i++) {
+        pieces.param = model->params[i];
+        if (pieces.param->rank > 1)
+            TT_TRY(tt_model_folder_pieces(joined, pieces.param->name, skip_piece, &pieces, &in_pieces));
+    }
+    return TT_OK;
+}
+
 static tt_status open_model(const struct quantize_command *command, struct tt_model_folder **folder,
                             struct tt_model **model)
 {
@@ -218,6 +262,7 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(command->model, true, folder));
     TT_GO(tt_model_facts_parse(tt_model_folder_config(*folder), config));
+    TT_GO(tt_model_folder_join(*folder, &config->sources));
     if (config->stored_quant != TT_QUANT_NONE) {
         status = tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,
                          tt_quant_type_name(config->stored_quant));
@@ -238,7 +283,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     const struct quantize_command *command = call->target;
     tt_status status = TT_OK;
-    struct tt_model_folder *folder = NULL;
+    struct tt_model_folder *joined = NULL, *folder = NULL; /* the parameters; the tensors of the files */
     struct tt_model *model = NULL;
     struct tt_name_pattern skip = {0};
     struct tt_str text = {0};
@@ -249,10 +294,12 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                                           .layout_of = layout_of,
                                           .max_shard_bytes = command->max_shard_bytes,
                                           .cancel = cli->cancel};
-    TT_GO(open_model(command, &folder, &model));
+    TT_GO(open_model(command, &joined, &model));
+    TT_GO(tt_model_folder_open(command->model, true, &folder));
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, TT_NAMES_AS_LIST));
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
+    TT_GO(list_pieces(model, joined, &arena, &options.config));
     if (tt_quant_is_compressed(options.config.type))
         TT_GO(list_ignored(model, &skip, &arena, &options.config));
     else
@@ -272,6 +319,7 @@ out:
     tt_name_pattern_deinit(&skip);
     tt_model_destroy(model);
     tt_model_folder_close(folder);
+    tt_model_folder_close(joined);
     return status;
 }
 

@@ -328,7 +328,7 @@ static tt_status add_output(struct export *export, const struct tt_merge_tensor 
 {
     struct tt_merge_output output = {
         .tensor = tensor, .head_rows = place->turned_rows, .shift = place->shift};
-    int64_t dims[] = {tensor->rows, tensor->columns};
+    const int64_t two[] = {tensor->rows, tensor->columns}, *dims = tensor->rank > 2 ? tensor->dims : two;
     output.dtype = tensor->rank == 1 ? TT_F32 : export->dtype;
     TT_TRY(
         tt_gguf_add_tensor(&export->header, place->name, tensor->rank, dims, output.dtype, &output.offset));

@@ -76,6 +76,16 @@ static tt_status find_type(struct tt_merge *merge, const char *source, struct tt
     return TT_OK;
 }
 
+/* Rows are those of all matrices where there are several. */
+static void set_dims(struct tt_merge_tensor *tensor, const int64_t *dims)
+{
+    tensor->rows = tensor->columns = 1;
+    for (int d = 0; d < tensor->rank; d++) {
+        tensor->dims[d] = dims[d];
+        *(d > 0 && d == tensor->rank - 1 ? &tensor->columns : &tensor->rows) *= dims[d];
+    }
+}
+
 static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const char *name)
 {
     const char *source = tt_model_source_name(merge->model, param);
@@ -83,10 +93,9 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
         .name = name,
         .stored = name,
         .base = tt_model_folder_find(merge->folder, source),
-        .rows = param->dims[0],
-        .columns = param->rank > 1 ? param->dims[1] : 1,
         .rank = param->rank,
     };
+    set_dims(&tensor, param->dims);
     /* modules_to_save are only compared with the base, which may lack them. */
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
     if (tensor.base == NULL)
@@ -133,10 +142,8 @@ static void add_left_alone(struct tt_merge *merge)
                                          .left_alone = true,
                                          .base = base,
                                          .dtype = base->dtype,
-                                         .rows = 1,
-                                         .columns = 1,
                                          .rank = base->rank};
-        for (int d = 0; d < base->rank; d++) *(d == 0 ? &tensor.rows : &tensor.columns) *= base->dims[d];
+        set_dims(&tensor, base->dims);
         merge->tensors[merge->count++] = tensor;
     }
 }
@@ -165,6 +172,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
     TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
+    TT_GO(tt_model_folder_join(merge->folder, &config->sources));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));
     if (adapter != NULL) TT_GO(open_adapter(merge, adapter, config, &options.lora));

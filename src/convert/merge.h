@@ -28,8 +28,9 @@ struct tt_merge_tensor {
     tt_dtype dtype;                       /* of the base's values */
     float scaling;
     int64_t r;
-    int64_t rows, columns;
-    int rank; /* 1 or 2 */
+    int64_t rows, columns; /* of several matrices: all their rows */
+    int rank;
+    int64_t dims[TT_SAFETENSORS_RANK_MAX];
 };
 
 struct tt_merge {
@@ -61,6 +62,13 @@ struct tt_merge_change {
 void tt_merge_change_add(struct tt_merge_change *sum, const struct tt_merge_change *more);
 double tt_merge_change_rms(const struct tt_merge_change *change);
 
+/* Destination of a piece of a tensor: a tensor whose values begin at `offset` of an open file. */
+struct tt_merge_piece {
+    struct tt_source_piece piece;
+    int descriptor;
+    const char *path;
+    uint64_t offset;
+};
 /* Destination of a tensor: from `offset` of an open file on, row after row. */
 struct tt_merge_output {
     const struct tt_merge_tensor *tensor;
@@ -68,6 +76,9 @@ struct tt_merge_output {
     int descriptor;
     const char *path; /* for messages */
     uint64_t offset;
+    /* NULL, or lent: the tensor goes to these places instead (io/param_source.h); with them no head_rows */
+    const struct tt_merge_piece *pieces;
+    size_t piece_count;
     /* 0: rows keep their order. Else heads have head_rows rows, and in each the rows of the two halves are interleaved:
      * row half * head_rows / 2 + i becomes row 2 * i + half. */
     int64_t head_rows;

@@ -1,5 +1,6 @@
 /* The values of merged tensors: chunks of rows, read, summed and written by several threads. */
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ struct work {
     const struct tt_cancel *cancel;
     atomic_size_t next;
     atomic_bool failed;
+    pthread_mutex_t lock; /* of transposed pieces */
 };
 
 /* A growing buffer. */
@@ -324,6 +326,35 @@ static void *order_heads(struct hand *hand, const struct tt_merge_output *output
     return ordered;
 }
 
+/* One thread at a time writes transposed pieces: others of their tensor may lie between their elements. */
+static tt_status write_piece(struct work *work, const struct tt_merge_piece *to, size_t width, int64_t first,
+                             int64_t count, const void *from)
+{
+    const struct tt_source_output output = {to->descriptor, to->path, to->offset, width};
+    bool alone = !tt_source_piece_by_rows(&to->piece);
+    if (alone) pthread_mutex_lock(&work->lock);
+    tt_status status = tt_source_piece_write(&to->piece, &output, first, count, from);
+    if (alone) pthread_mutex_unlock(&work->lock);
+    return status;
+}
+
+static tt_status write_pieces(struct work *work, const struct tt_merge_output *output,
+                              const struct chunk *chunk, const char *rows)
+{
+    size_t width = tt_dtype_bytes(output->dtype);
+    int64_t begins = chunk->first * output->tensor->columns,
+            ends = begins + chunk->rows * output->tensor->columns;
+    for (size_t p = 0; p < output->piece_count; p++) {
+        const struct tt_source_piece *piece = &output->pieces[p].piece;
+        int64_t first = tt_larger(begins, piece->first),
+                end = tt_smaller(ends, piece->first + piece->rows * piece->columns);
+        if (first < end)
+            TT_TRY(write_piece(work, &output->pieces[p], width, first - piece->first, end - first,
+                               rows + (size_t)(first - begins) * width));
+    }
+    return TT_OK;
+}
+
 static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *chunk)
 {
     const struct tt_merge_output *output = &work->outputs[chunk->output];
@@ -336,6 +367,7 @@ static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *ch
     }
     if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
     if (rows == NULL) return TT_ERR_MEMORY;
+    if (output->pieces != NULL) return write_pieces(work, output, chunk, rows);
     return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,
                           output->offset + (uint64_t)chunk->first * row_bytes);
 }
@@ -382,7 +414,8 @@ static tt_status cut_chunks(struct work *work, size_t output_count)
 tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *outputs, size_t count,
                        const struct tt_merge_work *options)
 {
-    struct work work = {.merge = merge, .outputs = outputs, .cancel = options->cancel};
+    struct work work = {
+        .merge = merge, .outputs = outputs, .cancel = options->cancel, .lock = PTHREAD_MUTEX_INITIALIZER};
     int threads = options->threads > 0 ? options->threads : tt_cpu_count();
     if (threads > THREADS_MAX) threads = THREADS_MAX;
     tt_status status = cut_chunks(&work, count);
@@ -391,6 +424,7 @@ tt_status tt_merge_run(const struct tt_merge *merge, struct tt_merge_output *out
     /* Sums run in order of the chunks, so that they do not depend on timing. */
     for (size_t i = 0; status == TT_OK && i < work.chunk_count; i++)
         tt_merge_change_add(&outputs[work.chunks[i].output].change, &work.chunks[i].change);
+    pthread_mutex_destroy(&work.lock);
     tt_free(work.chunks);
     return status;
 }

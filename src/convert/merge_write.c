@@ -12,11 +12,17 @@
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
+/* A tensor of the folder: one of the model, or pieces of some. */
+struct stored {
+    struct tt_safetensors_entry entry;
+    const struct shard *shard;
+};
+
 struct shard {
     char name[64]; /* two counts of 20 digits */
     char *path;
     int descriptor;
-    size_t first, count; /* tensors */
+    size_t first, count; /* stored tensors */
     struct tt_safetensors_entry *entries;
     struct tt_str header;
     uint64_t bytes;
@@ -27,6 +33,15 @@ struct writing {
     const struct tt_merge_options *options;
     struct tt_merge_report *report;
     struct tt_output_folder output;
+    struct stored *stored;
+    size_t stored_count, stored_room;
+    size_t *stored_of; /* [merge->count]: of a tensor without pieces */
+    /* Those of tensor i begin with first_piece[i]. */
+    struct tt_merge_piece *pieces;
+    size_t piece_count, piece_room, *first_piece;
+    struct tt_name_index index;           /* of stored tensors that are pieces */
+    const struct tt_merge_tensor *listed; /* whose pieces are listed */
+    struct tt_arena arena;
     struct shard *shards;
     size_t shard_count;
 };
@@ -37,10 +52,59 @@ static tt_dtype type_of(const struct writing *writing, const struct tt_merge_ten
     return changes ? writing->options->dtype : tensor->dtype;
 }
 
-static uint64_t bytes_of(const struct writing *writing, size_t index)
+static uint64_t bytes_of(const struct stored *stored)
 {
-    const struct tt_merge_tensor *tensor = &writing->merge->tensors[index];
-    return (uint64_t)(tensor->rows * tensor->columns) * tt_dtype_bytes(type_of(writing, tensor));
+    uint64_t bytes = tt_dtype_bytes(stored->entry.dtype);
+    for (int d = 0; d < stored->entry.rank; d++) bytes *= (uint64_t)stored->entry.dims[d];
+    return bytes;
+}
+
+/* ---- Tensors of the folder ---- */
+
+static tt_status add_stored(struct writing *writing, const char *name, int rank, const int64_t *dims)
+{
+    struct tt_safetensors_entry entry = {
+        .name = name, .dtype = type_of(writing, writing->listed), .rank = rank};
+    memcpy(entry.dims, dims, sizeof entry.dims);
+    TT_TRY(tt_grow(&writing->stored, writing->stored_count, &writing->stored_room));
+    writing->stored[writing->stored_count++] = (struct stored){.entry = entry};
+    return TT_OK;
+}
+
+static tt_status add_piece(void *context, const struct tt_source_piece *piece)
+{
+    struct writing *writing = context;
+    size_t number;
+    if (!tt_name_index_find(&writing->index, piece->tensor, &number)) {
+        const char *name = tt_arena_strdup(&writing->arena, piece->tensor);
+        if (name == NULL) return TT_ERR_MEMORY;
+        number = writing->stored_count;
+        TT_TRY(add_stored(writing, name, piece->rank, piece->dims));
+        TT_TRY(tt_name_index_add(&writing->index, name, number));
+    }
+    TT_TRY(tt_grow(&writing->pieces, writing->piece_count, &writing->piece_room));
+    writing->pieces[writing->piece_count] = (struct tt_merge_piece){.piece = *piece};
+    writing->pieces[writing->piece_count++].piece.tensor = writing->stored[number].entry.name;
+    return TT_OK;
+}
+
+/* Names and shapes are those of the base's files. */
+static tt_status list_stored(struct writing *writing)
+{
+    const struct tt_merge *merge = writing->merge;
+    writing->stored_of = tt_calloc(merge->count + 1, sizeof *writing->stored_of);
+    writing->first_piece = tt_calloc(merge->count + 1, sizeof *writing->first_piece);
+    if (writing->stored_of == NULL || writing->first_piece == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < merge->count; i++) {
+        const struct tt_merge_tensor *tensor = writing->listed = &merge->tensors[i];
+        bool joined = false;
+        if (!tensor->left_alone)
+            TT_TRY(tt_model_folder_pieces(merge->folder, tensor->name, add_piece, writing, &joined));
+        writing->stored_of[i] = writing->stored_count;
+        if (!joined) TT_TRY(add_stored(writing, tensor->stored, tensor->rank, tensor->dims));
+        writing->first_piece[i + 1] = writing->piece_count;
+    }
+    return TT_OK;
 }
 
 /* ---- Checks before writing ---- */
@@ -92,14 +156,14 @@ static tt_status check_disk(const struct writing *writing)
 /* A tensor that exceeds the limit of a file starts the next one, as in transformers. */
 static tt_status split_shards(struct writing *writing)
 {
-    size_t tensor_count = writing->merge->count;
+    size_t tensor_count = writing->stored_count;
     uint64_t limit = writing->options->max_shard_bytes, filled = 0;
     if (limit == 0) limit = default_shard_bytes;
     writing->shards = tt_calloc(tensor_count + 1, sizeof *writing->shards);
     if (writing->shards == NULL) return TT_ERR_MEMORY;
     writing->shard_count = 1;
     for (size_t i = 0; i < tensor_count; i++) {
-        uint64_t bytes = bytes_of(writing, i);
+        uint64_t bytes = bytes_of(&writing->stored[i]);
         if (filled > 0 && filled + bytes > limit) {
             writing->shards[writing->shard_count++].first = i;
             filled = 0;
@@ -125,15 +189,7 @@ static tt_status lay_out_shard(struct writing *writing, struct shard *shard)
     shard->entries = tt_calloc(shard->count + 1, sizeof *shard->entries);
     shard->path = tt_path_join(tt_str_text(&writing->output.temporary), shard->name);
     if (shard->entries == NULL || shard->path == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < shard->count; i++) {
-        const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
-        struct tt_safetensors_entry *entry = &shard->entries[i];
-        *entry = (struct tt_safetensors_entry){.name = tensor->stored,
-                                               .dtype = type_of(writing, tensor),
-                                               .rank = tensor->rank,
-                                               .dims = {tensor->rows, tensor->columns}};
-        if (tensor->left_alone) memcpy(entry->dims, tensor->base->dims, sizeof entry->dims);
-    }
+    for (size_t i = 0; i < shard->count; i++) shard->entries[i] = writing->stored[shard->first + i].entry;
     return tt_safetensors_layout(shard->entries, shard->count, &shard->header, &shard->bytes);
 }
 
@@ -142,16 +198,46 @@ static tt_status create_shard(struct writing *writing, struct shard *shard)
     TT_TRY(tt_file_create(shard->path, shard->bytes, &shard->descriptor));
     TT_TRY(tt_file_pwrite(shard->descriptor, shard->path, shard->header.data, shard->header.bytes, 0));
     for (size_t i = 0; i < shard->count; i++) {
-        struct tt_merge_output *output = &writing->report->outputs[shard->first + i];
-        const struct tt_merge_tensor *tensor = &writing->merge->tensors[shard->first + i];
-        *output = (struct tt_merge_output){.tensor = tensor,
-                                           .dtype = type_of(writing, tensor),
-                                           .descriptor = shard->descriptor,
-                                           .path = shard->path};
+        struct stored *stored = &writing->stored[shard->first + i];
+        stored->shard = shard;
         for (size_t e = 0; e < shard->count; e++)
-            if (shard->entries[e].name == tensor->stored) output->offset = shard->entries[e].offset;
+            if (shard->entries[e].name == stored->entry.name) stored->entry.offset = shard->entries[e].offset;
     }
     return TT_OK;
+}
+
+static tt_status place_pieces(struct writing *writing)
+{
+    for (size_t p = 0; p < writing->piece_count; p++) {
+        struct tt_merge_piece *piece = &writing->pieces[p];
+        size_t number = 0;
+        if (!tt_name_index_find(&writing->index, piece->piece.tensor, &number))
+            return tt_fail(TT_ERR_INTERNAL, "'%s' is not listed", piece->piece.tensor);
+        const struct stored *stored = &writing->stored[number];
+        piece->descriptor = stored->shard->descriptor;
+        piece->path = stored->shard->path;
+        piece->offset = stored->entry.offset;
+    }
+    return TT_OK;
+}
+
+static void set_outputs(struct writing *writing)
+{
+    for (size_t i = 0; i < writing->merge->count; i++) {
+        const struct tt_merge_tensor *tensor = &writing->merge->tensors[i];
+        size_t first = writing->first_piece[i], count = writing->first_piece[i + 1] - first;
+        struct tt_merge_output *output = &writing->report->outputs[i];
+        *output = (struct tt_merge_output){.tensor = tensor, .dtype = type_of(writing, tensor)};
+        if (count > 0) {
+            output->pieces = writing->pieces + first;
+            output->piece_count = count;
+            continue;
+        }
+        const struct stored *stored = &writing->stored[writing->stored_of[i]];
+        output->descriptor = stored->shard->descriptor;
+        output->path = stored->shard->path;
+        output->offset = stored->entry.offset;
+    }
 }
 
 static tt_status write_weights(struct writing *writing)
@@ -160,6 +246,8 @@ static tt_status write_weights(struct writing *writing)
     for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(lay_out_shard(writing, &writing->shards[s]));
     TT_TRY(check_disk(writing));
     for (size_t s = 0; s < writing->shard_count; s++) TT_TRY(create_shard(writing, &writing->shards[s]));
+    TT_TRY(place_pieces(writing));
+    set_outputs(writing);
     TT_TRY(tt_merge_run(writing->merge, report->outputs, report->count, &writing->options->work));
     for (size_t s = 0; s < writing->shard_count; s++) {
         int descriptor = writing->shards[s].descriptor;
@@ -265,9 +353,9 @@ static tt_status verify(const struct writing *writing)
     TT_TRY(tt_model_folder_open(tt_str_text(&writing->output.temporary), true, &folder));
     size_t count = tt_model_folder_tensor_count(folder);
     tt_model_folder_close(folder);
-    if (count == writing->merge->count) return TT_OK;
+    if (count == writing->stored_count) return TT_OK;
     return tt_fail(TT_ERR_IO, "'%s' holds %zu tensors after writing %zu",
-                   tt_str_text(&writing->output.temporary), count, writing->merge->count);
+                   tt_str_text(&writing->output.temporary), count, writing->stored_count);
 }
 
 static void sum_up(struct tt_merge_report *report)
@@ -288,6 +376,12 @@ static void end_writing(struct writing *writing)
         tt_str_deinit(&writing->shards[s].header);
     }
     tt_free(writing->shards);
+    tt_free(writing->stored);
+    tt_free(writing->stored_of);
+    tt_free(writing->pieces);
+    tt_free(writing->first_piece);
+    tt_name_index_deinit(&writing->index);
+    tt_arena_deinit(&writing->arena);
     tt_output_folder_close(&writing->output);
 }
 
@@ -308,6 +402,7 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(check_output_dir(&writing));
     TT_GO(check_left_alone(merge));
     TT_GO(tt_output_folder_open(options->output_dir, ".merging", options->overwrite, &writing.output));
+    TT_GO(list_stored(&writing));
     TT_GO(split_shards(&writing));
     TT_GO(copy_small_files(&writing));
     TT_GO(write_templates(&writing));
@@ -318,7 +413,8 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(tt_output_folder_commit(&writing.output));
     sum_up(report);
     report->files = writing.shard_count;
-    for (size_t i = 0; i < report->count; i++) report->outputs[i].path = NULL; /* the temporary path */
+    for (size_t i = 0; i < report->count; i++) /* the temporary path, and lent pieces */
+        report->outputs[i].path = NULL, report->outputs[i].pieces = NULL;
     if (merge->unties)
         tt_warn(
             "the adapter changes embeddings and head separately: config.json of '%s' has tie_word_embeddings "

@@ -24,7 +24,11 @@ TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_te
 /* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces
  * (io/param_source.h). Called once, before the folder is shared between threads. */
 TT_MUST_USE tt_status tt_model_folder_join(struct tt_model_folder *folder,
-                                           const struct tt_param_source *sources);
+                                           const struct tt_param_sources *sources);
+/* The pieces of a joined tensor, in order of its elements, with the files' names; false in *joined: the folder has no
+ * such tensor, or has it whole under its own name. */
+TT_MUST_USE tt_status tt_model_folder_pieces(const struct tt_model_folder *folder, const char *name,
+                                             tt_source_visit *visit, void *context, bool *joined);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
 /* Path of the folder, also when opened by a name of the hub. */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);

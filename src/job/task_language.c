@@ -53,6 +53,7 @@ static tt_status inspect_weights(const char *path, struct tt_arena *arena, struc
     if (path == NULL || (!tt_quant_is_compressed(model->stored_quant) && !model->tie_word_embeddings))
         return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
+    if (status == TT_OK) status = tt_model_folder_join(folder, &model->sources);
     if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
     if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");
     tt_model_folder_close(folder);

@@ -10,18 +10,11 @@
 #include "model/missing.h"
 #include "model/quantization.h"
 
-static const struct tt_model_family *const families[] = {
-#define FAMILY(name) &tt_family_##name,
-#include "model/families.def"
-#undef FAMILY
-};
-enum { FAMILY_COUNT = sizeof families / sizeof families[0] };
-
 const struct tt_model_family *tt_model_family_find(const char *model_type)
 {
-    for (int i = 0; i < FAMILY_COUNT; i++) {
-        if (strcmp(families[i]->model_type, model_type) == 0) return families[i];
-    }
+    const struct tt_model_family *family;
+    for (size_t i = 0; (family = tt_model_family_at(i)) != NULL; i++)
+        if (strcmp(family->model_type, model_type) == 0) return family;
     return NULL;
 }
 
@@ -77,8 +70,9 @@ static tt_status refuse_type(const struct text_config *text, const char *model_t
                                text->whole->origin, model_type, text->part != NULL ? " as a text part" : "",
                                tt_str_text(&why));
     tt_str_deinit(&why);
-    for (int i = 0; i < FAMILY_COUNT; i++)
-        if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", families[i]->model_type) != TT_OK) break;
+    for (size_t i = 0; tt_model_family_at(i) != NULL; i++)
+        if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", tt_model_family_at(i)->model_type) != TT_OK)
+            break;
     for (size_t i = 0; tt_text_part_at(i) != NULL; i++)
         if (tt_str_printf(&names, ", %s", tt_text_part_at(i)->model_type) != TT_OK) break;
     tt_hint("supported are: %s (docs/models.md)", tt_str_text(&names));
@@ -197,6 +191,19 @@ static tt_status read_labels(const struct tt_json *json, struct tt_model_facts *
     return tt_family_check_range(json, "num_labels", facts->label_count, 1, 1 << 20);
 }
 
+static tt_status copy_sources(const struct tt_model_family *family, struct tt_model_facts *facts)
+{
+    const struct tt_param_source *row = family->sources;
+    facts->sources.path = tt_model_text_path(facts);
+    for (int i = 0; row != NULL && row->param != NULL; i++, row++) {
+        if (i == TT_PARAM_SOURCES_MAX)
+            return tt_fail(TT_ERR_INTERNAL, "'%s' has more than %d rows of sources", family->model_type,
+                           TT_PARAM_SOURCES_MAX);
+        facts->sources.rows[i] = *row;
+    }
+    return TT_OK;
+}
+
 static tt_status parse_text(const struct text_config *text, struct tt_model_facts *facts)
 {
     const struct tt_json *json = &text->json;
@@ -206,7 +213,7 @@ static tt_status parse_text(const struct text_config *text, struct tt_model_fact
     memcpy(facts->architecture, architecture, strlen(architecture) + 1);
     facts->family = family;
     facts->part = text->part;
-    facts->sources = family->sources;
+    TT_TRY(copy_sources(family, facts));
     facts->image_layers = (int64_t)tt_json_count(
         tt_json_get(tt_json_get(text->whole->root, "vision_config"), "deepstack_visual_indexes"));
     facts->initializer_range = 0.02;

@@ -79,9 +79,12 @@ struct tt_model_family {
     const char *architecture;
     /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list; NULL: PEFT has no default */
     const char *default_target_modules;
-    const struct tt_gguf_family *gguf;     /* NULL: not an architecture of llama.cpp */
-    const struct tt_param_source *sources; /* NULL: each parameter is one tensor of its name */
-    /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own. */
+    const struct tt_gguf_family *gguf; /* NULL: not an architecture of llama.cpp */
+    /* NULL: each parameter is one tensor of its name. Else at most TT_PARAM_SOURCES_MAX rows and the end of the list,
+     * which become those of the facts (io/param_source.h). */
+    const struct tt_param_source *sources;
+    /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own, and
+     * the numbers of facts->sources that follow from them. */
     tt_status (*parse)(const struct tt_json *json, struct tt_model_facts *facts);
     void (*build)(const struct tt_model_facts *facts, struct tt_builder *builder);
 };
@@ -90,6 +93,9 @@ struct tt_model_family {
 #include "model/families.def"
 #undef FAMILY
 
+/* Families in the order of families.def; NULL behind the last. The list has a file for itself, so that a program can
+ * have another. */
+const struct tt_model_family *tt_model_family_at(size_t index);
 const struct tt_model_family *tt_model_family_find(const char *model_type); /* NULL when not supported */
 
 /* The family's own struct of `type` in the facts. */

@@ -84,8 +84,7 @@ struct tt_model_facts {
     char architecture[64];                /* "LlamaForCausalLM" */
     /* NULL, or the class of the folder whose text model this is: io/text_part.h */
     const struct tt_text_part *part;
-    /* NULL, or lent from the family: parameters that files hold in pieces (io/param_source.h) */
-    const struct tt_param_source *sources;
+    struct tt_param_sources sources; /* the family's: parameters that files hold in pieces */
     int64_t image_layers; /* that get features of the tower's layers where there are images (deepstack) */
     int64_t hidden_size;  /* D */
     int64_t vocab_size;   /* V */

@@ -295,6 +295,7 @@ static tt_status open_weights(const struct tt_load_source *source, const struct 
         weights->source.adapter_only = true; /* the base is as it was, whatever became of its folder */
     } else {
         TT_TRY(tt_model_folder_open(path, true, &weights->folder));
+        TT_TRY(tt_model_folder_join(weights->folder, &rank->model->facts.sources));
         weights->source.folder = weights->folder;
     }
     return tt_load_check(rank->model, &weights->source);

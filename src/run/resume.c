@@ -349,7 +349,10 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, const struct tt_resume
     if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world));
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
     if (resume->adapter != NULL) data->inputs.source.adapter = resume->adapter;
-    if (resume->weights != NULL) data->inputs.source.folder = resume->weights;
+    if (resume->weights != NULL) {
+        TT_TRY(tt_model_folder_join(resume->weights, &data->inputs.model_facts.sources));
+        data->inputs.source.folder = resume->weights;
+    }
     if (resume->step > length->total_steps)
         return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
                        (long long)length->total_steps);

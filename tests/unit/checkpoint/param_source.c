@@ -14,36 +14,58 @@
 #include "support/ranks.h"
 
 #define MODEL TT_TEST_ROOT "/golden/llama_sharded/model"
-#define LAYER "model.layers.#."
+#define LAYER "layers.#."
 
 enum { EXPERTS = 2, TENSORS_MAX = 64 };
 
-/* Gate and up in turn in one transposed tensor, the output transposed; up_proj is one of gate_up's two there. */
-static const struct tt_param_source turned[] = {
-    {LAYER "mlp.gate_proj.weight",
-     {{.tensor = LAYER "mlp.gate_up", .transposed = true, .ways = 2, .way = 0, .interleaved = true}}},
-    {LAYER "mlp.up_proj.weight",
-     {{.tensor = LAYER "mlp.gate_up", .transposed = true, .ways = 2, .way = 1, .interleaved = true}}},
-    {LAYER "self_attn.o_proj.weight", {{.tensor = LAYER "self_attn.o", .transposed = true}}},
-    {NULL, {{0}}}};
-/* The rows of up_proj as those of two experts, and the output under another name. */
-static const struct tt_param_source of_experts[] = {
-    {LAYER "mlp.up_proj.weight", {{.tensor = LAYER "mlp.experts.*.up_proj.weight"}}},
-    {LAYER "self_attn.o_proj.weight", {{.tensor = LAYER "self_attn.o"}}},
-    {NULL, {{0}}}};
+/* Gate and up in turn in one transposed tensor, the output transposed. */
+static const struct tt_param_sources turned = {
+    "model",
+    {{.param = LAYER "mlp.gate_proj.weight",
+      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
+     {.param = LAYER "mlp.up_proj.weight",
+      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
+     {.param = LAYER "self_attn.o_proj.weight",
+      .parts = {{.tensor = LAYER "self_attn.o", .transposed = true}}}}};
+/* The rows of up_proj as those of two experts, the output and a norm under other names. */
+static const struct tt_param_sources of_experts = {
+    "model",
+    {{.param = LAYER "mlp.up_proj.weight", .parts = {{.tensor = LAYER "mlp.experts.*.up_proj.weight"}}},
+     {.param = LAYER "self_attn.o_proj.weight", .parts = {{.tensor = LAYER "self_attn.o"}}},
+     {.param = LAYER "input_layernorm.weight", .parts = {{.tensor = LAYER "ln.weight"}}}}};
+/* up_proj as experts in one transposed tensor. */
+static const struct tt_param_sources turned_experts = {
+    "model",
+    {{.param = LAYER "mlp.up_proj.weight",
+      .parts = {{.tensor = LAYER "mlp.experts.up_proj", .transposed = true}}}}};
+/* Query, key and value rows in groups, one for each head. */
+static const struct tt_param_sources by_heads = {
+    "model",
+    {{.param = LAYER "self_attn.q_proj.weight",
+      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 0, .unit_rows = 8}}},
+     {.param = LAYER "self_attn.k_proj.weight",
+      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 1, .unit_rows = 8}}},
+     {.param = LAYER "self_attn.v_proj.weight",
+      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 2, .unit_rows = 8}}}}};
+
+static bool has_experts(const struct tt_param_sources *sources)
+{
+    return sources == &of_experts || sources == &turned_experts;
+}
 
 struct how {
-    const struct tt_param_source *sources;
+    const struct tt_param_sources *sources;
     const char *folder;
     bool late;
     const char *save_to; /* NULL: nothing is saved */
+    bool like;           /* as the folder's files */
 };
 
 /* up_proj with experts, as a family with experts would build it. */
-static void give_experts(struct tt_model *model, const struct tt_param_source *sources)
+static void give_experts(struct tt_model *model, const struct tt_param_sources *sources)
 {
-    model->facts.sources = sources;
-    for (size_t i = 0; sources == of_experts && i < model->param_count; i++) {
+    model->facts.sources = *sources;
+    for (size_t i = 0; has_experts(sources) && i < model->param_count; i++) {
         tt_param *param = model->params[i];
         if (strstr(param->name, "up_proj") == NULL) continue;
         param->rank = 3;
@@ -76,7 +98,8 @@ static tt_status check_shards(const struct load_world *world, const struct tt_mo
     return TT_OK;
 }
 
-static tt_status save(struct tt_comm *comm, const struct load_world *world, const char *to)
+static tt_status save(struct tt_comm *comm, const struct load_world *world,
+                      const struct tt_model_folder *base, const char *to)
 {
     struct tt_snapshot snapshot = {0};
     struct tt_saver *saver = NULL;
@@ -92,6 +115,7 @@ static tt_status save(struct tt_comm *comm, const struct load_world *world, cons
         .stream = world->stream,
         .snapshot = &snapshot,
         .comm = comm,
+        .base = base,
         .writes = true,
         .dtype = TT_F32,
         .max_file_bytes = 100000,
@@ -122,7 +146,7 @@ static tt_status run_rank(struct tt_comm *comm, void *argument)
     TT_GO(tt_load_check(world.model, &source));
     TT_GO(tt_load_units(world.model, world.units, world.stream, &source));
     TT_GO(check_shards(&world, plain));
-    if (how->save_to != NULL) TT_GO(save(comm, &world, how->save_to));
+    if (how->save_to != NULL) TT_GO(save(comm, &world, how->like ? folder : NULL, how->save_to));
 out:
     close_load_world(&world);
     tt_model_folder_close(folder);
@@ -133,12 +157,13 @@ out:
 /* ---- The folders ---- */
 
 struct writing {
-    const struct tt_param_source *sources;
+    const struct tt_param_sources *sources;
     struct made tensors[TENSORS_MAX];
     char names[TENSORS_MAX][TT_SOURCE_NAME_BYTES];
     float *data[TENSORS_MAX];
     size_t count;
     const float *values; /* of the parameter */
+    int pieces;          /* parameters in pieces */
 };
 
 static tt_status put_piece(void *context, const struct tt_source_piece *piece)
@@ -157,8 +182,7 @@ static tt_status put_piece(void *context, const struct tt_source_piece *piece)
         memcpy(writing->tensors[t].entry.dims, piece->dims, sizeof piece->dims);
     }
     for (int64_t i = 0; i < piece->rows * piece->columns; i++)
-        writing->data[t][piece->offset + i / piece->columns * piece->row_stride +
-                         i % piece->columns * piece->column_stride] = writing->values[piece->first + i];
+        writing->data[t][tt_source_piece_place(piece, i)] = writing->values[piece->first + i];
     return TT_OK;
 }
 
@@ -171,19 +195,24 @@ static void put_param(struct writing *writing, const struct tt_model_folder *pla
     float *values = tt_calloc((size_t)count, sizeof *values);
     ok(tt_model_folder_read(plain, entry, 0, count, values, TT_F32));
     const struct tt_param_source *source = tt_param_source_find(writing->sources, entry->name, &layer);
-    const struct tt_param_source own = {entry->name, {{.tensor = entry->name}}};
-    if (source != NULL && strchr(source->parts[0].tensor, '*') != NULL) {
+    if (source != NULL && strstr(source->parts[0].tensor, "experts") != NULL) {
         dims[2] = dims[1];
         dims[1] = dims[0] / EXPERTS;
         dims[0] = EXPERTS;
         rank = 3;
     }
     writing->values = values;
-    ok(tt_param_source_pieces(source != NULL ? source : &own, layer, rank, dims, NULL, put_piece, writing));
+    struct tt_source_piece whole = {entry->name, rank, {dims[0], dims[1]}, 0, 1, count, 0, 1, count,
+                                    count,       1};
+    writing->pieces += source != NULL;
+    if (source != NULL)
+        ok(tt_param_source_pieces(writing->sources, source, layer, rank, dims, put_piece, writing));
+    else
+        ok(put_piece(writing, &whole));
     tt_free(values);
 }
 
-static void put_in_pieces(const char *name, const struct tt_param_source *sources)
+static void put_in_pieces(const char *name, const struct tt_param_sources *sources)
 {
     struct writing *writing = tt_calloc(1, sizeof *writing);
     struct tt_model_folder *plain = NULL;
@@ -194,6 +223,7 @@ static void put_in_pieces(const char *name, const struct tt_param_source *source
     assert_true(tt_model_folder_tensor_count(plain) < TENSORS_MAX);
     for (size_t i = 0; i < tt_model_folder_tensor_count(plain); i++) put_param(writing, plain, i);
     ok(tt_file_read(MODEL "/config.json", 1 << 20, &text));
+    assert_true(writing->pieces > 0);
     put_folder(name, tt_str_text(&text), writing->tensors, writing->count);
     for (size_t t = 0; t < writing->count; t++) tt_free(writing->data[t]);
     tt_str_deinit(&text);
@@ -201,69 +231,70 @@ static void put_in_pieces(const char *name, const struct tt_param_source *source
     tt_free(writing);
 }
 
+static const struct tt_param_sources *const kinds[] = {&turned, &of_experts, &turned_experts, &by_heads};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
 static void the_same_shards(void **state)
 {
     (void)state;
-    const struct tt_param_source *lists[] = {turned, of_experts};
-    for (int l = 0; l < 2; l++) {
+    for (int k = 0; k < KINDS; k++) {
         char folder[256];
-        put_in_pieces("pieces", lists[l]);
+        put_in_pieces("pieces", kinds[k]);
         snprintf(folder, sizeof folder, "%s", test_at("pieces"));
         for (int late = 0; late < 2; late++)
             for (int world = 1; world <= 4; world *= 2)
-                test_ranks(world, run_rank, &(struct how){lists[l], folder, late, NULL});
+                test_ranks(world, run_rank,
+                           &(struct how){.sources = kinds[k], .folder = folder, .late = late});
     }
+}
+
+static void check_same(const struct tt_model_folder *made, const struct tt_model_folder *saved)
+{
+    assert_int_equal(tt_model_folder_tensor_count(saved), tt_model_folder_tensor_count(made));
+    for (size_t i = 0; i < tt_model_folder_tensor_count(made); i++) {
+        const struct tt_safetensors_entry *a = tt_model_folder_tensor(made, i),
+                                          *b = tt_model_folder_tensor(saved, i);
+        assert_string_equal(a->name, b->name);
+        assert_true(a->rank == b->rank && a->bytes == b->bytes);
+        assert_memory_equal(a->dims, b->dims, sizeof a->dims);
+        int64_t count = (int64_t)(a->bytes / sizeof(float));
+        float *x = tt_calloc((size_t)count, sizeof *x), *y = tt_calloc((size_t)count, sizeof *y);
+        ok(tt_model_folder_read(made, a, 0, count, x, TT_F32));
+        ok(tt_model_folder_read(saved, b, 0, count, y, TT_F32));
+        assert_memory_equal(x, y, (size_t)count * sizeof *x);
+        tt_free(x);
+        tt_free(y);
+    }
+}
+
+/* `like`: beside a folder that holds them so; otherwise as the family's rows say. */
+static void check_saved(const struct tt_param_sources *sources, int world, bool like)
+{
+    char folder[256], to[256], name[64], path[300];
+    struct tt_model_folder *made = NULL, *saved = NULL;
+    put_in_pieces("pieces", sources);
+    snprintf(folder, sizeof folder, "%s", test_at("pieces"));
+    snprintf(name, sizeof name, "saved-%d-%d", world, like);
+    snprintf(to, sizeof to, "%s", test_at(name));
+    test_ranks(world, run_rank, &(struct how){sources, folder, false, to, like});
+    ok(tt_model_folder_open(folder, true, &made));
+    snprintf(path, sizeof path, "%s/config.json", to);
+    if (!tt_path_exists(path)) ok(tt_file_write_atomic(path, "{}", 2));
+    ok(tt_model_folder_open(to, true, &saved));
+    check_same(made, saved);
+    snprintf(path, sizeof path, "%s/.turned.safetensors", to);
+    assert_false(tt_path_exists(path));
+    tt_model_folder_close(saved);
+    tt_model_folder_close(made);
+    ok(tt_dir_remove(to));
 }
 
 static void saved_as_the_files_have_it(void **state)
 {
     (void)state;
-    char folder[256], to[256];
-    put_in_pieces("pieces", of_experts);
-    snprintf(folder, sizeof folder, "%s", test_at("pieces"));
-    for (int world = 1; world <= 4; world *= 2) {
-        char name[32];
-        struct tt_model_folder *made = NULL, *saved = NULL;
-        snprintf(name, sizeof name, "saved-%d", world);
-        snprintf(to, sizeof to, "%s", test_at(name));
-        test_ranks(world, run_rank, &(struct how){of_experts, folder, false, to});
-        ok(tt_model_folder_open(folder, true, &made));
-        char path[300];
-        snprintf(path, sizeof path, "%s/config.json", to);
-        if (!tt_path_exists(path)) ok(tt_file_write_atomic(path, "{}", 2));
-        ok(tt_model_folder_open(to, true, &saved));
-        assert_non_null(tt_model_folder_find(saved, "model.layers.0.mlp.experts.1.up_proj.weight"));
-        assert_int_equal(tt_model_folder_tensor_count(saved), tt_model_folder_tensor_count(made));
-        for (size_t i = 0; i < tt_model_folder_tensor_count(made); i++) {
-            const struct tt_safetensors_entry *a = tt_model_folder_tensor(made, i),
-                                              *b = tt_model_folder_tensor(saved, i);
-            assert_string_equal(a->name, b->name);
-            assert_true(a->rank == b->rank && a->bytes == b->bytes);
-            int64_t count = (int64_t)(a->bytes / sizeof(float));
-            float *x = tt_calloc((size_t)count, sizeof *x), *y = tt_calloc((size_t)count, sizeof *y);
-            ok(tt_model_folder_read(made, a, 0, count, x, TT_F32));
-            ok(tt_model_folder_read(saved, b, 0, count, y, TT_F32));
-            assert_memory_equal(x, y, (size_t)count * sizeof *x);
-            tt_free(x);
-            tt_free(y);
-        }
-        tt_model_folder_close(saved);
-        tt_model_folder_close(made);
-    }
-}
-
-static void not_saved_in_turn(void **state)
-{
-    (void)state;
-    char folder[256], to[256];
-    struct tt_error error;
-    put_in_pieces("pieces", turned);
-    snprintf(folder, sizeof folder, "%s", test_at("pieces"));
-    snprintf(to, sizeof to, "%s", test_at("not-saved"));
-    test_ranks_outcomes(1, run_rank, &(struct how){turned, folder, false, to}, &error);
-    assert_int_equal(error.status, TT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "cannot be saved as the model's files have it, a part of "
-                                          "'model.layers.0."));
+    for (int k = 0; k < KINDS; k++)
+        for (int world = 1; world <= 4; world *= 2)
+            for (int like = 0; like < 2; like++) check_saved(kinds[k], world, like);
 }
 
 int main(void)
@@ -271,7 +302,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_shards),
         cmocka_unit_test(saved_as_the_files_have_it),
-        cmocka_unit_test(not_saved_in_turn),
     };
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
