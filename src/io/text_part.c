@@ -55,6 +55,7 @@ static const struct tt_text_part parts[] = {
      .text_type = "mistral",
      .what = "vision tower and projector",
      .tied = true,
+     .has_head = true,
      .renames = llava_renames,
      .others = llava_others},
     {.model_type = "qwen2_5_vl",

@@ -3,6 +3,8 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/str.h"
 #include "job/language_inputs.h"
 #include "job/resolve.h"
 #include "job/task.h"
@@ -60,6 +62,19 @@ static tt_status inspect_weights(const char *path, struct tt_arena *arena, struc
     return status;
 }
 
+/* transformers ties where the class says nothing, and unties for weights with a head. */
+static void warn_of_head(const struct tt_json *json, const struct tt_model_facts *model)
+{
+    char bytes[32];
+    bool counted = model->part == NULL || !model->part->has_head || !model->tie_word_embeddings;
+    if (counted || tt_json_get(json->root, "tie_word_embeddings") != NULL) return;
+    double size =
+        (double)model->vocab_size * (double)model->hidden_size * (double)tt_dtype_bytes(model->dtype);
+    tt_warn(
+        "%s has no tie_word_embeddings, so that %s is planned as tied: a head in the weights needs %s more",
+        json->origin, model->part->model_type, tt_format_bytes(size, bytes, sizeof bytes));
+}
+
 static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *arena,
                              struct tt_model_facts *model)
 {
@@ -73,6 +88,7 @@ static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *a
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
     TT_GO(tt_model_facts_parse(&json, model));
+    if (folder == NULL) warn_of_head(&json, model);
     status = inspect_weights(folder, arena, model);
 out:
     tt_json_deinit(&json);
