@@ -5,13 +5,12 @@
 
 static double size(tt_tensor tensor)
 {
-    return tt_tensor_is_empty(tensor) ? 0.0 : (double)tt_tensor_bytes(tensor);
+    return plan_size(tensor);
 }
 
 static tt_status moves(struct tt_stream *stream, double bytes)
 {
-    tt_plan_spend(stream, 0.0, 1.0, bytes);
-    return TT_OK;
+    return plan_moves(stream, bytes);
 }
 
 static tt_status plan_gemm(struct tt_stream *stream, const struct tt_gemm_args *args)

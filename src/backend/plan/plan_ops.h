@@ -24,12 +24,34 @@ struct tt_plan_clock {
 
 extern const struct tt_op_table tt_plan_op_table;
 
+/* The ops of plan/sequences.c. */
+#define OP(name) tt_status plan_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
+OP(conv1d_forward)
+OP(conv1d_backward)
+OP(scan_forward)
+OP(scan_backward)
+OP(gated_norm_forward)
+OP(gated_norm_backward)
+#undef OP
+
 /* The device table's gemm_coded. */
 tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 
 /* Advances the clock by one piece of work: `flops` at `flops_rate`, or `bytes` through device memory, whichever takes
  * longer, and at least the time of a launch. */
 void tt_plan_spend(struct tt_stream *stream, double flops, double flops_rate, double bytes);
+
+static inline double plan_size(tt_tensor tensor)
+{
+    return tt_tensor_is_empty(tensor) ? 0.0 : (double)tt_tensor_bytes(tensor);
+}
+
+/* An op that is bound by memory. */
+static inline tt_status plan_moves(struct tt_stream *stream, double bytes)
+{
+    tt_plan_spend(stream, 0.0, 1.0, bytes);
+    return TT_OK;
+}
 
 /* Advances the clock by a copy between the host and the device. */
 void tt_plan_spend_copy(struct tt_stream *stream, size_t bytes);
