@@ -1,6 +1,6 @@
 /* The tokenizer of a GGUF file, made from an untrusted tokenizer.json: written or refused. */
 /* links: tt_convert */
-/* words: src/text src/convert/gguf_tokenizer.c */
+/* words: src/text src/convert/gguf_tokenizer.c src/convert/gguf_pre.c */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -67,10 +67,11 @@ static tt_status check_model(struct export *export)
     return TT_OK;
 }
 
+static const char merge_it[] = "merge it instead: export without --adapter_only";
+
 /* The single alpha that yields each module's scaling with the module's own rank. */
 static tt_status find_alpha(const struct export *export, double *alpha)
 {
-    static const char merge_it[] = "merge it instead: export without --adapter_only";
     const struct tt_merge_tensor *first = NULL;
     char text[400];
     for (size_t i = 0; i < export->merge->count; i++) {
@@ -348,6 +349,16 @@ static tt_status add_model_tensors(struct export *export)
     return TT_OK;
 }
 
+static tt_status check_adapted(const struct export *export, const struct tt_merge_tensor *tensor,
+                               const struct place *place)
+{
+    const char *unadapted = export->architecture->unadapted;
+    char text[300];
+    if (unadapted == NULL || strcmp(unadapted, place->name) != 0) return TT_OK;
+    (void)snprintf(text, sizeof text, "LoRA on '%.200s' in an adapter: readers leave it out", tensor->name);
+    return refuse(text, merge_it);
+}
+
 /* A unchanged; the rows of B permuted as those of the matrix it is added to. */
 static tt_status add_adapter_tensors(struct export *export)
 {
@@ -368,6 +379,7 @@ static tt_status add_adapter_tensors(struct export *export)
                                       .rows = tensor->rows,
                                       .columns = tensor->r};
         TT_TRY(find_place(export, tensor->name, &place));
+        TT_TRY(check_adapted(export, tensor, &place));
         (void)tt_snprintf(to_a.name, sizeof to_a.name, "%s.lora_a", place.name);
         (void)tt_snprintf(to_b.name, sizeof to_b.name, "%s.lora_b", place.name);
         to_b.turned_rows = place.turned_rows;

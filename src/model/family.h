@@ -62,6 +62,7 @@ struct tt_gguf_family {
     bool factors;   /* it needs the divisors of frequencies of rotation 0, which may all be 1 */
     /* Tokenizers of SentencePiece's kind have merges instead of scores, under this name of the kind; NULL: scores. */
     const char *tokenizer;
+    const char *unadapted;            /* a tensor that readers multiply by without its LoRA; NULL: none */
     const struct tt_gguf_name *names; /* other than tt_gguf_names, ended by a NULL module; NULL: none */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
     /* NULL: it has none; returns their number */

@@ -322,6 +322,7 @@ static const struct tt_gguf_family gguf = {.name = "gemma4",
                                            .windows = true,
                                            .factors = true,
                                            .tokenizer = "gemma4",
+                                           .unadapted = "per_layer_model_proj.weight",
                                            .names = gguf_names,
                                            .add_keys = add_keys,
                                            .cannot = cannot};

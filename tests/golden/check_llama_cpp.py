@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports the reference models with trimtab and runs them in llama.cpp; run by hand:
 
-    python tests/golden/check_llama_cpp.py BUILD LIBRARY [MODEL | tokenizers...]
+    python tests/golden/check_llama_cpp.py BUILD LIBRARY [MODEL... | tokenizers | adapters]
 
 LIBRARY: a shared library with llama.cpp's functions, as xllamacpp.abi3.so of the package xllamacpp, whose wheels
-contain it. Its logits are compared with those of transformers, for each family whose tiny model the format can express
-with the changes below; values are float32 and so is the cache. Prints one line each.
+contain it. Ids of texts are compared with those of the tokenizers library, adapters with merged models, and its logits with
+those of transformers, for the models of gguf/families.py; values are float32 and so is the cache. Prints one line each.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 GOLDEN = Path(__file__).resolve().parent
 sys.path.insert(0, str(GOLDEN / "gguf"))
-from families import KEYS, MODELS, PRE_TOKENIZERS, make_folder, make_tokenizer_folder, with_mark, with_splits
+from families import ADAPTERS, KEYS, MODELS, PRE_TOKENIZERS, make_adapter, make_folder, make_tokenizer_folder, with_mark, with_splits
 PARAMS_BYTES = 1024  # more than the structs have; what the library does not know is not read
 FLASH, TYPE_K = 52 // 4, 104 // 4  # members of llama_context_params, checked below
 BOUND = 1e-4
@@ -58,6 +58,9 @@ class Llama:
             ("llama_batch_free", None, [Batch]),
             ("llama_decode", ctypes.c_int32, [ctypes.c_void_p, Batch]),
             ("llama_get_logits_ith", ctypes.POINTER(ctypes.c_float), [ctypes.c_void_p, ctypes.c_int32]),
+            ("llama_adapter_lora_init", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]),
+            ("llama_set_adapters_lora", ctypes.c_int32, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t,
+                                                         ctypes.POINTER(ctypes.c_float)]),
             ("llama_free", None, [ctypes.c_void_p]),
             ("llama_model_free", None, [ctypes.c_void_p]),
             ("llama_tokenize", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32,
@@ -73,12 +76,15 @@ class Llama:
     def close(self):
         self.library.llama_model_free(self.model)
 
-    def logits(self, ids):
+    def logits(self, ids, adapter=None):
         params = self.library.llama_context_default_params()
         numbers = ctypes.cast(ctypes.byref(params), ctypes.POINTER(ctypes.c_int32))
         assert [numbers[i] for i in (FLASH, TYPE_K, TYPE_K + 1)] == [-1, 1, 1], "llama_context_params has another layout"
         numbers[FLASH] = numbers[TYPE_K] = numbers[TYPE_K + 1] = 0  # no flash attention, a cache of float32
         context = self.library.llama_init_from_model(self.model, params)
+        if adapter is not None:
+            loaded = ctypes.c_void_p(self.library.llama_adapter_lora_init(self.model, str(adapter).encode()))
+            assert loaded and self.library.llama_set_adapters_lora(context, ctypes.byref(loaded), 1, ctypes.byref(ctypes.c_float(1))) == 0
         batch = self.library.llama_batch_init(len(ids), 0, 1)
         batch.n_tokens = len(ids)
         for i, token in enumerate(ids):
@@ -152,6 +158,33 @@ def check_tokenizers(trimtab, library):
     return failed
 
 
+def adapt(trimtab, library, name, adapter, without):
+    """The base with the adapter's file, against the merged model's file."""
+    with tempfile.TemporaryDirectory() as work:
+        make_folder(name, MODELS[name], Path(work) / "model")
+        make_adapter(name, adapter, without, Path(work) / "adapter")
+        words = ["--adapter_name_or_path", f"{work}/adapter"]
+        for file, more in (("base", []), ("merged", words), ("adapter", [*words, "--adapter_only"])):
+            subprocess.run([trimtab, "export", "gguf", "--model_name_or_path", f"{work}/model", "--output_file", f"{work}/{file}.gguf",
+                            "--outtype", "f32", *more], check=True, stdout=subprocess.DEVNULL)
+        ids = load_file(GOLDEN / name / "reference.safetensors")["input_ids"].tolist()[:16]
+        base, merged = Llama(library, f"{work}/base.gguf"), Llama(library, f"{work}/merged.gguf")
+        plain, ours, whole = base.logits(ids), base.logits(ids, f"{work}/adapter.gguf"), merged.logits(ids)
+        return ((ours - whole).norm() / whole.norm()).item(), ((plain - whole).norm() / whole.norm()).item()
+
+
+def check_adapters(trimtab, library):
+    failed = False
+    for name, adapter, without, said in ADAPTERS:
+        if said is not None:
+            continue
+        error, change = adapt(trimtab, library, name, adapter, without)
+        good = error <= BOUND and change > 10 * error
+        failed |= not good
+        print(f"{name:24} {adapter} {error:.2e}, of a change of {change:.2e}{'' if good else '  FAILED'}", flush=True)
+    return failed
+
+
 def main():
     trimtab, library = Path(sys.argv[1]) / "trimtab", ctypes.CDLL(sys.argv[2])
     silent = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda level, text, data: None)
@@ -159,6 +192,7 @@ def main():
     library.llama_backend_init()
     failed = len(sys.argv) < 4 and check_tokenizers(trimtab, library)
     failed |= sys.argv[3:] == ["tokenizers"] and check_tokenizers(trimtab, library)
+    failed |= sys.argv[3:] in ([], ["adapters"]) and check_adapters(trimtab, library)
     for name, changes in [*MODELS.items(), *((name, MODELS[name] | changes) for name, changes, _, _ in KEYS)]:
         if len(sys.argv) > 3 and name not in sys.argv[3:]:
             continue

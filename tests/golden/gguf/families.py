@@ -146,13 +146,23 @@ KEYS = [
     ("qwen3", {"rope_parameters": YARN}, "qwen3.rope.scaling.attn_factor", None),
     ("dense/ministral3", {"rope_parameters": YARN | TEMPERATURE | {"beta_fast": 8.0, "attention_factor": 1.5}},
      "mistral3.rope.scaling.attn_factor", 1.5 / (0.1 * math.log(4) + 1)),
-    ("dense/ministral3", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}, "mistral3.attention.temperature_scale", None),
+    ("dense/ministral3", {"rope_parameters": YARN | {"llama_4_scaling_beta": 0.0, "mscale": 1.0, "mscale_all_dim": 1.0}},
+     "mistral3.attention.temperature_scale", None),
     ("dense/ministral3", {"rope_parameters": {"rope_type": "default"} | TEMPERATURE}, "mistral3.rope.scaling.original_context_length", 8),
     ("dense/gemma4_text", {"final_logit_softcapping": None}, "gemma4.final_logit_softcapping", 0.0),
     ("dense/gemma4_text", {"rope_parameters": {SLIDING: {"rope_type": "default", "rope_theta": 5e3},
                                                FULL: {"rope_type": "default", "rope_theta": 1e5}}}, "gemma4.rope.freq_base_swa", 5e3),
     ("vision/muse_glimmer", {"layer_types": [FULL, SLIDING], "layer_rope_theta": [0, 500.0]},
      "muse-glimmer.attention.sliding_window_pattern", [False, True]),
+]
+
+
+# A model, an adapter, a module that is taken out of it, and what the error says; None: it is written.
+ADAPTERS = [
+    ("dense/gemma4_e", "adapter_final", "per_layer_model_projection", None),
+    ("dense/gemma4_e", "adapter_final", None, "GGUF cannot express LoRA on 'model.per_layer_model_projection.weight' in an adapter"),
+    ("dense/ministral3", "adapter_final", None, None), ("vision/gemma4", "adapter_random", None, None),
+    ("vision/ministral3", "adapter_final", None, None), ("llama3", "adapter_random", None, None),
 ]
 
 
@@ -407,6 +417,38 @@ def check_model(trimtab, name, changes, work):
     return differences(Reader(work / "out.gguf"), name)
 
 
+def make_adapter(name, adapter, without, folder):
+    folder.mkdir()
+    for file in (GOLDEN / name / adapter).iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    if without is not None:
+        config = json.loads((folder / "adapter_config.json").read_text())
+        config["target_modules"].remove(without)
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        edit_weights(folder / "adapter_model.safetensors",
+                     lambda tensors: [tensors.pop(key) for key in list(tensors) if f".{without}." in key])
+
+
+def check_adapter(trimtab, name, adapter, without, said, work):
+    """Each A and B belongs to a matrix of the model's file, and has its columns and rows."""
+    make_folder(name, MODELS[name], work / "model")
+    export(trimtab, work)
+    tensors = Reader(work / "out.gguf").tensors
+    make_adapter(name, adapter, without, work / "adapter")
+    done = export(trimtab, work, "--overwrite", "--adapter_only", "--adapter_name_or_path", "adapter")
+    if said is not None:
+        return [] if done.returncode == 2 and said in done.stderr else [f"no '{said}' in: {done.stderr}"]
+    if done.returncode != 0:
+        return [done.stderr]
+    matrices, found = Reader(work / "out.gguf").tensors, []
+    for matrix, (_, (columns, rows), _) in matrices.items():
+        whole, _, part = matrix.rpartition(".lora_")
+        wanted = tensors[whole][1] if whole in tensors else [0, 0]
+        if (columns, part) != (wanted[0], "a") and (rows, part) != (wanted[1], "b"):
+            found.append(f"{matrix} is {columns} x {rows}, and its matrix {wanted}")
+    return found if matrices else ["the adapter has no tensors"]
+
+
 def check_key(trimtab, name, changes, key, value, work):
     make_folder(name, MODELS[name] | changes, work / "model")
     done = export(trimtab, work)
@@ -444,6 +486,8 @@ def main():
                for name, changes, key, value in KEYS]
     checks += [(f"{name} {changes}", lambda work, n=name, c=changes, e=edit, s=said: check_refusal(trimtab, n, c, e, s, work))
                for name, changes, edit, said in REFUSED]
+    checks += [(f"{name}/{adapter}", lambda work, n=name, a=adapter, w=without, s=said: check_adapter(trimtab, n, a, w, s, work))
+               for name, adapter, without, said in ADAPTERS]
     checks += [(f"pre-tokenizer {said}", lambda work, x=expressions, i=ignore, s=said: check_pre_tokenizer(trimtab, x, i, s, work))
                for expressions, ignore, said in PRE_TOKENIZERS]
     checks += [(f"{tokenizer} {steps}", lambda work, m=model, t=tokenizer, x=steps, s=said: check_normalizer(trimtab, m, t, x, s, work))
