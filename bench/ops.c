@@ -25,6 +25,7 @@
 #include "ops_fp8.h"
 #include "ops_lora.h"
 #include "ops_peak.h"
+#include "ops_scan.h"
 #include "ops_timing.h"
 
 struct gemm_row {
@@ -519,6 +520,7 @@ int main(int argc, char **argv)
     if (is_wanted("fp8", argc - at, argv + at))
         bench_fp8(&bench, &(struct bench_fp8_case){"qkv", 512, true, 896, {896, 128, 128}, 16, 1024});
     if (is_wanted("attention", argc - at, argv + at)) bench_attention_of_small_models(&bench);
+    if (is_wanted("scan", argc - at, argv + at)) bench_scan(&bench);
     if (is_wanted("rows", argc - at, argv + at)) {
         bench_rows(&bench, TT_BF16, 2048, 4096);
         bench_rows(&bench, TT_F32, 2048, 4096);

@@ -1,9 +1,11 @@
 #include "backend/ops/scan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/safetensors.h"
 #include "ops/isa.h"
 #include "ops/scan_problem.h"
 
@@ -85,6 +87,52 @@ static void sizes_of_real_models(void **state)
     (void)state;
     TEST_SIZES_ONLY();
     TEST_CASES("scan", gpu_cases, check_case);
+}
+
+/* Replaces the values of an input, or of what a result must be, by those of the golden. */
+static void read_golden(struct tt_safetensors *file, struct scan_problem *p, int line)
+{
+    char key[64];
+    (void)snprintf(key, sizeof key, "%s.%s", p->row->rule == TT_SCAN_DELTA ? "delta" : "mamba2",
+                   scan_names[line]);
+    const struct tt_safetensors_entry *entry = tt_safetensors_find(file, key);
+    assert_non_null(entry);
+    int64_t count = tt_tensor_count(p->tensors[line].view);
+    float *values = calloc((size_t)count, sizeof *values);
+    double *doubles = test_doubles(count);
+    test_ok(tt_safetensors_read(file, entry, 0, count, values, TT_F32));
+    for (int64_t i = 0; i < count; i++) doubles[i] = (double)values[i];
+    if (line < O)
+        set_scan_values(p, line, doubles);
+    else
+        memcpy(p->exact[line], doubles, (size_t)count * sizeof *doubles);
+    free(values);
+    free(doubles);
+}
+
+/* What torch's autograd says in fp64 (tests/golden/scan/make_scan.py). */
+static void close_to_torch(void **state)
+{
+    (void)state;
+    static const struct scan_case rows[] = {
+        {TT_SCAN_DELTA, {66, 1, 5}, 1, 2, 8, 8, 0, TT_F32, 1, 0},
+        {TT_SCAN_MAMBA2, {66, 1, 5}, 1, 2, 8, 8, 0, TT_F32, 1, 0},
+    };
+    struct tt_safetensors *file = NULL;
+    test_ok(tt_safetensors_open(TT_TEST_ROOT "/golden/scan/scan.safetensors", &file));
+    for (int r = 0; r < 2; r++) {
+        struct scan_problem p;
+        make_scan_problem(&p, &rows[r]);
+        for (int i = 0; i < O; i++)
+            if (scan_has(&rows[r], i)) read_golden(file, &p, i);
+        for (int i = DALOG; i < SCAN_LINES; i++) set_scan_values(&p, i, (const double[]){0, 0});
+        scan_plain(&p, p.simple);
+        for (int i = O; i < SCAN_LINES; i++)
+            if (scan_has(&rows[r], i)) read_golden(file, &p, i);
+        test_on_each_isa(check_run, &p);
+        free_scan_problem(&p);
+    }
+    tt_safetensors_close(file);
 }
 
 static double weighted_output(void *context)
@@ -313,8 +361,8 @@ static void plan_counts(void **state)
     test_device_open(&plan, "plan", 1);
     struct tt_scan_forward_args args = scan_args(&p, p.tensors);
     struct tt_scan_backward_args backward = {.forward = args};
-    /* Four lanes: two states of 16 x 32, dq and dk of 129 rows of 16, three values a row. */
-    size_t lane = (2 * 16 * 32 + 2 * 129 * 16 + 3 * 129 + 15) / 16 * 16, bytes = 4 * lane * sizeof(float);
+    /* Four lanes: two states in tiles of 32 x 32, dq and dk of 129 rows of 16, three values a row. */
+    size_t lane = (2 * 32 * 32 + 2 * 129 * 16 + 3 * 129 + 15) / 16 * 16, bytes = 4 * lane * sizeof(float);
     assert_int_equal(tt_scan_backward_scratch(plan.device, &backward), (bytes + 255) / 256 * 256);
     assert_int_equal(tt_scan_forward_scratch(plan.device, &args), 0);
     double rows = 129 * 4;
@@ -382,6 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(close_to_torch),
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(packed_is_each_alone),
         cmocka_unit_test(states_continue_a_sequence),

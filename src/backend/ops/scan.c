@@ -1,5 +1,6 @@
 #include "backend/ops/scan.h"
 
+#include "backend/cuda/scan.h"
 #include "backend/device_impl.h"
 
 enum { ROW_VALUES = 3, LINE = 16 };
@@ -16,7 +17,7 @@ struct tt_scan_lanes tt_scan_lanes_of(const struct tt_scan_forward_args *args)
     struct tt_scan_lanes lanes = {.lanes = heads < TT_SCAN_LANES ? heads : TT_SCAN_LANES};
     if (lanes.lanes > group) lanes.lanes = lanes.lanes / group * group;
     lanes.states = rows > 0 ? (rows - 1) / TT_SCAN_CHUNK : 0;
-    lanes.state = round_up(width, LINE) * round_up(value_width, LINE);
+    lanes.state = tt_cuda_scan_state(width, value_width); /* processors need no more */
     lanes.gradients = 2 * rows * width;
     lanes.lane = round_up(lanes.states * lanes.state + lanes.gradients + ROW_VALUES * rows, LINE);
     lanes.carried = group > lanes.lanes ? lanes.gradients : 0;
@@ -55,9 +56,12 @@ size_t tt_scan_forward_scratch(const struct tt_device *device, const struct tt_s
 
 size_t tt_scan_backward_scratch(const struct tt_device *device, const struct tt_scan_backward_args *args)
 {
-    (void)device;
     struct tt_scan_lanes lanes = tt_scan_lanes_of(&args->forward);
     size_t floats = (size_t)(lanes.lanes * lanes.lane + lanes.carried);
+    if (!tt_device_is_host(device))
+        floats +=
+            (size_t)(TT_CUDA_SCAN_BLOCKS * tt_cuda_scan_block(TT_SCAN_CHUNK, args->forward.q_TKE.dims[2],
+                                                              args->forward.v_THW.dims[2]));
     return (floats * sizeof(float) + 255) / 256 * 256;
 }
 

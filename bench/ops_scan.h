@@ -1,0 +1,10 @@
+/* Cases of bench_ops: layers with a state. */
+#ifndef TT_BENCH_OPS_SCAN_H
+#define TT_BENCH_OPS_SCAN_H
+
+#include "ops_timing.h"
+
+/* The short convolution, the scan and the gated norm of a layer of Qwen3.5-0.8B, and the scan of one of Granite 4. */
+void bench_scan(struct bench *bench);
+
+#endif
