@@ -14,15 +14,15 @@ struct tt_part_rename {
 };
 
 struct tt_text_part {
-    const char *model_type;   /* of the folder: "gemma3" */
-    const char *architecture; /* "Gemma3ForConditionalGeneration" */
-    const char *path;         /* of the text model in the class: "model.language_model" */
-    const char *table;        /* the weight of its embeddings */
-    const char *text_type;    /* the text model's model_type where the configuration names none */
-    const char *what;         /* the parts that are left alone: "vision tower and projector" */
-    bool tied;                /* tie_word_embeddings where the configuration lacks it */
-    bool text_ties;           /* true in text_config counts too */
-    bool has_head;            /* published folders that lack it have a head of their own all the same */
+    const char *model_type;               /* of the folder: "gemma3" */
+    const char *architecture;             /* "Gemma3ForConditionalGeneration" */
+    const char *path;                     /* of the text model in the class: "model.language_model" */
+    const char *table;                    /* the weight of its embeddings */
+    const char *text_type;                /* the text model's model_type where the configuration names none */
+    const char *what;                     /* the parts that are left alone: "vision tower and projector" */
+    bool tied;                            /* tie_word_embeddings where the configuration lacks it */
+    bool text_ties;                       /* true in text_config counts too */
+    bool has_head;                        /* published folders may lack it and have a head of their own */
     const struct tt_part_rename *renames; /* the first that fits counts; ends with a NULL from */
     const char *const *others;            /* beginnings of the other parts' names; ends with NULL */
 };

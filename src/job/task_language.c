@@ -62,17 +62,20 @@ static tt_status inspect_weights(const char *path, struct tt_arena *arena, struc
     return status;
 }
 
-/* transformers ties where the class says nothing, and unties for weights with a head. */
+/* transformers ties where the class says nothing, and unties for weights with a head. A text model that says true has
+ * none (Ministral 3 3B: huggingface/transformers#43429), one that does not may have it (Mistral Small 3.2: #42313). */
 static void warn_of_head(const struct tt_json *json, const struct tt_model_facts *model)
 {
+    static const char key[] = "tie_word_embeddings";
     char bytes[32];
     bool counted = model->part == NULL || !model->part->has_head || !model->tie_word_embeddings;
-    if (counted || tt_json_get(json->root, "tie_word_embeddings") != NULL) return;
+    bool said = tt_json_get(json->root, key) != NULL ||
+                tt_json_is_true(tt_json_get(tt_text_part_config(json->root), key));
+    if (counted || said) return;
     double size =
         (double)model->vocab_size * (double)model->hidden_size * (double)tt_dtype_bytes(model->dtype);
-    tt_warn(
-        "%s has no tie_word_embeddings, so that %s is planned as tied: a head in the weights needs %s more",
-        json->origin, model->part->model_type, tt_format_bytes(size, bytes, sizeof bytes));
+    tt_warn("%s has no %s, so that %s is planned as tied: a head in the weights needs %s more", json->origin,
+            key, model->part->model_type, tt_format_bytes(size, bytes, sizeof bytes));
 }
 
 static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *arena,
