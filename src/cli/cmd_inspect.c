@@ -146,13 +146,23 @@ static void sum_up(const struct subject *subject, struct sums *sums)
 /* Facts from config.json or adapter_config.json, as a list of pairs; the caller owns it. */
 static struct tt_json_value *collect_facts(const struct subject *subject)
 {
-    static const char *const model_keys[] = {"model_type",          "architectures",
-                                             "hidden_size",         "intermediate_size",
-                                             "num_hidden_layers",   "num_attention_heads",
-                                             "num_key_value_heads", "head_dim",
-                                             "vocab_size",          "max_position_embeddings",
-                                             "tie_word_embeddings", "dtype",
-                                             "torch_dtype",         NULL};
+    static const char *const model_keys[] = {"model_type",
+                                             "architectures",
+                                             "hidden_size",
+                                             "intermediate_size",
+                                             "num_hidden_layers",
+                                             "num_attention_heads",
+                                             "num_key_value_heads",
+                                             "head_dim",
+                                             "vocab_size",
+                                             "max_position_embeddings",
+                                             "tie_word_embeddings",
+                                             "dtype",
+                                             "torch_dtype",
+                                             "num_labels",
+                                             "id2label",
+                                             "problem_type",
+                                             NULL};
     static const char *const adapter_keys[] = {"peft_type",
                                                "base_model_name_or_path",
                                                "r",
@@ -211,8 +221,8 @@ static tt_status judge(const struct subject *subject, struct verdict *verdict)
     if (!verdict->asked) return TT_OK;
     struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     if (config == NULL) return TT_ERR_MEMORY;
-    tt_status status = tt_model_facts_parse(
-        subject->folder != NULL ? tt_model_folder_config(subject->folder) : &subject->config, config);
+    tt_status status = subject->folder != NULL ? tt_model_facts_of_folder(subject->folder, config)
+                                               : tt_model_facts_parse(&subject->config, config);
     verdict->part = config->part;
     tt_free(config);
     struct tt_model_folder *whole = NULL; /* opened for its error if no weights were found */

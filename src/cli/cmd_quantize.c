@@ -261,7 +261,7 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
     tt_status status = TT_OK;
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(command->model, true, folder));
-    TT_GO(tt_model_facts_parse(tt_model_folder_config(*folder), config));
+    TT_GO(tt_model_facts_of_folder(*folder, config));
     TT_GO(tt_model_folder_join(*folder, &config->sources));
     if (config->stored_quant != TT_QUANT_NONE) {
         status = tt_fail(TT_ERR_USAGE, "the weights of '%s' are %s already", command->model,

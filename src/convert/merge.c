@@ -171,7 +171,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     *merge = (struct tt_merge){0};
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
-    TT_GO(tt_model_facts_parse(tt_model_folder_config(merge->folder), config));
+    TT_GO(tt_model_facts_of_folder(merge->folder, config));
     TT_GO(tt_model_folder_join(merge->folder, &config->sources));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));

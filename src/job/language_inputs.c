@@ -152,7 +152,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
         tt_hint("a download may be incomplete: hf download %s", config->model->model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
-    TT_TRY(tt_model_facts_parse(tt_model_folder_config(inputs->folder), &inputs->model_facts));
+    TT_TRY(tt_model_facts_of_folder(inputs->folder, &inputs->model_facts));
     TT_TRY(tt_model_folder_join(inputs->folder, &inputs->model_facts.sources));
     if (!weightless) {
         TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "io/model_folder.h"
 #include "model/family.h"
 #include "model/missing.h"
 #include "model/quantization.h"
@@ -30,12 +31,14 @@ static bool is_architecture(const char *name, const char *of_family)
     return strcmp(name + stem, "Model") == 0 || strcmp(name + stem, "TextModel") == 0;
 }
 
-/* ForSequenceClassification of a family: LlamaForSequenceClassification. */
+/* ForSequenceClassification of a family: LlamaForSequenceClassification, Gemma3TextForSequenceClassification. */
 static bool is_classifier(const char *name, const char *of_family)
 {
-    static const char language[] = "ForCausalLM";
+    static const char language[] = "ForCausalLM", text[] = "Text";
     size_t stem = strlen(of_family) - (tt_ends_with(of_family, language) ? strlen(language) : 0);
-    return strncmp(name, of_family, stem) == 0 && strcmp(name + stem, "ForSequenceClassification") == 0;
+    if (strncmp(name, of_family, stem) != 0) return false;
+    if (strncmp(name + stem, text, strlen(text)) == 0) stem += strlen(text);
+    return strcmp(name + stem, "ForSequenceClassification") == 0;
 }
 
 /* The configuration of the text model: that of its own file, or text_config of a class with other parts. */
@@ -252,19 +255,41 @@ tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_f
     return status;
 }
 
+/* `what`: the class, or the tensor, that says so. */
+static tt_status refuse_scores(const char *where, const char *what, int64_t labels)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "%s: '%s' gives each sequence scores of %lld label%s, and this needs a language model", where,
+                what, (long long)labels, labels == 1 ? "" : "s");
+    tt_hint("use the folder of the model that it was made from, which has a head of words, lm_head "
+            "(docs/models.md, models with scores)");
+    return status;
+}
+
 tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *out)
 {
     struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
     if (facts == NULL) return TT_ERR_MEMORY;
     tt_status status = tt_model_facts_parse_any(json, facts);
-    if (status == TT_OK && facts->label_count > 0) {
+    if (status == TT_OK && facts->label_count > 0)
         status =
-            tt_fail(TT_ERR_UNSUPPORTED,
-                    "%s: '%s' gives each sequence scores of %lld labels, and this needs a language model",
-                    json->origin, tt_json_text(tt_json_at(tt_json_get(json->root, "architectures"), 0)),
-                    (long long)facts->label_count);
-        tt_hint("use the folder of the model that it was made from, which has a head of words (lm_head)");
-    }
+            refuse_scores(json->origin, tt_json_text(tt_json_at(tt_json_get(json->root, "architectures"), 0)),
+                          facts->label_count);
+    if (status == TT_OK) *out = *facts;
+    tt_free(facts);
+    return status;
+}
+
+tt_status tt_model_facts_of_folder(const struct tt_model_folder *folder, struct tt_model_facts *out)
+{
+    static const char score[] = TT_MODEL_SCORE ".weight";
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(folder, score);
+    struct tt_model_facts *facts = tt_calloc(1, sizeof *facts);
+    if (facts == NULL) return TT_ERR_MEMORY;
+    tt_status status = tt_model_facts_parse(tt_model_folder_config(folder), facts);
+    if (status == TT_OK && entry != NULL)
+        status = refuse_scores(tt_model_folder_path(folder), score, entry->dims[0]);
     if (status == TT_OK) *out = *facts;
     tt_free(facts);
     return status;

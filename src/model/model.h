@@ -206,6 +206,10 @@ struct tt_model {
 
 /* Parses and checks config.json (TT_ERR_DATA names the key; TT_ERR_UNSUPPORTED the unsupported family or feature). */
 TT_MUST_USE tt_status tt_model_facts_parse(const struct tt_json *json, struct tt_model_facts *config);
+/* The same of a folder, which is refused too where its weights alone say that the head gives scores. */
+struct tt_model_folder;
+TT_MUST_USE tt_status tt_model_facts_of_folder(const struct tt_model_folder *folder,
+                                               struct tt_model_facts *config);
 /* The same, also of a model whose head gives scores (label_count), which tt_model_facts_parse refuses. */
 TT_MUST_USE tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_facts *config);
 /* Builds blocks and parameters. A LoRA pattern that matches nothing is TT_ERR_USAGE. */

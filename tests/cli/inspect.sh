@@ -59,4 +59,18 @@ has "'llava' are not supported: its text model 'llama' is, but a folder of this 
 sed 's/"model_type": "gemma3_text"/"model_type": "qwen3_moe", "num_local_experts": 8/' \
     "$golden/vision/gemma3/model/config.json" >inner.json
 has "'qwen3_moe' are not supported as a text part: needs routed experts (num_local_experts)" inner.json
+# A head with scores is recognised by the class, or by its weights where config.json names none.
+has "'LlamaForSequenceClassification' gives each sequence scores of 3 labels" "$golden/score/labels/model"
+has 'id2label                {"0": "bad"' "$golden/score/labels/model"
+has "docs/models.md" "$golden/score/labels/model"
+mkdir unnamed
+cp "$golden/score/plain/model/model.safetensors" unnamed
+tr -d '\n' <"$golden/score/plain/model/config.json" | sed 's/"architectures": [[][^]]*],//' >unnamed/config.json
+has "supported               no: unnamed: 'score.weight' gives each sequence scores of 2 labels" unnamed
+has "supported               yes" unnamed/config.json
+echo '{"input_ids": [1, 2, 3, 4]}' >ids.jsonl
+refused="'score.weight' gives each sequence scores of 2 labels"
+expect 2 "$refused" eval --model_name_or_path unnamed --dataset_name ids.jsonl
+expect 2 "$refused" quantize --model_name_or_path unnamed --output_dir quantized
+expect 2 "$refused" export gguf --model_name_or_path unnamed --output_file model.gguf
 finish
