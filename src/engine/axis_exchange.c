@@ -26,17 +26,25 @@ void tt_axis_exchange_groups(const struct tt_mesh *mesh, struct tt_exchange_grou
         groups[axis] = (struct tt_exchange_group){mesh->axes[axis].rank, mesh->axes[axis].size};
 }
 
+/* Adds the axis to an error. */
+static tt_status along(enum tt_axis axis, const char *what, tt_status status)
+{
+    if (status != TT_OK) tt_while("%s along the axis '%s'", what, tt_axis_name(axis));
+    return status;
+}
+
 tt_status tt_axis_sum(const struct tt_axis_exchange *exchange, struct tt_stream *stream, enum tt_axis axis,
                       tt_tensor values)
 {
     struct tt_comm *comm = exchange->mesh->axes[axis].comm;
     if (comm == NULL) return TT_OK;
-    return tt_comm_all_reduce(comm, stream, values.data, (size_t)tt_tensor_count(values), values.dtype,
-                              TT_REDUCE_SUM);
+    tt_status status = tt_comm_all_reduce(comm, stream, values.data, (size_t)tt_tensor_count(values),
+                                          values.dtype, TT_REDUCE_SUM);
+    return along(axis, "adding values", status);
 }
 
-tt_status tt_axis_gather(const struct tt_axis_exchange *exchange, struct tt_stream *stream, enum tt_axis axis,
-                         tt_tensor values, tt_tensor all)
+static tt_status gather(const struct tt_axis_exchange *exchange, struct tt_stream *stream, enum tt_axis axis,
+                        tt_tensor values, tt_tensor all)
 {
     const struct tt_mesh_axis *group = &exchange->mesh->axes[axis];
     size_t bytes = tt_tensor_bytes(values);
@@ -45,6 +53,12 @@ tt_status tt_axis_gather(const struct tt_axis_exchange *exchange, struct tt_stre
                        bytes, group->size);
     if (group->comm == NULL) return tt_copy_on_device(stream, all.data, values.data, bytes);
     return tt_comm_all_gather(group->comm, stream, values.data, all.data, bytes);
+}
+
+tt_status tt_axis_gather(const struct tt_axis_exchange *exchange, struct tt_stream *stream, enum tt_axis axis,
+                         tt_tensor values, tt_tensor all)
+{
+    return along(axis, "gathering values", gather(exchange, stream, axis, values, all));
 }
 
 static tt_status check_rows(const tt_tensor *tensor, const int64_t *rows, int size)
@@ -56,8 +70,8 @@ static tt_status check_rows(const tt_tensor *tensor, const int64_t *rows, int si
                    (long long)tensor->dims[0]);
 }
 
-tt_status tt_axis_all_to_all(const struct tt_axis_exchange *exchange, struct tt_stream *stream,
-                             enum tt_axis axis, const struct tt_all_to_all *rows)
+static tt_status all_to_all(const struct tt_axis_exchange *exchange, struct tt_stream *stream,
+                            enum tt_axis axis, const struct tt_all_to_all *rows)
 {
     const struct tt_mesh_axis *group = &exchange->mesh->axes[axis];
     size_t row_bytes = (size_t)rows->send.dims[1] * tt_dtype_bytes(rows->send.dtype);
@@ -79,4 +93,10 @@ tt_status tt_axis_all_to_all(const struct tt_axis_exchange *exchange, struct tt_
         return tt_fail(TT_ERR_INTERNAL, "a rank sends itself %" PRId64 " rows and expects %" PRId64,
                        rows->send_rows[0], rows->recv_rows[0]);
     return tt_copy_on_device(stream, rows->recv.data, rows->send.data, tt_tensor_bytes(rows->send));
+}
+
+tt_status tt_axis_all_to_all(const struct tt_axis_exchange *exchange, struct tt_stream *stream,
+                             enum tt_axis axis, const struct tt_all_to_all *rows)
+{
+    return along(axis, "exchanging rows", all_to_all(exchange, stream, axis, rows));
 }

@@ -1,5 +1,5 @@
 /* Requests of blocks along an axis (struct tt_exchange of nn/pass.h) over the communicators of the mesh. On the plan
- * device they count their time. */
+ * device they count their time. Errors name the axis. */
 #ifndef TT_ENGINE_AXIS_EXCHANGE_H
 #define TT_ENGINE_AXIS_EXCHANGE_H
 

@@ -12,7 +12,9 @@ static tt_status check_axes(const struct tt_axes *axes, int world_size)
     for (int i = 0, groups = world_size; i < axes->count; i++) {
         int size = axes->specs[i].size;
         if (size < 1 || groups % size != 0)
-            return tt_fail(TT_ERR_USAGE, "%d ranks cannot be divided into groups of %d", groups, size);
+            return tt_fail(TT_ERR_USAGE, "%d ranks cannot be divided into groups of %d along the axis '%s'%s",
+                           world_size, size, tt_axis_name(axes->specs[i].axis),
+                           i > 0 ? " and those before it" : "");
         groups /= size;
     }
     return TT_OK;
@@ -62,7 +64,13 @@ static tt_status split_by_machines(const struct tt_mesh_config *config, struct t
 {
     struct tt_comm *data = mesh->axes[TT_AXIS_DATA].comm;
     TT_TRY(split(mesh, data, config->machine, TT_AXIS_SHARD));
-    return split(mesh, data, config->local_rank, TT_AXIS_REPLICATE);
+    TT_TRY(split(mesh, data, config->local_rank, TT_AXIS_REPLICATE));
+    int split_by = mesh->axes[TT_AXIS_SHARD].size, copies = mesh->axes[TT_AXIS_REPLICATE].size;
+    if (split_by * copies == mesh->axes[TT_AXIS_DATA].size) return TT_OK;
+    return tt_fail(TT_ERR_USAGE,
+                   "HYBRID_SHARD: %d ranks take different samples, and the axes beside the sharding divide "
+                   "them unequally between the machines: %d here, of which %d machines have the same",
+                   mesh->axes[TT_AXIS_DATA].size, split_by, copies);
 }
 
 static tt_status make_groups(const struct tt_mesh_config *config, struct tt_device *device,

@@ -4,12 +4,13 @@
 #define TT_NN_AXIS_H
 
 enum tt_axis {
-    TT_AXIS_DATA,      /* ranks that take different samples: gradients and sums of a step are added over it */
-    TT_AXIS_SHARD,     /* those that split a unit */
-    TT_AXIS_REPLICATE, /* those that hold the same slices of it */
-    TT_AXIS_EXPERT,    /* those that split the experts of a layer */
+#define AXIS(value, name) TT_AXIS_##value,
+#include "nn/axis.def"
+#undef AXIS
     TT_AXIS_COUNT,
     TT_AXES_MAX = 8 /* room for axes that a caller adds */
 };
+/* "data", ...; "added" for those of a caller */
+const char *tt_axis_name(enum tt_axis axis);
 
 #endif

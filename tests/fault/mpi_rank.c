@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "comm/comm_impl.h"
 #include "comm/launcher.h"
+#include "support/axis_calls.h"
 #include "support/comm_calls.h"
 #include "support/ranks.h"
 
@@ -23,6 +24,7 @@ static tt_status calls_rank(struct tt_comm *comm, void *argument)
     TT_TRY(test_comm_calls(comm, 1, &calls));
     if (tt_comm_world_size(comm) <= 4) TT_TRY(test_comm_agreement(comm));
     TT_TRY(test_comm_splits(comm, &parts));
+    TT_TRY(test_axis_calls(comm));
     printf("rank %d of %d: calls %016llx, parts %016llx\n", tt_comm_rank(comm), tt_comm_world_size(comm),
            (unsigned long long)calls, (unsigned long long)parts);
     return TT_OK;

@@ -427,6 +427,15 @@ static void rows_that_travel_in_every_pass(void **state)
     }
 }
 
+static bool names_axis(const struct tt_error *error, const char *name)
+{
+    char wanted[64];
+    (void)snprintf(wanted, sizeof wanted, "along the axis '%s'", name);
+    for (int i = 0; i < error->context_count; i++)
+        if (strstr(error->context[i], wanted) != NULL) return true;
+    return false;
+}
+
 static void a_rank_that_fails_inside(void **state)
 {
     (void)state;
@@ -439,6 +448,7 @@ static void a_rank_that_fails_inside(void **state)
     for (int q = 0; q < 4; q++) {
         assert_int_equal(errors[q].status, q == 2 ? TT_ERR_DATA : TT_ERR_PEER);
         assert_non_null(strstr(errors[q].message, q == 2 ? "a bad row" : "rank 2 failed: a bad row"));
+        if (q != 2) assert_true(names_axis(&errors[q], "data"));
     }
 }
 
@@ -507,8 +517,44 @@ static void ranks_that_no_group_divides(void **state)
     test_ranks_outcomes(3, train, &outcome, errors);
     for (int q = 0; q < 3; q++) {
         assert_int_equal(errors[q].status, TT_ERR_USAGE);
-        assert_string_equal(errors[q].message, "3 ranks cannot be divided into groups of 2");
+        assert_string_equal(errors[q].message,
+                            "3 ranks cannot be divided into groups of 2 along the axis 'expert'");
     }
+    outcome.setup = (struct setup){.world = 2, .axes = {both, 2}};
+    test_ranks_outcomes(2, train, &outcome, errors);
+    for (int q = 0; q < 2; q++)
+        assert_string_equal(
+            errors[q].message,
+            "2 ranks cannot be divided into groups of 2 along the axis 'added' and those before it");
+}
+
+static tt_status split_unequally(struct tt_comm *comm, void *argument)
+{
+    int rank = tt_comm_rank(comm);
+    struct tt_device *device = NULL;
+    struct tt_mesh mesh = {0};
+    const struct tt_mesh_config config = {.world = comm,
+                                          .machine = rank / 3,
+                                          .local_rank = rank % 3,
+                                          .axes = {pairs, 1},
+                                          .strategy = TT_HYBRID_SHARD};
+    (void)argument;
+    TT_TRY(tt_device_open(&(struct tt_device_config){.kind = "cpu", .threads = 1}, &device));
+    tt_status status = tt_mesh_init(&config, device, &mesh);
+    tt_mesh_deinit(&mesh);
+    tt_device_close(device);
+    return status;
+}
+
+/* Two machines of three ranks, two of which share their samples: slices would have copies of other sizes. */
+static void machines_that_an_axis_divides_unequally(void **state)
+{
+    (void)state;
+    struct tt_error errors[6];
+    test_ranks_outcomes(6, split_unequally, NULL, errors);
+    for (int q = 0; q < 6; q++)
+        assert_true(errors[q].status == TT_ERR_USAGE || errors[q].status == TT_ERR_PEER);
+    assert_non_null(strstr(errors[0].message, "HYBRID_SHARD: 3 ranks take different samples"));
 }
 
 /* A plan has the communicators of all axes, whose sizes it counts with. */
@@ -546,7 +592,7 @@ int main(void)
         cmocka_unit_test(ranks_that_share_samples), cmocka_unit_test(rows_that_travel_in_every_pass),
         cmocka_unit_test(a_rank_that_fails_inside), cmocka_unit_test(the_groups_of_two_axes),
         cmocka_unit_test(rows_of_a_rank_alone),     cmocka_unit_test(ranks_that_no_group_divides),
-        cmocka_unit_test(a_plan_divides_its_ranks),
+        cmocka_unit_test(a_plan_divides_its_ranks), cmocka_unit_test(machines_that_an_axis_divides_unequally),
     };
     return cmocka_run_group_tests(tests, find_inner, NULL);
 }
