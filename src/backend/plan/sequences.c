@@ -1,8 +1,8 @@
 /* The time of ops along sequences: short convolutions and gated norms by their bytes, scans by their products too. */
 #include "backend/plan/plan_ops.h"
 
-/* The share of the rate of large products that those of a chunk reach: H200, a design's target of 150 of 640 TFLOP/s;
- * processors, docs/performance.md. */
+/* Estimates, not measured: on GPUs the rate that kernels on tensor cores are to reach, 150 of 640 TFLOP/s of an H200
+ * (the plain ones of cuda/scan.cu are far slower); on processors half of that of large products. */
 static double scan_rate(const struct tt_stream *stream)
 {
     return stream->device->chip->gemm_flops * (stream->device->is_host ? 0.5 : 0.23);
