@@ -116,8 +116,9 @@ struct tt_attention_spec {
     bool qk_norm_bare;      /* without weights */
     bool value_norm;        /* each head of v is normed too, without a weight */
     enum tt_qk_norm qk_norm_kind;
-    bool pairs;            /* neighbouring columns rotate together */
-    int query_rope;        /* the rotation of q; 0: the layer's */
+    bool pairs;       /* neighbouring columns rotate together */
+    int query_rope;   /* the rotation of q; 0: the layer's */
+    bool gates_heads; /* q makes a gate of the output too, behind each of its heads; with qk_norm of heads */
     double residual_scale; /* of the half's result; 0: none */
 };
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec);

@@ -191,11 +191,13 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
                         k_norm = own ? head_norm(spec, names->k_norm) : (struct tt_norm_spec){.path = NULL},
                         post_norm = post_norm_of(names->post_norm, spec->post_norm_eps, &norm);
     struct tt_linear_spec gate = {.path = names->gate, .out = q_out};
+    int64_t q_made = spec->gates_heads ? 2 * q_out : q_out;
+    enum tt_param_reach q_reach = spec->gates_heads ? TT_REACH_ALWAYS : scores;
     struct tt_linear_spec qkv[] = {
-        {names->q, q_out, spec->bias, scores, scores},
+        {names->q, q_made, spec->bias, q_reach, q_reach},
         {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
         {.path = own && !facts->keys_as_values ? names->v : NULL, .out = k_out, .bias = spec->bias},
-        {.path = names->qkv, .out = q_out + 2 * k_out, .bias = spec->bias},
+        {.path = names->qkv, .out = q_made + 2 * k_out, .bias = spec->bias},
     };
     *attention = (struct tt_self_attention){
         .heads = spec->heads,
@@ -205,6 +207,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .rope = facts->rope,
         .query_rope = facts->rope >= 0 && spec->query_rope > 0 ? spec->query_rope : facts->rope,
         .pairs = spec->pairs,
+        .gates_heads = spec->gates_heads,
         .keys_as_values = facts->keys_as_values,
         .qk_norm = spec->qk_norm_kind,
         .scale = spec->scale > 0 ? spec->scale : 1.0 / sqrt((double)head_dim),

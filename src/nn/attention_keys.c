@@ -51,7 +51,7 @@ tt_status tt_attention_pass_key_gradients(const struct tt_self_attention *attent
                                           const struct tt_pass *pass, tt_tensor dqkv_TC, tt_tensor dkv_TC)
 {
     const struct tt_side *offers = attention->offers;
-    int64_t q_cols = attention->heads * attention->head_dim;
+    int64_t q_cols = tt_attention_q_columns(attention);
     if (attention->reads != NULL) return tt_side_add_gradient(attention->reads, pass, 0, dkv_TC);
     if (offers == NULL) return TT_OK;
     return tt_side_take_gradient(offers, pass, 0, tt_tensor_cols(dqkv_TC, q_cols, offers->columns));
@@ -60,8 +60,7 @@ tt_status tt_attention_pass_key_gradients(const struct tt_self_attention *attent
 tt_status tt_attention_attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                      const struct qkv *ready, tt_tensor qkv_TC, tt_tensor o_TC)
 {
-    int64_t k_cols = attention->kv_heads * attention->head_dim,
-            q_cols = attention->heads * attention->head_dim;
+    int64_t k_cols = attention->kv_heads * attention->head_dim, q_cols = tt_attention_q_columns(attention);
     struct tt_attention_decode_args args = {
         .q_THE = ready->q_THE,
         .scale = attention->scale,
@@ -85,8 +84,7 @@ tt_status tt_attention_attend_single(const struct tt_self_attention *attention, 
 tt_status tt_attention_take_cached(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                    tt_tensor qkv_TC, struct tt_attention_forward_args *args)
 {
-    int64_t k_cols = attention->kv_heads * attention->head_dim,
-            q_cols = attention->heads * attention->head_dim;
+    int64_t k_cols = attention->kv_heads * attention->head_dim, q_cols = tt_attention_q_columns(attention);
     if (attention->reads != NULL) {
         tt_kv_cache_read(pass->lent.cache, attention->layer, args);
         return TT_OK;

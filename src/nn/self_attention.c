@@ -4,17 +4,7 @@
 
 #include "backend/ops/attention.h"
 #include "backend/ops/elementwise.h"
-#include "backend/ops/swiglu.h"
 #include "nn/kv_cache.h"
-
-struct saved {
-    tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
-    tt_tensor rstd_v_N;           /* with a norm of values */
-    tt_tensor gate_TC, h_gate_TR; /* with a gate; backward replaces it by its gradient */
-    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
-    tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
-};
-_Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
 
 static bool trains(const struct tt_half *half)
 {
@@ -45,17 +35,6 @@ static tt_tensor normed_rows(const struct tt_self_attention *attention, tt_tenso
     return attention->qk_norm == TT_QK_NORM_ALL ? tt_heads_as_rows(x_THE) : x_THE;
 }
 
-static bool has_gate(const struct tt_self_attention *attention)
-{
-    return attention->gate.count > 0;
-}
-
-/* Whether backward reads the normed input. */
-static bool needs_input(const struct tt_self_attention *attention)
-{
-    return tt_linear_group_needs_x(&attention->qkv) || tt_linear_group_needs_x(&attention->gate);
-}
-
 static bool has_v_norm(const struct tt_self_attention *attention)
 {
     return tt_norm_exists(&attention->v_norm);
@@ -74,7 +53,7 @@ static bool has_post_norm(const struct tt_self_attention *attention)
 /* Columns of q, k and v; without a linear of v they have columns all the same. */
 static int64_t all_columns(const struct tt_self_attention *attention)
 {
-    return (attention->heads + 2 * tt_attention_kv_heads(attention)) * attention->head_dim;
+    return tt_attention_q_columns(attention) + 2 * tt_attention_kv_heads(attention) * attention->head_dim;
 }
 
 /* The columns that the linears make. */
@@ -97,33 +76,30 @@ static int64_t ready_columns(const struct tt_self_attention *attention)
     return (attention->heads + (values ? 2 : 1) * kv_heads) * attention->head_dim;
 }
 
-/* The columns of [T, (H + 2K) E]; of q alone where another layer makes k and v. */
+/* The columns of q, k and v; of q alone where another layer makes k and v. */
 static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv_TC)
 {
-    int64_t q_cols = attention->heads * attention->head_dim;
+    int64_t q_cols = tt_attention_q_columns(attention);
     struct qkv qkv = {.q_THE = tt_tensor_heads(tt_tensor_cols(qkv_TC, 0, q_cols), attention->heads)};
+    qkv.q_THE.dims[2] = attention->head_dim; /* a gate may stand beside it */
     if (attention->reads == NULL) tt_attention_set_keys(attention, qkv_TC, q_cols, &qkv);
     return qkv;
 }
 
 static tt_status push_kept(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                           tt_tensor x_TD, bool keep, struct saved *saved)
+                           tt_tensor x_TD, bool keep, struct tt_attention_saved *saved)
 {
     int64_t tokens = x_TD.dims[0], dim = x_TD.dims[1];
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t heads = attention->heads, kv_heads = tt_attention_kv_heads(attention);
-    *saved = (struct saved){0};
+    *saved = (struct tt_attention_saved){0};
     TT_TRY(tt_workspace_2d(workspace, "q, k and v", pass->in.compute_dtype, tokens, all_columns(attention),
                            &saved->qkv_TC));
     TT_TRY(tt_workspace_2d(workspace, "attention output", pass->in.compute_dtype, tokens,
                            heads * attention->head_dim, &saved->o_TC));
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &saved->h_o_TR));
-    if (has_gate(attention)) {
-        TT_TRY(tt_workspace_2d(workspace, "gate of attention", pass->in.compute_dtype, tokens,
-                               heads * attention->head_dim, &saved->gate_TC));
-        TT_TRY(tt_linear_push_h(&attention->gate, pass, tokens, &saved->h_gate_TR));
-    }
+    TT_TRY(tt_attention_push_gate(attention, pass, tokens, saved));
     if (has_post_norm(attention))
         TT_TRY(
             tt_workspace_2d(workspace, "output of o", pass->in.compute_dtype, tokens, dim, &saved->out_TD));
@@ -142,7 +118,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
             TT_TRY(tt_workspace_1d(workspace, "rstd of v", TT_F32, tokens * kv_heads, &saved->rstd_v_N));
     }
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
-    if (has_norm(attention) && needs_input(attention))
+    if (has_norm(attention) && tt_attention_needs_input(attention))
         TT_TRY(tt_workspace_2d(workspace, "kept input of attention", pass->in.compute_dtype, tokens, dim,
                                &saved->n_TD));
     if (!has_qk_norm(attention)) return TT_OK;
@@ -204,16 +180,17 @@ static struct qkv with_ready(const struct tt_self_attention *attention, struct q
     return raw;
 }
 
-/* Whether one rotation turns all columns of q and k. */
+/* Whether one rotation turns all columns of q and k, and nothing is between them. */
 static bool rotates_whole(const struct tt_self_attention *attention, const struct tt_pass *pass)
 {
     return 2 * pass->lent.ropes[attention->rope].cos_PE.dims[1] == attention->head_dim &&
-           attention->query_rope == attention->rope;
+           attention->query_rope == attention->rope && !attention->gates_heads;
 }
 
 /* x -> q, k and v: the outputs of the linears, rotated already where no q/k norms come before. */
 static tt_status project(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                         tt_tensor n_TD, const struct tt_quantized_rows *rows, const struct saved *saved)
+                         tt_tensor n_TD, const struct tt_quantized_rows *rows,
+                         const struct tt_attention_saved *saved)
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     call.quantized = rows;
@@ -238,7 +215,7 @@ static tt_status project(const struct tt_self_attention *attention, const struct
 /* Norms and rotates the own q and k, the output of `project`. Where the linears' q and k must be kept too, the result
  * goes to its kept place, or to scratch that is pushed here; otherwise in place. */
 static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
-                         const struct saved *saved, struct qkv *ready)
+                         const struct tt_attention_saved *saved, struct qkv *ready)
 {
     struct qkv raw = split(attention, saved->qkv_TC);
     *ready = raw;
@@ -263,7 +240,7 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
 
 static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
                                                const struct tt_pass *pass, const struct qkv *ready,
-                                               const struct saved *saved)
+                                               const struct tt_attention_saved *saved)
 {
     const struct tt_device_batch *batch = pass->in.batch;
     return (struct tt_attention_forward_args){
@@ -294,7 +271,7 @@ static tt_status offer_quiet(const struct tt_pass *pass)
 
 /* q, k and v -> the output of attention, with the cache's keys where there is one. Scratch stays pushed. */
 static tt_status run_attention(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                               bool keep, const struct saved *saved)
+                               bool keep, const struct tt_attention_saved *saved)
 {
     struct qkv ready;
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
@@ -309,46 +286,11 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
                   : tt_attention_forward(pass->lent.stream, &args);
 }
 
-/* Memory for the normed stream, which a gate reads too, unless it has some. */
-static tt_status push_input(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                            tt_tensor x_TD, tt_tensor *n_TD)
-{
-    if (!has_gate(attention) || !has_norm(attention) || !tt_tensor_is_empty(*n_TD)) return TT_OK;
-    return tt_workspace_2d(pass->lent.workspace, "normed input of attention", pass->in.compute_dtype,
-                           x_TD.dims[0], x_TD.dims[1], n_TD);
-}
-
-static tt_status project_gate(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                              tt_tensor n_TD, const struct tt_quantized_rows *rows, const struct saved *saved)
-{
-    if (!has_gate(attention)) return TT_OK;
-    struct tt_linear_call call = tt_linear_call_tokens(&attention->gate, pass, n_TD, saved->h_gate_TR);
-    if (tt_linear_takes_quantized(&attention->gate, TT_LINEAR_FORWARD)) call.quantized = rows;
-    return tt_linear_forward(&call, saved->gate_TC);
-}
-
-/* The input of o: the output of attention, or with a gate its product with that, in scratch that is pushed here, or
- * where no backward follows in its place. */
-static tt_status apply_gate(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
-                            const struct saved *saved, tt_tensor *gated_TC)
-{
-    *gated_TC = saved->o_TC;
-    if (!has_gate(attention)) return TT_OK;
-    if (keep)
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gated output of attention", saved->o_TC.dtype,
-                               saved->o_TC.dims[0], saved->o_TC.dims[1], gated_TC));
-    struct tt_swiglu_forward_args args = {.activation = TT_ACTIVATION_SIGMOID,
-                                          .gate_TF = saved->gate_TC,
-                                          .up_TF = saved->o_TC,
-                                          .h_TF = *gated_TC};
-    return tt_swiglu_forward(pass->lent.stream, &args);
-}
-
 static tt_status finish(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                        const struct tt_half_input *in, const struct saved *saved)
+                        const struct tt_half_input *in, const struct tt_attention_saved *saved)
 {
     tt_tensor gated_TC;
-    TT_TRY(apply_gate(attention, pass, in->keep, saved, &gated_TC));
+    TT_TRY(tt_attention_apply_gate(attention, pass, in->keep, saved, &gated_TC));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, gated_TC, saved->h_o_TR);
     return tt_half_finish(&attention->post_norm, &o, in, saved->out_TD, saved->rstd_out_T);
 }
@@ -357,7 +299,7 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
                          const struct tt_half_input *in, void *record)
 {
     const struct tt_self_attention *attention = half->impl;
-    struct saved *saved = record;
+    struct tt_attention_saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     size_t start = tt_workspace_mark(workspace);
     TT_TRY(push_kept(attention, pass, in->x_TD, in->keep, saved));
@@ -365,11 +307,11 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     size_t mark = tt_workspace_mark(workspace);
     tt_tensor n_TD = saved->n_TD;
     struct tt_quantized_rows rows;
-    TT_TRY(push_input(attention, pass, in->x_TD, &n_TD));
+    TT_TRY(tt_attention_push_input(attention, pass, in->x_TD, &n_TD));
     TT_TRY(tt_half_push_norm(&attention->norm, &attention->qkv, pass, in, "normed input of attention",
                              saved->rstd_T, &n_TD, &rows));
     TT_TRY(project(attention, pass, n_TD, &rows, saved));
-    TT_TRY(project_gate(attention, pass, n_TD, &rows, saved));
+    TT_TRY(tt_attention_project_gate(attention, pass, n_TD, &rows, saved));
     tt_workspace_release(workspace, mark);
 
     TT_TRY(run_attention(attention, pass, in->keep, saved));
@@ -390,7 +332,7 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
 
 /* The gradients of q, k and v before their norms, in place; those of values that are keys join the keys'. */
 static tt_status norms_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                            const struct saved *saved, tt_tensor dqkv_TC)
+                            const struct tt_attention_saved *saved, tt_tensor dqkv_TC)
 {
     struct qkv raw = split(attention, saved->qkv_TC), grad = split(attention, dqkv_TC);
     TT_TRY(tt_norm_backward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE), saved->rstd_q_N,
@@ -427,30 +369,12 @@ static tt_status rotate_back(const struct tt_self_attention *attention, const st
     return tt_rope(pass->lent.stream, &args);
 }
 
-/* The gradient of the gated output, in *do_TC -> that of attention's output, in scratch that is pushed here, and the
- * gate's in its place; *gated_TC: the gated output once more, in place of its gradient. */
-static tt_status gate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                           const struct saved *saved, tt_tensor *gated_TC, tt_tensor *do_TC)
-{
-    if (!has_gate(attention)) return TT_OK;
-    struct tt_swiglu_backward_args args = {.activation = TT_ACTIVATION_SIGMOID,
-                                           .dh_TF = *do_TC,
-                                           .gate_TF = saved->gate_TC,
-                                           .up_TF = saved->o_TC,
-                                           .dgate_TF = saved->gate_TC,
-                                           .h_TF = *do_TC};
-    *gated_TC = *do_TC;
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient before the gate", gated_TC->dtype,
-                           gated_TC->dims[0], gated_TC->dims[1], do_TC));
-    args.dup_TF = *do_TC;
-    return tt_swiglu_backward(pass->lent.stream, &args);
-}
-
 /* dy -> gradients of the linears' q, k, v, with the rows of rotate_back; adds to the gradients of o_proj and of the
  * norms behind and before it. */
 static tt_status backward_to_qkv(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                 const struct saved *saved, const struct tt_half_gradient *gradient,
-                                 tt_tensor dqkv_TC, struct tt_quantized_rows *dqkv_rows)
+                                 const struct tt_attention_saved *saved,
+                                 const struct tt_half_gradient *gradient, tt_tensor dqkv_TC,
+                                 struct tt_quantized_rows *dqkv_rows)
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     tt_tensor do_TC, dh_TR, dout_TD, dkv_TC;
@@ -465,7 +389,7 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     o.quantized = &dout_rows;
     TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
-    TT_TRY(gate_back(attention, pass, saved, &o.x_TI, &do_TC));
+    TT_TRY(tt_attention_gate_back(attention, pass, saved, dqkv_TC, &o.x_TI, &do_TC));
     TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
     struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
@@ -491,29 +415,11 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
     return rotates_first(attention) ? TT_OK : norms_back(attention, pass, saved, dqkv_TC);
 }
 
-/* The gradient of the gate's projection, which joins dn where that is wanted. */
-static tt_status backward_gate(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                               const struct saved *saved, tt_tensor n_TD, tt_tensor dn_TD)
-{
-    tt_tensor dh_TR, side_TD = {0};
-    if (!has_gate(attention)) return TT_OK;
-    bool wanted = !tt_tensor_is_empty(dn_TD);
-    if (wanted)
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient through the gate", dn_TD.dtype, dn_TD.dims[0],
-                               dn_TD.dims[1], &side_TD));
-    TT_TRY(tt_linear_push_h(&attention->gate, pass, saved->gate_TC.dims[0], &dh_TR));
-    struct tt_linear_call call = tt_linear_call_tokens(&attention->gate, pass, n_TD, saved->h_gate_TR);
-    TT_TRY(tt_linear_backward_input(&call, saved->gate_TC, dh_TR, side_TD));
-    TT_TRY(tt_linear_backward_params(&call, saved->gate_TC, dh_TR));
-    struct tt_add_args add = {.a = dn_TD, .b = side_TD, .y = dn_TD};
-    return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
-}
-
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
                           struct tt_half_gradient *gradient)
 {
     const struct tt_self_attention *attention = half->impl;
-    const struct saved *saved = record;
+    const struct tt_attention_saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = gradient->dy_TD.dims[0];
     tt_tensor dqkv_TC, dh_TR, dn_TD, n_TD = saved->n_TD;
@@ -528,11 +434,11 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     qkv.quantized = &dqkv_rows;
     TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
-    if (needs_input(attention))
+    if (tt_attention_needs_input(attention))
         TT_TRY(tt_half_push_norm_again(&attention->norm, pass, gradient, "normed input of attention", &n_TD));
     qkv.x_TI = n_TD;
     TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
-    TT_TRY(backward_gate(attention, pass, saved, n_TD, dn_TD));
+    TT_TRY(tt_attention_gate_linear_back(attention, pass, saved, n_TD, dn_TD));
     /* Memory of dn that is not dx lies above the mark. */
     if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);
     return tt_half_end_backward(&attention->norm, pass, gradient, saved->rstd_T, dn_TD);

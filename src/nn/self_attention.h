@@ -8,7 +8,8 @@
  * kept (rotated where the norms follow the rotation), plus (H + K) f of rstd (2 f over all heads), and normed and
  * rotated again in backward: one copy either way.
  *
- * A gate multiplies the output before o_proj by sigmoid(gate_proj(norm(x))); it keeps H E c and its LoRA h too.
+ * A gate multiplies the output before o_proj by its sigmoid; it is gate_proj(norm(x)), whose LoRA h is kept too, or
+ * columns of q_proj behind each head of q (Qwen3-Next). It keeps H E c.
  *
  * Values may be normed too: with their own linear that keeps K E c more at TT_KEEP_ALL. Values that are the keys before
  * norm and rotation have no linear; their norm's result is kept in its place.
@@ -41,8 +42,9 @@ struct tt_self_attention {
     struct tt_linear_group o;
     struct tt_norm q_norm, k_norm; /* weight NULL: none */
     struct tt_norm v_norm;         /* of each head of v, bare; only beside q_norm */
-    bool keys_as_values;           /* v is k before norm and rotation: there is no linear of v */
-    struct tt_norm post_norm;      /* of o's output; weight NULL: none */
+    bool gates_heads;         /* q's linear makes the gate too: [H, 2E], behind each head of q its gate */
+    bool keys_as_values;      /* v is k before norm and rotation: there is no linear of v */
+    struct tt_norm post_norm; /* of o's output; weight NULL: none */
     int64_t heads, kv_heads, head_dim;
     int64_t window; /* 0: none */
     int rope;       /* index in the pass' tables; -1: q and k are not rotated */

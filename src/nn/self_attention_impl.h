@@ -1,4 +1,5 @@
-/* Private header of the attention half: self_attention.c, and attention_keys.c (keys and values that it shares). */
+/* Private header of the attention half: self_attention.c, attention_keys.c (keys and values that it
+ * shares) and attention_gate.c (the gate of its output). */
 #ifndef TT_NN_SELF_ATTENTION_IMPL_H
 #define TT_NN_SELF_ATTENTION_IMPL_H
 
@@ -9,6 +10,23 @@
 struct qkv {
     tt_tensor q_THE, k_TKE, v_TKE;
 };
+
+/* What forward keeps for backward. */
+struct tt_attention_saved {
+    tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
+    tt_tensor rstd_v_N;           /* with a norm of values */
+    tt_tensor gate_TC, h_gate_TR; /* with a linear of the gate; backward replaces it by its gradient */
+    tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
+    tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
+};
+_Static_assert(sizeof(struct tt_attention_saved) <= TT_HALF_SAVED_BYTES,
+               "the layer's record has room for it");
+
+/* Columns of q's linear: with a gate behind each head twice as many as the heads have. */
+static inline int64_t tt_attention_q_columns(const struct tt_self_attention *attention)
+{
+    return attention->heads * attention->head_dim * (attention->gates_heads ? 2 : 1);
+}
 
 /* The heads of k, and of v, that the half itself makes. */
 static inline int64_t tt_attention_kv_heads(const struct tt_self_attention *attention)
@@ -38,6 +56,39 @@ TT_MUST_USE tt_status tt_attention_push_key_gradients(const struct tt_self_atten
 TT_MUST_USE tt_status tt_attention_pass_key_gradients(const struct tt_self_attention *attention,
                                                       const struct tt_pass *pass, tt_tensor dqkv_TC,
                                                       tt_tensor dkv_TC);
+
+/* ---- The gate of the output ---- */
+
+/* Whether backward reads the normed input. */
+bool tt_attention_needs_input(const struct tt_self_attention *attention);
+/* Kept memory of a gate with a linear of its own. */
+TT_MUST_USE tt_status tt_attention_push_gate(const struct tt_self_attention *attention,
+                                             const struct tt_pass *pass, int64_t tokens,
+                                             struct tt_attention_saved *saved);
+/* Memory for the normed stream, which that linear reads too, unless it has some. */
+TT_MUST_USE tt_status tt_attention_push_input(const struct tt_self_attention *attention,
+                                              const struct tt_pass *pass, tt_tensor x_TD, tt_tensor *n_TD);
+TT_MUST_USE tt_status tt_attention_project_gate(const struct tt_self_attention *attention,
+                                                const struct tt_pass *pass, tt_tensor n_TD,
+                                                const struct tt_quantized_rows *rows,
+                                                const struct tt_attention_saved *saved);
+/* The input of o: the output of attention, or with a gate its product with that, in scratch that is pushed here, or
+ * where no backward follows in its place. */
+TT_MUST_USE tt_status tt_attention_apply_gate(const struct tt_self_attention *attention,
+                                              const struct tt_pass *pass, bool keep,
+                                              const struct tt_attention_saved *saved, tt_tensor *gated_TC);
+/* The gradient of the gated output, in *do_TC -> that of attention's output, in scratch that is pushed here, and the
+ * gate's, in the place of the gate or in its columns of dqkv; *gated_TC: the gated output once more, in place of its
+ * gradient. */
+TT_MUST_USE tt_status tt_attention_gate_back(const struct tt_self_attention *attention,
+                                             const struct tt_pass *pass,
+                                             const struct tt_attention_saved *saved, tt_tensor dqkv_TC,
+                                             tt_tensor *gated_TC, tt_tensor *do_TC);
+/* The gradient of the gate's own linear, which joins dn where that is wanted. */
+TT_MUST_USE tt_status tt_attention_gate_linear_back(const struct tt_self_attention *attention,
+                                                    const struct tt_pass *pass,
+                                                    const struct tt_attention_saved *saved, tt_tensor n_TD,
+                                                    tt_tensor dn_TD);
 
 /* ---- Over a cache ---- */
 

@@ -172,6 +172,12 @@ static void sizes_of_real_models(void **state)
     TEST_CASES("swiglu", gpu_cases, check_case);
 }
 
+/* [T H, E] as [T, H, E]. */
+static tt_tensor as_heads(tt_tensor x, int64_t heads)
+{
+    return tt_tensor_heads(tt_tensor_2d(x.data, x.dtype, x.dims[0] / heads, heads * x.dims[1]), heads);
+}
+
 static double weighted_output(void *context)
 {
     struct problem *p = context;
@@ -274,6 +280,64 @@ static void in_place(void **state)
     free_problem(&p);
 }
 
+/* A gate beside each head of one matrix [T, H, 2E], whose gradient takes its place, has the bits of heads apart. */
+static void heads_of_rows(void **state)
+{
+    (void)state;
+    enum { TOKENS = 7, HEADS = 3, DIM = 20 };
+    const struct swiglu_case row = {TOKENS * HEADS, DIM, 0, TT_BF16, true, 1, TT_ACTIVATION_SIGMOID};
+    struct problem p;
+    struct test_device device;
+    make_problem(&p, &row);
+    struct test_tensor both = test_tensor_make(TT_BF16, TOKENS, HEADS * 2 * DIM, TEST_UNUSED, 4),
+                       h = test_tensor_make(TT_BF16, TOKENS * HEADS, DIM, TEST_UNUSED, 0),
+                       dup = test_tensor_copy(&h), unchanged = test_tensor_copy(&p.tensors[UP]);
+    const uint16_t *gate = p.tensors[GATE].view.data;
+    uint16_t *matrix = both.view.data;
+    for (int64_t i = 0; i < TOKENS * HEADS; i++)
+        memcpy(matrix + i / HEADS * both.view.strides[0] + i % HEADS * 2 * DIM + DIM, gate + i * DIM,
+               DIM * sizeof *gate);
+    test_device_open(&device, test_device_kind(), 1);
+    test_array_to_device(&device, p.tensors, LINES);
+    TEST_TO_DEVICE(&device, &both, &h, &dup);
+    run_op(&device, &row, p.tensors);
+
+    tt_tensor gates = tt_tensor_heads(both.view, HEADS);
+    gates.dims[2] = DIM;
+    gates.data = (uint16_t *)gates.data + DIM;
+    struct tt_swiglu_forward_args forward = {.activation = TT_ACTIVATION_SIGMOID,
+                                             .gate_TF = gates,
+                                             .up_TF = as_heads(p.tensors[UP].view, HEADS),
+                                             .h_TF = as_heads(h.view, HEADS)};
+    test_ok(tt_swiglu_forward(device.stream, &forward));
+    TEST_TO_HOST(&device, &h);
+    TEST_TO_DEVICE(&device, &h);
+    struct tt_swiglu_backward_args backward = {.activation = TT_ACTIVATION_SIGMOID,
+                                               .dh_TF = as_heads(p.tensors[DH].view, HEADS),
+                                               .gate_TF = gates,
+                                               .up_TF = as_heads(p.tensors[UP].view, HEADS),
+                                               .dgate_TF = gates,
+                                               .dup_TF = as_heads(dup.view, HEADS),
+                                               .h_TF = as_heads(h.view, HEADS)};
+    test_ok(tt_swiglu_backward(device.stream, &backward));
+    test_array_to_host(&device, p.tensors, LINES);
+    TEST_TO_HOST(&device, &both, &h, &dup);
+    test_tensor_equal("h of heads", &h, &p.tensors[FORWARD_H]);
+    test_tensor_equal("dup of heads", &dup, &p.tensors[DUP]);
+    test_tensor_equal("up", &p.tensors[UP], &unchanged);
+    const uint16_t *dgate = p.tensors[DGATE].view.data;
+    matrix = both.view.data;
+    for (int64_t i = 0; i < TOKENS * HEADS; i++) {
+        const uint16_t *head = matrix + i / HEADS * both.view.strides[0] + i % HEADS * 2 * DIM;
+        assert_memory_equal(head + DIM, dgate + i * DIM, DIM * sizeof *dgate);
+        for (int e = 0; e < DIM; e++) assert_int_equal(head[e], 0);
+    }
+    test_device_close(&device);
+    struct test_tensor *made[] = {&both, &h, &dup, &unchanged};
+    for (int i = 0; i < 4; i++) test_tensor_free(made[i]);
+    free_problem(&p);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -284,6 +348,7 @@ int main(void)
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(gelu_keeps_the_digits_of_its_tail),
         cmocka_unit_test(in_place),
+        cmocka_unit_test(heads_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,9 +5,14 @@
 #define TT_VECTOR_SOURCE "backend/cpu/swiglu.c"
 #include "backend/cpu/vector_math_passes.h"
 
+static int64_t row_count(tt_tensor x)
+{
+    return x.rank == 3 ? x.dims[0] * x.dims[1] : x.dims[0];
+}
+
 tt_status tt_cpu_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
 {
-    int64_t rows = args->gate_TF.dims[0], cols = args->gate_TF.dims[1];
+    int64_t cols = args->gate_TF.dims[args->gate_TF.rank - 1], rows = row_count(args->gate_TF);
     void (*forward_row)(const struct tt_swiglu_forward_args *, int64_t) = TT_BEST(stream, forward_row);
     int threads = tt_cpu_threads(stream, rows * cols * 4);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -17,7 +22,7 @@ tt_status tt_cpu_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu
 
 tt_status tt_cpu_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
-    int64_t rows = args->gate_TF.dims[0], cols = args->gate_TF.dims[1];
+    int64_t cols = args->gate_TF.dims[args->gate_TF.rank - 1], rows = row_count(args->gate_TF);
     void (*backward_row)(const struct tt_swiglu_backward_args *, int64_t) = TT_BEST(stream, backward_row);
     int threads = tt_cpu_threads(stream, rows * cols * 6);
 #pragma omp parallel for num_threads(threads) schedule(static)
@@ -26,6 +31,13 @@ tt_status tt_cpu_swiglu_backward(struct tt_stream *stream, const struct tt_swigl
 }
 
 #else
+
+/* The first element of a row, or of a head of one. */
+TT_INLINE int64_t TT_PASS(row_at)(const tt_tensor *x, int64_t row)
+{
+    if (x->rank < 3) return row * x->strides[0];
+    return row / x->dims[1] * x->strides[0] + row % x->dims[1] * x->strides[1];
+}
 
 /* f and act' = f + x f' of act(x) = x f(x), lane by lane; of the sigmoid, which is f, f'. */
 struct TT_PASS(activation_lanes) {
@@ -75,8 +87,9 @@ TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args,
 {
     const void *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *h = args->h_TF.data;
-    int64_t gate_at = row * args->gate_TF.strides[0], up_at = row * args->up_TF.strides[0];
-    int64_t h_at = row * args->h_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
+    int64_t gate_at = TT_PASS(row_at)(&args->gate_TF, row), up_at = TT_PASS(row_at)(&args->up_TF, row);
+    int64_t h_at = TT_PASS(row_at)(&args->h_TF, row), cols = args->gate_TF.dims[args->gate_TF.rank - 1],
+            f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
         vf share = TT_PASS(activate)(x, activation).f;
@@ -137,11 +150,12 @@ TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *arg
 {
     const void *dh = args->dh_TF.data, *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *dgate = args->dgate_TF.data, *dup = args->dup_TF.data, *h = args->h_TF.data;
-    int64_t dh_at = row * args->dh_TF.strides[0], gate_at = row * args->gate_TF.strides[0];
-    int64_t up_at = row * args->up_TF.strides[0], dgate_at = row * args->dgate_TF.strides[0];
-    int64_t dup_at = row * args->dup_TF.strides[0], cols = args->gate_TF.dims[1], f = 0;
+    int64_t dh_at = TT_PASS(row_at)(&args->dh_TF, row), gate_at = TT_PASS(row_at)(&args->gate_TF, row);
+    int64_t up_at = TT_PASS(row_at)(&args->up_TF, row), dgate_at = TT_PASS(row_at)(&args->dgate_TF, row);
+    int64_t dup_at = TT_PASS(row_at)(&args->dup_TF, row), cols = args->gate_TF.dims[args->gate_TF.rank - 1],
+            f = 0;
     bool wants_h = !tt_tensor_is_empty(args->h_TF);
-    int64_t h_at = wants_h ? row * args->h_TF.strides[0] : 0;
+    int64_t h_at = wants_h ? TT_PASS(row_at)(&args->h_TF, row) : 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         struct TT_PASS(backward_lanes) out =
             TT_PASS(backward_of)(vload(dh, dh_at + f, bf16), vload(gate, gate_at + f, bf16),

@@ -56,9 +56,32 @@ __device__ __forceinline__ float act_of(float x, const struct activated &a, enum
     return activation == TT_ACTIVATION_SIGMOID ? a.f : x * a.f;
 }
 
-template <typename T> struct forward_op {
-    view<const T> gate, up;
-    view<T> h;
+/* The heads of rows as rows of their own. */
+template <typename T> struct heads_view {
+    T *data;
+    int64_t stride, head_stride;
+    int heads;
+
+    __device__ __forceinline__ T *at(int64_t row, int64_t col) const
+    {
+        int64_t token = row / heads;
+        return data + token * stride + (row - token * heads) * head_stride + col;
+    }
+};
+
+template <typename T> void set_view(view<T> &to, const tt_tensor &x)
+{
+    to = view_of<T>(x);
+}
+
+template <typename T> void set_view(heads_view<T> &to, const tt_tensor &x)
+{
+    to = {static_cast<T *>(x.data), x.strides[0], x.strides[1], (int)x.dims[1]};
+}
+
+template <typename T, template <typename> class VIEW> struct forward_op {
+    VIEW<const T> gate, up;
+    VIEW<T> h;
     enum tt_activation activation;
 
     template <int W> struct loaded {
@@ -84,9 +107,9 @@ template <typename T> struct forward_op {
     }
 };
 
-template <typename T> struct backward_op {
-    view<const T> dh, gate, up;
-    view<T> dgate, dup, h; /* h.data NULL: not computed */
+template <typename T, template <typename> class VIEW> struct backward_op {
+    VIEW<const T> dh, gate, up;
+    VIEW<T> dgate, dup, h; /* h.data NULL: not computed */
     enum tt_activation activation;
 
     template <int W> struct loaded {
@@ -125,34 +148,45 @@ template <typename T> struct backward_op {
     }
 };
 
-template <typename T>
+/* Rows of a tensor, or the heads of them, and their columns. */
+int64_t rows_in(const tt_tensor &x)
+{
+    return x.rank == 3 ? x.dims[0] * x.dims[1] : x.dims[0];
+}
+
+template <typename T, template <typename> class VIEW>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
 {
     constexpr int W = wide<T>();
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &h = args->h_TF;
-    struct forward_op<T> op = {
-        view_of<const T>(gate), view_of<const T>(up), view_of<T>(h), args->activation
-    };
+    struct forward_op<T, VIEW> op = {};
+    op.activation = args->activation;
+    set_view(op.gate, gate);
+    set_view(op.up, up);
+    set_view(op.h, h);
     bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(h, W);
-    return apply<W, 2>(stream, "swiglu_forward", op, h.dims[0], h.dims[1], aligned, &h);
+    return apply<W, 2>(stream, "swiglu_forward", op, rows_in(h), h.dims[h.rank - 1], aligned, &h);
 }
 
-template <typename T>
+template <typename T, template <typename> class VIEW>
 tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
     constexpr int W = wide<T>();
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &dh = args->dh_TF;
-    struct backward_op<T> op = {
-        view_of<const T>(dh), view_of<const T>(gate), view_of<const T>(up), view_of<T>(args->dgate_TF),
-            view_of<T>(args->dup_TF), {nullptr, 0}, args->activation
-    };
+    struct backward_op<T, VIEW> op = {};
+    op.activation = args->activation;
+    set_view(op.dh, dh);
+    set_view(op.gate, gate);
+    set_view(op.up, up);
+    set_view(op.dgate, args->dgate_TF);
+    set_view(op.dup, args->dup_TF);
     bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(dh, W) &&
                    is_aligned(args->dgate_TF, W) && is_aligned(args->dup_TF, W);
     if (!tt_tensor_is_empty(args->h_TF)) {
-        op.h = view_of<T>(args->h_TF);
+        set_view(op.h, args->h_TF);
         aligned = aligned && is_aligned(args->h_TF, W);
     }
-    return apply<W, 2>(stream, "swiglu_backward", op, gate.dims[0], gate.dims[1], aligned, &gate);
+    return apply<W, 2>(stream, "swiglu_backward", op, rows_in(gate), gate.dims[gate.rank - 1], aligned, &gate);
 }
 
 /* SwiGLU with its rows in FP8: a thread block has a row, whose results it holds, rounded to bf16 as they would be
@@ -467,11 +501,19 @@ extern "C" tt_status tt_cuda_swiglu_rows_backward(struct tt_stream *stream,
 extern "C" tt_status tt_cuda_swiglu_forward(struct tt_stream *stream,
                                             const struct tt_swiglu_forward_args *args)
 {
-    return with_type(args->gate_TF.dtype, [&](auto t) { return forward_typed<decltype(t)>(stream, args); });
+    bool heads = args->gate_TF.rank == 3;
+    return with_type(args->gate_TF.dtype, [&](auto t) {
+        using T = decltype(t);
+        return heads ? forward_typed<T, heads_view>(stream, args) : forward_typed<T, view>(stream, args);
+    });
 }
 
 extern "C" tt_status tt_cuda_swiglu_backward(struct tt_stream *stream,
                                              const struct tt_swiglu_backward_args *args)
 {
-    return with_type(args->gate_TF.dtype, [&](auto t) { return backward_typed<decltype(t)>(stream, args); });
+    bool heads = args->gate_TF.rank == 3;
+    return with_type(args->gate_TF.dtype, [&](auto t) {
+        using T = decltype(t);
+        return heads ? backward_typed<T, heads_view>(stream, args) : backward_typed<T, view>(stream, args);
+    });
 }

@@ -7,7 +7,7 @@
 static void check_forward(struct tt_check *check, const struct tt_swiglu_forward_args *args, bool only_rows)
 {
     tt_tensor gate = args->gate_TF;
-    tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, 3);
     tt_check_like(check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
     tt_check_type(check, "up", args->up_TF, gate.dtype);
     if (only_rows && tt_tensor_is_empty(args->h_TF)) return;
@@ -40,7 +40,7 @@ static void check_backward(struct tt_check *check, const struct tt_swiglu_backwa
     if (gradients) all[count].name = "dgate", all[count++].tensor = args->dgate_TF;
     if (gradients) all[count].name = "dup", all[count++].tensor = args->dup_TF;
     if (!tt_tensor_is_empty(args->h_TF)) all[count].name = "h", all[count++].tensor = args->h_TF;
-    tt_check_tensor(check, "dh", dh, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(check, "dh", dh, TT_TYPES_REAL, 2, 3);
     for (int i = 1; i < count; i++) {
         tt_check_like(check, all[i].name, all[i].tensor, TT_TYPES_REAL, "dh", dh);
         tt_check_type(check, all[i].name, all[i].tensor, dh.dtype);
@@ -102,6 +102,7 @@ tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_a
     tt_tensor gate = args->pass.gate_TF;
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
     check_forward(&check, &args->pass, one);
+    tt_check_that(&check, gate.rank == 2, "gate is of rank %d, rows in FP8 are of rank 2", gate.rank);
     tt_check_quantized_rows(&check, gate.dims[0], gate.dims[1], args->codes_TF, args->scale_T);
     if (tt_swiglu_is_coded(&args->kept)) {
         check_coded(&check, "codes of gate", &args->kept.gate_TF, gate);
@@ -132,6 +133,7 @@ tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swig
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), dh.dims[1], dh.dtype),
          coded = tt_swiglu_is_coded(&args->coded);
     check_backward(&check, pass, one, coded);
+    tt_check_that(&check, dh.rank == 2, "dh is of rank %d, rows in FP8 are of rank 2", dh.rank);
     tt_check_quantized_rows(&check, dh.dims[0], 2 * dh.dims[1], args->codes_T2F, args->scale_T);
     if (coded) {
         check_coded(&check, "codes of gate", &args->coded.gate_TF, dh);
