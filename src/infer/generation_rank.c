@@ -24,15 +24,14 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
 {
     const struct tt_model_facts *model = &rank->model->facts;
     struct tt_kv_heads heads[TT_MODEL_LAYERS_MAX];
-    for (int64_t i = 0; i < model->num_hidden_layers; i++) {
-        const struct tt_layer_facts *layer = &model->layers[i];
-        heads[tt_model_cache_layer(model, i)] = (struct tt_kv_heads){layer->kv_heads, layer->head_dim};
-    }
+    struct tt_kv_states states[TT_MODEL_LAYERS_MAX];
+    bool any = tt_model_cache_shape(model, heads, states);
     const struct tt_kv_cache_config config = {
         .layer_count = tt_model_cache_layers(model),
         .sequence_count = limits->sequences,
         .max_length = limits->length,
         .heads = heads,
+        .states = any ? states : NULL,
         .dtype = rank->model->options.compute_dtype,
     };
     return tt_kv_cache_create(rank->device, &config, &out->cache);

@@ -43,12 +43,14 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
     struct place place = {.slot = -1, .source = -1};
     int64_t coming = 0, oldest = -1;
     int part = rope_part_of(engine, request);
+    bool whole = tt_kv_cache_has_states(engine->rank.cache); /* a state is that of all tokens of its slot */
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
         if (slot->request == NULL && (oldest < 0 || slot->last_used < engine->slots[oldest].last_used))
             oldest = s;
         if (slot->adapter != request->adapter || slot->rope_part != part) continue;
         int64_t common = common_length(request, slot->ids, held(engine, s));
+        if (whole && common < held(engine, s)) common = 0;
         if (common > place.common || (common == place.common && slot->request == NULL)) {
             place.common = common;
             place.source = s;
@@ -56,7 +58,7 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
         const struct request *other = slot->request;
         int64_t later =
             other == NULL ? 0 : common_length(request, other->ids.data, (int64_t)other->prompt_count);
-        if (later > coming) coming = later;
+        if (later > coming && !whole) coming = later;
     }
     if (place.common < REUSE_MIN) place.common = 0;
     /* A longer conversation stays, if another slot is free. */

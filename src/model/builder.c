@@ -301,8 +301,10 @@ void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *s
                 tt_fail(TT_ERR_INTERNAL, "a product has adapters of more than %d linears", TT_LOW_RANK_PARTS);
             return;
         }
+        struct tt_module *module = tt_builder_module(builder, specs[i].path, TT_MODULE_LINEAR);
+        if (module != NULL) module->plain = specs[i].plain;
         members.specs[members.count] = &specs[i];
-        members.modules[members.count++] = tt_builder_module(builder, specs[i].path, TT_MODULE_LINEAR);
+        members.modules[members.count++] = module;
     }
     *group = (struct tt_linear_group){0};
     if (!builder->listing && builder->status == TT_OK) make_group(builder, &members, in, NULL, group);

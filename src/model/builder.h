@@ -12,6 +12,7 @@
 #include "nn/conv.h"
 #include "nn/layer_inputs.h"
 #include "nn/mlp.h"
+#include "nn/recurrence.h"
 #include "nn/self_attention.h"
 
 struct tt_builder;
@@ -25,6 +26,7 @@ struct tt_linear_spec {
     bool bias;
     /* How a gradient reaches the weight and its adapter, and how the bias. */
     enum tt_param_reach reach, bias_reach;
+    bool plain; /* it is not quantized: few columns, to which much is sensitive */
 };
 /* Linears with the same input of `in` values: their outputs are successive columns of one matrix. */
 void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
@@ -142,13 +144,36 @@ struct tt_mlp_spec {
 };
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 
+/* Names of a half with a state inside its layer (nn/recurrence.h). */
+struct tt_recurrence_names {
+    const char *module, *in, *gate, *rate_b, *rate_a, *out; /* gate, rate_b, rate_a: NULL: columns of `in` */
+    const char *conv, *activation, *gate_norm;
+    const char *norm; /* of the stream */
+};
+/* Appends a half with a state to the layer's. Heads, their columns and the rows of the convolution are those of the
+ * layer's facts. */
+struct tt_recurrence_spec {
+    const struct tt_recurrence_names *names;
+    enum tt_scan_rule rule;
+    int64_t key_heads;
+    double norm_eps, gate_eps;
+    bool norm_offset;
+    bool conv_bias, linear_bias;
+    bool
+        gate_by_head; /* one weight of the gated norm for all heads, each normed by itself; else key_heads groups */
+    double dt_min, dt_max; /* Mamba-2 */
+    double residual_scale;
+};
+void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_spec *spec);
+
 /* A decoder whose layers differ in their facts only, under transformers' usual names: "embed_tokens", whose output is
  * multiplied by `embedding_scale`, "layers", "rotary_emb" and "norm" below the path of the text model ("model"), and
  * "lm_head". */
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
-    const struct tt_layer_input_spec *inputs; /* NULL: none */
+    const struct tt_recurrence_spec *recurrence; /* instead of attention in layers with a state; NULL: none */
+    const struct tt_layer_input_spec *inputs;    /* NULL: none */
     int64_t reading_ffn; /* of the MLP in layers that read keys of others; 0: as the others */
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */
     double logit_scale, logit_cap;              /* tt_build_head */

@@ -28,6 +28,8 @@ struct tt_builder {
 
 /* Zeroed memory of the model; NULL after a failure. */
 void *tt_builder_take(struct tt_builder *builder, size_t bytes);
+/* Zeroed memory for the next half of the current layer; NULL after a failure. */
+void *tt_builder_half(struct tt_builder *builder, const struct tt_half_ops *ops, double scale, size_t bytes);
 /* The next module: added in the first run, found in the second. NULL after a failure. */
 struct tt_module *tt_builder_module(struct tt_builder *builder, const char *path, enum tt_module_kind kind);
 /* Adds a parameter that another block owns to the current block. */

@@ -102,9 +102,7 @@ void tt_build_layer_end(struct tt_builder *builder)
     tt_builder_block(builder, &tt_layer_ops, path, layer);
 }
 
-/* Zeroed memory for the next half of the current layer; NULL after a failure. */
-static void *append_half(struct tt_builder *builder, const struct tt_half_ops *ops, double scale,
-                         size_t bytes)
+void *tt_builder_half(struct tt_builder *builder, const struct tt_half_ops *ops, double scale, size_t bytes)
 {
     struct tt_layer *layer = &builder->current;
     void *impl = tt_builder_take(builder, bytes);
@@ -177,7 +175,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     const struct tt_layer_facts *facts = &model->layers[builder->layer];
     const struct tt_attention_names *names = spec->names;
     struct tt_self_attention *attention =
-        append_half(builder, &tt_attention_half, spec->residual_scale, sizeof *attention);
+        tt_builder_half(builder, &tt_attention_half, spec->residual_scale, sizeof *attention);
     if (attention == NULL) return;
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
@@ -194,8 +192,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t q_made = spec->gates_heads ? 2 * q_out : q_out;
     enum tt_param_reach q_reach = spec->gates_heads ? TT_REACH_ALWAYS : scores;
     struct tt_linear_spec qkv[] = {
-        {names->q, q_made, spec->bias, q_reach, q_reach},
-        {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts)},
+        {names->q, q_made, spec->bias, q_reach, q_reach, false},
+        {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts), false},
         {.path = own && !facts->keys_as_values ? names->v : NULL, .out = k_out, .bias = spec->bias},
         {.path = names->qkv, .out = q_made + 2 * k_out, .bias = spec->bias},
     };
@@ -242,7 +240,7 @@ static void share_input(struct tt_layer *layer, struct tt_norm *norm)
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
 {
     const struct tt_mlp_names *names = spec->names;
-    struct tt_mlp *mlp = append_half(builder, &tt_mlp_half, spec->residual_scale, sizeof *mlp);
+    struct tt_mlp *mlp = tt_builder_half(builder, &tt_mlp_half, spec->residual_scale, sizeof *mlp);
     if (mlp == NULL) return;
     int64_t dim = builder->model->facts.hidden_size;
     struct tt_linear_spec gate_up[] = {
@@ -317,7 +315,7 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
 static void build_layer_input(struct tt_builder *builder, const struct tt_layer_input_spec *spec)
 {
     int64_t dim = builder->model->facts.hidden_size;
-    struct tt_layer_input *input = append_half(builder, &tt_layer_input_half, 0, sizeof *input);
+    struct tt_layer_input *input = tt_builder_half(builder, &tt_layer_input_half, 0, sizeof *input);
     if (input == NULL) return;
     const struct tt_norm_spec post_norm = {.path = spec->post_norm, .eps = spec->norm_eps};
     *input = (struct tt_layer_input){.activation = spec->kind,
@@ -351,7 +349,10 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     tt_build_layers(builder, below_text(builder, "layers"));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
-        tt_build_attention(builder, spec->attention);
+        if (facts->layers[i].state.heads > 0)
+            tt_build_recurrence(builder, spec->recurrence);
+        else
+            tt_build_attention(builder, spec->attention);
         build_own_mlp(builder, facts, spec);
         if (spec->inputs != NULL) build_layer_input(builder, spec->inputs);
         if (spec->layer_scalar != NULL) tt_build_layer_scalar(builder, spec->layer_scalar);

@@ -171,6 +171,11 @@ TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, const str
 TT_MUST_USE tt_status tt_family_parse_layer_types(const struct tt_json *json,
                                                   const struct tt_model_facts *facts,
                                                   bool sliding[TT_MODEL_LAYERS_MAX]);
+/* The same for two other types of layers: whether each is of the second. */
+TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json,
+                                                  const struct tt_model_facts *facts,
+                                                  const char *const names[2],
+                                                  bool second[TT_MODEL_LAYERS_MAX]);
 /* The windows of Qwen: use_sliding_window, sliding_window, and layer_types or max_window_layers (layers from that index
  * on; `first_layer` where it is missing). */
 TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,

@@ -129,8 +129,8 @@ tt_status tt_family_parse_activation(const struct tt_json *json, const char *key
     return status;
 }
 
-tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,
-                                      bool sliding[TT_MODEL_LAYERS_MAX])
+tt_status tt_family_parse_layer_kinds(const struct tt_json *json, const struct tt_model_facts *facts,
+                                      const char *const names[2], bool second[TT_MODEL_LAYERS_MAX])
 {
     const struct tt_json_value *types = tt_json_get(json->root, "layer_types");
     if (types == NULL || tt_json_is_null(types)) return TT_OK;
@@ -141,12 +141,19 @@ tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct t
     }
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         const char *type = tt_json_text(tt_json_at(types, (size_t)i));
-        sliding[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
-        if (sliding[i] || (type != NULL && strcmp(type, "full_attention") == 0)) continue;
+        second[i] = type != NULL && strcmp(type, names[1]) == 0;
+        if (second[i] || (type != NULL && strcmp(type, names[0]) == 0)) continue;
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %" PRId64 " is not supported",
                        json->origin, type != NULL ? type : "(not a string)", i);
     }
     return TT_OK;
+}
+
+tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,
+                                      bool sliding[TT_MODEL_LAYERS_MAX])
+{
+    static const char *const names[] = {"full_attention", "sliding_attention"};
+    return tt_family_parse_layer_kinds(json, facts, names, sliding);
 }
 
 tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,

@@ -72,6 +72,20 @@ int64_t tt_model_cache_layers(const struct tt_model_facts *facts)
     return count;
 }
 
+bool tt_model_cache_shape(const struct tt_model_facts *facts, struct tt_kv_heads heads[TT_MODEL_LAYERS_MAX],
+                          struct tt_kv_states states[TT_MODEL_LAYERS_MAX])
+{
+    bool any = false;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        const struct tt_layer_facts *layer = &facts->layers[i];
+        int place = tt_model_cache_layer(facts, i);
+        heads[place] = (struct tt_kv_heads){layer->kv_heads, layer->head_dim};
+        states[place] = layer->state;
+        any |= layer->state.conv_rows > 0;
+    }
+    return any;
+}
+
 const char *tt_model_text_path(const struct tt_model_facts *facts)
 {
     return facts->part != NULL ? facts->part->path : "model";

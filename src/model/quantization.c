@@ -300,7 +300,8 @@ static void mark_head(bool quantized, struct tt_module_list *modules)
 static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
 {
     for (size_t i = 0; i < modules->count; i++)
-        modules->items[i].quantized = modules->items[i].kind == TT_MODULE_LINEAR;
+        modules->items[i].quantized =
+            modules->items[i].kind == TT_MODULE_LINEAR && (stored || !modules->items[i].plain);
     for (size_t e = 0; e < skip->count; e++)
         TT_TRY(skip_entry(tt_name_pattern_entry(skip, e), stored, modules, &skip->used[e]));
     for (size_t e = 0; e < skip->count && !stored; e++) {

@@ -5,6 +5,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "base/alloc.h"
+#include "nn/kv_states.h"
 
 struct tt_kv_cache {
     struct tt_kv_cache_config config;
@@ -21,6 +22,7 @@ struct tt_kv_cache {
     int64_t max_new, max_held;
     int64_t single_rows; /* of a pass of single tokens; 0: another pass */
     int64_t reach;
+    struct tt_state_pool *pool; /* NULL: no layer has a state */
 };
 
 static int64_t row_count(const struct tt_kv_cache *cache)
@@ -82,6 +84,9 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
     TT_GO(tt_buffer_create(device, bytes, TT_PURPOSE_ACTIVATIONS, &cache->rows));
     TT_GO(tt_buffer_create(device, (2 * (2 * sequences + 1) + rows) * sizeof(int32_t), TT_PURPOSE_ACTIVATIONS,
                            &cache->borders));
+    if (config->states != NULL)
+        TT_GO(tt_state_pool_create(device, config->states, config->layer_count, config->sequence_count,
+                                   &cache->pool));
     *out = cache;
     cache = NULL;
 out:
@@ -93,6 +98,7 @@ out:
 void tt_kv_cache_destroy(struct tt_kv_cache *cache)
 {
     if (cache == NULL) return;
+    tt_state_pool_destroy(cache->pool);
     tt_buffer_destroy(cache->rows);
     tt_buffer_destroy(cache->borders);
     tt_free(cache->heads);
@@ -112,7 +118,13 @@ void tt_kv_cache_fill(struct tt_kv_cache *cache)
 
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length)
 {
-    if (cache->lengths[sequence] > length) cache->lengths[sequence] = (int32_t)length;
+    if (cache->lengths[sequence] <= length) return;
+    cache->lengths[sequence] = cache->pool != NULL ? 0 : (int32_t)length;
+}
+
+bool tt_kv_cache_has_states(const struct tt_kv_cache *cache)
+{
+    return cache->pool != NULL;
 }
 
 /* Keys and values of `layer`: [B * max_length + 1, K * E] each. */
@@ -131,11 +143,13 @@ tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, 
                            int64_t count)
 {
     int64_t max_length = cache->config.max_length;
-    if (from == to || count > cache->lengths[from])
+    bool whole = cache->pool == NULL || count == 0 || count == cache->lengths[from];
+    if (from == to || count > cache->lengths[from] || !whole)
         return tt_fail(TT_ERR_INTERNAL, "%" PRId64 " tokens of sequence %" PRId64 " cannot be copied", count,
                        from);
     for (int64_t layer = 0; layer < cache->config.layer_count && count > 0; layer++) {
         tt_tensor all[2];
+        if (cache->heads[layer].count == 0) continue;
         rows_of(cache, layer, all);
         for (int i = 0; i < 2; i++) {
             struct tt_cast_args cast = {.x = tt_tensor_rows(all[i], from * max_length, count),
@@ -143,6 +157,7 @@ tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, 
             TT_TRY(tt_cast(stream, &cast));
         }
     }
+    if (cache->pool != NULL && count > 0) TT_TRY(tt_state_pool_copy(cache->pool, stream, from, to));
     cache->lengths[to] = (int32_t)count;
     return TT_OK;
 }
@@ -178,6 +193,7 @@ tt_status tt_kv_cache_begin(struct tt_kv_cache *cache, struct tt_stream *stream,
     char *borders = tt_buffer_data(cache->borders);
     TT_TRY(tt_copy_to_device(stream, borders, cache->cu_q, bytes));
     TT_TRY(tt_copy_to_device(stream, borders + bytes, cache->cu_k, bytes));
+    if (cache->pool != NULL) TT_TRY(tt_state_pool_begin(cache->pool, stream, cu_seqlens, cache->lengths));
     if (cache->new_count == 0) return TT_OK;
     return tt_copy_to_device(stream, borders + 2 * bytes, cache->new_rows,
                              (size_t)cache->new_count * sizeof(int32_t));
@@ -217,6 +233,8 @@ tt_status tt_kv_cache_begin_single(struct tt_kv_cache *cache, struct tt_stream *
     cache->single_rows = rows;
     cache->reach = round_reach(cache, most);
     if (rows == 0) return TT_OK;
+    if (cache->pool != NULL)
+        TT_TRY(tt_state_pool_begin_single(cache->pool, stream, sequences, count, rows, cache->lengths));
     return tt_copy_to_device(stream, tt_buffer_data(cache->borders), new_rows,
                              (size_t)(3 * rows) * sizeof(int32_t));
 }
@@ -302,4 +320,10 @@ tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream 
                       tt_tensor_1d(tt_buffer_data(cache->borders), TT_I32, cache->single_rows)));
     tt_kv_cache_read_single(cache, layer, args);
     return TT_OK;
+}
+
+void tt_kv_cache_states(const struct tt_kv_cache *cache, int layer, enum tt_state_kind kind,
+                        struct tt_sequences *sequences, struct tt_states *states)
+{
+    tt_state_pool_lend(cache->pool, layer, kind, sequences, states);
 }

@@ -1,8 +1,9 @@
 /* Keys and values of earlier tokens, for generation: B sequences of at most `max_length` tokens, for every
- * layer.
+ * layer; and of layers with a state that state, of a fixed size for each sequence, behind its last token.
  *
  * Life: create; then for each forward pass begin (sets the number of new tokens of each sequence), the pass (each layer
- * appends and reads), end (commits the new tokens). A failed pass can be restarted with begin.
+ * appends and reads), end (commits the new tokens). A failed pass can be restarted with begin, but with states only
+ * after its sequences are truncated to nothing.
  *
  * Each sequence has room for `max_length` rows. Attention requires contiguous sequences of keys; the free rows between
  * them are passed as sequences without queries, so nothing is ever moved.
@@ -15,17 +16,24 @@
 
 #include "backend/device.h"
 #include "backend/ops/attention.h"
+#include "backend/ops/sequences.h"
 #include "tensor/tensor.h"
 
 struct tt_kv_cache;
 
 /* Heads of keys, and of values, of a layer. */
 struct tt_kv_heads {
-    int64_t count, columns; /* K, E */
+    int64_t count, columns; /* K, E; 0: the layer has no keys */
+};
+/* What a layer with a state holds of a sequence, in fp32 (backend/ops/conv1d.h, scan.h). */
+struct tt_kv_states {
+    int64_t conv_rows, conv_columns; /* J - 1, C; 0: no convolution */
+    int64_t heads, rows, columns;    /* H, E, W; 0: no scan */
 };
 struct tt_kv_cache_config {
     int64_t layer_count, sequence_count, max_length, kv_heads, head_dim;
-    const struct tt_kv_heads *heads; /* [layer_count], copied; NULL: kv_heads of head_dim in all layers */
+    const struct tt_kv_heads *heads;   /* [layer_count], copied; NULL: kv_heads of head_dim in all layers */
+    const struct tt_kv_states *states; /* [layer_count], copied; NULL: no layer has a state */
     tt_dtype dtype;
 };
 
@@ -34,9 +42,12 @@ TT_MUST_USE tt_status tt_kv_cache_create(struct tt_device *device, const struct 
                                          struct tt_kv_cache **out);
 void tt_kv_cache_destroy(struct tt_kv_cache *cache); /* takes NULL */
 void tt_kv_cache_fill(struct tt_kv_cache *cache);    /* for a plan: every sequence has room for one token */
-/* Drops all but the first `length` tokens of a sequence; no effect when it holds fewer. */
+bool tt_kv_cache_has_states(const struct tt_kv_cache *cache);
+/* Drops all but the first `length` tokens of a sequence; no effect when it holds fewer. A state cannot go back: with
+ * states a sequence that holds more loses all of them. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
-/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them. */
+/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them; with states
+ * by all that it holds. */
 TT_MUST_USE tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from,
                                        int64_t to, int64_t count);
 int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence); /* tokens held */
@@ -69,5 +80,10 @@ TT_MUST_USE tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struc
 void tt_kv_cache_read(const struct tt_kv_cache *cache, int layer, struct tt_attention_forward_args *args);
 void tt_kv_cache_read_single(const struct tt_kv_cache *cache, int layer,
                              struct tt_attention_decode_args *args);
+
+enum tt_state_kind { TT_STATE_CONV, TT_STATE_SCAN, TT_STATE_KINDS };
+/* The sequences of the pass, and where each begins and leaves a state of `layer`. */
+void tt_kv_cache_states(const struct tt_kv_cache *cache, int layer, enum tt_state_kind kind,
+                        struct tt_sequences *sequences, struct tt_states *states);
 
 #endif

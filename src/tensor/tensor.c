@@ -31,6 +31,11 @@ tt_tensor tt_tensor_3d(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64
     return make(data, dtype, 3, (int64_t[]){d0, d1, d2});
 }
 
+tt_tensor tt_tensor_4d(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
+{
+    return make(data, dtype, 4, (int64_t[]){d0, d1, d2, d3});
+}
+
 tt_tensor tt_tensor_2d_strided(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64_t row_stride)
 {
     assert(row_stride >= d1 || d0 <= 1);

@@ -21,6 +21,7 @@ typedef struct tt_tensor {
 tt_tensor tt_tensor_1d(void *data, tt_dtype dtype, int64_t d0);
 tt_tensor tt_tensor_2d(void *data, tt_dtype dtype, int64_t d0, int64_t d1);
 tt_tensor tt_tensor_3d(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64_t d2);
+tt_tensor tt_tensor_4d(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64_t d2, int64_t d3);
 /* [d0, d1] with `row_stride` elements from row to row. */
 tt_tensor tt_tensor_2d_strided(void *data, tt_dtype dtype, int64_t d0, int64_t d1, int64_t row_stride);
 

@@ -36,14 +36,14 @@ static struct tt_kv_cache *open_cache(struct tt_model_runner *runner, int64_t se
     const struct tt_model_facts *config = &runner->model->facts;
     struct tt_kv_cache *cache = NULL;
     struct tt_kv_heads heads[TT_MODEL_LAYERS_MAX];
-    for (int64_t i = 0; i < config->num_hidden_layers; i++)
-        heads[tt_model_cache_layer(config, i)] =
-            (struct tt_kv_heads){config->layers[i].kv_heads, config->layers[i].head_dim};
+    struct tt_kv_states states[TT_MODEL_LAYERS_MAX];
+    bool any = tt_model_cache_shape(config, heads, states);
     test_must(tt_kv_cache_create(runner->device,
                                  &(struct tt_kv_cache_config){.layer_count = tt_model_cache_layers(config),
                                                               .sequence_count = sequences,
                                                               .max_length = max_length,
                                                               .heads = heads,
+                                                              .states = any ? states : NULL,
                                                               .dtype = TT_F32},
                                  &cache));
     runner->pass.lent.cache = cache;

@@ -69,9 +69,24 @@ static void check_family(const char *family, bool lora)
     test_folder_remove(output);
 }
 
+/* The largest learning rate of a reference, as text. */
+static void read_rate(const char *family, char *text, size_t bytes)
+{
+    char path[512];
+    struct tt_json reference = {0};
+    double most = 0;
+    snprintf(path, sizeof path, "%s/golden/%s/train_reference.json", TT_TEST_ROOT, family);
+    assert_int_equal(tt_json_read(path, 1 << 24, &reference), TT_OK);
+    const struct tt_json_value *steps = tt_json_get(reference.root, "steps");
+    for (size_t i = 0; i < tt_json_count(steps); i++)
+        most = fmax(most, tt_json_number(tt_json_get(tt_json_at(steps, i), "learning_rate")));
+    snprintf(text, bytes, "%.12g", most);
+    tt_json_deinit(&reference);
+}
+
 static void check_dense(const char *name)
 {
-    char family[64], weights[512];
+    char family[64], weights[512], rate[32];
     struct test_words settings = {0};
     struct tt_train_summary summary;
     char *output = test_folder_create();
@@ -79,7 +94,8 @@ static void check_dense(const char *name)
     test_golden_dense_inputs(&settings, name);
     test_words_add(&settings, TEST_GOLDEN_STEPS " save_strategy no");
     test_words_pair(&settings, "max_steps", "50");
-    test_words_pair(&settings, "learning_rate", strcmp(name, "gemma4_e") == 0 ? "0.0003" : "0.01");
+    read_rate(family, rate, sizeof rate);
+    test_words_pair(&settings, "learning_rate", rate);
     test_train_ok(settings.list, output, &summary);
     compare_steps(family, "train_reference.json", output, DENSE_STEPS, 1e-5);
     snprintf(weights, sizeof weights, "%s/adapter_model.safetensors", output);

@@ -159,7 +159,8 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_swiglu_forward
 {
     constexpr int W = wide<T>();
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &h = args->h_TF;
-    struct forward_op<T, VIEW> op = {};
+    struct forward_op<T, VIEW> op = {
+    };
     op.activation = args->activation;
     set_view(op.gate, gate);
     set_view(op.up, up);
@@ -173,7 +174,8 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
 {
     constexpr int W = wide<T>();
     const tt_tensor &gate = args->gate_TF, &up = args->up_TF, &dh = args->dh_TF;
-    struct backward_op<T, VIEW> op = {};
+    struct backward_op<T, VIEW> op = {
+    };
     op.activation = args->activation;
     set_view(op.dh, dh);
     set_view(op.gate, gate);
@@ -186,7 +188,8 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
         set_view(op.h, args->h_TF);
         aligned = aligned && is_aligned(args->h_TF, W);
     }
-    return apply<W, 2>(stream, "swiglu_backward", op, rows_in(gate), gate.dims[gate.rank - 1], aligned, &gate);
+    return apply<W, 2>(stream, "swiglu_backward", op, rows_in(gate), gate.dims[gate.rank - 1], aligned,
+                       &gate);
 }
 
 /* SwiGLU with its rows in FP8: a thread block has a row, whose results it holds, rounded to bf16 as they would be

@@ -46,7 +46,8 @@ SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_
          "num_attention_heads": 32}
 THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-RATES = {"gemma4_e": 3e-4}  # at a higher rate rounding alone moves its losses
+RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3}  # at a higher rate rounding alone moves its losses
+STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
 
 
@@ -91,6 +92,10 @@ FAMILIES = {
         num_kv_shared_layers=3, use_double_wide_mlp=True, tie_word_embeddings=True,
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
                      "full_attention"]),
+    "qwen3_5_text": family(
+        "qwen3_5_text", 314, (*models.LINEARS, *STATE), num_hidden_layers=2, head_dim=16, linear_key_head_dim=8,
+        linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, full_attention_interval=2,
+        rope_parameters=rope(1e4, partial_rotary_factor=0.25, mrope_section=[1, 1, 0], mrope_interleaved=True)),
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }

@@ -205,8 +205,24 @@ static const char gemma4_e[] =
           "\"num_kv_shared_layers\": 1, \"use_double_wide_mlp\": true, \"global_head_dim\": 12, "
           "\"layer_types\": [\"full_attention\", \"full_attention\"]");
 
+static const char qwen3_5[] =
+    DENSE("qwen3_5_text",
+          ", \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, \"linear_key_head_dim\": 16, "
+          "\"linear_value_head_dim\": 5, \"partial_rotary_factor\": 0.5, "
+          "\"layer_types\": [\"linear_attention\", \"full_attention\"]");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
+    {.name = "full, a state by the delta rule, a gate beside each head of q",
+     .text = qwen3_5,
+     .train_base = true},
+    {.name = "lora, a state by the delta rule, a gate beside each head of q",
+     .text = qwen3_5,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "lora on the rates of a state alone",
+     .text = qwen3_5,
+     .target_modules = "[\"in_proj_a\", \"in_proj_b\"]"},
     {.name = "full, embeddings for each layer, keys of an earlier one", .text = gemma4_e, .train_base = true},
     {.name = "lora, embeddings for each layer, keys of an earlier one",
      .text = gemma4_e,

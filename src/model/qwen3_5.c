@@ -1,0 +1,119 @@
+/* The text model of Qwen3.5, 3.6 and 3.8, dense (Qwen3_5TextConfig): three layers of four carry a state by the gated
+ * delta rule, the fourth is attention whose q makes a gate of the output too, and rotates a quarter of each head. The
+ * weights of norms are distances from 1, but for that of the gated norm. */
+#include "model/family.h"
+
+struct qwen3_5 {
+    struct tt_decoder_shape shape;
+    int64_t key_heads;
+    bool attention_bias;
+};
+
+static const struct tt_attention_names attention_names = {TT_ATTENTION_NAMES};
+static const struct tt_mlp_names mlp_names = {TT_MLP_NAMES, .norm = "post_attention_layernorm"};
+static const struct tt_recurrence_names recurrence_names = {.module = "linear_attn",
+                                                            .in = "linear_attn.in_proj_qkv",
+                                                            .gate = "linear_attn.in_proj_z",
+                                                            .rate_b = "linear_attn.in_proj_b",
+                                                            .rate_a = "linear_attn.in_proj_a",
+                                                            .out = "linear_attn.out_proj",
+                                                            .conv = "linear_attn.conv1d",
+                                                            .activation = "linear_attn.act",
+                                                            .gate_norm = "linear_attn.norm",
+                                                            .norm = "input_layernorm"};
+
+static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
+{
+    TT_TRY(tt_json_opt_int(json, json->root, key, size));
+    return tt_family_check_range(json, key, *size, 1, maximum);
+}
+
+static tt_status parse_state(const struct tt_json *json, struct qwen3_5 *qwen, struct tt_kv_states *state)
+{
+    int64_t kernel = 4;
+    *state = (struct tt_kv_states){.heads = 32, .rows = 128, .columns = 128};
+    qwen->key_heads = 16;
+    TT_TRY(read_size(json, "linear_num_value_heads", 1 << 14, &state->heads));
+    TT_TRY(read_size(json, "linear_num_key_heads", 1 << 14, &qwen->key_heads));
+    TT_TRY(read_size(json, "linear_key_head_dim", TT_SCAN_WIDTH_MAX, &state->rows));
+    TT_TRY(read_size(json, "linear_value_head_dim", TT_SCAN_WIDTH_MAX, &state->columns));
+    TT_TRY(read_size(json, "linear_conv_kernel_dim", TT_CONV1D_KERNEL_MAX, &kernel));
+    TT_TRY(tt_family_check_range(json, "linear_key_head_dim * linear_value_head_dim",
+                                 state->rows * state->columns, 1, TT_SCAN_STATE_MAX));
+    if (state->heads % qwen->key_heads != 0)
+        return tt_fail(TT_ERR_DATA, "%s: linear_num_value_heads is not a multiple of linear_num_key_heads",
+                       json->origin);
+    state->conv_rows = kernel - 1;
+    state->conv_columns = 2 * qwen->key_heads * state->rows + state->heads * state->columns;
+    return TT_OK;
+}
+
+/* Every fourth layer is attention where layer_types is missing. */
+static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_states *state,
+                              struct tt_model_facts *facts)
+{
+    static const char *const names[] = {"full_attention", "linear_attention"};
+    bool linear[TT_MODEL_LAYERS_MAX];
+    int64_t interval = 4;
+    TT_TRY(read_size(json, "full_attention_interval", INT32_MAX, &interval));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) linear[i] = (i + 1) % interval != 0;
+    TT_TRY(tt_family_parse_layer_kinds(json, facts, names, linear));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if (linear[i]) facts->layers[i] = (struct tt_layer_facts){.rope = -1, .state = *state};
+    return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct qwen3_5 *qwen = TT_FAMILY_OWN(facts, struct qwen3_5);
+    struct tt_decoder_defaults defaults = {
+        .vocab = 248320, .heads = 16, .kv_heads = 4, .head_dim = 256, .positions = 32768};
+    struct tt_kv_states state;
+    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &qwen->shape));
+    TT_TRY(tt_family_parse_activation(json, "hidden_act", &qwen->shape.activation));
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &qwen->attention_bias));
+    TT_TRY(parse_state(json, qwen, &state));
+    TT_TRY(parse_layers(json, &state, facts));
+    facts->rope_count = 1;
+    struct tt_rope_rules rules = {.head_dim = qwen->shape.head_dim, .partial = 0.25, .sections = true};
+    return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    const struct tt_decoder_shape *shape = &qwen->shape;
+    struct tt_attention_spec attention = {.names = &attention_names,
+                                          .heads = shape->heads,
+                                          .norm_eps = shape->norm_eps,
+                                          .norm_offset = true,
+                                          .bias = qwen->attention_bias,
+                                          .output_bias = qwen->attention_bias,
+                                          .qk_norm = true,
+                                          .gates_heads = true};
+    struct tt_mlp_spec mlp = {.names = &mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .norm_offset = true,
+                              .activation = shape->activation};
+    struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
+                                            .rule = TT_SCAN_DELTA,
+                                            .key_heads = qwen->key_heads,
+                                            .norm_eps = shape->norm_eps,
+                                            .gate_eps = shape->norm_eps,
+                                            .norm_offset = true,
+                                            .gate_by_head = true};
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.attention = &attention,
+                                               .mlp = &mlp,
+                                               .recurrence = &recurrence,
+                                               .embedding_scale = 1,
+                                               .norm = {.eps = shape->norm_eps, .offset = true}});
+}
+
+const struct tt_model_family tt_family_qwen3_5 = {
+    .model_type = "qwen3_5_text",
+    .architecture = "Qwen3_5ForCausalLM",
+    .parse = parse,
+    .build = build,
+};
