@@ -159,8 +159,8 @@ struct tt_recurrence_spec {
     double norm_eps, gate_eps;
     bool norm_offset;
     bool conv_bias, linear_bias;
-    bool
-        gate_by_head; /* one weight of the gated norm for all heads, each normed by itself; else key_heads groups */
+    /* The gated norm has one weight for all heads, each normed by itself; otherwise key_heads groups. */
+    bool gate_by_head;
     double dt_min, dt_max; /* Mamba-2 */
     double residual_scale;
 };

@@ -44,6 +44,13 @@ tt_status tt_dense_parse_windows(const struct tt_json *json, int64_t pattern, st
 void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *builder,
                     const struct tt_attention_names *attention_names, const struct tt_mlp_names *mlp_names)
 {
+    tt_dense_build_with(facts, builder, attention_names, mlp_names, NULL);
+}
+
+void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
+                         const struct tt_attention_names *attention_names,
+                         const struct tt_mlp_names *mlp_names, const struct tt_recurrence_spec *recurrence)
+{
     const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
     const struct tt_decoder_shape *shape = &dense->shape;
     struct tt_attention_spec attention = {.names = attention_names,
@@ -74,6 +81,7 @@ void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *build
         builder, facts,
         &(struct tt_decoder_spec){.attention = &attention,
                                   .mlp = &mlp,
+                                  .recurrence = recurrence,
                                   .embedding_scale = dense->embedding_scale != 0 ? dense->embedding_scale : 1,
                                   .embedding_norm_eps = dense->embedding_norm_eps,
                                   .logit_scale = dense->logit_scale,

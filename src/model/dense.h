@@ -30,6 +30,13 @@ TT_MUST_USE tt_status tt_dense_parse_windows(const struct tt_json *json, int64_t
                                              struct tt_model_facts *facts);
 void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *builder,
                     const struct tt_attention_names *attention, const struct tt_mlp_names *mlp);
+/* The same with halves with a state in some layers. */
+void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
+                         const struct tt_attention_names *attention, const struct tt_mlp_names *mlp,
+                         const struct tt_recurrence_spec *recurrence);
+/* Granite's parse: Llama's keys, biases and multipliers. */
+TT_MUST_USE tt_status tt_granite_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                                       struct tt_model_facts *facts);
 
 extern const struct tt_mlp_names tt_dense_mlp_names; /* Llama's */
 /* build() with Llama's names: norms before the halves, or with the same modules and norms behind the halves instead

@@ -9,11 +9,12 @@ static tt_status read_multiplier(const struct tt_json *json, const char *key, do
     return tt_family_check_positive(json, key, *value, 1e6);
 }
 
-static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+tt_status tt_granite_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                           struct tt_model_facts *facts)
 {
     struct tt_dense *dense = TT_FAMILY_OWN(facts, struct tt_dense);
     double divisor;
-    TT_TRY(tt_dense_parse(json, &(struct tt_decoder_defaults){.positions = 2048}, 1e-6, NULL, facts));
+    TT_TRY(tt_dense_parse(json, defaults, 1e-6, NULL, facts));
     TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &dense->attention_bias));
     dense->output_bias = dense->attention_bias;
     TT_TRY(tt_json_opt_bool(json, json->root, "mlp_bias", &dense->mlp_bias));
@@ -23,6 +24,11 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(read_multiplier(json, "logits_scaling", &divisor));
     dense->logit_scale = 1 / divisor;
     return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    return tt_granite_parse(json, &(struct tt_decoder_defaults){.positions = 2048}, facts);
 }
 
 static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)

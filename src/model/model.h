@@ -67,7 +67,7 @@ struct tt_layer_facts {
     int rope;                   /* index in ropes; -1: no rotation */
     bool keys_as_values;        /* values are the outputs of the keys' linear, before norm and rotation */
     int64_t keys_back; /* 0: it makes its keys and values; n: it reads those of the n-th layer before it */
-    /* What the layer carries from token to token instead of keys, which it has none of then; zeros: nothing. */
+    /* Values that the layer carries from token to token instead of keys, which it has none of then; zeros: nothing. */
     struct tt_kv_states state;
 };
 
@@ -227,7 +227,7 @@ const char *tt_model_table_name(const struct tt_model_facts *facts);
  * reads; and the number of places. */
 int tt_model_cache_layer(const struct tt_model_facts *facts, int64_t layer);
 int64_t tt_model_cache_layers(const struct tt_model_facts *facts);
-/* What each place holds; true: a layer has a state. */
+/* The content of each place; true: a layer has a state. */
 bool tt_model_cache_shape(const struct tt_model_facts *facts, struct tt_kv_heads heads[TT_MODEL_LAYERS_MAX],
                           struct tt_kv_states states[TT_MODEL_LAYERS_MAX]);
 /* The parts of tables for sequences of at most `length` tokens. */

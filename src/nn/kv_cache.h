@@ -25,7 +25,7 @@ struct tt_kv_cache;
 struct tt_kv_heads {
     int64_t count, columns; /* K, E; 0: the layer has no keys */
 };
-/* What a layer with a state holds of a sequence, in fp32 (backend/ops/conv1d.h, scan.h). */
+/* Values that a layer with a state holds of a sequence, in fp32 (backend/ops/conv1d.h, scan.h). */
 struct tt_kv_states {
     int64_t conv_rows, conv_columns; /* J - 1, C; 0: no convolution */
     int64_t heads, rows, columns;    /* H, E, W; 0: no scan */
@@ -46,8 +46,8 @@ bool tt_kv_cache_has_states(const struct tt_kv_cache *cache);
 /* Drops all but the first `length` tokens of a sequence; no effect when it holds fewer. A state cannot go back: with
  * states a sequence that holds more loses all of them. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
-/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them; with states
- * by all that it holds. */
+/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them; with
+ * states by all that it holds. */
 TT_MUST_USE tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from,
                                        int64_t to, int64_t count);
 int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence); /* tokens held */

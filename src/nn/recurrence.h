@@ -4,8 +4,8 @@
  * The ops are those of backend/ops/conv1d.h, scan.h and gated_norm.h. A sample begins with zeros in the convolution and
  * in the state, wherever it lies in the batch. With a cache both go on from the sequence's last token (nn/kv_cache.h).
  *
- * The delta rule's convolution has the columns q | k | v, and linears of their own make its rates b and a. Mamba-2's has
- * v | k | q (x, B and C), and its rates stand behind them.
+ * The delta rule's convolution has the columns q | k | v, and linears of their own make its rates b and a. Mamba-2's
+ * has v | k | q (x, B and C), and its rates stand behind them.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32): the outputs of the linears (2 K E + 2 H W + 2 H
  * with the delta rule, 2 K E + 2 H W + H in Mamba-2) c, o H W c, rstd 1 f and G f, LoRA h. States at the borders of

@@ -11,7 +11,7 @@ struct qkv {
     tt_tensor q_THE, k_TKE, v_TKE;
 };
 
-/* What forward keeps for backward. */
+/* Tensors that forward keeps for backward. */
 struct tt_attention_saved {
     tt_tensor qkv_TC, h_qkv_TR, o_TC, h_o_TR, lse_HT, rstd_T, rstd_q_N, rstd_k_N;
     tt_tensor rstd_v_N;           /* with a norm of values */

@@ -22,7 +22,7 @@ static void check(const char *folder, const char *name)
     (void)snprintf(sizes, sizeof sizes,
                    "{\"model_type\": \"%s\", \"vocab_size\": 1000, \"hidden_size\": 4096, "
                    "\"intermediate_size\": 64, \"num_hidden_layers\": 8, \"num_attention_heads\": 32, "
-                   "\"hidden_size_per_layer_input\": 0}",
+                   "\"hidden_size_per_layer_input\": 0, \"num_local_experts\": 0}",
                    name);
     test_must(tt_file_read(path, 1 << 20, &text));
     test_must(test_facts(sizes, given));

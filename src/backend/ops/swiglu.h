@@ -4,8 +4,8 @@
  *     GELU       f = (1 + erf(x / sqrt(2))) / 2 (Hendrycks and Gimpel, arXiv 1606.08415)
  *     GELU tanh  f = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
  *     sigmoid    act = f = 1 / (1 + exp(-x)), which gates the output of attention
- * The tensors of one pass have one shape: rows, or the heads of rows [T, H, E] with any strides (a gate beside each head
- * of q).
+ * The tensors of one pass have one shape: rows, or the heads of rows [T, H, E] with any strides (a gate beside each
+ * head of q).
  * Backward: dup = dh * act(gate); dgate = dh * up * act'(gate), which is dh * up * (f + gate * f'). */
 #ifndef TT_BACKEND_OPS_SWIGLU_H
 #define TT_BACKEND_OPS_SWIGLU_H

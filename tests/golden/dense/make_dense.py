@@ -46,7 +46,7 @@ SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_
          "num_attention_heads": 32}
 THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3}  # at a higher rate rounding alone moves its losses
+RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "granitemoehybrid": 1e-3}  # at a higher rate rounding alone moves its losses
 STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
 
@@ -96,6 +96,13 @@ FAMILIES = {
         "qwen3_5_text", 314, (*models.LINEARS, *STATE), num_hidden_layers=2, head_dim=16, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, full_attention_interval=2,
         rope_parameters=rope(1e4, partial_rotary_factor=0.25, mrope_section=[1, 1, 0], mrope_interleaved=True)),
+    "granitemoehybrid": family(
+        "granitemoehybrid", 315, ("q_proj", "k_proj", "v_proj", "o_proj", "input_linear", "output_linear", "in_proj",
+                                  "out_proj"),
+        num_local_experts=0, shared_intermediate_size=40, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=6,
+        mamba_proj_bias=True, time_step_limit=(0.02, 4.0), attention_bias=True, embedding_multiplier=3.0,
+        logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.21, position_embedding_type="rope",
+        rope_parameters=rope(), layer_types=["linear_attention", "full_attention"]),
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }
@@ -136,7 +143,7 @@ def make_reference(family):
 
 
 def make_defaults(model_type):
-    more = {"hidden_size_per_layer_input": 0} if model_type == "gemma4_text" else {}
+    more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0}}.get(model_type, {})
     config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
         config.pop(key, None)

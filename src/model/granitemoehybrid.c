@@ -1,0 +1,162 @@
+/* Granite 4 without experts (GraniteMoeHybridConfig): Granite's multipliers, layers with a state by Mamba-2 beside
+ * those of attention, which rotate only with position_embedding_type "rope", and a gated MLP of its own names. */
+#include <math.h>
+#include <string.h>
+
+#include "model/dense.h"
+
+struct hybrid {
+    struct tt_dense dense; /* the first member: helpers of dense read it */
+    int64_t groups;        /* of keys */
+    double dt_min, dt_max;
+    bool conv_bias, linear_bias;
+};
+
+static const struct tt_attention_names attention_names = {TT_ATTENTION_LINEARS, .norm = "input_layernorm"};
+static const struct tt_mlp_names mlp_names = {.module = "shared_mlp",
+                                              .activation = "shared_mlp.activation",
+                                              .gate_up = "shared_mlp.input_linear",
+                                              .down = "shared_mlp.output_linear",
+                                              .norm = "post_attention_layernorm"};
+static const struct tt_recurrence_names recurrence_names = {.module = "mamba",
+                                                            .in = "mamba.in_proj",
+                                                            .out = "mamba.out_proj",
+                                                            .conv = "mamba.conv1d",
+                                                            .activation = "mamba.act",
+                                                            .gate_norm = "mamba.norm",
+                                                            .norm = "input_layernorm"};
+
+static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
+{
+    TT_TRY(tt_json_opt_int(json, json->root, key, size));
+    return tt_family_check_range(json, key, *size, 1, maximum);
+}
+
+static tt_status check_experts(const struct tt_json *json)
+{
+    int64_t experts = 8;
+    TT_TRY(tt_json_opt_int(json, json->root, "num_local_experts", &experts));
+    if (experts == 0) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: num_local_experts of a granitemoehybrid model needs routed experts",
+                json->origin);
+    tt_hint("docs/models.md lists what is supported: sizes without experts");
+    return status;
+}
+
+/* Bounds of a step of time: an infinite one is written {"__float__": "Infinity"}. */
+static tt_status read_bound(const struct tt_json *json, const struct tt_json_value *value, double *bound)
+{
+    const char *text = tt_json_text(tt_json_get(value, "__float__"));
+    if (tt_json_is_number(value)) {
+        *bound = tt_json_number(value);
+        return TT_OK;
+    }
+    if (text != NULL && strcmp(text, "Infinity") == 0) {
+        *bound = INFINITY;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
+}
+
+static tt_status parse_steps(const struct tt_json *json, struct hybrid *hybrid)
+{
+    const struct tt_json_value *limits = tt_json_get(json->root, "time_step_limit");
+    hybrid->dt_min = 0;
+    hybrid->dt_max = INFINITY;
+    if (limits == NULL || tt_json_is_null(limits)) return TT_OK;
+    TT_TRY(tt_json_array(json, json->root, "time_step_limit", &limits));
+    if (tt_json_count(limits) != 2)
+        return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
+    TT_TRY(read_bound(json, tt_json_at(limits, 0), &hybrid->dt_min));
+    TT_TRY(read_bound(json, tt_json_at(limits, 1), &hybrid->dt_max));
+    if (hybrid->dt_min >= 0 && hybrid->dt_min <= hybrid->dt_max) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is from %g to %g", json->origin, hybrid->dt_min,
+                   hybrid->dt_max);
+}
+
+static tt_status parse_state(const struct tt_json *json, const struct tt_model_facts *facts,
+                             struct hybrid *hybrid, struct tt_kv_states *state)
+{
+    int64_t kernel = 4, expand = 2;
+    *state = (struct tt_kv_states){.heads = 128, .rows = 256};
+    hybrid->groups = 1;
+    hybrid->conv_bias = true;
+    TT_TRY(read_size(json, "mamba_n_heads", 1 << 14, &state->heads));
+    TT_TRY(read_size(json, "mamba_n_groups", 1 << 14, &hybrid->groups));
+    TT_TRY(read_size(json, "mamba_d_state", TT_SCAN_WIDTH_MAX, &state->rows));
+    TT_TRY(read_size(json, "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
+    TT_TRY(read_size(json, "mamba_expand", 1 << 10, &expand));
+    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_conv_bias", &hybrid->conv_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_proj_bias", &hybrid->linear_bias));
+    state->columns = expand * facts->hidden_size / state->heads;
+    TT_TRY(tt_family_check_range(json, "mamba_expand * hidden_size / mamba_n_heads", state->columns, 1,
+                                 TT_SCAN_WIDTH_MAX));
+    TT_TRY(tt_family_check_range(json, "mamba_d_state * mamba_d_head", state->rows * state->columns, 1,
+                                 TT_SCAN_STATE_MAX));
+    if (state->heads % hybrid->groups != 0 || expand * facts->hidden_size % state->heads != 0)
+        return tt_fail(TT_ERR_DATA,
+                       "%s: mamba_n_heads does not divide mamba_expand * hidden_size, or is not a multiple "
+                       "of mamba_n_groups",
+                       json->origin);
+    state->conv_rows = kernel - 1;
+    state->conv_columns = 2 * hybrid->groups * state->rows + state->heads * state->columns;
+    return parse_steps(json, hybrid);
+}
+
+/* layer_types of today, and those of files before transformers 5: "mamba" and "attention". */
+static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_states *state,
+                              struct tt_model_facts *facts)
+{
+    static const char *const names[] = {"full_attention", "linear_attention"}, *const older[] = {"attention",
+                                                                                                 "mamba"};
+    const struct tt_json_value *types = tt_json_get(json->root, "layer_types");
+    const char *first = tt_json_text(tt_json_at(types, 0)), *positions = NULL;
+    bool linear[TT_MODEL_LAYERS_MAX];
+    bool old = first != NULL && (strcmp(first, older[0]) == 0 || strcmp(first, older[1]) == 0);
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) linear[i] = true;
+    TT_TRY(tt_family_parse_layer_kinds(json, facts, old ? older : names, linear));
+    TT_TRY(tt_json_opt_string(json, json->root, "position_embedding_type", &positions));
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
+        if (positions == NULL || strcmp(positions, "rope") != 0) facts->layers[i].rope = -1;
+        if (linear[i]) facts->layers[i] = (struct tt_layer_facts){.rope = -1, .state = *state};
+    }
+    return TT_OK;
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct hybrid *hybrid = TT_FAMILY_OWN(facts, struct hybrid);
+    struct tt_kv_states state;
+    struct tt_decoder_defaults defaults = {.vocab = 32000, .heads = 32, .positions = 2048};
+    TT_TRY(check_experts(json));
+    TT_TRY(tt_granite_parse(json, &defaults, facts));
+    hybrid->dense.shape.ffn = 1024;
+    TT_TRY(read_size(json, "shared_intermediate_size", 1 << 22, &hybrid->dense.shape.ffn));
+    TT_TRY(parse_state(json, facts, hybrid, &state));
+    return parse_layers(json, &state, facts);
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct hybrid *hybrid = TT_FAMILY_OWN_CONST(facts, struct hybrid);
+    double eps = hybrid->dense.shape.norm_eps;
+    struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
+                                            .rule = TT_SCAN_MAMBA2,
+                                            .key_heads = hybrid->groups,
+                                            .norm_eps = eps,
+                                            .gate_eps = eps,
+                                            .conv_bias = hybrid->conv_bias,
+                                            .linear_bias = hybrid->linear_bias,
+                                            .dt_min = hybrid->dt_min,
+                                            .dt_max = hybrid->dt_max,
+                                            .residual_scale = hybrid->dense.residual_scale};
+    tt_dense_build_with(facts, builder, &attention_names, &mlp_names, &recurrence);
+}
+
+const struct tt_model_family tt_family_granitemoehybrid = {
+    .model_type = "granitemoehybrid",
+    .architecture = "GraniteMoeHybridForCausalLM",
+    .parse = parse,
+    .build = build,
+};
