@@ -110,11 +110,11 @@ grep -q "rank 1 of 2 has no .*out.*model.*train.jsonl" "$folder/whole.1" || fail
 [ -z "$(in_machine "$b" ls "$disk")" ] || fail "the second machine has files: $(in_machine "$b" ls "$disk")"
 
 # Killed in its middle, and resumed.
-long=(--max_steps 60 --save_steps 10 --save_total_limit 2 --logging_steps 100)
+long=(--max_steps 16 --save_steps 4 --save_total_limit 2 --logging_steps 100)
 start killed 1 29501 --output_dir "$disk/resumed" "${long[@]}"
 second=$pid
 start killed 0 29501 --output_dir "$disk/resumed" "${long[@]}"
-saves killed 10
+saves killed 4
 kill -KILL "$second"
 wait "$pid"
 [ $? -eq 10 ] || fail "rank 0 does not end with 10 when the other machine is killed"
@@ -130,7 +130,7 @@ same resumed "$disk/resumed" adapter_model.safetensors
 start stopped 1 29506 --output_dir "$disk/stopped" "${long[@]}" --max_steps 5000
 second=$pid
 start stopped 0 29506 --output_dir "$disk/stopped" "${long[@]}" --max_steps 5000
-saves stopped 10
+saves stopped 4
 kill -STOP "$pid"
 began=$SECONDS
 wait "$second"
