@@ -28,6 +28,7 @@ static const char *const muse_others[] = {"model.vision_tower.", "model.vision_a
                                           "model.vision_projection.", NULL};
 static const char *const gemma4_others[] = {"model.vision_tower.", "model.embed_vision.",
                                             "model.audio_tower.", "model.embed_audio.", NULL};
+static const char *const lfm2_others[] = {"model.vision_tower.", "model.multi_modal_projector.", NULL};
 static const char *const smolvlm_others[] = {"model.vision_model.", "model.connector.", NULL};
 
 #define AT(where) .path = (where), .table = where ".embed_tokens.weight"
@@ -80,6 +81,14 @@ static const struct tt_text_part parts[] = {
      .what = "vision tower",
      .renames = no_renames,
      .others = visual},
+    {.model_type = "lfm2_vl",
+     .architecture = "Lfm2VlForConditionalGeneration",
+     AT("model.language_model"),
+     .text_type = "lfm2",
+     .what = "vision tower and projector",
+     .tied = true,
+     .renames = no_renames,
+     .others = lfm2_others},
     {.model_type = "smolvlm",
      .architecture = "SmolVLMForConditionalGeneration",
      AT("model.text_model"),

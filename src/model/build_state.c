@@ -16,15 +16,13 @@ static tt_param *own_param(struct tt_builder *builder, const struct tt_module *m
     return param;
 }
 
-static void build_conv(struct tt_builder *builder, const struct tt_module *module, bool bias, int64_t kernel,
-                       struct tt_recurrence *recurrence)
+/* The weight and the bias of a convolution of `columns`. */
+static void build_conv(struct tt_builder *builder, const struct tt_module *module, int64_t columns,
+                       int64_t kernel, tt_param **weight, tt_param **bias)
 {
-    int64_t columns = tt_recurrence_columns(recurrence);
-    recurrence->conv_weight =
-        tt_builder_param(builder, module, "weight", 3, (int64_t[]){columns, 1, kernel}, TT_INIT_NORMAL);
-    if (recurrence->conv_weight != NULL) recurrence->conv_weight->weight_decay = TT_DECAY_FULL;
-    if (bias)
-        recurrence->conv_bias = own_param(builder, module, "bias", columns, TT_INIT_ZERO, TT_DECAY_NONE);
+    *weight = tt_builder_param(builder, module, "weight", 3, (int64_t[]){columns, 1, kernel}, TT_INIT_NORMAL);
+    if (*weight != NULL) (*weight)->weight_decay = TT_DECAY_FULL;
+    if (bias != NULL) *bias = own_param(builder, module, "bias", columns, TT_INIT_ZERO, TT_DECAY_NONE);
 }
 
 /* The linears of the stream, in the order of their columns. */
@@ -82,7 +80,8 @@ void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_
     build_linears(builder, spec, recurrence);
     tt_build_linear(builder, names->out, values, model->hidden_size, spec->linear_bias, &recurrence->out);
     if (builder->listing) return;
-    build_conv(builder, conv, spec->conv_bias, state->conv_rows + 1, recurrence);
+    build_conv(builder, conv, tt_recurrence_columns(recurrence), state->conv_rows + 1,
+               &recurrence->conv_weight, spec->conv_bias ? &recurrence->conv_bias : NULL);
     recurrence->dt_bias = own_param(builder, module, "dt_bias", state->heads, TT_INIT_ONE, TT_DECAY_NONE);
     recurrence->a_log = own_param(builder, module, "A_log", state->heads, TT_INIT_CONSTANT, TT_DECAY_FULL);
     if (spec->rule == TT_SCAN_MAMBA2)
@@ -90,4 +89,22 @@ void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_
     recurrence->gate_weight =
         own_param(builder, gate_norm, "weight", spec->gate_by_head ? state->columns : values, TT_INIT_ONE,
                   TT_DECAY_NONE);
+}
+
+void tt_build_short_conv(struct tt_builder *builder, const struct tt_short_conv_spec *spec)
+{
+    const struct tt_model_facts *model = &builder->model->facts;
+    int64_t dim = model->hidden_size;
+    struct tt_short_conv *conv = tt_builder_half(builder, &tt_short_conv_half, 0, sizeof *conv);
+    if (conv == NULL) return;
+    *conv = (struct tt_short_conv){.columns = dim, .layer = tt_model_cache_layer(model, builder->layer)};
+    tt_build_module(builder, spec->module);
+    tt_build_norm(builder, &(struct tt_norm_spec){.path = spec->norm, .eps = spec->norm_eps}, dim,
+                  TT_REACH_ALWAYS, &conv->norm);
+    const struct tt_module *module = tt_builder_module(builder, spec->conv, TT_MODULE_OTHER);
+    tt_build_linear(builder, spec->in, dim, 3 * dim, spec->bias, &conv->in);
+    tt_build_linear(builder, spec->out, dim, dim, spec->bias, &conv->out);
+    if (!builder->listing)
+        build_conv(builder, module, dim, model->layers[builder->layer].state.conv_rows + 1, &conv->weight,
+                   spec->bias ? &conv->bias : NULL);
 }

@@ -14,6 +14,7 @@
 #include "nn/mlp.h"
 #include "nn/recurrence.h"
 #include "nn/self_attention.h"
+#include "nn/short_conv.h"
 
 struct tt_builder;
 
@@ -126,7 +127,8 @@ struct tt_attention_spec {
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec);
 
 struct tt_mlp_names {
-    const char *module, *activation, *gate, *up, *down;
+    const char *module, *gate, *up, *down;
+    const char *activation;       /* NULL: it is no module */
     const char *norm, *post_norm; /* of the stream; of down's output, before the residual; NULL: none */
     const char *gate_up;          /* one linear instead of gate and up; NULL: two */
 };
@@ -166,18 +168,28 @@ struct tt_recurrence_spec {
 };
 void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_spec *spec);
 
+/* Appends a half with a short convolution (nn/short_conv.h), whose rows are those of the layer's facts. */
+struct tt_short_conv_spec {
+    const char *module, *in, *conv, *out, *norm;
+    double norm_eps;
+    bool bias; /* of the linears and the convolution */
+};
+void tt_build_short_conv(struct tt_builder *builder, const struct tt_short_conv_spec *spec);
+
 /* A decoder whose layers differ in their facts only, under transformers' usual names: "embed_tokens", whose output is
  * multiplied by `embedding_scale`, "layers", "rotary_emb" and "norm" below the path of the text model ("model"), and
  * "lm_head". */
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_mlp_spec *mlp;
-    const struct tt_recurrence_spec *recurrence; /* instead of attention in layers with a state; NULL: none */
-    const struct tt_layer_input_spec *inputs;    /* NULL: none */
+    /* Instead of attention in layers with a state, and in those with a convolution alone; NULL: none. */
+    const struct tt_recurrence_spec *recurrence;
+    const struct tt_short_conv_spec *short_conv;
+    const struct tt_layer_input_spec *inputs; /* NULL: none */
     int64_t reading_ffn; /* of the MLP in layers that read keys of others; 0: as the others */
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */
     double logit_scale, logit_cap;              /* tt_build_head */
-    struct tt_norm_spec norm;                   /* the final one; its path is set here */
+    struct tt_norm_spec norm;                   /* the final one, below the text model's path; NULL: "norm" */
     const char *layer_scalar;                   /* tt_build_layer_scalar; NULL: none */
 };
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "io/model_folder.h"
 #include "model/family.h"
 #include "model/missing.h"
@@ -65,21 +66,39 @@ static tt_status write_nearest(const struct text_config *text, struct tt_str *wh
                : tt_str_append_text(why, "a family of its own; its keys name no part that is missing");
 }
 
+/* The supported name that differs least from `model_type`, by two letters at most; NULL: there is none. */
+static const char *nearest_type(const char *model_type)
+{
+    const char *best = NULL;
+    int least = 3;
+    for (size_t i = 0; tt_model_family_at(i) != NULL || tt_text_part_at(i) != NULL; i++) {
+        const struct tt_model_family *family = tt_model_family_at(i);
+        const struct tt_text_part *part = tt_text_part_at(i);
+        const char *names[] = {family != NULL ? family->model_type : NULL,
+                               part != NULL ? part->model_type : NULL};
+        for (int n = 0; n < 2; n++) {
+            int distance = names[n] != NULL ? tt_edit_distance(model_type, names[n]) : least;
+            if (distance < least) {
+                least = distance;
+                best = names[n];
+            }
+        }
+    }
+    return best;
+}
+
 static tt_status refuse_type(const struct text_config *text, const char *model_type)
 {
-    struct tt_str names = {0}, why = {0};
+    struct tt_str why = {0};
     TT_TRY(write_nearest(text, &why));
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: models of model_type '%s' are not supported%s%s",
                                text->whole->origin, model_type, text->part != NULL ? " as a text part" : "",
                                tt_str_text(&why));
     tt_str_deinit(&why);
-    for (size_t i = 0; tt_model_family_at(i) != NULL; i++)
-        if (tt_str_printf(&names, "%s%s", i > 0 ? ", " : "", tt_model_family_at(i)->model_type) != TT_OK)
-            break;
-    for (size_t i = 0; tt_text_part_at(i) != NULL; i++)
-        if (tt_str_printf(&names, ", %s", tt_text_part_at(i)->model_type) != TT_OK) break;
-    tt_hint("supported are: %s (docs/models.md)", tt_str_text(&names));
-    tt_str_deinit(&names);
+    const char *nearest = nearest_type(model_type);
+    tt_hint("docs/models.md lists all that are supported%s%s%s",
+            nearest != NULL ? "; the nearest name is '" : "", nearest != NULL ? nearest : "",
+            nearest != NULL ? "'" : "");
     return status;
 }
 

@@ -260,7 +260,7 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);
     tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &mlp->post_norm);
-    tt_build_module(builder, names->activation);
+    if (names->activation != NULL) tt_build_module(builder, names->activation);
 }
 
 /* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then separates them, except
@@ -341,7 +341,7 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
                       const struct tt_decoder_spec *spec)
 {
     struct tt_norm_spec norm = spec->norm;
-    norm.path = below_text(builder, "norm");
+    norm.path = below_text(builder, norm.path != NULL ? norm.path : "norm");
     if (facts->part != NULL) tt_build_module(builder, "model");
     tt_build_module(builder, tt_model_text_path(facts));
     tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale,
@@ -351,6 +351,8 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
         tt_build_layer_begin(builder, i);
         if (facts->layers[i].state.heads > 0)
             tt_build_recurrence(builder, spec->recurrence);
+        else if (facts->layers[i].state.conv_rows > 0)
+            tt_build_short_conv(builder, spec->short_conv);
         else
             tt_build_attention(builder, spec->attention);
         build_own_mlp(builder, facts, spec);

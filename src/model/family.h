@@ -132,6 +132,7 @@ struct tt_decoder_defaults {
     int64_t vocab, heads; /* 0: the key is required */
     int64_t kv_heads;     /* 0: as many as heads, which null always means */
     int64_t head_dim;     /* 0: hidden_size / num_attention_heads */
+    int64_t ffn;          /* 0: intermediate_size is required */
     int64_t positions;
     double rope_theta; /* 0: 10000 */
     double norm_eps;   /* 0: 1e-6 */

@@ -79,7 +79,7 @@ tt_status tt_family_parse_shape(const struct tt_json *json, const struct tt_deco
 {
     TT_TRY(read_required(json, "vocab_size", 1 << 24, defaults->vocab, &facts->vocab_size));
     TT_TRY(read_size(json, "hidden_size", 1 << 20, &facts->hidden_size));
-    TT_TRY(read_size(json, "intermediate_size", 1 << 22, &shape->ffn));
+    TT_TRY(read_required(json, "intermediate_size", 1 << 22, defaults->ffn, &shape->ffn));
     TT_TRY(read_size(json, "num_hidden_layers", TT_MODEL_LAYERS_MAX, &facts->num_hidden_layers));
     TT_TRY(read_heads(json, defaults, facts, shape));
     TT_TRY(read_optional_size(json, "max_position_embeddings", INT32_MAX, defaults->positions,

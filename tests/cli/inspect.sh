@@ -49,7 +49,7 @@ has '"supported": true' --json "$golden/qwen2/model"
 has '"text_part": "model.language_model"' --json "$golden/vision/qwen3_vl/model"
 echo '{"model_type": "qwen3_moe", "num_experts": 128, "linear_num_value_heads": 4}' >experts.json
 has "models of model_type 'qwen3_moe' are not supported: needs routed experts (num_experts), a gated delta rule" experts.json
-has "(docs/models.md)" experts.json
+has "docs/models.md lists all that are supported" experts.json
 has '"supported": false' --json experts.json
 has '"reason": "experts.json: models of model_type' --json experts.json
 echo '{"model_type": "helium"}' >helium.json

@@ -44,6 +44,7 @@ static const struct row {
     {&tt_family_cohere2, NULL, "dense/cohere2", "0.005"},
     {&tt_family_qwen3_5, NULL, "dense/qwen3_5_text", "0.001"},
     {&tt_family_granitemoehybrid, NULL, "dense/granitemoehybrid", "0.001"},
+    {&tt_family_lfm2, NULL, "dense/lfm2", "0.005"},
     {&tt_family_gemma3, "gemma3", "vision/gemma3", "0.001"},
     {&tt_family_gemma4, "gemma4", "vision/gemma4", "0.001"},
     {&tt_family_mistral, "mistral3", "vision/mistral3", "0.005"},
@@ -51,6 +52,7 @@ static const struct row {
     {&tt_family_qwen2_5_vl, "qwen2_5_vl", "vision/qwen2_5_vl", "0.005"},
     {&tt_family_qwen3_vl, "qwen3_vl", "vision/qwen3_vl", "0.005"},
     {&tt_family_qwen3_5, "qwen3_5", "vision/qwen3_5", "0.001"},
+    {&tt_family_lfm2, "lfm2_vl", "vision/lfm2_vl", "0.005"},
     {&tt_family_llama, "smolvlm", "vision/smolvlm", "0.005"},
     {&tt_family_muse_glimmer, "muse_glimmer", "vision/muse_glimmer", "0.005"},
 };

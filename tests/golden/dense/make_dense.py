@@ -96,6 +96,10 @@ FAMILIES = {
         "qwen3_5_text", 314, (*models.LINEARS, *STATE), num_hidden_layers=2, head_dim=16, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, full_attention_interval=2,
         rope_parameters=rope(1e4, partial_rotary_factor=0.25, mrope_section=[1, 1, 0], mrope_interleaved=True)),
+    "lfm2": family(
+        "lfm2", 316, ("q_proj", "k_proj", "v_proj", "out_proj", "w1", "w2", "w3", "in_proj"),
+        norm_eps=1e-5, block_multiple_of=8, conv_bias=True, conv_L_cache=3, rope_parameters=rope(1e4),
+        tie_word_embeddings=True, layer_types=["conv", "full_attention"]),
     "granitemoehybrid": family(
         "granitemoehybrid", 315, ("q_proj", "k_proj", "v_proj", "o_proj", "input_linear", "output_linear", "in_proj",
                                   "out_proj"),

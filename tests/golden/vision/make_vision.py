@@ -139,6 +139,15 @@ FOLDERS = {
          "tie_word_embeddings": False},
         rate=1e-3, alone=True,
     ),
+    "lfm2_vl": Folder(
+        "lfm2_vl", 210,
+        {**TEXT, "norm_eps": 1e-5, "block_multiple_of": 8, "layer_types": ["conv", "full_attention"],
+         "model_type": "lfm2", "rope_parameters": PLAIN},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 4,
+         "num_patches": 16, "vision_use_head": False, "model_type": "siglip2_vision_model"},
+        {"image_token_id": 66, "projector_hidden_size": 8, "tie_word_embeddings": True},
+        alone=True,
+    ),
     "smolvlm": Folder(
         "smolvlm", 205,
         {**TEXT, "head_dim": 12, "rms_norm_eps": 1e-5, "model_type": "llama", "rope_parameters": PLAIN},

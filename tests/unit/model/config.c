@@ -319,6 +319,8 @@ static void text_parts(void **state)
          "qwen3_vl_text", "model.language_model", false, 5e5, TT_F32},
         {"{\"model_type\": \"qwen3_5\", \"text_config\": {\"rope_theta\": 2e4, " TEXT "}}", "qwen3_5_text",
          "model.language_model", false, 2e4, TT_F32},
+        {"{\"model_type\": \"lfm2_vl\", \"text_config\": {\"rope_theta\": 3e4, " TEXT "}}", "lfm2",
+         "model.language_model", true, 3e4, TT_F32},
         {"{\"model_type\": \"smolvlm\", \"architectures\": [\"SmolVLMModel\"], \"text_config\": {" TEXT "}}",
          "llama", "model.text_model", false, 1e4, TT_F32},
         {"{\"model_type\": \"gemma4\", \"text_config\": {\"hidden_size_per_layer_input\": 0, " TEXT "}}",

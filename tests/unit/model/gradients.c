@@ -211,8 +211,22 @@ static const char qwen3_5[] =
           "\"linear_value_head_dim\": 5, \"partial_rotary_factor\": 0.5, "
           "\"layer_types\": [\"linear_attention\", \"full_attention\"]");
 
+static const char granite4[] = DENSE(
+    "granitemoehybrid", ", \"num_local_experts\": 0, \"shared_intermediate_size\": 24, \"mamba_n_heads\": 4, "
+                        "\"mamba_n_groups\": 2, \"mamba_d_state\": 6, \"residual_multiplier\": 0.6, "
+                        "\"layer_types\": [\"mamba\", \"attention\"]");
+static const char lfm2[] =
+    DENSE("lfm2", ", \"conv_bias\": true, \"block_multiple_of\": 8, \"full_attn_idxs\": [1]");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
+    {.name = "full, a state by Mamba-2", .text = granite4, .train_base = true},
+    {.name = "lora, a state by Mamba-2", .text = granite4, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "full, a convolution between gates", .text = lfm2, .train_base = true},
+    {.name = "lora, a convolution between gates",
+     .text = lfm2,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, a state by the delta rule, a gate beside each head of q",
      .text = qwen3_5,
      .train_base = true},
