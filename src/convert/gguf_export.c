@@ -329,10 +329,13 @@ static tt_status add_output(struct export *export, const struct tt_merge_tensor 
 {
     struct tt_merge_output output = {
         .tensor = tensor, .head_rows = place->turned_rows, .shift = place->shift};
-    const int64_t two[] = {tensor->rows, tensor->columns}, *dims = tensor->rank > 2 ? tensor->dims : two;
-    output.dtype = tensor->rank == 1 ? TT_F32 : export->dtype;
-    TT_TRY(
-        tt_gguf_add_tensor(&export->header, place->name, tensor->rank, dims, output.dtype, &output.offset));
+    const int64_t two[] = {tensor->rows, tensor->columns};
+    /* The weights of a convolution of single channels are a matrix there, in fp32. */
+    bool channels = tensor->rank == 3 && tensor->dims[1] == 1;
+    int rank = channels ? 2 : tensor->rank;
+    output.dtype = tensor->rank == 1 || channels ? TT_F32 : export->dtype;
+    TT_TRY(tt_gguf_add_tensor(&export->header, place->name, rank, rank > 2 ? tensor->dims : two, output.dtype,
+                              &output.offset));
     export->outputs[export->output_count++] = output;
     return TT_OK;
 }

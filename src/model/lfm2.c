@@ -120,9 +120,56 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .norm = {.path = "embedding_norm", .eps = shape->norm_eps}});
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"model.embedding_norm", "token_embd_norm", false},
+    {"operator_norm", "attn_norm", false},
+    {"ffn_norm", "ffn_norm", false},
+    {"self_attn.out_proj", "attn_output", false},
+    {"self_attn.q_layernorm", "attn_q_norm", false},
+    {"self_attn.k_layernorm", "attn_k_norm", false},
+    {"feed_forward.w1", "ffn_gate", false},
+    {"feed_forward.w3", "ffn_up", false},
+    {"feed_forward.w2", "ffn_down", false},
+    {"conv.conv", "shortconv.conv", false},
+    {"conv.in_proj", "shortconv.in_proj", false},
+    {"conv.out_proj", "shortconv.out_proj", false},
+    {NULL, NULL, false},
+};
+
+static int32_t kv_heads(const struct tt_model_facts *facts, int64_t layer)
+{
+    return (int32_t)facts->layers[layer].kv_heads;
+}
+
+/* Rows of the convolutions, the token's own included. */
+static int64_t kernel_of(const struct tt_model_facts *facts)
+{
+    int64_t rows = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers && rows == 0; i++)
+        rows = facts->layers[i].state.conv_rows;
+    return rows + 1;
+}
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_gguf_add_decoder(facts, &TT_FAMILY_OWN_CONST(facts, struct lfm2)->shape, keys);
+    tt_gguf_add_layers_i32(keys, "attention.head_count_kv", kv_heads);
+    tt_gguf_add_u32(keys, "shortconv.l_cache", kernel_of(facts));
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    if (TT_FAMILY_OWN_CONST(facts, struct lfm2)->conv_bias) return "conv_bias of this model type";
+    return kernel_of(facts) == 1 ? "a model of this type without a convolution" : NULL;
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "lfm2", .names = gguf_names, .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_lfm2 = {
     .model_type = "lfm2",
     .architecture = "Lfm2ForCausalLM",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

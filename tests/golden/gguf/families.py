@@ -42,16 +42,18 @@ MODELS = {
     "dense/olmo3": {"attention_bias": False, "layer_types": [SLIDING] * 3},
     "dense/exaone4": {"sliding_window": None, "layer_types": [FULL] * 3},
     "dense/hunyuan_v1_dense": {"attention_bias": False, "rope_parameters": {"rope_type": "default", "rope_theta": 5e3}},
+    "dense/lfm2": {"conv_bias": False},
     "dense/cohere2": {"attention_bias": False, "layer_types": [SLIDING] * 3},
     "vision/gemma3": {"query_pre_attn_scalar": 12, "layer_types": [SLIDING] * 2},
     "vision/gemma4": {}, "vision/ministral3": {}, "vision/mistral3": {}, "vision/qwen2_5_vl": {}, "vision/qwen3_vl": {},
-    "vision/smolvlm": {},
+    "vision/smolvlm": {}, "vision/lfm2_vl": {},
     "vision/muse_glimmer": {"attention_bias": False, "post_norm_eps": 1e-8},
 }
 
 # The biases that a model has not when the key is false.
 BIASES = {"attention_bias": r"layers\.\d+\.self_attn\.\w+\.bias$", "attention_out_bias": r"layers\.\d+\.self_attn\.o_proj\.bias$",
-          "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.\w+\.\w+\.bias$"}
+          "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.\w+\.\w+\.bias$",
+          "conv_bias": r"layers\.\d+\.conv\.\w+\.bias$"}
 
 # Where the converter is not right, or another name is as good: (model, name in its listing, why).
 APART = [
@@ -73,6 +75,13 @@ def third_like_first(tensors):
     for name in [name for name in tensors if ".layers.2." in name]:
         del tensors[name]
     tensors.update({name.replace(".layers.0.", ".layers.2."): value for name, value in tensors.items() if ".layers.0." in name})
+
+
+def first_like_second(tensors):
+    """Layer 0 is one of attention."""
+    for name in [name for name in tensors if ".layers.0." in name]:
+        del tensors[name]
+    tensors.update({name.replace(".layers.1.", ".layers.0."): value for name, value in tensors.items() if ".layers.1." in name})
 
 
 def more_rows(tensors):
@@ -97,6 +106,8 @@ PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rop
 # Properties that the format cannot express: a folder with its changes above, more changes, an edit of its tensors, and
 # what the error says.
 REFUSED = [
+    ("dense/lfm2", {"conv_bias": True}, NONE, "conv_bias of this model type"),
+    ("dense/lfm2", {"layer_types": [FULL] * 2}, first_like_second, "a model of this type without a convolution"),
     ("dense/gemma4_text", {"attention_bias": True}, NONE, BIASED),
     ("dense/gemma4_text", {"hidden_activation": "silu"}, NONE, "an activation other than GELU by tanh of this model type"),
     ("dense/gemma4_text", {"rope_parameters": {SLIDING: LINEAR, FULL: PROPORTIONAL}}, NONE, "these rotations of this model type"),

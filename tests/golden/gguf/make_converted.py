@@ -23,7 +23,8 @@ from conversion.base import ModelBase, ModelType
 from families import CONVERTED, MODELS, Reader, listing_of, make_folder
 
 # Classes that the converter does not know, and that of the same tensors.
-LIKE = {"MinistralForCausalLM": "LlamaForCausalLM", "SmolVLMForConditionalGeneration": "LlamaForCausalLM"}
+LIKE = {"MinistralForCausalLM": "LlamaForCausalLM", "SmolVLMForConditionalGeneration": "LlamaForCausalLM",
+        "Lfm2VlForConditionalGeneration": "Lfm2ForCausalLM"}
 
 
 def without_tokenizers(kind):
