@@ -286,13 +286,14 @@ struct place {
     char name[NAME_BYTES];
     int64_t turned_rows; /* rows of a head that are permuted; 0: none */
     float shift;         /* added to the values */
+    struct tt_gguf_arrangement arrangement;
 };
 
 /* The name of what a parameter belongs to: of its module, or in the layer itself of the parameter. */
 static const struct tt_gguf_name *find_name(const struct export *export, const struct tt_module *module,
                                             const char **suffix)
 {
-    char alone[NAME_BYTES];
+    char alone[NAME_BYTES], whole[NAME_BYTES];
     if (module == NULL) return NULL;
     if (module->layer >= 0 && *module->name == '\0') {
         const struct tt_gguf_name *name = tt_gguf_find_name(export->architecture, *suffix + 1);
@@ -301,7 +302,11 @@ static const struct tt_gguf_name *find_name(const struct export *export, const s
     }
     /* The tables have the names of text models alone. */
     const char *own = tt_module_alone(&export->merge->model->modules, module->name, alone, sizeof alone);
-    return tt_gguf_find_name(export->architecture, own);
+    (void)tt_snprintf(whole, sizeof whole, "%s%s", own, *suffix);
+    const struct tt_gguf_name *name = tt_gguf_find_name(export->architecture, whole);
+    if (name == NULL) return tt_gguf_find_name(export->architecture, own);
+    *suffix = "";
+    return name;
 }
 
 /* "model.layers.3.self_attn.q_proj.weight" -> "blk.3.attn_q.weight". */
@@ -321,14 +326,20 @@ static tt_status find_place(const struct export *export, const char *tensor, str
     bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
     place->turned_rows = turned ? export->facts->layers[module->layer].head_dim : 0;
     place->shift = module->offset ? 1.0f : 0.0f;
+    place->arrangement = (struct tt_gguf_arrangement){0};
+    if (export->architecture->arrange != NULL && module->layer >= 0)
+        export->architecture->arrange(export->facts, tensor + (module->name - module->path),
+                                      &place->arrangement);
     return TT_OK;
 }
 
 static tt_status add_output(struct export *export, const struct tt_merge_tensor *tensor,
                             const struct place *place)
 {
-    struct tt_merge_output output = {
-        .tensor = tensor, .head_rows = place->turned_rows, .shift = place->shift};
+    struct tt_merge_output output = {.tensor = tensor,
+                                     .head_rows = place->turned_rows,
+                                     .arrangement = place->arrangement,
+                                     .shift = place->shift};
     const int64_t two[] = {tensor->rows, tensor->columns};
     /* The weights of a convolution of single channels are a matrix there, in fp32. */
     bool channels = tensor->rank == 3 && tensor->dims[1] == 1;
@@ -386,6 +397,7 @@ static tt_status add_adapter_tensors(struct export *export)
         (void)tt_snprintf(to_a.name, sizeof to_a.name, "%s.lora_a", place.name);
         (void)tt_snprintf(to_b.name, sizeof to_b.name, "%s.lora_b", place.name);
         to_b.turned_rows = place.turned_rows;
+        (place.arrangement.columns ? &to_a : &to_b)->arrangement = place.arrangement;
         TT_TRY(add_output(export, a, &to_a));
         TT_TRY(add_output(export, b, &to_b));
     }

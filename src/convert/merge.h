@@ -12,7 +12,7 @@
 
 #include "base/thread.h"
 #include "io/quantized.h"
-#include "model/model.h"
+#include "model/family.h"
 
 /* A tensor of the merged model. Matrices are [rows, columns], vectors [rows, 1]. */
 struct tt_merge_tensor {
@@ -82,6 +82,8 @@ struct tt_merge_output {
     /* 0: rows keep their order. Else heads have head_rows rows, and in each the rows of the two halves are interleaved:
      * row half * head_rows / 2 + i becomes row 2 * i + half. */
     int64_t head_rows;
+    /* The type is F32 with negated_exp. Not with head_rows or pieces. */
+    struct tt_gguf_arrangement arrangement;
     float shift;                   /* added to each value; the type is then F32 */
     struct tt_merge_change change; /* out; only for tensors that an adapter changes */
 };

@@ -42,7 +42,7 @@ struct room {
 };
 
 struct hand {
-    struct room values, product, a, b, packed, out, base, segment;
+    struct room values, product, a, b, packed, out, base, segment, arranged;
     const struct tt_merge_tensor *a_tensor; /* whose A is in `a`, */
     int64_t a_first, a_count;               /* these rows of it */
 };
@@ -59,8 +59,8 @@ static void *reserve(struct room *room, size_t bytes)
 
 static void hand_deinit(struct hand *hand)
 {
-    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,    &hand->b,
-                            &hand->packed, &hand->out,     &hand->base, &hand->segment};
+    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,       &hand->b,       &hand->packed,
+                            &hand->out,    &hand->base,    &hand->segment, &hand->arranged};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
@@ -355,6 +355,45 @@ static tt_status write_pieces(struct work *work, const struct tt_merge_output *o
     return TT_OK;
 }
 
+/* The place of a row or a column. */
+static int64_t arranged(const struct tt_gguf_arrangement *to, int64_t index)
+{
+    int64_t inside = index - to->first, block = inside / to->size;
+    if (inside < 0) return index;
+    return to->first + (block % to->each * to->groups + block / to->each) * to->size + inside % to->size;
+}
+
+static void *arrange_columns(struct hand *hand, const struct tt_merge_output *output,
+                             const struct chunk *chunk, const void *rows)
+{
+    size_t width = tt_dtype_bytes(output->dtype), row_bytes = (size_t)output->tensor->columns * width;
+    char *ordered = reserve(&hand->arranged, (size_t)chunk->rows * row_bytes);
+    if (ordered == NULL) return NULL;
+    for (int64_t row = 0; row < chunk->rows; row++) {
+        const char *from = (const char *)rows + (size_t)row * row_bytes;
+        char *to = ordered + (size_t)row * row_bytes;
+        for (int64_t c = 0; c < output->tensor->columns; c++)
+            memcpy(to + (size_t)arranged(&output->arrangement, c) * width, from + (size_t)c * width, width);
+    }
+    return ordered;
+}
+
+/* Rows that stay together are written together. */
+static tt_status write_arranged(const struct tt_merge_output *output, const struct chunk *chunk,
+                                const char *rows, size_t row_bytes)
+{
+    const struct tt_gguf_arrangement *to = &output->arrangement;
+    for (int64_t row = 0, count; row < chunk->rows; row += count) {
+        int64_t index = chunk->first + row, inside = index - to->first;
+        int64_t left = inside < 0 ? -inside : to->size - inside % to->size;
+        count = tt_smaller(left, chunk->rows - row);
+        TT_TRY(tt_file_pwrite(output->descriptor, output->path, rows + (size_t)row * row_bytes,
+                              (size_t)count * row_bytes,
+                              output->offset + (uint64_t)arranged(to, index) * row_bytes));
+    }
+    return TT_OK;
+}
+
 static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *chunk)
 {
     const struct tt_merge_output *output = &work->outputs[chunk->output];
@@ -365,8 +404,15 @@ static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *ch
         float *values = rows;
         for (int64_t i = 0; i < chunk->rows * output->tensor->columns; i++) values[i] += output->shift;
     }
+    if (output->arrangement.negated_exp) {
+        float *values = rows;
+        for (int64_t i = 0; i < chunk->rows * output->tensor->columns; i++) values[i] = -expf(values[i]);
+    }
+    bool reordered = output->arrangement.size > 0;
     if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
+    if (reordered && output->arrangement.columns) rows = arrange_columns(hand, output, chunk, rows);
     if (rows == NULL) return TT_ERR_MEMORY;
+    if (reordered && !output->arrangement.columns) return write_arranged(output, chunk, rows, row_bytes);
     if (output->pieces != NULL) return write_pieces(work, output, chunk, rows);
     return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,
                           output->offset + (uint64_t)chunk->first * row_bytes);

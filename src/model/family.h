@@ -7,7 +7,7 @@
 #include "model/builder.h"
 
 /* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q", and so is a parameter of the
- * layer itself. */
+ * layer itself. Where `module` is the whole name of a tensor, "linear_attn.A_log", so is `name`. */
 struct tt_gguf_name {
     const char *module, *name;
     bool rotated; /* its rows are heads that rotate */
@@ -50,6 +50,14 @@ struct tt_gguf_constant {
 };
 enum { TT_GGUF_CONSTANTS_MAX = 2 };
 
+/* Another order of a tensor's rows, or of its columns: from `first` on there are groups * each blocks of `size`, and
+ * block (g, e) becomes block (e, g). `size` 0: none. */
+struct tt_gguf_arrangement {
+    int64_t first, groups, each, size;
+    bool columns;
+    bool negated_exp; /* each value x becomes -exp(x) */
+};
+
 /* The family as an architecture of llama.cpp. */
 struct tt_gguf_family {
     const char *name; /* "llama" */
@@ -68,6 +76,9 @@ struct tt_gguf_family {
     /* NULL: it has none; returns their number */
     int (*constants)(const struct tt_model_facts *facts,
                      struct tt_gguf_constant constants[TT_GGUF_CONSTANTS_MAX]);
+    /* NULL, or fills in the arrangement of a tensor of a layer, "linear_attn.A_log", which is zeroed before. */
+    void (*arrange)(const struct tt_model_facts *facts, const char *tensor,
+                    struct tt_gguf_arrangement *arrangement);
     /* A property of this model that the architecture cannot express; NULL: none. */
     const char *(*cannot)(const struct tt_model_facts *facts);
 };

@@ -1,7 +1,7 @@
 /* The text model of Qwen2.5-VL (Qwen2_5_VLTextConfig): Qwen2's layers. Also what it shares with that of Qwen3-VL. */
 #include "model/qwen_vl.h"
 
-static tt_status read_sections(const struct tt_json *json, int32_t sections[4])
+tt_status tt_qwen_vl_read_sections(const struct tt_json *json, int32_t sections[4])
 {
     static const char *const keys[] = {"rope_scaling", "rope_parameters"};
     for (int k = 0; k < 2; k++) {
@@ -20,7 +20,7 @@ tt_status tt_qwen_vl_parse(const struct tt_json *json, const struct tt_decoder_d
                            struct tt_model_facts *facts)
 {
     TT_TRY(tt_llama_parse(json, defaults, facts));
-    return read_sections(json, TT_FAMILY_OWN(facts, struct tt_qwen_vl)->sections);
+    return tt_qwen_vl_read_sections(json, TT_FAMILY_OWN(facts, struct tt_qwen_vl)->sections);
 }
 
 void tt_qwen_vl_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)

@@ -1,11 +1,14 @@
 /* The text model of Qwen3.5, 3.6 and 3.8, dense (Qwen3_5TextConfig): three layers of four carry a state by the gated
  * delta rule, the fourth is attention whose q makes a gate of the output too, and rotates a quarter of each head. The
  * weights of norms are distances from 1, but for that of the gated norm. */
-#include "model/family.h"
+#include <string.h>
+
+#include "model/qwen_vl.h"
 
 struct qwen3_5 {
     struct tt_decoder_shape shape;
     int64_t key_heads;
+    int32_t sections[4]; /* of the rotation, for GGUF alone */
     bool attention_bias;
 };
 
@@ -21,6 +24,9 @@ static const struct tt_recurrence_names recurrence_names = {.module = "linear_at
                                                             .activation = "linear_attn.act",
                                                             .gate_norm = "linear_attn.norm",
                                                             .norm = "input_layernorm"};
+
+/* The class's where the configuration has none. */
+static const int32_t default_sections[4] = {11, 11, 10, 0};
 
 static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
 {
@@ -74,6 +80,8 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &qwen->attention_bias));
     TT_TRY(parse_state(json, qwen, &state));
     TT_TRY(parse_layers(json, &state, facts));
+    memcpy(qwen->sections, default_sections, sizeof default_sections);
+    TT_TRY(tt_qwen_vl_read_sections(json, qwen->sections));
     facts->rope_count = 1;
     struct tt_rope_rules rules = {.head_dim = qwen->shape.head_dim, .partial = 0.25, .sections = true};
     return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
@@ -111,9 +119,104 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .norm = {.eps = shape->norm_eps, .offset = true}});
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"linear_attn.in_proj_qkv", "attn_qkv", false},
+    {"linear_attn.in_proj_z", "attn_gate", false},
+    {"linear_attn.in_proj_a", "ssm_alpha", false},
+    {"linear_attn.in_proj_b", "ssm_beta", false},
+    {"linear_attn.conv1d", "ssm_conv1d", false},
+    {"linear_attn.norm", "ssm_norm", false},
+    {"linear_attn.out_proj", "ssm_out", false},
+    {"linear_attn.A_log", "ssm_a", false},
+    {"linear_attn.dt_bias", "ssm_dt.bias", false},
+    {NULL, NULL, false},
+};
+
+/* The state of the layers that have one; NULL: none has. */
+static const struct tt_kv_states *find_state(const struct tt_model_facts *facts)
+{
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if (facts->layers[i].state.heads > 0) return &facts->layers[i].state;
+    return NULL;
+}
+
+/* Every `interval`-th layer, and no other, is attention; 0: there is no such number. */
+static int64_t interval_of(const struct tt_model_facts *facts)
+{
+    int64_t interval = 1;
+    while (interval <= facts->num_hidden_layers && facts->layers[interval - 1].state.heads > 0) interval++;
+    if (interval > facts->num_hidden_layers) return 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if ((facts->layers[i].state.heads > 0) != ((i + 1) % interval != 0)) return 0;
+    return interval;
+}
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    const struct tt_kv_states *state = find_state(facts);
+    tt_gguf_add_decoder(facts, &qwen->shape, keys);
+    tt_gguf_add_i32s(keys, "rope.dimension_sections", qwen->sections, 4);
+    tt_gguf_add_u32(keys, "full_attention_interval", interval_of(facts));
+    tt_gguf_add_u32(keys, "ssm.conv_kernel", state->conv_rows + 1);
+    tt_gguf_add_u32(keys, "ssm.state_size", state->rows);
+    tt_gguf_add_u32(keys, "ssm.group_count", qwen->key_heads);
+    tt_gguf_add_u32(keys, "ssm.time_step_rank", state->heads);
+    tt_gguf_add_u32(keys, "ssm.inner_size", state->heads * state->columns);
+}
+
+/* Value heads lie one for each key head there, and not all of a key head together (conversion/qwen.py of llama.cpp). */
+static void arrange(const struct tt_model_facts *facts, const char *tensor,
+                    struct tt_gguf_arrangement *arrangement)
+{
+    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    const struct tt_kv_states *state = find_state(facts);
+    const int64_t keys = 2 * qwen->key_heads * state->rows, values = state->columns;
+    const struct {
+        const char *name;
+        int64_t first, size;
+    } moved[] = {
+        {"in_proj_qkv.weight", keys, values},
+        {"conv1d.weight", keys, values},
+        {"in_proj_z.weight", 0, values},
+        {"out_proj.weight", 0, values},
+        {"in_proj_a.weight", 0, 1},
+        {"in_proj_b.weight", 0, 1},
+        {"A_log", 0, 1},
+        {"dt_bias", 0, 1},
+    };
+    if (strncmp(tensor, "linear_attn.", 12) != 0) return;
+    for (size_t i = 0; i < sizeof moved / sizeof *moved; i++) {
+        if (strcmp(tensor + 12, moved[i].name) != 0) continue;
+        *arrangement = (struct tt_gguf_arrangement){.first = moved[i].first,
+                                                    .groups = qwen->key_heads,
+                                                    .each = state->heads / qwen->key_heads,
+                                                    .size = moved[i].size,
+                                                    .columns = strcmp(moved[i].name, "out_proj.weight") == 0,
+                                                    .negated_exp = strcmp(moved[i].name, "A_log") == 0};
+    }
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    if (qwen->attention_bias) return "attention_bias of this model type";
+    if (qwen->shape.activation != TT_ACTIVATION_SILU)
+        return "an activation other than silu of this model type";
+    const struct tt_kv_states *state = find_state(facts);
+    if (state != NULL && state->rows != state->columns)
+        return "a linear_value_head_dim other than linear_key_head_dim";
+    return interval_of(facts) < 2 ? "layers of attention other than every n-th of this model type" : NULL;
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "qwen35", .names = gguf_names, .add_keys = add_keys, .arrange = arrange, .cannot = cannot};
+
 const struct tt_model_family tt_family_qwen3_5 = {
     .model_type = "qwen3_5_text",
     .architecture = "Qwen3_5ForCausalLM",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

@@ -10,6 +10,8 @@ struct tt_qwen_vl {
     int32_t sections[4]; /* mrope_section, and 0; all 0: the configuration has none */
 };
 
+/* Reads mrope_section; without it the sections are unchanged. */
+TT_MUST_USE tt_status tt_qwen_vl_read_sections(const struct tt_json *json, int32_t sections[4]);
 /* Llama's parse, and the sections. */
 TT_MUST_USE tt_status tt_qwen_vl_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                                        struct tt_model_facts *facts);

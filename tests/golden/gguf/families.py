@@ -46,7 +46,7 @@ MODELS = {
     "dense/cohere2": {"attention_bias": False, "layer_types": [SLIDING] * 3},
     "vision/gemma3": {"query_pre_attn_scalar": 12, "layer_types": [SLIDING] * 2},
     "vision/gemma4": {}, "vision/ministral3": {}, "vision/mistral3": {}, "vision/qwen2_5_vl": {}, "vision/qwen3_vl": {},
-    "vision/smolvlm": {}, "vision/lfm2_vl": {},
+    "vision/smolvlm": {}, "vision/lfm2_vl": {}, "vision/qwen3_5": {},
     "vision/muse_glimmer": {"attention_bias": False, "post_norm_eps": 1e-8},
 }
 
@@ -57,6 +57,7 @@ BIASES = {"attention_bias": r"layers\.\d+\.self_attn\.\w+\.bias$", "attention_ou
 
 # Where the converter is not right, or another name is as good: (model, name in its listing, why).
 APART = [
+    ("vision/qwen3_5", "qwen35.full_attention_interval", "the converter takes 4, whatever layer_types says"),
     ("llama3", "rope_freqs.weight", "the converter takes 8192 for the original positions, which stand in rope_parameters"),
     ("gemma3", "token_embd.weight", "it leaves out the rows that no token has"),
     ("gemma3", "gemma3.rope.freq_base_swa", "the loader has this value without the key"),
@@ -84,6 +85,13 @@ def first_like_second(tensors):
     tensors.update({name.replace(".layers.1.", ".layers.0."): value for name, value in tensors.items() if ".layers.1." in name})
 
 
+def with_biases(tensors):
+    """The linears of attention have biases."""
+    for name in [name for name in tensors if ".self_attn." in name and name.endswith("_proj.weight")]:
+        dtype, (rows, columns), value = tensors[name]
+        tensors[name.replace(".weight", ".bias")] = dtype, [rows], value[:len(value) // columns]
+
+
 def more_rows(tensors):
     dtype, (rows, columns), value = tensors["model.embed_tokens_per_layer.weight"]
     tensors["model.embed_tokens_per_layer.weight"] = dtype, [rows + 4, columns], value + bytes(4 * len(value) // rows)
@@ -106,6 +114,11 @@ PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rop
 # Properties that the format cannot express: a folder with its changes above, more changes, an edit of its tensors, and
 # what the error says.
 REFUSED = [
+    ("dense/qwen3_5_text", {}, NONE, "a linear_value_head_dim other than linear_key_head_dim"),
+    ("vision/qwen3_5", {"attention_bias": True}, with_biases, "attention_bias of this model type"),
+    ("vision/qwen3_5", {"hidden_act": "gelu"}, NONE, "an activation other than silu of this model type"),
+    ("vision/qwen3_5", {"layer_types": [FULL] * 2}, first_like_second,
+     "layers of attention other than every n-th of this model type"),
     ("dense/lfm2", {"conv_bias": True}, NONE, "conv_bias of this model type"),
     ("dense/lfm2", {"layer_types": [FULL] * 2}, first_like_second, "a model of this type without a convolution"),
     ("dense/gemma4_text", {"attention_bias": True}, NONE, BIASED),
@@ -173,7 +186,7 @@ ADAPTERS = [
     ("dense/gemma4_e", "adapter_final", "per_layer_model_projection", None),
     ("dense/gemma4_e", "adapter_final", None, "GGUF cannot express LoRA on 'model.per_layer_model_projection.weight' in an adapter"),
     ("dense/ministral3", "adapter_final", None, None), ("vision/gemma4", "adapter_random", None, None),
-    ("vision/ministral3", "adapter_final", None, None), ("llama3", "adapter_random", None, None),
+    ("vision/ministral3", "adapter_final", None, None), ("vision/qwen3_5", "adapter_random", None, None), ("llama3", "adapter_random", None, None),
 ]
 
 
@@ -461,7 +474,7 @@ def check_adapter(trimtab, name, adapter, without, said, work):
 
 
 def check_key(trimtab, name, changes, key, value, work):
-    make_folder(name, MODELS[name] | changes, work / "model")
+    make_folder(name, MODELS.get(name, {}) | changes, work / "model")
     done = export(trimtab, work)
     if done.returncode != 0:
         return [done.stderr]
@@ -471,7 +484,7 @@ def check_key(trimtab, name, changes, key, value, work):
 
 
 def check_refusal(trimtab, name, changes, edit, said, work):
-    make_folder(name, MODELS[name] | changes, work / "model")
+    make_folder(name, MODELS.get(name, {}) | changes, work / "model")
     if edit is not None:
         edit_weights(work / "model" / "model.safetensors", edit)
     done = export(trimtab, work)

@@ -42,6 +42,7 @@ def convert(name, changes, work):
     architecture = config["architectures"][0]
     kind = get_model_class(LIKE.get(architecture, architecture), mmproj=False)
     assert kind.model_type == ModelType.TEXT
+    kind.no_mtp = True  # layers that predict further tokens are left alone
     without_tokenizers(ModelBase)
     kind(work / "model", gguf.LlamaFileType.ALL_F32, work / "out.gguf", hparams=hparams).write()
     listing_of(name).write_text("\n".join(Reader(work / "out.gguf").listing()) + "\n")

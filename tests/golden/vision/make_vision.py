@@ -128,7 +128,7 @@ FOLDERS = {
     ),
     "qwen3_5": Folder(
         "qwen3_5", 209,
-        {**TEXT, "head_dim": 8, "linear_key_head_dim": 4, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
+        {**TEXT, "head_dim": 8, "linear_key_head_dim": 6, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
          "linear_num_value_heads": 4, "layer_types": ["linear_attention", "full_attention"],
          "model_type": "qwen3_5_text",
          "rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0],
