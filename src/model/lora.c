@@ -253,14 +253,25 @@ static const char *nearest_name(const struct tt_module_list *modules, const char
     return best;
 }
 
-/* "q_proj, k_proj, ... and lm_head": the linears of the first layer, and the head. */
+/* Whether a linear before has the name of this one. */
+static bool is_listed(const struct tt_module_list *modules, size_t index)
+{
+    const char *name = tt_module_last_name(&modules->items[index]);
+    for (size_t i = 0; i < index; i++)
+        if (modules->items[i].kind == TT_MODULE_LINEAR &&
+            strcmp(tt_module_last_name(&modules->items[i]), name) == 0)
+            return true;
+    return false;
+}
+
+/* "q_proj, k_proj, ... and lm_head": the names of all linears, in order of the layers, and the head's. */
 static tt_status list_linears(const struct tt_module_list *modules, struct tt_str *text)
 {
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
         if (module->kind == TT_MODULE_HEAD)
             TT_TRY(tt_str_printf(text, " and %s", tt_module_last_name(module)));
-        else if (module->kind == TT_MODULE_LINEAR && module->layer == 0)
+        else if (module->kind == TT_MODULE_LINEAR && module->layer >= 0 && !is_listed(modules, i))
             TT_TRY(tt_str_printf(text, "%s%s", text->bytes > 0 ? ", " : "", tt_module_last_name(module)));
     }
     return TT_OK;

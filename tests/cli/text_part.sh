@@ -33,6 +33,10 @@ done
 # PEFT has a default of targets for folders of Gemma 4: q_proj and v_proj of the text model.
 expect 0 "adapter masters" plan --model_name_or_path "$golden/gemma4/model" --device h200 --max_length 32
 
+# Layers differ: the hint has the names of all.
+expect 2 "in_proj_a, out_proj, gate_proj, up_proj, down_proj, q_proj, k_proj, v_proj, o_proj and lm_head" plan \
+    --model_name_or_path "$golden/qwen3_5/model" --max_length 32 --lora_target_modules '["in_proj_qkvz"]'
+
 # Rows with images
 model=(--model_name_or_path "$gemma")
 echo '{"input_ids": [3, 4, 5], "labels": [3, 4, 5], "images": []}' >none.jsonl
