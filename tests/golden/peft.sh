@@ -13,6 +13,9 @@ for model in "$golden"/dense/*/model "$golden"/vision/*/model; do
 done
 [ ${#cases[@]} -ge 30 ] || fail "there are ${#cases[@]} cases only: ${cases[*]}"
 
+loss_of() {
+    "$trimtab" eval "$@" --eval_dataset train.jsonl --bf16 false --threads 1 --json 2>>log | sed -n 's/.*"loss": \([0-9.e-]*\).*/\1/p'
+}
 rate() { case $1 in *gemma*) echo 0.001 ;; *) echo 0.01 ;; esac; }
 for name in "${cases[@]}"; do
     mkdir -p "$name" && cd "$name" && ln -s "$golden/$name/model" model
@@ -22,6 +25,11 @@ for name in "${cases[@]}"; do
     "$trimtab" train --model_name_or_path model --dataset_name train.jsonl --output_dir adapter --bf16 false --threads 1 \
         --report_to none --max_steps 4 --save_strategy no --lora_r 2 --lora_alpha 32 --lora_target_modules all-linear \
         --learning_rate "$(rate "$name")" >log 2>&1 || fail "$name:" "$(cat log)"
+    "$trimtab" merge --model_name_or_path model --adapter_name_or_path adapter --output_dir merged --save_dtype float32 \
+        >>log 2>&1 || fail "$name:" "$(cat log)"
+    apart=$(loss_of --model_name_or_path model --adapter_name_or_path adapter) whole=$(loss_of --model_name_or_path merged)
+    awk -v a="$apart" -v b="$whole" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 <= (1e-5 * a) ^ 2) }' ||
+        fail "$name: the merged model has a loss of $whole, model and adapter of $apart"
     { cat adapter/adapter_config.json && echo && "$trimtab" inspect adapter --tensors | grep '^[A-Z0-9]*  *base_model'; } >written
     cd "$folder" || exit 1
 done

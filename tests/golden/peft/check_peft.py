@@ -4,7 +4,7 @@
 
 For each CASE, a folder below tests/golden: CASE/adapter is loaded with warnings as errors over the class of CASE/model.
 Every tensor is used, every adapted module is of the text model, PEFT writes the same tensors and settings again, and its
-logits are those of trimtab. Needs torch, transformers, peft and safetensors:
+logits are those of trimtab, and of CASE/merged. Needs torch, transformers, peft and safetensors:
 
     python tests/golden/peft/check_peft.py BUILD CASE ...
 """
@@ -59,7 +59,11 @@ def check(build, name):
         faults.append(f"logits are off by {error:.2e}")
     if not moved > 1e-3:
         faults.append(f"the adapter moves the logits by {moved:.2e} only")
-    print(f"{name}: {len(adapted)} modules, logits {error:.1e}, moved {moved:.2f}", *faults, sep="; ", flush=True)
+    merged = auto.from_pretrained(folder / "merged", dtype=torch.float32, attn_implementation="eager").eval()
+    apart = check_with_peft.relative(merged(input_ids=torch.tensor([ids])).logits[0], want)
+    if not apart < LOGITS_BOUND:
+        faults.append(f"logits of the merged model are off by {apart:.2e}")
+    print(f"{name}: {len(adapted)} modules, logits {error:.1e}, merged {apart:.1e}, moved {moved:.2f}", *faults, sep="; ", flush=True)
     return faults
 
 
