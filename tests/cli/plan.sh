@@ -52,7 +52,7 @@ table m11b-rtx4090-offload 0 --device rtx4090 --offload_params true --config_jso
 # A table for layers is in the unit of tied embedding and head. Where memory asks for it, it comes in parts, and a layer
 # is the largest that the pool has room for.
 e4b=(--device h200 --ranks 4 --config_json "$shapes/gemma4_e4b.json" --sequence_length 4096 --per_device_train_batch_size 1
-    --lora_r 16 --lora_target_modules q_proj,k_proj,v_proj,o_proj)
+    --lora_r 16 --lora_target_modules "q_proj,k_proj,v_proj,o_proj")
 table e4b-4xh200 0 "${e4b[@]}"
 table e4b-4xh200-24GiB 0 "${e4b[@]}" --device_memory 24GiB
 table e4b-4xh200-16GiB-none 4 "${e4b[@]}" --device_memory 16GiB --recompute none
