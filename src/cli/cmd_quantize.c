@@ -203,6 +203,29 @@ static tt_status choose_type(const struct quantize_command *command, enum tt_qua
     return status;
 }
 
+/* Modules by their last names, `bytes` of `name`, each once. */
+static tt_status skip_named(const char *name, int bytes, struct tt_arena *arena,
+                            struct tt_quantized_config *config)
+{
+    const char *entry =
+        tt_arena_printf(arena, tt_quant_is_compressed(config->type) ? "re:.*%.*s$" : "%.*s", bytes, name);
+    if (entry == NULL) return TT_ERR_MEMORY;
+    for (int i = 0; i < config->skip_count; i++)
+        if (strcmp(config->skip[i], entry) == 0) return TT_OK;
+    return add_skipped(entry, config);
+}
+
+/* Linears that the family leaves as they are. */
+static tt_status list_plain(const struct tt_model *model, struct tt_arena *arena,
+                            struct tt_quantized_config *config)
+{
+    for (size_t i = 0; i < model->modules.count; i++) {
+        const char *name = tt_module_last_name(&model->modules.items[i]);
+        if (model->modules.items[i].plain) TT_TRY(skip_named(name, (int)strlen(name), arena, config));
+    }
+    return TT_OK;
+}
+
 /* The modules of the files whose weights are in pieces, which are copied. */
 struct in_pieces {
     const struct tt_model *model;
@@ -225,13 +248,7 @@ static tt_status skip_piece(void *context, const struct tt_source_piece *piece)
     }
     if (end == NULL || strcmp(end, ".weight") != 0) return TT_OK;
     for (begin = end; begin > piece->tensor && begin[-1] != '.';) begin--;
-    bool expressions = tt_quant_is_compressed(pieces->config->type);
-    const char *name =
-        tt_arena_printf(pieces->arena, expressions ? "re:.*%.*s$" : "%.*s", (int)(end - begin), begin);
-    if (name == NULL) return TT_ERR_MEMORY;
-    for (int i = 0; i < pieces->config->skip_count; i++)
-        if (strcmp(pieces->config->skip[i], name) == 0) return TT_OK;
-    return add_skipped(name, pieces->config);
+    return skip_named(begin, (int)(end - begin), pieces->arena, pieces->config);
 }
 
 static tt_status list_pieces(const struct tt_model *model, const struct tt_model_folder *joined,
@@ -299,6 +316,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, TT_NAMES_AS_LIST));
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
+    TT_GO(list_plain(model, &arena, &options.config));
     TT_GO(list_pieces(model, joined, &arena, &options.config));
     if (tt_quant_is_compressed(options.config.type))
         TT_GO(list_ignored(model, &skip, &arena, &options.config));

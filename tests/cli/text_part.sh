@@ -37,6 +37,16 @@ expect 0 "adapter masters" plan --model_name_or_path "$golden/gemma4/model" --de
 expect 2 "in_proj_a, out_proj, gate_proj, up_proj, down_proj, q_proj, k_proj, v_proj, o_proj and lm_head" plan \
     --model_name_or_path "$golden/qwen3_5/model" --max_length 32 --lora_target_modules '["in_proj_qkvz"]'
 
+# A quantized folder names the linears that the family leaves as they are, and is read again.
+for kind in nf4 int8 fp8; do
+    expect 0 "" quantize --model_name_or_path "$golden/qwen3_5/model" --output_dir quantized.$kind --to $kind
+    "$trimtab" inspect quantized.$kind --tensors >said
+    grep -q '^F32 .*in_proj_a.weight \[' said && ! grep -q '^F32 .*in_proj_z.weight \[' said || fail "$kind:" "$(grep in_proj said)"
+    grep -q 'in_proj_b' quantized.$kind/config.json || fail "$kind: config.json does not name in_proj_b"
+    expect 0 '"loss": ' eval --model_name_or_path quantized.$kind --eval_dataset "$golden/qwen3_5/train.jsonl" --bf16 false \
+        --threads 1 --json
+done
+
 # Rows with images
 model=(--model_name_or_path "$gemma")
 echo '{"input_ids": [3, 4, 5], "labels": [3, 4, 5], "images": []}' >none.jsonl
