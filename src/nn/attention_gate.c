@@ -1,5 +1,4 @@
 /* The gate of attention's output: a linear of its own, or columns of q's linear, behind each head of q. */
-#include "backend/ops/elementwise.h"
 #include "backend/ops/swiglu.h"
 #include "nn/self_attention_impl.h"
 
@@ -96,16 +95,7 @@ tt_status tt_attention_gate_linear_back(const struct tt_self_attention *attentio
                                         const struct tt_attention_saved *saved, tt_tensor n_TD,
                                         tt_tensor dn_TD)
 {
-    tt_tensor dh_TR, side_TD = {0};
     if (!has_linear(attention)) return TT_OK;
-    bool wanted = !tt_tensor_is_empty(dn_TD);
-    if (wanted)
-        TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient through the gate", dn_TD.dtype, dn_TD.dims[0],
-                               dn_TD.dims[1], &side_TD));
-    TT_TRY(tt_linear_push_h(&attention->gate, pass, saved->gate_TC.dims[0], &dh_TR));
-    struct tt_linear_call call = tt_linear_call_tokens(&attention->gate, pass, n_TD, saved->h_gate_TR);
-    TT_TRY(tt_linear_backward_input(&call, saved->gate_TC, dh_TR, side_TD));
-    TT_TRY(tt_linear_backward_params(&call, saved->gate_TC, dh_TR));
-    struct tt_add_args add = {.a = dn_TD, .b = side_TD, .y = dn_TD};
-    return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
+    return tt_half_second_back(&attention->gate, pass, "gradient through the gate", saved->gate_TC,
+                               saved->h_gate_TR, n_TD, dn_TD);
 }

@@ -99,6 +99,55 @@ tt_status tt_half_begin_backward(const struct tt_norm *post_norm, const struct t
     return tt_norm_backward_to(post_norm, pass, out_TD, rstd_T, gradient->dy_TD, *dout_TD, rows);
 }
 
+tt_status tt_half_last_back(const struct tt_linear_group *last, const struct tt_pass *pass,
+                            const struct tt_half_gradient *gradient, tt_tensor x_TN, tt_tensor h_TR,
+                            tt_tensor dx_TN)
+{
+    static const struct tt_norm none;
+    tt_tensor dout_TD, dh_TR;
+    struct tt_quantized_rows rows;
+    TT_TRY(tt_half_begin_backward(&none, last, pass, gradient, "gradient of the output", (tt_tensor){0},
+                                  (tt_tensor){0}, &dout_TD, &rows));
+    TT_TRY(tt_linear_push_h(last, pass, dout_TD.dims[0], &dh_TR));
+    struct tt_linear_call call = tt_linear_call_tokens(last, pass, x_TN, h_TR);
+    call.quantized = &rows;
+    TT_TRY(tt_linear_backward_input(&call, dout_TD, dh_TR, dx_TN));
+    return tt_linear_backward_params(&call, dout_TD, dh_TR);
+}
+
+tt_status tt_half_first_back(const struct tt_norm *norm, const struct tt_linear_group *first,
+                             const struct tt_pass *pass, const struct tt_half_gradient *gradient,
+                             const char *name, bool reads_input, tt_tensor dout_TO,
+                             const struct tt_quantized_rows *rows, tt_tensor h_TR, tt_tensor *n_TD,
+                             tt_tensor dn_TD)
+{
+    tt_tensor dh_TR;
+    TT_TRY(tt_linear_push_h(first, pass, dout_TO.dims[0], &dh_TR));
+    struct tt_linear_call call = tt_linear_call_tokens(first, pass, *n_TD, h_TR);
+    call.quantized = rows;
+    TT_TRY(tt_linear_backward_input(&call, dout_TO, dh_TR, dn_TD));
+    if (reads_input) TT_TRY(tt_half_push_norm_again(norm, pass, gradient, name, n_TD));
+    call.x_TI = *n_TD;
+    return tt_linear_backward_params(&call, dout_TO, dh_TR);
+}
+
+tt_status tt_half_second_back(const struct tt_linear_group *second, const struct tt_pass *pass,
+                              const char *name, tt_tensor dout_TO, tt_tensor h_TR, tt_tensor n_TD,
+                              tt_tensor dn_TD)
+{
+    tt_tensor dh_TR, side_TD = {0};
+    bool wanted = !tt_tensor_is_empty(dn_TD);
+    if (wanted)
+        TT_TRY(
+            tt_workspace_2d(pass->lent.workspace, name, dn_TD.dtype, dn_TD.dims[0], dn_TD.dims[1], &side_TD));
+    TT_TRY(tt_linear_push_h(second, pass, dout_TO.dims[0], &dh_TR));
+    struct tt_linear_call call = tt_linear_call_tokens(second, pass, n_TD, h_TR);
+    TT_TRY(tt_linear_backward_input(&call, dout_TO, dh_TR, side_TD));
+    TT_TRY(tt_linear_backward_params(&call, dout_TO, dh_TR));
+    struct tt_add_args add = {.a = dn_TD, .b = side_TD, .y = dn_TD};
+    return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
+}
+
 tt_status tt_half_push_gradient(const struct tt_norm *norm, const struct tt_pass *pass,
                                 const struct tt_half_gradient *gradient, tt_tensor *dn_TD)
 {

@@ -66,7 +66,8 @@ struct tt_half_ops {
     double (*flops)(const struct tt_half *half, double length, bool full); /* as those of a block */
 };
 
-extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_layer_input_half;
+extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_layer_input_half, tt_recurrence_half,
+    tt_short_conv_half;
 
 /* ---- For the kinds ---- */
 
@@ -91,6 +92,21 @@ TT_MUST_USE tt_status tt_half_begin_backward(const struct tt_norm *post_norm,
                                              const struct tt_half_gradient *gradient, const char *name,
                                              tt_tensor out_TD, tt_tensor rstd_T, tt_tensor *dout_TD,
                                              struct tt_quantized_rows *rows);
+/* Backward of the last linear of a half without a post norm: dy -> the gradient of its input x, in dx_TN. */
+TT_MUST_USE tt_status tt_half_last_back(const struct tt_linear_group *last, const struct tt_pass *pass,
+                                        const struct tt_half_gradient *gradient, tt_tensor x_TN,
+                                        tt_tensor h_TR, tt_tensor dx_TN);
+/* Backward of the linears that multiply the normed input: dout -> dn; `rows`: those of dout in FP8, or NULL. Where
+ * `reads_input` *n_TD becomes the normed input, made again in scratch named `name` unless it is there. */
+TT_MUST_USE tt_status tt_half_first_back(const struct tt_norm *norm, const struct tt_linear_group *first,
+                                         const struct tt_pass *pass, const struct tt_half_gradient *gradient,
+                                         const char *name, bool reads_input, tt_tensor dout_TO,
+                                         const struct tt_quantized_rows *rows, tt_tensor h_TR,
+                                         tt_tensor *n_TD, tt_tensor dn_TD);
+/* The same for a second group of them, whose gradient joins dn where that is wanted. */
+TT_MUST_USE tt_status tt_half_second_back(const struct tt_linear_group *second, const struct tt_pass *pass,
+                                          const char *name, tt_tensor dout_TO, tt_tensor h_TR, tt_tensor n_TD,
+                                          tt_tensor dn_TD);
 /* Memory for the gradient of the normed input: dx, or where nothing below trains scratch for the norm's own weight;
  * empty where that does not train either. */
 TT_MUST_USE tt_status tt_half_push_gradient(const struct tt_norm *norm, const struct tt_pass *pass,

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "backend/ops/elementwise.h"
 #include "nn/kv_cache.h"
 
 struct saved {
@@ -38,16 +37,6 @@ static bool trains(const struct tt_half *half)
         if (own[i] != NULL && own[i]->trainable) return true;
     return tt_norm_trains(&recurrence->norm) || tt_linear_group_trains(&recurrence->in) ||
            tt_linear_group_trains(&recurrence->rates) || tt_linear_group_trains(&recurrence->out);
-}
-
-static tt_tensor value_of(const tt_param *param)
-{
-    return param != NULL ? param->value : (tt_tensor){0};
-}
-
-static tt_tensor grad_of(const tt_param *param)
-{
-    return param != NULL && param->trainable ? param->grad : (tt_tensor){0};
 }
 
 /* The convolution's weight, or its gradient, [C, 1, J] as [C, J]. */
@@ -156,8 +145,9 @@ static struct tt_conv1d_forward_args conv_args(const struct tt_recurrence *recur
 {
     struct tt_conv1d_forward_args args = {.sequences = sequences_of(pass),
                                           .x_TC = conv_of(recurrence, saved->in_TP),
-                                          .w_CJ = as_matrix(recurrence, value_of(recurrence->conv_weight)),
-                                          .bias_C = value_of(recurrence->conv_bias),
+                                          .w_CJ =
+                                              as_matrix(recurrence, tt_param_value(recurrence->conv_weight)),
+                                          .bias_C = tt_param_value(recurrence->conv_bias),
                                           .silu = true,
                                           .y_TC = conv_TC};
     if (pass->lent.cache != NULL)
@@ -178,9 +168,9 @@ static struct tt_scan_forward_args scan_args(const struct tt_recurrence *recurre
         .k_TKE = qkv.k_TKE,
         .v_THW = qkv.v_THW,
         .a_TH = rates_of(recurrence, saved->in_TP, saved->rates_TC, true),
-        .a_log_H = value_of(recurrence->a_log),
-        .dt_bias_H = value_of(recurrence->dt_bias),
-        .skip_H = value_of(recurrence->skip),
+        .a_log_H = tt_param_value(recurrence->a_log),
+        .dt_bias_H = tt_param_value(recurrence->dt_bias),
+        .skip_H = tt_param_value(recurrence->skip),
         .dt_min = recurrence->dt_min,
         .dt_max = recurrence->dt_max,
         .scale = delta ? 1 / sqrt((double)recurrence->key_dim) : 1,
@@ -198,7 +188,7 @@ static tt_status run_gated_norm(const struct tt_recurrence *recurrence, const st
 {
     struct tt_gated_norm_forward_args args = {.x_TN = saved->o_TN,
                                               .z_TN = gate_of(recurrence, saved->in_TP),
-                                              .weight_N = value_of(recurrence->gate_weight),
+                                              .weight_N = tt_param_value(recurrence->gate_weight),
                                               .groups = recurrence->gate_groups,
                                               .eps = recurrence->gate_eps,
                                               .gate = TT_GATE_SILU,
@@ -284,19 +274,12 @@ static tt_status out_back(const struct tt_recurrence *recurrence, const struct t
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     size_t mark = tt_workspace_mark(workspace);
-    tt_tensor dout_TD, dh_TR, y_TN = saved->y_TN;
-    struct tt_quantized_rows rows;
-    TT_TRY(tt_half_begin_backward(&no_norm, &recurrence->out, pass, gradient, "gradient of the output",
-                                  (tt_tensor){0}, (tt_tensor){0}, &dout_TD, &rows));
-    TT_TRY(tt_linear_push_h(&recurrence->out, pass, dout_TD.dims[0], &dh_TR));
+    tt_tensor y_TN = saved->y_TN;
     if (tt_tensor_is_empty(y_TN) && tt_linear_group_needs_x(&recurrence->out)) {
-        TT_TRY(push(pass, "gated output", dout_TD.dims[0], values(recurrence), &y_TN));
+        TT_TRY(push(pass, "gated output", dy_TN.dims[0], values(recurrence), &y_TN));
         TT_TRY(run_gated_norm(recurrence, pass, saved, (tt_tensor){0}, y_TN));
     }
-    struct tt_linear_call out = tt_linear_call_tokens(&recurrence->out, pass, y_TN, saved->h_out_TR);
-    out.quantized = &rows;
-    TT_TRY(tt_linear_backward_input(&out, dout_TD, dh_TR, dy_TN));
-    TT_TRY(tt_linear_backward_params(&out, dout_TD, dh_TR));
+    TT_TRY(tt_half_last_back(&recurrence->out, pass, gradient, y_TN, saved->h_out_TR, dy_TN));
     tt_workspace_release(workspace, mark);
     return TT_OK;
 }
@@ -308,14 +291,14 @@ static tt_status gated_norm_back(const struct tt_recurrence *recurrence, const s
     struct tt_gated_norm_backward_args args = {.dy_TN = dy_TN,
                                                .x_TN = saved->o_TN,
                                                .z_TN = gate_of(recurrence, saved->in_TP),
-                                               .weight_N = value_of(recurrence->gate_weight),
+                                               .weight_N = tt_param_value(recurrence->gate_weight),
                                                .groups = recurrence->gate_groups,
                                                .gate = TT_GATE_SILU,
                                                .gate_first = recurrence->gate_first,
                                                .rstd_TG = saved->rstd_TG,
                                                .dx_TN = dy_TN,
                                                .dz_TN = gate_of(recurrence, din_TP),
-                                               .dweight_N = grad_of(recurrence->gate_weight)};
+                                               .dweight_N = tt_param_grad(recurrence->gate_weight)};
     return tt_gated_norm_backward(pass->lent.stream, &args);
 }
 
@@ -332,8 +315,9 @@ static tt_status scan_back(const struct tt_recurrence *recurrence, const struct 
     struct tt_conv1d_backward_args conv = {.forward = conv_args(recurrence, pass, saved, conv_TC),
                                            .dy_TC = dconv_TC,
                                            .dx_TC = conv_of(recurrence, din_TP),
-                                           .dw_CJ = as_matrix(recurrence, grad_of(recurrence->conv_weight)),
-                                           .dbias_C = grad_of(recurrence->conv_bias)};
+                                           .dw_CJ =
+                                               as_matrix(recurrence, tt_param_grad(recurrence->conv_weight)),
+                                           .dbias_C = tt_param_grad(recurrence->conv_bias)};
     if (tt_tensor_is_empty(saved->conv_TC)) TT_TRY(tt_conv1d_forward(pass->lent.stream, &conv.forward));
     const struct qkv d = split(recurrence, dconv_TC);
     struct tt_scan_backward_args scan = {.forward = scan_args(recurrence, pass, saved, conv_TC),
@@ -342,9 +326,9 @@ static tt_status scan_back(const struct tt_recurrence *recurrence, const struct 
                                          .dk_TKE = d.k_TKE,
                                          .dv_THW = d.v_THW,
                                          .da_TH = rates_of(recurrence, din_TP, drates_TC, true),
-                                         .da_log_H = grad_of(recurrence->a_log),
-                                         .ddt_bias_H = grad_of(recurrence->dt_bias),
-                                         .dskip_H = grad_of(recurrence->skip)};
+                                         .da_log_H = tt_param_grad(recurrence->a_log),
+                                         .ddt_bias_H = tt_param_grad(recurrence->dt_bias),
+                                         .dskip_H = tt_param_grad(recurrence->skip)};
     if (recurrence->rule == TT_SCAN_DELTA) scan.db_TH = rates_of(recurrence, din_TP, drates_TC, false);
     size_t bytes = tt_scan_backward_scratch(tt_stream_device(pass->lent.stream), &scan);
     TT_TRY(push_scratch(pass, bytes, &scan.scratch));
@@ -355,22 +339,6 @@ static tt_status scan_back(const struct tt_recurrence *recurrence, const struct 
     return TT_OK;
 }
 
-/* The gradient through the linears of the rates, which joins dn where that is wanted. */
-static tt_status rates_back(const struct tt_recurrence *recurrence, const struct tt_pass *pass,
-                            const struct saved *saved, tt_tensor drates_TC, tt_tensor n_TD, tt_tensor dn_TD)
-{
-    tt_tensor dh_TR, side_TD = {0};
-    if (!has_rates(recurrence)) return TT_OK;
-    bool wanted = !tt_tensor_is_empty(dn_TD);
-    if (wanted) TT_TRY(push(pass, "gradient through the rates", dn_TD.dims[0], dn_TD.dims[1], &side_TD));
-    TT_TRY(tt_linear_push_h(&recurrence->rates, pass, drates_TC.dims[0], &dh_TR));
-    struct tt_linear_call call = tt_linear_call_tokens(&recurrence->rates, pass, n_TD, saved->h_rates_TR);
-    TT_TRY(tt_linear_backward_input(&call, drates_TC, dh_TR, side_TD));
-    TT_TRY(tt_linear_backward_params(&call, drates_TC, dh_TR));
-    struct tt_add_args add = {.a = dn_TD, .b = side_TD, .y = dn_TD};
-    return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
-}
-
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
                           struct tt_half_gradient *gradient)
 {
@@ -378,7 +346,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = gradient->dy_TD.dims[0];
-    tt_tensor din_TP, drates_TC = {0}, dy_TN, dh_TR, dn_TD, n_TD = saved->n_TD;
+    tt_tensor din_TP, drates_TC = {0}, dy_TN, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(push(pass, "gradient of projections", tokens, tt_linear_group_out(&recurrence->in), &din_TP));
     if (has_rates(recurrence))
@@ -391,14 +359,11 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     tt_workspace_release(workspace, scratch);
 
     TT_TRY(tt_half_push_gradient(&recurrence->norm, pass, gradient, &dn_TD));
-    TT_TRY(tt_linear_push_h(&recurrence->in, pass, tokens, &dh_TR));
-    struct tt_linear_call in = tt_linear_call_tokens(&recurrence->in, pass, n_TD, saved->h_in_TR);
-    TT_TRY(tt_linear_backward_input(&in, din_TP, dh_TR, dn_TD));
-    if (needs_input(recurrence))
-        TT_TRY(tt_half_push_norm_again(&recurrence->norm, pass, gradient, "normed input of a state", &n_TD));
-    in.x_TI = n_TD;
-    TT_TRY(tt_linear_backward_params(&in, din_TP, dh_TR));
-    TT_TRY(rates_back(recurrence, pass, saved, drates_TC, n_TD, dn_TD));
+    TT_TRY(tt_half_first_back(&recurrence->norm, &recurrence->in, pass, gradient, "normed input of a state",
+                              needs_input(recurrence), din_TP, NULL, saved->h_in_TR, &n_TD, dn_TD));
+    if (has_rates(recurrence))
+        TT_TRY(tt_half_second_back(&recurrence->rates, pass, "gradient through the rates", drates_TC,
+                                   saved->h_rates_TR, n_TD, dn_TD));
     /* Memory of dn that is not dx lies above the mark. */
     if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);
     return tt_half_end_backward(&recurrence->norm, pass, gradient, saved->rstd_T, dn_TD);

@@ -43,6 +43,4 @@ static inline int64_t tt_recurrence_columns(const struct tt_recurrence *recurren
     return 2 * recurrence->key_heads * recurrence->key_dim + recurrence->heads * recurrence->value_dim;
 }
 
-extern const struct tt_half_ops tt_recurrence_half;
-
 #endif

@@ -422,7 +422,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct tt_attention_saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = gradient->dy_TD.dims[0];
-    tt_tensor dqkv_TC, dh_TR, dn_TD, n_TD = saved->n_TD;
+    tt_tensor dqkv_TC, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of q, k and v", pass->in.compute_dtype, tokens,
                            all_columns(attention), &dqkv_TC));
@@ -430,14 +430,9 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     TT_TRY(backward_to_qkv(attention, pass, saved, gradient, dqkv_TC, &dqkv_rows));
     dqkv_TC = linear_columns(attention, dqkv_TC);
     TT_TRY(tt_half_push_gradient(&attention->norm, pass, gradient, &dn_TD));
-    TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &dh_TR));
-    struct tt_linear_call qkv = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
-    qkv.quantized = &dqkv_rows;
-    TT_TRY(tt_linear_backward_input(&qkv, dqkv_TC, dh_TR, dn_TD));
-    if (tt_attention_needs_input(attention))
-        TT_TRY(tt_half_push_norm_again(&attention->norm, pass, gradient, "normed input of attention", &n_TD));
-    qkv.x_TI = n_TD;
-    TT_TRY(tt_linear_backward_params(&qkv, dqkv_TC, dh_TR));
+    TT_TRY(tt_half_first_back(&attention->norm, &attention->qkv, pass, gradient, "normed input of attention",
+                              tt_attention_needs_input(attention), dqkv_TC, &dqkv_rows, saved->h_qkv_TR,
+                              &n_TD, dn_TD));
     TT_TRY(tt_attention_gate_linear_back(attention, pass, saved, n_TD, dn_TD));
     /* Memory of dn that is not dx lies above the mark. */
     if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);

@@ -65,8 +65,8 @@ static struct tt_conv1d_forward_args conv_args(const struct tt_short_conv *conv,
         .in_gate_TC = part_of(conv, saved->in_TP, 0),
         .out_gate_TC = part_of(conv, saved->in_TP, 1),
         .w_CJ = as_matrix(conv, conv->weight->value),
+        .bias_C = tt_param_value(conv->bias),
         .y_TC = y_TD};
-    if (conv->bias != NULL) args.bias_C = conv->bias->value;
     if (pass->lent.cache != NULL)
         tt_kv_cache_states(pass->lent.cache, conv->layer, TT_STATE_CONV, &args.sequences, &args.states);
     return args;
@@ -117,24 +117,12 @@ static tt_status out_back(const struct tt_short_conv *conv, const struct tt_pass
 {
     struct tt_workspace *workspace = pass->lent.workspace;
     size_t mark = tt_workspace_mark(workspace);
-    tt_tensor dout_TD, dh_TR, y_TD = saved->y_TD;
-    struct tt_quantized_rows rows;
-    TT_TRY(tt_half_begin_backward(&no_norm, &conv->out, pass, gradient, "gradient of the output",
-                                  (tt_tensor){0}, (tt_tensor){0}, &dout_TD, &rows));
-    TT_TRY(tt_linear_push_h(&conv->out, pass, dout_TD.dims[0], &dh_TR));
+    tt_tensor y_TD = saved->y_TD;
     if (tt_tensor_is_empty(y_TD) && tt_linear_group_needs_x(&conv->out))
         TT_TRY(run_conv(conv, pass, saved, &y_TD));
-    struct tt_linear_call out = tt_linear_call_tokens(&conv->out, pass, y_TD, saved->h_out_TR);
-    out.quantized = &rows;
-    TT_TRY(tt_linear_backward_input(&out, dout_TD, dh_TR, dy_TD));
-    TT_TRY(tt_linear_backward_params(&out, dout_TD, dh_TR));
+    TT_TRY(tt_half_last_back(&conv->out, pass, gradient, y_TD, saved->h_out_TR, dy_TD));
     tt_workspace_release(workspace, mark);
     return TT_OK;
-}
-
-static tt_tensor grad_of(const tt_param *param)
-{
-    return param != NULL && param->trainable ? param->grad : (tt_tensor){0};
 }
 
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
@@ -144,7 +132,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     int64_t tokens = gradient->dy_TD.dims[0];
-    tt_tensor din_TP, dy_TD, dh_TR, dn_TD, n_TD = saved->n_TD;
+    tt_tensor din_TP, dy_TD, dn_TD, n_TD = saved->n_TD;
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(push(pass, "gradient of gates and input", tokens, 3 * conv->columns, &din_TP));
     size_t scratch = tt_workspace_mark(workspace);
@@ -155,20 +143,15 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
                                            .dx_TC = part_of(conv, din_TP, 2),
                                            .din_gate_TC = part_of(conv, din_TP, 0),
                                            .dout_gate_TC = part_of(conv, din_TP, 1),
-                                           .dw_CJ = as_matrix(conv, grad_of(conv->weight)),
-                                           .dbias_C = grad_of(conv->bias)};
+                                           .dw_CJ = as_matrix(conv, tt_param_grad(conv->weight)),
+                                           .dbias_C = tt_param_grad(conv->bias)};
     TT_TRY(tt_conv1d_backward(pass->lent.stream, &args));
     tt_workspace_release(workspace, scratch);
 
     TT_TRY(tt_half_push_gradient(&conv->norm, pass, gradient, &dn_TD));
-    TT_TRY(tt_linear_push_h(&conv->in, pass, tokens, &dh_TR));
-    struct tt_linear_call in = tt_linear_call_tokens(&conv->in, pass, n_TD, saved->h_in_TR);
-    TT_TRY(tt_linear_backward_input(&in, din_TP, dh_TR, dn_TD));
-    if (tt_linear_group_needs_x(&conv->in))
-        TT_TRY(
-            tt_half_push_norm_again(&conv->norm, pass, gradient, "normed input of the convolution", &n_TD));
-    in.x_TI = n_TD;
-    TT_TRY(tt_linear_backward_params(&in, din_TP, dh_TR));
+    TT_TRY(tt_half_first_back(&conv->norm, &conv->in, pass, gradient, "normed input of the convolution",
+                              tt_linear_group_needs_x(&conv->in), din_TP, NULL, saved->h_in_TR, &n_TD,
+                              dn_TD));
     /* Memory of dn that is not dx lies above the mark. */
     if (!tt_tensor_is_empty(gradient->dx_TD)) tt_workspace_release(workspace, mark);
     return tt_half_end_backward(&conv->norm, pass, gradient, saved->rstd_T, dn_TD);

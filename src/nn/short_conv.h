@@ -18,6 +18,4 @@ struct tt_short_conv {
     int layer;               /* index in a cache */
 };
 
-extern const struct tt_half_ops tt_short_conv_half;
-
 #endif

@@ -70,6 +70,15 @@ typedef struct tt_param {
 } tt_param;
 
 int64_t tt_param_count(const tt_param *param); /* elements of the matrix */
+/* Views that may be absent: empty where `param` is NULL, and the gradient also where it is frozen. */
+static inline tt_tensor tt_param_value(const tt_param *param)
+{
+    return param != NULL ? param->value : (tt_tensor){0};
+}
+static inline tt_tensor tt_param_grad(const tt_param *param)
+{
+    return param != NULL && param->trainable ? param->grad : (tt_tensor){0};
+}
 static inline bool tt_param_is_quantized(const tt_param *param)
 {
     return param->quant.format.type != TT_QUANT_NONE;
