@@ -193,6 +193,9 @@ TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json,
 TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,
                                                    struct tt_model_facts *facts);
 
+/* Reads a size from 1 to `maximum`; without the key it is as it was. */
+TT_MUST_USE tt_status tt_family_parse_size(const struct tt_json *json, const char *key, int64_t maximum,
+                                           int64_t *size);
 /* Checks of values; the message names the key. */
 TT_MUST_USE tt_status tt_family_check_range(const struct tt_json *json, const char *key, int64_t value,
                                             int64_t minimum, int64_t maximum);

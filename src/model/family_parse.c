@@ -27,6 +27,12 @@ static tt_status read_size(const struct tt_json *json, const char *key, int64_t 
     return tt_family_check_range(json, key, *out, 1, maximum);
 }
 
+tt_status tt_family_parse_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
+{
+    TT_TRY(tt_json_opt_int(json, json->root, key, size));
+    return tt_family_check_range(json, key, *size, 1, maximum);
+}
+
 /* A missing key has the family's default; null is `null_value`. */
 static tt_status read_optional_size(const struct tt_json *json, const char *key, int64_t maximum,
                                     int64_t missing_value, int64_t null_value, int64_t *out)

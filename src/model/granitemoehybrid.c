@@ -26,12 +26,6 @@ static const struct tt_recurrence_names recurrence_names = {.module = "mamba",
                                                             .gate_norm = "mamba.norm",
                                                             .norm = "input_layernorm"};
 
-static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
-{
-    TT_TRY(tt_json_opt_int(json, json->root, key, size));
-    return tt_family_check_range(json, key, *size, 1, maximum);
-}
-
 static tt_status check_experts(const struct tt_json *json)
 {
     int64_t experts = 8;
@@ -82,11 +76,11 @@ static tt_status parse_state(const struct tt_json *json, const struct tt_model_f
     *state = (struct tt_kv_states){.heads = 128, .rows = 256};
     hybrid->groups = 1;
     hybrid->conv_bias = true;
-    TT_TRY(read_size(json, "mamba_n_heads", 1 << 14, &state->heads));
-    TT_TRY(read_size(json, "mamba_n_groups", 1 << 14, &hybrid->groups));
-    TT_TRY(read_size(json, "mamba_d_state", TT_SCAN_WIDTH_MAX, &state->rows));
-    TT_TRY(read_size(json, "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
-    TT_TRY(read_size(json, "mamba_expand", 1 << 10, &expand));
+    TT_TRY(tt_family_parse_size(json, "mamba_n_heads", 1 << 14, &state->heads));
+    TT_TRY(tt_family_parse_size(json, "mamba_n_groups", 1 << 14, &hybrid->groups));
+    TT_TRY(tt_family_parse_size(json, "mamba_d_state", TT_SCAN_WIDTH_MAX, &state->rows));
+    TT_TRY(tt_family_parse_size(json, "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
+    TT_TRY(tt_family_parse_size(json, "mamba_expand", 1 << 10, &expand));
     TT_TRY(tt_json_opt_bool(json, json->root, "mamba_conv_bias", &hybrid->conv_bias));
     TT_TRY(tt_json_opt_bool(json, json->root, "mamba_proj_bias", &hybrid->linear_bias));
     state->columns = expand * facts->hidden_size / state->heads;
@@ -132,7 +126,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(check_experts(json));
     TT_TRY(tt_granite_parse(json, &defaults, facts));
     hybrid->dense.shape.ffn = 1024;
-    TT_TRY(read_size(json, "shared_intermediate_size", 1 << 22, &hybrid->dense.shape.ffn));
+    TT_TRY(tt_family_parse_size(json, "shared_intermediate_size", 1 << 22, &hybrid->dense.shape.ffn));
     TT_TRY(parse_state(json, facts, hybrid, &state));
     return parse_layers(json, &state, facts);
 }

@@ -28,22 +28,16 @@ static const struct tt_recurrence_names recurrence_names = {.module = "linear_at
 /* The class's where the configuration has none. */
 static const int32_t default_sections[4] = {11, 11, 10, 0};
 
-static tt_status read_size(const struct tt_json *json, const char *key, int64_t maximum, int64_t *size)
-{
-    TT_TRY(tt_json_opt_int(json, json->root, key, size));
-    return tt_family_check_range(json, key, *size, 1, maximum);
-}
-
 static tt_status parse_state(const struct tt_json *json, struct qwen3_5 *qwen, struct tt_kv_states *state)
 {
     int64_t kernel = 4;
     *state = (struct tt_kv_states){.heads = 32, .rows = 128, .columns = 128};
     qwen->key_heads = 16;
-    TT_TRY(read_size(json, "linear_num_value_heads", 1 << 14, &state->heads));
-    TT_TRY(read_size(json, "linear_num_key_heads", 1 << 14, &qwen->key_heads));
-    TT_TRY(read_size(json, "linear_key_head_dim", TT_SCAN_WIDTH_MAX, &state->rows));
-    TT_TRY(read_size(json, "linear_value_head_dim", TT_SCAN_WIDTH_MAX, &state->columns));
-    TT_TRY(read_size(json, "linear_conv_kernel_dim", TT_CONV1D_KERNEL_MAX, &kernel));
+    TT_TRY(tt_family_parse_size(json, "linear_num_value_heads", 1 << 14, &state->heads));
+    TT_TRY(tt_family_parse_size(json, "linear_num_key_heads", 1 << 14, &qwen->key_heads));
+    TT_TRY(tt_family_parse_size(json, "linear_key_head_dim", TT_SCAN_WIDTH_MAX, &state->rows));
+    TT_TRY(tt_family_parse_size(json, "linear_value_head_dim", TT_SCAN_WIDTH_MAX, &state->columns));
+    TT_TRY(tt_family_parse_size(json, "linear_conv_kernel_dim", TT_CONV1D_KERNEL_MAX, &kernel));
     TT_TRY(tt_family_check_range(json, "linear_key_head_dim * linear_value_head_dim",
                                  state->rows * state->columns, 1, TT_SCAN_STATE_MAX));
     if (state->heads % qwen->key_heads != 0)
@@ -61,7 +55,7 @@ static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_sta
     static const char *const names[] = {"full_attention", "linear_attention"};
     bool linear[TT_MODEL_LAYERS_MAX];
     int64_t interval = 4;
-    TT_TRY(read_size(json, "full_attention_interval", INT32_MAX, &interval));
+    TT_TRY(tt_family_parse_size(json, "full_attention_interval", INT32_MAX, &interval));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) linear[i] = (i + 1) % interval != 0;
     TT_TRY(tt_family_parse_layer_kinds(json, facts, names, linear));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
