@@ -181,7 +181,8 @@ static struct stranger make_stranger(unsigned mode, const uint8_t *data, size_t 
 static void connect_lines(bool all_good)
 {
     int lines[WORLD_SIZE];
-    struct tt_wire_rank ranks[WORLD_SIZE] = {{.place = place.rank0}};
+    /* Another machine: a process waits a second for the Unix socket of one of its own. */
+    struct tt_wire_rank ranks[WORLD_SIZE] = {{.place = place.rank0, .machine = 1}};
     struct tt_wire_address loopback = place.rank0;
     struct tt_wire_listener listener;
     if (tt_wire_reserve(NULL, &loopback, &listener, &listener_port) != TT_OK) abort();
