@@ -8,6 +8,7 @@
 #include "data/row_kind.h"
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
+#include "objective/pairs.h"
 
 enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU };
 
@@ -28,69 +29,39 @@ const struct tt_setting tt_objective_dpo_settings[] = {
 static const struct tt_objective_default defaults[] = {
     {"learning_rate", "1e-6"}, {"lora_dropout", "0"}, {NULL, NULL}};
 
-enum {
-    LOSS,
-    ENTROPY,
-    CHOSEN_TOKENS,
-    REJECTED_TOKENS,
-    CHOSEN_LOGITS,
-    REJECTED_LOGITS,
-    CHOSEN_CORRECT,
-    CHOSEN_REWARD,
-    REJECTED_REWARD,
-    ACCURACY,
-    MARGIN,
-    CHOSEN_LOGP,
-    REJECTED_LOGP
-};
+enum { LOSS = TT_PAIR_SUMS, ENTROPY, CHOSEN_CORRECT };
 
 static const struct tt_metric metrics[] = {
     {"loss", LOSS, TT_OVER_GROUPS, TT_BETTER_SMALLER},
     {"entropy", ENTROPY, TT_OVER_TOKENS, TT_BETTER_NONE},
-    {"logits/chosen", CHOSEN_LOGITS, CHOSEN_TOKENS, TT_BETTER_NONE},
-    {"logits/rejected", REJECTED_LOGITS, REJECTED_TOKENS, TT_BETTER_NONE},
-    {"mean_token_accuracy", CHOSEN_CORRECT, CHOSEN_TOKENS, TT_BETTER_GREATER},
-    {"rewards/chosen", CHOSEN_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"rewards/rejected", REJECTED_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"rewards/accuracies", ACCURACY, TT_OVER_GROUPS, TT_BETTER_GREATER},
-    {"rewards/margins", MARGIN, TT_OVER_GROUPS, TT_BETTER_GREATER},
-    {"logps/chosen", CHOSEN_LOGP, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"logps/rejected", REJECTED_LOGP, TT_OVER_GROUPS, TT_BETTER_NONE},
+    TT_PAIR_LOGIT_METRICS,
+    {"mean_token_accuracy", CHOSEN_CORRECT, TT_PAIR_CHOSEN_ROWS, TT_BETTER_GREATER},
+    TT_PAIR_REWARD_METRICS,
 };
 
-/* An answer: the sums over its rows. */
-struct answer {
-    int64_t first, end;
-    double logp, ratio; /* log p; less that of the reference */
-    double logits;      /* their means over the vocabulary */
-};
-
-static struct answer read_answer(const struct tt_objective_rows *rows, int64_t sequence, int64_t first)
+/* The log p of the reference, summed over the rows of an answer. */
+static double read_reference(const struct tt_objective_rows *rows, const struct tt_pair_side *side)
 {
-    struct answer answer = {.first = first, .end = tt_objective_rows_end(rows->batch, sequence, first)};
     double reference = 0;
-    for (int64_t n = first; n < answer.end; n++) {
-        answer.logp += (double)rows->logp_N[n];
+    for (int64_t n = side->first; n < side->end; n++) {
         reference += (double)rows->ref_logp_N[n];
-        answer.logits += (double)rows->mean_N[n];
         rows->sums[ENTROPY] += (double)rows->entropy_N[n];
     }
-    answer.ratio = answer.logp - reference;
-    return answer;
+    return reference;
 }
 
-static void scale(const struct tt_objective_rows *rows, const struct answer *answer, double value)
+static void scale(const struct tt_objective_rows *rows, const struct tt_pair_side *side, double value)
 {
-    for (int64_t n = answer->first; n < answer->end; n++) rows->scale_N[n] = (float)value;
+    for (int64_t n = side->first; n < side->end; n++) rows->scale_N[n] = (float)value;
 }
 
-static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const struct answer *chosen,
-                                  const struct answer *rejected)
+static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const struct tt_pair_side sides[2],
+                                  const struct tt_pair_report ratios[2])
 {
-    const struct tt_dpo_pair pair = {.chosen = chosen->ratio,
-                                     .rejected = rejected->ratio,
-                                     .chosen_tokens = (double)(chosen->end - chosen->first),
-                                     .rejected_tokens = (double)(rejected->end - rejected->first),
+    const struct tt_dpo_pair pair = {.chosen = ratios[0].reward,
+                                     .rejected = ratios[1].reward,
+                                     .chosen_tokens = (double)sides[0].tokens,
+                                     .rejected_tokens = (double)sides[1].tokens,
                                      .beta = objective->values[BETA],
                                      .smoothing = objective->values[LABEL_SMOOTHING],
                                      .tau = objective->values[DISCOPOP_TAU]};
@@ -99,27 +70,23 @@ static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const st
 
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
-    double beta = objective->values[BETA], *sums = rows->sums;
+    double *sums = rows->sums, pairs = (double)rows->counts->groups;
     int64_t row = 0;
     for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
-        struct answer chosen = read_answer(rows, 2 * pair, row);
-        struct answer rejected = read_answer(rows, 2 * pair + 1, chosen.end);
-        struct tt_dpo_loss loss = loss_of(objective, &chosen, &rejected);
-        scale(rows, &chosen, -loss.by_chosen / (double)rows->counts->groups);
-        scale(rows, &rejected, -loss.by_rejected / (double)rows->counts->groups);
-        row = rejected.end;
+        struct tt_pair_side sides[2];
+        struct tt_pair_report ratios[2]; /* log p less that of the reference */
+        for (int s = 0; s < 2; s++) {
+            sides[s] = tt_pair_side_read(rows, 2 * pair + s, row);
+            ratios[s].logp = sides[s].logp;
+            ratios[s].reward = sides[s].logp - read_reference(rows, &sides[s]);
+            row = sides[s].end;
+        }
+        struct tt_dpo_loss loss = loss_of(objective, sides, ratios);
+        scale(rows, &sides[0], -loss.by_chosen / pairs);
+        scale(rows, &sides[1], -loss.by_rejected / pairs);
         sums[LOSS] += loss.loss;
-        for (int64_t n = chosen.first; n < chosen.end; n++) sums[CHOSEN_CORRECT] += rows->correct_N[n];
-        sums[CHOSEN_TOKENS] += (double)(chosen.end - chosen.first);
-        sums[REJECTED_TOKENS] += (double)(rejected.end - rejected.first);
-        sums[CHOSEN_LOGITS] += chosen.logits;
-        sums[REJECTED_LOGITS] += rejected.logits;
-        sums[CHOSEN_REWARD] += beta * chosen.ratio;
-        sums[REJECTED_REWARD] += beta * rejected.ratio;
-        sums[ACCURACY] += chosen.ratio > rejected.ratio;
-        sums[MARGIN] += beta * (chosen.ratio - rejected.ratio);
-        sums[CHOSEN_LOGP] += chosen.logp;
-        sums[REJECTED_LOGP] += rejected.logp;
+        for (int64_t n = sides[0].first; n < sides[0].end; n++) sums[CHOSEN_CORRECT] += rows->correct_N[n];
+        tt_pair_add(sums, objective->values[BETA], sides, ratios);
     }
     return TT_OK;
 }

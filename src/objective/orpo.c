@@ -9,6 +9,7 @@
 #include "data/row_kind.h"
 #include "objective/logistic.h"
 #include "objective/objective.h"
+#include "objective/pairs.h"
 
 enum { BETA };
 
@@ -24,60 +25,16 @@ const struct tt_setting tt_objective_orpo_settings[] = {
 static const struct tt_objective_default defaults[] = {
     {"learning_rate", "1e-6"}, {"lora_dropout", "0"}, {NULL, NULL}};
 
-enum {
-    LOSS,
-    NLL,
-    CHOSEN_ROWS,
-    REJECTED_ROWS,
-    CHOSEN_LOGITS,
-    REJECTED_LOGITS,
-    ACCURACY,
-    CHOSEN_REWARD,
-    REJECTED_REWARD,
-    MARGIN,
-    CHOSEN_LOGP,
-    REJECTED_LOGP,
-    RATIO,
-    ODDS
-};
+enum { LOSS = TT_PAIR_SUMS, NLL, RATIO, ODDS };
 
 static const struct tt_metric metrics[] = {
     {"loss", LOSS, TT_OVER_GROUPS, TT_BETTER_SMALLER},
-    {"nll_loss", NLL, CHOSEN_ROWS, TT_BETTER_SMALLER},
+    {"nll_loss", NLL, TT_PAIR_CHOSEN_ROWS, TT_BETTER_SMALLER},
     {"log_odds_ratio", RATIO, TT_OVER_GROUPS, TT_BETTER_GREATER},
     {"log_odds_chosen", ODDS, TT_OVER_GROUPS, TT_BETTER_GREATER},
-    {"rewards/chosen", CHOSEN_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"rewards/rejected", REJECTED_REWARD, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"rewards/accuracies", ACCURACY, TT_OVER_GROUPS, TT_BETTER_GREATER},
-    {"rewards/margins", MARGIN, TT_OVER_GROUPS, TT_BETTER_GREATER},
-    {"logps/chosen", CHOSEN_LOGP, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"logps/rejected", REJECTED_LOGP, TT_OVER_GROUPS, TT_BETTER_NONE},
-    {"logits/chosen", CHOSEN_LOGITS, CHOSEN_ROWS, TT_BETTER_NONE},
-    {"logits/rejected", REJECTED_LOGITS, REJECTED_ROWS, TT_BETTER_NONE},
+    TT_PAIR_REWARD_METRICS,
+    TT_PAIR_LOGIT_METRICS,
 };
-
-/* A prompt with an answer. */
-struct side {
-    int64_t first, end; /* rows */
-    int64_t tokens;     /* of the answer */
-    double mean;        /* of log p of the answer's tokens */
-    double nll, logits; /* sums over all rows */
-};
-
-static struct side read_side(const struct tt_objective_rows *rows, int64_t sequence, int64_t first)
-{
-    struct side side = {.first = first, .end = tt_objective_rows_end(rows->batch, sequence, first)};
-    double answer = 0;
-    for (int64_t n = first; n < side.end; n++) {
-        bool counts = rows->batch->supervised[n] != 0;
-        side.nll -= (double)rows->logp_N[n];
-        side.logits += (double)rows->mean_N[n];
-        answer += counts ? (double)rows->logp_N[n] : 0;
-        side.tokens += counts;
-    }
-    side.mean = side.tokens > 0 ? answer / (double)side.tokens : 0;
-    return side;
-}
 
 /* The odds of an answer of probability 1 are infinite: the least distance from it is the precision of a float. */
 static double below_one(double mean)
@@ -92,27 +49,13 @@ static double log_odds(double mean)
 }
 
 /* `by_mean`: the derivative of the step's loss by the mean; `nll`: that by -log p of each row of the cross entropy. */
-static void scale(const struct tt_objective_rows *rows, const struct side *side, double by_mean, double nll)
+static void scale(const struct tt_objective_rows *rows, const struct tt_pair_side *side, double by_mean,
+                  double nll)
 {
     for (int64_t n = side->first; n < side->end; n++) {
         double odds = rows->batch->supervised[n] != 0 ? -by_mean / (double)side->tokens : 0;
         rows->scale_N[n] = (float)(nll + odds);
     }
-}
-
-static void add_metrics(double *sums, double beta, const struct side *chosen, const struct side *rejected)
-{
-    sums[NLL] += chosen->nll;
-    sums[CHOSEN_ROWS] += (double)(chosen->end - chosen->first);
-    sums[REJECTED_ROWS] += (double)(rejected->end - rejected->first);
-    sums[CHOSEN_LOGITS] += chosen->logits;
-    sums[REJECTED_LOGITS] += rejected->logits;
-    sums[CHOSEN_REWARD] += beta * chosen->mean;
-    sums[REJECTED_REWARD] += beta * rejected->mean;
-    sums[ACCURACY] += chosen->mean > rejected->mean;
-    sums[MARGIN] += beta * (chosen->mean - rejected->mean);
-    sums[CHOSEN_LOGP] += chosen->mean;
-    sums[REJECTED_LOGP] += rejected->mean;
 }
 
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
@@ -121,17 +64,23 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
     double pairs = (double)rows->counts->groups, nll = 1 / (double)rows->counts->leading_tokens;
     int64_t row = 0;
     for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
-        struct side chosen = read_side(rows, 2 * pair, row);
-        struct side rejected = read_side(rows, 2 * pair + 1, chosen.end);
-        double x = log_odds(chosen.mean) - log_odds(rejected.mean), ratio = tt_log_logistic(x);
+        struct tt_pair_side sides[2];
+        struct tt_pair_report means[2];
+        for (int s = 0; s < 2; s++) {
+            sides[s] = tt_pair_side_read(rows, 2 * pair + s, row);
+            means[s].logp = sides[s].tokens > 0 ? sides[s].logp / (double)sides[s].tokens : 0;
+            means[s].reward = means[s].logp;
+            row = sides[s].end;
+        }
+        double x = log_odds(means[0].logp) - log_odds(means[1].logp), ratio = tt_log_logistic(x);
         double by_odds = -beta * exp(tt_log_logistic(-x)) / pairs;
-        scale(rows, &chosen, by_odds / -expm1(below_one(chosen.mean)), nll);
-        scale(rows, &rejected, -by_odds / -expm1(below_one(rejected.mean)), 0);
-        row = rejected.end;
-        sums[LOSS] += chosen.nll * nll * pairs - beta * ratio;
+        scale(rows, &sides[0], by_odds / -expm1(below_one(means[0].logp)), nll);
+        scale(rows, &sides[1], -by_odds / -expm1(below_one(means[1].logp)), 0);
+        sums[LOSS] += -sides[0].all * nll * pairs - beta * ratio;
+        sums[NLL] -= sides[0].all;
         sums[RATIO] += ratio;
         sums[ODDS] += x;
-        add_metrics(sums, beta, &chosen, &rejected);
+        tt_pair_add(sums, beta, sides, means);
     }
     return TT_OK;
 }

@@ -11,10 +11,11 @@
 #include "base/rng.h"
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
+#include "objective/pairs.h"
 
 /* Its settings in their order. */
 enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU };
-enum { PAIRS = 4, PROMPT = 3, ROWS = 20, LOSS = 0 };
+enum { PAIRS = 4, PROMPT = 3, ROWS = 20, LOSS = TT_PAIR_SUMS };
 
 /* Rows of each answer; one rejected answer has none. */
 static const int counts[2 * PAIRS] = {2, 3, 5, 1, 1, 0, 4, 4};
@@ -141,7 +142,7 @@ static void it_begins_at_log_2(void **state)
     memcpy(p.reference, p.logp, sizeof p.logp);
     assert_int_equal(run(&objective, &p), TT_OK);
     tt_objective_metrics(&objective, p.sums, &p.counts, NAN, metrics);
-    assert_true(fabs(metrics[LOSS] - log(2)) < 1e-15);
+    assert_true(fabs(metrics[TT_METRIC_LOSS] - log(2)) < 1e-15);
     for (int i = 5; i <= 8; i++) assert_true(metrics[i] == 0); /* rewards, and the share of right pairs */
     for (int n = 0, a = 0; a < 2 * PAIRS; a++)
         for (int i = 0; i < counts[a]; i++, n++)
