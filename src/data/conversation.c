@@ -419,9 +419,8 @@ static tt_status refuse_preference(const struct tt_json *json)
     if (tt_json_get(json->root, "chosen") == NULL) return TT_OK;
     tt_fail(TT_ERR_DATA, "%s: the row has a preference ('conversations' with 'chosen' and 'rejected')",
             json->origin);
-    tt_hint("objectives dpo and orpo train on preferences; to train on the chosen answers alone, append each "
-            "to its "
-            "'conversations' and remove 'chosen'");
+    tt_hint("objectives dpo, orpo and cpo train on preferences; to train on the chosen answers alone, append "
+            "each to its 'conversations' and remove 'chosen'");
     return TT_ERR_DATA;
 }
 

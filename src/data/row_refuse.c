@@ -71,9 +71,9 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
     char keys[200];
     if (tt_json_get(row, "chosen") != NULL) {
         tt_row_fail(reader, TT_ERR_DATA, "the row has a preference ('chosen', 'rejected')");
-        tt_hint("objectives dpo and orpo train on preferences; to train on the chosen answers alone, write "
-                "them as "
-                "'completion' of rows with 'prompt', or as the last of 'messages'");
+        tt_hint(
+            "objectives dpo, orpo and cpo train on preferences; to train on the chosen answers alone, write "
+            "them as 'completion' of rows with 'prompt', or as the last of 'messages'");
         return TT_ERR_DATA;
     }
     TT_TRY(refuse_texts_of_messages(reader, row));

@@ -28,6 +28,11 @@ static tt_status read_preference(struct tt_recipe *recipe, const struct tt_yaml_
     if (row->kind == TT_FOREIGN_NAMED) return tt_recipe_put_node(recipe, node, row->setting);
     if (node->text != NULL && strcmp(node->text, "orpo") == 0)
         return tt_recipe_put(recipe, node, "objective", node->text);
+    if (node->text != NULL && strcmp(node->text, "simpo") == 0) {
+        TT_TRY(tt_recipe_put(recipe, node, "objective", "cpo"));
+        TT_TRY(tt_recipe_put(recipe, node, "loss_type", node->text));
+        return tt_recipe_put(recipe, node, "cpo_alpha", "0");
+    }
     if (node->text == NULL || !tt_recipe_is_one(node->text, "sigmoid hinge ipo"))
         return tt_recipe_lack(recipe, node, "%s", row->what);
     return tt_recipe_put(recipe, node, row->setting, node->text);

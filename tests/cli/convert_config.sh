@@ -168,6 +168,18 @@ expect 0 '' convert-config axolotl.yaml
 gives 'objective: orpo' 'beta: 0.3'
 lacks loss_type
 
+axolotl <<'END'
+adapter: lora
+rl: simpo
+rl_beta: 2.0
+cpo_alpha: 0.5
+simpo_gamma: 1.2
+datasets:
+  - {path: rows.jsonl, type: chat_template.argilla}
+END
+expect 0 '' convert-config axolotl.yaml
+gives 'objective: cpo' 'loss_type: simpo' 'beta: 2' 'cpo_alpha: 0.5' 'simpo_gamma: 1.2'
+
 # All that is not carried over, in one error; nothing is written.
 axolotl <<'END'
 adapter: lora
@@ -190,7 +202,7 @@ expect 2 'axolotl.yaml: 9 keys of axolotl cannot be carried over:' convert-confi
 for word in 'line 6, type: ' 'line 7, shards: ' \
     'line 10, field_instruction: name the column of the rows instruction' \
     'line 11, relora_steps: merge and train again' 'line 12, s2_attention: remove it: attention is exact' \
-    "line 13, dataset_shards: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo or sft'; do
+    "line 13, dataset_shards: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo, cpo or sft'; do
     grep -qF -- "$word" err || fail "no '$word' in:" "$(cat err)"
 done
 [ ! -e ours.yaml ] || fail "a file in spite of an error"
@@ -263,6 +275,9 @@ printf 'model_name_or_path: m\nstage: dpo\ndataset: one\npref_loss: orpo\npref_b
 expect 0 '' convert-config factory.yaml
 gives 'objective: orpo' 'beta: 0.2'
 lacks loss_type
+printf 'model_name_or_path: m\nstage: dpo\ndataset: one\npref_loss: simpo\nsimpo_gamma: 0.7\n' >factory.yaml
+expect 0 '' convert-config factory.yaml
+gives 'objective: cpo' 'loss_type: simpo' 'cpo_alpha: 0' 'simpo_gamma: 0.7'
 rm data/dataset_info.json
 expect 3 "No such file" convert-config factory.yaml
 expect 3 "names of data sets are looked up in dataset_info.json of dataset_dir" convert-config factory.yaml

@@ -118,7 +118,7 @@ expect 3 'hint: each line is one row: jq -c' "${data[@]}" --dataset_name lines.j
 printf '{"messages": "[]"}\n' >text.jsonl
 expect 3 "'messages' is a text; a list of messages is expected" "${data[@]}" --dataset_name text.jsonl
 printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n' >pairs.jsonl
-expect 3 'hint: objectives dpo and orpo train on preferences; to train on the chosen answers' "${data[@]}" --dataset_name pairs.jsonl
+expect 3 'hint: objectives dpo, orpo and cpo train on preferences; to train on the chosen answers' "${data[@]}" --dataset_name pairs.jsonl
 printf '{%% for m in messages %%}{{ m.role + m.content }}{%% endfor %%}' >plain.jinja
 
 # A content of parts: as one text for a template of texts, as it is for one that reads parts; images are refused.

@@ -1,17 +1,19 @@
-/* The ORPO objective against the loss of TRL's ORPOTrainer (tests/golden/orpo): loss, the gradient by every log p of
- * prompts and answers, and every metric that both have. TRL computes in fp32. Answers of probability 1. */
+/* Objectives of pairs without a reference against the losses of TRL's ORPOTrainer and CPOTrainer (tests/golden/orpo,
+ * cpo): loss, the gradient by every log p of prompts and answers, and every metric that both have. TRL computes in
+ * fp32. Answers of probability 1. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "base/json.h"
 #include "objective/objective.h"
 
-enum { ROWS_MAX = 64, SEQUENCES_MAX = 8, BETA = 0 };
+enum { ROWS_MAX = 64, SEQUENCES_MAX = 8 };
 
 struct values {
     float logp[ROWS_MAX], mean[ROWS_MAX], scale[ROWS_MAX], entropy[ROWS_MAX];
@@ -28,19 +30,20 @@ static double number_at(const struct tt_json_value *object, const char *key, siz
     return tt_json_number(tt_json_at(tt_json_get(object, key), index));
 }
 
-/* Every token but the first is the label of a row. */
+/* Every token but the first is the label of a row; where nothing says which are of the answer, all are. */
 static void add_side(struct values *v, const struct tt_json_value *side, bool leads)
 {
     struct tt_batch *batch = &v->batch;
     size_t count = tt_json_count(tt_json_get(side, "logp"));
+    bool prompt = tt_json_get(side, "answer") != NULL;
     assert_true(count > 0 && batch->row_count + (int64_t)count <= ROWS_MAX);
     for (size_t i = 0; i < count; i++) {
         int64_t n = batch->row_count++;
         v->rows[n] = (int32_t)(batch->token_count + (int64_t)i);
         v->logp[n] = (float)number_at(side, "logp", i);
-        v->mean[n] = (float)number_at(side, "mean_logits", i);
+        v->mean[n] = prompt ? (float)number_at(side, "mean_logits", i) : 0;
         v->gradient[n] = number_at(side, "gradient", i);
-        v->answer[n] = number_at(side, "answer", i) != 0;
+        v->answer[n] = !prompt || number_at(side, "answer", i) != 0;
     }
     if (leads) v->counts.leading_tokens += (int64_t)count;
     batch->token_count += 1 + (int64_t)count;
@@ -77,45 +80,63 @@ static void run(const struct tt_objective *objective, struct values *v)
 
 static void check_close(const char *what, size_t index, double got, double wanted)
 {
-    if (!(fabs(got - wanted) <= 4e-6 * fabs(wanted) + 2e-7))
+    double absolute =
+        strcmp(what, "rewards/margins") == 0 ? 4e-6 : 2e-7; /* a margin is a difference of larger values */
+    if (!(fabs(got - wanted) <= 4e-6 * fabs(wanted) + absolute))
         fail_msg("case %zu: %s is %.9g, not %.9g", index, what, got, wanted);
 }
 
+/* Sets what the case names. */
+static void read_settings(const struct tt_json_value *from, struct tt_objective *objective)
+{
+    const struct tt_json_value *loss = tt_json_get(from, "loss_type");
+    if (loss != NULL) assert_int_equal(tt_objective_set_loss(objective, tt_json_text(loss)), TT_OK);
+    for (int i = 0; objective->ops->settings[i].name != NULL; i++)
+        objective->values[i] = tt_json_number(tt_json_get(from, objective->ops->settings[i].name));
+}
+
 /* Logits are compared where TRL has means of them without padding; *logits counts these cases. */
-static void check_case(size_t index, const struct tt_json_value *from, int *logits)
+static void check_case(const char *name, size_t index, const struct tt_json_value *from, int *logits)
 {
     struct values v;
-    struct tt_objective orpo;
+    struct tt_objective objective;
     read_pairs(tt_json_get(from, "pairs"), &v);
-    assert_int_equal(tt_objective_init("orpo", &orpo), TT_OK);
-    orpo.values[BETA] = tt_json_number(tt_json_get(from, "beta"));
-    run(&orpo, &v);
+    assert_int_equal(tt_objective_init(name, &objective), TT_OK);
+    read_settings(from, &objective);
+    run(&objective, &v);
     check_close("loss", index, v.metrics[TT_METRIC_LOSS], tt_json_number(tt_json_get(from, "loss")));
     /* A scale is the derivative by -log p. */
     for (int64_t n = 0; n < v.batch.row_count; n++)
         check_close("a gradient", index, -(double)v.scale[n], v.gradient[n]);
-    for (int i = 1; i < orpo.ops->metric_count; i++) {
-        const char *name = orpo.ops->metrics[i].name;
-        const struct tt_json_value *value = tt_json_get(tt_json_get(from, "metrics"), name);
-        bool of_logits = strncmp(name, "logits/", 7) == 0;
-        if (value == NULL && !of_logits) fail_msg("TRL does not log %s", name);
-        if (value != NULL) check_close(name, index, v.metrics[i], tt_json_number(value));
+    for (int i = 1; i < objective.ops->metric_count; i++) {
+        const char *metric = objective.ops->metrics[i].name;
+        const struct tt_json_value *value = tt_json_get(tt_json_get(from, "metrics"), metric);
+        bool of_logits = strncmp(metric, "logits/", 7) == 0, unweighted = strcmp(metric, "nll_loss") == 0;
+        if (value == NULL && !of_logits && !unweighted) fail_msg("TRL does not log %s", metric);
+        if (value != NULL) check_close(metric, index, v.metrics[i], tt_json_number(value));
         *logits += value != NULL && of_logits;
     }
+}
+
+static void check_cases(const char *name, size_t count, int logits_wanted)
+{
+    struct tt_json json = {0};
+    char path[300];
+    int logits = 0;
+    snprintf(path, sizeof path, TT_TEST_ROOT "/golden/%s/%s.json", name, name);
+    if (tt_json_read(path, 1 << 20, &json) != TT_OK) fail_msg("%s", tt_error_last()->message);
+    const struct tt_json_value *cases = tt_json_get(json.root, "cases");
+    assert_int_equal(tt_json_count(cases), count);
+    for (size_t i = 0; i < count; i++) check_case(name, i, tt_json_at(cases, i), &logits);
+    assert_int_equal(logits, logits_wanted);
+    tt_json_deinit(&json);
 }
 
 static void as_trl(void **state)
 {
     (void)state;
-    struct tt_json json = {0};
-    int logits = 0;
-    if (tt_json_read(TT_TEST_ROOT "/golden/orpo/orpo.json", 1 << 20, &json) != TT_OK)
-        fail_msg("%s", tt_error_last()->message);
-    const struct tt_json_value *cases = tt_json_get(json.root, "cases");
-    assert_int_equal(tt_json_count(cases), 6);
-    for (size_t i = 0; i < tt_json_count(cases); i++) check_case(i, tt_json_at(cases, i), &logits);
-    assert_int_equal(logits, 6);
-    tt_json_deinit(&json);
+    check_cases("orpo", 6, 6);
+    check_cases("cpo", 8, 0);
 }
 
 /* Odds of probability 1 are infinite, where TRL's gradient is NaN: ours is finite, and the loss that of the limit. */

@@ -90,6 +90,7 @@ static void defaults_are_trls(void **state)
     (void)state;
     check_defaults("dpo", 16);
     check_defaults("orpo", 7);
+    check_defaults("cpo", 11);
 }
 
 /* A setting of two objectives is for the one that is chosen; full fine-tuning and packing. */
@@ -192,6 +193,11 @@ static void refusals(void **state)
         {{"objective", "orpo", "discopop_tau", "0.1", NULL}, "and the objective is orpo"},
         {{"objective", "orpo", "loss_type", "sigmoid", NULL}, "is no loss of the objective orpo"},
         {{"objective", "orpo", "packing", "true", NULL}, "are not packed"},
+        {{"objective", "cpo", "simpo_gamma", "1", NULL}, "simpo_gamma is given, and loss_type is sigmoid"},
+        {{"objective", "cpo", "loss_type", "hinge", "label_smoothing", "0.1", NULL},
+         "and loss_type is hinge"},
+        {{"objective", "cpo", "loss_type", "alphapo", "cpo_alpha", "0.5", NULL}, "and loss_type is alphapo"},
+        {{"objective", "dpo", "cpo_alpha", "0.5", NULL}, "and the objective is dpo"},
         {{"objective", "orpo", "completion_only_loss", "false", NULL}, "the whole of both answers"},
         {{"objective", "dpo", "metric_for_best_model", "rewards/chosen", NULL}, "is not a metric"},
     };
