@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file_remote.h"
+#include "base/store.h"
 #include "base/str.h"
 
 tt_status tt_dir_create(const char *path)
 {
     if (path[0] == '\0') return tt_fail(TT_ERR_USAGE, "cannot create a folder with an empty name");
-    if (tt_remote_covers(path))
-        return tt_remote_do(&(struct tt_remote_call){.kind = TT_REMOTE_MAKE_DIR, .path = path});
+    if (tt_store_covers(path))
+        return tt_store_do(&(struct tt_store_call){.kind = TT_STORE_MAKE_DIR, .path = path});
     char *copy = tt_strdup(path);
     if (copy == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
@@ -75,6 +75,11 @@ tt_status tt_dir_remove(const char *path)
     return TT_OK;
 }
 
+bool tt_dir_remove_empty(const char *path)
+{
+    return rmdir(path) == 0;
+}
+
 struct name_list {
     char **names;
     size_t count, capacity;
@@ -97,10 +102,10 @@ static tt_status add_name(struct name_list *list, const char *text)
     return TT_OK;
 }
 
-static tt_status read_remote_names(const char *path, struct name_list *list)
+static tt_status read_store_names(const char *path, struct name_list *list)
 {
     struct tt_str names = {0};
-    tt_status status = tt_remote_list(path, &names);
+    tt_status status = tt_store_list(path, &names);
     for (size_t at = 0; status == TT_OK && at < names.bytes; at += strlen(names.data + at) + 1)
         status = add_name(list, names.data + at);
     tt_str_deinit(&names);
@@ -109,7 +114,7 @@ static tt_status read_remote_names(const char *path, struct name_list *list)
 
 static tt_status read_names(const char *path, struct name_list *list)
 {
-    if (tt_remote_covers(path)) return read_remote_names(path, list);
+    if (tt_store_covers(path)) return read_store_names(path, list);
     DIR *dir = opendir(path);
     if (dir == NULL) return tt_fail_errno(errno, "cannot open folder '%s'", path);
     tt_status status = TT_OK;

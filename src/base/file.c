@@ -13,53 +13,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file_remote.h"
+#include "base/store.h"
 
 /* Most bytes of one system call; Linux' own limit is 2 GiB - 4 KiB. */
 #define IO_CHUNK_BYTES ((size_t)1 << 30)
-
-bool tt_path_exists(const char *path)
-{
-    struct stat info;
-    if (tt_remote_covers(path)) return tt_remote_stat(path) > 0;
-    return stat(path, &info) == 0;
-}
-
-bool tt_path_is_dir(const char *path)
-{
-    struct stat info;
-    if (tt_remote_covers(path)) return tt_remote_stat(path) == 2;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static const char *separator(const char *folder)
-{
-    return *folder != '\0' && !tt_ends_with(folder, "/") ? "/" : "";
-}
-
-tt_status tt_path_set(struct tt_path *path, const char *folder, const char *name)
-{
-    int bytes = snprintf(path->text, sizeof path->text, "%s%s%s", folder, separator(folder), name);
-    if (bytes >= 0 && (size_t)bytes < sizeof path->text) return TT_OK;
-    return tt_fail(TT_ERR_IO, "the path of '%.60s' in '%.200s' is longer than %d bytes", name, folder,
-                   TT_PATH_BYTES - 1);
-}
-
-char *tt_path_join(const char *folder, const char *name)
-{
-    struct tt_str path = {0};
-    if (tt_str_printf(&path, "%s%s%s", folder, separator(folder), name) != TT_OK) {
-        tt_str_deinit(&path);
-        return NULL;
-    }
-    return path.data;
-}
-
-const char *tt_path_basename(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
 
 /* Name of the kind of a file that is not a regular file. */
 static const char *kind_of(mode_t mode)
@@ -108,9 +65,9 @@ static tt_status open_regular(const char *path, int flags, const char *doing, in
 tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
 {
     struct stat info;
-    if (tt_remote_covers(path)) {
-        struct tt_remote_call call = {.kind = TT_REMOTE_OPEN_READ, .path = path};
-        TT_TRY(tt_remote_open(&call, descriptor));
+    if (tt_store_covers(path)) {
+        struct tt_store_call call = {.kind = TT_STORE_OPEN_READ, .path = path};
+        TT_TRY(tt_store_open(&call, descriptor));
         if (bytes != NULL) *bytes = call.value;
         return TT_OK;
     }
@@ -121,8 +78,8 @@ tt_status tt_file_open_read(const char *path, int *descriptor, uint64_t *bytes)
 
 tt_status tt_file_rename(const char *from, const char *to)
 {
-    if (tt_remote_covers(from))
-        return tt_remote_do(&(struct tt_remote_call){.kind = TT_REMOTE_RENAME, .path = from, .second = to});
+    if (tt_store_covers(from))
+        return tt_store_do(&(struct tt_store_call){.kind = TT_STORE_RENAME, .path = from, .second = to});
     int error_number = tt_file_fault();
     if (error_number == 0 && rename(from, to) != 0) error_number = errno;
     return error_number == 0 ? TT_OK : tt_fail_errno(error_number, "cannot rename '%s' to '%s'", from, to);
@@ -179,15 +136,15 @@ static tt_status open_reserved(const char *path, int flags, uint64_t bytes, int 
 
 tt_status tt_file_create(const char *path, uint64_t bytes, int *descriptor)
 {
-    struct tt_remote_call call = {.kind = TT_REMOTE_CREATE, .path = path, .value = bytes};
-    if (tt_remote_covers(path)) return tt_remote_open(&call, descriptor);
+    struct tt_store_call call = {.kind = TT_STORE_CREATE, .path = path, .value = bytes};
+    if (tt_store_covers(path)) return tt_store_open(&call, descriptor);
     return open_reserved(path, O_TRUNC, bytes, descriptor);
 }
 
 tt_status tt_file_open_shared(const char *path, uint64_t bytes, int *descriptor)
 {
-    struct tt_remote_call call = {.kind = TT_REMOTE_OPEN_SHARED, .path = path, .value = bytes};
-    if (tt_remote_covers(path)) return tt_remote_open(&call, descriptor);
+    struct tt_store_call call = {.kind = TT_STORE_OPEN_SHARED, .path = path, .value = bytes};
+    if (tt_store_covers(path)) return tt_store_open(&call, descriptor);
     return open_reserved(path, 0, bytes, descriptor);
 }
 
@@ -197,31 +154,36 @@ static tt_status fail_short(const char *path, size_t bytes, uint64_t offset, siz
                    bytes, (unsigned long long)offset, done);
 }
 
-tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset)
+tt_status tt_file_read_some(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset,
+                            size_t *got)
 {
-    size_t done = 0;
-    if (tt_remote_owns(descriptor)) {
-        TT_TRY(tt_remote_read(descriptor, path, data, bytes, offset, &done));
-        return done == bytes ? TT_OK : fail_short(path, bytes, offset, done);
-    }
-    while (done < bytes) {
-        size_t chunk = bytes - done < IO_CHUNK_BYTES ? bytes - done : IO_CHUNK_BYTES;
-        ssize_t got = pread(descriptor, (char *)data + done, chunk, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
+    *got = 0;
+    if (tt_store_owns(descriptor)) return tt_store_read(descriptor, path, data, bytes, offset, got);
+    while (*got < bytes) {
+        size_t chunk = bytes - *got < IO_CHUNK_BYTES ? bytes - *got : IO_CHUNK_BYTES;
+        ssize_t now = pread(descriptor, (char *)data + *got, chunk, (off_t)(offset + *got));
+        if (now < 0 && errno == EINTR) continue;
+        if (now < 0) {
             return tt_fail_errno(errno, "cannot read %zu bytes at offset %llu of '%s'", bytes,
                                  (unsigned long long)offset, path);
         }
-        if (got == 0) return fail_short(path, bytes, offset, done);
-        done += (size_t)got;
+        if (now == 0) break;
+        *got += (size_t)now;
     }
     return TT_OK;
+}
+
+tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset)
+{
+    size_t got;
+    TT_TRY(tt_file_read_some(descriptor, path, data, bytes, offset, &got));
+    return got == bytes ? TT_OK : fail_short(path, bytes, offset, got);
 }
 
 tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes, uint64_t offset)
 {
     size_t done = 0;
-    if (tt_remote_owns(descriptor)) return tt_remote_write(descriptor, path, data, bytes, offset);
+    if (tt_store_owns(descriptor)) return tt_store_write(descriptor, path, data, bytes, offset);
     int fault = tt_file_fault_of_write(descriptor, data, bytes, offset);
     if (fault != 0)
         return tt_fail_errno(fault, "cannot write %zu bytes at offset %llu of '%s'", bytes,
@@ -242,7 +204,7 @@ tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, siz
 tt_status tt_file_sync_close(int descriptor, const char *path)
 {
     if (descriptor < 0) return TT_OK;
-    if (tt_remote_owns(descriptor)) return tt_remote_sync_close(descriptor, path);
+    if (tt_store_owns(descriptor)) return tt_store_sync_close(descriptor, path);
     int error_number = tt_file_fault();
     if (error_number == 0 && fsync(descriptor) != 0) error_number = errno;
     /* Pipes and some virtual files have nothing to sync. */
@@ -254,8 +216,8 @@ tt_status tt_file_sync_close(int descriptor, const char *path)
 
 void tt_file_close(int descriptor)
 {
-    if (tt_remote_owns(descriptor))
-        tt_remote_close(descriptor);
+    if (tt_store_owns(descriptor))
+        tt_store_close(descriptor);
     else if (descriptor >= 0)
         close(descriptor);
 }
@@ -285,10 +247,10 @@ tt_status tt_file_read(const char *path, size_t max_bytes, struct tt_str *data)
         status = TT_ERR_MEMORY;
         goto out;
     }
-    if (tt_remote_owns(descriptor)) {
-        TT_GO(tt_remote_read(descriptor, path, content.data, (size_t)bytes, 0, &content.bytes));
+    if (tt_store_owns(descriptor)) {
+        TT_GO(tt_store_read(descriptor, path, content.data, (size_t)bytes, 0, &content.bytes));
     }
-    while (!tt_remote_owns(descriptor)) {
+    while (!tt_store_owns(descriptor)) {
         if (content.bytes + 1 == content.capacity) {
             char probe[4096];
             ssize_t got = read(descriptor, probe, sizeof probe);
@@ -404,20 +366,11 @@ static tt_status copy_bytes(const char *from, int source, const char *to, int ta
     if (buffer == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
     for (uint64_t offset = 0; status == TT_OK;) {
-        size_t remote = 0;
-        ssize_t got;
-        if (tt_remote_owns(source)) {
-            status = tt_remote_read(source, from, buffer, COPY_BYTES, offset, &remote);
-            if (status != TT_OK) break;
-            got = (ssize_t)remote;
-        } else {
-            got = pread(source, buffer, COPY_BYTES, (off_t)offset);
-        }
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) status = tt_fail_errno(errno, "cannot read '%s'", from);
-        if (got <= 0) break;
-        status = (uint64_t)got > max_bytes - offset ? fail_too_long(from, max_bytes)
-                                                    : tt_file_pwrite(target, to, buffer, (size_t)got, offset);
+        size_t got = 0;
+        status = tt_file_read_some(source, from, buffer, COPY_BYTES, offset, &got);
+        if (status != TT_OK || got == 0) break;
+        status = got > max_bytes - offset ? fail_too_long(from, max_bytes)
+                                          : tt_file_pwrite(target, to, buffer, got, offset);
         offset += (uint64_t)got;
     }
     tt_free(buffer);
@@ -490,10 +443,10 @@ tt_status tt_file_open_inside(const char *folder, const char *name, uint64_t max
     struct tt_path path;
     int opened = -1;
     TT_TRY(tt_path_set(&path, folder, name));
-    if (tt_remote_covers(path.text)) {
-        struct tt_remote_call call = {
-            .kind = TT_REMOTE_OPEN_INSIDE, .path = folder, .second = name, .value = max_bytes};
-        TT_TRY(tt_remote_open(&call, descriptor));
+    if (tt_store_covers(path.text)) {
+        struct tt_store_call call = {
+            .kind = TT_STORE_OPEN_INSIDE, .path = folder, .second = name, .value = max_bytes};
+        TT_TRY(tt_store_open(&call, descriptor));
         *bytes = call.value;
         return TT_OK;
     }
@@ -517,8 +470,8 @@ tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max
     return status;
 }
 
-/* A file of another machine is read as a whole into a file in memory: tt_file_map_release may drop pages of it. */
-static tt_status map_remote(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
+/* A file of a store is read as a whole into a file in memory: tt_file_map_release may drop pages of it. */
+static tt_status map_copy(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
 {
     int memory = memfd_create("trimtab", MFD_CLOEXEC);
     void *data = MAP_FAILED;
@@ -541,7 +494,7 @@ tt_status tt_file_map_descriptor(int descriptor, const char *path, uint64_t byte
     /* mmap refuses empty files. */
     *map = (struct tt_file_map){(const uint8_t *)"", 0};
     if (bytes == 0) return TT_OK;
-    if (tt_remote_owns(descriptor)) return map_remote(descriptor, path, bytes, map);
+    if (tt_store_owns(descriptor)) return map_copy(descriptor, path, bytes, map);
     void *data =
         bytes <= PTRDIFF_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
     if (data == MAP_FAILED) {

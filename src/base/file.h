@@ -36,6 +36,9 @@ TT_MUST_USE tt_status tt_file_open_shared(const char *path, uint64_t bytes, int 
 /* Reads all `bytes` or fails; the error of a short read has path, offset and the bytes read. */
 TT_MUST_USE tt_status tt_file_pread(int descriptor, const char *path, void *data, size_t bytes,
                                     uint64_t offset);
+/* The same where the file may end earlier: *got. */
+TT_MUST_USE tt_status tt_file_read_some(int descriptor, const char *path, void *data, size_t bytes,
+                                        uint64_t offset, size_t *got);
 TT_MUST_USE tt_status tt_file_pwrite(int descriptor, const char *path, const void *data, size_t bytes,
                                      uint64_t offset);
 /* fsync + close; closes the descriptor even on failure. Negative descriptors are ignored. */
@@ -45,8 +48,25 @@ void tt_file_close(int descriptor);
 /* rename(2). */
 TT_MUST_USE tt_status tt_file_rename(const char *from, const char *to);
 
+/* Facts of what a path leads to, links followed. */
+struct tt_file_facts {
+    bool is_dir, is_regular;
+    uint64_t bytes, inode;
+    int64_t changed, touched; /* content; content or inode: nanoseconds since 1970 */
+};
+/* 0, or the errno. */
+int tt_file_facts(const char *path, struct tt_file_facts *facts);
+bool tt_file_is_readable(const char *path); /* by this user */
+/* Removes a file or a link, no folder: 0, or the errno (ENOENT: there is none). No change of tt_file_fail_at. */
+int tt_file_remove(const char *path);
+/* Whether the open file still has a name; true for a file of a store. Negative descriptors have none. */
+bool tt_file_is_linked(int descriptor);
+void tt_file_truncate(int descriptor, uint64_t bytes); /* as far as it works */
+
 bool tt_path_exists(const char *path);
 bool tt_path_is_dir(const char *path);
+/* The path without links, "." and ".."; owned memory, or NULL with errno set (no error record). */
+char *tt_path_real(const char *path);
 /* "folder/name" on the stack: for the length of a function. One that the system would not take is TT_ERR_IO. */
 enum { TT_PATH_BYTES = 4096 }; /* with the terminator, as Linux counts */
 struct tt_path {
@@ -59,6 +79,7 @@ const char *tt_path_basename(const char *path);
 
 TT_MUST_USE tt_status tt_dir_create(const char *path); /* and its parents; an existing folder is no error */
 TT_MUST_USE tt_status tt_dir_remove(const char *path); /* the whole tree; a missing folder is no error */
+bool tt_dir_remove_empty(const char *path);            /* false: it has entries, or cannot be removed */
 /* fsync of the folder: its entries survive a power failure. */
 TT_MUST_USE tt_status tt_dir_sync(const char *path);
 /* fsync of every file's folder entry, then rename(temporary, final), then fsync of the parent. An existing `final` is

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -196,15 +195,15 @@ out:
 
 static tt_status check_size(const struct tt_manifest_file *file, const char *folder)
 {
-    struct stat info;
+    struct tt_file_facts info;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, file->name));
     tt_status status = TT_OK;
-    if (stat(path.text, &info) != 0 || !S_ISREG(info.st_mode))
+    if (tt_file_facts(path.text, &info) != 0 || !info.is_regular)
         status = tt_fail(TT_ERR_DATA, "'%s' is missing", path.text);
-    else if ((uint64_t)info.st_size != file->bytes)
-        status = tt_fail(TT_ERR_DATA, "'%s' has %lld bytes, and %llu when it was saved", path.text,
-                         (long long)info.st_size, (unsigned long long)file->bytes);
+    else if (info.bytes != file->bytes)
+        status = tt_fail(TT_ERR_DATA, "'%s' has %llu bytes, and %llu when it was saved", path.text,
+                         (unsigned long long)info.bytes, (unsigned long long)file->bytes);
     return status;
 }
 

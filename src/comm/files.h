@@ -1,15 +1,15 @@
-/* Files on rank 0's machine for processes on machines without them (base/file_remote.h). Each such process has one
+/* Files on rank 0's machine for processes on machines without them (base/store.h). Each such process has one
  * connection to rank 0's process, with a proof of membership at its start; a thread of rank 0's process serves it, one
  * call after the other.
  *
  * Rank 0 serves its configured paths and all files below them, writes only below the marked ones, and never
- * follows ".." in a name. Either side holds TT_REMOTE_BYTES_MAX of a file in memory. A write is made when all its bytes
+ * follows ".." in a name. Either side holds TT_STORE_BYTES_MAX of a file in memory. A write is made when all its bytes
  * have arrived. During a long call (fsync) rank 0 sends a sign of life every two seconds; without one for 20 s the
  * call fails, as it does when the connection ends. */
 #ifndef TT_COMM_FILES_H
 #define TT_COMM_FILES_H
 
-#include "base/file_remote.h"
+#include "base/store.h"
 #include "comm/proof.h"
 #include "comm/wire.h"
 
@@ -23,7 +23,7 @@ bool tt_files_covers(const struct tt_files_path *paths, size_t count, const char
 enum { TT_FILES_HANDLES_MAX = 1024, TT_FILES_PATH_BYTES_MAX = 8192 };
 
 struct tt_files_request {
-    uint32_t magic, kind; /* enum tt_remote_kind */
+    uint32_t magic, kind; /* enum tt_store_kind */
     int64_t handle;
     uint64_t offset, value;
     uint32_t path_bytes, second_bytes; /* with terminators; 0: none. The texts follow, then the data. */
@@ -64,8 +64,8 @@ void tt_files_server_close(struct tt_files_server *server); /* ends running call
 struct tt_files_client;
 TT_MUST_USE tt_status tt_files_client_open(const struct tt_files_config *config, double seconds,
                                            struct tt_files_client **out);
-/* The table for tt_remote_set. */
-const struct tt_remote *tt_files_client_remote(struct tt_files_client *client);
+/* The table for tt_store_set. */
+const struct tt_store *tt_files_client_store(struct tt_files_client *client);
 void tt_files_client_close(struct tt_files_client *client); /* takes NULL */
 
 #endif

@@ -19,7 +19,7 @@ enum {
 struct tt_files_client {
     struct tt_files_path *paths; /* owned, with copies of the texts */
     size_t path_count;
-    struct tt_remote remote;
+    struct tt_store store;
     pthread_mutex_t mutex; /* one call at a time */
     int socket;
     bool lost;
@@ -111,7 +111,7 @@ static tt_status fail_bytes(struct tt_files_client *client)
                    client->host);
 }
 
-static tt_status send_request(struct tt_files_client *client, const struct tt_remote_call *call)
+static tt_status send_request(struct tt_files_client *client, const struct tt_store_call *call)
 {
     struct tt_files_request request = {
         .magic = TT_WIRE_MAGIC,
@@ -143,7 +143,7 @@ static tt_status receive_failure(struct tt_files_client *client, const struct tt
     return error.status;
 }
 
-static tt_status run_call(struct tt_files_client *client, struct tt_remote_call *call)
+static tt_status run_call(struct tt_files_client *client, struct tt_store_call *call)
 {
     struct tt_files_reply reply = {.answer = TT_FILES_BUSY};
     if (client->lost) return fail_lost(client, TT_WIRE_CLOSED);
@@ -162,7 +162,7 @@ static tt_status run_call(struct tt_files_client *client, struct tt_remote_call 
     return receive(client, call->receive, call->received);
 }
 
-static tt_status do_call(void *context, struct tt_remote_call *call)
+static tt_status do_call(void *context, struct tt_store_call *call)
 {
     struct tt_files_client *client = context;
     pthread_mutex_lock(&client->mutex);
@@ -207,7 +207,7 @@ tt_status tt_files_client_open(const struct tt_files_config *config, double seco
     struct tt_files_client *client = tt_calloc(1, sizeof *client);
     if (client == NULL) return TT_ERR_MEMORY;
     client->socket = -1;
-    client->remote = (struct tt_remote){.context = client, .covers = covers, .call = do_call, .hurry = hurry};
+    client->store = (struct tt_store){.context = client, .covers = covers, .call = do_call, .hurry = hurry};
     atomic_init(&client->patience, TT_WIRE_SILENCE_SECONDS);
     pthread_mutex_init(&client->mutex, NULL);
     snprintf(client->host, sizeof client->host, "%s", host);
@@ -226,9 +226,9 @@ out:
     return status;
 }
 
-const struct tt_remote *tt_files_client_remote(struct tt_files_client *client)
+const struct tt_store *tt_files_client_store(struct tt_files_client *client)
 {
-    return &client->remote;
+    return &client->store;
 }
 
 void tt_files_client_close(struct tt_files_client *client)

@@ -29,7 +29,7 @@ struct client {
     bool busy; /* under `sending`: its call has no answer yet */
     struct open_file files[TT_FILES_HANDLES_MAX];
     char path[TT_FILES_PATH_BYTES_MAX + 1], *second; /* of the call */
-    char *data;                                      /* owned, TT_REMOTE_BYTES_MAX */
+    char *data;                                      /* owned, TT_STORE_BYTES_MAX */
     size_t data_bytes;
 };
 
@@ -68,14 +68,14 @@ static tt_status open_file(struct client *client, const struct tt_files_request 
     if (handle == TT_FILES_HANDLES_MAX)
         return tt_fail(TT_ERR_COMM, "another process has %d open files of rank 0's", TT_FILES_HANDLES_MAX);
     struct open_file *file = &client->files[handle];
-    file->writes = request->kind == TT_REMOTE_CREATE || request->kind == TT_REMOTE_OPEN_SHARED;
+    file->writes = request->kind == TT_STORE_CREATE || request->kind == TT_STORE_OPEN_SHARED;
     TT_TRY(check_path(client, client->path, file->writes));
     reply->handle = handle;
-    if (request->kind == TT_REMOTE_CREATE)
+    if (request->kind == TT_STORE_CREATE)
         return tt_file_create(client->path, request->value, &file->descriptor);
-    if (request->kind == TT_REMOTE_OPEN_SHARED)
+    if (request->kind == TT_STORE_OPEN_SHARED)
         return tt_file_open_shared(client->path, request->value, &file->descriptor);
-    if (request->kind == TT_REMOTE_OPEN_READ)
+    if (request->kind == TT_STORE_OPEN_READ)
         return tt_file_open_read(client->path, &file->descriptor, &reply->value);
     struct tt_path whole;
     if (client->second == NULL) return tt_fail(TT_ERR_COMM, "a request to open a file without its name");
@@ -88,19 +88,11 @@ static tt_status open_file(struct client *client, const struct tt_files_request 
 static tt_status read_file(struct client *client, const struct tt_files_request *request)
 {
     const struct open_file *file = file_of(client, request->handle);
-    if (file == NULL || request->value > TT_REMOTE_BYTES_MAX)
+    if (file == NULL || request->value > TT_STORE_BYTES_MAX)
         return tt_fail(TT_ERR_COMM,
                        "a request to read from a file that is not open, or too many bytes at once");
-    while (client->data_bytes < request->value) {
-        ssize_t got =
-            pread(file->descriptor, client->data + client->data_bytes, request->value - client->data_bytes,
-                  (off_t)(request->offset + client->data_bytes));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return tt_fail_errno(errno, "cannot read '%s'", client->path);
-        if (got == 0) break;
-        client->data_bytes += (size_t)got;
-    }
-    return TT_OK;
+    return tt_file_read_some(file->descriptor, client->path, client->data, (size_t)request->value,
+                             request->offset, &client->data_bytes);
 }
 
 static tt_status write_file(struct client *client, const struct tt_files_request *request)
@@ -118,7 +110,7 @@ static tt_status end_file(struct client *client, const struct tt_files_request *
     if (file == NULL) return tt_fail(TT_ERR_COMM, "a request to close a file that is not open");
     int descriptor = file->descriptor;
     file->descriptor = -1;
-    if (request->kind == TT_REMOTE_SYNC_CLOSE) return tt_file_sync_close(descriptor, client->path);
+    if (request->kind == TT_STORE_SYNC_CLOSE) return tt_file_sync_close(descriptor, client->path);
     tt_file_close(descriptor);
     return TT_OK;
 }
@@ -127,7 +119,7 @@ static tt_status add_name(void *context, const char *name)
 {
     struct client *client = context;
     size_t bytes = strlen(name) + 1;
-    if (bytes > TT_REMOTE_BYTES_MAX - client->data_bytes)
+    if (bytes > TT_STORE_BYTES_MAX - client->data_bytes)
         return tt_fail(TT_ERR_DATA, "'%s' has too many files", client->path);
     memcpy(client->data + client->data_bytes, name, bytes);
     client->data_bytes += bytes;
@@ -139,30 +131,30 @@ static tt_status run_call(struct client *client, const struct tt_files_request *
 {
     client->data_bytes = 0;
     switch (request->kind) {
-    case TT_REMOTE_OPEN_READ:
-    case TT_REMOTE_OPEN_INSIDE:
-    case TT_REMOTE_CREATE:
-    case TT_REMOTE_OPEN_SHARED:
+    case TT_STORE_OPEN_READ:
+    case TT_STORE_OPEN_INSIDE:
+    case TT_STORE_CREATE:
+    case TT_STORE_OPEN_SHARED:
         return open_file(client, request, reply);
-    case TT_REMOTE_READ:
+    case TT_STORE_READ:
         return read_file(client, request);
-    case TT_REMOTE_WRITE:
+    case TT_STORE_WRITE:
         return write_file(client, request);
-    case TT_REMOTE_SYNC_CLOSE:
-    case TT_REMOTE_CLOSE:
+    case TT_STORE_SYNC_CLOSE:
+    case TT_STORE_CLOSE:
         return end_file(client, request);
-    case TT_REMOTE_RENAME:
+    case TT_STORE_RENAME:
         TT_TRY(check_path(client, client->path, true));
         TT_TRY(check_path(client, client->second, true));
         return tt_file_rename(client->path, client->second);
-    case TT_REMOTE_STAT:
+    case TT_STORE_STAT:
         TT_TRY(check_path(client, client->path, false));
         reply->value = tt_path_is_dir(client->path) ? 2 : tt_path_exists(client->path);
         return TT_OK;
-    case TT_REMOTE_LIST:
+    case TT_STORE_LIST:
         TT_TRY(check_path(client, client->path, false));
         return tt_dir_list(client->path, add_name, client);
-    case TT_REMOTE_MAKE_DIR:
+    case TT_STORE_MAKE_DIR:
         TT_TRY(check_path(client, client->path, true));
         return tt_dir_create(client->path);
     default:
@@ -177,8 +169,8 @@ static bool receive_request(struct client *client, struct tt_files_request *requ
 {
     if (tt_wire_receive(client->socket, -1, request, sizeof *request, 0) != TT_WIRE_OK) return false;
     uint64_t texts = (uint64_t)request->path_bytes + request->second_bytes;
-    if (request->magic != TT_WIRE_MAGIC || request->kind >= TT_REMOTE_KINDS ||
-        texts > TT_FILES_PATH_BYTES_MAX || request->data_bytes > TT_REMOTE_BYTES_MAX)
+    if (request->magic != TT_WIRE_MAGIC || request->kind >= TT_STORE_KINDS ||
+        texts > TT_FILES_PATH_BYTES_MAX || request->data_bytes > TT_STORE_BYTES_MAX)
         return false;
     client->path[0] = '\0';
     client->second = NULL;
@@ -303,7 +295,7 @@ static tt_status start_client(struct tt_files_server *server, int socket)
     for (int i = 0; i < TT_FILES_HANDLES_MAX; i++) client->files[i].descriptor = -1;
     pthread_mutex_init(&client->sending, NULL);
     server->client_count++;
-    client->data = tt_alloc_aligned(TT_REMOTE_BYTES_MAX);
+    client->data = tt_alloc_aligned(TT_STORE_BYTES_MAX);
     if (client->data == NULL) return TT_ERR_MEMORY;
     return tt_thread_start("files", serve, client, &client->thread);
 }

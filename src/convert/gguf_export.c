@@ -158,11 +158,11 @@ static tt_status name_of(const struct export *export, char *name, size_t name_by
     char *folder = export->options->adapter_only ? tt_merge_adapter_folder(export->merge)
                                                  : tt_strdup(tt_model_folder_path(export->merge->folder));
     if (folder == NULL) return TT_ERR_MEMORY;
-    char *real = realpath(folder, NULL);
+    char *real = tt_path_real(folder);
     name[0] = '\0';
     if (real != NULL) (void)tt_hub_name_of(real, name, name_bytes);
     tt_free(folder);
-    free(real);
+    tt_free(real);
     return TT_OK;
 }
 
@@ -447,9 +447,8 @@ static tt_status write_file(struct export *export)
         status = tt_file_sync_close(descriptor, path);
     else
         tt_file_close(descriptor);
-    if (status == TT_OK && rename(path, final) != 0)
-        status = tt_fail_errno(errno, "cannot rename '%s' to '%s'", path, final);
-    if (status != TT_OK) (void)unlink(path);
+    if (status == TT_OK) status = tt_file_rename(path, final);
+    if (status != TT_OK) (void)tt_file_remove(path);
     TT_TRY(status);
     const char *name = tt_path_basename(final);
     char *folder = name == final ? tt_strdup(".") : tt_strndup(final, (size_t)(name - final));

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -68,8 +67,8 @@ tt_status tt_templates_write(const struct tt_chat_files *files, const char *fold
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, default_file));
-    if (unlink(path.text) != 0 && errno != ENOENT)
-        return tt_fail_errno(errno, "cannot remove '%s'", path.text);
+    int failed = tt_file_remove(path.text);
+    if (failed != 0 && failed != ENOENT) return tt_fail_errno(failed, "cannot remove '%s'", path.text);
     TT_TRY(tt_path_set(&path, folder, additional));
     TT_TRY(tt_dir_remove(path.text));
     for (size_t i = 0; i < files->template_count; i++) TT_TRY(write_template(&files->templates[i], folder));

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,19 +33,19 @@ static tt_status describe_files(const struct tt_sources *sources, bool states, s
     for (size_t i = 0; i < sources->file_count; i++) {
         const char *path = sources->files[i].path;
         const struct tt_source *source = &sources->sources[sources->files[i].source];
-        struct stat info;
+        struct tt_file_facts info;
         char weight[TT_DOUBLE_TEXT_BYTES];
-        char *real = realpath(path, NULL);
-        int failed = real == NULL || stat(real, &info) != 0 ? errno : 0;
+        char *real = tt_path_real(path);
+        int failed = real == NULL ? errno : tt_file_facts(real, &info);
         tt_status status = failed != 0 ? tt_fail_errno(failed, "cannot open '%s'", path) : TT_OK;
         if (status == TT_OK)
             status = tt_str_printf(text, "file %zu %s: %s\n", sources->files[i].source,
                                    tt_format_double(source->weight, weight, sizeof weight), real);
         if (status == TT_OK && states)
-            status =
-                tt_str_printf(text, "state: %lld %llu %lld.%09ld %lld.%09ld\n", (long long)info.st_size,
-                              (unsigned long long)info.st_ino, (long long)info.st_mtim.tv_sec,
-                              info.st_mtim.tv_nsec, (long long)info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+            status = tt_str_printf(text, "state: %lld %llu %lld.%09ld %lld.%09ld\n", (long long)info.bytes,
+                                   (unsigned long long)info.inode, (long long)(info.changed / 1000000000),
+                                   (long)(info.changed % 1000000000), (long long)(info.touched / 1000000000),
+                                   (long)(info.touched % 1000000000));
         free(real);
         TT_TRY(status);
     }
@@ -132,14 +131,14 @@ static void nap(void)
 /* Takes the lock, or waits for the process that has it: then *out may be its rows. */
 static tt_status take_turn(struct work *work, struct tt_dataset **out)
 {
-    struct stat info, before = {0};
+    struct tt_file_facts info, before = {0};
     double since = tt_clock_seconds();
     for (bool waited = false;; waited = true) {
         tt_status status = tt_lock_take(tt_str_text(&work->lock_path), "the tokenized rows", &work->lock);
         if (status == TT_OK) return try_rows(work, false, out); /* written meanwhile */
         if (status != TT_ERR_USAGE) return status;
-        if (stat(tt_str_text(&work->temporary), &info) == 0 &&
-            (info.st_size != before.st_size || info.st_mtim.tv_nsec != before.st_mtim.tv_nsec)) {
+        if (tt_file_facts(tt_str_text(&work->temporary), &info) == 0 &&
+            (info.bytes != before.bytes || info.changed != before.changed)) {
             before = info;
             since = tt_clock_seconds();
         }
@@ -177,7 +176,7 @@ static tt_status write_rows(struct work *work, bool *unusable)
     if (status == TT_OK) status = tt_file_rename(temporary, tt_str_text(&work->path));
     if (status == TT_OK) status = tt_dir_sync(work->cache->folder);
 out:
-    if (status != TT_OK) (void)unlink(temporary);
+    if (status != TT_OK) (void)tt_file_remove(temporary);
     tt_store_writer_destroy(writer);
     return status;
 }

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/crc64.h"
@@ -43,8 +42,8 @@ static tt_status spill_open(const char *path, const char *ending, struct spill *
     TT_GO(tt_str_printf(&name, "%s%s", path, ending));
     TT_GO(tt_file_create(tt_str_text(&name), 0, &spill->descriptor));
     status = tt_file_open_read(tt_str_text(&name), &spill->reader, NULL);
-    if (unlink(tt_str_text(&name)) != 0)
-        status = tt_fail_errno(errno, "cannot remove '%s'", tt_str_text(&name));
+    int failed = tt_file_remove(tt_str_text(&name));
+    if (failed != 0) status = tt_fail_errno(failed, "cannot remove '%s'", tt_str_text(&name));
 out:
     tt_str_deinit(&name);
     return status;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/cgroup.h"
@@ -493,10 +492,11 @@ static tt_status read_file(struct reading *reading, const char *path)
                                                  "the annotations of a run are in memory, of which they "
                                                  "may take half: divide the file"};
     const struct tt_parquet_sink sink = {.put = put_lines, .keep = keep_bytes, .context = reading};
-    struct stat file;
-    if (stat(path, &file) != 0) return tt_fail_errno(errno, "cannot read '%s'", path);
+    struct tt_file_facts file;
+    int failed = tt_file_facts(path, &file);
+    if (failed != 0) return tt_fail_errno(failed, "cannot read '%s'", path);
     reading->path = path;
-    reading->time = (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec;
+    reading->time = file.changed;
     reading->row = 0;
     reading->kept_count = 0;
     TT_TRY(tt_file_map_open(path, &reading->file));

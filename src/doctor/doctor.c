@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -32,7 +33,7 @@ static int is_there(const char *path, const char *kind)
 {
     char *folder = NULL;
     if (path == NULL) return -1;
-    if (access(path, R_OK) == 0) return 1;
+    if (tt_file_is_readable(path)) return 1;
     bool found = tt_hub_is_name(path) && tt_hub_find(kind, path, NULL, &folder) == TT_OK && folder != NULL;
     tt_free(folder);
     return found;

@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -158,7 +157,7 @@ uint64_t tt_doctor_sum(const char *path)
 {
     uint64_t sum = 0;
     if (path == NULL) return 0;
-    if (!tt_path_is_dir(path)) return access(path, R_OK) == 0 && add_file(path, &sum) ? sum | 1 : 0;
+    if (!tt_path_is_dir(path)) return tt_file_is_readable(path) && add_file(path, &sum) ? sum | 1 : 0;
     struct tt_doctor_names *all = tt_doctor_list(path);
     for (size_t i = 0; all != NULL && i < all->count; i++) {
         struct tt_path file;

@@ -101,9 +101,9 @@ tt_status tt_doctor_examine_storage(struct tt_examination *exam)
             snprintf(found->storage_error, sizeof found->storage_error, "%.199s", tt_error_last()->message);
     }
     status = tt_comm_barrier(comm); /* rank 0's file exists, if it could be written */
-    found->sees_rank0 = access(first.text, F_OK) == 0;
+    found->sees_rank0 = tt_path_exists(first.text);
     if (status == TT_OK) status = tt_comm_barrier(comm);
-    (void)unlink(temporary.text);
-    (void)unlink(path.text);
+    (void)tt_file_remove(temporary.text);
+    (void)tt_file_remove(path.text);
     return status;
 }

@@ -25,7 +25,7 @@ struct run {
     struct tt_detect_summary *summary;
 };
 
-static tt_status open(struct run *run)
+static tt_status open_run(struct run *run)
 {
     const struct tt_detect_folder_config *config = run->config;
     struct tt_detect_dataset_config data = config->data;
@@ -136,7 +136,7 @@ static tt_status detect(struct run *run, int64_t index)
 static tt_status run_all(struct run *run)
 {
     const struct tt_detect_folder_config *config = run->config;
-    TT_TRY(open(run));
+    TT_TRY(open_run(run));
     if (config->picture_dir != NULL) TT_TRY(tt_dir_create(config->picture_dir));
     int64_t count = tt_detect_dataset_count(run->dataset);
     for (int64_t i = 0; i < count; i++) {

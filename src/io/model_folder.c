@@ -348,7 +348,7 @@ out:
     return status;
 }
 
-static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename *rename, void *context)
+static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename *name_of, void *context)
 {
     const struct tt_safetensors *file = folder->files[0];
     size_t count = tt_safetensors_count(file);
@@ -357,7 +357,7 @@ static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename
     if (folder->tensors == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < count; i++) {
         const struct tt_safetensors_entry *entry = tt_safetensors_entry(file, i);
-        if (!rename(context, entry, name, sizeof name)) continue;
+        if (!name_of(context, entry, name, sizeof name)) continue;
         const char *kept = tt_arena_strdup(&folder->names, name);
         if (kept == NULL) return TT_ERR_MEMORY;
         folder->tensors[folder->tensor_count++] = (struct tt_stored_tensor_place){kept, entry, file};
@@ -365,7 +365,7 @@ static tt_status rename_tensors(struct tt_model_folder *folder, tt_tensor_rename
     return sort_renamed(folder);
 }
 
-tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename, void *context,
+tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *name_of, void *context,
                                   struct tt_model_folder **out)
 {
     tt_status status = TT_OK;
@@ -378,7 +378,7 @@ tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename 
     folder->files[folder->file_count++] = file;
     folder->path = tt_strdup(tt_safetensors_path(file));
     if (folder->path == NULL) TT_GO(TT_ERR_MEMORY);
-    TT_GO(rename_tensors(folder, rename, context));
+    TT_GO(rename_tensors(folder, name_of, context));
     *out = folder;
     return TT_OK;
 out:

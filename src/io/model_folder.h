@@ -14,12 +14,12 @@ struct tt_model_folder;
  * from random weights). */
 TT_MUST_USE tt_status tt_model_folder_open(const char *path, bool require_weights,
                                            struct tt_model_folder **out);
-/* A folder without files beside its weights: one file, which the folder owns from now on, also after an error. `rename`
- * gives the name of each of its tensors, as text of at most `bytes` in `to`; false: the tensor is left out. Its path is
- * that of the file, and it has no config.json. */
+/* A folder without files beside its weights: one file, which the folder owns from now on, also after an error.
+ * `name_of` gives the name of each of its tensors, as text of at most `bytes` in `to`; false: the tensor is left out.
+ * Its path is that of the file, and it has no config.json. */
 typedef bool tt_tensor_rename(void *context, const struct tt_safetensors_entry *entry, char *to,
                               size_t bytes);
-TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *rename,
+TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *name_of,
                                               void *context, struct tt_model_folder **out);
 /* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces
  * (io/param_source.h). Called once, before the folder is shared between threads. */

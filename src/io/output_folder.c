@@ -27,10 +27,10 @@ static tt_status check_replaceable(const char *folder, bool overwrite)
 
 bool tt_output_folder_is(const char *folder, const char *other)
 {
-    char *a = realpath(folder, NULL), *b = realpath(other, NULL);
+    char *a = tt_path_real(folder), *b = tt_path_real(other);
     bool same = a != NULL && b != NULL && strcmp(a, b) == 0;
-    free(a);
-    free(b);
+    tt_free(a);
+    tt_free(b);
     return same;
 }
 

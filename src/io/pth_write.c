@@ -294,7 +294,7 @@ tt_status tt_pth_write(const char *path, const struct tt_safetensors_entry *entr
     created = false;
 out:
     tt_file_close(writing.descriptor);
-    if (created) (void)unlink(writing.path);
+    if (created) (void)tt_file_remove(writing.path);
     tt_free(writing.members);
     tt_arena_deinit(&writing.arena);
     tt_str_deinit(&unfinished);

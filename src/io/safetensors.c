@@ -166,12 +166,12 @@ tt_status tt_safetensors_index(struct tt_safetensors *file)
 }
 
 tt_status tt_safetensors_rename(struct tt_safetensors *file,
-                                const char *(*rename)(const void *context, const char *name,
-                                                      struct tt_arena *arena),
+                                const char *(*name_of)(const void *context, const char *name,
+                                                       struct tt_arena *arena),
                                 const void *context)
 {
     for (size_t i = 0; i < file->count; i++) {
-        file->entries[i].name = rename(context, file->entries[i].name, &file->arena);
+        file->entries[i].name = name_of(context, file->entries[i].name, &file->arena);
         if (file->entries[i].name == NULL) return TT_ERR_MEMORY;
     }
     return sort_names(file);

@@ -33,11 +33,11 @@ size_t tt_safetensors_count(const struct tt_safetensors *file);
 const struct tt_safetensors_entry *tt_safetensors_entry(const struct tt_safetensors *file, size_t index);
 /* or NULL */
 const struct tt_safetensors_entry *tt_safetensors_find(const struct tt_safetensors *file, const char *name);
-/* Gives each tensor the name that `rename` makes of its own, in memory of `arena` or of the tensor's name; NULL ends it
- * with the record set. Two tensors of one name are TT_ERR_DATA. */
+/* Gives each tensor the name that `name_of` makes of its own, in memory of `arena` or of the tensor's name; NULL ends
+ * it with the record set. Two tensors of one name are TT_ERR_DATA. */
 TT_MUST_USE tt_status tt_safetensors_rename(struct tt_safetensors *file,
-                                            const char *(*rename)(const void *context, const char *name,
-                                                                  struct tt_arena *arena),
+                                            const char *(*name_of)(const void *context, const char *name,
+                                                                   struct tt_arena *arena),
                                             const void *context);
 const char *tt_safetensors_metadata(const struct tt_safetensors *file, const char *key); /* or NULL */
 /* Reads `count` elements from element `first` on, converted to `dtype` (any pair of F32, BF16, F16, F64; other types

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -265,10 +264,10 @@ static tt_status read_beside(struct tt_run_figures *figures, const char *name, b
 static tt_status read_run(struct tt_run_figures *figures)
 {
     struct tt_path path;
-    struct stat facts;
+    struct tt_file_facts facts;
     TT_TRY(tt_path_set(&path, figures->folder, "run.json"));
-    if (stat(path.text, &facts) != 0) return TT_OK;
-    uint64_t changed = (uint64_t)facts.st_mtim.tv_sec * 1000000000u + (uint64_t)facts.st_mtim.tv_nsec;
+    if (tt_file_facts(path.text, &facts) != 0) return TT_OK;
+    uint64_t changed = (uint64_t)facts.changed;
     if (changed == figures->run_changed) return TT_OK;
     figures->run_changed = changed;
     figures->version++;
@@ -282,7 +281,7 @@ static tt_status read_run(struct tt_run_figures *figures)
 static tt_status read_all(struct tt_run_figures *figures, bool last)
 {
     struct tt_path path;
-    struct stat facts;
+    struct tt_file_facts facts;
     bool anew;
     size_t before = figures->rows.broken;
     TT_TRY(tt_path_set(&path, figures->folder, "metrics.jsonl"));
@@ -297,8 +296,8 @@ static tt_status read_all(struct tt_run_figures *figures, bool last)
         TT_TRY(tt_rows_read(&figures->rows, path.text, last, take_row, figures, &anew));
     }
     figures->broken += figures->rows.broken - before;
-    if (stat(path.text, &facts) == 0)
-        figures->changed = (double)facts.st_mtim.tv_sec + (double)facts.st_mtim.tv_nsec * 1e-9;
+    if (tt_file_facts(path.text, &facts) == 0)
+        figures->changed = (double)(facts.changed / 1000000000) + (double)(facts.changed % 1000000000) * 1e-9;
     TT_TRY(read_ranks(figures, last));
     TT_TRY(read_beside(figures, "generations.jsonl", last, take_generation, &figures->generation_rows,
                        &figures->generations));

@@ -58,7 +58,7 @@ static tt_status check_shared(const char *output_dir, const struct tt_rank *rank
                 "they share where they meet by MPI (docs/sharding.md)");
     }
     status = tt_comm_agree(rank->world, status);
-    if (me == 0) (void)remove(path);
+    if (me == 0) (void)tt_file_remove(path);
     return status;
 }
 

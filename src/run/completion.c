@@ -260,7 +260,8 @@ tt_status tt_completion_remove(const char *output_dir)
 {
     struct tt_path path;
     TT_TRY(tt_path_set(&path, output_dir, TT_COMPLETION_NAME));
-    if (remove(path.text) == 0 || errno == ENOENT) return TT_OK;
+    int failed = tt_file_remove(path.text);
+    if (failed == 0 || failed == ENOENT) return TT_OK;
     return tt_fail_errno(errno, "cannot remove '%s'", path.text);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file_remote.h"
+#include "base/store.h"
 #include "base/log.h"
 #include "engine/step.h"
 #include "run/best.h"
@@ -572,7 +572,7 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     tt_trace_init(&loop.trace, tt_comm_rank(rank->world), run->job.run->output_dir);
     if (status == TT_OK && loop.first) tt_monitoring_start(run, loop.memory.counters.tokens);
     if (status == TT_OK) status = train(&loop);
-    if (status != TT_OK) tt_remote_hurry();
+    if (status != TT_OK) tt_store_hurry();
     tt_trace_close(&loop.trace, rank->device);
     tt_row_times_deinit(&loop.times);
     tt_checkpoints_deinit(&loop.checkpoints, run);

@@ -171,7 +171,7 @@ static void remove_created(struct tt_output_dir *output)
     while (bytes >= least) {
         while (bytes > least && path[bytes - 1] == '/') bytes--;
         path[bytes] = '\0';
-        if (rmdir(path) != 0) break;
+        if (!tt_dir_remove_empty(path)) break;
         while (bytes > 0 && path[bytes - 1] != '/') bytes--;
     }
     tt_free(path);

@@ -147,7 +147,7 @@ static tt_status open_client(struct opening *opening)
     for (size_t i = 0; status == TT_OK && i < opening->missing_count; i++)
         status = tt_str_printf(&names, "%s'%s'", i > 0 ? ", " : "", opening->missing[i].path);
     if (status == TT_OK) {
-        tt_remote_set(tt_files_client_remote(opening->files->client));
+        tt_store_set(TT_STORE_MACHINE, tt_files_client_store(opening->files->client));
         tt_notice("rank %d of %d has no %s on its machine: it uses rank 0's over the network",
                   opening->world->first_rank, opening->world->world_size, tt_str_text(&names));
     }
@@ -200,7 +200,7 @@ static tt_status open_on_rank(void *context, const struct tt_world_rank *rank)
         status = open_client(opening);
     status = tt_comm_agree(comm, status);
 out:
-    if (zero && probe.text[0] != '\0') (void)remove(probe.text);
+    if (zero && probe.text[0] != '\0') (void)tt_file_remove(probe.text);
     tt_free(offer);
     return status;
 }
@@ -225,7 +225,7 @@ tt_status tt_rank0_files_open(const struct tt_job_spec *job, struct tt_world *wo
 
 void tt_rank0_files_detach(struct tt_rank0_files *files)
 {
-    if (files->client != NULL) tt_remote_set(NULL);
+    if (files->client != NULL) tt_store_set(TT_STORE_MACHINE, NULL);
 }
 
 void tt_rank0_files_close(struct tt_rank0_files *files)

@@ -2,12 +2,10 @@
 
 #include <stdint.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/file_remote.h"
 #include "base/json.h"
 #include "base/log.h"
 
@@ -78,9 +76,7 @@ out:
 /* Writes to a removed file would be lost: creates the file again. */
 static tt_status reopen(struct tt_record_file *file)
 {
-    struct stat info;
-    if (tt_remote_owns(file->descriptor)) return TT_OK;
-    if (file->descriptor >= 0 && fstat(file->descriptor, &info) == 0 && info.st_nlink > 0) return TT_OK;
+    if (tt_file_is_linked(file->descriptor)) return TT_OK;
     tt_file_close(file->descriptor);
     file->descriptor = -1;
     file->offset = 0;
@@ -94,7 +90,7 @@ static tt_status write_waiting(struct tt_record_file *file)
     tt_status status =
         tt_file_pwrite(file->descriptor, file->path, file->waiting.data, file->waiting.bytes, file->offset);
     if (status != TT_OK) {
-        (void)!ftruncate(file->descriptor, (off_t)file->offset);
+        tt_file_truncate(file->descriptor, file->offset);
         return status;
     }
     file->offset += file->waiting.bytes;

@@ -1,7 +1,6 @@
 #include "run/run_data.h"
 
-#include <sys/stat.h>
-
+#include "base/file.h"
 #include "base/number.h"
 
 /* A file that takes a moment is named before it is read. */
@@ -9,11 +8,11 @@ static void announce_rows(const struct tt_run_job *job, const char *path)
 {
     enum { LARGE_BYTES = 32 << 20 };
     char line[400], size[32];
-    struct stat info;
-    if (path == NULL || stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < LARGE_BYTES)
+    struct tt_file_facts info;
+    if (path == NULL || tt_file_facts(path, &info) != 0 || !info.is_regular || info.bytes < LARGE_BYTES)
         return;
     tt_snprintf(line, sizeof line, "reading '%.300s' (%s)", path,
-                tt_format_bytes((double)info.st_size, size, sizeof size));
+                tt_format_bytes((double)info.bytes, size, sizeof size));
     tt_run_report_line(job, line);
 }
 

@@ -6,7 +6,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -139,9 +138,9 @@ static void start(const struct tt_run_job *job, struct follower *follower, const
 static int64_t shown_bytes(const char *output_dir)
 {
     struct tt_path path;
-    struct stat info;
+    struct tt_file_facts info;
     if (tt_path_set(&path, output_dir, "generations.jsonl") != TT_OK) tt_error_clear();
-    return stat(path.text, &info) == 0 ? (int64_t)info.st_size : 0;
+    return tt_file_facts(path.text, &info) == 0 ? (int64_t)info.bytes : 0;
 }
 
 static bool write_config(const struct tt_tracker_config *config, const char *output_dir)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file_remote.h"
+#include "base/store.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "comm/host_values.h"
@@ -398,7 +398,7 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
         status = tt_run_loop(run, &rank, team);
     }
     tt_world_rank_failed(rank.world != NULL ? rank.world : place->comm, status);
-    if (status != TT_OK) tt_remote_hurry();
+    if (status != TT_OK) tt_store_hurry();
     tt_generation_team_destroy(team);
     tt_rank_deinit(&rank);
     return status;

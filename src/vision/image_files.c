@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -187,11 +186,12 @@ static tt_status read_image(const struct tt_image_files_config *config, struct t
 
 static tt_status find_file(struct tt_image_file *file)
 {
-    struct stat found;
+    struct tt_file_facts found;
     if (file->data != NULL) return TT_OK;
-    if (stat(file->path, &found) != 0) return tt_fail_errno(errno, "cannot read the image '%s'", file->path);
-    file->bytes = found.st_size;
-    file->time = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
+    int failed = tt_file_facts(file->path, &found);
+    if (failed != 0) return tt_fail_errno(failed, "cannot read the image '%s'", file->path);
+    file->bytes = (int64_t)found.bytes;
+    file->time = found.changed;
     return TT_OK;
 }
 

@@ -36,7 +36,7 @@ static tt_status add_size(void *context, const char *name)
     TT_TRY(tt_path_set(&path, cache->folder, name));
     /* Unfinished files of a killed run. */
     if (!tt_ends_with(name, ending)) {
-        if (strstr(name, ".rgb.") != NULL) (void)unlink(path.text);
+        if (strstr(name, ".rgb.") != NULL) (void)tt_file_remove(path.text);
         return TT_OK;
     }
     TT_TRY(tt_file_open_read(path.text, &descriptor, &bytes));
@@ -135,7 +135,7 @@ static tt_status write_file(struct tt_pixel_cache *cache, const char *path, stru
     if (status == TT_OK) status = tt_file_pwrite(descriptor, unfinished, image->rgb, bytes, sizeof *head);
     tt_file_close(descriptor);
     if (status == TT_OK) status = tt_file_rename(unfinished, path);
-    if (status != TT_OK) (void)unlink(unfinished);
+    if (status != TT_OK) (void)tt_file_remove(unfinished);
     return status;
 }
 

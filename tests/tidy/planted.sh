@@ -56,6 +56,9 @@ fresh && expect
 fresh && lines 601 | sed 's/^/\/\/ /' >>"$tree/src/base/a.c" && expect "[file]"
 fresh && { echo "int long_one(int x)"; echo "{"; lines 69; echo "}"; } >>"$tree/src/base/a.c" && expect "[function]"
 fresh && { echo "int fits(int x)"; echo "{"; lines 68; echo "}"; } >>"$tree/src/base/a.c" && expect
+fresh && echo "int reads(void) { return open(0, 0) + stat(0, 0); }" >>"$tree/src/base/a.c" && expect
+fresh && echo "int reads(void) { return open(0, 0); }" >>"$tree/src/cli/main.c" && expect "[posix]"
+fresh && echo "int moves(void) { return rename(0, 0); }" >>"$tree/src/cli/main.c" && expect "[posix]"
 fresh && echo "// TO""DO: later" >>"$tree/src/base/a.c" && expect "[reminder]"
 fresh && printf '/* %0113d */\n' 1 >>"$tree/src/base/a.h" && expect
 fresh && printf '/* %0116d */\n' 1 >>"$tree/src/base/a.h" && expect "[line]"

@@ -18,7 +18,7 @@
 #include "comm/files.h"
 #include "support/temporary.h"
 
-enum { BIG_BYTES = 2 * TT_REMOTE_BYTES_MAX + 12345 };
+enum { BIG_BYTES = 2 * TT_STORE_BYTES_MAX + 12345 };
 
 struct scene {
     char folder[200], read_only[256], output[256], secret[256];
@@ -100,7 +100,7 @@ static void begin(struct scene *scene)
 
 static void end(struct scene *scene)
 {
-    tt_remote_set(NULL);
+    tt_store_set(TT_STORE_MACHINE, NULL);
     tt_files_client_close(scene->client);
     stop_server(scene);
     assert_int_equal(tt_dir_remove(scene->folder), TT_OK);
@@ -118,12 +118,12 @@ static void bytes_go_both_ways(void **state)
     begin(&scene);
     unsigned char *sent = tt_calloc(BIG_BYTES, 1), *got = tt_calloc(BIG_BYTES, 1);
     for (size_t i = 0; i < BIG_BYTES; i++) sent[i] = (unsigned char)(i * 2654435761u >> 13);
-    tt_remote_set(tt_files_client_remote(scene.client));
+    tt_store_set(TT_STORE_MACHINE, tt_files_client_store(scene.client));
     assert_int_equal(tt_path_set(&path, scene.output, "a/b"), TT_OK);
     assert_int_equal(tt_dir_create(path.text), TT_OK);
     assert_int_equal(tt_path_set(&path, scene.output, "a/b/state"), TT_OK);
     assert_int_equal(tt_file_open_shared(path.text, BIG_BYTES, &descriptor), TT_OK);
-    assert_true(tt_remote_owns(descriptor));
+    assert_true(tt_store_owns(descriptor));
     assert_int_equal(tt_file_pwrite(descriptor, path.text, sent + 1000, BIG_BYTES - 1000, 1000), TT_OK);
     assert_int_equal(tt_file_pwrite(descriptor, path.text, sent, 1000, 0), TT_OK);
     assert_int_equal(tt_file_sync_close(descriptor, path.text), TT_OK);
@@ -141,7 +141,7 @@ static void bytes_go_both_ways(void **state)
     assert_int_equal(tt_file_read(path.text, 100, &text), TT_OK);
     assert_string_equal(text.data, "{\"a\": 1}");
     tt_str_deinit(&text);
-    tt_remote_set(NULL);
+    tt_store_set(TT_STORE_MACHINE, NULL);
     assert_int_equal(tt_path_set(&path, scene.output, "a/b/state"), TT_OK);
     assert_int_equal(tt_file_read(path.text, BIG_BYTES, &text), TT_OK);
     assert_memory_equal(text.data, sent, BIG_BYTES);
@@ -152,11 +152,11 @@ static void bytes_go_both_ways(void **state)
 }
 
 /* Calls that no client makes, as a peer that is not to be trusted would. */
-static tt_status call(const struct scene *scene, enum tt_remote_kind kind, const char *path,
+static tt_status call(const struct scene *scene, enum tt_store_kind kind, const char *path,
                       const char *second)
 {
-    const struct tt_remote *remote = tt_files_client_remote(scene->client);
-    struct tt_remote_call call = {.kind = kind, .path = path, .second = second, .value = 100};
+    const struct tt_store *remote = tt_files_client_store(scene->client);
+    struct tt_store_call call = {.kind = kind, .path = path, .second = second, .value = 100};
     return remote->call(remote->context, &call);
 }
 
@@ -167,22 +167,22 @@ static void other_paths_are_closed(void **state)
     struct tt_path path;
     begin(&scene);
     assert_int_equal(tt_path_set(&path, scene.secret, "config.json"), TT_OK);
-    assert_int_equal(call(&scene, TT_REMOTE_OPEN_READ, path.text, NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_OPEN_READ, path.text, NULL), TT_ERR_DATA);
     assert_int_equal(tt_path_set(&path, scene.read_only, "../model-2/config.json"), TT_OK);
-    assert_int_equal(call(&scene, TT_REMOTE_OPEN_READ, path.text, NULL), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_OPEN_INSIDE, scene.read_only, "../model-2/config.json"),
+    assert_int_equal(call(&scene, TT_STORE_OPEN_READ, path.text, NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_OPEN_INSIDE, scene.read_only, "../model-2/config.json"),
                      TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_STAT, "/etc/passwd", NULL), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_LIST, "/", NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_STAT, "/etc/passwd", NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_LIST, "/", NULL), TT_ERR_DATA);
     assert_int_equal(tt_path_set(&path, scene.read_only, "config.json"), TT_OK);
-    assert_int_equal(call(&scene, TT_REMOTE_CREATE, path.text, NULL), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_OPEN_SHARED, path.text, NULL), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_MAKE_DIR, path.text, NULL), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_RENAME, path.text, scene.output), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_RENAME, scene.output, path.text), TT_ERR_DATA);
-    assert_int_equal(call(&scene, TT_REMOTE_WRITE, NULL, NULL), TT_ERR_COMM);
-    assert_int_equal(call(&scene, TT_REMOTE_READ, NULL, NULL), TT_ERR_COMM);
-    assert_int_equal(call(&scene, TT_REMOTE_STAT, path.text, NULL), TT_OK);
+    assert_int_equal(call(&scene, TT_STORE_CREATE, path.text, NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_OPEN_SHARED, path.text, NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_MAKE_DIR, path.text, NULL), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_RENAME, path.text, scene.output), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_RENAME, scene.output, path.text), TT_ERR_DATA);
+    assert_int_equal(call(&scene, TT_STORE_WRITE, NULL, NULL), TT_ERR_COMM);
+    assert_int_equal(call(&scene, TT_STORE_READ, NULL, NULL), TT_ERR_COMM);
+    assert_int_equal(call(&scene, TT_STORE_STAT, path.text, NULL), TT_OK);
     end(&scene);
 }
 
@@ -236,13 +236,13 @@ static void half_a_write_changes_nothing(void **state)
     assert_int_equal(tt_path_set(&path, scene.output, "state"), TT_OK);
     write_text(scene.output, "state", "before");
     struct tt_files_request request = {.magic = TT_WIRE_MAGIC,
-                                       .kind = TT_REMOTE_OPEN_SHARED,
+                                       .kind = TT_STORE_OPEN_SHARED,
                                        .value = 6,
                                        .path_bytes = (uint32_t)strlen(path.text) + 1};
     send_request(socket, &request, path.text, 0);
     assert_int_equal(tt_wire_receive(socket, -1, &reply, sizeof reply, tt_clock_seconds() + 20), TT_WIRE_OK);
     assert_int_equal(reply.answer, TT_FILES_DONE);
-    request.kind = TT_REMOTE_WRITE;
+    request.kind = TT_STORE_WRITE;
     request.handle = reply.handle;
     request.data_bytes = 6;
     send_request(socket, &request, path.text, 3);
@@ -260,7 +260,7 @@ static void files_that_are_not_open(void **state)
 {
     (void)state;
     static const int64_t handles[] = {0, 1, -1, INT64_MIN, INT32_MIN, TT_FILES_HANDLES_MAX, INT64_MAX};
-    static const uint32_t kinds[] = {TT_REMOTE_READ, TT_REMOTE_WRITE, TT_REMOTE_CLOSE, TT_REMOTE_SYNC_CLOSE};
+    static const uint32_t kinds[] = {TT_STORE_READ, TT_STORE_WRITE, TT_STORE_CLOSE, TT_STORE_SYNC_CLOSE};
     static const char *const why[] = {"a request to read from a file that is not open",
                                       "a request to write to a file that is not open for it",
                                       "a request to close a file that is not open",
@@ -325,7 +325,7 @@ static void end_of_rank_0_ends_calls(void **state)
     struct tt_path path;
     struct tt_str text = {0};
     begin(&scene);
-    tt_remote_set(tt_files_client_remote(scene.client));
+    tt_store_set(TT_STORE_MACHINE, tt_files_client_store(scene.client));
     stop_server(&scene);
     assert_int_equal(tt_path_set(&path, scene.read_only, "config.json"), TT_OK);
     for (int i = 0; i < 2; i++) {
@@ -343,7 +343,7 @@ static void failures_of_rank_0_travel(void **state)
     int descriptor = -1;
     char byte;
     begin(&scene);
-    tt_remote_set(tt_files_client_remote(scene.client));
+    tt_store_set(TT_STORE_MACHINE, tt_files_client_store(scene.client));
     assert_int_equal(tt_path_set(&path, scene.output, "state"), TT_OK);
     assert_int_equal(tt_file_create(path.text, 100, &descriptor), TT_OK);
     assert_int_equal(write(scene.control, "f", 1), 1);

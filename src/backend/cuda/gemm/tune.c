@@ -110,7 +110,7 @@ static void read_choices(struct tt_cuda_gemm *gemm)
     struct tt_str text = {0};
     char *rest = NULL;
     gemm->choice_count = 0;
-    if (gemm->choices_path[0] == '\0' || access(gemm->choices_path, R_OK) != 0) return;
+    if (gemm->choices_path[0] == '\0' || !tt_path_exists(gemm->choices_path)) return;
     if (tt_file_read(gemm->choices_path, CHOICES_BYTES_MAX, &text) != TT_OK) {
         tt_error_clear();
         tt_str_deinit(&text);

@@ -1,0 +1,99 @@
+/* The paths of base/file.h: what they lead to, and their parts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/store.h"
+
+bool tt_path_exists(const char *path)
+{
+    struct stat info;
+    if (tt_store_covers(path)) return tt_store_stat(path) > 0;
+    return stat(path, &info) == 0;
+}
+
+bool tt_path_is_dir(const char *path)
+{
+    struct stat info;
+    if (tt_store_covers(path)) return tt_store_stat(path) == 2;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int tt_file_facts(const char *path, struct tt_file_facts *facts)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) return errno;
+    facts->is_dir = S_ISDIR(info.st_mode);
+    facts->is_regular = S_ISREG(info.st_mode);
+    facts->bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    facts->inode = (uint64_t)info.st_ino;
+    facts->changed = nanoseconds(info.st_mtim);
+    facts->touched = nanoseconds(info.st_ctim);
+    return 0;
+}
+
+bool tt_file_is_readable(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+int tt_file_remove(const char *path)
+{
+    return unlink(path) != 0 ? errno : 0;
+}
+
+bool tt_file_is_linked(int descriptor)
+{
+    struct stat info;
+    if (tt_store_owns(descriptor)) return true;
+    return descriptor >= 0 && fstat(descriptor, &info) == 0 && info.st_nlink > 0;
+}
+
+void tt_file_truncate(int descriptor, uint64_t bytes)
+{
+    (void)!ftruncate(descriptor, (off_t)bytes);
+}
+
+char *tt_path_real(const char *path)
+{
+    return realpath(path, NULL);
+}
+
+static const char *separator(const char *folder)
+{
+    return *folder != '\0' && !tt_ends_with(folder, "/") ? "/" : "";
+}
+
+tt_status tt_path_set(struct tt_path *path, const char *folder, const char *name)
+{
+    int bytes = snprintf(path->text, sizeof path->text, "%s%s%s", folder, separator(folder), name);
+    if (bytes >= 0 && (size_t)bytes < sizeof path->text) return TT_OK;
+    return tt_fail(TT_ERR_IO, "the path of '%.60s' in '%.200s' is longer than %d bytes", name, folder,
+                   TT_PATH_BYTES - 1);
+}
+
+char *tt_path_join(const char *folder, const char *name)
+{
+    struct tt_str path = {0};
+    if (tt_str_printf(&path, "%s%s%s", folder, separator(folder), name) != TT_OK) {
+        tt_str_deinit(&path);
+        return NULL;
+    }
+    return path.data;
+}
+
+const char *tt_path_basename(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
