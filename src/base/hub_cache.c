@@ -31,7 +31,7 @@ bool tt_hub_is_name(const char *name)
 }
 
 /* Names of branches and tags may contain folders ("refs/pr/1"), but no way out of them. */
-static bool is_revision(const char *revision)
+bool tt_hub_is_revision(const char *revision)
 {
     size_t bytes = strlen(revision);
     if (bytes == 0 || bytes > REVISION_BYTES_MAX || revision[0] == '/' || strstr(revision, "..") != NULL)
@@ -56,7 +56,7 @@ static tt_status append_path(struct tt_str *path, const char *text)
     return tt_str_append_text(path, below_home ? text + 1 : text);
 }
 
-static tt_status cache_folder(struct tt_str *path)
+tt_status tt_hub_append_cache(struct tt_str *path)
 {
     const char *cache = variable("HF_HUB_CACHE"), *home = variable("HF_HOME"),
                *xdg = variable("XDG_CACHE_HOME");
@@ -77,7 +77,15 @@ static bool read_ref(const char *repository, const char *revision, char commit[R
     if (found) snprintf(commit, REVISION_BYTES_MAX, "%.*s", (int)bytes, text.data);
     tt_str_deinit(&path);
     tt_str_deinit(&text);
-    return found && is_revision(commit) && strchr(commit, '/') == NULL;
+    return found && tt_hub_is_revision(commit) && strchr(commit, '/') == NULL;
+}
+
+tt_status tt_hub_append_repository(const char *kind, const char *name, struct tt_str *path)
+{
+    size_t owner = strcspn(name, "/");
+    TT_TRY(tt_hub_append_cache(path));
+    TT_TRY(tt_str_printf(path, "/%s--%.*s", kind, (int)owner, name));
+    return name[owner] == '/' ? tt_str_printf(path, "--%s", name + owner + 1) : TT_OK;
 }
 
 tt_status tt_hub_find(const char *kind, const char *name, const char *revision, char **folder)
@@ -87,11 +95,8 @@ tt_status tt_hub_find(const char *kind, const char *name, const char *revision, 
     char commit[REVISION_BYTES_MAX];
     *folder = NULL;
     if (revision == NULL) revision = "main";
-    if (!tt_hub_is_name(name) || !is_revision(revision)) return TT_OK;
-    size_t owner = strcspn(name, "/");
-    TT_GO(cache_folder(&path));
-    TT_GO(tt_str_printf(&path, "/%s--%.*s", kind, (int)owner, name));
-    if (name[owner] == '/') TT_GO(tt_str_printf(&path, "--%s", name + owner + 1));
+    if (!tt_hub_is_name(name) || !tt_hub_is_revision(revision)) return TT_OK;
+    TT_GO(tt_hub_append_repository(kind, name, &path));
     if (!read_ref(path.data, revision, commit)) {
         if (strchr(revision, '/') != NULL) goto out;
         snprintf(commit, sizeof commit, "%s", revision); /* a commit itself */
@@ -105,17 +110,42 @@ out:
     return status;
 }
 
+/* Set once, before other threads start. */
+static tt_hub_fetcher *the_fetcher;
+static void *fetcher_context;
+
+void tt_hub_set_fetcher(tt_hub_fetcher *fetcher, void *context)
+{
+    the_fetcher = fetcher;
+    fetcher_context = context;
+}
+
+tt_status tt_hub_obtain(const struct tt_hub_want *want, char **folder)
+{
+    struct tt_hub_want asked = *want;
+    char *found;
+    TT_TRY(tt_hub_find(want->kind, want->name, want->revision, &found));
+    asked.found = found;
+    *folder = NULL;
+    tt_status status = the_fetcher != NULL ? the_fetcher(fetcher_context, &asked, folder) : TT_OK;
+    if (status == TT_OK && *folder == NULL)
+        *folder = found;
+    else
+        tt_free(found);
+    return status;
+}
+
 static tt_status fail_missing(const char *name, const char *revision, const char *what)
 {
     struct tt_str cache = {0};
     bool on_hub = tt_hub_is_name(name), other = revision != NULL && strcmp(revision, "main") != 0;
-    tt_status status = on_hub ? cache_folder(&cache) : TT_OK;
+    tt_status status = on_hub ? tt_hub_append_cache(&cache) : TT_OK;
     if (status == TT_OK && on_hub) {
         status = tt_fail(
             TT_ERR_DATA, "the %s folder '%s' does not exist, and the hub's cache '%s' does not have %s%s",
             what, name, tt_str_text(&cache), other ? "its revision " : "it", other ? revision : "");
-        tt_hint("for a local folder give its path; to download one from the hub: hf download "
-                "%s%s%s",
+        tt_hint("for a local folder give its path; to download one from the hub: trimtab "
+                "download %s%s%s",
                 name, other ? " --revision " : "", other ? revision : "");
     } else if (status == TT_OK) {
         status = tt_fail(TT_ERR_DATA, "the %s folder '%s' does not exist", what, name);
@@ -133,7 +163,8 @@ tt_status tt_hub_locate(const char *name, const char *revision, const char *what
         *folder = tt_strdup(name);
         return *folder != NULL ? TT_OK : TT_ERR_MEMORY;
     }
-    TT_TRY(tt_hub_find("models", name, revision, folder));
+    const struct tt_hub_want want = {.kind = "models", .name = name, .revision = revision, .what = what};
+    TT_TRY(tt_hub_obtain(&want, folder));
     return *folder != NULL ? TT_OK : fail_missing(name, revision, what);
 }
 

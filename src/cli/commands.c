@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "cli/exit_codes.h"
+#include "cli/hub_names.h"
 #include "cli/job_call.h"
 #include "cli/signals.h"
 #include "cli/termination.h"
@@ -168,7 +169,10 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     tt_report_set_json(&report, wants_json(argc, argv));
     tt_signals_install(&cancel);
     tt_log_set_sink(tt_report_log, &report);
+    struct tt_hub_names names = {.cli = &cli};
+    tt_hub_names_open(&names);
     tt_status status = run_command(&cli, argc, argv);
+    tt_hub_names_close(&names);
     if (status != TT_OK) {
         tt_report_error(&report);
         tt_termination_write(tt_error_last());

@@ -133,6 +133,20 @@ void tt_report_line(struct tt_report *report, const char *line)
         print_line(report, "", 0, line);
 }
 
+void tt_report_work(struct tt_report *report, const char *line, bool over)
+{
+    if (!report->bar) {
+        if (over || tt_clock_seconds() - report->printed_at >= report->patience) tt_report_line(report, line);
+        return;
+    }
+    pthread_mutex_lock(&report->lock);
+    fprintf(report->err, "\r%.*s\033[K", tt_report_columns(report->err) - 1, line);
+    report->bar_shown = true;
+    if (over) end_bar(report);
+    fflush(report->err);
+    pthread_mutex_unlock(&report->lock);
+}
+
 /* Whether `warning` came before, of a report that prints each once. */
 static bool is_known(struct tt_report *report, const char *warning)
 {

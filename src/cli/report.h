@@ -40,6 +40,9 @@ void tt_report_init(struct tt_report *report, FILE *out, FILE *err);
 void tt_report_deinit(struct tt_report *report);                 /* ends the line of the bar */
 void tt_report_set_json(struct tt_report *report, bool json);    /* before other threads use the report */
 void tt_report_line(struct tt_report *report, const char *line); /* prints a message above the bar */
+/* Shows how far other work than steps is: as the bar, or as a line in half a minute where there is none. `over`: the
+ * last of its kind, which stays. */
+void tt_report_work(struct tt_report *report, const char *line, bool over);
 /* Prints the error record of this thread: all of it, or one line if another rank reports the error. */
 void tt_report_error(struct tt_report *report);
 

@@ -33,8 +33,9 @@ static void hint_scheme(const char *text, size_t bytes)
     if (bytes == 4 && tt_ascii_same_start(text, "file", 4))
         tt_hint("give the path alone: %.200s", rest);
     else if (bytes == 2 && tt_ascii_same_start(text, "hf", 2))
-        tt_hint("hf download puts it into the hub's cache of this machine: then give the name that it was "
-                "downloaded by");
+        tt_hint(
+            "trimtab download puts it into the hub's cache of this machine: then give the name that it was "
+            "downloaded by");
     else
         tt_hint("copy it to a disk of this machine or mount the store as a folder; a result is copied after "
                 "the run");

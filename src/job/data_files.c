@@ -1,8 +1,11 @@
 #include "job/data_files.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "hub/card.h"
 
 bool tt_data_files_has_ending(const char *name)
 {
@@ -18,18 +21,78 @@ bool tt_data_files_has_splits(const char *name)
     return !is_file && !tt_sources_is_pattern(name) && !tt_sources_is_saved(name);
 }
 
-/* The file or folder of a data set: `name`, or its folder in the hub's cache. Owned. */
-static tt_status locate_data(const char *name, char **path)
+/* "owner/name:configuration" as two texts; *config NULL: without one. Owned; both in one allocation. */
+static tt_status part_name(const char *given, char **name, const char **config)
 {
-    *path = NULL;
-    if (!tt_path_exists(name) && !tt_data_files_has_ending(name)) {
-        TT_TRY(tt_hub_find("datasets", name, NULL, path));
-        if (*path == NULL && tt_hub_is_name(name))
-            return tt_fail(TT_ERR_DATA, "there is no file or folder '%s', and it is not in the hub's cache",
-                           name);
+    *name = tt_strdup(given);
+    *config = NULL;
+    if (*name == NULL) return TT_ERR_MEMORY;
+    char *colon = strchr(*name, ':');
+    if (colon == NULL) return TT_OK;
+    *colon = '\0';
+    if (tt_hub_is_name(*name) && colon[1] != '\0' && strchr(colon + 1, '/') == NULL && !tt_path_exists(given))
+        *config = colon + 1;
+    else
+        *colon = ':';
+    return TT_OK;
+}
+
+static tt_status add_patterns(struct tt_sources *sources, const char *folder,
+                              const struct tt_hub_patterns *patterns, const char *split, double weight)
+{
+    for (size_t i = 0; i < patterns->count; i++) {
+        char *path = tt_path_join(folder, patterns->text[i]);
+        if (path == NULL) return TT_ERR_MEMORY;
+        tt_status status = tt_path_exists(path) || tt_sources_is_pattern(path)
+                               ? tt_sources_add(sources, path, split, weight)
+                               : TT_OK;
+        tt_free(path);
+        TT_TRY(status);
     }
-    if (*path == NULL) *path = tt_strdup(name);
-    return *path != NULL ? TT_OK : TT_ERR_MEMORY;
+    return TT_OK;
+}
+
+/* A repository of the hub in its cache: the folder by the rules of any folder; where they find nothing, or a
+ * configuration is asked for, that folder of the configuration, else the files that the card names. */
+static tt_status add_repository(struct tt_sources *sources, const char *folder, const char *config,
+                                const char *split, double weight)
+{
+    struct tt_hub_card card = {0};
+    struct tt_hub_patterns patterns;
+    struct tt_path path;
+    size_t before = sources->file_count;
+    tt_status status = TT_OK;
+    TT_TRY(tt_path_set(&path, folder, config != NULL ? config : ""));
+    if (config == NULL || tt_path_is_dir(path.text))
+        TT_TRY(tt_sources_add(sources, config != NULL ? path.text : folder, split, weight));
+    if (sources->file_count > before) return TT_OK;
+    TT_GO(tt_hub_card_read(folder, &card));
+    TT_GO(tt_hub_card_files(&card, config, split, &patterns));
+    TT_GO(add_patterns(sources, folder, &patterns, split, weight));
+out:
+    tt_hub_card_deinit(&card);
+    return status;
+}
+
+/* A name of the hub, which no path has. */
+static tt_status add_named(struct tt_sources *sources, const char *given, const char *split, double weight)
+{
+    char *name, *folder = NULL;
+    const char *config;
+    TT_TRY(part_name(given, &name, &config));
+    const struct tt_hub_want want = {
+        .kind = "datasets", .name = name, .what = "data set", .config = config, .split = split};
+    tt_status status = tt_hub_obtain(&want, &folder);
+    if (status == TT_OK && folder != NULL)
+        status = add_repository(sources, folder, config, split, weight);
+    else if (status == TT_OK && tt_hub_is_name(name))
+        status =
+            tt_fail(TT_ERR_DATA, "there is no file or folder '%s', and it is not in the hub's cache", given);
+    else if (status == TT_OK)
+        status = tt_sources_add(sources, given, split, weight);
+    tt_free(folder);
+    tt_free(name);
+    return status;
 }
 
 tt_status tt_data_files_add(struct tt_sources *sources, const char *name, const char *split, double weight)
@@ -39,11 +102,9 @@ tt_status tt_data_files_add(struct tt_sources *sources, const char *name, const 
         return sources->file_count > 0 ? TT_OK
                                        : tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", name);
     }
-    char *located;
-    TT_TRY(locate_data(name, &located));
-    tt_status status = tt_sources_add(sources, located, split, weight);
-    tt_free(located);
-    return status;
+    if (tt_path_exists(name) || tt_data_files_has_ending(name))
+        return tt_sources_add(sources, name, split, weight);
+    return add_named(sources, name, split, weight);
 }
 
 /* ---- Tables of images ---- */

@@ -149,7 +149,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     TT_TRY(tt_hub_locate(config->model->model_name_or_path, config->model->model_revision, "model", &folder));
     tt_status status = tt_model_folder_open(folder, !weightless, &inputs->folder);
     if (status != TT_OK && strcmp(folder, config->model->model_name_or_path) != 0)
-        tt_hint("a download may be incomplete: hf download %s", config->model->model_name_or_path);
+        tt_hint("a download may be incomplete: trimtab download %s", config->model->model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_facts_of_folder(inputs->folder, &inputs->model_facts));

@@ -13,10 +13,10 @@ const struct tt_setting tt_model_settings[] = {
      FIELD(model.model_name_or_path), .required = true, .or_else = "config_json task",
      .path = TT_PATH_HUB, .of = "language",
      .help = "Folder with config.json, the weights as safetensors, and the tokenizer; or the name of a model of the "
-             "hub in its local cache (hf download)."},
+             "hub (owner/name)."},
     {.name = "adapter_name_or_path", .aliases = "adapter adapter_path", .type = TT_SETTING_STRING,
      FIELD(model.adapter_name_or_path), .path = TT_PATH_HUB, .of = "language",
-     .help = "PEFT adapter folder to start from, or the name of one in the hub's cache. generate, chat and serve take "
+     .help = "PEFT adapter folder to start from, or the name of one of the hub. generate, chat and serve take "
              "several, separated by commas."},
     {.name = "model_init_kwargs", .type = TT_SETTING_JSON, .offset = TT_SETTING_NO_FIELD, .transient = true,
      .spread = "use_cache attn_implementation dtype torch_dtype trust_remote_code low_cpu_mem_usage device_map "
@@ -25,7 +25,7 @@ const struct tt_setting tt_model_settings[] = {
              "like. A model is built from its config.json: other changes are made there."},
     {.name = "model_revision", .type = TT_SETTING_STRING, FIELD(model.model_revision), .default_text = "main",
      .of = "language",
-     .help = "Branch, tag or commit of a model in the hub's cache."},
+     .help = "Branch, tag or commit of a model of the hub."},
     {.name = NULL},
 };
 

@@ -37,7 +37,7 @@ expect 0 "done: 1 step" "${train[@]}" some/base --dataset_name rows --output_dir
 expect 0 "20 rows" "${train[@]}" some/base --dataset_name some/columns --output_dir columns_out
 expect 0 "done: 1 step" "${train[@]}" some/base --model_revision $commit --dataset_name some/rows --eval_strategy steps \
     --output_dir commit
-expect 3 "hf download some/base --revision v9" "${train[@]}" some/base --model_revision v9 --dataset_name rows --output_dir x
+expect 3 "trimtab download some/base --revision v9" "${train[@]}" some/base --model_revision v9 --dataset_name rows --output_dir x
 expect 0 "" eval --model some/base --adapter some/adapter --eval_dataset rows/test.jsonl
 expect 0 "" generate --model some/base --adapter some/adapter --prompt hello --max_new_tokens 2
 expect 0 "" plan --model some/base --adapter some/adapter --device h200
@@ -49,8 +49,8 @@ expect 0 "model folder" inspect some/base
 expect 0 "PEFT adapter" inspect some/adapter
 
 # Names that are not in the cache.
-expect 3 "hf download some/other" "${train[@]}" some/other --dataset_name rows --output_dir x
-expect 3 "hf download some/other" "${train[@]}" base --dataset_name rows --output_dir x --adapter_name_or_path some/other
+expect 3 "trimtab download some/other" "${train[@]}" some/other --dataset_name rows --output_dir x
+expect 3 "trimtab download some/other" "${train[@]}" base --dataset_name rows --output_dir x --adapter_name_or_path some/other
 expect 3 "load_dataset('some/other', split='train').to_json('train.jsonl')" "${train[@]}" base --dataset_name some/other \
     --output_dir x
 expect 0 'training data: 1 rows' "${train[@]}" base --dataset_name some/commas --output_dir commas_out
@@ -58,12 +58,12 @@ expect 2 "load_dataset('some/table', split='train')" "${train[@]}" base --datase
 for command in "eval --eval_dataset rows/test.jsonl" "generate --prompt x" "plan --device h200" "quantize --output_dir x" \
     "merge --adapter some/adapter --output_dir x" "export gguf --output_file x.gguf"; do
     # shellcheck disable=SC2086
-    expect 3 "hf download some/other" $command --model some/other
+    expect 3 "trimtab download some/other" $command --model some/other
 done
-expect 3 "hf download some/other" merge --model base --adapter some/other --output_dir x
-expect 3 "hf download some/other" inspect some/other
+expect 3 "trimtab download some/other" merge --model base --adapter some/other --output_dir x
+expect 3 "trimtab download some/other" inspect some/other
 [ ! -e x/adapter_model.safetensors ] || fail "something was trained"
 # A partial download: the error names the missing files, and the hint the command that completes it.
 rm "hub/models--some--base/snapshots/$commit/model.safetensors"
-expect 3 "hf download some/base" "${train[@]}" some/base --dataset_name rows --output_dir x
+expect 3 "trimtab download some/base" "${train[@]}" some/base --dataset_name rows --output_dir x
 finish

@@ -28,4 +28,6 @@ export TMPDIR=$folder
 # end of a pipe and the processes of the test have the other; the pipe closes when the last of them has ended.
 remover='trap "" HUP INT TERM; cat >/dev/null; rm -rf "$0"'
 exec 9> >(setsid --fork sh -c "$remover" "$folder" >/dev/null 2>&1)
+# No test asks the hub, but those that have one of their own.
+export HF_HUB_OFFLINE=1
 exec "$@"

@@ -114,9 +114,9 @@ static void messages(void **state)
     assert_int_equal(setenv("HF_HUB_CACHE", test_root(), 1), 0);
     assert_int_equal(tt_hub_locate("owner/name", "v2", "model", &folder), TT_ERR_DATA);
     assert_non_null(strstr(tt_error_last()->message, test_root()));
-    assert_non_null(strstr(tt_error_last()->hint, "hf download owner/name --revision v2"));
+    assert_non_null(strstr(tt_error_last()->hint, "trimtab download owner/name --revision v2"));
     assert_int_equal(tt_hub_locate("/nowhere/at/all", NULL, "adapter", &folder), TT_ERR_DATA);
-    assert_null(strstr(tt_error_last()->hint, "hf download"));
+    assert_null(strstr(tt_error_last()->hint, "trimtab download"));
     assert_null(folder);
     assert_int_equal(tt_hub_locate(test_root(), NULL, "model", &folder), TT_OK);
     assert_string_equal(folder, test_root());

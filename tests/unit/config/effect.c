@@ -186,7 +186,7 @@ static void paths_in_stores(void **state)
     }
     expect("result: s3://b/x\n", nothing,
            "f.yaml line 1: result 's3://b/x' is no path: s3:// is not supported");
-    expect(NULL, GIVEN("folder", "hf://b/x"), "hf download");
+    expect(NULL, GIVEN("folder", "hf://b/x"), "trimtab download");
     expect(NULL, GIVEN("folder", "file:///tmp/x"), "give the path alone: /tmp/x");
     expect(NULL, GIVEN("sources", "[{\"path\": \"x\"}, {\"path\": \"s3://b/x\"}]"),
            "sources 's3://b/x' is no path");
