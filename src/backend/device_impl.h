@@ -19,6 +19,7 @@
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/gemm_scaled.h"
 #include "backend/ops/group_norm.h"
+#include "backend/ops/latent_heads.h"
 #include "backend/ops/lora_gradients.h"
 #include "backend/ops/noise.h"
 #include "backend/ops/muon.h"

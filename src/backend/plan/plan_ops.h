@@ -32,6 +32,7 @@ OP(scan_forward)
 OP(scan_backward)
 OP(gated_norm_forward)
 OP(gated_norm_backward)
+OP(latent_heads)
 #undef OP
 
 /* The device table's gemm_coded. */

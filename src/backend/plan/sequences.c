@@ -48,6 +48,12 @@ tt_status plan_scan_backward(struct tt_stream *stream, const struct tt_scan_back
     return TT_OK;
 }
 
+tt_status plan_latent_heads(struct tt_stream *stream, const struct tt_latent_heads_args *args)
+{
+    return plan_moves(stream, plan_size(args->q_TC) + plan_size(args->kv_TC) + plan_size(args->shared_TR) +
+                                  plan_size(args->q_THW) + plan_size(args->k_THW) + plan_size(args->v_THW));
+}
+
 tt_status plan_gated_norm_forward(struct tt_stream *stream, const struct tt_gated_norm_forward_args *args)
 {
     double codes = plan_size(args->codes_TN);
