@@ -126,6 +126,28 @@ struct tt_attention_spec {
 };
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec);
 
+/* Names of an attention half whose heads are made of latents (struct tt_latent) inside its layer. */
+struct tt_latent_names {
+    const char *module, *q; /* q: of the stream, without a latent of q */
+    const char *q_latent, *q_norm, *q_heads, *kv_latent, *kv_norm, *kv_heads, *o;
+    const char *norm; /* of the stream */
+};
+/* Appends such attention to the layer's halves. Window, rotation, heads of k and v and their width, the larger of those
+ * of keys and values, are those of the layer's facts. */
+struct tt_latent_spec {
+    const struct tt_latent_names *names;
+    int64_t heads;
+    int64_t q_rank, kv_rank;       /* columns of the latents; q_rank 0: none of q */
+    int64_t plain, rotated, value; /* columns of a head */
+    double norm_eps, latent_eps;
+    double scale;       /* of scores */
+    double temperature; /* of queries by position; 0: none */
+    int64_t original_positions;
+    bool pairs; /* neighbouring columns rotate together */
+    bool bias;  /* of the stream's latents, and of o */
+};
+void tt_build_latent_attention(struct tt_builder *builder, const struct tt_latent_spec *spec);
+
 struct tt_mlp_names {
     const char *module, *gate, *up, *down;
     const char *activation;       /* NULL: it is no module */
@@ -181,6 +203,7 @@ void tt_build_short_conv(struct tt_builder *builder, const struct tt_short_conv_
  * "lm_head". */
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
+    const struct tt_latent_spec *latent; /* instead of attention; NULL: none */
     const struct tt_mlp_spec *mlp;
     /* Instead of attention in layers with a state, and in those with a convolution alone; NULL: none. */
     const struct tt_recurrence_spec *recurrence;

@@ -353,6 +353,8 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
             tt_build_recurrence(builder, spec->recurrence);
         else if (facts->layers[i].state.conv_rows > 0)
             tt_build_short_conv(builder, spec->short_conv);
+        else if (spec->latent != NULL)
+            tt_build_latent_attention(builder, spec->latent);
         else
             tt_build_attention(builder, spec->attention);
         build_own_mlp(builder, facts, spec);

@@ -183,8 +183,8 @@ TT_MUST_USE tt_status tt_family_parse_rope(const struct tt_json *json, const str
 TT_MUST_USE tt_status tt_family_parse_layer_types(const struct tt_json *json,
                                                   const struct tt_model_facts *facts,
                                                   bool sliding[TT_MODEL_LAYERS_MAX]);
-/* The same for two other types of layers: whether each is of the second. */
-TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json,
+/* The same for a list under any key and two other types of layers: whether each is of the second. */
+TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json, const char *key,
                                                   const struct tt_model_facts *facts,
                                                   const char *const names[2],
                                                   bool second[TT_MODEL_LAYERS_MAX]);

@@ -135,14 +135,15 @@ tt_status tt_family_parse_activation(const struct tt_json *json, const char *key
     return status;
 }
 
-tt_status tt_family_parse_layer_kinds(const struct tt_json *json, const struct tt_model_facts *facts,
-                                      const char *const names[2], bool second[TT_MODEL_LAYERS_MAX])
+tt_status tt_family_parse_layer_kinds(const struct tt_json *json, const char *key,
+                                      const struct tt_model_facts *facts, const char *const names[2],
+                                      bool second[TT_MODEL_LAYERS_MAX])
 {
-    const struct tt_json_value *types = tt_json_get(json->root, "layer_types");
+    const struct tt_json_value *types = tt_json_get(json->root, key);
     if (types == NULL || tt_json_is_null(types)) return TT_OK;
-    TT_TRY(tt_json_array(json, json->root, "layer_types", &types));
+    TT_TRY(tt_json_array(json, json->root, key, &types));
     if ((int64_t)tt_json_count(types) != facts->num_hidden_layers) {
-        return tt_fail(TT_ERR_DATA, "%s: layer_types has %zu entries for %" PRId64 " layers", json->origin,
+        return tt_fail(TT_ERR_DATA, "%s: %s has %zu entries for %" PRId64 " layers", json->origin, key,
                        tt_json_count(types), facts->num_hidden_layers);
     }
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
@@ -159,7 +160,7 @@ tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct t
                                       bool sliding[TT_MODEL_LAYERS_MAX])
 {
     static const char *const names[] = {"full_attention", "sliding_attention"};
-    return tt_family_parse_layer_kinds(json, facts, names, sliding);
+    return tt_family_parse_layer_kinds(json, "layer_types", facts, names, sliding);
 }
 
 tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,

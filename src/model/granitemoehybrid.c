@@ -109,7 +109,7 @@ static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_sta
     bool linear[TT_MODEL_LAYERS_MAX];
     bool old = first != NULL && (strcmp(first, older[0]) == 0 || strcmp(first, older[1]) == 0);
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) linear[i] = true;
-    TT_TRY(tt_family_parse_layer_kinds(json, facts, old ? older : names, linear));
+    TT_TRY(tt_family_parse_layer_kinds(json, "layer_types", facts, old ? older : names, linear));
     TT_TRY(tt_json_opt_string(json, json->root, "position_embedding_type", &positions));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         if (positions == NULL || strcmp(positions, "rope") != 0) facts->layers[i].rope = -1;

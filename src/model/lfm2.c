@@ -72,7 +72,7 @@ static tt_status parse_layers(const struct tt_json *json, struct tt_model_facts 
     TT_TRY(tt_json_opt_int(json, json->root, "conv_L_cache", &kernel));
     TT_TRY(tt_family_check_range(json, "conv_L_cache", kernel, 2, TT_CONV1D_KERNEL_MAX));
     TT_TRY(read_attention_layers(json, facts, conv));
-    TT_TRY(tt_family_parse_layer_kinds(json, facts, names, conv));
+    TT_TRY(tt_family_parse_layer_kinds(json, "layer_types", facts, names, conv));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
         if (conv[i])
             facts->layers[i] = (struct tt_layer_facts){

@@ -35,7 +35,6 @@ static const struct row {
     {"linear attention", "layer_types", HOLDS, 0, "linear_attention", 2},
     {"short convolutions", "conv_L_cache", ABOVE, 0, NULL, 3},
     {"short convolutions", "layer_types", HOLDS, 0, "conv", 3},
-    {"latent attention", "kv_lora_rank", ABOVE, 0, NULL, 0},
     {"an indexer that chooses keys", "index_topk", ABOVE, 0, NULL, 0},
     {"attention in chunks", "attention_chunk_size", ABOVE, 0, NULL, 0},
     {"clamped gated units", "swiglu_limit", ABOVE, 0, NULL, 0},

@@ -57,7 +57,7 @@ static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_sta
     int64_t interval = 4;
     TT_TRY(tt_family_parse_size(json, "full_attention_interval", INT32_MAX, &interval));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) linear[i] = (i + 1) % interval != 0;
-    TT_TRY(tt_family_parse_layer_kinds(json, facts, names, linear));
+    TT_TRY(tt_family_parse_layer_kinds(json, "layer_types", facts, names, linear));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
         if (linear[i]) facts->layers[i] = (struct tt_layer_facts){.rope = -1, .state = *state};
     return TT_OK;

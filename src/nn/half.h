@@ -15,7 +15,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 
-enum { TT_HALF_SAVED_BYTES = 1280 };
+enum { TT_HALF_SAVED_BYTES = 2048 };
 
 struct tt_half {
     const struct tt_half_ops *ops;

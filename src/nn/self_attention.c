@@ -15,7 +15,7 @@ static bool trains(const struct tt_half *half)
         if (tt_norm_trains(norms[i])) return true;
     }
     return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->gate) ||
-           tt_linear_group_trains(&attention->o);
+           tt_linear_group_trains(&attention->o) || tt_latent_trains(attention->latent);
 }
 
 static bool has_qk_norm(const struct tt_self_attention *attention)
@@ -76,8 +76,7 @@ static int64_t ready_columns(const struct tt_self_attention *attention)
     return (attention->heads + (values ? 2 : 1) * kv_heads) * attention->head_dim;
 }
 
-/* The columns of q, k and v; of q alone where another layer makes k and v. */
-static struct qkv split(const struct tt_self_attention *attention, tt_tensor qkv_TC)
+struct qkv tt_attention_split(const struct tt_self_attention *attention, tt_tensor qkv_TC)
 {
     int64_t q_cols = tt_attention_q_columns(attention);
     struct qkv qkv = {.q_THE = tt_tensor_heads(tt_tensor_cols(qkv_TC, 0, q_cols), attention->heads)};
@@ -100,6 +99,7 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
     TT_TRY(tt_linear_push_h(&attention->qkv, pass, tokens, &saved->h_qkv_TR));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &saved->h_o_TR));
     TT_TRY(tt_attention_push_gate(attention, pass, tokens, saved));
+    TT_TRY(tt_latent_push_kept(attention, pass, tokens, keep, saved));
     if (has_post_norm(attention))
         TT_TRY(
             tt_workspace_2d(workspace, "output of o", pass->in.compute_dtype, tokens, dim, &saved->out_TD));
@@ -194,11 +194,12 @@ static tt_status project(const struct tt_self_attention *attention, const struct
 {
     struct tt_linear_call call = tt_linear_call_tokens(&attention->qkv, pass, n_TD, saved->h_qkv_TR);
     call.quantized = rows;
+    if (attention->latent != NULL) return tt_latent_project(attention, &call, saved);
     tt_tensor out_TC = linear_columns(attention, saved->qkv_TC);
     if (!rotates_first(attention) || attention->rope < 0) return tt_linear_forward(&call, out_TC);
     const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
     if (!rotates_whole(attention, pass)) {
-        struct qkv raw = split(attention, saved->qkv_TC);
+        struct qkv raw = tt_attention_split(attention, saved->qkv_TC);
         TT_TRY(tt_linear_forward(&call, out_TC));
         return rotate_both(attention, pass, raw.q_THE, raw.k_TKE, false);
     }
@@ -217,7 +218,7 @@ static tt_status project(const struct tt_self_attention *attention, const struct
 static tt_status prepare(const struct tt_self_attention *attention, const struct tt_pass *pass, bool keep,
                          const struct tt_attention_saved *saved, struct qkv *ready)
 {
-    struct qkv raw = split(attention, saved->qkv_TC);
+    struct qkv raw = tt_attention_split(attention, saved->qkv_TC);
     *ready = raw;
     if (!has_qk_norm(attention)) return TT_OK;
     if (keep) {
@@ -291,6 +292,7 @@ static tt_status finish(const struct tt_self_attention *attention, const struct 
 {
     tt_tensor gated_TC;
     TT_TRY(tt_attention_apply_gate(attention, pass, in->keep, saved, &gated_TC));
+    TT_TRY(tt_latent_take_values(attention, pass, &gated_TC));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, gated_TC, saved->h_o_TR);
     return tt_half_finish(&attention->post_norm, &o, in, saved->out_TD, saved->rstd_out_T);
 }
@@ -334,7 +336,8 @@ static tt_status push_attention_scratch(const struct tt_pass *pass, struct tt_at
 static tt_status norms_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
                             const struct tt_attention_saved *saved, tt_tensor dqkv_TC)
 {
-    struct qkv raw = split(attention, saved->qkv_TC), grad = split(attention, dqkv_TC);
+    struct qkv raw = tt_attention_split(attention, saved->qkv_TC),
+               grad = tt_attention_split(attention, dqkv_TC);
     TT_TRY(tt_norm_backward(&attention->q_norm, pass, normed_rows(attention, raw.q_THE), saved->rstd_q_N,
                             (tt_tensor){0}, normed_rows(attention, grad.q_THE), NULL));
     if (attention->reads != NULL) return TT_OK;
@@ -354,7 +357,7 @@ static tt_status norms_back(const struct tt_self_attention *attention, const str
 static tt_status rotate_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
                              tt_tensor dqkv_TC, struct tt_quantized_rows *rows)
 {
-    struct qkv grad = split(attention, dqkv_TC);
+    struct qkv grad = tt_attention_split(attention, dqkv_TC);
     *rows = (struct tt_quantized_rows){.made = false};
     if (attention->rope < 0) return TT_OK;
     bool last = rotates_first(attention) && rotates_whole(attention, pass);
@@ -384,15 +387,18 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                                   saved->out_TD, saved->rstd_out_T, &dout_TD, &dout_rows));
     int64_t tokens = dout_TD.dims[0];
     TT_TRY(tt_workspace_2d(workspace, "gradient of the attention output", pass->in.compute_dtype, tokens,
-                           attention->heads * attention->head_dim, &do_TC));
+                           attention->heads * tt_attention_value_dim(attention), &do_TC));
     TT_TRY(tt_linear_push_h(&attention->o, pass, tokens, &dh_TR));
     struct tt_linear_call o = tt_linear_call_tokens(&attention->o, pass, saved->o_TC, saved->h_o_TR);
     o.quantized = &dout_rows;
     TT_TRY(tt_linear_backward_input(&o, dout_TD, dh_TR, do_TC));
     TT_TRY(tt_attention_gate_back(attention, pass, saved, dqkv_TC, &o.x_TI, &do_TC));
+    if (tt_linear_group_needs_x(&attention->o)) TT_TRY(tt_latent_take_values(attention, pass, &o.x_TI));
+    TT_TRY(tt_latent_widen_gradient(attention, pass, &do_TC));
     TT_TRY(tt_linear_backward_params(&o, dout_TD, dh_TR));
 
-    struct qkv raw = split(attention, saved->qkv_TC), ready = raw, grad = split(attention, dqkv_TC);
+    struct qkv raw = tt_attention_split(attention, saved->qkv_TC), ready = raw,
+               grad = tt_attention_split(attention, dqkv_TC);
     if (!tt_tensor_is_empty(saved->ready_qk_TC))
         ready = with_ready(attention, raw, saved->ready_qk_TC);
     else if (has_qk_norm(attention))
@@ -428,6 +434,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
                            all_columns(attention), &dqkv_TC));
     struct tt_quantized_rows dqkv_rows;
     TT_TRY(backward_to_qkv(attention, pass, saved, gradient, dqkv_TC, &dqkv_rows));
+    if (attention->latent != NULL) TT_TRY(tt_latent_back(attention, pass, saved, dqkv_TC, &dqkv_TC));
     dqkv_TC = linear_columns(attention, dqkv_TC);
     TT_TRY(tt_half_push_gradient(&attention->norm, pass, gradient, &dn_TD));
     TT_TRY(tt_half_first_back(&attention->norm, &attention->qkv, pass, gradient, "normed input of attention",
@@ -450,6 +457,10 @@ static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visi
     const struct tt_self_attention *attention = half->impl;
     TT_TRY(tt_linear_group_visit(&attention->qkv, visit, context));
     TT_TRY(tt_linear_group_visit(&attention->gate, visit, context));
+    if (attention->latent != NULL) {
+        TT_TRY(tt_linear_group_visit(&attention->latent->q, visit, context));
+        TT_TRY(tt_linear_group_visit(&attention->latent->kv, visit, context));
+    }
     return tt_linear_group_visit(&attention->o, visit, context);
 }
 
@@ -459,9 +470,13 @@ static double flops(const struct tt_half *half, double length, bool full)
     double window = attention->window > 0 ? fmin((double)attention->window, length) : length;
     double seen = length > 0 ? window - window * window / (2 * length) : 0; /* keys per query, their mean */
     double sum = tt_linear_group_flops(&attention->qkv, full) +
-                 tt_linear_group_flops(&attention->gate, full) + tt_linear_group_flops(&attention->o, full);
+                 tt_linear_group_flops(&attention->gate, full) + tt_linear_group_flops(&attention->o, full) +
+                 tt_latent_flops(attention->latent, full);
+    int64_t columns = 2 * attention->head_dim; /* of q, and of v */
+    if (attention->latent != NULL)
+        columns = attention->latent->plain + attention->latent->rotated + attention->latent->value;
     /* forward: scores and values, 2 products of 2 FLOPs; backward: twice that */
-    return sum + 12.0 * seen * (double)(attention->heads * attention->head_dim);
+    return sum + 6.0 * seen * (double)(attention->heads * columns);
 }
 
 const struct tt_half_ops tt_attention_half = {

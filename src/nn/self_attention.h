@@ -28,6 +28,24 @@
 #include "nn/half.h"
 #include "nn/side.h"
 
+/* Multi-head latent attention (MLA; DeepSeek-V2, arXiv 2405.04434): linears of the stream make a latent of q, one of k
+ * and v, and columns of k that all heads share; linears of the normed latents make the heads, of which a part rotates
+ * (backend/ops/latent_heads.h). The latent of q may be missing.
+ *
+ * Heads of q, k and v have head_dim columns, the larger of their own widths. Kept: the latents and the shared columns
+ * c, 2 f of rstd, LoRA h of all linears, q, k and v 3 H E c, o and lse; at TT_KEEP_ALL also the normed latents c where
+ * LoRA or a weight reads them. */
+struct tt_latent {
+    struct tt_norm q_norm, kv_norm;
+    struct tt_linear_group q, kv;  /* of the latents; q.count 0: a linear of the stream makes q */
+    int64_t q_columns, kv_columns; /* of the latents, or of q without one */
+    /* columns of a head of q and k that do not rotate, and do; of a head of v */
+    int64_t plain, rotated, value;
+    int rope;           /* index in the pass' tables */
+    double temperature; /* of queries by position; 0: none */
+    int64_t original_positions;
+};
+
 /* Where q_norm and k_norm act, if they exist. */
 enum tt_qk_norm {
     TT_QK_NORM_HEADS,      /* each head, before the rotation */
@@ -37,7 +55,8 @@ enum tt_qk_norm {
 
 struct tt_self_attention {
     struct tt_norm norm;
-    struct tt_linear_group qkv;
+    struct tt_linear_group qkv;     /* with `latent`: of the latents and the shared columns */
+    const struct tt_latent *latent; /* NULL, or q, k and v are made of latents; without rope and q/k norms */
     struct tt_linear_group gate; /* of the output of attention, [T, H E], through a sigmoid; count 0: none */
     struct tt_linear_group o;
     struct tt_norm q_norm, k_norm; /* weight NULL: none */

@@ -18,6 +18,9 @@ struct tt_attention_saved {
     tt_tensor gate_TC, h_gate_TR; /* with a linear of the gate; backward replaces it by its gradient */
     tt_tensor out_TD, rstd_out_T; /* with a post norm: its input */
     tt_tensor n_TD, ready_qk_TC;  /* empty: recomputed */
+    /* of latents; the normed ones are empty where they are recomputed */
+    tt_tensor latent_TC, h_latent_q_TR, h_latent_kv_TR, rstd_latent_q_T, rstd_latent_kv_T;
+    tt_tensor latent_q_TL, latent_kv_TL;
 };
 _Static_assert(sizeof(struct tt_attention_saved) <= TT_HALF_SAVED_BYTES,
                "the layer's record has room for it");
@@ -34,6 +37,14 @@ static inline int64_t tt_attention_kv_heads(const struct tt_self_attention *atte
     return attention->reads == NULL ? attention->kv_heads : 0;
 }
 
+/* Columns of a head of o's input. */
+static inline int64_t tt_attention_value_dim(const struct tt_self_attention *attention)
+{
+    return attention->latent != NULL ? attention->latent->value : attention->head_dim;
+}
+
+/* The columns of q, k and v; of q alone where another layer makes k and v. */
+struct qkv tt_attention_split(const struct tt_self_attention *attention, tt_tensor qkv_TC);
 /* All heads of a token as one row. */
 tt_tensor tt_heads_as_rows(tt_tensor x_THE);
 /* Sets k and v to columns of [T, .. + 2 K E], from `first` on; nothing where that is empty. */
@@ -89,6 +100,30 @@ TT_MUST_USE tt_status tt_attention_gate_linear_back(const struct tt_self_attenti
                                                     const struct tt_pass *pass,
                                                     const struct tt_attention_saved *saved, tt_tensor n_TD,
                                                     tt_tensor dn_TD);
+
+/* ---- Latents ---- */
+
+/* Takes NULL, as all below take an attention without latents. */
+bool tt_latent_trains(const struct tt_latent *latent);
+/* Kept memory. */
+TT_MUST_USE tt_status tt_latent_push_kept(const struct tt_self_attention *attention,
+                                          const struct tt_pass *pass, int64_t tokens, bool keep,
+                                          struct tt_attention_saved *saved);
+/* The normed stream, as x of `call` -> q, k and v ready for attention. */
+TT_MUST_USE tt_status tt_latent_project(const struct tt_self_attention *attention,
+                                        const struct tt_linear_call *call,
+                                        const struct tt_attention_saved *saved);
+/* dqkv -> the gradients of what the stream's linears make, in scratch that is pushed here. */
+TT_MUST_USE tt_status tt_latent_back(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                     const struct tt_attention_saved *saved, tt_tensor dqkv_TC,
+                                     tt_tensor *dlatent_TC);
+/* The output of attention -> the columns of its heads that values have; and the gradient of these -> that of the whole
+ * output. In scratch that is pushed here, or as it is where all columns are values. */
+TT_MUST_USE tt_status tt_latent_take_values(const struct tt_self_attention *attention,
+                                            const struct tt_pass *pass, tt_tensor *o_TC);
+TT_MUST_USE tt_status tt_latent_widen_gradient(const struct tt_self_attention *attention,
+                                               const struct tt_pass *pass, tt_tensor *do_TC);
+double tt_latent_flops(const struct tt_latent *latent, bool full);
 
 /* ---- Over a cache ---- */
 

@@ -176,6 +176,7 @@ static void pieces_of_dense_families(void **state)
 #include "dense.def"
 #undef DENSE
     check_pieces("vision/muse_glimmer", NULL, "adapter_final");
+    check_pieces("vision/mistral4", NULL, "adapter_final");
 }
 
 int main(void)

@@ -45,6 +45,7 @@ static const struct class
       {"vision_tower.", "model.vision_tower."},
       {"multi_modal_projector.", "model.multi_modal_projector."}}},
     {"ministral3", true, "0.01", {{NULL, NULL}}},
+    {"mistral4", false, "0.01", {{NULL, NULL}}},
     {"qwen2_5_vl", false, "0.01", {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
     {"qwen3_vl", false, "0.01", {{NULL, NULL}}},
     {"qwen3_5", true, "0.001", {{NULL, NULL}}},

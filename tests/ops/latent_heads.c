@@ -300,7 +300,8 @@ static void hostile_arguments(void **state)
     REFUSE(args.q_TC = tt_tensor_2d(memory[0], TT_F32, 3, 16), "q's columns has 3 rows for 2 tokens");
     REFUSE(args.shared_TR = tt_tensor_2d(memory[2], TT_F32, 2, 3), "3 columns of a head cannot rotate");
     REFUSE(args.q_TC = tt_tensor_2d(memory[0], TT_F32, 2, 4), "heads of q have 2 columns");
-    REFUSE(args.kv_TC = tt_tensor_2d(memory[1], TT_F32, 2, 32), "heads of 8 columns for 8 of q and 12 of v");
+    REFUSE(args.kv_TC = tt_tensor_2d(memory[1], TT_F32, 2, 32),
+           "heads of 8 columns for 8 of q and 12 of v, at most 512");
     REFUSE(args.cos_PE = tt_tensor_2d(memory[3], TT_F32, 4, 3), "cos");
     REFUSE(args.temperature = 0.1, "a temperature over 0 original positions");
     REFUSE(args.v_THW = args.k_THW, "overlap in memory");

@@ -48,6 +48,7 @@ THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "granitemoehybrid": 1e-3}  # at a higher rate rounding alone moves its losses
 STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
+LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")  # PEFT takes names of MLPs for experts
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
 
 
@@ -107,6 +108,16 @@ FAMILIES = {
         mamba_proj_bias=True, time_step_limit=(0.02, 4.0), attention_bias=True, embedding_multiplier=3.0,
         logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.21, position_embedding_type="rope",
         rope_parameters=rope(), layer_types=["linear_attention", "full_attention"]),
+    "deepseek_v3": family(
+        "deepseek_v3", 317, LATENT, num_key_value_heads=4, first_k_dense_replace=2, n_routed_experts=4, n_group=1,
+        topk_group=1, num_experts_per_tok=2, moe_intermediate_size=8, attention_bias=True, q_lora_rank=12,
+        kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
+        rope_parameters=rope(1e4, "yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=32.0,
+                             beta_slow=1.0, mscale=1.0, mscale_all_dim=0.7)),
+    "glm4_moe_lite": family(
+        "glm4_moe_lite", 318, ("q_proj", *LATENT[2:]), num_key_value_heads=4, mlp_layer_types=["dense", "dense"],
+        n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, q_lora_rank=None, kv_lora_rank=12,
+        qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=12, rope_interleave=False, rope_parameters=rope(1e6)),
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }
@@ -147,7 +158,9 @@ def make_reference(family):
 
 
 def make_defaults(model_type):
-    more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0}}.get(model_type, {})
+    more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0},
+            "deepseek_v3": {"first_k_dense_replace": 8, "num_key_value_heads": 32},
+            "glm4_moe_lite": {"mlp_layer_types": ["dense"] * 8, "num_key_value_heads": 32}}.get(model_type, {})
     config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
         config.pop(key, None)

@@ -110,6 +110,20 @@ FOLDERS = {
         {"image_token_index": 66, "tie_word_embeddings": False},
         alone=True,
     ),
+    # The same class with the text model of Mistral 4: latent attention.
+    "mistral4": Folder(
+        "mistral3", 211,
+        {**TEXT, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "model_type": "mistral4", "first_k_dense_replace": 2,
+         "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "q_lora_rank": 14,
+         "kv_lora_rank": 10, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12,
+         "rope_parameters": {
+             "rope_type": "yarn", "rope_theta": 10000.0, "factor": 16.0, "original_max_position_embeddings": 8,
+             "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1}},
+        {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16,
+         "patch_size": 4, "head_dim": 4, "model_type": "pixtral"},
+        {"image_token_index": 66, "tie_word_embeddings": False},
+        defaults=True,
+    ),
     "qwen2_5_vl": Folder(
         "qwen2_5_vl", 203,
         {**TEXT, "rms_norm_eps": 1e-6, "rope_parameters": {**PLAIN, "mrope_section": [2, 2, 2]}},
@@ -217,7 +231,8 @@ def make_alone(folder):
 
 
 def make_defaults(model_type):
-    config = AutoConfig.for_model(model_type, **SIZES).to_dict()
+    more = {"first_k_dense_replace": 8} if model_type == "mistral4" else {}
+    config = AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "architectures"):
         config.pop(key, None)
     Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")
@@ -230,8 +245,9 @@ def make_folder(name):
     (VISION / name).mkdir(parents=True)
     os.chdir(VISION / name)
     make_model(folder)
+    linears = ".*_proj(_with_mqa)?" if "kv_lora_rank" in folder.text else ".*_proj"
     lora = {"r": 2, "lora_alpha": 4, "lora_dropout": 0.0, "task_type": "CAUSAL_LM",
-            "target_modules": rf"model\.{folder.path}\.layers\.\d+\..*_proj"}
+            "target_modules": rf"model\.{folder.path}\.layers\.\d+\.{linears}"}
     make_models.make_adapter("adapter_random", lora, seed=folder.seed + 1, random_b=True)
     make_reference(folder)
     family = make_models.Family(folder.model_type, folder.seed, {"vocab_size": folder.rows}, ())
@@ -243,7 +259,7 @@ def make_folder(name):
     model = make_models.reference_curve(adapted, rows, folder.rate, "train_reference.json")
     make_models.save_adapter(model, "adapter_final")
     if folder.defaults:
-        make_defaults(f"{folder.model_type}_text")
+        make_defaults(folder.text.get("model_type", f"{folder.model_type}_text"))
     if folder.alone:
         make_alone(folder)
 

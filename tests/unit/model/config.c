@@ -359,9 +359,30 @@ static void keys_of_families_are_refused(void **state)
 {
 #define GEMMA4(more) "{\"model_type\": \"gemma4_text\", \"hidden_size_per_layer_input\": 0, " TEXT more "}"
 #define MUSE(more) "{\"model_type\": \"muse_glimmer_text\", " TEXT more "}"
+#define LATENT(type, more)                                                                                   \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 100, \"hidden_size\": 32, \"intermediate_size\": 48, "   \
+    "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 4" more "}"
     static const struct {
         const char *text, *message;
     } cases[] = {
+        {LATENT("deepseek_v3", ", \"first_k_dense_replace\": 2"),
+         "needs routed experts (n_routed_experts): layer 2 is not dense"},
+        {LATENT("mistral4", ""), "needs routed experts (n_routed_experts): layer 0 is not dense"},
+        {LATENT("glm4_moe_lite", ""), "needs routed experts (n_routed_experts): layer 1 is not dense"},
+        {"{\"model_type\": \"glm4_moe_lite\", \"vocab_size\": 100, \"hidden_size\": 2048, "
+         "\"intermediate_size\": 48, \"num_hidden_layers\": 3}",
+         "needs routed experts (n_routed_experts): layer 1 is not dense"},
+        {LATENT("glm4_moe_lite", ", \"mlp_layer_types\": [\"dense\", \"sparse\"]"),
+         "mlp_layer_types has 2 entries for 3 layers"},
+        {LATENT("deepseek_v3", ", \"qk_rope_head_dim\": 7"), "qk_rope_head_dim is 7"},
+        {LATENT("deepseek_v3", ", \"qk_nope_head_dim\": 500"),
+         "qk_nope_head_dim + qk_rope_head_dim is 564; it must be between 1 and 512"},
+        {LATENT("deepseek_v3", ", \"kv_lora_rank\": 0"), "kv_lora_rank is 0"},
+        {LATENT("mistral4", ", \"rope_parameters\": {\"type\": \"yarn\", \"factor\": 4, "
+                            "\"partial_rotary_factor\": 0.25}"),
+         "32 columns of a head rotate by partial_rotary_factor, and 64 by qk_rope_head_dim"},
+        {"{\"model_type\": \"deepseek_v3\", " TEXT "}",
+         "num_key_value_heads is 2; latents make k and v of as many heads as q, 4"},
         {GEMMA4(", \"enable_moe_block\": true"),
          "enable_moe_block of a gemma4_text model needs routed experts"},
         {GEMMA4(", \"num_kv_shared_layers\": 3"), "num_kv_shared_layers is 3; it must be between 0 and 2"},

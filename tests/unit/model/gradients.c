@@ -218,8 +218,43 @@ static const char granite4[] = DENSE(
 static const char lfm2[] =
     DENSE("lfm2", ", \"conv_bias\": true, \"block_multiple_of\": 8, \"full_attn_idxs\": [1]");
 
+#define LATENT(type, more)                                                                                   \
+    "{\"model_type\": \"" type "\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "    \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "                     \
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"first_k_dense_replace\": 2, "                \
+    "\"kv_lora_rank\": 6, \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 4" more "}"
+
+static const char deepseek_v3[] = LATENT(
+    "deepseek_v3", ", \"q_lora_rank\": 7, \"v_head_dim\": 5, \"attention_bias\": true, "
+                   "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": "
+                   "0.7, \"original_max_position_embeddings\": 16}");
+static const char mistral4[] =
+    LATENT("mistral4", ", \"q_lora_rank\": 8, \"v_head_dim\": 10, \"rope_parameters\": {\"type\": \"yarn\", "
+                       "\"rope_theta\": 100, \"factor\": 4, \"llama_4_scaling_beta\": 0.3, "
+                       "\"original_max_position_embeddings\": 2}");
+static const char glm4_moe_lite[] =
+    LATENT("glm4_moe_lite", ", \"q_lora_rank\": null, \"v_head_dim\": 12, \"rope_theta\": 100, "
+                            "\"rope_interleave\": false, \"mlp_layer_types\": [\"dense\", \"dense\"]");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
+    {.name = "full, heads of latents, narrow values", .text = deepseek_v3, .train_base = true},
+    {.name = "lora, heads of latents, narrow values",
+     .text = deepseek_v3,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "full, heads of latents, a temperature of queries", .text = mistral4, .train_base = true},
+    {.name = "lora, heads of latents, a temperature of queries",
+     .text = mistral4,
+     .target_modules = "all-linear"},
+    {.name = "full, heads of a latent of k and v, wide values", .text = glm4_moe_lite, .train_base = true},
+    {.name = "lora, heads of a latent of k and v, wide values",
+     .text = glm4_moe_lite,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "lora on the heads of latents alone",
+     .text = deepseek_v3,
+     .target_modules = "[\"q_b_proj\", \"kv_b_proj\"]"},
     {.name = "full, a state by Mamba-2", .text = granite4, .train_base = true},
     {.name = "lora, a state by Mamba-2", .text = granite4, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, a convolution between gates", .text = lfm2, .train_base = true},

@@ -43,7 +43,6 @@ static void each_key_names_its_part(void **state)
         {"{\"layer_types\": [\"full_attention\", \"linear_attention\"]}", "linear attention (layer_types)"},
         {"{\"conv_L_cache\": 3}", "short convolutions (conv_L_cache)"},
         {"{\"layer_types\": [\"conv\"]}", "short convolutions (layer_types)"},
-        {"{\"kv_lora_rank\": 8}", "latent attention (kv_lora_rank)"},
         {"{\"index_topk\": 8}", "an indexer that chooses keys (index_topk)"},
         {"{\"attention_chunk_size\": 8}", "attention in chunks (attention_chunk_size)"},
         {"{\"swiglu_limit\": 7.0}", "clamped gated units (swiglu_limit)"},
@@ -68,11 +67,11 @@ static void each_key_names_its_part(void **state)
 static void parts_are_listed_once(void **state)
 {
     (void)state;
-    expect("{\"num_experts\": 1, \"num_local_experts\": 0, \"alibi\": false, \"kv_lora_rank\": null, "
+    expect("{\"num_experts\": 1, \"num_local_experts\": 0, \"alibi\": false, \"index_topk\": null, "
            "\"hidden_act\": \"silu\", \"layer_types\": [\"full_attention\", 3]}",
            "");
-    expect("{\"num_experts\": 8, \"num_experts_per_tok\": 2, \"kv_lora_rank\": 8}",
-           "routed experts (num_experts), latent attention (kv_lora_rank)");
+    expect("{\"num_experts\": 8, \"num_experts_per_tok\": 2, \"index_topk\": 8}",
+           "routed experts (num_experts), an indexer that chooses keys (index_topk)");
     expect("{\"linear_num_value_heads\": 4, \"layer_types\": [\"linear_attention\"]}",
            "a gated delta rule (linear_num_value_heads)");
     /* the same key is that of other norms beside a scan; Cohere's have no bias; Gemma 4 has both of these parts */
@@ -80,7 +79,8 @@ static void parts_are_listed_once(void **state)
     expect("{\"layer_norm_eps\": 1e-5, \"logit_scale\": 0.1}", "");
     expect("{\"layer_norm_epsilon\": 1e-5, \"no_bias\": true}", "");
     expect("{\"hidden_size_per_layer_input\": 256, \"num_kv_shared_layers\": 2}", "");
-    expect("{\"num_experts\": 8, \"text_config\": {\"kv_lora_rank\": 8}}", "latent attention (kv_lora_rank)");
+    expect("{\"num_experts\": 8, \"text_config\": {\"index_topk\": 8}}",
+           "an indexer that chooses keys (index_topk)");
 }
 
 int main(void)
