@@ -1,7 +1,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/json.h"
 #include "cli/hub_names.h"
 
 struct download_command {
@@ -24,8 +23,6 @@ static const struct tt_setting own_settings[] = {
 };
 /* clang-format on */
 
-enum { PATTERNS_MAX = 64 };
-
 static size_t list_sections(struct tt_setting_section *sections)
 {
     sections[0] = (struct tt_setting_section){"Download", own_settings, 0};
@@ -41,44 +38,25 @@ static tt_status parse_words(int argc, char *const *argv, int *count)
     return TT_ERR_USAGE;
 }
 
-/* The patterns of `include`: one word, or a JSON list of texts. */
-static tt_status list_patterns(const char *include, struct tt_json *json, struct tt_hub_download *download,
-                               const char **patterns)
-{
-    download->include = patterns;
-    if (include == NULL) return TT_OK;
-    if (include[0] != '[') {
-        patterns[download->include_count++] = include;
-        return TT_OK;
-    }
-    TT_TRY(tt_json_parse(include, strlen(include), "include", json));
-    for (size_t i = 0; i < tt_json_count(json->root); i++) {
-        const char *text = tt_json_text(tt_json_at(json->root, i));
-        if (text == NULL || download->include_count == PATTERNS_MAX)
-            return tt_fail(TT_ERR_USAGE, "include is a list of at most %d names or patterns", PATTERNS_MAX);
-        patterns[download->include_count++] = text;
-    }
-    return TT_OK;
-}
-
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
     static const char *const kinds[] = {"models", "datasets"};
     const struct download_command *command = call->target;
     struct tt_hub_download download = {
         .kind = kinds[command->repo_type], .name = call->argv[0], .revision = command->revision};
-    const char *patterns[PATTERNS_MAX];
-    struct tt_json json = {0};
+    struct tt_cli_patterns include = {0};
     struct tt_hub *hub = NULL;
     char *folder = NULL;
     tt_status status = TT_OK;
-    TT_GO(list_patterns(command->include, &json, &download, patterns));
+    TT_GO(tt_cli_patterns_read("include", command->include, &include));
+    download.include = include.text;
+    download.include_count = include.count;
     TT_GO(tt_cli_open_hub(cli, &hub));
     TT_GO(tt_hub_download(hub, &download, &folder));
     TT_GO(tt_report_print(cli->report, folder));
     TT_GO(tt_report_print(cli->report, "\n"));
 out:
-    tt_json_deinit(&json);
+    tt_json_deinit(&include.json);
     tt_hub_close(hub);
     tt_free(folder);
     return status;

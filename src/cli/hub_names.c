@@ -1,6 +1,7 @@
 #include "cli/hub_names.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hub_cache.h"
 #include "base/str.h"
@@ -40,4 +41,22 @@ void tt_hub_names_close(struct tt_hub_names *names)
     tt_hub_set_fetcher(NULL, NULL);
     tt_hub_close(names->hub);
     names->hub = NULL;
+}
+
+tt_status tt_cli_patterns_read(const char *setting, const char *value, struct tt_cli_patterns *patterns)
+{
+    if (value == NULL) return TT_OK;
+    if (value[0] != '[') {
+        patterns->text[patterns->count++] = value;
+        return TT_OK;
+    }
+    TT_TRY(tt_json_parse(value, strlen(value), setting, &patterns->json));
+    for (size_t i = 0; i < tt_json_count(patterns->json.root); i++) {
+        const char *text = tt_json_text(tt_json_at(patterns->json.root, i));
+        if (text == NULL || patterns->count == TT_CLI_PATTERNS_MAX)
+            return tt_fail(TT_ERR_USAGE, "%s is a list of at most %d names or patterns", setting,
+                           TT_CLI_PATTERNS_MAX);
+        patterns->text[patterns->count++] = text;
+    }
+    return TT_OK;
 }

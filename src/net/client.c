@@ -135,7 +135,8 @@ static bool may_retry(const struct net_attempt *attempt, bool redirected)
 {
     const struct tt_net_request *request = attempt->call->request;
     if (attempt->status != TT_OK) return false;
-    if (request->method == TT_NET_POST && !request->repeatable) return false;
+    bool refused = attempt->result == CURL_OK && attempt->call->answer->code == 429; /* without an effect */
+    if (request->method == TT_NET_POST && !request->repeatable && !refused) return false;
     if (attempt->call->done > 0 && request->method != TT_NET_GET) return false;
     switch (attempt->result) {
     case CURL_OK:

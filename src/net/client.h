@@ -91,7 +91,7 @@ struct tt_net_request {
     uint64_t first, count;
     const struct tt_net_sink *sink; /* NULL: the body is stored in the answer */
     size_t answer_bytes; /* the most of a body in the answer, more is TT_ERR_DATA; 0: TT_NET_ANSWER_BYTES */
-    bool repeatable;     /* a POST that may be sent twice; all other methods may */
+    bool repeatable;     /* a POST that may be sent twice; all other methods may, and any after 429 */
 };
 
 /* A zeroed struct is empty. */

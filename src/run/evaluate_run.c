@@ -8,6 +8,7 @@
 #include "infer/generation_rank.h"
 #include "launch/fingerprint.h"
 #include "run/exact_match.h"
+#include "run/hub_names.h"
 #include "run/open_world.h"
 #include "run/task.h"
 #include "run/trainer.h"
@@ -203,6 +204,7 @@ tt_status tt_evaluate_run(const struct tt_eval_spec *spec, const struct tt_train
         .spec = spec, .config = &spec->job, .cancel = cancel, .result = result, .metrics = metrics};
     *result = (struct tt_eval_result){.loss = NAN, .exact_matches = -1};
     TT_GO(tt_run_open_world(TT_JOB_EVALUATE, spec, cancel, &world));
+    TT_GO(tt_run_fetch_names(&spec->job, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_settle_inputs(&world, &run.inputs));

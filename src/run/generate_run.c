@@ -5,6 +5,7 @@
 #include "infer/adapter_set.h"
 #include "infer/generation_rank.h"
 #include "launch/fingerprint.h"
+#include "run/hub_names.h"
 #include "run/open_world.h"
 
 struct generate_run {
@@ -136,6 +137,7 @@ tt_status tt_generate_run_call(const struct tt_generate_call *call, const struct
     struct generate_run run = {.call = call, .job = call->spec, .cancel = cancel, .hooks = hooks};
     TT_GO(tt_run_open_world(call->kind, call->spec, cancel, &world));
     run.first_rank = world.first_rank;
+    TT_GO(tt_run_fetch_names(run.job, &world));
     TT_GO(tt_world_agree(&world, open_inputs(&run, &world)));
     TT_GO(tt_fingerprint_compare(&run.fingerprint, &world));
     TT_GO(tt_world_settle_inputs(&world, &run.inputs));

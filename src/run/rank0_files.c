@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/hub_cache.h"
 #include "base/log.h"
 #include "comm/host_values.h"
 #include "job/paths.h"
@@ -56,11 +57,28 @@ static void add_path(struct paths *paths, const char *path)
     paths->exists[paths->count++] = tt_path_exists(text);
 }
 
+/* A name of the hub stands for its repository in the cache, where this machine's and rank 0's lie at the same path. */
+static tt_status add_named(struct paths *paths, const char *kind, const char *path)
+{
+    struct tt_str repository = {0};
+    char *name = tt_strndup(path, strcspn(path, ":"));
+    if (name == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (strchr(name, '/') != NULL && tt_hub_is_name(name))
+        status = tt_hub_append_repository(kind, name, &repository);
+    if (status == TT_OK && repository.bytes > 0) add_path(paths, repository.data);
+    tt_str_deinit(&repository);
+    tt_free(name);
+    return status;
+}
+
 /* Local paths may be of each machine, and of what is written only output_dir is shared. */
 static tt_status add_shared(void *context, const struct tt_setting *row, const char *path)
 {
-    if (!row->local && row->path != TT_PATH_WRITE) add_path(context, path);
-    return TT_OK;
+    if (row->local || row->path == TT_PATH_WRITE) return TT_OK;
+    add_path(context, path);
+    if (tt_path_exists(path)) return TT_OK;
+    return add_named(context, row->path == TT_PATH_HUB ? "models" : "datasets", path);
 }
 
 static tt_status list_paths(const struct tt_job_spec *job, struct paths *paths)

@@ -18,6 +18,7 @@
 #include "run/completion.h"
 #include "run/disk_space.h"
 #include "run/monitoring.h"
+#include "run/hub_names.h"
 #include "run/open_world.h"
 #include "run/rank0_files.h"
 #include "run/run.h"
@@ -104,6 +105,7 @@ static void release_output(struct training *training)
 
 static tt_status open_files(struct training *training)
 {
+    TT_TRY(tt_run_fetch_names(training->run.job.all, &training->world));
     return tt_rank0_files_open(training->run.job.all, &training->world, &training->files);
 }
 
