@@ -10,7 +10,7 @@ set_target_properties(trimtab_lib PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # before 1.0 a minor version may change the interface
   PUBLIC_HEADER include/trimtab.h)
 target_include_directories(trimtab_lib PRIVATE src PUBLIC include)
-target_link_libraries(trimtab_lib PRIVATE tt_run)
+target_link_libraries(trimtab_lib PRIVATE tt_run tt_store)
 # clang's runtimes of sanitizers are in the program, GNU's are libraries of their own.
 set(runtime_in_program OFF)
 if(TT_SANITIZE_THREAD OR TT_FUZZ OR (TT_SANITIZE AND NOT CMAKE_C_COMPILER_ID STREQUAL "GNU"))

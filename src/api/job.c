@@ -6,6 +6,7 @@
 #include "job/accelerate.h"
 #include "job/resolve.h"
 #include "run/trainer.h"
+#include "store/s3.h"
 
 /* One row reads as one paragraph. */
 /* clang-format off */
@@ -36,6 +37,7 @@ static size_t list_sections(struct tt_setting_section *sections)
 
 tt_status tt_job_create(struct tt_job **out)
 {
+    tt_s3_store_register();
     struct tt_job *job = tt_calloc(1, sizeof *job);
     if (job == NULL) return TT_ERR_MEMORY;
     size_t count = list_sections(job->sections);

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/store.h"
 #include "base/str.h"
+#include "base/temporary.h"
 
 tt_status tt_dir_create(const char *path)
 {
@@ -55,6 +56,18 @@ tt_status tt_dir_create(const char *path)
     return status;
 }
 
+tt_status tt_dir_create_private(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return tt_fail_errno(errno, "cannot create folder '%s'", path);
+    if (lstat(path, &info) != 0) return tt_fail_errno(errno, "cannot read folder '%s'", path);
+    if (S_ISDIR(info.st_mode) && info.st_uid == getuid() && (info.st_mode & 077) == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "'%s' is no folder of this user alone", path);
+    tt_hint("remove it, or choose another folder for temporary files: TMPDIR names one");
+    return status;
+}
+
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *position)
 {
     (void)info, (void)kind, (void)position;
@@ -68,6 +81,8 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
 
 tt_status tt_dir_remove(const char *path)
 {
+    if (tt_store_takes(path, TT_STORE_REMOVE))
+        return tt_store_do(&(struct tt_store_call){.kind = TT_STORE_REMOVE, .path = path});
     /* FTW_PHYS: a link is removed, never followed. */
     if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT) {
         return tt_fail_errno(errno, "cannot remove folder '%s'", path);
@@ -77,7 +92,7 @@ tt_status tt_dir_remove(const char *path)
 
 bool tt_dir_remove_empty(const char *path)
 {
-    return rmdir(path) == 0;
+    return !tt_store_takes(path, TT_STORE_REMOVE) && rmdir(path) == 0;
 }
 
 struct name_list {
@@ -146,6 +161,8 @@ tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const 
 tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes, uint64_t *block)
 {
     struct statvfs info;
+    /* A folder that will be stored lies in the folder for temporary files before. */
+    if (tt_store_takes(path, TT_STORE_COMMIT)) path = tt_file_temporary_folder();
     if (statvfs(path, &info) != 0) return tt_fail_errno(errno, "cannot get the free space of '%s'", path);
     *bytes = (uint64_t)info.f_bavail * info.f_frsize;
     if (block != NULL) *block = info.f_frsize > 0 ? info.f_frsize : 1;
@@ -154,6 +171,7 @@ tt_status tt_dir_free_bytes(const char *path, uint64_t *bytes, uint64_t *block)
 
 tt_status tt_dir_sync(const char *path)
 {
+    if (tt_store_takes(path, TT_STORE_COMMIT)) return TT_OK;
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return tt_fail_errno(errno, "cannot open folder '%s'", path);
     return tt_file_sync_close(descriptor, path);
@@ -195,6 +213,9 @@ out:
 tt_status tt_dir_commit(const char *temporary, const char *final)
 {
     tt_error_clear();
+    if (tt_store_takes(temporary, TT_STORE_COMMIT))
+        return tt_store_do(
+            &(struct tt_store_call){.kind = TT_STORE_COMMIT, .path = temporary, .second = final});
     if (nftw(temporary, sync_entry, 16, FTW_PHYS) != 0) {
         const struct tt_error *error = tt_error_last();
         return error->status != TT_OK ? error->status

@@ -14,9 +14,13 @@
 
 #include "base/alloc.h"
 #include "base/store.h"
+#include "base/temporary.h"
 
 /* Most bytes of one system call; Linux' own limit is 2 GiB - 4 KiB. */
 #define IO_CHUNK_BYTES ((size_t)1 << 30)
+
+/* Files of stores up to this size are mapped from memory. */
+#define MAP_MEMORY_BYTES ((uint64_t)64 << 20)
 
 /* Name of the kind of a file that is not a regular file. */
 static const char *kind_of(mode_t mode)
@@ -214,6 +218,11 @@ tt_status tt_file_sync_close(int descriptor, const char *path)
     return TT_OK;
 }
 
+tt_status tt_file_flush(int descriptor, const char *path)
+{
+    return tt_store_owns(descriptor) ? tt_store_flush(descriptor, path) : TT_OK;
+}
+
 void tt_file_close(int descriptor)
 {
     if (tt_store_owns(descriptor))
@@ -351,10 +360,22 @@ static tt_status finish_temporary(tt_status status, char *name, int descriptor, 
     return status;
 }
 
+/* A store that gathers files has one whole or not at all. */
+static tt_status finish_stored(tt_status status, int descriptor, const char *path)
+{
+    if (status == TT_OK) return tt_file_sync_close(descriptor, path);
+    tt_file_close(descriptor);
+    return status;
+}
+
 tt_status tt_file_write_atomic(const char *path, const void *data, size_t bytes)
 {
     char *name = NULL;
     int descriptor = -1;
+    if (tt_store_takes(path, TT_STORE_FLUSH)) {
+        TT_TRY(tt_file_create(path, bytes, &descriptor));
+        return finish_stored(tt_file_pwrite(descriptor, path, data, bytes, 0), descriptor, path);
+    }
     TT_TRY(open_temporary(path, &name, &descriptor));
     return finish_temporary(tt_file_pwrite(descriptor, path, data, bytes, 0), name, descriptor, path);
 }
@@ -381,6 +402,10 @@ static tt_status copy_opened(const char *from, int source, const char *to, uint6
 {
     char *name = NULL;
     int target = -1;
+    if (tt_store_takes(to, TT_STORE_FLUSH)) {
+        TT_TRY(tt_file_create(to, 0, &target));
+        return finish_stored(copy_bytes(from, source, to, target, max_bytes), target, to);
+    }
     TT_TRY(open_temporary(to, &name, &target));
     return finish_temporary(copy_bytes(from, source, to, target, max_bytes), name, target, to);
 }
@@ -470,10 +495,15 @@ tt_status tt_file_copy_inside(const char *folder, const char *name, uint64_t max
     return status;
 }
 
-/* A file of a store is read as a whole into a file in memory: tt_file_map_release may drop pages of it. */
+/* A file of a store is read as a whole into a file in memory, a large one into a temporary one: tt_file_map_release may
+ * drop pages of it. */
 static tt_status map_copy(int descriptor, const char *path, uint64_t bytes, struct tt_file_map *map)
 {
-    int memory = memfd_create("trimtab", MFD_CLOEXEC);
+    int memory = -1;
+    if (bytes > MAP_MEMORY_BYTES)
+        TT_TRY(tt_file_open_temporary(&memory));
+    else
+        memory = memfd_create("trimtab", MFD_CLOEXEC);
     void *data = MAP_FAILED;
     *map = (struct tt_file_map){0};
     if (memory >= 0 && bytes <= PTRDIFF_MAX && ftruncate(memory, (off_t)bytes) == 0)

@@ -44,6 +44,10 @@ TT_MUST_USE tt_status tt_file_pwrite(int descriptor, const char *path, const voi
 /* fsync + close; closes the descriptor even on failure. Negative descriptors are ignored. */
 TT_MUST_USE tt_status tt_file_sync_close(int descriptor, const char *path);
 void tt_file_close(int descriptor);
+/* Makes what was written visible where the store cannot append (base/store.h), which may take as long as to write it
+ * all
+ * anew; no effect elsewhere. */
+TT_MUST_USE tt_status tt_file_flush(int descriptor, const char *path);
 
 /* rename(2). */
 TT_MUST_USE tt_status tt_file_rename(const char *from, const char *to);
@@ -61,6 +65,8 @@ bool tt_file_is_readable(const char *path); /* by this user */
 int tt_file_remove(const char *path);
 /* Whether the open file still has a name; true for a file of a store. Negative descriptors have none. */
 bool tt_file_is_linked(int descriptor);
+/* The size of an open file of the disk. */
+TT_MUST_USE tt_status tt_file_bytes(int descriptor, const char *path, uint64_t *bytes);
 void tt_file_truncate(int descriptor, uint64_t bytes); /* as far as it works */
 
 bool tt_path_exists(const char *path);
@@ -78,12 +84,16 @@ char *tt_path_join(const char *folder, const char *name);
 const char *tt_path_basename(const char *path);
 
 TT_MUST_USE tt_status tt_dir_create(const char *path); /* and its parents; an existing folder is no error */
+/* One folder, for this user alone: an existing one of another user or with other rights is TT_ERR_USAGE. */
+TT_MUST_USE tt_status tt_dir_create_private(const char *path);
 TT_MUST_USE tt_status tt_dir_remove(const char *path); /* the whole tree; a missing folder is no error */
 bool tt_dir_remove_empty(const char *path);            /* false: it has entries, or cannot be removed */
 /* fsync of the folder: its entries survive a power failure. */
 TT_MUST_USE tt_status tt_dir_sync(const char *path);
 /* fsync of every file's folder entry, then rename(temporary, final), then fsync of the parent. An existing `final` is
- * moved aside first and removed afterwards. */
+ * moved aside first and removed afterwards. Where a store cannot rename, the files are stored one by one,
+ * "manifest.json"
+ * last, and it is the first that is removed of an existing `final`. */
 TT_MUST_USE tt_status tt_dir_commit(const char *temporary, const char *final);
 /* Calls `visit` for each entry name (no "." and ".."), in byte order. */
 TT_MUST_USE tt_status tt_dir_list(const char *path, tt_status (*visit)(void *context, const char *name),

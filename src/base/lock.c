@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/store.h"
 
 enum { ATTEMPTS_MAX = 100, HOLDER_BYTES_MAX = 512 };
 
@@ -24,12 +25,13 @@ struct holder {
 struct tt_lock {
     char *path;
     int descriptor;
-    struct holder self; /* the content of the file; host empty: not written */
+    struct holder self;           /* the content of the file; host empty: not written */
+    const struct tt_store *store; /* that has the lock instead; NULL: the disk */
+    void *stored;
 };
 
-/* Field 22 of /proc/PID/stat; the command's name before it is in brackets and may contain any character. 0: no such
- * process. */
-static unsigned long long start_of(long pid)
+/* It is field 22 of /proc/PID/stat; the command's name before it is in brackets and may contain any character. */
+unsigned long long tt_lock_process_start(long pid)
 {
     char path[64], text[1024];
     unsigned long long start = 0;
@@ -72,7 +74,7 @@ static void write_holder(struct tt_lock *lock)
     struct stat info;
     if (fstat(lock->descriptor, &info) != 0 || ftruncate(lock->descriptor, 0) != 0) return;
     name_host(self.host, sizeof self.host);
-    self.start = start_of(self.pid);
+    self.start = tt_lock_process_start(self.pid);
     self.inode = (unsigned long long)info.st_ino;
     int bytes =
         snprintf(text, sizeof text, "%ld %llu %llu %s\n", self.pid, self.start, self.inode, self.host);
@@ -89,7 +91,7 @@ static bool is_alive(const struct holder *holder, const struct stat *file)
     if (holder->host[0] == '\0' || holder->inode != (unsigned long long)file->st_ino) return false;
     name_host(host, sizeof host);
     if (strcmp(host, holder->host) != 0) return true;
-    unsigned long long start = start_of(holder->pid);
+    unsigned long long start = tt_lock_process_start(holder->pid);
     return start != 0 && start == holder->start;
 }
 
@@ -145,6 +147,11 @@ static tt_status open_lock_file(struct tt_lock *lock)
 
 tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out)
 {
+    return tt_lock_take_where(path, what, false, out);
+}
+
+tt_status tt_lock_take_where(const char *path, const char *what, bool unlocked, struct tt_lock **out)
+{
     tt_status status = TT_OK;
     bool held = false;
     struct tt_lock *lock = tt_calloc(1, sizeof *lock);
@@ -152,6 +159,12 @@ tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out)
     lock->descriptor = -1;
     lock->path = tt_strdup(path);
     if (lock->path == NULL) TT_GO(TT_ERR_MEMORY);
+    const struct tt_store *store = tt_store_of(path);
+    if (store != NULL && store->lock != NULL) {
+        TT_GO(store->lock(store->context, path, what, unlocked, &lock->stored));
+        lock->store = store;
+        held = true;
+    }
     for (int attempt = 0; !held && attempt < ATTEMPTS_MAX; attempt++) {
         tt_file_close(lock->descriptor);
         lock->descriptor = -1;
@@ -184,6 +197,7 @@ static bool is_named(const struct tt_lock *lock)
 bool tt_lock_is_held(const struct tt_lock *lock)
 {
     struct stat mine, there;
+    if (lock != NULL && lock->store != NULL) return lock->store->lock_is_held(lock->stored);
     return lock != NULL && fstat(lock->descriptor, &mine) == 0 && lstat(lock->path, &there) == 0 &&
            mine.st_ino == there.st_ino && mine.st_dev == there.st_dev && is_named(lock);
 }
@@ -192,7 +206,10 @@ void tt_lock_release(struct tt_lock *lock)
 {
     if (lock == NULL) return;
     /* No other process can take the file while the lock is held; a process that has it open detects the removal. */
-    if (tt_lock_is_held(lock) && tt_file_fault() == 0) (void)unlink(lock->path);
+    if (lock->store != NULL)
+        lock->store->lock_release(lock->stored);
+    else if (tt_lock_is_held(lock) && tt_file_fault() == 0)
+        (void)unlink(lock->path);
     tt_file_close(lock->descriptor);
     tt_free(lock->path);
     tt_free(lock);

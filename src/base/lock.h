@@ -17,6 +17,11 @@ struct tt_lock;
  * begins with `what` ("output_dir 'out'") and names the holder. The folder must be there; a link at `path` is not
  * followed. */
 TT_MUST_USE tt_status tt_lock_take(const char *path, const char *what, struct tt_lock **out);
+/* The same; `unlocked`: also where the store of the path cannot lock it (base/store.h). */
+TT_MUST_USE tt_status tt_lock_take_where(const char *path, const char *what, bool unlocked,
+                                         struct tt_lock **out);
+/* The start of a process in clock ticks since boot, which tells it from a later one of its number; 0: none runs. */
+unsigned long long tt_lock_process_start(long pid);
 /* True while the locked file is still the file at its path, neither removed nor replaced, and names this process.
  * false for NULL. */
 bool tt_lock_is_held(const struct tt_lock *lock);

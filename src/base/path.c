@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/store.h"
 
@@ -29,9 +30,20 @@ static int64_t nanoseconds(struct timespec time)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
+static int facts_of_store(const char *path, struct tt_file_facts *facts)
+{
+    struct tt_error error;
+    struct tt_store_call call = {.kind = TT_STORE_FACTS, .path = path, .receive = facts};
+    tt_error_copy(&error);
+    bool known = tt_store_do(&call) == TT_OK;
+    (void)tt_error_restore(&error);
+    return !known ? EIO : call.value == 0 ? ENOENT : 0;
+}
+
 int tt_file_facts(const char *path, struct tt_file_facts *facts)
 {
     struct stat info;
+    if (tt_store_takes(path, TT_STORE_FACTS)) return facts_of_store(path, facts);
     if (stat(path, &info) != 0) return errno;
     facts->is_dir = S_ISDIR(info.st_mode);
     facts->is_regular = S_ISREG(info.st_mode);
@@ -44,11 +56,21 @@ int tt_file_facts(const char *path, struct tt_file_facts *facts)
 
 bool tt_file_is_readable(const char *path)
 {
-    return access(path, R_OK) == 0;
+    return tt_store_covers(path) ? tt_path_exists(path) : access(path, R_OK) == 0;
+}
+
+static int remove_in_store(const char *path)
+{
+    struct tt_error error;
+    tt_error_copy(&error);
+    bool removed = tt_store_do(&(struct tt_store_call){.kind = TT_STORE_REMOVE, .path = path}) == TT_OK;
+    (void)tt_error_restore(&error);
+    return removed ? 0 : EIO;
 }
 
 int tt_file_remove(const char *path)
 {
+    if (tt_store_takes(path, TT_STORE_REMOVE)) return remove_in_store(path);
     return unlink(path) != 0 ? errno : 0;
 }
 
@@ -59,14 +81,22 @@ bool tt_file_is_linked(int descriptor)
     return descriptor >= 0 && fstat(descriptor, &info) == 0 && info.st_nlink > 0;
 }
 
+tt_status tt_file_bytes(int descriptor, const char *path, uint64_t *bytes)
+{
+    struct stat info;
+    if (fstat(descriptor, &info) != 0) return tt_fail_errno(errno, "cannot read '%s'", path);
+    *bytes = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    return TT_OK;
+}
+
 void tt_file_truncate(int descriptor, uint64_t bytes)
 {
-    (void)!ftruncate(descriptor, (off_t)bytes);
+    if (!tt_store_owns(descriptor)) (void)!ftruncate(descriptor, (off_t)bytes);
 }
 
 char *tt_path_real(const char *path)
 {
-    return realpath(path, NULL);
+    return tt_store_takes(path, TT_STORE_FACTS) ? tt_strdup(path) : realpath(path, NULL);
 }
 
 static const char *separator(const char *folder)

@@ -31,6 +31,12 @@ bool tt_store_covers(const char *path)
     return place_of(path) >= 0;
 }
 
+bool tt_store_takes(const char *path, enum tt_store_kind kind)
+{
+    const struct tt_store *store = tt_store_of(path);
+    return store != NULL && kind < store->kinds;
+}
+
 bool tt_store_can(const char *path, enum tt_store_can can)
 {
     const struct tt_store *store = tt_store_of(path);
@@ -77,16 +83,18 @@ tt_status tt_store_open(struct tt_store_call *call, int *descriptor)
 {
     int place = place_of(call->path);
     TT_TRY(call_at(place, call));
-    *descriptor = (place + 1) * TT_STORE_HANDLES + (int)call->handle;
+    *descriptor = call->on_disk ? (int)call->handle : (place + 1) * TT_STORE_HANDLES + (int)call->handle;
     return TT_OK;
 }
 
 tt_status tt_store_read(int descriptor, const char *path, void *data, size_t bytes, uint64_t offset,
                         size_t *got)
 {
+    const struct tt_store *store = atomic_load(&stores[descriptor / TT_STORE_HANDLES - 1]);
+    size_t most = store != NULL && store->read_bytes > 0 ? store->read_bytes : TT_STORE_BYTES_MAX;
     *got = 0;
     while (*got < bytes) {
-        size_t left = bytes - *got, now = left < TT_STORE_BYTES_MAX ? left : TT_STORE_BYTES_MAX;
+        size_t left = bytes - *got, now = left < most ? left : most;
         struct tt_store_call call = {.kind = TT_STORE_READ,
                                      .path = path,
                                      .handle = handle_of(descriptor),
@@ -120,6 +128,12 @@ tt_status tt_store_write(int descriptor, const char *path, const void *data, siz
 tt_status tt_store_sync_close(int descriptor, const char *path)
 {
     struct tt_store_call call = {.kind = TT_STORE_SYNC_CLOSE, .path = path, .handle = handle_of(descriptor)};
+    return call_with(descriptor, &call);
+}
+
+tt_status tt_store_flush(int descriptor, const char *path)
+{
+    struct tt_store_call call = {.kind = TT_STORE_FLUSH, .path = path, .handle = handle_of(descriptor)};
     return call_with(descriptor, &call);
 }
 

@@ -11,7 +11,7 @@
 #include "base/cgroup.h"
 #include "base/file.h"
 
-static const char *temporary_folder(void)
+const char *tt_file_temporary_folder(void)
 {
     const char *folder = getenv("TMPDIR");
     return folder != NULL && *folder != '\0' ? folder : "/tmp";
@@ -21,7 +21,7 @@ static const char *temporary_folder(void)
 tt_status tt_file_open_temporary(int *descriptor)
 {
     char name[PATH_MAX];
-    const char *folder = temporary_folder();
+    const char *folder = tt_file_temporary_folder();
     *descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (*descriptor >= 0) return TT_OK;
     int written = snprintf(name, sizeof name, "%s/trimtab.XXXXXX", folder);
@@ -49,7 +49,7 @@ static bool is_in_memory(const char *folder)
 tt_status tt_file_temporary_room(uint64_t *bytes)
 {
     bool grouped;
-    const char *folder = temporary_folder();
+    const char *folder = tt_file_temporary_folder();
     TT_TRY(tt_dir_free_bytes(folder, bytes, NULL));
     *bytes -= *bytes / 10;
     uint64_t memory = tt_memory_bytes(&grouped) / 2;

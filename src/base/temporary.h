@@ -6,6 +6,9 @@
 
 #include "base/error.h"
 
+/* TMPDIR, else /tmp. */
+const char *tt_file_temporary_folder(void);
+
 /* A file without a name in TMPDIR (else /tmp), for reading and writing; it goes when it is closed and no longer mapped.
  * TT_ERR_IO names the folder. */
 TT_MUST_USE tt_status tt_file_open_temporary(int *descriptor);

@@ -10,6 +10,7 @@
 #include "cli/signals.h"
 #include "cli/termination.h"
 #include "launch/launch.h"
+#include "store/s3.h"
 
 /* Longer than a process takes from its error to its exit. */
 static const double linger_seconds = 10.0;
@@ -168,6 +169,7 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     tt_report_init(&report, out, err);
     tt_report_set_json(&report, wants_json(argc, argv));
     tt_signals_install(&cancel);
+    tt_s3_store_register();
     tt_log_set_sink(tt_report_log, &report);
     struct tt_hub_names names = {.cli = &cli};
     tt_hub_names_open(&names);

@@ -207,7 +207,12 @@ tt_status tt_files_client_open(const struct tt_files_config *config, double seco
     struct tt_files_client *client = tt_calloc(1, sizeof *client);
     if (client == NULL) return TT_ERR_MEMORY;
     client->socket = -1;
-    client->store = (struct tt_store){.context = client, .covers = covers, .call = do_call, .hurry = hurry};
+    client->store = (struct tt_store){.context = client,
+                                      .can = TT_STORE_CAN_RENAME | TT_STORE_CAN_APPEND,
+                                      .kinds = TT_STORE_WIRE_KINDS,
+                                      .covers = covers,
+                                      .call = do_call,
+                                      .hurry = hurry};
     atomic_init(&client->patience, TT_WIRE_SILENCE_SECONDS);
     pthread_mutex_init(&client->mutex, NULL);
     snprintf(client->host, sizeof client->host, "%s", host);

@@ -169,7 +169,7 @@ static bool receive_request(struct client *client, struct tt_files_request *requ
 {
     if (tt_wire_receive(client->socket, -1, request, sizeof *request, 0) != TT_WIRE_OK) return false;
     uint64_t texts = (uint64_t)request->path_bytes + request->second_bytes;
-    if (request->magic != TT_WIRE_MAGIC || request->kind >= TT_STORE_KINDS ||
+    if (request->magic != TT_WIRE_MAGIC || request->kind >= TT_STORE_WIRE_KINDS ||
         texts > TT_FILES_PATH_BYTES_MAX || request->data_bytes > TT_STORE_BYTES_MAX)
         return false;
     client->path[0] = '\0';

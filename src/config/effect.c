@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/store.h"
 #include "config/store.h"
 #include "config/value.h"
 
@@ -41,12 +42,12 @@ static void hint_scheme(const char *text, size_t bytes)
                 "the run");
 }
 
-tt_status tt_setting_check_scheme(const char *what, const char *text)
+static tt_status check_scheme(const char *what, const char *text, bool local)
 {
     for (const char *at = text; at != NULL;) {
         at += strspn(at, " ,");
         size_t bytes = scheme_bytes(at);
-        if (bytes > 0) {
+        if (bytes > 0 && (local || !tt_store_covers(at))) {
             tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.200s' is no path: %.*s:// is not supported", what,
                                        at, (int)(bytes < 40 ? bytes : 40), at);
             hint_scheme(at, bytes);
@@ -55,6 +56,11 @@ tt_status tt_setting_check_scheme(const char *what, const char *text)
         at = strchr(at, ',');
     }
     return TT_OK;
+}
+
+tt_status tt_setting_check_scheme(const char *what, const char *text)
+{
+    return check_scheme(what, text, false);
 }
 
 static tt_status check_mixture(const char *what, const char *text)
@@ -80,7 +86,7 @@ tt_status tt_settings_check_path(const struct tt_setting *row, const char *text,
     if (row->path == TT_PATH_NONE || text == NULL) return TT_OK;
     (void)tt_snprintf(what, sizeof what, "%.200s: %s", origin, row->name);
     if (row->path == TT_PATH_MIXTURE && text[0] == '[') return check_mixture(what, text);
-    return tt_setting_is_path(row, text) ? tt_setting_check_scheme(what, text) : TT_OK;
+    return tt_setting_is_path(row, text) ? check_scheme(what, text, row->local) : TT_OK;
 }
 
 /* ---- Settings of another task ---- */

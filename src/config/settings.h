@@ -35,7 +35,8 @@ enum tt_setting_type {
 /* An offset for a setting that is checked and stored, but written to no struct. */
 #define TT_SETTING_NO_FIELD SIZE_MAX
 
-/* The kind of thing that a value names on a disk. Such a value may not be SCHEME://... (there are no stores). */
+/* The kind of thing that a value names on a disk. Such a value may be SCHEME://... where a
+ * store has the scheme (base/store.h), except where the row is `local`. */
 enum tt_setting_path {
     TT_PATH_NONE,
     TT_PATH_READ,  /* a file or folder; of a JSON row: where the value is no list and no mapping */

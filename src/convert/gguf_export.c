@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/number.h"
+#include "base/store.h"
 #include "convert/card.h"
 #include "convert/templates.h"
 #include "io/output_folder.h"
@@ -440,6 +441,7 @@ static tt_status write_data(struct export *export, int descriptor, const char *p
 static tt_status write_file(struct export *export)
 {
     const char *path = tt_str_text(&export->temporary), *final = export->options->output_file;
+    if (!tt_store_can(final, TT_STORE_CAN_RENAME)) path = final; /* there it is whole or not at all */
     int descriptor = -1;
     tt_status status = tt_file_create(path, export->bytes.bytes + export->header.data_bytes, &descriptor);
     if (status == TT_OK) status = write_data(export, descriptor, path);
@@ -447,8 +449,8 @@ static tt_status write_file(struct export *export)
         status = tt_file_sync_close(descriptor, path);
     else
         tt_file_close(descriptor);
-    if (status == TT_OK) status = tt_file_rename(path, final);
-    if (status != TT_OK) (void)tt_file_remove(path);
+    if (status == TT_OK && path != final) status = tt_file_rename(path, final);
+    if (status != TT_OK && path != final) (void)tt_file_remove(path);
     TT_TRY(status);
     const char *name = tt_path_basename(final);
     char *folder = name == final ? tt_strdup(".") : tt_strndup(final, (size_t)(name - final));

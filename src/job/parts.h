@@ -58,6 +58,7 @@ struct tt_model_spec {
 struct tt_run_spec {
     const char *output_dir;
     bool overwrite_output_dir;
+    bool unlocked_store; /* a store that cannot lock output_dir is taken all the same */
     int64_t per_device_train_batch_size, per_device_eval_batch_size; /* 8, 8 */
     bool auto_find_batch_size;           /* the first of them is the most that is tried */
     int64_t gradient_accumulation_steps; /* 1 */

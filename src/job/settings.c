@@ -35,6 +35,10 @@ const struct tt_setting tt_run_settings[] = {
      .help = "Folder for the result, checkpoints and records."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(run.overwrite_output_dir),
      .default_text = "false", .changes = TT_CHANGES_PLACE, .help = "Allow an output_dir that already holds a result."},
+    {.name = "unlocked_store", .type = TT_SETTING_BOOL, FIELD(run.unlocked_store), .default_text = "false",
+     .changes = TT_CHANGES_PLACE,
+     .help = "Write an output_dir of s3:// also where its server cannot lock it against a second run (it ignores "
+             "If-None-Match)."},
     {.name = "init", .type = TT_SETTING_CHOICE, FIELD(model.init), .default_text = "model", .null_text = "model",
      .choices = "model random", .changes = TT_CHANGES_RESULT, .of = "language",
      .help = "model: weights from the folder; random: train from scratch."},

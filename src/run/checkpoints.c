@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/store.h"
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
 #include "run/best.h"
@@ -214,6 +215,7 @@ static void drop_texts(struct tt_save_job *job)
 static tt_status remove_checkpoint(const char *path)
 {
     char aside[PATH_BYTES + 8];
+    if (!tt_store_can(path, TT_STORE_CAN_RENAME)) return tt_dir_remove(path); /* the manifest first */
     snprintf(aside, sizeof aside, "%s.saving", path);
     TT_TRY(tt_dir_remove(aside));
     TT_TRY(tt_file_rename(path, aside));

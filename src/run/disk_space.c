@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/store.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/save.h"
 
@@ -111,7 +112,12 @@ tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *m
     int64_t saves = count_saves(run->job.watch, &run->length), limit = run->job.watch->save_total_limit;
     /* one more exists while the newest is written */
     int64_t kept = limit > 0 && limit < saves ? limit + 1 : saves;
-    if (limit > 0 && kept > 0) kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
+    bool stored = !tt_store_can(output_dir, TT_STORE_CAN_RENAME);
+    /* One save at a time is on this machine, and then stored. */
+    if (stored)
+        kept = kept > 0;
+    else if (limit > 0 && kept > 0)
+        kept = kept > (int64_t)there ? kept - (int64_t)there : 1;
     uint64_t needed, all;
     if (__builtin_mul_overflow((uint64_t)kept, one, &all) || __builtin_add_overflow(weights, all, &needed))
         needed = UINT64_MAX;
@@ -125,6 +131,10 @@ tt_status tt_disk_space_check(const struct tt_run *run, const struct tt_model *m
                 output_dir, tt_format_bytes((double)available, have, sizeof have),
                 tt_format_bytes((double)needed, need, sizeof need), (long long)kept, kept == 1 ? "" : "s",
                 tt_format_bytes((double)one, each, sizeof each));
+    if (stored)
+        tt_hint("a save lies in the folder for temporary files before it is stored: make room there, or name "
+                "another with "
+                "TMPDIR");
     tt_hint("make room, choose an --output_dir on another disk, or keep fewer with --save_total_limit");
     return status;
 }

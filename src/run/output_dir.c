@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/store.h"
 #include "base/str.h"
 #include "io/output_folder.h"
 
@@ -79,7 +80,8 @@ static tt_status lock(struct tt_output_dir *output)
     struct tt_path path;
     TT_TRY(tt_path_set(&path, output->path, TT_OUTPUT_LOCK_NAME));
     tt_status status = tt_str_printf(&what, "output_dir '%s'", output->path);
-    if (status == TT_OK) status = tt_lock_take(path.text, tt_str_text(&what), &output->lock);
+    if (status == TT_OK)
+        status = tt_lock_take_where(path.text, tt_str_text(&what), output->unlocked, &output->lock);
     tt_str_deinit(&what);
     return output->restarts ? fail_start(status) : status;
 }
@@ -108,6 +110,7 @@ tt_status tt_output_dir_claim(const struct tt_run_spec *run, const struct tt_mod
                               struct tt_output_dir *out)
 {
     out->restarts = restarts;
+    out->unlocked = run->unlocked_store;
     if (model->init == TT_INIT_MODEL && tt_output_folder_is(run->output_dir, model->model_name_or_path)) {
         (void)tt_fail(TT_ERR_USAGE, "output_dir '%s' is the folder of the base model", run->output_dir);
         tt_hint("choose another --output_dir: a run never changes its base model");
@@ -156,6 +159,12 @@ tt_status tt_output_dir_clear(struct tt_output_dir *output)
 tt_status tt_output_dir_hold(struct tt_output_dir *output)
 {
     if (tt_lock_is_held(output->lock)) return TT_OK;
+    if (!tt_store_can(output->path, TT_STORE_CAN_RENAME)) { /* nobody removes an object by accident */
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "output_dir '%s' was taken over by another run", output->path);
+        tt_hint("this run did not renew its lock in time: it was stopped, or its store could not be reached");
+        return output->restarts ? fail_start(status) : status;
+    }
     tt_lock_release(output->lock);
     output->lock = NULL;
     TT_TRY(tt_dir_create(output->path));

@@ -11,6 +11,7 @@ struct tt_output_dir {
     struct tt_lock *lock;
     char *created; /* the topmost folder that was created for it, or NULL */
     bool checked;
+    bool unlocked; /* as the setting unlocked_store */
     bool restarts; /* a cluster starts the run again when it fails */
 };
 

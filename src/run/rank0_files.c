@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/log.h"
+#include "base/store.h"
 #include "comm/host_values.h"
 #include "job/paths.h"
 #include "launch/launch.h"
@@ -97,7 +98,10 @@ static bool is_own(const struct paths *own, const char *path)
 static tt_status probe_path(const struct opening *opening, struct tt_path *path)
 {
     char name[64];
-    snprintf(name, sizeof name, ".write-probe-%lld", (long long)opening->offer.probe);
+    /* Every machine sees a store; only those that share a disk see what is not published yet. */
+    bool stored = !tt_store_can(opening->offer.paths.text[0], TT_STORE_CAN_RENAME);
+    snprintf(name, sizeof name, ".write-probe-%lld%s", (long long)opening->offer.probe,
+             stored ? ".saving" : "");
     return tt_path_set(path, opening->offer.paths.text[0], name);
 }
 

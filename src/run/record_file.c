@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/store.h"
 
 /* Bytes of unwritten records in memory: days of a log; bytes of an old file that are read. */
-enum { WAITING_BYTES_MAX = 64 << 20, OLD_BYTES_MAX = 256 << 20 };
+enum { WAITING_BYTES_MAX = 64 << 20, OLD_BYTES_MAX = 256 << 20, FLUSH_SECONDS = 30 };
 
 struct tt_record_file {
     char *path;
@@ -19,6 +21,7 @@ struct tt_record_file {
     struct tt_str waiting; /* records that could not be written yet */
     int64_t waiting_count, lost_count;
     bool warned;
+    double flushed, flush_seconds; /* time of the last flush, and how long it took */
 };
 
 tt_status tt_record_file_create(const char *path, struct tt_record_file **out)
@@ -30,6 +33,7 @@ tt_status tt_record_file_create(const char *path, struct tt_record_file **out)
     file->path = tt_strdup(path);
     if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_file_create(path, 0, &file->descriptor));
+    file->flushed = tt_clock_seconds();
     *out = file;
     file = NULL;
 out:
@@ -99,6 +103,18 @@ static tt_status write_waiting(struct tt_record_file *file)
     return TT_OK;
 }
 
+/* A store that cannot append gets the whole file now and then: at most a hundredth of the time goes into it. */
+static tt_status flush(struct tt_record_file *file)
+{
+    double now = tt_clock_seconds(), pause = 100 * file->flush_seconds;
+    if (pause < FLUSH_SECONDS) pause = FLUSH_SECONDS;
+    if (tt_store_can(file->path, TT_STORE_CAN_APPEND) || now - file->flushed < pause) return TT_OK;
+    tt_status status = tt_file_flush(file->descriptor, file->path);
+    file->flushed = tt_clock_seconds();
+    file->flush_seconds = file->flushed - now;
+    return status;
+}
+
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes)
 {
     struct tt_error error;
@@ -109,6 +125,7 @@ void tt_record_file_append(struct tt_record_file *file, const void *data, size_t
     if (status == TT_OK) {
         file->waiting_count++;
         status = write_waiting(file);
+        if (status == TT_OK) status = flush(file);
     } else {
         file->lost_count++;
     }
@@ -126,6 +143,12 @@ void tt_record_file_close(struct tt_record_file *file)
     if (file == NULL) return;
     tt_error_copy(&error);
     if (write_waiting(file) != TT_OK) file->lost_count += file->waiting_count;
+    if (!tt_store_can(file->path, TT_STORE_CAN_APPEND)) {
+        int descriptor = file->descriptor;
+        file->descriptor = -1;
+        if (tt_file_sync_close(descriptor, file->path) != TT_OK)
+            tt_warn("%s; '%s' has what was stored before", tt_error_last()->message, file->path);
+    }
     if (file->lost_count > 0)
         tt_warn("'%s' is incomplete: its last %lld records could not be written", file->path,
                 (long long)file->lost_count);

@@ -1,6 +1,8 @@
 /* A file that grows by records during a run (metrics.jsonl, TensorBoard's events). A record that cannot be written does
  * not end the run: one warning gives the reason, the record is kept in memory, and every later record retries all kept
- * ones. A partially written record is truncated, so that the file always ends with a complete record. */
+ * ones. A partially written record is truncated, so that the file always ends with a complete record. Where the
+ * store of the path
+ * cannot append (base/store.h), the file is stored as a whole at most every 30 s, and when it is closed. */
 #ifndef TT_RUN_RECORD_FILE_H
 #define TT_RUN_RECORD_FILE_H
 

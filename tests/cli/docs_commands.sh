@@ -14,6 +14,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 export ASAN_OPTIONS=detect_leaks=0 # MPI's own would fail a build with sanitizers; other tests look for ours
 unset LOCAL_RANK SLURM_STEP_ID OMPI_COMM_WORLD_SIZE PMI_SIZE PMIX_RANK
 blocks=0
+servers=()
+trap '[ ${#servers[@]} -eq 0 ] || kill "${servers[@]}"; rm -rf "$folder"' EXIT
 
 prepare() {
     mkdir -p "$1" && cd "$1" && ln -s "$root/examples" examples || exit 1
@@ -34,12 +36,29 @@ extract() {
         /[^ ]/ { mark = "" }' "$1"
 }
 
+# A page about object storage: the S3 server of the tests, whose bucket has the model and the rows. Fails where there is no
+# libcurl.
+serve_objects() {
+    python3 -c 'import ctypes; ctypes.CDLL("libcurl.so.4")' 2>/dev/null || return 1
+    mkdir -p "$1.server"
+    python3 "$root/tests/support/s3_server.py" "$1.server" >/dev/null 2>&1 &
+    servers+=($!)
+    for _ in $(seq 1000); do [ -e "$1.server/port" ] && break || sleep 0.1; done
+    export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$1.server/port") AWS_ACCESS_KEY_ID=AKIDTEST
+    export AWS_SECRET_ACCESS_KEY=secretTESTkey
+    python3 -c 'import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1])' \
+        "$AWS_ENDPOINT_URL/-/load?folder=$1"
+}
+
 run_page() {
     local page=$1 work program mark
     work=$folder/$(basename "$page" .md)
     mkdir -p "$work.blocks"
     extract "$page" "$work.blocks"
     (prepare "$work") || exit 1
+    if grep -q '^<!-- server: s3 -->$' "$page"; then
+        serve_objects "$work" || return 0
+    fi
     for block in "$work".blocks/*.sh; do
         [ -e "$block" ] || continue
         where="$(basename "$page") line $(cat "${block%.sh}.line")"

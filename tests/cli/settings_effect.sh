@@ -105,22 +105,22 @@ expect 0 "" "${language[@]}" --config_file fsdp.yaml
 grep "has no effect" err && fail "accelerate's file"
 
 # Stores: in every command, in mixtures, as words before the settings.
-for words in "train --model_name_or_path m --dataset_name d --output_dir s3://b/run=s3" "train --model_name_or_path hf://m --dataset_name d=hf" \
+for words in "train --model_name_or_path m --dataset_name d --output_dir gs://b/run=gs" "train --model_name_or_path hf://m --dataset_name d=hf" \
     "eval --model_name_or_path m --eval_dataset gs://b/x=gs" "generate --model_name_or_path https://h/m --prompt x=https" \
-    "generate --model_name_or_path m --prompt_file s3://b/p=s3" "chat --model_name_or_path m --adapter_name_or_path s3://b/a=s3" \
-    "serve --model_name_or_path m --chat_template_path s3://b/a=s3" "plan --config_json s3://b/c.json=s3" \
-    "bench train --config_json s3://b/c.json=s3" "data --model_name_or_path m --dataset_name s3://b/d=s3" \
-    "merge --model_name_or_path m --adapter_name_or_path a --output_dir s3://b/o=s3" \
-    "quantize --model_name_or_path m --output_dir s3://b/o=s3" "export gguf --model_name_or_path m --output_file s3://b/o=s3" \
-    "detect --weights_path s3://b/w=s3" "plot runs --output s3://b/p.svg=s3" "doctor --output_dir s3://b/o=s3" \
-    "render job --output_dir s3://b/o=s3" "dashboard s3://b/o=s3" "plot s3://b/o --output p.svg=s3" "profile s3://b/o=s3" \
-    "checkpoint ls s3://b/o=s3" "inspect s3://b/o=s3" "train --config s3://b/sft.yaml=s3"; do
+    "generate --model_name_or_path m --prompt_file gs://b/p=gs" "chat --model_name_or_path m --adapter_name_or_path gs://b/a=gs" \
+    "serve --model_name_or_path m --chat_template_path gs://b/a=gs" "plan --config_json gs://b/c.json=gs" \
+    "bench train --config_json gs://b/c.json=gs" "data --model_name_or_path m --dataset_name gs://b/d=gs" \
+    "merge --model_name_or_path m --adapter_name_or_path a --output_dir gs://b/o=gs" \
+    "quantize --model_name_or_path m --output_dir gs://b/o=gs" "export gguf --model_name_or_path m --output_file gs://b/o=gs" \
+    "detect --weights_path gs://b/w=gs" "plot runs --output gs://b/p.svg=gs" "doctor --output_dir gs://b/o=gs" \
+    "render job --output_dir gs://b/o=gs" "dashboard gs://b/o=gs" "plot gs://b/o --output p.svg=gs" "profile gs://b/o=gs" \
+    "checkpoint ls gs://b/o=gs" "inspect gs://b/o=gs" "train --config gs://b/sft.yaml=gs"; do
     read -ra given <<<"${words%=*}"
     expect 2 "is no path: ${words##*=}:// is not supported" "${given[@]}"
 done
 expect 2 "datasets 'hf://d' is no path" "${language[@]}" --datasets '[{"path": "x"}, {"path": "hf://d"}]'
-printf 'datasets:\n  - path: x\n    data_files: s3://b/*.jsonl\n' >mixture.yaml
-expect 2 "mixture.yaml line 1: datasets 's3://b/*.jsonl' is no path" "${language[@]}" --config mixture.yaml
+printf 'datasets:\n  - path: x\n    data_files: gs://b/*.jsonl\n' >mixture.yaml
+expect 2 "mixture.yaml line 1: datasets 'gs://b/*.jsonl' is no path" "${language[@]}" --config mixture.yaml
 [ ! -e s3: ] || fail "a folder s3: was made"
 expect 0 "" "${language[@]}" --prompt_template 'see https://x/{field}'
 
