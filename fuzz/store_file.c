@@ -13,7 +13,8 @@
 #include "data/store_layout.h"
 #include "folder.h"
 
-enum { VOCAB = 300, MAX_LENGTH = 32 };
+/* Those of the seeds, which tests/unit/data/store_seeds.c makes and opens. */
+enum { VOCAB = 500, MAX_LENGTH = 64 };
 
 static void mend(uint8_t *data, size_t bytes)
 {
@@ -75,7 +76,7 @@ static void use(const struct tt_dataset *dataset)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    static const char key[] = "key";
+    static const char key[] = "a key";
     struct tt_store store;
     struct tt_dataset_report report;
     const struct tt_dataset_part *parts;

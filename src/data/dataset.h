@@ -89,6 +89,7 @@ struct tt_sample {
     const uint8_t *supervised; /* [count]: the loss counts token t, predicted at t - 1 */
     int32_t count;
     int32_t supervised_count; /* without token 0, which has no prediction */
+    double value;             /* of its row (data/row_kind.h); 0: rows of the kind have none */
 };
 
 /* A role in doubt: it is none of system, user, assistant, tool and developer, and a misspelling of one, or it does not

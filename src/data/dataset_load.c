@@ -58,8 +58,10 @@ static tt_status add_sample(struct block *block, const struct tt_row *row, size_
         block->report.without_supervision++;
         return TT_OK;
     }
-    return tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)count,
-                           whole ? row->prompt : NULL, whole ? row->completion : NULL);
+    TT_TRY(tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)count,
+                           whole ? row->prompt : NULL, whole ? row->completion : NULL));
+    block->store.samples[block->store.sample_count - 1].value = (double)row->value;
+    return TT_OK;
 }
 
 static size_t sample_limit(const struct tt_data_config *config)

@@ -16,13 +16,16 @@ struct tt_row_reader;
  * samples. `members`: those that are read, ended by NULL, beside the fields that settings name; NULL: no more. */
 struct tt_row_kind {
     const char *name, *plural;
+    /* The name of a number that each sample has, a column of its batches with one value a sequence (data/batch.h);
+     * NULL: none. */
+    const char *value;
     const char *const *members;
     size_t samples_each; /* samples of a row, a group that stays together; 0: any number, each alone */
     /* Whether the row is of the kind; not asked with `plural`. */
     bool (*accepts)(const struct tt_row_reader *reader, const struct tt_json_value *row);
     /* Reads the current row and gives its sample reader->part. */
     tt_status (*read)(struct tt_row_reader *reader, const struct tt_json_value *row, struct tt_row *out);
-    /* Gives, with `plural`, sample reader->part of the row that was read, each once and in order. */
+    /* Gives, with several samples_each, sample reader->part of the row that was read, each once and in order. */
     tt_status (*next)(struct tt_row_reader *reader, struct tt_row *out);
 };
 

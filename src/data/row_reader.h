@@ -28,6 +28,7 @@ struct tt_row {
     bool answer_empty;                                /* as above */
     const struct tt_role_count *roles;                /* in doubt */
     int role_count;
+    float value; /* of a kind with a `value` (data/row_kind.h) */
     /* Members for a preference, whose sample 0 is the chosen answer behind its prompt and 1 the rejected one: */
     bool pair;
     size_t border;            /* ids of the prompt */

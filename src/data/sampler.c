@@ -156,6 +156,40 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
     *out = facts;
 }
 
+/* ---- Mismatched answers ---- */
+
+/* Tokens before the answer: all behind them are supervised. */
+static int32_t prompt_tokens(const struct tt_store *store, size_t sample)
+{
+    const struct tt_store_sample *entry = &store->samples[sample];
+    return entry->count - entry->supervised_count - (store->supervised[entry->first] != 0);
+}
+
+struct tt_sampler_mismatch tt_sampler_mismatch(const struct tt_sampler *sampler,
+                                               const struct tt_sampler_cells *step, uint64_t position)
+{
+    const struct tt_store *store = sampler->store;
+    uint64_t other = position > step->first || (step->count == 1 && position > 0)
+                         ? position - 1
+                         : step->first + step->count - 1;
+    size_t asked = unit_at(sampler, step, position), answering = unit_at(sampler, step, other);
+    int32_t before = prompt_tokens(store, answering), most = INT32_MAX;
+    struct tt_sampler_mismatch mismatch = {{asked, 0, prompt_tokens(store, asked)},
+                                           {answering, before, store->samples[answering].count - before}};
+    if (sampler->config.max_length > 0) most = (int32_t)sampler->config.max_length - mismatch.prompt.count;
+    if (mismatch.answer.count > most) mismatch.answer.count = most;
+    return mismatch;
+}
+
+struct tt_batch_limits tt_sampler_mismatch_size(const struct tt_sampler_mismatch *mismatch)
+{
+    int64_t tokens = (int64_t)mismatch->prompt.count + mismatch->answer.count;
+    return (struct tt_batch_limits){.tokens = tokens,
+                                    .sequences = 1,
+                                    .rows = mismatch->answer.count - (mismatch->prompt.count == 0),
+                                    .length = tokens};
+}
+
 /* ---- Limits ---- */
 
 static void raise_limits(struct tt_batch_limits *limits, const struct tt_batch_limits *other)
@@ -177,14 +211,19 @@ static void step_limits(const struct tt_sampler *sampler, int64_t index, struct 
     struct tt_sampler_cells step = tt_sampler_cells(sampler, index);
     tt_sampler_members(sampler, &step, members);
     for (uint64_t cell = 0; cell < step.cells; cell++) {
-        struct tt_batch_limits batch = {0};
+        struct tt_batch_limits batch = {0}, shared = {0};
         for (uint64_t round = 0; round * step.cells < step.count; round++) {
             uint64_t at = tt_sampler_dealt(&step, cell, round);
             if (at == step.count) continue;
             struct tt_sampler_unit unit = tt_sampler_unit(sampler, members[at].unit);
             tt_sampler_add_unit(&batch, &unit.size);
+            if (!sampler->config.mismatched) continue;
+            struct tt_sampler_mismatch mismatch = tt_sampler_mismatch(sampler, &step, members[at].position);
+            struct tt_batch_limits size = tt_sampler_mismatch_size(&mismatch);
+            tt_sampler_add_unit(&shared, &size);
         }
         raise_limits(limits, &batch);
+        raise_limits(limits, &shared);
     }
 }
 
@@ -222,6 +261,11 @@ static tt_status check_config(const struct tt_sampler_config *config, uint64_t *
         return tt_fail(
             TT_ERR_USAGE, "a batch of %lld x %lld steps of accumulation x %d ranks is not possible",
             (long long)config->micro_batch_size, (long long)config->accumulation, config->world_size);
+    }
+    if (config->mismatched && units < 2) {
+        tt_fail(TT_ERR_USAGE, "a batch of one row has no mismatched answer");
+        tt_hint("make per_device_train_batch_size or gradient_accumulation_steps larger");
+        return TT_ERR_USAGE;
     }
     if (config->packing && (config->max_length < 2 || config->max_length > 1 << 24)) {
         return tt_fail(TT_ERR_USAGE, "packing needs a max_length from 2 to %d", 1 << 24);

@@ -21,6 +21,8 @@ struct tt_sampler_config {
     bool packing;
     enum tt_packing_strategy packing_strategy;
     int64_t max_length; /* length of a pack */
+    bool mismatched;    /* tt_sampler_shared gives mismatched answers */
+    const char *value;  /* the column that has the samples' values; NULL: they have none */
     bool prompt_rows; /* every token with a successor is a row; batch->supervised marks the supervised ones */
 };
 
@@ -28,8 +30,8 @@ struct tt_sampler_config {
 TT_MUST_USE tt_status tt_micro_batch_check(uint64_t samples, int64_t tokens);
 
 struct tt_sampler;
-/* Borrows the data set. TT_ERR_USAGE when `drop_last` would drop every batch, or groups of several samples would be
- * packed. */
+/* Borrows the data set. TT_ERR_USAGE when `drop_last` would drop every batch, groups of several samples would be
+ * packed, or `mismatched` has batches of one unit. */
 TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset,
                                         const struct tt_sampler_config *config, struct tt_sampler **out);
 void tt_sampler_destroy(struct tt_sampler *sampler);
@@ -73,5 +75,13 @@ void tt_batch_storage_deinit(struct tt_batch_storage *storage);
 /* `out` points into `storage` until its next use. */
 TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro,
                                        int rank, struct tt_batch_storage *storage, struct tt_batch *out);
+
+/* The micro batch of the pass that comes before those with gradients. With config.mismatched each of its sequences
+ * is a prompt of the same micro batch with the answer, which ends the sample, of the sample before it in the order
+ * of the step (of the first one: the last one's; of a step of one sample: that of the step before), cut at
+ * max_length: no split of the step changes them. Columns per token and per row are 0. Without: the micro batch
+ * itself. */
+TT_MUST_USE tt_status tt_sampler_shared(const struct tt_sampler *sampler, int64_t step, int64_t micro,
+                                        int rank, struct tt_batch_storage *storage, struct tt_batch *out);
 
 #endif

@@ -1,3 +1,4 @@
+/* The arrays of a micro batch: the samples of its cell of the step, or mismatched ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ struct batch_arrays {
     int64_t *row_keys;
     int32_t *ids, *positions, *cu_seqlens, *rows, *labels;
     uint8_t *supervised;
-    float *columns[TT_COLUMNS_MAX];
+    float *columns[TT_COLUMNS_MAX], *values;
 };
 
 /* Returns the bytes needed; `block` may be NULL to compute only these. */
@@ -48,6 +49,7 @@ static size_t lay_out(const struct tt_sampler *sampler, char *block, const struc
         {(void **)&arrays->rows, rows * sizeof(int32_t)},
         {(void **)&arrays->labels, rows * sizeof(int32_t)},
         {(void **)&arrays->supervised, rows},
+        {(void **)&arrays->values, (size_t)size->sequences * sizeof(float)},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (block != NULL) *parts[i].array = block + at;
@@ -90,6 +92,15 @@ static void fill_columns(const struct tt_sampler *sampler, struct tt_sampler_pie
     }
 }
 
+/* Ends the sequence that begins at token `at`. */
+static void end_sequence(struct tt_batch *batch, const struct batch_arrays *arrays, int32_t at, int32_t count)
+{
+    batch->token_count = at + count;
+    batch->sequence_count++;
+    arrays->cu_seqlens[batch->sequence_count] = (int32_t)batch->token_count;
+    if (count > batch->max_length) batch->max_length = count;
+}
+
 static void fill_piece(const struct tt_sampler *sampler, struct tt_sampler_piece piece,
                        const struct batch_arrays *arrays, struct tt_batch *batch, int32_t *row_count)
 {
@@ -109,11 +120,33 @@ static void fill_piece(const struct tt_sampler *sampler, struct tt_sampler_piece
         }
     }
     fill_columns(sampler, piece, arrays, at, *row_count, rows, batch->sequence_count);
+    arrays->values[batch->sequence_count] = (float)sampler->store->samples[piece.sample].value;
     *row_count = rows;
-    batch->token_count += piece.count;
-    batch->sequence_count++;
-    arrays->cu_seqlens[batch->sequence_count] = (int32_t)batch->token_count;
-    if (piece.count > batch->max_length) batch->max_length = piece.count;
+    end_sequence(batch, arrays, at, piece.count);
+}
+
+static void fill_mismatch(const struct tt_sampler *sampler, const struct tt_sampler_mismatch *mismatch,
+                          const struct batch_arrays *arrays, struct tt_batch *batch, int32_t *row_count)
+{
+    const struct tt_store *store = sampler->store;
+    const struct tt_sampler_piece *prompt = &mismatch->prompt, *answer = &mismatch->answer;
+    int32_t at = (int32_t)batch->token_count, count = prompt->count + answer->count, rows = *row_count;
+    int32_t *ids = arrays->ids + at;
+    memcpy(ids, store->ids + store->samples[prompt->sample].first, (size_t)prompt->count * sizeof *ids);
+    memcpy(ids + prompt->count, store->ids + store->samples[answer->sample].first + (uint64_t)answer->first,
+           (size_t)answer->count * sizeof *ids);
+    for (int32_t i = 0; i < count; i++) {
+        arrays->positions[at + i] = i;
+        arrays->row_keys[at + i] = (int64_t)prompt->sample << 24 | i;
+        if (i + 1 < count && i + 1 >= prompt->count) {
+            arrays->supervised[rows] = 1;
+            arrays->rows[rows] = at + i;
+            arrays->labels[rows++] = ids[i + 1];
+        }
+    }
+    arrays->values[batch->sequence_count] = (float)store->samples[prompt->sample].value;
+    *row_count = rows;
+    end_sequence(batch, arrays, at, count);
 }
 
 static int compare_positions(const void *a, const void *b)
@@ -145,8 +178,51 @@ static tt_status check_tokens(const struct tt_sampler *sampler, uint64_t unit)
     return TT_OK;
 }
 
-tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int64_t micro, int rank,
-                           struct tt_batch_storage *storage, struct tt_batch *out)
+/* Adds a member to the sizes of the batch, and checks its tokens. */
+static tt_status measure_member(const struct tt_sampler *sampler, const struct tt_sampler_cells *step,
+                                const struct tt_sampler_member *member, bool mismatched,
+                                struct tt_batch_limits *size)
+{
+    if (!mismatched) {
+        struct tt_sampler_unit unit = tt_sampler_unit(sampler, member->unit);
+        tt_sampler_add_unit(size, &unit.size);
+        return check_tokens(sampler, member->unit);
+    }
+    struct tt_sampler_mismatch mismatch = tt_sampler_mismatch(sampler, step, member->position);
+    struct tt_batch_limits own = tt_sampler_mismatch_size(&mismatch);
+    tt_sampler_add_unit(size, &own);
+    TT_TRY(check_tokens(sampler, mismatch.prompt.sample));
+    return check_tokens(sampler, mismatch.answer.sample);
+}
+
+static void fill_member(const struct tt_sampler *sampler, const struct tt_sampler_cells *step,
+                        const struct tt_sampler_member *member, bool mismatched,
+                        const struct batch_arrays *arrays, struct tt_batch *batch, int32_t *row_count)
+{
+    if (mismatched) {
+        struct tt_sampler_mismatch mismatch = tt_sampler_mismatch(sampler, step, member->position);
+        fill_mismatch(sampler, &mismatch, arrays, batch, row_count);
+        return;
+    }
+    struct tt_sampler_walk walk = tt_sampler_walk_start(sampler, member->unit);
+    for (struct tt_sampler_piece piece; tt_sampler_walk_next(sampler, &walk, &piece);)
+        fill_piece(sampler, piece, arrays, batch, row_count);
+}
+
+static void list_columns(const struct tt_sampler *sampler, const struct batch_arrays *arrays,
+                         struct tt_batch *batch)
+{
+    const struct tt_columns *columns = &sampler->store->columns;
+    for (int c = 0; c < columns->count; c++)
+        batch->columns[batch->column_count++] =
+            (struct tt_batch_column){columns->list[c].name, columns->list[c].per, arrays->columns[c]};
+    if (sampler->config.value != NULL && batch->column_count < TT_COLUMNS_MAX)
+        batch->columns[batch->column_count++] =
+            (struct tt_batch_column){sampler->config.value, TT_PER_SEQUENCE, arrays->values};
+}
+
+static tt_status make_batch(const struct tt_sampler *sampler, int64_t index, int64_t micro, int rank,
+                            bool mismatched, struct tt_batch_storage *storage, struct tt_batch *out)
 {
     struct tt_sampler_cells step = tt_sampler_cells(sampler, index);
     if (micro < 0 || micro >= step.micro_count || rank < 0 || rank >= sampler->config.world_size) {
@@ -159,13 +235,10 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     tt_sampler_members(sampler, &step, storage->block);
     uint64_t cell = (uint64_t)micro * (uint64_t)sampler->config.world_size + (uint64_t)rank;
     uint64_t count = select_cell(&step, cell, storage->block);
+    const struct tt_sampler_member *members = storage->block;
     struct tt_batch_limits size = {0};
-    for (uint64_t i = 0; i < count; i++) {
-        TT_TRY(check_tokens(sampler, ((struct tt_sampler_member *)storage->block)[i].unit));
-        struct tt_sampler_unit unit =
-            tt_sampler_unit(sampler, ((struct tt_sampler_member *)storage->block)[i].unit);
-        tt_sampler_add_unit(&size, &unit.size);
-    }
+    for (uint64_t i = 0; i < count; i++)
+        TT_TRY(measure_member(sampler, &step, &members[i], mismatched, &size));
 
     struct batch_arrays arrays = {0};
     size_t bytes = member_bytes + lay_out(sampler, NULL, &size, &arrays);
@@ -173,17 +246,15 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
         TT_TRY(storage_reserve(storage, bytes + bytes / 4));
         tt_sampler_members(sampler, &step, storage->block);
         count = select_cell(&step, cell, storage->block);
+        members = storage->block;
     }
     lay_out(sampler, (char *)storage->block + member_bytes, &size, &arrays);
-    const struct tt_sampler_member *members = storage->block;
+    if (mismatched) memset((char *)storage->block + member_bytes, 0, bytes - member_bytes);
     struct tt_batch batch = {0};
     int32_t row_count = 0;
     arrays.cu_seqlens[0] = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        struct tt_sampler_walk walk = tt_sampler_walk_start(sampler, members[i].unit);
-        for (struct tt_sampler_piece piece; tt_sampler_walk_next(sampler, &walk, &piece);)
-            fill_piece(sampler, piece, &arrays, &batch, &row_count);
-    }
+    for (uint64_t i = 0; i < count; i++)
+        fill_member(sampler, &step, &members[i], mismatched, &arrays, &batch, &row_count);
     batch.ids = arrays.ids;
     batch.positions = arrays.positions;
     batch.row_keys = arrays.row_keys;
@@ -194,11 +265,19 @@ tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int6
     batch.supervised = arrays.supervised;
     batch.group_size = (int)sampler->group_size;
     batch.group_count = batch.sequence_count / batch.group_size;
-    batch.column_count = sampler->store->columns.count;
-    for (int c = 0; c < batch.column_count; c++) {
-        const struct tt_column *column = &sampler->store->columns.list[c];
-        batch.columns[c] = (struct tt_batch_column){column->name, column->per, arrays.columns[c]};
-    }
+    list_columns(sampler, &arrays, &batch);
     *out = batch;
     return TT_OK;
+}
+
+tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t index, int64_t micro, int rank,
+                           struct tt_batch_storage *storage, struct tt_batch *out)
+{
+    return make_batch(sampler, index, micro, rank, false, storage, out);
+}
+
+tt_status tt_sampler_shared(const struct tt_sampler *sampler, int64_t index, int64_t micro, int rank,
+                            struct tt_batch_storage *storage, struct tt_batch *out)
+{
+    return make_batch(sampler, index, micro, rank, sampler->config.mismatched, storage, out);
 }

@@ -62,10 +62,19 @@ struct tt_sampler_cells {
     struct tt_rng order;
 };
 
+/* A prompt with the answer of another sample. */
+struct tt_sampler_mismatch {
+    struct tt_sampler_piece prompt, answer;
+};
+
 struct tt_sampler_walk tt_sampler_walk_start(const struct tt_sampler *sampler, uint64_t unit);
 bool tt_sampler_walk_next(const struct tt_sampler *sampler, struct tt_sampler_walk *walk,
                           struct tt_sampler_piece *piece);
 struct tt_sampler_unit tt_sampler_unit(const struct tt_sampler *sampler, uint64_t unit);
+/* The mismatch at a position of the epoch's order, and its sizes. Units are samples. */
+struct tt_sampler_mismatch tt_sampler_mismatch(const struct tt_sampler *sampler,
+                                               const struct tt_sampler_cells *step, uint64_t position);
+struct tt_batch_limits tt_sampler_mismatch_size(const struct tt_sampler_mismatch *mismatch);
 /* Adds a unit to the sizes of a batch. */
 void tt_sampler_add_unit(struct tt_batch_limits *sum, const struct tt_batch_limits *unit);
 struct tt_sampler_cells tt_sampler_cells(const struct tt_sampler *sampler, int64_t index);

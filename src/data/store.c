@@ -79,8 +79,10 @@ tt_status tt_store_append_sample(struct tt_store *store, const struct tt_store *
 {
     const struct tt_store_sample *sample = &from->samples[index];
     TT_TRY(tt_store_check(from, index, 0, sample->count));
-    return tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
-                           tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion));
+    TT_TRY(tt_store_append(store, from->ids + sample->first, from->supervised + sample->first, sample->count,
+                           tt_store_text(from, sample->prompt), tt_store_text(from, sample->completion)));
+    store->samples[store->sample_count - 1].value = sample->value;
+    return TT_OK;
 }
 
 size_t tt_store_group_size(const struct tt_store *store)
@@ -131,7 +133,7 @@ struct tt_sample tt_store_sample(const struct tt_store *store, size_t index)
 {
     const struct tt_store_sample *sample = &store->samples[index];
     return (struct tt_sample){store->ids + sample->first, store->supervised + sample->first, sample->count,
-                              sample->supervised_count};
+                              sample->supervised_count, sample->value};
 }
 
 const char *tt_store_text(const struct tt_store *store, size_t position)

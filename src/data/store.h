@@ -13,6 +13,7 @@ struct tt_store_sample {
     int32_t count;
     int32_t supervised_count;  /* without token 0 */
     size_t prompt, completion; /* offset in `texts`, plus 1; 0: none */
+    double value;              /* of its row; 0: rows of the kind have none */
 };
 
 /* A zeroed struct is empty. */

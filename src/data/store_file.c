@@ -1,5 +1,6 @@
 #include "data/store_file.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
@@ -24,7 +25,8 @@ uint64_t tt_store_sum_sample(uint64_t sum, struct tt_sample sample)
     int32_t sizes[2] = {sample.count, sample.supervised_count};
     sum = tt_crc64(sum, sizes, sizeof sizes);
     sum = tt_crc64(sum, sample.ids, (size_t)sample.count * sizeof *sample.ids);
-    return tt_crc64(sum, sample.supervised, (size_t)sample.count);
+    sum = tt_crc64(sum, sample.supervised, (size_t)sample.count);
+    return sample.value != 0 ? tt_crc64(sum, &sample.value, sizeof sample.value) : sum;
 }
 
 /* ---- Layout ---- */
@@ -136,7 +138,8 @@ static bool is_sample(const struct tt_store_sample *sample, const struct tt_stor
 {
     int32_t fewest = bounds->stream ? 0 : 1;
     return sample->count > fewest && sample->count <= bounds->max_length &&
-           sample->supervised_count >= fewest && sample->supervised_count < sample->count;
+           sample->supervised_count >= fewest && sample->supervised_count < sample->count &&
+           isfinite(sample->value);
 }
 
 static tt_status check_samples(const struct tt_store_file *file, const struct tt_store_header *header,

@@ -5,7 +5,7 @@
 #include "data/store.h"
 
 enum { TT_STORE_ALIGNMENT = 64, TT_STORE_BLOCK_TOKENS = 1 << 14, TT_STORE_BYTE_ORDER = 0x01020304 };
-#define TT_STORE_MAGIC "TTROWS4" /* the digit is the version of the layout */
+#define TT_STORE_MAGIC "TTROWS5" /* the digit is the version of the layout */
 
 struct tt_store_header {
     char magic[8];
@@ -14,7 +14,7 @@ struct tt_store_header {
     uint64_t rows_sum, tables_sum, header_sum;
     struct tt_dataset_report report;
 };
-_Static_assert(sizeof(struct tt_store_sample) == 32 && sizeof(size_t) == 8,
+_Static_assert(sizeof(struct tt_store_sample) == 40 && sizeof(size_t) == 8,
                "samples are written as they are");
 
 /* Offsets. */

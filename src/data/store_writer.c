@@ -182,7 +182,8 @@ static tt_status append(struct tt_store_writer *writer, const struct tt_store *f
     struct tt_sample sample = tt_store_sample(from, index);
     struct tt_store_sample entry = {.first = writer->header.token_count,
                                     .count = sample.count,
-                                    .supervised_count = sample.supervised_count};
+                                    .supervised_count = sample.supervised_count,
+                                    .value = sample.value};
     TT_TRY(append_text(writer, tt_store_text(from, from->samples[index].prompt), &entry.prompt));
     TT_TRY(append_text(writer, tt_store_text(from, from->samples[index].completion), &entry.completion));
     TT_TRY(append_tokens(writer, &sample));

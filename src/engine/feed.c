@@ -17,6 +17,13 @@ tt_status tt_feed_micro(struct tt_feed *feed, int64_t step, int64_t micro, struc
     return feed->ops->micro(feed->state, step, micro, out);
 }
 
+tt_status tt_feed_shared(struct tt_feed *feed, int64_t step, int64_t micro, struct tt_micro *out)
+{
+    if (feed->ops->shared == NULL) return tt_feed_micro(feed, step, micro, out);
+    *out = (struct tt_micro){0};
+    return feed->ops->shared(feed->state, step, micro, out);
+}
+
 bool tt_feed_ahead(struct tt_feed *feed, struct tt_micro *out)
 {
     *out = (struct tt_micro){0};

@@ -24,6 +24,8 @@ struct tt_micro {
 struct tt_feed_ops {
     tt_status (*step)(void *state, int64_t step, struct tt_step_facts *facts);
     tt_status (*micro)(void *state, int64_t step, int64_t micro, struct tt_micro *out);
+    /* The micro batch of the pass before the gradients; NULL: that of `micro`. */
+    tt_status (*shared)(void *state, int64_t step, int64_t micro, struct tt_micro *out);
     bool (*ahead)(void *state, struct tt_micro *out); /* NULL: nothing is made ahead */
     void (*destroy)(void *state);
 };
@@ -38,6 +40,8 @@ void tt_feed_deinit(struct tt_feed *feed);
 TT_MUST_USE tt_status tt_feed_step(struct tt_feed *feed, int64_t step, struct tt_step_facts *facts);
 /* Micro batches may be requested in any order; of what is made ahead each jump makes all anew. */
 TT_MUST_USE tt_status tt_feed_micro(struct tt_feed *feed, int64_t step, int64_t micro, struct tt_micro *out);
+/* The micro batch of the pass before the gradients (tt_sampler_shared). */
+TT_MUST_USE tt_status tt_feed_shared(struct tt_feed *feed, int64_t step, int64_t micro, struct tt_micro *out);
 /* The micro batch after the last one, which tt_feed_micro gives next; waits for the threads that make it. The last
  * one's memory may change. False: nothing is made ahead, or a failure, which tt_feed_micro reports. */
 bool tt_feed_ahead(struct tt_feed *feed, struct tt_micro *out);

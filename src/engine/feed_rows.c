@@ -21,6 +21,12 @@ static tt_status micro_of(void *state, int64_t step, int64_t micro, struct tt_mi
     return tt_sampler_batch(rows->sampler, step, micro, rows->data_rank, &rows->storage, &out->tokens);
 }
 
+static tt_status shared_of(void *state, int64_t step, int64_t micro, struct tt_micro *out)
+{
+    struct rows *rows = state;
+    return tt_sampler_shared(rows->sampler, step, micro, rows->data_rank, &rows->storage, &out->tokens);
+}
+
 static void destroy(void *state)
 {
     struct rows *rows = state;
@@ -28,7 +34,8 @@ static void destroy(void *state)
     tt_free(rows);
 }
 
-static const struct tt_feed_ops ops = {.step = step_of, .micro = micro_of, .destroy = destroy};
+static const struct tt_feed_ops ops = {
+    .step = step_of, .micro = micro_of, .shared = shared_of, .destroy = destroy};
 
 tt_status tt_feed_of_rows(const struct tt_sampler *sampler, int data_rank, struct tt_feed *feed)
 {

@@ -120,7 +120,7 @@ tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *bat
 bool tt_rank_share_begin(struct tt_rank *rank)
 {
     memset(rank->rows.shared, 0, sizeof rank->rows.shared);
-    return rank->objective.ops->share != NULL;
+    return tt_objective_shares(&rank->objective);
 }
 
 tt_status tt_rank_share(struct tt_rank *rank, const struct tt_batch *batch,

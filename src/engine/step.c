@@ -86,7 +86,7 @@ static tt_status share_values(struct step *step)
     for (int64_t micro = 0; micro < step->facts.micro_count; micro++) {
         struct tt_micro data;
         struct tt_pass pass;
-        TT_TRY(tt_feed_micro(step->config->feed, step->index, micro, &data));
+        TT_TRY(tt_feed_shared(step->config->feed, step->index, micro, &data));
         TT_TRY(tt_rank_upload_micro(rank, &data, &pass));
         tt_phases_end(&step->phases, TT_PHASE_DATA);
         tt_status status = tt_rank_share(rank, &data.tokens, &step->counts, &pass);

@@ -36,7 +36,7 @@ static tt_status share(struct tt_rank *rank, const struct tt_sampler *sampler, i
     for (int64_t micro = 0; micro < micro_count; micro++) {
         struct tt_batch batch;
         struct tt_pass pass;
-        TT_TRY(tt_sampler_batch(sampler, index, micro, rank->mesh.axes[TT_AXIS_DATA].rank, storage, &batch));
+        TT_TRY(tt_sampler_shared(sampler, index, micro, rank->mesh.axes[TT_AXIS_DATA].rank, storage, &batch));
         TT_TRY(tt_rank_upload(rank, &batch, &pass));
         tt_status status = tt_rank_share(rank, &batch, counts, &pass);
         if (status == TT_ERR_CANCELLED) tt_rank_abandon(rank);

@@ -156,6 +156,12 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
     return shared != NULL ? ops->share(objective, rows, shared) : ops->rows(objective, rows);
 }
 
+bool tt_objective_shares(const struct tt_objective *objective)
+{
+    const struct tt_objective_ops *ops = objective->ops;
+    return ops->share != NULL && (ops->share_losses == 0 || (ops->share_losses >> objective->loss & 1) != 0);
+}
+
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)
 {
     counts->tokens += facts->supervised;
@@ -221,6 +227,10 @@ void tt_objective_metrics(const struct tt_objective *objective, const double sum
     const struct tt_objective_ops *ops = objective->ops;
     for (int i = 0; i < ops->metric_count; i++) {
         const struct tt_metric *metric = &ops->metrics[i];
+        if (metric->over == TT_OF_METRICS) {
+            metrics[i] = metrics[metric->sum] - metrics[metric->sum + 1];
+            continue;
+        }
         double over = metric->over == TT_OVER_TOKENS    ? (double)counts->tokens
                       : metric->over == TT_OVER_GROUPS  ? (double)counts->groups
                       : metric->over == TT_OVER_NOTHING ? 1.0

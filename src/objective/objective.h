@@ -31,7 +31,8 @@ enum {
 enum {
     TT_OVER_TOKENS = -1, /* supervised tokens */
     TT_OVER_GROUPS = -2,
-    TT_OVER_NOTHING = -3 /* the sum is the value: a mean already */
+    TT_OVER_NOTHING = -3, /* the sum is the value: a mean already */
+    TT_OF_METRICS = -4    /* `sum` is the index of a metric before it: that one less the next one */
 };
 
 enum tt_better { TT_BETTER_NONE, TT_BETTER_SMALLER, TT_BETTER_GREATER };
@@ -61,6 +62,8 @@ enum tt_objective_needs {
     TT_NEEDS_UNPACKED = 4,
     /* Rows of prompts reach the head too: batch->supervised marks the rows of answers. */
     TT_NEEDS_PROMPT_ROWS = 8,
+    /* ops->share sees mismatched answers: each prompt with the answer of the sample before it in the step. */
+    TT_NEEDS_MISMATCHED = 16,
 };
 
 /* Divisors of the sums of a global step or of an evaluation. */
@@ -108,11 +111,12 @@ struct tt_objective_ops {
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
-    /* NULL, or adds values of a micro batch to shared[TT_OBJECTIVE_SHARED_MAX]. A pass over all micro batches of the
-     * step, without dropout and gradient, calls it before the first `rows`; the values are summed over the ranks. In
-     * an evaluation a step is a batch of all ranks. Not called without rows. */
+    /* NULL, or adds values of a micro batch (tt_sampler_shared) to shared[TT_OBJECTIVE_SHARED_MAX]. A pass over all
+     * micro batches of the step, without dropout and gradient, calls it before the first `rows`; the values are
+     * summed over the ranks. In an evaluation a step is a batch of all ranks. Not called without rows. */
     tt_status (*share)(const struct tt_objective *objective, const struct tt_objective_rows *rows,
                        double *shared);
+    unsigned share_losses; /* bit i: loss i calls `share`; 0: every loss does */
     /* Names of the sums to which a pass adds on the device (nn/pass.h), at most 8, ended by NULL: they are a rank's
      * first sums. NULL: "loss", "correct" and "entropy", those of the op loss_sums, which stand together. */
     const char *const *pass_sums;
@@ -155,6 +159,8 @@ TT_MUST_USE tt_status tt_objective_check_columns(const struct tt_objective *obje
 /* Checks the batch and calls ops->rows, or ops->share where `shared` is not NULL. */
 TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
                                        const struct tt_objective_rows *rows, double *shared);
+/* Whether the passes of `share` come first. */
+bool tt_objective_shares(const struct tt_objective *objective);
 /* The counts of a step, added to those of others. */
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts);
 /* The end of the rows of sequence `s`, which begin at `first`. */

@@ -161,13 +161,13 @@ static tt_status read_batch_size(struct tt_recipe *recipe, const struct tt_yaml_
 static tt_status read_rl(struct tt_recipe *recipe, const struct tt_yaml_node *node)
 {
     const char *text = node->text != NULL ? node->text : "";
-    if (strcmp(text, "orpo") == 0) return tt_recipe_put(recipe, node, "objective", text);
+    if (tt_recipe_is_one(text, "orpo kto")) return tt_recipe_put(recipe, node, "objective", text);
     if (strcmp(text, "simpo") == 0) {
         TT_TRY(tt_recipe_put(recipe, node, "objective", "cpo"));
         return tt_recipe_put(recipe, node, "loss_type", text);
     }
     if (!tt_recipe_is_one(text, "dpo ipo"))
-        return tt_recipe_lack(recipe, node, "objective: dpo, orpo, cpo or sft");
+        return tt_recipe_lack(recipe, node, "objective: dpo, orpo, cpo, kto or sft");
     TT_TRY(tt_recipe_put(recipe, node, "objective", "dpo"));
     return tt_recipe_put(recipe, node, "loss_type", strcmp(text, "ipo") == 0 ? "ipo" : "sigmoid");
 }

@@ -127,8 +127,7 @@ static tt_status order_data(struct evaluation_run *run, int data_size, struct tt
                                       .seed = (uint64_t)spec->seed,
                                       .run = spec,
                                       .rows = &run->config->data,
-                                      .prompt_rows =
-                                          (run->config->objective.ops->needs & TT_NEEDS_PROMPT_ROWS) != 0};
+                                      .needs = run->config->objective.ops->needs};
     const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
     TT_TRY(task->order(&run->inputs, &how, &run->data));
     *limits = task->limits(&run->inputs, &run->data, 0);

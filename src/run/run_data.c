@@ -51,7 +51,7 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
         .seed = (uint64_t)(run->data_seed >= 0 ? run->data_seed : run->seed),
         .run = run,
         .rows = job->data,
-        .prompt_rows = (job->objective->ops->needs & TT_NEEDS_PROMPT_ROWS) != 0,
+        .needs = job->objective->ops->needs,
     };
     TT_TRY(task->order(&data->inputs, &train, &data->train));
     TT_TRY(task->epoch_steps(&data->inputs, &data->train, &steps_per_epoch));

@@ -26,7 +26,7 @@ struct tt_task_order {
     uint64_t seed;
     const struct tt_run_spec *run;     /* lent: sampling */
     const struct tt_data_config *rows; /* lent: packing */
-    bool prompt_rows;                  /* TT_NEEDS_PROMPT_ROWS of the objective */
+    unsigned needs;                    /* of the objective */
 };
 
 /* A data set in its order. A zeroed struct is empty. */

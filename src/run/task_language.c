@@ -19,7 +19,9 @@ static tt_status order(const struct tt_inputs *inputs, const struct tt_task_orde
         .packing = how->train ? how->rows->packing : tt_data_packs_eval(how->rows),
         .packing_strategy = how->rows->packing_strategy,
         .max_length = tt_inputs_pack_length(inputs, how->rows),
-        .prompt_rows = how->prompt_rows,
+        .mismatched = (how->needs & TT_NEEDS_MISMATCHED) != 0,
+        .value = how->rows->rows_kind != NULL ? how->rows->rows_kind->value : NULL,
+        .prompt_rows = (how->needs & TT_NEEDS_PROMPT_ROWS) != 0,
     };
     return tt_sampler_create(how->train ? inputs->train : inputs->eval, &config, &data->sampler);
 }

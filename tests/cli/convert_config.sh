@@ -202,7 +202,7 @@ expect 2 'axolotl.yaml: 9 keys of axolotl cannot be carried over:' convert-confi
 for word in 'line 6, type: ' 'line 7, shards: ' \
     'line 10, field_instruction: name the column of the rows instruction' \
     'line 11, relora_steps: merge and train again' 'line 12, s2_attention: remove it: attention is exact' \
-    "line 13, dataset_shards: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo, cpo or sft'; do
+    "line 13, dataset_shards: no setting stands" "line 14, optimizer: 'optim' " 'line 17, rl: objective: dpo, orpo, cpo, kto or sft'; do
     grep -qF -- "$word" err || fail "no '$word' in:" "$(cat err)"
 done
 [ ! -e ours.yaml ] || fail "a file in spite of an error"

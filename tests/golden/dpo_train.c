@@ -1,8 +1,9 @@
 /* A training with objective dpo against DPOTrainer of TRL 1.16 (dpo/make_pairs.py), and those with orpo and cpo
- * against its ORPOTrainer (orpo/make_orpo.py) and CPOTrainer (cpo/make_cpo.py): loss, rewards, log p, logits,
- * accuracy, gradient norm and learning rate of 8 steps and two evaluations in fp32, with the losses sigmoid and
- * robust, from an adapter whose B is zero, so that the model without it is the reference of both; the same from rows
- * with another number of pairs in a micro batch, on two ranks; and a run that is stopped and resumed. */
+ * against its ORPOTrainer (orpo/make_orpo.py) and CPOTrainer (cpo/make_cpo.py), one with kto against KTOTrainer
+ * (kto/make_kto.py): loss, rewards, log p, logits, accuracy, gradient norm and learning rate of 8 steps and two
+ * evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero, so that the model without
+ * it is the reference of both; the same from rows with another number of pairs in a micro batch, on two ranks; and a
+ * run that is stopped and resumed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -264,6 +265,39 @@ static void cpo(void **state)
     compare_log("cpo", "cpo", "cpo_split");
 }
 
+/* KTO with its divergence, with weights, and without divergence; then split: the mismatched answers are those of the
+ * step. */
+static void kto(void **state)
+{
+    static const struct {
+        const char *name, *output, *more;
+    } runs[] = {
+        {"kto", "kto", "beta 0.3 per_device_train_batch_size 4 per_device_eval_batch_size 4"},
+        {"weights", "weights",
+         "beta 0.2 desirable_weight 1.5 undesirable_weight 0.5 per_device_train_batch_size 4 "
+         "per_device_eval_batch_size 4"},
+        {"apo_zero_unpaired", "apo_zero_unpaired",
+         "beta 0.3 loss_type apo_zero_unpaired per_device_train_batch_size 4 per_device_eval_batch_size 4"},
+        {"kto", "kto_ranks", "beta 0.3 per_device_train_batch_size 2 per_device_eval_batch_size 2 ranks 2"},
+        {"kto", "kto_micro",
+         "beta 0.3 per_device_train_batch_size 1 gradient_accumulation_steps 4 per_device_eval_batch_size 4"},
+    };
+    char rows[300];
+    (void)state;
+    make_inputs();
+    test_copy_lines(GOLDEN "/kto/train.jsonl", 4, test_at("labelled.jsonl"));
+    snprintf(rows, sizeof rows, "%s", test_at("labelled.jsonl"));
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        struct test_words words = {0};
+        test_words_add(&words, "objective kto save_strategy no dataset_name " GOLDEN "/kto/train.jsonl");
+        test_words_add(&words, runs[i].more);
+        test_words_add(&words, "eval_dataset");
+        test_words_add(&words, rows);
+        train_ok(words.list, runs[i].output);
+        compare_log("kto", runs[i].name, runs[i].output);
+    }
+}
+
 /* The result of a run that is resumed from step 4 has the bytes of one that was not stopped. */
 static void resumes(const char *objective)
 {
@@ -303,8 +337,8 @@ static void resumed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid), cmocka_unit_test(robust),
-                                       cmocka_unit_test(split),   cmocka_unit_test(orpo),
-                                       cmocka_unit_test(cpo),     cmocka_unit_test(resumed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sigmoid), cmocka_unit_test(robust), cmocka_unit_test(split),  cmocka_unit_test(orpo),
+        cmocka_unit_test(cpo),     cmocka_unit_test(kto),    cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

@@ -25,7 +25,8 @@ static void every_kind_is_whole(void **state)
     for (size_t k = 0; k < KINDS; k++) {
         const struct tt_row_kind *kind = kinds[k];
         assert_non_null(kind->read);
-        assert_true((kind->plural != NULL) == (kind->next != NULL));
+        assert_true((kind->samples_each > 1) == (kind->next != NULL));
+        assert_true(kind->value == NULL || kind->plural != NULL);
         assert_true((kind->plural != NULL) == (kind->accepts == NULL));
         assert_true((kind->plural != NULL) == (kind->samples_each > 0));
         for (size_t j = 0; j < k; j++) assert_string_not_equal(kind->name, kinds[j]->name);

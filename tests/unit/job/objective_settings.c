@@ -91,6 +91,7 @@ static void defaults_are_trls(void **state)
     check_defaults("dpo", 16);
     check_defaults("orpo", 7);
     check_defaults("cpo", 11);
+    check_defaults("kto", 12);
 }
 
 /* A setting of two objectives is for the one that is chosen; full fine-tuning and packing. */
