@@ -71,13 +71,13 @@ void tt_file_truncate(int descriptor, uint64_t bytes); /* as far as it works */
 
 bool tt_path_exists(const char *path);
 bool tt_path_is_dir(const char *path);
-/* The path without links, "." and ".."; owned memory, or NULL with errno set (no error record). */
-char *tt_path_real(const char *path);
 /* "folder/name" on the stack: for the length of a function. One that the system would not take is TT_ERR_IO. */
 enum { TT_PATH_BYTES = 4096 }; /* with the terminator, as Linux counts */
 struct tt_path {
     char text[TT_PATH_BYTES];
 };
+/* The path without links, "." and ".."; empty on failure. Returns 0 or an errno (no error record). */
+int tt_path_real(const char *path, struct tt_path *real);
 TT_MUST_USE tt_status tt_path_set(struct tt_path *path, const char *folder, const char *name);
 /* The same for keeping; returns owned memory or NULL (record set). */
 char *tt_path_join(const char *folder, const char *name);

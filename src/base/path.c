@@ -94,9 +94,16 @@ void tt_file_truncate(int descriptor, uint64_t bytes)
     if (!tt_store_owns(descriptor)) (void)!ftruncate(descriptor, (off_t)bytes);
 }
 
-char *tt_path_real(const char *path)
+int tt_path_real(const char *path, struct tt_path *real)
 {
-    return tt_store_takes(path, TT_STORE_FACTS) ? tt_strdup(path) : realpath(path, NULL);
+    char *resolved = tt_store_takes(path, TT_STORE_FACTS) ? NULL : realpath(path, NULL);
+    const char *whole = tt_store_takes(path, TT_STORE_FACTS) ? path : resolved;
+    size_t bytes = whole != NULL ? strlen(whole) : 0;
+    int failed = whole == NULL ? errno : bytes < sizeof real->text ? 0 : ENAMETOOLONG;
+    real->text[0] = '\0';
+    if (failed == 0) memcpy(real->text, whole, bytes + 1);
+    free(resolved);
+    return failed;
 }
 
 static const char *separator(const char *folder)

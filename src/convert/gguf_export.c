@@ -159,11 +159,10 @@ static tt_status name_of(const struct export *export, char *name, size_t name_by
     char *folder = export->options->adapter_only ? tt_merge_adapter_folder(export->merge)
                                                  : tt_strdup(tt_model_folder_path(export->merge->folder));
     if (folder == NULL) return TT_ERR_MEMORY;
-    char *real = tt_path_real(folder);
+    struct tt_path real;
     name[0] = '\0';
-    if (real != NULL) (void)tt_hub_name_of(real, name, name_bytes);
+    if (tt_path_real(folder, &real) == 0) (void)tt_hub_name_of(real.text, name, name_bytes);
     tt_free(folder);
-    tt_free(real);
     return TT_OK;
 }
 

@@ -35,18 +35,18 @@ static tt_status describe_files(const struct tt_sources *sources, bool states, s
         const struct tt_source *source = &sources->sources[sources->files[i].source];
         struct tt_file_facts info;
         char weight[TT_DOUBLE_TEXT_BYTES];
-        char *real = tt_path_real(path);
-        int failed = real == NULL ? errno : tt_file_facts(real, &info);
+        struct tt_path real;
+        int failed = tt_path_real(path, &real);
+        if (failed == 0) failed = tt_file_facts(real.text, &info);
         tt_status status = failed != 0 ? tt_fail_errno(failed, "cannot open '%s'", path) : TT_OK;
         if (status == TT_OK)
             status = tt_str_printf(text, "file %zu %s: %s\n", sources->files[i].source,
-                                   tt_format_double(source->weight, weight, sizeof weight), real);
+                                   tt_format_double(source->weight, weight, sizeof weight), real.text);
         if (status == TT_OK && states)
             status = tt_str_printf(text, "state: %lld %llu %lld.%09ld %lld.%09ld\n", (long long)info.bytes,
                                    (unsigned long long)info.inode, (long long)(info.changed / 1000000000),
                                    (long)(info.changed % 1000000000), (long long)(info.touched / 1000000000),
                                    (long)(info.touched % 1000000000));
-        free(real);
         TT_TRY(status);
     }
     return TT_OK;

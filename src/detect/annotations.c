@@ -147,11 +147,11 @@ static bool goes_up(const char *name)
 static const char *below_folder(const char *dir, const char *name)
 {
     if (name[0] != '/') return name;
-    char *whole = tt_path_real(dir);
-    if (whole == NULL) return name; /* then nothing is below it */
-    size_t bytes = strlen(whole);
-    if (strncmp(name, whole, bytes) == 0 && name[bytes] == '/') name += bytes + strspn(name + bytes, "/");
-    tt_free(whole);
+    struct tt_path whole;
+    if (tt_path_real(dir, &whole) != 0) return name; /* then nothing is below it */
+    size_t bytes = strlen(whole.text);
+    if (strncmp(name, whole.text, bytes) == 0 && name[bytes] == '/')
+        name += bytes + strspn(name + bytes, "/");
     return name;
 }
 

@@ -27,11 +27,8 @@ static tt_status check_replaceable(const char *folder, bool overwrite)
 
 bool tt_output_folder_is(const char *folder, const char *other)
 {
-    char *a = tt_path_real(folder), *b = tt_path_real(other);
-    bool same = a != NULL && b != NULL && strcmp(a, b) == 0;
-    tt_free(a);
-    tt_free(b);
-    return same;
+    struct tt_path a, b;
+    return tt_path_real(folder, &a) == 0 && tt_path_real(other, &b) == 0 && strcmp(a.text, b.text) == 0;
 }
 
 tt_status tt_output_lock(const char *path, const char *what, struct tt_lock **out)

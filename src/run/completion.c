@@ -262,7 +262,7 @@ tt_status tt_completion_remove(const char *output_dir)
     TT_TRY(tt_path_set(&path, output_dir, TT_COMPLETION_NAME));
     int failed = tt_file_remove(path.text);
     if (failed == 0 || failed == ENOENT) return TT_OK;
-    return tt_fail_errno(errno, "cannot remove '%s'", path.text);
+    return tt_fail_errno(failed, "cannot remove '%s'", path.text);
 }
 
 static tt_status make_text(const struct tt_run *run, int data_size, int64_t steps, struct tt_str *text)
