@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
+#include "config/store.h"
 #include "job/resolve.h"
 #include "objective/dpo_losses.h"
 
@@ -69,7 +70,8 @@ static void check_defaults(const char *name, size_t least)
     for (size_t member = 0; tt_json_next_member(json.root, &member, &key, &value);) {
         char text[80];
         if (strcmp(key, "max_completion_length") == 0)
-            continue; /* of encoders and decoders; refused by name */
+            continue;                                         /* of encoders and decoders; refused by name */
+        if (strcmp(key, "alpha") == 0) key = "alphapo_alpha"; /* LoRA's here */
         if (tt_settings_set(all.settings, key, value_text(value, text), "TRL's default") != TT_OK)
             fail_msg("%s: %s", key, tt_error_last()->message);
     }
@@ -213,10 +215,32 @@ static void refusals(void **state)
     }
 }
 
+/* A name that is another setting's alias would be looked up as that one. */
+static void names_are_of_one_setting(void **state)
+{
+    (void)state;
+    struct setup setup;
+    begin(&setup);
+    for (size_t i = 0; i < setup.settings->count; i++) {
+        const struct tt_setting *row = setup.settings->entries[i].row;
+        assert_string_equal(tt_settings_find(setup.settings, row->name)->row->name, row->name);
+        for (const char *at = row->aliases; at != NULL && *at != '\0'; at += strspn(at, " ")) {
+            char alias[64];
+            snprintf(alias, sizeof alias, "%.*s", (int)strcspn(at, " "), at);
+            assert_string_equal(tt_settings_find(setup.settings, alias)->row->name, row->name);
+            at += strcspn(at, " ");
+        }
+    }
+    tt_settings_destroy(setup.settings);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls), cmocka_unit_test(orpo),
-                                       cmocka_unit_test(what_follows), cmocka_unit_test(saved_settings),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_are_trls),
+                                       cmocka_unit_test(names_are_of_one_setting),
+                                       cmocka_unit_test(orpo),
+                                       cmocka_unit_test(what_follows),
+                                       cmocka_unit_test(saved_settings),
                                        cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,8 @@ static void every_objective_is_whole(void **state)
         for (int i = 0; i < ops->metric_count; i++) {
             const struct tt_metric *metric = &ops->metrics[i];
             assert_in_range(metric->sum, 0, TT_OBJECTIVE_SUMS - 1);
-            assert_true(metric->over >= TT_OVER_NOTHING && metric->over < TT_OBJECTIVE_SUMS);
+            assert_true(metric->over >= TT_OF_METRICS && metric->over < TT_OBJECTIVE_SUMS);
+            if (metric->over == TT_OF_METRICS) assert_in_range(metric->sum, 0, i - 2);
             for (int j = 0; j < i; j++) assert_string_not_equal(metric->name, ops->metrics[j].name);
         }
     }
