@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "cli/job_call.h"
 #include "cli/signals.h"
 #include "cli/termination.h"
+#include "job/resolve.h"
 #include "launch/launch.h"
 #include "store/s3.h"
 
@@ -40,27 +42,33 @@ size_t tt_command_sections(const struct tt_command *command, struct tt_setting_s
 static const char *find_elsewhere(const char *name)
 {
     static const char *const names[][2] = {
-        {"sft", "train"},
-        {"finetune", "train"},
-        {"fine-tune", "train"},
-        {"fit", "train"},
-        {"dpo", "train --objective dpo"},
-        {"evaluate", "eval"},
-        {"infer", "generate"},
-        {"inference", "generate"},
-        {"predict", "generate"},
-        {"vllm", "serve"},
-        {"api", "serve"},
-        {"convert", "export gguf"},
-        {"gguf", "export gguf"},
-        {"convert_config", "convert-config"},
-        {"preprocess", "data"},
-        {"estimate-memory", "plan"},
-        {"tensorboard", "dashboard"},
+        {"finetune", "train"},      {"fine-tune", "train"},      {"fit", "train"},
+        {"evaluate", "eval"},       {"infer", "generate"},       {"inference", "generate"},
+        {"predict", "generate"},    {"vllm", "serve"},           {"api", "serve"},
+        {"convert", "export gguf"}, {"gguf", "export gguf"},     {"convert_config", "convert-config"},
+        {"preprocess", "data"},     {"estimate-memory", "plan"}, {"tensorboard", "dashboard"},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i][0], name) == 0) return names[i][1];
     return NULL;
+}
+
+static tt_status set_objective(struct tt_settings *settings, const char *objective)
+{
+    return objective != NULL ? tt_settings_set(settings, "objective", objective, "the command") : TT_OK;
+}
+
+/* A flag or a file may not say another one. */
+static tt_status check_objective(const struct tt_settings *settings, const char *objective)
+{
+    char condition[80];
+    if (objective == NULL) return TT_OK;
+    snprintf(condition, sizeof condition, "objective=%s", objective);
+    if (tt_settings_hold(settings, condition)) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "the command is '%s', and %s says another objective", objective,
+                               tt_settings_origin(settings, "objective"));
+    tt_hint("trimtab train takes the objective from its settings");
+    return status;
 }
 
 static tt_status fail_unknown(const char *name)
@@ -118,8 +126,9 @@ static tt_status check_words(const char *command, int count, char *const *words)
     return TT_OK;
 }
 
-static tt_status call_command(struct tt_cli *cli, const struct tt_command *command, int argc,
-                              char *const *argv)
+/* `objective`: of a training; NULL: its settings say it. */
+static tt_status call_command(struct tt_cli *cli, const struct tt_command *command, const char *objective,
+                              int argc, char *const *argv)
 {
     const struct tt_command_ops *ops = command->ops;
     tt_status status = TT_OK;
@@ -135,7 +144,9 @@ static tt_status call_command(struct tt_cli *cli, const struct tt_command *comma
                              &call.settings));
     call.flag_count = argc - call.argc;
     call.flags = argv + call.argc;
+    TT_GO(set_objective(call.settings, objective));
     TT_GO(tt_settings_parse_flags(call.settings, call.flag_count, call.flags, NULL));
+    TT_GO(check_objective(call.settings, objective));
     if (tt_settings_is_set(call.settings, "log_format")) choose_format(cli->report, sections, call.target);
     TT_GO(ops->resolve != NULL ? ops->resolve(call.target, call.settings) : tt_settings_check(call.settings));
     choose_format(cli->report, sections, call.target);
@@ -154,11 +165,12 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     /* one line, for scripts */
     if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n");
     if (version) name = "version";
-    const struct tt_command *command = tt_command_find(name);
+    const char *objective = tt_objective_is_named(name) ? name : NULL; /* a training, as TRL's commands are */
+    const struct tt_command *command = tt_command_find(objective != NULL ? "train" : name);
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);
     if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);
-    return call_command(cli, command, argc - 2, argv + 2);
+    return call_command(cli, command, objective, argc - 2, argv + 2);
 }
 
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)

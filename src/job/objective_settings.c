@@ -36,6 +36,13 @@ const struct tt_setting tt_loss_settings[] = {
 };
 /* clang-format on */
 
+bool tt_objective_is_named(const char *name)
+{
+    for (int i = 0; i < TT_OBJECTIVES; i++)
+        if (strcmp(tt_objectives[i]->name, name) == 0) return true;
+    return false;
+}
+
 /* The message has a place for the name of the objective. */
 static tt_status refuse(const struct tt_objective_ops *ops, const char *format, const char *hint)
 {

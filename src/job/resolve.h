@@ -25,5 +25,7 @@ tt_status tt_job_usage(const char *message, const char *hint);
 /* objective_settings.c, for the functions above: defaults of the objective; then its checks and job->objective. */
 TT_MUST_USE tt_status tt_objective_suggest(struct tt_settings *settings, const struct tt_job_spec *job);
 TT_MUST_USE tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_spec *job);
+/* Whether `name` is a word of the setting `objective`. */
+bool tt_objective_is_named(const char *name);
 
 #endif

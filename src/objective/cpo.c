@@ -1,12 +1,12 @@
-/* Contrastive preference optimization (Xu et al., arXiv 2401.08417) and SimPO (Meng et al., arXiv 2405.14734), without
- * a reference. A group is a pair: the answer that was chosen, then the one that was rejected. With p the
- * log-probability of an answer, summed over its tokens (sigmoid, hinge) or their mean (ipo, simpo, alphapo), the loss
- * of a pair is a function of
+/* Contrastive preference optimization (Xu et al., arXiv 2401.08417) and SimPO (Meng et al., arXiv 2405.14734),
+ * without a reference. A group is a pair: the answer that was chosen, then the one that was rejected. With p the
+ * log-probability of an answer, summed over its tokens (sigmoid, hinge) or their mean (ipo, simpo, alphapo), the
+ * loss of a pair is a function of
  *     d = p of the chosen - p of the rejected
  * and to its mean over the pairs cpo_alpha times the cross entropy of the chosen answers is added, a mean over their
- * tokens in the step. With alphapo_alpha the rewards are those of AlphaPO (arXiv 2501.03884), (1 - e^(-alpha p)) / alpha, in
- * the place of p. TRL's CPOTrainer computes the same; its logits/ are means over prompts and padding too, here over
- * the answers. */
+ * tokens in the step. With alphapo_alpha the rewards are those of AlphaPO (arXiv 2501.03884), (1 - e^(-alpha p)) /
+ * alpha, in the place of p. TRL's CPOTrainer computes the same; its logits/ are means over prompts and padding too,
+ * here over the answers. */
 #include <math.h>
 
 #include "data/row_kind.h"
@@ -33,8 +33,8 @@ const struct tt_setting tt_objective_cpo_settings[] = {
     {.name = "simpo_gamma", TT_OBJECTIVE_SETTING(SIMPO_GAMMA), .default_text = "0.5", .minimum = 0,
      .maximum = INFINITY, .of = "cpo",
      .help = "With cpo and loss_type simpo or alphapo: the margin that the chosen answer should have."},
-    {.name = "alphapo_alpha", TT_OBJECTIVE_SETTING(ALPHA), .default_text = "0", .minimum = -INFINITY, .maximum = INFINITY,
-     .of = "cpo", .help = "With cpo: the shape of AlphaPO's rewards; 0: log-probabilities."},
+    {.name = "alphapo_alpha", TT_OBJECTIVE_SETTING(ALPHA), .default_text = "0", .minimum = -INFINITY,
+     .maximum = INFINITY, .of = "cpo", .help = "With cpo: the shape of AlphaPO's rewards; 0: log-probabilities."},
     {.name = NULL},
 };
 /* clang-format on */
