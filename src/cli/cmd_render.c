@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hub_cache.h"
 #include "base/log.h"
+#include "base/store.h"
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
 #include "job/paths.h"
@@ -248,11 +250,17 @@ struct path_list {
     struct tt_arena arena; /* of the texts */
     struct tt_render_path *items;
     size_t count, capacity;
+    bool leaves_cluster; /* another value is in a store, or a name of the hub */
 };
 
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
     struct path_list *list = context;
+    bool is_name = row->path == TT_PATH_HUB && strchr(path, '/') != NULL && tt_hub_is_name(path);
+    if (is_name || tt_store_covers(path)) {
+        list->leaves_cluster = true; /* no volume of the pods has it */
+        return TT_OK;
+    }
     bool optional = row->must_write != NULL && !tt_settings_hold(list->settings, row->must_write);
     TT_TRY(tt_grow(&list->items, list->count + 1, &list->capacity));
     path = tt_arena_strdup(&list->arena, path);
@@ -283,6 +291,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     TT_GO(tt_job_paths_visit(job, add_path, &paths));
     run.paths = paths.items;
     run.path_count = (int)paths.count;
+    run.leaves_cluster = paths.leaves_cluster;
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
     TT_GO(find_metrics_port(command, kind, &run.metrics_port));
     TT_GO(check_ports(command, &run));

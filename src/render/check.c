@@ -32,6 +32,8 @@ static const char *field_of(const char *setting)
         {"image_pull_secret", "imagePullSecrets"},
         {"node_selector", "nodeSelector"},
         {"pod_env", "containers[0].env"},
+        {"pod_secrets", "containers[0].env[].valueFrom.secretKeyRef"},
+        {"service_account", "serviceAccountName"},
         {"runtime", "TrainJob.spec.runtimeRef.name"},
         {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
         {"monitoring_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
@@ -187,6 +189,32 @@ static tt_status check_env(const char *text)
     return TT_OK;
 }
 
+static tt_status check_secrets(const struct tt_render_spec *spec)
+{
+    struct tt_render_pairs secrets, env;
+    TT_TRY(tt_render_read_pairs("pod_env", spec->pod_env, &env));
+    TT_TRY(tt_render_read_secrets(spec->pod_secrets, &secrets));
+    for (int i = 0; i < secrets.count; i++) {
+        const char *name = secrets.items[i].name, *value = secrets.items[i].value,
+                   *slash = strchr(value, '/');
+        char object[256];
+        if (!consists_of(name, strlen(name), any, "_") || (name[0] >= '0' && name[0] <= '9'))
+            return refuse("pod_secrets", name,
+                          "a variable has letters, digits and '_', and begins with a letter");
+        if (is_reserved(name))
+            return refuse("pod_secrets", name,
+                          "the pods, or the controller that makes them, set this variable");
+        for (int k = 0; k < env.count; k++)
+            if (strcmp(env.items[k].name, name) == 0)
+                return refuse("pod_secrets", name, "pod_env has this variable, too");
+        snprintf(object, sizeof object, "%.*s", (int)(slash - value), value);
+        TT_TRY(check_object_name("pod_secrets", object));
+        if (!consists_of(slash + 1, strlen(slash + 1), any, "-._"))
+            return refuse("pod_secrets", slash + 1, "a key of a Secret has letters, digits and -._");
+    }
+    return TT_OK;
+}
+
 /* A label is [DOMAIN/]NAME. */
 static tt_status check_selector(const char *text)
 {
@@ -222,7 +250,9 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(check_object_name("priority_class", spec->priority_class));
     TT_TRY(check_object_name("secret", spec->secret));
     TT_TRY(check_object_name("image_pull_secret", spec->image_pull_secret));
+    TT_TRY(check_object_name("service_account", spec->service_account));
     TT_TRY(check_env(spec->pod_env));
+    TT_TRY(check_secrets(spec));
     TT_TRY(check_selector(spec->node_selector));
     TT_TRY(check_object_name("runtime", spec->runtime));
     TT_TRY(check_object_name("queue", spec->queue));

@@ -104,7 +104,19 @@ static tt_status write_ingress(const struct tt_render_run *run, struct tt_str *t
                          tt_render_scalar(run->spec->monitoring_namespace, namespace), run->metrics_port);
 }
 
-/* Pods of a run reach each other and the name service, and nothing else. */
+/* A policy knows no host names: the ports of a store or of the hub are open to any address. */
+static tt_status write_way_out(const struct tt_render_run *run, struct tt_str *text)
+{
+    int ports[TT_RENDER_PORTS_MAX], count;
+    if (!run->leaves_cluster) return TT_OK;
+    TT_TRY(tt_render_ports(run->spec->pod_env, ports, &count));
+    TT_TRY(tt_str_append_text(text, "  - ports:\n    - {protocol: TCP, port: 443}\n"));
+    for (int i = 0; i < count; i++)
+        TT_TRY(tt_str_printf(text, "    - {protocol: TCP, port: %d}\n", ports[i]));
+    return TT_OK;
+}
+
+/* Pods of a run reach each other and the name service, and nothing else but the stores that paths name. */
 static tt_status write_policy(const struct tt_render_run *run, struct tt_str *text)
 {
     const char *name = run->name;
@@ -116,13 +128,14 @@ static tt_status write_policy(const struct tt_render_run *run, struct tt_str *te
         "        matchLabels:\n          trimtab/run: %s\n",
         name, name, name, name));
     TT_TRY(write_ingress(run, text));
-    return tt_str_printf(
+    TT_TRY(tt_str_printf(
         text,
         "  egress:\n  - to:\n    - podSelector:\n"
         "        matchLabels:\n          trimtab/run: %s\n  - to:\n    - namespaceSelector: {}\n"
         "      podSelector:\n        matchLabels:\n          k8s-app: kube-dns\n    ports:\n"
         "    - {protocol: UDP, port: 53}\n    - {protocol: TCP, port: 53}\n",
-        name);
+        name));
+    return write_way_out(run, text);
 }
 
 static tt_status write_claim(const struct tt_render_run *run, size_t bytes, struct tt_str *text)
@@ -187,6 +200,7 @@ tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text
     if (kind->is_script) return tt_render_write_sbatch(given, text);
     TT_TRY(tt_render_volumes(run->spec->volumes, work.volumes, &work.volume_count));
     TT_TRY(tt_render_read_pairs("pod_env", run->spec->pod_env, &work.env));
+    TT_TRY(tt_render_read_secrets(run->spec->pod_secrets, &work.secrets));
     TT_TRY(tt_render_read_pairs("node_selector", run->spec->node_selector, &work.labels));
     TT_TRY(tt_render_check_paths(run, &work.claims));
     TT_TRY(write_head(&work, text));

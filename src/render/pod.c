@@ -38,13 +38,25 @@ static tt_status write_field(const struct tt_render_sheet *pod, const char *name
 }
 
 /* The user's come last; none of them is one of these (check.c). */
+static tt_status write_secrets(const struct tt_render_work *work, const struct tt_render_sheet *pod)
+{
+    char name[TT_RENDER_SCALAR_BYTES];
+    for (int i = 0; i < work->secrets.count; i++) {
+        const char *from = work->secrets.items[i].value, *slash = strchr(from, '/');
+        TT_TRY(LINE(pod, 1, "- {name: %s, valueFrom: {secretKeyRef: {name: \"%.*s\", key: \"%s\"}}}",
+                    tt_render_scalar(work->secrets.items[i].name, name), (int)(slash - from), from,
+                    slash + 1));
+    }
+    return TT_OK;
+}
+
 static tt_status write_user_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     char name[TT_RENDER_SCALAR_BYTES];
     for (int i = 0; i < work->env.count; i++)
         TT_TRY(LINE(pod, 1, "- {name: %s, value: \"%s\"}", tt_render_scalar(work->env.items[i].name, name),
                     work->env.items[i].value));
-    return TT_OK;
+    return write_secrets(work, pod);
 }
 
 /* The kind of the run. */
@@ -169,6 +181,8 @@ static tt_status write_tolerations(const struct tt_render_work *work, const stru
 static tt_status write_selection(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     char key[TT_RENDER_SCALAR_BYTES];
+    if (work->run->spec->service_account != NULL)
+        TT_TRY(LINE(pod, 0, "serviceAccountName: \"%s\"", work->run->spec->service_account));
     if (work->run->spec->image_pull_secret != NULL)
         TT_TRY(LINE(pod, 0, "imagePullSecrets: [{name: \"%s\"}]", work->run->spec->image_pull_secret));
     if (work->labels.count > 0) TT_TRY(LINE(pod, 0, "nodeSelector:"));
@@ -266,6 +280,8 @@ tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool l
     /* sshd gives its own variables to nobody. */
     for (int i = 0; launcher && status == TT_OK && i < work->env.count; i++)
         status = tt_str_printf(&command, "-x, %s, ", tt_render_scalar(work->env.items[i].name, name));
+    for (int i = 0; launcher && status == TT_OK && i < work->secrets.count; i++)
+        status = tt_str_printf(&command, "-x, %s, ", tt_render_scalar(work->secrets.items[i].name, name));
     if (status == TT_OK && launcher)
         status = tt_str_append_text(&command, "trimtab, train, --config, /etc/trimtab/config.yaml]");
     if (status == TT_OK) status = write_template(work, tt_str_text(&command), sheet);

@@ -55,7 +55,7 @@ const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind
 struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
         *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime,
-        *image_pull_secret, *pod_env, *node_selector;
+        *image_pull_secret, *pod_env, *pod_secrets, *service_account, *node_selector;
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
     size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
@@ -88,6 +88,12 @@ struct tt_render_pairs {
 TT_MUST_USE tt_status tt_render_read_pairs(const char *setting, const char *text,
                                            struct tt_render_pairs *pairs);
 
+/* Reads "NAME=SECRET/KEY NAME=SECRET/KEY", also with commas: the value is "SECRET/KEY". */
+TT_MUST_USE tt_status tt_render_read_secrets(const char *text, struct tt_render_pairs *secrets);
+/* The ports other than 443 of the addresses in pod_env. */
+enum { TT_RENDER_PORTS_MAX = 8 };
+TT_MUST_USE tt_status tt_render_ports(const char *pod_env, int ports[TT_RENDER_PORTS_MAX], int *count);
+
 /* Values that follow from the plan. */
 struct tt_render_sizes {
     size_t memory;     /* of a pod, with `shm` */
@@ -114,6 +120,7 @@ struct tt_render_run {
     int port;                     /* of the rendezvous */
     int metrics_port;             /* 0: pods answer no probes */
     struct tt_render_sizes sizes; /* by tt_render_size */
+    bool leaves_cluster;          /* a path is of a store or of the hub: pods may reach its port */
     const char *config;           /* the YAML that trains */
 };
 

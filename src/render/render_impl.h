@@ -14,8 +14,8 @@ struct tt_render_work {
     const struct tt_render_run *run;
     struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX];
     int volume_count;
-    struct tt_render_pairs env, labels; /* variables of the pods; labels that their nodes have */
-    bool claims;                        /* output_dir gets a claim of its own */
+    struct tt_render_pairs env, secrets, labels; /* variables of the pods; labels that their nodes have */
+    bool claims;                                 /* output_dir gets a claim of its own */
 };
 
 /* A text of printable ASCII without quotes as a key or value of YAML: quoted where YAML 1.1 or 1.2 would read something

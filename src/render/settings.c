@@ -53,6 +53,10 @@ const struct tt_setting tt_render_settings[] = {
      .help = "Labels of the nodes: {\"nvidia.com/gpu.product\": \"NVIDIA-H200\"}."},
     {.name = "pod_env", .type = TT_SETTING_JSON, FIELD(pod_env),
      .help = "Variables of the pods, such as NCCL's: {\"NCCL_SOCKET_IFNAME\": \"eth0\"}. No secrets."},
+    {TEXT(pod_secrets),
+     .help = "Variables of the pods from Secrets that exist: AWS_ACCESS_KEY_ID=s3-keys/id,"
+             "AWS_SECRET_ACCESS_KEY=s3-keys/secret. Values are never written."},
+    {TEXT(service_account), .help = "serviceAccountName of the pods, such as one with a role for object storage."},
     {TEXT(gpu_resource), .default_text = "nvidia.com/gpu", .help = "Name of the GPUs in limits."},
     {TEXT(rdma), .help = "Name of the RDMA device in limits, such as rdma/hca_shared_devices_a; also adds IPC_LOCK."},
     {TEXT(networks), .help = "Annotation k8s.v1.cni.cncf.io/networks, for devices of SR-IOV."},

@@ -62,6 +62,20 @@ for kind in jobset job trainjob pytorchjob volcano; do
         grep -qF -- "$line" site.$kind || fail "$kind: no $line"
     done
 done
+# Object storage: no volume has it, the policy lets the pods out to its port, and its keys come from Secrets.
+stored=(--model_name_or_path s3://bucket/l8b --dataset_name s3://bucket/train.jsonl --output_dir s3://bucket/out
+    --pod_env '{"AWS_ENDPOINT_URL": "https://minio.storage:9000"}' --service_account with-role
+    --pod_secrets "AWS_ACCESS_KEY_ID=s3-keys/id,AWS_SECRET_ACCESS_KEY=s3-keys/secret")
+objects stored job "${gpus[@]}" "${stored[@]}"
+objects stored-mpi mpijob "${gpus[@]}" "${stored[@]}"
+grep -q 'protocol: TCP, port: 443' job.yaml && fail "a run of volumes may leave the cluster"
+for words in 'pod_secrets A=b=NAME=SECRET/KEY' 'pod_secrets A=/c=NAME=SECRET/KEY' 'pod_secrets A=b/=NAME=SECRET/KEY' \
+    'pod_secrets RANK=a/b=the pods, or the controller' 'pod_secrets 1A=a/b=begins with a letter' 'pod_secrets A=B/c=is not valid' \
+    'pod_secrets A=a/b c/d=NAME=SECRET/KEY' 'service_account A=serviceAccountName'; do
+    given=${words#* }
+    case $given in *=NAME=SECRET/KEY) text=NAME=SECRET/KEY ;; *) text=${given##*=} ;; esac
+    expect 2 "$text" render job "${gpus[@]}" --"${words%% *}" "${given%"=$text"}"
+done
 for words in 'pod_env {"RANK":"0"}=the pods, or the controller' 'pod_env {"PET_NNODES":"2"}=the pods, or the controller' \
     'pod_env {"HF_TOKEN":"x"}=mount a Secret' 'pod_env {"1A":"x"}=begins with a letter' 'pod_env {"A-B":"x"}=letters, digits' \
     'pod_env {"A":1}=numbers need quotes' 'pod_env {"A":"\""}=without quotes' 'pod_env ["A"]=it is no object' \

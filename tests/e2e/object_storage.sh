@@ -61,6 +61,25 @@ cp printed answer
 expect 0 "" generate --threads 1 --device cpu "${disk_base[@]}" --prompt "1 +" --max_new_tokens 2
 cmp -s printed answer || fail "other answers:" "$(cat answer printed)"
 
+# Two machines: the second has no disk of the first, and writes its slices over the network to where they are put.
+mkdir tmp/second
+# machine RANK FOLDER OUTPUT_DIR
+machine() {
+    WORLD_SIZE=2 RANK=$1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port TMPDIR=$2 TRIMTAB_JOB_SECRET=$secret \
+        "$trimtab" "${train[@]}" --max_steps 4 --model_name_or_path s3://bucket/base --dataset_name s3://bucket/rows/train.jsonl \
+        --output_dir "$3" >"machine$1" 2>&1 </dev/null
+}
+secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+for output in s3://bucket/two two; do
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    machine 1 "$folder/tmp/second" $output &
+    machine 0 "$folder/tmp" $output || fail "machine 0:" "$(cat machine0)"
+    wait $! || fail "machine 1:" "$(cat machine1)"
+    [ $output = two ] || grep -q "has no 's3://bucket/two' on its machine: it uses rank 0's" machine1 || fail "machine 1:" "$(cat machine1)"
+done
+same two/adapter_model.safetensors two/adapter_model.safetensors
+same two/checkpoint-2/training_state.safetensors two/checkpoint-2/training_state.safetensors
+
 # What cannot be there.
 expect 2 "s3:// is not supported" "${remote[@]}" --dataset_prepared_path s3://bucket/prepared
 expect 2 "names no bucket" "${remote[@]}" --output_dir s3://B/x

@@ -37,6 +37,7 @@ import sys
 import threading
 import time
 import urllib.parse
+import xml.etree.ElementTree
 import xml.sax.saxutils
 
 KEYS = {"AKIDTEST": "secretTESTkey"}
@@ -204,8 +205,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         del state.uploads[query["uploadId"]]
         if self.command == "DELETE":
             return self.answer(204)
-        listed = re.findall(r"<PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag>", body.decode())
-        if [int(n) for n, _ in listed] != sorted(parts) or any(parts[int(n)][1] != e.replace("&quot;", '"') for n, e in listed):
+        listed = [{re.sub("{.*}", "", member.tag): member.text for member in part}
+                  for part in xml.etree.ElementTree.fromstring(body)]
+        if ([int(part["PartNumber"]) for part in listed] != sorted(parts) or
+                any(parts[int(part["PartNumber"])][1].strip('"') != part["ETag"].strip('"') for part in listed)):
             raise Failure(400, "InvalidPart", "parts differ")
         data = b"".join(parts[n][0] for n in sorted(parts))
         etag = self.store(key, data, f"-{len(parts)}")

@@ -288,8 +288,11 @@ def rule_secrets(documents, level, plan):
         yield ("kind",), "a Secret is not rendered"
     for _, place, container, _ in containers(documents):
         for i, variable in enumerate(container.get("env", [])):
-            if "secretKeyRef" in variable.get("valueFrom", {}) or variable["name"] == "TRIMTAB_JOB_SECRET":
-                yield place + ("env", i), "secrets are files"
+            # Those of pod_secrets are of other programs, which read variables.
+            if variable["name"] == "TRIMTAB_JOB_SECRET":
+                yield place + ("env", i), "the job secret is a file"
+            if "SECRET" in variable["name"] and "value" in variable and variable["name"] != "TRIMTAB_JOB_SECRET_FILE":
+                yield place + ("env", i), "a secret's value is not rendered"
 
 
 RULES = [value for name, value in list(globals().items()) if name.startswith("rule_")]
