@@ -70,7 +70,7 @@ tt_status tt_hub_open(const struct tt_hub_config *config, struct tt_hub **out)
     TT_GO(tt_str_append_text(&hub->endpoint, endpoint != NULL ? endpoint : "https://huggingface.co"));
     while (hub->endpoint.bytes > 0 && hub->endpoint.data[hub->endpoint.bytes - 1] == '/')
         hub->endpoint.data[--hub->endpoint.bytes] = '\0';
-    TT_GO(read_token(hub));
+    TT_GO(config->token != NULL ? take_token(hub, config->token) : read_token(hub));
     *out = hub;
     return TT_OK;
 out:

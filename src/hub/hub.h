@@ -32,6 +32,7 @@ struct tt_hub_progress {
 /* A zeroed struct has neither stop nor progress. */
 struct tt_hub_config {
     const struct tt_cancel *cancel; /* any request ends a call; may be NULL */
+    const char *token;              /* NULL: that of the environment */
     /* Called by any thread, one at a time. */
     void (*progress)(void *context, const struct tt_hub_progress *progress);
     void *context;

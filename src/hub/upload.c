@@ -337,8 +337,6 @@ static tt_status check(const struct hub_sending *sending)
         tt_hint("a name is OWNER/NAME: letters, digits, '.', '_' and '-'");
         return TT_ERR_USAGE;
     }
-    if (!tt_path_exists(upload->folder))
-        return tt_fail(TT_ERR_DATA, "there is no file or folder '%s' to upload", upload->folder);
     if (sending->hub->token.bytes > 0 || sending->hub->offline) return TT_OK;
     tt_fail(TT_ERR_USAGE, "an upload to '%s' needs a token", upload->name);
     tt_hint("set HF_TOKEN to a token with the right to write, of %s/settings/tokens",
@@ -346,31 +344,57 @@ static tt_status check(const struct hub_sending *sending)
     return TT_ERR_USAGE;
 }
 
+/* The account, the name and the repository. */
+static tt_status begin(struct hub_sending *sending)
+{
+    TT_TRY(check(sending));
+    TT_TRY(hub_connect(sending->hub));
+    TT_TRY(tt_str_printf(&sending->what, "'%s'", sending->upload->name));
+    TT_TRY(complete_name(sending));
+    return create_repository(sending);
+}
+
+static struct hub_sending sending_of(struct tt_hub *hub, const struct tt_hub_upload *upload)
+{
+    const char *revision = upload->revision != NULL ? upload->revision : "main";
+    return (struct hub_sending){
+        .hub = hub, .upload = upload, .repository = {upload->kind, upload->name, revision, ""}};
+}
+
+static void end(struct hub_sending *sending)
+{
+    for (size_t i = 0; i < sending->count; i++) {
+        tt_free(sending->files[i].path);
+        tt_free(sending->files[i].there);
+    }
+    tt_free(sending->files);
+    tt_str_deinit(&sending->name);
+    tt_str_deinit(&sending->what);
+}
+
+tt_status tt_hub_prepare_upload(struct tt_hub *hub, const struct tt_hub_upload *upload)
+{
+    struct hub_sending sending = sending_of(hub, upload);
+    tt_status status = begin(&sending);
+    end(&sending);
+    return status;
+}
+
 tt_status tt_hub_upload(struct tt_hub *hub, const struct tt_hub_upload *upload, char **address)
 {
     tt_status status = TT_OK;
-    struct hub_sending sending = {
-        .hub = hub,
-        .upload = upload,
-        .repository = {upload->kind, upload->name, upload->revision != NULL ? upload->revision : "main", ""}};
+    struct hub_sending sending = sending_of(hub, upload);
+    if (!tt_path_exists(upload->folder))
+        TT_GO(tt_fail(TT_ERR_DATA, "there is no file or folder '%s' to upload", upload->folder));
     TT_GO(check(&sending));
-    TT_GO(hub_connect(hub));
     TT_GO(list_files(&sending));
-    TT_GO(tt_str_printf(&sending.what, "'%s'", upload->name));
-    TT_GO(complete_name(&sending));
-    TT_GO(create_repository(&sending));
+    TT_GO(begin(&sending));
     for (size_t i = 0; i < sending.count; i++) TT_GO(read_file(&sending, &sending.files[i]));
     for (size_t i = 0; i < sending.count; i += FILES_AT_ONCE) TT_GO(ask_modes(&sending, i));
     TT_GO(hub_send_objects(&sending));
     TT_GO(commit(&sending, address));
 out:
-    for (size_t i = 0; i < sending.count; i++) {
-        tt_free(sending.files[i].path);
-        tt_free(sending.files[i].there);
-    }
-    tt_free(sending.files);
-    tt_str_deinit(&sending.name);
-    tt_str_deinit(&sending.what);
+    end(&sending);
     if (status != TT_OK) tt_while("uploading '%s' to '%s'", upload->folder, upload->name);
     return status;
 }

@@ -26,4 +26,8 @@ struct tt_hub_upload {
  * offline, or no token. What the hub has already is not sent again. */
 TT_MUST_USE tt_status tt_hub_upload(struct tt_hub *hub, const struct tt_hub_upload *upload, char **address);
 
+/* The first part of it alone: fails for a name, a token or a right that is wrong, and makes the repository. The folder
+ * need not exist. */
+TT_MUST_USE tt_status tt_hub_prepare_upload(struct tt_hub *hub, const struct tt_hub_upload *upload);
+
 #endif

@@ -7,7 +7,6 @@
  * part's settings accepts the group too. */
 #include "job/known.h"
 
-static const char *const no_hub = "nothing is uploaded";
 static const char *const no_compile = "kernels are compiled before the run, not during it";
 static const char *const every_block = "every transformer block is a unit";
 static const char *const own_bytes = "each rank always reads only its own bytes of the weights";

@@ -76,6 +76,8 @@ struct tt_run_spec {
     bool resume_changed; /* go on though settings that matter have changed */
 };
 
+enum tt_hub_strategy { TT_HUB_END, TT_HUB_EVERY_SAVE };
+
 /* Logging, evaluation, saving. */
 struct tt_watch_spec {
     enum tt_interval logging_strategy, eval_strategy, save_strategy;
@@ -98,7 +100,11 @@ struct tt_watch_spec {
     const char *tracker_python;        /* what runs them */
     const char *project;               /* of Trackio; this and those below NULL: not given */
     const char *trackio_space_id, *trackio_bucket_id;
-    const char *logging_dir; /* NULL: output_dir/runs */
+    bool push_to_hub, hub_private_repo;
+    enum tt_hub_strategy hub_strategy;
+    const char *hub_model_id;             /* NULL: the name of output_dir */
+    const char *hub_revision, *hub_token; /* NULL: main; that of the environment */
+    const char *logging_dir;              /* NULL: output_dir/runs */
     const char *run_name;
     bool disable_tqdm;
     bool log_sample; /* the first sample is shown before training */

@@ -13,6 +13,7 @@
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
 #include "run/best.h"
+#include "run/hub_push.h"
 #include "run/resume_text.h"
 
 enum { PATH_BYTES = 4096 };
@@ -109,6 +110,7 @@ static void report_save(struct tt_checkpoints *checkpoints, struct tt_run *run,
     tt_journal_event(run->rank0.journal, "save", checkpoints->save.step, report->folder, fields,
                      sizeof fields / sizeof *fields);
     tt_live_save(run->live, checkpoints->save.step, seconds);
+    tt_hub_push_saved(run->rank0.push, report->folder, checkpoints->save.step);
     if (run->job.observer != NULL && run->job.observer->on_save != NULL)
         run->job.observer->on_save(run->job.observer->context, report->folder, seconds);
 }

@@ -20,6 +20,7 @@ struct tt_run_rank0 {
     struct tt_output_dir output;
     struct tt_journal *journal;
     struct tt_trackers *trackers;      /* NULL: none */
+    struct tt_hub_push *push;          /* NULL: none */
     struct tt_shown_pictures pictures; /* empty: evaluations show none */
     struct tt_json_value *record;      /* run.json; NULL: not begun */
     int64_t restarts;                  /* how often the run in output_dir was started again */

@@ -19,6 +19,7 @@
 #include "run/disk_space.h"
 #include "run/monitoring.h"
 #include "run/hub_names.h"
+#include "run/hub_push.h"
 #include "run/open_world.h"
 #include "run/rank0_files.h"
 #include "run/run.h"
@@ -376,6 +377,20 @@ static void close_trackers(struct training *training)
     tt_trackers_close(training->run.rank0.trackers, training->status == TT_ERR_CANCELLED);
 }
 
+static tt_status open_push(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    return training->world.first_rank == 0 ? tt_hub_push_open(&run->job, &run->rank0.push) : TT_OK;
+}
+
+/* The result is complete without it, so only a run that has not failed fails here. */
+static void close_push(struct training *training)
+{
+    struct tt_run_rank0 *rank0 = &training->run.rank0;
+    if (training->status == TT_OK) training->status = tt_hub_push_result(rank0->push, rank0->summary);
+    tt_hub_push_close(rank0->push);
+}
+
 /* ---- The training ---- */
 
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
@@ -442,6 +457,7 @@ static const struct stage stages[] = {
     {.open = open_plan, .close = drop_rows, .alone = true},
     {.open = find_batch},
     {.open = open_records, .close = close_records, .alone = true},
+    {.open = open_push, .close = close_push, .alone = true},
     {.open = train, .close = report_end},
 };
 enum { STAGES = sizeof stages / sizeof *stages };

@@ -62,7 +62,7 @@ place() {
 trains() {
     local name=$1
     shift
-    expect 0 '' train "$@" --output_dir "out/$name" --max_steps 2 --device cpu --report_to none
+    expect 0 '' train "$@" --output_dir "out/$name" --max_steps 2 --device cpu --report_to none --push_to_hub false
     [ -e "out/$name/adapter_model.safetensors" ] || fail "$name: no adapter"
 }
 

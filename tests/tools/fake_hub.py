@@ -9,7 +9,8 @@ them closes one to strangers. Files of at least 1,000 bytes are LFS files: they 
 wants no token. The token that is known is hf_good, and hf_old has expired.
 
 The port is written to FOLDER/port, each request as a line to FOLDER/log. FOLDER/faults has a line "KIND TIMES TEXT" for
-each fault: that many requests whose path has the text fail so: cut (half of the body, and the end), 429, 500, 503,
+each fault: that many requests whose path has the text fail so: cut (half of the body, and the end), 429, 500, 503, later (429
+with an hour's pause),
 wrong (one byte of the body is another), hang (half of the body, and silence), expired (403 of the other host).
 """
 import base64
@@ -128,6 +129,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             log.write(f"{self.command} {self.headers['Host'].split(':')[0]} {self.path} "
                       f"token={self.headers.get('Authorization', '-')} range={self.headers.get('Range', '-')}\n")
         self.wanted = self.fault()
+        if self.wanted == "later":
+            self.answer(429, b"slow down", [("Retry-After", "3600")])
+            return False
         if self.wanted in ("429", "500", "503"):
             code, self.wanted = int(self.wanted), None
             self.answer(code, b"slow down", [("Retry-After", "0")] if code == 429 else [])

@@ -36,7 +36,7 @@ static void a_training(void **state)
     assert_true(has_line(&text, "deterministic: false"));
     assert_true(has_line(&text, "report_to: tensorboard wandb"));
     static const char *const own[] = {"machine_rank", "threads", "main_process_ip", "hang_seconds",
-                                      "push_to_hub"};
+                                      "log_level"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strstr(tt_str_text(&text), own[i]) != NULL) fail_msg("%s is compared", own[i]);
     tt_str_deinit(&text);

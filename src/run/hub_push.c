@@ -1,0 +1,143 @@
+#include "run/hub_push.h"
+
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "hub/upload.h"
+#include "run/model_card.h"
+
+/* The files of a result: weights, configuration, tokenizer, templates, card. What else lies in output_dir stays. */
+static const char *const result_files[] = {
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "adapter_config.json",
+    "config.json",
+    "generation_config.json",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template*",
+    "additional_chat_templates/*",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "README.md",
+};
+/* Patterns match '/', too. */
+static const char *const other_files[] = {"checkpoint-*", "runs/*", "optimizer*", "*state*"};
+
+struct tt_hub_push {
+    const struct tt_run_job *job;
+    struct tt_hub *hub;
+    struct tt_hub_upload upload; /* of the result */
+    struct tt_thread *thread;    /* NULL: no checkpoint is on its way */
+    atomic_bool done;            /* its end */
+    struct tt_str folder, summary;
+};
+
+static struct tt_hub_upload upload_of(const struct tt_run_job *job)
+{
+    const struct tt_watch_spec *watch = job->watch;
+    const char *name = watch->hub_model_id;
+    return (struct tt_hub_upload){
+        .kind = "models",
+        .name = name != NULL ? name : tt_path_basename(job->run->output_dir),
+        .revision = watch->hub_revision,
+        .folder = job->run->output_dir,
+        .include = result_files,
+        .include_count = sizeof result_files / sizeof *result_files,
+        .exclude = other_files,
+        .exclude_count = sizeof other_files / sizeof *other_files,
+        .summary = "End of training",
+        .is_private = watch->hub_private_repo,
+    };
+}
+
+tt_status tt_hub_push_open(const struct tt_run_job *job, struct tt_hub_push **out)
+{
+    tt_status status = TT_OK;
+    *out = NULL;
+    if (!job->watch->push_to_hub) return TT_OK;
+    struct tt_hub_push *push = tt_calloc(1, sizeof *push);
+    if (push == NULL) return TT_ERR_MEMORY;
+    push->job = job;
+    push->upload = upload_of(job);
+    const struct tt_hub_config config = {.token = job->watch->hub_token};
+    TT_GO(tt_hub_open(&config, &push->hub));
+    TT_GO(tt_hub_prepare_upload(push->hub, &push->upload));
+    *out = push;
+    return TT_OK;
+out:
+    tt_hub_push_close(push);
+    tt_while("preparing push_to_hub");
+    return status;
+}
+
+static tt_status send_checkpoint(void *context)
+{
+    struct tt_hub_push *push = context;
+    struct tt_hub_upload upload = push->upload;
+    char *address = NULL;
+    upload.folder = push->folder.data;
+    upload.summary = push->summary.data;
+    if (tt_hub_upload(push->hub, &upload, &address) != TT_OK) {
+        tt_warn("%s is not on the hub: %s; training goes on", push->folder.data, tt_error_last()->message);
+        tt_error_clear();
+    } else {
+        tt_info("pushed %s: %s", push->folder.data, address);
+    }
+    tt_free(address);
+    atomic_store(&push->done, true);
+    return TT_OK;
+}
+
+static void wait_for_checkpoint(struct tt_hub_push *push)
+{
+    if (push->thread != NULL && tt_thread_join(push->thread) != TT_OK) tt_error_clear();
+    push->thread = NULL;
+}
+
+void tt_hub_push_saved(struct tt_hub_push *push, const char *folder, int64_t step)
+{
+    if (push == NULL || push->job->watch->hub_strategy != TT_HUB_EVERY_SAVE) return;
+    if (push->thread != NULL && !atomic_load(&push->done)) return;
+    wait_for_checkpoint(push);
+    atomic_store(&push->done, false);
+    tt_str_clear(&push->folder);
+    tt_str_clear(&push->summary);
+    if (tt_str_append_text(&push->folder, folder) != TT_OK ||
+        tt_str_printf(&push->summary, "Training in progress, step %lld", (long long)step) != TT_OK ||
+        tt_thread_start("push", send_checkpoint, push, &push->thread) != TT_OK)
+        tt_error_clear();
+}
+
+tt_status tt_hub_push_result(struct tt_hub_push *push, const struct tt_train_summary *summary)
+{
+    char *address = NULL;
+    char line[600];
+    if (push == NULL) return TT_OK;
+    wait_for_checkpoint(push);
+    tt_status status = tt_model_card_write(push->job, summary);
+    if (status == TT_OK) status = tt_hub_upload(push->hub, &push->upload, &address);
+    if (status != TT_OK) {
+        tt_while("pushing the result, which is complete in '%s'", push->upload.folder);
+        return status;
+    }
+    snprintf(line, sizeof line, "pushed the result: %s", address);
+    tt_run_report_line(push->job, line);
+    tt_free(address);
+    return TT_OK;
+}
+
+void tt_hub_push_close(struct tt_hub_push *push)
+{
+    if (push == NULL) return;
+    wait_for_checkpoint(push);
+    tt_hub_close(push->hub);
+    tt_str_deinit(&push->folder);
+    tt_str_deinit(&push->summary);
+    tt_free(push);
+}
