@@ -101,7 +101,8 @@ struct tt_attention_names {
     const char *norm, *post_norm; /* of the stream; of o's output, before the residual; NULL: none */
     /* one linear instead of q, k and v, with their outputs one after the other; NULL: three */
     const char *qkv;
-    const char *gate; /* of the output: attention * sigmoid(gate) goes to o; NULL: none */
+    const char *gate;  /* of the output: attention * sigmoid(gate) goes to o; NULL: none */
+    const char *sinks; /* a parameter of `module`; NULL: none */
 };
 /* Appends attention to the layer's halves. Window, rotation and key/value heads are those of the layer's facts, which
  * also say whose keys and values it reads: then it has q and o alone. */

@@ -169,6 +169,16 @@ static const struct tt_side *find_keys(struct tt_builder *builder)
     return NULL;
 }
 
+/* A score for each head. transformers' Trainer lets it decay: it leaves out what is called norm or bias. */
+static tt_param *build_sinks(struct tt_builder *builder, const struct tt_module *module, const char *name,
+                             int64_t heads)
+{
+    if (builder->listing) return NULL;
+    tt_param *sinks = tt_builder_param(builder, module, name, 1, &heads, TT_INIT_NORMAL);
+    if (sinks != NULL) sinks->weight_decay = TT_DECAY_FULL;
+    return sinks;
+}
+
 void tt_build_attention(struct tt_builder *builder, const struct tt_attention_spec *spec)
 {
     const struct tt_model_facts *model = &builder->model->facts;
@@ -179,7 +189,7 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     if (attention == NULL) return;
     int64_t dim = model->hidden_size, head_dim = facts->head_dim;
     int64_t q_out = spec->heads * head_dim, k_out = facts->kv_heads * head_dim;
-    enum tt_param_reach scores = scores_reach(facts);
+    enum tt_param_reach scores = names->sinks != NULL ? TT_REACH_ALWAYS : scores_reach(facts);
     bool own = facts->keys_back == 0;
     struct tt_norm_spec norm = {.path = names->norm,
                                 .eps = spec->norm_eps,
@@ -193,7 +203,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     enum tt_param_reach q_reach = spec->gates_heads ? TT_REACH_ALWAYS : scores;
     struct tt_linear_spec qkv[] = {
         {names->q, q_made, spec->bias, q_reach, q_reach, false},
-        {own ? names->k : NULL, k_out, spec->bias, scores, k_bias_reach(spec, facts), false},
+        {own ? names->k : NULL, k_out, spec->bias, scores,
+         names->sinks != NULL ? scores : k_bias_reach(spec, facts), false},
         {.path = own && !facts->keys_as_values ? names->v : NULL, .out = k_out, .bias = spec->bias},
         {.path = names->qkv, .out = q_made + 2 * k_out, .bias = spec->bias},
     };
@@ -214,7 +225,8 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
         .reads = find_keys(builder),
     };
     if (!own) attention->rope = attention->query_rope;
-    tt_build_module(builder, names->module);
+    const struct tt_module *module = tt_builder_module(builder, names->module, TT_MODULE_OTHER);
+    if (names->sinks != NULL) attention->sinks = build_sinks(builder, module, names->sinks, spec->heads);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &attention->norm);
     tt_build_linears(builder, qkv, 4, dim, &attention->qkv);
     bool all = spec->qk_norm_kind == TT_QK_NORM_ALL;

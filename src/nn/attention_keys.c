@@ -66,6 +66,7 @@ tt_status tt_attention_attend_single(const struct tt_self_attention *attention, 
         .scale = attention->scale,
         .window = attention->window,
         .soft_cap = attention->soft_cap,
+        .sinks_H = tt_param_value(attention->sinks),
         .o_THE = tt_tensor_heads(o_TC, attention->heads),
     };
     if (attention->reads != NULL)

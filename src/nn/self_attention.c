@@ -14,6 +14,7 @@ static bool trains(const struct tt_half *half)
     for (int i = 0; i < 4; i++) {
         if (tt_norm_trains(norms[i])) return true;
     }
+    if (attention->sinks != NULL && attention->sinks->trainable) return true;
     return tt_linear_group_trains(&attention->qkv) || tt_linear_group_trains(&attention->gate) ||
            tt_linear_group_trains(&attention->o) || tt_latent_trains(attention->latent);
 }
@@ -258,6 +259,7 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
         .scale = attention->scale,
         .window = attention->window,
         .soft_cap = attention->soft_cap,
+        .sinks_H = tt_param_value(attention->sinks),
         .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
         .lse_HT = saved->lse_HT,
     };
@@ -409,7 +411,8 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                                               .do_THE = tt_tensor_heads(do_TC, attention->heads),
                                               .dq_THE = grad.q_THE,
                                               .dk_TKE = grad.k_TKE,
-                                              .dv_TKE = grad.v_TKE};
+                                              .dv_TKE = grad.v_TKE,
+                                              .dsinks_H = tt_param_grad(attention->sinks)};
     TT_TRY(push_attention_scratch(pass, &args));
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));

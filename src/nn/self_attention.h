@@ -71,8 +71,9 @@ struct tt_self_attention {
     bool pairs;     /* neighbouring columns rotate together (backend/ops/attention.h) */
     enum tt_qk_norm qk_norm;
     double scale;
-    float soft_cap; /* of scores; 0: none */
-    int layer;      /* index in a key/value cache: its own, or that of the layer whose keys it reads */
+    float soft_cap;  /* of scores; 0: none */
+    tt_param *sinks; /* [H]: scores of a key without a value (backend/ops/attention.h); NULL: none */
+    int layer;       /* index in a key/value cache: its own, or that of the layer whose keys it reads */
     /* NULL, or its keys and values [T, 2 K E], ready for attention, for layers behind */
     const struct tt_side *offers;
     const struct tt_side *reads; /* NULL, or those of a layer before: it has no linears of k and v */

@@ -72,6 +72,16 @@ static const struct attention_case capped_cases[] = {
     {4, 2, 512, 0, 8, TT_BF16, 2, {{33, 33}, {1, 1}, {5, 170}, {-1, -1}}, 5},
     {4, 1, 512, 40, 0, TT_BF16, 4, {{150, 150}, {-1, -1}}, 20},
 };
+
+/* gpt-oss: a window in every other layer; more keys than queries; odd and wide heads. */
+static const struct attention_case sink_cases[] = {
+    {8, 1, 64, 0, 0, TT_BF16, 1, {{70, 70}, {1, 1}, {33, 33}, {-1, -1}}, 0},
+    {8, 1, 64, 20, 8, TT_BF16, 1, {{130, 130}, {5, 70}, {-1, -1}}, 0},
+    {6, 2, 64, 0, 0, TT_F32, 2, {{150, 150}, {1, 1}, {-1, -1}}, 0},
+    {4, 2, 20, 7, 5, TT_F32, 1, {{33, 33}, {3, 100}, {-1, -1}}, 0},
+    {4, 4, 128, 1, 0, TT_F32, 1, {{40, 40}, {-1, -1}}, 0},
+    {2, 1, 512, 0, 0, TT_BF16, 1, {{33, 33}, {1, 1}, {-1, -1}}, 0},
+};
 /* clang-format on */
 
 static void check_case(const char *isa, int threads, const void *row)
@@ -88,6 +98,8 @@ static void check_case(const char *isa, int threads, const void *row)
         simple[i] = test_doubles(tt_tensor_count(p.tensors[i].view) + 1);
     }
     exact[TERMS] = &terms;
+    exact[DSINKS] = test_doubles(p.row->heads);
+    simple[DSINKS] = test_doubles(p.row->heads);
     oracle(&p, (const double *const *)in, exact, TT_F64);
     plain(&p, (const double *const *)in, simple, p.row->dtype);
     run_op(&device, &p);
@@ -101,7 +113,8 @@ static void check_case(const char *isa, int threads, const void *row)
         /* Capped cases have scores of 50 and more, wide heads scores of hundreds of terms, that cancel; plain code adds
          * them in another order. */
         bool cancels = p.row->soft_cap > 0 || p.row->head_dim > 256;
-        double relative = i == LSE && cancels ? 0x1p-20 : 0;
+        /* Beside a sink the error of a score does not cancel with that of other keys, which may be none. */
+        double relative = p.sink != NULL || (i == LSE && cancels) ? 0x1p-20 : 0;
         /* What a GPU's forward pass leaves in lse is between it and its backward pass. */
         if (i != LSE || test_on_cpu())
             test_close_allowing(names[i], got, exact[i], simple[i], count, dtype, i >= DQ ? 3 : 2, relative,
@@ -110,6 +123,13 @@ static void check_case(const char *isa, int threads, const void *row)
         free(exact[i]);
         free(simple[i]);
     }
+    double *dsinks = test_tensor_values(&p.sinks[1]);
+    for (int64_t h = 0; h < p.row->heads; h++) dsinks[h] -= SINK_GRADIENT;
+    /* sums over tokens of what the rounding of o decides */
+    double rounded = p.row->dtype == TT_BF16 ? 0x1p-8 : 0x1p-20;
+    test_close_allowing("dsinks", dsinks, exact[DSINKS], simple[DSINKS], p.row->heads, TT_F32, 3, rounded,
+                        rounded * sqrt((double)p.rows_q));
+    free(dsinks), free(exact[DSINKS]), free(simple[DSINKS]);
     test_array_check_gaps(names, p.tensors, TENSORS);
     for (int i = 0; i < 4; i++) free(in[i]);
     free_problem(&p);
@@ -160,6 +180,7 @@ static void check_threads(const void *row)
         run_op(&device, &many);
         test_device_close(&device);
         for (int t = O; t < TENSORS; t++) test_tensor_equal(names[t], &one.tensors[t], &many.tensors[t]);
+        test_tensor_equal("dsinks", &one.sinks[1], &many.sinks[1]);
         free_problem(&many);
     }
     free_problem(&one);
@@ -172,6 +193,22 @@ static void capped_scores(void **state)
     if (!test_on_cpu()) return;
     TEST_CASES("portable", capped_cases, check_portable);
     TEST_CASES("threads", capped_cases, check_threads);
+}
+
+/* Sinks of the size of scores, far below and far above them; the gradient is added to what is there. */
+static void sinks(void **state)
+{
+    static const double means[] = {1, -20, 30};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sinks_mean = means[i];
+        TEST_CASES("best", capped_cases, check_best);
+        TEST_CASES("best", sink_cases, check_best);
+        if (!test_on_cpu()) continue;
+        TEST_CASES("portable", sink_cases, check_portable);
+        TEST_CASES("threads", sink_cases, check_threads);
+    }
+    sinks_mean = 0;
 }
 
 static void same_bits_on_any_number_of_threads(void **state)
@@ -300,6 +337,13 @@ static void check_gradient(const void *row)
         test_gradient(names[DQ + i], weighted_output, &d, d.in[i], gradient, count);
         free(gradient);
     }
+    if (p.sink != NULL) {
+        double *gradient = d.out[DSINKS] = test_doubles(p.row->heads);
+        weighted_output(&d);
+        d.out[DSINKS] = NULL;
+        test_gradient("dsinks", weighted_output, &d, p.sink, gradient, p.row->heads);
+        free(gradient);
+    }
     for (int i = 0; i < 4; i++) free(d.in[i]);
     for (int i = O; i < TENSORS; i++) free(d.out[i]);
     free_problem(&p);
@@ -316,6 +360,9 @@ static void oracle_agrees_with_finite_differences(void **state)
         {4, 2, 6, 3, 0, TT_F32, 1, {{5, 5}, {3, 3}, {-1, -1}}, 1.5},
     };
     TEST_CASES("small", small, check_gradient);
+    sinks_mean = 0.5;
+    TEST_CASES("small, with sinks", small, check_gradient);
+    sinks_mean = 0;
 }
 
 /* Without lse, and with q, k, v as columns of one fused matrix. */
@@ -373,7 +420,12 @@ static void backward_needs_lse(void **state)
                                               .dq_THE = p.tensors[DQ].view,
                                               .dk_TKE = p.tensors[DK].view,
                                               .dv_TKE = p.tensors[DV].view};
-    args.forward.lse_HT = (tt_tensor){0};
+    args.dsinks_H = p.sinks[1].view;
+    test_refused(tt_attention_backward(device.stream, &args), TT_ERR_INTERNAL,
+                 "a gradient of sinks that are not given");
+    args.forward.sinks_H = p.tensors[Q].view;
+    test_refused(tt_attention_backward(device.stream, &args), TT_ERR_INTERNAL, "sinks");
+    args.forward.lse_HT = args.forward.sinks_H = args.dsinks_H = (tt_tensor){0};
     test_refused(tt_attention_backward(device.stream, &args), TT_ERR_INTERNAL, "lse is not given");
     test_device_close(&device);
     free_problem(&p);
@@ -403,6 +455,7 @@ int main(void)
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(capped_scores),
+        cmocka_unit_test(sinks),
         cmocka_unit_test(same_bits_on_any_number_of_threads),
         cmocka_unit_test(same_bits_in_any_company),
         cmocka_unit_test(fused_columns_without_lse),

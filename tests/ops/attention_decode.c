@@ -72,12 +72,16 @@ static const struct decode_case large_cases[] = {
 };
 /* clang-format on */
 
+/* The mean of the sinks of problems that are made next, whose deviation is 2; 0: there are none. */
+static double sinks_mean;
+
 struct problem {
     const struct decode_case *row;
     int64_t rows, keys, most;
     double scale;
     int32_t first[ROWS_MAX];
-    struct test_tensor q, k, v, o, first_T, count_T;
+    struct test_tensor q, k, v, o, first_T, count_T, sinks;
+    double *sink; /* NULL: none */
 };
 
 static void make_problem(struct problem *p, const struct decode_case *row)
@@ -95,14 +99,18 @@ static void make_problem(struct problem *p, const struct decode_case *row)
     p->o = test_tensor_make(row->dtype, p->rows, row->heads, row->head_dim, gap);
     p->first_T = test_tensor_make(TT_I32, p->rows, TEST_UNUSED, TEST_UNUSED, 0);
     p->count_T = test_tensor_make(TT_I32, p->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    p->sinks = test_tensor_random(TT_F32, row->heads, TEST_UNUSED, TEST_UNUSED, 0, 20, 2);
+    for (int64_t h = 0; h < row->heads; h++) ((float *)p->sinks.view.data)[h] += (float)sinks_mean;
+    if (sinks_mean != 0) p->sink = test_tensor_values(&p->sinks);
     memcpy(p->first_T.view.data, p->first, (size_t)p->rows * sizeof *p->first);
     memcpy(p->count_T.view.data, row->counts, (size_t)p->rows * sizeof *row->counts);
 }
 
 static void free_problem(struct problem *p)
 {
-    struct test_tensor *all[] = {&p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T};
-    for (int i = 0; i < 6; i++) test_tensor_free(all[i]);
+    struct test_tensor *all[] = {&p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T, &p->sinks};
+    for (int i = 0; i < 7; i++) test_tensor_free(all[i]);
+    free(p->sink);
 }
 
 /* Runs the op on rows from `row` on; `most`: max_count. */
@@ -110,7 +118,7 @@ static void run_op(const struct test_device *device, struct problem *p, int64_t 
                    int64_t most)
 {
     test_tensor_poison(&p->o);
-    TEST_TO_DEVICE(device, &p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T);
+    TEST_TO_DEVICE(device, &p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T, &p->sinks);
     struct tt_attention_decode_args args = {
         .q_THE = tt_tensor_rows(p->q.view, row, rows),
         .k_RKE = p->k.view,
@@ -121,6 +129,7 @@ static void run_op(const struct test_device *device, struct problem *p, int64_t 
         .scale = p->scale,
         .window = p->row->window,
         .soft_cap = p->row->soft_cap,
+        .sinks_H = p->sink != NULL ? p->sinks.view : (tt_tensor){0},
         .o_THE = tt_tensor_rows(p->o.view, row, rows),
     };
     struct tt_buffer *scratch = NULL;
@@ -130,7 +139,7 @@ static void run_op(const struct test_device *device, struct problem *p, int64_t 
         args.scratch = tt_tensor_1d(tt_buffer_data(scratch), TT_U8, (int64_t)bytes);
     }
     test_ok(tt_attention_decode(device->stream, &args));
-    TEST_TO_HOST(device, &p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T);
+    TEST_TO_HOST(device, &p->q, &p->k, &p->v, &p->o, &p->first_T, &p->count_T, &p->sinks);
     tt_buffer_destroy(scratch);
 }
 
@@ -153,7 +162,9 @@ static void run_op(const struct test_device *device, struct problem *p, int64_t 
                     weights[j] = dot;                                                                        \
                     if (dot > max) max = dot;                                                                \
                 }                                                                                            \
+                if (p->sink != NULL && (real)p->sink[h] > max) max = (real)p->sink[h];                       \
                 for (int64_t j = begin; j < end; j++) sum += weights[j] = real_exp(weights[j] - max);        \
+                if (p->sink != NULL) sum += real_exp((real)p->sink[h] - max);                                \
                 for (int64_t e = 0; e < E; e++) {                                                            \
                     real value = 0;                                                                          \
                     for (int64_t j = begin; j < end; j++)                                                    \
@@ -201,6 +212,18 @@ static void close_to_the_oracle_and_alone_as_together(void **state)
 {
     (void)state;
     TEST_CASES("decode", cases, check_case);
+}
+
+/* Sinks of the size of scores, far below and far above them. */
+static void sinks(void **state)
+{
+    static const double means[] = {1, -20, 30};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sinks_mean = means[i];
+        TEST_CASES("sinks", cases, check_case);
+    }
+    sinks_mean = 0;
 }
 
 static void sizes_of_models(void **state)
@@ -253,6 +276,7 @@ int main(void)
     if (missing != 0) return missing;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle_and_alone_as_together),
+        cmocka_unit_test(sinks),
         cmocka_unit_test(sizes_of_models),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

@@ -21,8 +21,13 @@ struct attention_case {
     float soft_cap;                        /* 0: none */
 };
 
-/* TERMS is of the oracle alone: the largest of what cancels when it forms dS = P (dP - delta), one number. */
-enum { Q, K, V, DO, O, LSE, DQ, DK, DV, TENSORS, TERMS = TENSORS, OUTPUTS };
+/* TERMS is of the oracle alone: the largest of what cancels when it forms dS = P (dP - delta), one number. DSINKS: the
+ * gradients of the sinks. */
+enum { SINK_GRADIENT = 2 }; /* of what is there before the op adds to it */
+enum { Q, K, V, DO, O, LSE, DQ, DK, DV, TENSORS, TERMS = TENSORS, DSINKS, OUTPUTS };
+
+/* The mean of the sinks of problems that are made next, whose deviation is 2; 0: there are none. */
+static double sinks_mean;
 
 struct problem {
     const struct attention_case *row;
@@ -31,6 +36,8 @@ struct problem {
     double scale;
     struct test_tensor tensors[TENSORS];
     struct test_tensor device_cu[2]; /* of queries, of keys */
+    struct test_tensor sinks[2];     /* f32 [H], and their gradients, to which the op adds */
+    double *sink;                    /* their values; NULL: none */
 };
 
 static inline void make_problem(struct problem *p, const struct attention_case *row)
@@ -57,6 +64,13 @@ static inline void make_problem(struct problem *p, const struct attention_case *
                                                (uint64_t)i + 1, size);
         if (i >= O) test_tensor_poison(&p->tensors[i]);
     }
+    p->sinks[0] = test_tensor_random(TT_F32, row->heads, TEST_UNUSED, TEST_UNUSED, 0, 20, 2);
+    p->sinks[1] = test_tensor_make(TT_F32, row->heads, TEST_UNUSED, TEST_UNUSED, 0);
+    for (int64_t h = 0; h < row->heads; h++) {
+        ((float *)p->sinks[0].view.data)[h] += (float)sinks_mean;
+        ((float *)p->sinks[1].view.data)[h] = SINK_GRADIENT;
+    }
+    if (sinks_mean != 0) p->sink = test_tensor_values(&p->sinks[0]);
     for (int i = 0; i < 2; i++) {
         p->device_cu[i] = test_tensor_make(TT_I32, p->sequences + 1, TEST_UNUSED, TEST_UNUSED, 0);
         memcpy(p->device_cu[i].view.data, i == 0 ? p->cu_q : p->cu_k, (size_t)(p->sequences + 1) * 4);
@@ -67,6 +81,8 @@ static inline void free_problem(struct problem *p)
 {
     test_array_free(p->tensors, TENSORS);
     test_array_free(p->device_cu, 2);
+    test_array_free(p->sinks, 2);
+    free(p->sink);
 }
 
 static inline struct tt_attention_forward_args forward_args(const struct problem *p)
@@ -90,6 +106,7 @@ static inline struct tt_attention_forward_args forward_args(const struct problem
         .scale = p->scale,
         .window = p->row->window,
         .soft_cap = p->row->soft_cap,
+        .sinks_H = p->sink != NULL ? p->sinks[0].view : (tt_tensor){0},
         .o_THE = p->tensors[O].view,
         .lse_HT = p->tensors[LSE].view,
     };
@@ -118,6 +135,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
     struct test_tensor scratch = make_scratch(device, p);
     test_array_to_device(device, p->tensors, TENSORS);
     test_array_to_device(device, p->device_cu, 2);
+    test_array_to_device(device, p->sinks, 2);
     TEST_TO_DEVICE(device, &scratch);
     struct tt_attention_backward_args args = {
         .scratch = scratch.view,
@@ -126,11 +144,13 @@ static inline void run_op(const struct test_device *device, struct problem *p)
         .dq_THE = p->tensors[DQ].view,
         .dk_TKE = p->tensors[DK].view,
         .dv_TKE = p->tensors[DV].view,
+        .dsinks_H = p->sink != NULL ? p->sinks[1].view : (tt_tensor){0},
     };
     test_ok(tt_attention_forward(device->stream, &args.forward));
     test_ok(tt_attention_backward(device->stream, &args));
     test_array_to_host(device, p->tensors, TENSORS);
     test_array_to_host(device, p->device_cu, 2);
+    test_array_to_host(device, p->sinks, 2);
     TEST_TO_HOST(device, &scratch);
     test_tensor_free(&scratch);
 }
@@ -145,6 +165,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
         real *weights = calloc((size_t)(p->rows_k + 1), sizeof *weights);                                    \
         real *slopes = calloc((size_t)(p->rows_k + 1), sizeof *slopes);                                      \
         real cap = (real)p->row->soft_cap;                                                                   \
+        real *sinks = calloc((size_t)H, sizeof *sinks);                                                      \
         real *dk = calloc((size_t)(p->rows_k * KV * E + 1), sizeof *dk);                                     \
         real *dv = calloc((size_t)(p->rows_k * KV * E + 1), sizeof *dv);                                     \
         for (int64_t b = 0; b < p->sequences; b++)                                                           \
@@ -169,6 +190,11 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                         if (weights[j] > most) most = weights[j];                                            \
                     }                                                                                        \
                     for (int64_t j = begin; j < end; j++) sum += real_exp(weights[j] - most);                \
+                    if (p->sink != NULL && (real)p->sink[h] > most) {                                        \
+                        sum *= real_exp(most - (real)p->sink[h]);                                            \
+                        most = (real)p->sink[h];                                                             \
+                    }                                                                                        \
+                    if (p->sink != NULL) sum += real_exp((real)p->sink[h] - most);                           \
                     real lse = most + real_log(sum);                                                         \
                     out[LSE][h * p->rows_q + i] = (double)lse;                                               \
                     for (int64_t j = begin; j < end; j++) weights[j] = real_exp(weights[j] - lse);           \
@@ -181,6 +207,7 @@ static inline void run_op(const struct test_device *device, struct problem *p)
                         out[O][(i * H + h) * E + e] = (double)o[e];                                          \
                         delta += o[e] * (real)d_out[e];                                                      \
                     }                                                                                        \
+                    if (p->sink != NULL) sinks[h] -= real_exp((real)p->sink[h] - lse) * delta;               \
                     real terms = 0;                                                                          \
                     real dq[TT_ATTENTION_HEAD_DIM_MAX] = {0};                                                \
                     for (int64_t j = begin; j < end; j++) {                                                  \
@@ -202,6 +229,8 @@ static inline void run_op(const struct test_device *device, struct problem *p)
             out[DK][i] = (double)dk[i];                                                                      \
             out[DV][i] = (double)dv[i];                                                                      \
         }                                                                                                    \
+        for (int64_t h = 0; h < H && out[DSINKS] != NULL; h++) out[DSINKS][h] = (double)sinks[h];            \
+        free(sinks);                                                                                         \
         free(weights);                                                                                       \
         free(slopes);                                                                                        \
         free(dk);                                                                                            \

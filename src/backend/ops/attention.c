@@ -57,6 +57,13 @@ static void check_heads(struct tt_check *check, int64_t heads, int64_t kv_heads,
                   "%lld query heads cannot share %lld key heads", (long long)heads, (long long)kv_heads);
 }
 
+static void check_sinks(struct tt_check *check, const char *name, tt_tensor sinks, int64_t heads)
+{
+    if (tt_tensor_is_empty(sinks)) return;
+    tt_check_shape(check, name, sinks, TT_TYPES_F32, 1, TT_DIMS(heads));
+    tt_check_contiguous(check, name, sinks);
+}
+
 static void check_forward(struct tt_check *check, const struct tt_attention_forward_args *args)
 {
     tt_tensor q = args->q_THE, k = args->k_TKE;
@@ -76,6 +83,7 @@ static void check_forward(struct tt_check *check, const struct tt_attention_forw
     }
     tt_check_that(check, args->window >= 0, "window %lld is negative", (long long)args->window);
     tt_check_that(check, args->soft_cap >= 0, "soft_cap %g is negative", (double)args->soft_cap);
+    check_sinks(check, "sinks", args->sinks_H, heads);
     tt_check_apart(check, "o", args->o_THE, "q", q);
     tt_check_apart(check, "o", args->o_THE, "k", k);
     tt_check_apart(check, "o", args->o_THE, "v", args->v_TKE);
@@ -118,6 +126,9 @@ tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attent
     check_forward(&check, forward);
     if (check.status != TT_OK) return check.status;
     tt_check_that(&check, !tt_tensor_is_empty(forward->lse_HT), "lse is not given");
+    tt_check_that(&check, tt_tensor_is_empty(args->dsinks_H) || !tt_tensor_is_empty(forward->sinks_H),
+                  "a gradient of sinks that are not given");
+    check_sinks(&check, "dsinks", args->dsinks_H, forward->q_THE.dims[1]);
     const struct {
         const char *name, *like_name;
         tt_tensor tensor, like;
@@ -182,6 +193,7 @@ tt_status tt_attention_decode(struct tt_stream *stream, const struct tt_attentio
                   (long long)args->max_count, (long long)k.dims[0]);
     tt_check_that(&check, args->window >= 0, "window %lld is negative", (long long)args->window);
     tt_check_that(&check, args->soft_cap >= 0, "soft_cap %g is negative", (double)args->soft_cap);
+    check_sinks(&check, "sinks", args->sinks_H, heads);
     tt_check_apart(&check, "o", args->o_THE, "q", q);
     tt_check_apart(&check, "o", args->o_THE, "k", k);
     tt_check_apart(&check, "o", args->o_THE, "v", args->v_RKE);

@@ -4,7 +4,8 @@
  * Sequence b owns query rows cu_q[b] .. cu_q[b+1] and key rows cu_k[b] .. cu_k[b+1]. When there are more keys than
  * queries (decoding with a cache), the last query is aligned with the last key (bottom-right causal). window > 0:
  * a query attends only to the last `window` keys up to its own (Mistral: j > i - window). soft_cap > 0: scores are
- * soft_cap tanh(score / soft_cap) (Gemma 2).
+ * soft_cap tanh(score / soft_cap) (Gemma 2). Sinks s (gpt-oss): each query head h sees one more key, of score s[h] and
+ * value 0: p = exp(score - lse) with lse[h,i] = log(exp(s[h]) + sum_j exp(..)); scale and cap leave it alone.
  * Tensors are rank 3 with contiguous last dimension and any token and head stride (fused q,k,v). Sums and softmax
  * are fp32. E is at most TT_ATTENTION_HEAD_DIM_MAX. A sequence of length 0 is allowed. */
 #ifndef TT_BACKEND_OPS_ATTENTION_H
@@ -26,10 +27,11 @@ struct tt_attention_forward_args {
     int64_t sequence_count; /* B */
     int64_t max_length_q, max_length_k;
     double scale;
-    int64_t window;   /* 0: none */
-    float soft_cap;   /* 0: none */
-    tt_tensor o_THE;  /* q's type */
-    tt_tensor lse_HT; /* f32 [H, T]; empty when no backward follows */
+    int64_t window;    /* 0: none */
+    float soft_cap;    /* 0: none */
+    tt_tensor sinks_H; /* f32, contiguous; empty: none */
+    tt_tensor o_THE;   /* q's type */
+    tt_tensor lse_HT;  /* f32 [H, T]; empty when no backward follows */
 };
 TT_MUST_USE tt_status tt_attention_forward(struct tt_stream *stream,
                                            const struct tt_attention_forward_args *args);
@@ -38,6 +40,7 @@ struct tt_attention_backward_args {
     struct tt_attention_forward_args forward; /* the same views; o and lse are the results of forward */
     tt_tensor do_THE;
     tt_tensor dq_THE, dk_TKE, dv_TKE; /* overwritten; the inputs' type; may not alias the inputs */
+    tt_tensor dsinks_H; /* f32, contiguous, accumulated into (tokens in order); empty: frozen, or none */
     /* u8 [tt_attention_backward_scratch], 256-byte aligned; empty when that is 0 */
     tt_tensor scratch;
 };
@@ -59,8 +62,9 @@ struct tt_attention_decode_args {
     tt_tensor first_T, count_T; /* i32, device memory */
     int64_t max_count;          /* no count is larger */
     double scale;
-    int64_t window; /* 0: none; else the last `window` keys */
-    float soft_cap; /* 0: none */
+    int64_t window;    /* 0: none; else the last `window` keys */
+    float soft_cap;    /* 0: none */
+    tt_tensor sinks_H; /* f32, contiguous; empty: none */
     tt_tensor o_THE;
     tt_tensor scratch; /* u8 [tt_attention_decode_scratch], 256-byte aligned; empty when that is 0 */
 };

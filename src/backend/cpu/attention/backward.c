@@ -2,6 +2,7 @@
 #ifndef TT_VECTOR_LANES
 
 #include <assert.h>
+#include <math.h>
 #include <omp.h>
 
 #include "backend/cpu/attention/attention.h"
@@ -148,6 +149,40 @@ static bool fused_is_faster(const struct backward *run)
     return fused <= even * 7 / 5; /* run_split computes seven products, run_fused five */
 }
 
+/* The sum over columns of do o, of a row of a head. */
+static double product_of_rows(const struct tt_attention_backward_args *args, int64_t token, int64_t head)
+{
+    const tt_tensor *rows[] = {&args->do_THE, &args->forward.o_THE};
+    float held[2][TT_ATTENTION_HEAD_DIM_MAX];
+    int64_t columns = rows[0]->dims[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t at = token * rows[i]->strides[0] + head * rows[i]->strides[1];
+        const char *from = (const char *)rows[i]->data + at * (int64_t)tt_dtype_bytes(rows[i]->dtype);
+        (void)tt_dtype_convert(held[i], TT_F32, from, rows[i]->dtype, (size_t)columns);
+    }
+    double sum = 0;
+    for (int64_t e = 0; e < columns; e++) sum += (double)held[0][e] * (double)held[1][e];
+    return sum;
+}
+
+/* A sink's value is 0, so the gradient of its score is p (0 - delta): a task is a head, the tokens in order. */
+static void sum_sinks(const struct backward *run)
+{
+    const struct tt_attention_backward_args *args = run->args;
+    const struct tt_attention_forward_args *forward = &args->forward;
+    const float *sinks = forward->sinks_H.data, *lse = forward->lse_HT.data;
+    float *dsinks = args->dsinks_H.data;
+    int64_t heads = forward->q_THE.dims[1], tokens = forward->cu_q[forward->sequence_count];
+#pragma omp parallel for num_threads(run->threads) schedule(static)
+    for (int64_t h = 0; h < heads; h++) {
+        double sum = 0;
+        for (int64_t t = 0; t < tokens; t++)
+            sum -= exp((double)sinks[h] - (double)lse[h * forward->lse_HT.strides[0] + t]) *
+                   product_of_rows(args, t, h);
+        dsinks[h] += (float)sum;
+    }
+}
+
 tt_status tt_cpu_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)
 {
     const struct tt_attention_forward_args *forward = &args->forward;
@@ -168,6 +203,7 @@ tt_status tt_cpu_attention_backward(struct tt_stream *stream, const struct tt_at
         .rows = TT_BEST(stream, backward_rows),
         .store_sums = TT_BEST(stream, store_sums),
     };
+    if (!tt_tensor_is_empty(args->dsinks_H)) sum_sinks(&run);
     if (fused_is_faster(&run)) return run_fused(&run, longest);
     run_split(&run);
     return TT_OK;

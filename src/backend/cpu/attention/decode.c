@@ -59,6 +59,11 @@ static void attend(const struct tt_attention_decode_args *args, int64_t t, int64
         max = next;
     }
     float factor = count > 0 ? 1 / sum : 0;
+    if (count > 0 && !tt_tensor_is_empty(args->sinks_H)) {
+        float sink = ((const float *)args->sinks_H.data)[head], most = sink > max ? sink : max;
+        float shrink = expf(max - most);
+        factor = shrink / (sum * shrink + expf(sink - most));
+    }
     for (int64_t e = 0; e < columns; e++) s->sums[e] *= factor;
     (void)tt_dtype_convert((void *)row_at(&args->o_THE, t, head), args->o_THE.dtype, s->sums, TT_F32,
                            (size_t)columns);

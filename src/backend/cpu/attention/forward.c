@@ -122,6 +122,24 @@ static void TT_PASS(cap_scores)(const struct forward_panel *panel, float *scores
         }
 }
 
+/* Adds the panel's sinks to its sums, as the scores of keys without a value. */
+static void TT_PASS(add_sinks)(const struct tt_attention_forward_args *args,
+                               const struct attention_block *block, struct forward_panel *panel)
+{
+    for (int64_t r = 0; r < panel->count; r++) {
+        int64_t head = block->kv_head * block->group + (panel->first_row + r) % block->group;
+        float sink = ((const float *)args->sinks_H.data)[head], old = panel->max[r];
+        if (sink <= old) {
+            panel->sum[r] += expf(sink - old);
+            continue;
+        }
+        float shrink = expf(old - sink);
+        panel->max[r] = sink;
+        panel->sum[r] = panel->sum[r] * shrink + 1;
+        for (int64_t e = 0; e < args->q_THE.dims[2]; e++) panel->output[e * PANEL + r] *= shrink;
+    }
+}
+
 /* Processes one panel against the keys [first_key, first_key + key_count) of the block in scratch. */
 static void TT_PASS(forward_tile)(struct forward_panel *panel, struct TT_PASS(forward_scratch) * scratch,
                                   int64_t head_dim, int64_t first_key, int64_t key_count, float cap)
@@ -161,6 +179,7 @@ static void TT_PASS(store_forward)(const struct tt_attention_forward_args *args,
                                    const struct attention_block *block, struct forward_panel *panel)
 {
     float factor[PANEL];
+    if (!tt_tensor_is_empty(args->sinks_H)) TT_PASS(add_sinks)(args, block, panel);
     for (int64_t r = 0; r < panel->count; r++) factor[r] = 1.0f / panel->sum[r];
     store_panel(&args->o_THE, block, panel->first_row, panel->count, panel->output, factor);
     const tt_tensor *lse = &args->lse_HT;

@@ -138,8 +138,14 @@ static __global__ void __launch_bounds__(WARPS * 32)
         for (int i = 0; i < COLUMNS; i++) o[i] *= shrink;
         add_rows(o, weight, row_at<const T>(p.v, keys.k0 + first, head / p.group), p.v.token, count, columns);
     }
-    write_row(row_at<T>(p.o, row, head), o, 1.0f / sum, columns);
-    if (p.lse != NULL && lane == 0) p.lse[head * p.lse_head + row] = max + logf(sum);
+    float factor = 1.0f / sum, lse = max + logf(sum);
+    if (p.sinks != NULL) {
+        tt_attention_sunk sunk = tt_attention_sink(lse, p.sinks[head]);
+        factor *= sunk.factor;
+        lse = sunk.lse;
+    }
+    write_row(row_at<T>(p.o, row, head), o, factor, columns);
+    if (p.lse != NULL && lane == 0) p.lse[head * p.lse_head + row] = lse;
 }
 
 /* Computes dq, and delta for the kernel of dk and dv. */
@@ -249,6 +255,31 @@ static void launch_backward(const tt_attention_problem *problem, cudaStream_t st
         launch_backward_columns<T, CAPPED, 8>(problem, stream);
     else
         launch_backward_columns<T, CAPPED, WIDE>(problem, stream);
+}
+
+/* A block has a head; a thread its tokens THREADS apart, and their sums are added in a fixed order. A sink's value is
+ * 0, so the gradient of its score is p (0 - delta). */
+enum { SINK_THREADS = 256 };
+static __global__ void __launch_bounds__(SINK_THREADS)
+    sink_gradients(const __grid_constant__ tt_attention_problem p, float *dsinks)
+{
+    __shared__ float sums[SINK_THREADS];
+    int head = blockIdx.x;
+    float sum = 0.0f, sink = p.sinks[head];
+    for (int64_t t = threadIdx.x; t < p.rows_q; t += SINK_THREADS)
+        sum -= expf(sink - p.lse[head * p.lse_head + t]) * p.delta[head * p.rows_q + t];
+    sums[threadIdx.x] = sum;
+    for (int half = SINK_THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) dsinks[head] += sums[0];
+}
+
+void tt_attention_sink_gradients(const struct tt_attention_problem *problem, float *dsinks,
+                                 cudaStream_t stream)
+{
+    sink_gradients<<<(unsigned)problem->heads, SINK_THREADS, 0, stream>>>(*problem, dsinks);
 }
 
 void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream)

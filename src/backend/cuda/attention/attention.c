@@ -1,7 +1,7 @@
 /* Attention on cuda: the choice of a variant, best first.
  *
- * 1. cuDNN (cudnn.h): bf16, heads of up to 256 columns, queries and keys of equal length, no soft cap, Hopper and
- *    newer. Sequences that all have the same length use a plan for exactly that batch, others a plan for packed
+ * 1. cuDNN (cudnn.h): bf16, heads of up to 256 columns, queries and keys of equal length, no soft cap, no sinks, Hopper
+ *    and newer. Sequences that all have the same length use a plan for exactly that batch, others a plan for packed
  *    sequences.
  * 2. This library's own kernels (mma.h): everything else, or everything on request. They also compute
  *    the backward pass of short sequences, where cuDNN's sums in memory cost more than the products.
@@ -185,7 +185,7 @@ static tt_status choose(struct tt_stream *stream, const struct tt_attention_forw
     struct tt_cuda_attention *attention = tt_cuda_device_of(stream)->attention;
     bool is = false;
     *variant = VARIANT_OWN;
-    if (args->soft_cap > 0) return TT_OK;
+    if (args->soft_cap > 0 || !tt_tensor_is_empty(args->sinks_H)) return TT_OK;
     TT_TRY(open_cudnn(attention));
     if (attention->cudnn == NULL) return TT_OK;
     if (tt_cuda_cudnn_is_dense(attention->cudnn, args)) {

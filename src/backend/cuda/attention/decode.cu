@@ -18,6 +18,7 @@ struct decode_problem {
     float *parts; /* [T * H][part_count][head_dim + 2]: sums, then largest score, then sum of weights */
     int heads, kv_heads, group, head_dim, part_count, window;
     float scale, cap;
+    const float *sinks; /* [H]; NULL: none */
 };
 
 struct key_part {
@@ -108,6 +109,13 @@ template <int G, int SIZE> struct running {
 static __device__ __forceinline__ float power(float x, float max)
 {
     return max == -INFINITY ? 0.0f : exp2f(x - max);
+}
+
+/* The sum of weights 2^(score - max) with a head's sink, which far above all scores makes it infinite, and o 0. */
+static __device__ __forceinline__ float with_sink(const decode_problem &p, int head, float sum, float max)
+{
+    const float log2e = 1.4426950408889634f;
+    return p.sinks != NULL ? sum + exp2f(p.sinks[head] * log2e - max) : sum;
 }
 
 /* The same numbers on both sides of each exchange, so both get the same sums. */
@@ -225,7 +233,7 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_con
             sum += weights[w][g] * shrink;
         }
         if (part.count == 1) {
-            store(out + g * p.o_head + e, o / sum);
+            store(out + g * p.o_head + e, o / with_sink(p, head + g, sum, max));
             continue;
         }
         float *to =
@@ -248,6 +256,7 @@ static __global__ void __launch_bounds__(THREADS) add_parts(const __grid_constan
     for (int i = 0; i < count; i++) max = fmaxf(max, parts[i * stride + p.head_dim]);
     for (int i = 0; i < count; i++)
         sum += parts[i * stride + p.head_dim + 1] * power(parts[i * stride + p.head_dim], max);
+    sum = with_sink(p, head, sum, max);
     for (int e = threadIdx.x; e < p.head_dim; e += THREADS) {
         float o = 0.0f;
         for (int i = 0; i < count; i++)
@@ -355,6 +364,7 @@ static decode_problem problem_of(const struct tt_attention_decode_args *args)
     p.window = args->window < INT32_MAX ? (int)args->window : 0;
     p.scale = (float)args->scale;
     p.cap = args->soft_cap;
+    if (!tt_tensor_is_empty(args->sinks_H)) p.sinks = (const float *)args->sinks_H.data;
     return p;
 }
 

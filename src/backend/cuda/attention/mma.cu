@@ -37,6 +37,7 @@ static struct tt_attention_problem problem_of(const struct tt_attention_forward_
     problem.window = args->window < args->max_length_k ? (int)args->window : 0;
     problem.scale = (float)args->scale;
     problem.cap = args->soft_cap;
+    if (!tt_tensor_is_empty(args->sinks_H)) problem.sinks = (const float *)args->sinks_H.data;
     return problem;
 }
 
@@ -61,6 +62,7 @@ static enum kernels kernels_for(const struct tt_stream *stream, const struct tt_
                               is_aligned(&backward->dk_TKE) && is_aligned(&backward->dv_TKE)))
         return PLAIN;
     if (args->q_THE.dims[2] <= TT_MMA_HEAD_DIM_MAX) return TENSOR_CORES;
+    if (!tt_tensor_is_empty(args->sinks_H)) return PLAIN;
     return architecture == 90 && args->q_THE.dims[0] > 0 && tt_attention_wide_is_built() ? WIDE : PLAIN;
 }
 
@@ -109,6 +111,14 @@ tt_status tt_cuda_mma_attention_forward(struct tt_stream *stream,
     return tt_cuda_launched(stream, "attention_forward", &args->q_THE);
 }
 
+static tt_status finish_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args,
+                                 const struct tt_attention_problem *problem)
+{
+    if (!tt_tensor_is_empty(args->dsinks_H) && problem->rows_q > 0)
+        tt_attention_sink_gradients(problem, (float *)args->dsinks_H.data, tt_cuda_handle(stream));
+    return tt_cuda_launched(stream, "attention_backward", &args->forward.q_THE);
+}
+
 tt_status tt_cuda_mma_attention_backward(struct tt_stream *stream,
                                          const struct tt_attention_backward_args *args)
 {
@@ -131,12 +141,12 @@ tt_status tt_cuda_mma_attention_backward(struct tt_stream *stream,
     enum kernels kernels = kernels_for(stream, forward, args);
     if (kernels == PLAIN) {
         tt_attention_any_backward(&problem, forward->q_THE.dtype == TT_BF16, handle);
-        return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
+        return finish_backward(stream, args, &problem);
     }
     if (kernels == WIDE) {
         tt_attention_mma_delta(&problem, handle);
         TT_TRY(tt_attention_wide_backward(&problem, handle));
-        return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
+        return finish_backward(stream, args, &problem);
     }
     TT_TRY(set_max_shared(stream, &problem, "attention_backward"));
     if (problem.rows_q > 0) {
@@ -144,5 +154,5 @@ tt_status tt_cuda_mma_attention_backward(struct tt_stream *stream,
         tt_attention_mma_dq(&problem, handle);
     }
     tt_attention_mma_dkv(&problem, handle);
-    return tt_cuda_launched(stream, "attention_backward", &forward->q_THE);
+    return finish_backward(stream, args, &problem);
 }

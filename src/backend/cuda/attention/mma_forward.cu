@@ -85,10 +85,15 @@ static __device__ __forceinline__ void rows_finish(const tt_attention_problem &p
             sum += __shfl_xor_sync(0xffffffffu, sum, 1);
             sum += __shfl_xor_sync(0xffffffffu, sum, 2);
             factor[m][h] = 1.0f / sum;
+            float lse = (rows.max[m][h] * scale_log2 + log2f(sum)) * TT_LN_2;
+            if (p.sinks != NULL) {
+                tt_attention_sunk sunk = tt_attention_sink(lse, p.sinks[head]);
+                factor[m][h] *= sunk.factor;
+                lse = sunk.lse;
+            }
             int row = first + m * 16 + h * 8 + lane / 4;
             if (p.lse == NULL || lane % 4 != 0 || row >= span.length_q) continue;
-            float reference = rows.max[m][h] * scale_log2;
-            p.lse[head * p.lse_head + span.q0 + row] = (reference + log2f(sum)) * TT_LN_2;
+            p.lse[head * p.lse_head + span.q0 + row] = lse;
         }
     store_rows<D, M>(rows.o, factor, stage, rows_of(p.o, span.q0, head), p.o.token, first, span.length_q,
                      p.head_dim);

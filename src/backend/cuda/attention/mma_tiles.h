@@ -32,10 +32,21 @@ struct tt_attention_problem {
     const int32_t *cu_q, *cu_k;                          /* device memory */
     int64_t rows_q, rows_k;
     int sequences, heads, kv_heads, group, head_dim;
-    int window;       /* 0: none */
-    float scale, cap; /* of scores; cap 0: none */
-    int max_shared;   /* bytes of shared memory that one block may have */
+    int window;         /* 0: none */
+    float scale, cap;   /* of scores; cap 0: none */
+    const float *sinks; /* [H]; NULL: none */
+    int max_shared;     /* bytes of shared memory that one block may have */
 };
+
+/* log(exp(lse) + exp(sink)), and the factor exp(lse - that) of what was divided by exp(lse). */
+struct tt_attention_sunk {
+    float lse, factor;
+};
+static __device__ __forceinline__ struct tt_attention_sunk tt_attention_sink(float lse, float sink)
+{
+    float most = fmaxf(lse, sink), both = most + log1pf(expf(fminf(lse, sink) - most));
+    return {both, expf(lse - both)};
+}
 
 /* A backward pass launches delta first, then dq and dkv. */
 void tt_attention_mma_forward(const struct tt_attention_problem *problem, cudaStream_t stream);
@@ -44,6 +55,9 @@ void tt_attention_mma_dq(const struct tt_attention_problem *problem, cudaStream_
 void tt_attention_mma_dkv(const struct tt_attention_problem *problem, cudaStream_t stream);
 void tt_attention_any_forward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
 void tt_attention_any_backward(const struct tt_attention_problem *problem, bool bf16, cudaStream_t stream);
+/* Adds to dsinks [H]; after the backward pass, which has written delta. */
+void tt_attention_sink_gradients(const struct tt_attention_problem *problem, float *dsinks,
+                                 cudaStream_t stream);
 
 /* Number of thread blocks that cover `rows` rows of any number of sequences. The slots of sequence b begin at
  * cu[b] / block + b. A sequence has at least as many slots as it needs, so no prefix sum is needed; the blocks
