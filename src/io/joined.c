@@ -48,6 +48,14 @@ tt_status tt_joined_read(const struct tt_safetensors *file, const struct tt_safe
     return TT_OK;
 }
 
+static tt_status refuse_mxfp4(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s': '%s' is in MXFP4, which is read and not written",
+                               file->path, entry->name);
+    tt_hint("in Python, a model that is loaded with Mxfp4Config(dequantize=True) saves a folder in bfloat16");
+    return status;
+}
+
 tt_status tt_joined_pieces(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry,
                            tt_source_visit *visit, void *context)
 {
@@ -55,6 +63,8 @@ tt_status tt_joined_pieces(const struct tt_safetensors *file, const struct tt_sa
     size_t tensor = (size_t)(entry - file->entries);
     for (size_t p = joined->firsts[tensor]; p < joined->firsts[tensor + 1]; p++) {
         struct tt_source_piece piece = joined->pieces[p].piece;
+        if (joined->pieces[p].place.file->mxfp4 != NULL)
+            return refuse_mxfp4(file, joined->pieces[p].place.entry);
         piece.tensor = joined->pieces[p].place.entry->name;
         TT_TRY(visit(context, &piece));
     }

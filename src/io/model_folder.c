@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
+#include "io/mxfp4.h"
 #include "io/pth.h"
 #include "io/text_part.h"
 
@@ -36,6 +37,7 @@ struct tt_model_folder {
     struct tt_stored_tensor_place *tensors; /* by name */
     size_t tensor_count;
     struct tt_arena names;         /* of renamed tensors */
+    struct tt_safetensors *mxfp4;  /* decoded tensors (io/mxfp4.h); NULL: none */
     struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
     const struct tt_text_part *part;
 };
@@ -299,6 +301,7 @@ static tt_status find_weights(struct tt_model_folder *folder, bool require_weigh
 static tt_status open_weights(struct tt_model_folder *folder, bool require_weights)
 {
     TT_TRY(find_weights(folder, require_weights));
+    TT_TRY(tt_mxfp4_show(folder->path, folder->tensors, &folder->tensor_count, &folder->mxfp4));
     return folder->part != NULL ? rename_parts(folder) : add_base_prefix(folder);
 }
 
@@ -397,6 +400,7 @@ void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
     tt_safetensors_close(folder->joined);
+    tt_safetensors_close(folder->mxfp4);
     for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
     tt_free(folder->files);
     tt_free(folder->tensors);
@@ -465,9 +469,11 @@ const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_m
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    for (size_t f = 0; f < folder->file_count + (folder->joined != NULL); f++) {
-        const struct tt_safetensors *file = f < folder->file_count ? folder->files[f] : folder->joined;
-        size_t count = tt_safetensors_count(file);
+    const struct tt_safetensors *made[] = {folder->mxfp4, folder->joined};
+    for (size_t f = 0; f < folder->file_count + 2; f++) {
+        const struct tt_safetensors *file =
+            f < folder->file_count ? folder->files[f] : made[f - folder->file_count];
+        size_t count = file != NULL ? tt_safetensors_count(file) : 0;
         if (count == 0) continue;
         uintptr_t first = (uintptr_t)tt_safetensors_entry(file, 0);
         if ((uintptr_t)entry >= first && (uintptr_t)entry <= (uintptr_t)tt_safetensors_entry(file, count - 1))

@@ -38,7 +38,8 @@ static tt_status fail_method(const struct tt_json *json, const char *method)
 {
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: weights quantized by '%.40s' are not supported",
                                json->origin, method != NULL ? method : "(no quant_method)");
-    tt_hint("use the folder of the model in bfloat16 or float32, or one quantized by bitsandbytes or to fp8");
+    tt_hint("use the folder of the model in bfloat16 or float32, or one quantized by bitsandbytes, to fp8 or "
+            "mxfp4");
     return status;
 }
 
@@ -178,6 +179,8 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
         TT_TRY(is_fp8 ? read_fp8(config, object, &found) : read_compressed(config, object, &found));
     } else if (method != NULL ? strcmp(method, "bitsandbytes") == 0 : four || eight) {
         TT_TRY(read_bitsandbytes(config, object, &found));
+    } else if (method != NULL && strcmp(method, "mxfp4") == 0) {
+        return TT_OK; /* the folder shows such tensors decoded: io/mxfp4.h */
     } else {
         return fail_method(config, method);
     }

@@ -23,7 +23,9 @@ struct tt_safetensors {
     } * metadata;
     size_t metadata_count;
     struct tt_tensor_strides *strides; /* [count]; NULL: all tensors are stored by rows */
-    struct tt_joined *joined; /* NULL, or: the tensors are made of those of other files (io/param_source.h) */
+    /* NULL, or: the tensors are made of those of other files (io/param_source.h), or decoded (io/mxfp4.h) */
+    struct tt_joined *joined;
+    struct tt_mxfp4_tensors *mxfp4;
 };
 
 /* Sorts `by_name`; two tensors of one name are TT_ERR_DATA. */
@@ -33,6 +35,11 @@ TT_MUST_USE tt_status tt_joined_read(const struct tt_safetensors *file,
                                      const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
                                      void *to);
 void tt_joined_destroy(struct tt_joined *joined); /* takes NULL */
+/* The same of a decoded tensor, in BF16. */
+TT_MUST_USE tt_status tt_mxfp4_read(const struct tt_safetensors *file,
+                                    const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
+                                    void *to);
+void tt_mxfp4_destroy(struct tt_mxfp4_tensors *tensors); /* takes NULL */
 /* Reads elements of a tensor that is not stored by rows, in its own type. */
 TT_MUST_USE tt_status tt_strided_read(const struct tt_safetensors *file,
                                       const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
