@@ -11,9 +11,10 @@ void tt_store_set(enum tt_store_place place, const struct tt_store *store)
     atomic_store(&stores[place], store);
 }
 
+/* NULL is a path of the disk, whose calls refuse it. */
 static int place_of(const char *path)
 {
-    for (int place = 0; place < TT_STORE_PLACES; place++) {
+    for (int place = 0; path != NULL && place < TT_STORE_PLACES; place++) {
         const struct tt_store *store = atomic_load(&stores[place]);
         if (store != NULL && store->covers(store->context, path)) return place;
     }

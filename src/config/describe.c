@@ -293,7 +293,9 @@ static tt_status append_value(struct tt_str *text, const struct tt_setting_entry
     }
     tt_error_clear();
     bool text_type = entry->row->type == TT_SETTING_STRING || entry->row->type == TT_SETTING_JSON ||
-                     entry->row->type == TT_SETTING_CHOICE || entry->row->type == TT_SETTING_WORDS;
+                     entry->row->type == TT_SETTING_CHOICE ||
+                     (entry->row->type == TT_SETTING_DOUBLE && entry->row->choices != NULL) ||
+                     entry->row->type == TT_SETTING_WORDS;
     return text_type ? tt_value_write_yaml(entry->text, text) : tt_str_append_text(text, entry->text);
 }
 

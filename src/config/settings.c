@@ -223,10 +223,23 @@ static tt_status assign_int(struct assignment *to, const char *text)
     return keep(to, canonical);
 }
 
+static tt_status word_at(struct assignment *to, const char *words, int place)
+{
+    for (; place > 0; place--) words += strcspn(words, " ") + 1;
+    to->text = tt_arena_strndup(&to->settings->arena, words, strcspn(words, " "));
+    return to->text != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
 static tt_status assign_double(struct assignment *to, const char *text)
 {
     double value;
     char canonical[48];
+    int place;
+    if (to->row->choices != NULL) {
+        if (!tt_words_find(to->row->choices, text, &place)) return wanted_one_of(to);
+        if (to->field != NULL) *(double *)to->field = place;
+        return word_at(to, to->row->choices, place);
+    }
     if (!tt_value_parse_double(text, &value)) return wanted(to, "a number");
     TT_TRY(check_range(to, value));
     if (to->field != NULL) *(double *)to->field = value;
@@ -241,13 +254,6 @@ static tt_status assign_bytes(struct assignment *to, const char *text)
     if (to->field != NULL) *(size_t *)to->field = value;
     snprintf(canonical, sizeof canonical, "%zu", value);
     return keep(to, canonical);
-}
-
-static tt_status word_at(struct assignment *to, const char *words, int place)
-{
-    for (; place > 0; place--) words += strcspn(words, " ") + 1;
-    to->text = tt_arena_strndup(&to->settings->arena, words, strcspn(words, " "));
-    return to->text != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 static tt_status assign_bool(struct assignment *to, const char *text)

@@ -18,7 +18,7 @@ enum tt_setting_type {
      * `choices` or `only` */
     TT_SETTING_STRING,
     TT_SETTING_INT,    /* int64_t */
-    TT_SETTING_DOUBLE, /* double */
+    TT_SETTING_DOUBLE, /* double; with `choices` the place of a word, from 0 */
     /* bool; flags: --x, --x true, --x=false, --no_x. With `choices`: exactly two words, for false and true */
     TT_SETTING_BOOL,
     TT_SETTING_TRISTATE, /* int: -1 not given, 0, 1 */

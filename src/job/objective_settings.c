@@ -32,6 +32,8 @@ const struct tt_setting tt_objective_settings[] = {
 const struct tt_setting tt_loss_settings[] = {
     {.name = "loss_type", .type = TT_SETTING_JSON, FIELD(objectives.loss_type), .default_text = "nll", .of = "language",
      .help = losses},
+    {.name = "loss_weights", .type = TT_SETTING_JSON, FIELD(objectives.loss_weights), .of = "dpo",
+     .help = "With dpo and a list of losses: a weight for each, 1 by default."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -104,7 +106,9 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     *objective = (struct tt_objective){.ops = tt_objectives[spec->objective]};
     if (!tt_settings_has(settings, "objective")) return TT_OK;
     memcpy(objective->values, spec->values[spec->objective], sizeof objective->values);
+    objective->loss_weights[0] = objective->loss_count = 1;
     if (spec->loss_type != NULL) TT_TRY(tt_objective_set_loss(objective, spec->loss_type));
+    if (spec->loss_weights != NULL) TT_TRY(tt_objective_set_loss_weights(objective, spec->loss_weights));
     TT_TRY(tt_objective_check(objective));
     TT_TRY(check_needs(settings, objective->ops, job));
     job->data.rows_kind = objective->ops->rows_kind;

@@ -16,7 +16,8 @@
 struct tt_objectives_spec {
     int objective; /* index in tt_objectives */
     double values[TT_OBJECTIVES][TT_OBJECTIVE_SETTINGS_MAX];
-    const char *loss_type; /* a word or a list of one as JSON; NULL: the objective's own */
+    const char *loss_type;    /* a word or a list as JSON; NULL: the objective's own */
+    const char *loss_weights; /* a list as JSON; NULL: each is 1 */
 };
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */

@@ -67,7 +67,7 @@ static struct loss loss_of(const struct tt_objective *objective, double d)
 {
     double beta = objective->values[BETA], smoothing = objective->values[LABEL_SMOOTHING], x = beta * d;
     double error = d - 1 / (2 * beta);
-    switch (objective->loss) {
+    switch (objective->losses[0]) {
     case SIGMOID:
         return smoothed(x, beta, smoothing);
     case HINGE:
@@ -81,12 +81,12 @@ static struct loss loss_of(const struct tt_objective *objective, double d)
 
 static bool is_of_means(const struct tt_objective *objective)
 {
-    return objective->loss >= IPO;
+    return objective->losses[0] >= IPO;
 }
 
 static double nll_weight(const struct tt_objective *objective)
 {
-    return objective->loss == ALPHAPO ? 0 : objective->values[CPO_ALPHA];
+    return objective->losses[0] == ALPHAPO ? 0 : objective->values[CPO_ALPHA];
 }
 
 /* The log p of an answer as the loss reads it, and its reward. */
@@ -132,7 +132,7 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
 /* Settings that the loss does not read, which TRL ignores. */
 static tt_status check(const struct tt_objective *objective)
 {
-    int loss = objective->loss;
+    int loss = objective->losses[0];
     char name[TT_OBJECTIVE_WORD_BYTES];
     const struct {
         int setting;

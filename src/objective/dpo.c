@@ -1,8 +1,10 @@
 /* Direct preference optimization (Rafailov et al., arXiv 2305.18290). A group is a pair: the answer that was chosen,
- * then the one that was rejected. With log p and reference summed over the supervised tokens of an answer, the loss of
- * a pair is a function of (logp - ref) of both: by default -log s(x), s the logistic function, with
+ * then the one that was rejected. With log p and reference summed over the supervised tokens of an answer, the loss
+ * of a pair is a function of (logp - ref) of both: by default -log s(x), s the logistic function, with
  *     x = beta * ((logp - ref) of the chosen - (logp - ref) of the rejected)
- * Others: dpo_losses.h. The loss of a step is the mean over its pairs. */
+ * Others: dpo_losses.h. The loss of a step is the mean over its pairs; several losses are added with their weights.
+ * With ld_alpha (arXiv 2409.06411) the tokens of an answer beyond the length of the shorter one have that weight in
+ * both sums; another divergence than the reverse KL one (arXiv 2309.16240) makes scores of the ratios. */
 #include <math.h>
 
 #include "data/row_kind.h"
@@ -10,7 +12,7 @@
 #include "objective/objective.h"
 #include "objective/pairs.h"
 
-enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU };
+enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU, F_DIVERGENCE, F_ALPHA, LD_ALPHA };
 
 /* Names and defaults are those of TRL's DPOConfig. One row reads as one paragraph. */
 /* clang-format off */
@@ -22,6 +24,14 @@ const struct tt_setting tt_objective_dpo_settings[] = {
      .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
     {.name = "discopop_tau", TT_OBJECTIVE_SETTING(DISCOPOP_TAU), .default_text = "0.05", .minimum = 1e-6,
      .maximum = INFINITY, .of = "dpo", .help = "With dpo and loss_type discopop: where its two losses blend."},
+    {.name = "f_divergence_type", TT_OBJECTIVE_SETTING(F_DIVERGENCE), .default_text = "reverse_kl",
+     .choices = "reverse_kl forward_kl js_divergence alpha_divergence", .of = "dpo",
+     .help = "With dpo: the divergence from the reference, for losses of the difference of two answers."},
+    {.name = "f_alpha_divergence_coef", TT_OBJECTIVE_SETTING(F_ALPHA), .default_text = "0.5", .minimum = -100,
+     .maximum = 100, .of = "dpo", .help = "With dpo and f_divergence_type alpha_divergence: its alpha."},
+    {.name = "ld_alpha", TT_OBJECTIVE_SETTING(LD_ALPHA), .default_text = "1", .null_text = "1", .minimum = 0,
+     .maximum = 1.0000001, .of = "dpo",
+     .help = "With dpo: the weight of an answer's tokens beyond the length of the shorter answer (LD-DPO)."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -39,54 +49,128 @@ static const struct tt_metric metrics[] = {
     TT_PAIR_REWARD_METRICS,
 };
 
-/* The log p of the reference, summed over the rows of an answer. */
-static double read_reference(const struct tt_objective_rows *rows, const struct tt_pair_side *side)
+/* A pair while its loss is made. */
+struct pair {
+    struct tt_pair_side sides[2];
+    struct tt_pair_report ratios[2]; /* log p as the loss weighs it; less that of the reference */
+    int64_t shared;                  /* tokens of the shorter answer */
+    double by_ratio[2], by_token;    /* of the step's loss, by the ratio, and by log p of each chosen token */
+};
+
+/* The weight of token n of a side. */
+static double weight_of(const struct tt_objective *objective, const struct pair *pair, int s, int64_t n)
 {
-    double reference = 0;
-    for (int64_t n = side->first; n < side->end; n++) {
-        reference += (double)rows->ref_logp_N[n];
-        rows->sums[ENTROPY] += (double)rows->entropy_N[n];
+    return n - pair->sides[s].first < pair->shared ? 1 : objective->values[LD_ALPHA];
+}
+
+static void read_ratios(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                        struct pair *pair)
+{
+    pair->shared =
+        pair->sides[0].tokens < pair->sides[1].tokens ? pair->sides[0].tokens : pair->sides[1].tokens;
+    for (int s = 0; s < 2; s++) {
+        double logp = 0, reference = 0;
+        for (int64_t n = pair->sides[s].first; n < pair->sides[s].end; n++) {
+            double weight = weight_of(objective, pair, s, n);
+            logp += weight * (double)rows->logp_N[n];
+            reference += weight * (double)rows->ref_logp_N[n];
+            rows->sums[ENTROPY] += (double)rows->entropy_N[n];
+        }
+        pair->ratios[s] = (struct tt_pair_report){.reward = logp - reference, .logp = logp};
     }
-    return reference;
 }
 
-static void scale(const struct tt_objective_rows *rows, const struct tt_pair_side *side, double value)
+/* Adds a loss of the pair: its value, and its derivatives by both ratios. */
+static double add_loss(const struct tt_objective *objective, int loss, double weight, struct pair *pair)
 {
-    for (int64_t n = side->first; n < side->end; n++) rows->scale_N[n] = (float)value;
+    bool scores = tt_dpo_loss_reads_scores(loss);
+    struct tt_dpo_score of[2];
+    for (int s = 0; s < 2; s++)
+        of[s] = tt_dpo_score_of(scores ? (int)objective->values[F_DIVERGENCE] : TT_DPO_REVERSE_KL,
+                                objective->values[F_ALPHA], pair->ratios[s].reward);
+    const struct tt_dpo_pair own = {.chosen = of[0].score,
+                                    .rejected = of[1].score,
+                                    .chosen_tokens = (double)pair->sides[0].tokens,
+                                    .rejected_tokens = (double)pair->sides[1].tokens,
+                                    .beta = objective->values[BETA],
+                                    .smoothing = objective->values[LABEL_SMOOTHING],
+                                    .tau = objective->values[DISCOPOP_TAU]};
+    struct tt_dpo_loss made = tt_dpo_loss_of(loss, &own);
+    pair->by_ratio[0] += weight * made.by_chosen * of[0].slope;
+    pair->by_ratio[1] += weight * made.by_rejected * of[1].slope;
+    return weight * made.loss;
 }
 
-static struct tt_dpo_loss loss_of(const struct tt_objective *objective, const struct tt_pair_side sides[2],
-                                  const struct tt_pair_report ratios[2])
+/* All losses of the pair. The cross entropy is a mean over the step's chosen tokens, and the loss one over its
+ * pairs. */
+static double add_losses(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                         struct pair *pair)
 {
-    const struct tt_dpo_pair pair = {.chosen = ratios[0].reward,
-                                     .rejected = ratios[1].reward,
-                                     .chosen_tokens = (double)sides[0].tokens,
-                                     .rejected_tokens = (double)sides[1].tokens,
-                                     .beta = objective->values[BETA],
-                                     .smoothing = objective->values[LABEL_SMOOTHING],
-                                     .tau = objective->values[DISCOPOP_TAU]};
-    return tt_dpo_loss_of(objective->loss, &pair);
+    double value = 0, tokens = (double)rows->counts->leading_tokens, pairs = (double)rows->counts->groups;
+    for (int i = 0; i < objective->loss_count; i++) {
+        double weight = objective->loss_weights[i];
+        if (objective->losses[i] == TT_DPO_SFT) {
+            pair->by_token -= weight / tokens;
+            value -= weight * pair->sides[0].logp / tokens * pairs;
+        } else {
+            value += add_loss(objective, objective->losses[i], weight, pair);
+        }
+    }
+    return value;
+}
+
+static void scale(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                  const struct pair *pair)
+{
+    for (int s = 0; s < 2; s++) {
+        double by_ratio = -pair->by_ratio[s] / (double)rows->counts->groups;
+        for (int64_t n = pair->sides[s].first; n < pair->sides[s].end; n++)
+            rows->scale_N[n] =
+                (float)(by_ratio * weight_of(objective, pair, s, n) - (s == 0 ? pair->by_token : 0));
+    }
 }
 
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
-    double *sums = rows->sums, pairs = (double)rows->counts->groups;
+    double *sums = rows->sums;
     int64_t row = 0;
-    for (int64_t pair = 0; pair < rows->batch->group_count; pair++) {
-        struct tt_pair_side sides[2];
-        struct tt_pair_report ratios[2]; /* log p less that of the reference */
+    for (int64_t g = 0; g < rows->batch->group_count; g++) {
+        struct pair pair = {0};
         for (int s = 0; s < 2; s++) {
-            sides[s] = tt_pair_side_read(rows, 2 * pair + s, row);
-            ratios[s].logp = sides[s].logp;
-            ratios[s].reward = sides[s].logp - read_reference(rows, &sides[s]);
-            row = sides[s].end;
+            pair.sides[s] = tt_pair_side_read(rows, 2 * g + s, row);
+            row = pair.sides[s].end;
         }
-        struct tt_dpo_loss loss = loss_of(objective, sides, ratios);
-        scale(rows, &sides[0], -loss.by_chosen / pairs);
-        scale(rows, &sides[1], -loss.by_rejected / pairs);
-        sums[LOSS] += loss.loss;
-        for (int64_t n = sides[0].first; n < sides[0].end; n++) sums[CHOSEN_CORRECT] += rows->correct_N[n];
-        tt_pair_add(sums, objective->values[BETA], sides, ratios);
+        read_ratios(objective, rows, &pair);
+        sums[LOSS] += add_losses(objective, rows, &pair);
+        scale(objective, rows, &pair);
+        for (int64_t n = pair.sides[0].first; n < pair.sides[0].end; n++)
+            sums[CHOSEN_CORRECT] += rows->correct_N[n];
+        tt_pair_add(sums, objective->values[BETA], pair.sides, pair.ratios);
+    }
+    return TT_OK;
+}
+
+static bool has_loss(const struct tt_objective *objective, int loss)
+{
+    for (int i = 0; i < objective->loss_count; i++)
+        if (objective->losses[i] == loss) return true;
+    return false;
+}
+
+/* A divergence that a loss does not read. */
+static tt_status check_divergence(const struct tt_objective *objective)
+{
+    char name[TT_OBJECTIVE_WORD_BYTES];
+    bool alpha = objective->values[F_DIVERGENCE] == TT_DPO_ALPHA_DIVERGENCE;
+    if (!alpha && !tt_objective_has_default(objective, F_ALPHA))
+        return tt_fail(TT_ERR_USAGE,
+                       "f_alpha_divergence_coef is given, and f_divergence_type is not alpha_divergence");
+    for (int i = 0; i < objective->loss_count && objective->values[F_DIVERGENCE] != TT_DPO_REVERSE_KL; i++) {
+        if (tt_dpo_loss_reads_scores(objective->losses[i])) continue;
+        tt_status status = tt_fail(TT_ERR_USAGE, "loss_type %s has the reverse KL divergence alone",
+                                   tt_objective_loss_word(objective, objective->losses[i], name));
+        tt_hint("set f_divergence_type: reverse_kl, or another loss_type");
+        return status;
     }
     return TT_OK;
 }
@@ -99,16 +183,16 @@ static tt_status check(const struct tt_objective *objective)
     } single[] = {{LABEL_SMOOTHING, {TT_DPO_ROBUST, TT_DPO_EXO_PAIR}},
                   {DISCOPOP_TAU, {TT_DPO_DISCOPOP, TT_DPO_DISCOPOP}}};
     char name[TT_OBJECTIVE_WORD_BYTES], wanted[TT_OBJECTIVE_WORD_BYTES];
-    int loss = objective->loss;
-    (void)tt_objective_loss_word(objective, loss, name);
-    if (loss == TT_DPO_EXO_PAIR && objective->values[LABEL_SMOOTHING] == 0) {
+    (void)tt_objective_loss_word(objective, objective->losses[0], name);
+    TT_TRY(check_divergence(objective));
+    if (has_loss(objective, TT_DPO_EXO_PAIR) && objective->values[LABEL_SMOOTHING] == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE, "loss_type exo_pair needs a label_smoothing above 0");
         tt_hint("its paper recommends 1e-3");
         return status;
     }
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         const int *losses = single[i].losses;
-        if (loss == losses[0] || loss == losses[1]) continue;
+        if (has_loss(objective, losses[0]) || has_loss(objective, losses[1])) continue;
         if (tt_objective_has_default(objective, single[i].setting)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and loss_type is %s",
                                    tt_objective_dpo_settings[single[i].setting].name, name);
@@ -127,6 +211,7 @@ const struct tt_objective_ops tt_objective_dpo = {
     .defaults = defaults,
     .needs = TT_NEEDS_REFERENCE | TT_NEEDS_WHOLE_ANSWERS | TT_NEEDS_UNPACKED,
     .rows_kind = &tt_row_pair,
+    .adds_losses = true,
     .check = check,
     .rows = run,
 };

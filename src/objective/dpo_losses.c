@@ -79,6 +79,39 @@ static struct tt_dpo_loss of_rewards(const struct tt_dpo_pair *pair, int loss)
     }
 }
 
+struct tt_dpo_score tt_dpo_score_of(int divergence, double alpha, double ratio)
+{
+    const double most = 80; /* of an exponent, as TRL has it */
+    double power = (alpha - 1) * ratio;
+    switch (divergence) {
+    case TT_DPO_FORWARD_KL:
+        return (struct tt_dpo_score){-expm1(-ratio), exp(-ratio)};
+    case TT_DPO_JS_DIVERGENCE:
+        return (struct tt_dpo_score){log(2) + tt_log_logistic(ratio), logistic(-ratio)};
+    case TT_DPO_ALPHA_DIVERGENCE:
+        if (fabs(alpha - 1) < 1e-6) break;
+        if (power > most) return (struct tt_dpo_score){expm1(most) / (alpha - 1), 0};
+        return (struct tt_dpo_score){expm1(power) / (alpha - 1), exp(power)};
+    default:
+        break;
+    }
+    return (struct tt_dpo_score){ratio, 1};
+}
+
+bool tt_dpo_loss_reads_scores(int loss)
+{
+    switch (loss) {
+    case TT_DPO_NCA_PAIR:
+    case TT_DPO_BCO_PAIR:
+    case TT_DPO_SPPO_HARD:
+    case TT_DPO_APO_ZERO:
+    case TT_DPO_APO_DOWN:
+        return false;
+    default:
+        return true;
+    }
+}
+
 struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair)
 {
     double x = pair->beta * (pair->chosen - pair->rejected);

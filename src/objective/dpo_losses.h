@@ -2,6 +2,8 @@
 #ifndef TT_OBJECTIVE_DPO_LOSSES_H
 #define TT_OBJECTIVE_DPO_LOSSES_H
 
+#include <stdbool.h>
+
 /* Losses in the order of the words in objectives.def. */
 enum {
     TT_DPO_SIGMOID,
@@ -16,11 +18,15 @@ enum {
     TT_DPO_APO_DOWN,
     TT_DPO_DISCOPOP,
     TT_DPO_SIGMOID_NORM,
-    TT_DPO_LOSSES
+    TT_DPO_LOSSES,
+    TT_DPO_SFT = TT_DPO_LOSSES /* no loss of a pair: the cross entropy of the chosen answers */
 };
 
+/* Divergences, TRL's f_divergence_type by the same names (Wang et al., arXiv 2309.16240). */
+enum { TT_DPO_REVERSE_KL, TT_DPO_FORWARD_KL, TT_DPO_JS_DIVERGENCE, TT_DPO_ALPHA_DIVERGENCE };
+
 struct tt_dpo_pair {
-    double chosen, rejected;               /* log p of an answer less that of the reference */
+    double chosen, rejected; /* log p of an answer less that of the reference, or their scores */
     double chosen_tokens, rejected_tokens; /* supervised ones */
     double beta, smoothing, tau;           /* settings: beta, label_smoothing, discopop_tau */
 };
@@ -28,6 +34,15 @@ struct tt_dpo_pair {
 struct tt_dpo_loss {
     double loss, by_chosen, by_rejected; /* derivatives by the members of the pair */
 };
+
+/* The score of a divergence for log p less that of the reference, and its derivative. alpha_divergence: (e^((a - 1)
+ * ratio) - 1) / (a - 1), whose exponent is at most 80; a = 1 is the reverse KL divergence. */
+struct tt_dpo_score {
+    double score, slope;
+};
+struct tt_dpo_score tt_dpo_score_of(int divergence, double alpha, double ratio);
+/* Whether a loss reads scores of divergences: the others are of log ratios. */
+bool tt_dpo_loss_reads_scores(int loss);
 
 struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "config/value.h"
 #include "data/row_kind.h"
 
@@ -25,6 +26,9 @@ enum { COUNT = sizeof all / sizeof *all };
 static double default_of(const struct tt_setting *row)
 {
     double value = 0;
+    char word[TT_OBJECTIVE_WORD_BYTES];
+    for (int i = 0; row->choices != NULL && *tt_setting_word(row, i, word, sizeof word) != '\0'; i++)
+        if (strcmp(word, row->default_text) == 0) return i;
     (void)tt_value_parse_double(row->default_text, &value);
     return value;
 }
@@ -35,7 +39,7 @@ tt_status tt_objective_init(const char *name, struct tt_objective *out)
     for (size_t i = 0; i < COUNT; i++) {
         size_t used = strlen(names);
         if (strcmp(all[i].ops->name, name) == 0) {
-            *out = (struct tt_objective){.ops = all[i].ops};
+            *out = (struct tt_objective){.ops = all[i].ops, .loss_weights = {1}, .loss_count = 1};
             for (int s = 0; out->ops->settings != NULL && out->ops->settings[s].name != NULL; s++)
                 out->values[s] = default_of(&out->ops->settings[s]);
             return TT_OK;
@@ -63,6 +67,19 @@ const char *tt_objective_loss_word(const struct tt_objective *objective, int los
     return tt_setting_word(&row, loss, word, TT_OBJECTIVE_WORD_BYTES);
 }
 
+void tt_objective_loss_words(const struct tt_objective *objective, char *text, size_t text_bytes)
+{
+    text[0] = '\0';
+    for (int i = 0; i < objective->loss_count; i++) {
+        char word[TT_OBJECTIVE_WORD_BYTES], weight[32] = "";
+        size_t used = strlen(text);
+        if (objective->loss_weights[i] != 1)
+            tt_snprintf(weight, sizeof weight, "%.17g ", objective->loss_weights[i]);
+        snprintf(text + used, text_bytes - used, "%s%s%s", i > 0 ? " + " : "", weight,
+                 tt_objective_loss_word(objective, objective->losses[i], word));
+    }
+}
+
 static int find_loss(const struct tt_objective *objective, const char *name)
 {
     char word[TT_OBJECTIVE_WORD_BYTES];
@@ -83,23 +100,79 @@ static void hint_losses(const struct tt_objective *objective)
     if (losses_of(objective)[0] == '\0')
         tt_hint("%s has one loss: leave loss_type out%s", objective->ops->name, names);
     else
-        tt_hint("%s has %s, one at a time%s", objective->ops->name, losses_of(objective), names);
+        tt_hint("%s has %s, %s%s", objective->ops->name, losses_of(objective),
+                objective->ops->adds_losses ? "or a list of up to four" : "one at a time", names);
+}
+
+static tt_status fail_loss(const struct tt_objective *objective, const char *loss_type)
+{
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "loss_type '%.60s' is no loss of the objective %s",
+                               loss_type, objective->ops->name);
+    hint_losses(objective);
+    return status;
+}
+
+static tt_status set_losses(struct tt_objective *objective, const struct tt_json_value *list,
+                            const char *loss_type)
+{
+    size_t count = tt_json_count(list);
+    size_t most = objective->ops->adds_losses ? TT_OBJECTIVE_LOSSES_MAX : 1;
+    if (count < 1 || count > most) return fail_loss(objective, loss_type);
+    for (size_t i = 0; i < count; i++) {
+        const char *word = tt_json_text(tt_json_at(list, i));
+        objective->losses[i] = word != NULL ? find_loss(objective, word) : -1;
+        objective->loss_weights[i] = 1;
+        if (objective->losses[i] < 0) return fail_loss(objective, loss_type);
+        for (size_t j = 0; j < i; j++)
+            if (objective->losses[j] == objective->losses[i])
+                return tt_fail(TT_ERR_USAGE, "loss_type names '%s' twice", word);
+    }
+    objective->loss_count = (int)count;
+    return TT_OK;
 }
 
 tt_status tt_objective_set_loss(struct tt_objective *objective, const char *loss_type)
 {
-    const char *word = loss_type;
     struct tt_json json = {0};
     if (*loss_type == '[') {
         TT_TRY(tt_json_parse(loss_type, strlen(loss_type), "loss_type", &json));
-        word = tt_json_count(json.root) == 1 ? tt_json_text(tt_json_at(json.root, 0)) : NULL;
+        tt_status status = set_losses(objective, json.root, loss_type);
+        tt_json_deinit(&json);
+        return status;
     }
-    objective->loss = word != NULL ? find_loss(objective, word) : -1;
+    int loss = find_loss(objective, loss_type);
+    if (loss < 0) return fail_loss(objective, loss_type);
+    objective->losses[0] = loss;
+    objective->loss_weights[0] = 1;
+    objective->loss_count = 1;
+    return TT_OK;
+}
+
+static tt_status set_weights(struct tt_objective *objective, const struct tt_json_value *list)
+{
+    size_t count = tt_json_count(list);
+    if (!tt_json_is_list(list) || (count > 0 && count != (size_t)objective->loss_count))
+        return tt_fail(TT_ERR_USAGE, "loss_weights has %zu numbers, and loss_type %d losses", count,
+                       objective->loss_count);
+    for (size_t i = 0; i < count; i++) {
+        const struct tt_json_value *weight = tt_json_at(list, i);
+        double value = tt_json_number(weight);
+        bool is_number = tt_json_is_number(weight);
+        /* A word of a flag. */
+        if (tt_json_is_string(weight)) is_number = tt_value_parse_double(tt_json_text(weight), &value);
+        if (!is_number || !(value >= 0 && value <= 1e6))
+            return tt_fail(TT_ERR_USAGE, "loss_weights are numbers of at least 0");
+        objective->loss_weights[i] = value;
+    }
+    return TT_OK;
+}
+
+tt_status tt_objective_set_loss_weights(struct tt_objective *objective, const char *loss_weights)
+{
+    struct tt_json json = {0};
+    TT_TRY(tt_json_parse(loss_weights, strlen(loss_weights), "loss_weights", &json));
+    tt_status status = set_weights(objective, json.root);
     tt_json_deinit(&json);
-    if (objective->loss >= 0) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "loss_type '%.60s' is no loss of the objective %s",
-                               loss_type, objective->ops->name);
-    hint_losses(objective);
     return status;
 }
 
@@ -116,6 +189,7 @@ tt_status tt_objective_check(const struct tt_objective *objective)
     for (int i = 0; ops->settings != NULL && ops->settings[i].name != NULL; i++) {
         const struct tt_setting *row = &ops->settings[i];
         double value = objective->values[i];
+        if (row->choices != NULL) continue;
         if (!(value >= row->minimum && value < row->maximum))
             return tt_fail(TT_ERR_USAGE, "%s of objective '%s' is %g: at least %g, and below %g", row->name,
                            ops->name, value, row->minimum, row->maximum);
@@ -159,7 +233,8 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
 bool tt_objective_shares(const struct tt_objective *objective)
 {
     const struct tt_objective_ops *ops = objective->ops;
-    return ops->share != NULL && (ops->share_losses == 0 || (ops->share_losses >> objective->loss & 1) != 0);
+    return ops->share != NULL &&
+           (ops->share_losses == 0 || (ops->share_losses >> objective->losses[0] & 1) != 0);
 }
 
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)

@@ -24,6 +24,7 @@ enum {
     TT_OBJECTIVE_METRICS_MAX = 16,
     TT_OBJECTIVE_SETTINGS_MAX = 8,
     TT_OBJECTIVE_SHARED_MAX = 8,
+    TT_OBJECTIVE_LOSSES_MAX = 4,
     TT_OBJECTIVE_WORD_BYTES = 40
 };
 
@@ -45,7 +46,7 @@ struct tt_metric {
 };
 
 /* Members of a row of an objective's own settings: a number, the `index`-th of its values. It is at least `minimum` and
- * below `maximum`. */
+ * below `maximum`; with `choices` it is the place of a word. */
 #define TT_OBJECTIVE_SETTING(index) .type = TT_SETTING_DOUBLE, .offset = (index) * sizeof(double)
 
 /* The value of a setting of others where no source sets it. */
@@ -103,6 +104,7 @@ struct tt_objective_ops {
     int metric_count;                            /* at most TT_OBJECTIVE_METRICS_MAX */
     int step_metric_count;                       /* so many of them steps report too; 0: all */
     enum tt_count_unit unit;                     /* that a run counts and times */
+    bool adds_losses;                            /* loss_type may name several */
     bool evaluates_outputs;                      /* evaluations read what `want_logits` of nn/pass.h gives */
     const struct tt_setting *settings;           /* its own, ended by a row without name; NULL: none */
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
@@ -129,7 +131,10 @@ struct tt_objective_ops {
 struct tt_objective {
     const struct tt_objective_ops *ops;
     double values[TT_OBJECTIVE_SETTINGS_MAX]; /* in the order of ops->settings */
-    int loss;                                 /* place of loss_type among the words of objectives.def */
+    /* Places of loss_type among the words of objectives.def; several are added (ops->adds_losses). */
+    int losses[TT_OBJECTIVE_LOSSES_MAX];
+    double loss_weights[TT_OBJECTIVE_LOSSES_MAX]; /* 1 unless they are set */
+    int loss_count;                               /* at least 1 */
 };
 
 /* Places of the objectives of a language model: the values of the setting `objective`. */
@@ -144,11 +149,16 @@ enum { TT_METRIC_LOSS }; /* index of the loss among the metrics */
 
 /* Makes it with the defaults of its settings. TT_ERR_USAGE lists the names when there is none of that name. */
 TT_MUST_USE tt_status tt_objective_init(const char *name, struct tt_objective *out);
-/* Sets the loss by its name, or by a JSON list of one name. TT_ERR_UNSUPPORTED: the objective has no such loss. */
+/* Sets the loss by its name, or by a JSON list of names. TT_ERR_UNSUPPORTED: the objective has no such loss, or adds
+ * none up. */
 TT_MUST_USE tt_status tt_objective_set_loss(struct tt_objective *objective, const char *loss_type);
+/* Sets the weights of the losses by a JSON list of a number for each. TT_ERR_USAGE. */
+TT_MUST_USE tt_status tt_objective_set_loss_weights(struct tt_objective *objective, const char *loss_weights);
 /* The name of a loss of the objective; empty where it has none. Returns `word`. */
 const char *tt_objective_loss_word(const struct tt_objective *objective, int loss,
                                    char word[TT_OBJECTIVE_WORD_BYTES]);
+/* All losses of the objective with their weights, as "sigmoid + 0.5 sft". */
+void tt_objective_loss_words(const struct tt_objective *objective, char *text, size_t text_bytes);
 /* Whether the value of the row `index` is its default. */
 bool tt_objective_has_default(const struct tt_objective *objective, int index);
 /* TT_ERR_USAGE: a value is outside its range, or values do not go together (ops->check). */

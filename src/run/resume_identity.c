@@ -161,11 +161,18 @@ static void add_objective(struct tt_json_value *to, const struct tt_objective *o
     const struct tt_setting *rows = objective->ops->settings;
     for (int i = 0; rows != NULL && rows[i].name != NULL; i++) {
         snprintf(name, sizeof name, "%s (%s)", rows[i].name, own);
-        tt_json_set(to, name, tt_json_new_real(objective->values[i]));
+        if (rows[i].choices == NULL)
+            tt_json_set(to, name, tt_json_new_real(objective->values[i]));
+        else if (!tt_objective_has_default(objective, i)) /* of no version before */
+            tt_json_set(
+                to, name,
+                tt_json_new_string(tt_setting_word(&rows[i], (int)objective->values[i], loss, sizeof loss)));
     }
     if (objective->ops->rows == NULL || *tt_objective_loss_word(objective, 0, loss) == '\0') return;
     snprintf(name, sizeof name, "loss_type (%s)", own);
-    tt_json_set(to, name, tt_json_new_string(tt_objective_loss_word(objective, objective->loss, loss)));
+    char words[TT_OBJECTIVE_LOSSES_MAX * (TT_OBJECTIVE_WORD_BYTES + 32)];
+    tt_objective_loss_words(objective, words, sizeof words);
+    tt_json_set(to, name, tt_json_new_string(words));
 }
 
 static void add_samples(struct tt_json_value *to, const struct tt_run_spec *spec, uint64_t data,

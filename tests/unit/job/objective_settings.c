@@ -81,7 +81,7 @@ static void check_defaults(const char *name, size_t least)
     assert_true(none.job.optim.learning_rate == 1e-6 && none.job.lora.dropout == 0);
     for (int i = 0; none.job.objective.ops->settings[i].name != NULL; i++)
         assert_true(all.job.objective.values[i] == none.job.objective.values[i]);
-    assert_int_equal(all.job.objective.loss, none.job.objective.loss);
+    assert_int_equal(all.job.objective.losses[0], none.job.objective.losses[0]);
     tt_settings_destroy(all.settings);
     tt_settings_destroy(none.settings);
     tt_json_deinit(&json);
@@ -135,7 +135,7 @@ static void what_follows(void **state)
     tt_settings_destroy(setup.settings);
     begin(&setup);
     resolve_ok(&setup, other);
-    assert_true(setup.job.objective.loss == TT_DPO_DISCOPOP && setup.job.objective.values[2] == 0.5);
+    assert_true(setup.job.objective.losses[0] == TT_DPO_DISCOPOP && setup.job.objective.values[2] == 0.5);
     tt_settings_destroy(setup.settings);
     begin(&setup);
     resolve_ok(&setup, plain);
@@ -179,8 +179,18 @@ static void refusals(void **state)
          "discopop_tau is given, and loss_type is sigmoid"},
         {{"loss_type", "sigmoid", NULL}, "loss_type 'sigmoid' is no loss of the objective sft"},
         {{"objective", "dpo", "loss_type", "nll", NULL}, "loss_type 'nll' is no loss of the objective dpo"},
-        {{"objective", "dpo", "loss_type", "[\"sigmoid\", \"sft\"]", NULL},
+        {{"objective", "dpo", "loss_type", "[\"sigmoid\", \"aot\"]", NULL},
          "is no loss of the objective dpo"},
+        {{"objective", "cpo", "loss_type", "[\"simpo\", \"ipo\"]", NULL}, "is no loss of the objective cpo"},
+        {{"objective", "dpo", "loss_type", "[\"sft\", \"sft\"]", NULL}, "names 'sft' twice"},
+        {{"objective", "dpo", "loss_weights", "[1, 2]", NULL}, "has 2 numbers, and loss_type 1 losses"},
+        {{"objective", "dpo", "loss_weights", "[-1]", NULL}, "numbers of at least 0"},
+        {{"objective", "orpo", "loss_weights", "[1]", NULL}, "and the objective is orpo"},
+        {{"objective", "dpo", "loss_type", "nca_pair", "f_divergence_type", "forward_kl", NULL},
+         "nca_pair has the reverse KL divergence alone"},
+        {{"objective", "dpo", "f_alpha_divergence_coef", "2", NULL}, "is not alpha_divergence"},
+        {{"objective", "dpo", "f_divergence_type", "kl", NULL}, "reverse_kl"},
+        {{"objective", "dpo", "ld_alpha", "1.5", NULL}, "ld_alpha"},
         {{"objective", "dpo", "label_smoothing", "0.1", NULL}, "loss_type is sigmoid"},
         {{"objective", "dpo", "loss_type", "ipo", "label_smoothing", "0.1", NULL}, "loss_type is ipo"},
         {{"objective", "dpo", "loss_type", "robust", "label_smoothing", "0.5", NULL}, "and below 0.5"},

@@ -91,7 +91,7 @@ static void scales_are_the_gradient(void **state)
     static const double settings[][2] = {{0.1, 0.01}, {2, 0.01}, {0.5, 0.1}, {1, 0.4}};
     for (size_t s = 0; s < 4 * TT_DPO_LOSSES; s++) {
         struct tt_objective objective = dpo(settings[s % 4][0], settings[s % 4][1]);
-        objective.loss = (int)(s / 4);
+        objective.losses[0] = (int)(s / 4);
         objective.values[DISCOPOP_TAU] = 0.5;
         struct problem p;
         make(&p, 0, PAIRS);
@@ -104,7 +104,8 @@ static void scales_are_the_gradient(void **state)
             double step = (double)up.logp[n] - (double)down.logp[n];
             double slope = (loss_at(&objective, up) - loss_at(&objective, down)) / step;
             if (fabs(-slope - (double)p.scale[n]) > 4e-4 * fabs(slope) + 1e-6)
-                fail_msg("loss %d, row %d: scale %g, not %g", objective.loss, n, (double)p.scale[n], -slope);
+                fail_msg("loss %d, row %d: scale %g, not %g", objective.losses[0], n, (double)p.scale[n],
+                         -slope);
         }
     }
 }

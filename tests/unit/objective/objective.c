@@ -163,9 +163,9 @@ static void losses_have_names(void **state)
     char word[TT_OBJECTIVE_WORD_BYTES];
     struct tt_objective objective = sft(), dpo;
     assert_int_equal(tt_objective_set_loss(&objective, "chunked_nll"), TT_OK);
-    assert_int_equal(objective.loss, 1);
+    assert_int_equal(objective.losses[0], 1);
     assert_int_equal(tt_objective_set_loss(&objective, "[\"nll\"]"), TT_OK);
-    assert_int_equal(objective.loss, 0);
+    assert_int_equal(objective.losses[0], 0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(tt_objective_set_loss(&objective, wrong[i]), TT_ERR_UNSUPPORTED);
     assert_non_null(

@@ -159,9 +159,9 @@ static void choices_are_words(void **state)
             .type = TT_QUANT_FP8, .products = (enum tt_fp8_products)i, .blocks = true};
         check_words(identity_over(&sft, data, &quant), "fp8_products", products[i]);
     }
-    for (; *tt_objective_loss_word(&dpo, dpo.loss, loss) != '\0'; dpo.loss++)
+    for (; *tt_objective_loss_word(&dpo, dpo.losses[0], loss) != '\0'; dpo.losses[0]++)
         check_words(identity_of(&dpo, data), "loss_type (dpo)", loss);
-    assert_true(dpo.loss > 10);
+    assert_true(dpo.losses[0] > 10);
     tt_dataset_destroy(data);
 }
 
