@@ -2,10 +2,11 @@
 # Builds a container image as an OCI layout, without a daemon and without root: the program, the libraries that it needs,
 # and nothing else. Two runs over the same build give the same digest, which is printed.
 #
-#     deploy/image.sh cpu|gpu|gpu-base BUILD LAYOUT [TAG]
+#     deploy/image.sh cpu|cpu-net|gpu|gpu-base BUILD LAYOUT [TAG]
 #
 # BUILD is a build folder of this repository (tools/build.sh), LAYOUT the folder to write, TAG the name of the image in
-# it (default: latest). gpu adds the plugin, and cuBLASLt, cuDNN, NCCL and NVRTC in a layer of their own, which is the same
+# it (default: latest). cpu-net adds libcurl, its libraries and Debian's certificates of authorities in a layer of their
+# own, for names of the hub and addresses of object stores. gpu adds the plugin, and cuBLASLt, cuDNN, NCCL and NVRTC in a layer of their own, which is the same
 # for every version of the program; gpu-base has no such layer, for nodes that mount these libraries or bases that have
 # them. CUDA_LIBRARIES=FOLDER:FOLDER names where they are if not in the folder of cuBLASLt. SOURCE=URL is the label
 # org.opencontainers.image.source.
@@ -13,7 +14,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=deploy/closure.sh
 source "$root/deploy/closure.sh"
-[ $# -ge 3 ] || { sed -n '5,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '5,13p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 kind=$1 build=$2 layout=$3 tag=${4:-latest}
 need umoci umoci
 need strip binutils
@@ -38,9 +39,14 @@ install -D -m 755 "$interpreter" "$tree$interpreter"
 files=("$build/portable/trimtab")
 # pthread_exit, with which OpenMP's threads end, opens it at run time.
 opened=("$(library_file libgcc_s.so.1)")
-environment=()
+environment=() curl='' authorities=/etc/ssl/certs/ca-certificates.crt
 case $kind in
 cpu) ;;
+cpu-net)
+    curl=$(library_file libcurl.so.4)
+    [ -n "$curl" ] || fail "there is no libcurl.so.4; in Debian it is in the package libcurl4"
+    [ -s "$authorities" ] || fail "there is no $authorities; in Debian it is of the package ca-certificates"
+    ;;
 gpu | gpu-base)
     plugin=$build/libtrimtab_cuda.so
     [ -e "$plugin" ] || fail "$build has no GPU plugin; docs/dependencies.md has what it needs"
@@ -56,7 +62,7 @@ gpu | gpu-base)
     environment=(--config.env 'NVIDIA_DRIVER_CAPABILITIES=compute,utility'
         --config.env LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64)
     ;;
-*) fail "the kind is cpu, gpu or gpu-base, not '$kind'" ;;
+*) fail "the kind is cpu, cpu-net, gpu or gpu-base, not '$kind'" ;;
 esac
 mapfile -t closure < <({ libraries "${files[@]}" "${opened[@]}"; printf '%s\n' "${opened[@]}"; } | sort -u)
 is_nvidia() {
@@ -72,10 +78,18 @@ for library in "${closure[@]}"; do
 done
 for library in "${ours[@]}"; do install -m 644 "$library" "$tree/$libdir/"; done
 [ "$kind" = gpu ] || closure=("${ours[@]}")
+more=()
+if [ -n "$curl" ]; then # what the program's own layer has not
+    mkdir -p "$work/net/$libdir"
+    mapfile -t more < <({ libraries "$curl"; echo "$curl"; } | sort -u | grep -vxF -f <(printf '%s\n' "${closure[@]}"))
+    for library in "${more[@]}"; do install -m 644 "$library" "$work/net/$libdir/"; done
+    install -D -m 644 "$authorities" "$work/net$authorities"
+    closure+=("${more[@]}")
+fi
 
 # The bill of materials: Debian's own entries, as scanners of images read them, the licences, and one SPDX document.
 packages_of "${closure[@]}" "$interpreter" >"$work/owners"
-packages=$(cut -d' ' -f1 "$work/owners" | grep -vx -e - | sort -u)
+packages=$({ cut -d' ' -f1 "$work/owners" | grep -vx -e -; [ -z "$curl" ] || echo ca-certificates; } | sort -u)
 for package in $packages; do
     dpkg-query -s "$package" >"$tree/var/lib/dpkg/status.d/$package"
     install -D -m 644 "/usr/share/doc/$package/copyright" "$tree/usr/share/doc/$package/copyright"
@@ -118,6 +132,10 @@ if [ "$kind" = gpu ]; then # below the program's, with a time that is no commit'
     layer "$work/nvidia" "$work/nvidia.tar" 315532800
     layers=("$work/nvidia.tar" "$work/layer.tar")
 fi
+if [ -n "$curl" ]; then
+    layer "$work/net" "$work/net.tar" 315532800
+    layers=("$work/net.tar" "$work/layer.tar")
+fi
 
 # A remote may have a password in it, or be a folder of this machine.
 source=${SOURCE:-$({ git -C "$root" remote get-url origin 2>/dev/null || true; } | sed -n 's#^https://\([^/@]*@\)\?#https://#p')}
@@ -140,4 +158,4 @@ umoci gc --layout "$work/layout" >"$work/gc" 2>&1 || { cat "$work/gc" >&2; exit 
 mv "$work/layout" "$layout"
 digest=$(sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$layout/index.json")
 bytes=$(find "$layout/blobs" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
-echo "$layout:$tag $kind $digest $bytes bytes compressed, $(du -sbc "$tree" "$work"/nvidia 2>/dev/null | tail -n 1 | cut -f1) unpacked"
+echo "$layout:$tag $kind $digest $bytes bytes compressed, $(du -sbc "$tree" "$work"/nvidia "$work"/net 2>/dev/null | tail -n 1 | cut -f1) unpacked"
