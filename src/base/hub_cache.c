@@ -165,7 +165,8 @@ tt_status tt_hub_locate(const char *name, const char *revision, const char *what
     }
     const struct tt_hub_want want = {.kind = "models", .name = name, .revision = revision, .what = what};
     TT_TRY(tt_hub_obtain(&want, folder));
-    return *folder != NULL ? TT_OK : fail_missing(name, revision, what);
+    if (*folder != NULL) return TT_OK;
+    return fail_missing(name, revision, strcmp(what, "adapter") == 0 ? what : "model");
 }
 
 const char *tt_hub_name_of(const char *folder, char *text, size_t text_bytes)

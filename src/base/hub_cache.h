@@ -29,9 +29,9 @@ bool tt_hub_is_revision(const char *revision);
 /* Brings a repository, or what misses of it, into the cache. */
 struct tt_hub_want {
     const char *kind, *name, *revision; /* as of tt_hub_find */
-    const char *what;                   /* "model", "adapter" or "data set" */
-    const char *config, *split;         /* of a data set; NULL: its default, all */
-    const char *found;                  /* its folder in the cache, where it may lack files; NULL: none */
+    const char *what; /* "model", "configuration" (of a model, without weights), "adapter" or "data set" */
+    const char *config, *split; /* of a data set; NULL: its default, all */
+    const char *found;          /* its folder in the cache, where it may lack files; NULL: none */
 };
 /* Stores the folder, owned; NULL where the name is none to ask the hub for, or the hub is not to be asked. */
 typedef tt_status tt_hub_fetcher(void *context, const struct tt_hub_want *want, char **folder);
@@ -40,7 +40,7 @@ void tt_hub_set_fetcher(tt_hub_fetcher *fetcher, void *context);
 /* tt_hub_find, and the fetcher for what it does not find, or for more of what it finds. `want->found` is not read. */
 TT_MUST_USE tt_status tt_hub_obtain(const struct tt_hub_want *want, char **folder);
 /* The folder `name`, or else the cached folder of the model or adapter `name`; returned owned. TT_ERR_DATA, with the
- * download command as hint, when there is neither. `what`: "model" or "adapter", for the message. */
+ * download command as hint, when there is neither. `what`: "model", "configuration" or "adapter". */
 TT_MUST_USE tt_status tt_hub_locate(const char *name, const char *revision, const char *what, char **folder);
 /* SHA-256 of a file, by its name in the cache: a large file lies at blobs/SHA256, and `path` is a link to it. Stores
  * its 64 digits. False: `path` is no such link. Small files are named by git's SHA-1. */

@@ -53,6 +53,15 @@ static bool want_weights(struct tt_hub_listing *listing, const char *stem, const
     return any;
 }
 
+/* All but weights, and but the index of weights, which would name files that are not there. */
+static void want_configuration(struct tt_hub_listing *listing)
+{
+    for (size_t i = 0; i < listing->count; i++) {
+        const char *path = listing->files[i].path;
+        listing->files[i].wanted = is_beside_weights(path) && !tt_ends_with(path, ".index.json");
+    }
+}
+
 /* Weights in other formats beside safetensors stay where they are. */
 static void want_model(struct tt_hub_listing *listing, const char *stem)
 {
@@ -339,6 +348,7 @@ out:
 static bool is_whole(const struct tt_hub_want *want)
 {
     if (want->found == NULL) return false;
+    if (strcmp(want->what, "configuration") == 0) return has(want->found, "config.json");
     if (strcmp(want->kind, "datasets") == 0) return is_whole_data(want);
     if (strcmp(want->what, "adapter") == 0)
         return has(want->found, "adapter_config.json") &&
@@ -366,7 +376,9 @@ static tt_status fetch(struct tt_hub *hub, const struct tt_hub_want *want, char 
     if (strcmp(want->kind, "datasets") == 0) {
         TT_GO(fetch_data(hub, &repository, want, &listing, folder));
     } else {
-        want_model(&listing, strcmp(want->what, "adapter") == 0 ? "adapter_model" : "model");
+        bool weights = strcmp(want->what, "configuration") != 0;
+        if (!weights) want_configuration(&listing);
+        if (weights) want_model(&listing, strcmp(want->what, "adapter") == 0 ? "adapter_model" : "model");
         TT_GO(hub_fetch_files(hub, &repository, &listing, true, folder));
     }
 out:

@@ -49,12 +49,15 @@ static tt_status check_evaluate(const struct tt_job_spec *job)
 
 /* Weights of a folder say which of them are in FP8, and whether tied embeddings have a head of their own; without any,
  * config.json does. */
-static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model)
+static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model,
+                                 bool *seen)
 {
     struct tt_model_folder *folder = NULL;
+    *seen = path != NULL;
     if (path == NULL || (!tt_quant_is_compressed(model->stored_quant) && !model->tie_word_embeddings))
         return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
+    *seen = status == TT_OK && tt_model_folder_has_weights(folder);
     if (status == TT_OK) status = tt_model_folder_join(folder, &model->sources);
     if (status == TT_OK) status = tt_inputs_inspect(folder, arena, model);
     if (status != TT_OK) tt_while("looking at the weights (--config_json plans without them)");
@@ -85,14 +88,16 @@ static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *a
     tt_status status = TT_OK;
     struct tt_json json = {0};
     char *path = NULL, *folder = NULL;
+    bool seen;
     if (spec->config_json == NULL)
-        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "model", &folder));
+        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "configuration", &folder));
     path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(spec->config_json);
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
     TT_GO(tt_model_facts_parse(&json, model));
-    if (folder == NULL) warn_of_head(&json, model);
-    status = inspect_weights(folder, arena, model);
+    const bool tied = model->tie_word_embeddings;
+    TT_GO(inspect_weights(folder, arena, model, &seen));
+    if (!seen && tied == model->tie_word_embeddings) warn_of_head(&json, model);
 out:
     tt_json_deinit(&json);
     tt_free(path);

@@ -84,6 +84,13 @@ expect 3 "has no file 'none.txt'" download some/base --include none.txt
 # What the cache lacks of a name is completed.
 expect 0 "done: 1 step" "${train[@]}" some/base --dataset_name some/rows --output_dir completed
 
+# A plan needs no weights; what trains later fetches them.
+fresh
+expect 0 "in host memory" plan --model some/base --device h200
+[ -e "$snapshot/config.json" ] && [ ! -e "$snapshot/model.safetensors" ] || fail "a plan fetched weights"
+expect 0 "model folder" inspect some/base
+[ -e "$snapshot/model.safetensors" ] || fail "the weights were not fetched after a plan"
+
 # Connections that break, servers that are busy, signatures that expire: the file goes on where it broke off.
 fresh
 faults "cut 2 /cdn/" "429 1 /revision/" "503 1 /tree/" "expired 1 /cdn/" "500 1 config.json"

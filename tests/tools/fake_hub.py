@@ -2,12 +2,13 @@
 """A hub of repositories on loopback, for tests: the parts of the Hugging Face hub's public API that downloads and uploads
 use, as https://huggingface.co/docs/hub/api and huggingface_hub speak them.
 
-    fake_hub.py FOLDER
+    fake_hub.py FOLDER [CERTIFICATE]
 
 FOLDER/models/OWNER/NAME and FOLDER/datasets/OWNER/NAME hold the files of repositories; a file .private or .gated beside
 them closes one to strangers. Files of at least 1,000 bytes are LFS files: they come from another host (127.0.0.2), which
 wants no token. The token that is known is hf_good, and hf_old has expired.
 
+With a file of a key and its certificate it speaks TLS. A request for a whole URL, as to a proxy, is one for its path.
 The port is written to FOLDER/port, each request as a line to FOLDER/log. FOLDER/faults has a line "KIND TIMES TEXT" for
 each fault: that many requests whose path has the text fail so: cut (half of the body, and the end), 429, 500, 503, later (429
 with an hour's pause),
@@ -19,6 +20,7 @@ import http.server
 import json
 import pathlib
 import re
+import ssl
 import sys
 import threading
 import time
@@ -327,6 +329,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 def main():
     server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+    if len(sys.argv) > 2:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(sys.argv[2])
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     (ROOT / "port.new").write_text(str(server.server_address[1]))
     (ROOT / "port.new").rename(ROOT / "port")
     server.serve_forever()
