@@ -19,6 +19,7 @@ static const struct {
     {"gemma4_text", ", \"hidden_size_per_layer_input\": 0"},
     {"granitemoehybrid", ", \"num_local_experts\": 0"},
     {"deepseek_v3", ", \"first_k_dense_replace\": 8, \"num_key_value_heads\": 32"},
+    {"youtu", ", \"num_key_value_heads\": 32"},
     {"mistral4", ", \"first_k_dense_replace\": 8"},
     {"glm4_moe_lite", ", \"num_key_value_heads\": 32, \"mlp_layer_types\": [\"dense\", \"dense\", \"dense\", "
                       "\"dense\", \"dense\", \"dense\", \"dense\", \"dense\"]"},

@@ -118,6 +118,10 @@ FAMILIES = {
         "glm4_moe_lite", 318, ("q_proj", *LATENT[2:]), num_key_value_heads=4, mlp_layer_types=["dense", "dense"],
         n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, q_lora_rank=None, kv_lora_rank=12,
         qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=12, rope_interleave=False, rope_parameters=rope(1e6)),
+    "youtu": family(
+        "youtu", 319, (*LATENT, "gate_proj", "up_proj", "down_proj"), num_key_value_heads=4, q_lora_rank=14,
+        kv_lora_rank=12, qk_nope_head_dim=4, qk_rope_head_dim=6, v_head_dim=10, rope_parameters=rope(1e6),
+        tie_word_embeddings=True, pad_token_id=None),  # transformers 5.24 loads its row as zeros
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }
@@ -160,6 +164,7 @@ def make_reference(family):
 def make_defaults(model_type):
     more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0},
             "deepseek_v3": {"first_k_dense_replace": 8, "num_key_value_heads": 32},
+            "youtu": {"num_key_value_heads": 32},
             "glm4_moe_lite": {"mlp_layer_types": ["dense"] * 8, "num_key_value_heads": 32}}.get(model_type, {})
     config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
