@@ -28,11 +28,12 @@ static void read_fields(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     if (bytes == 0) return 0;
-    char *text = tt_strndup((const char *)data + 1, bytes - 1), commit[TT_HUB_COMMIT_BYTES];
+    char *text = tt_calloc(bytes, 1), commit[TT_HUB_COMMIT_BYTES];
     struct tt_hub_listing listing = {0};
     struct tt_hub_card card = {0};
     struct tt_hub_patterns patterns;
     if (text == NULL) return 0;
+    memcpy(text, data + 1, bytes - 1); /* which may have 0 bytes */
     switch (data[0] % 4) {
     case 0:
         (void)!tt_hub_listing_add(&listing, text, bytes - 1, "page");
