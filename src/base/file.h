@@ -83,6 +83,11 @@ TT_MUST_USE tt_status tt_path_set(struct tt_path *path, const char *folder, cons
 char *tt_path_join(const char *folder, const char *name);
 const char *tt_path_basename(const char *path);
 
+/* Calls `visit` for each path that matches a pattern with *, ? and [...] in any of its parts, in byte order of each. A
+ * wildcard at the begin of a part matches no dot. None is no error. */
+TT_MUST_USE tt_status tt_path_match(const char *pattern, tt_status (*visit)(void *context, const char *path),
+                                    void *context);
+
 TT_MUST_USE tt_status tt_dir_create(const char *path); /* and its parents; an existing folder is no error */
 /* One folder, for this user alone: an existing one of another user or with other rights is TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_dir_create_private(const char *path);

@@ -1,6 +1,5 @@
 #include "data/sources.h"
 
-#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -177,17 +176,9 @@ static tt_status add_folder(struct tt_sources *sources, const char *folder, cons
     return sources->file_count == before ? add_named(sources, folder, split) : TT_OK;
 }
 
-static tt_status add_matches(struct tt_sources *sources, const char *pattern)
+static tt_status add_match(void *context, const char *path)
 {
-    glob_t found = {0};
-    tt_status status = TT_OK;
-    int result = glob(pattern, 0, NULL, &found);
-    if (result == GLOB_NOSPACE) status = TT_ERR_MEMORY;
-    for (size_t i = 0; status == TT_OK && result == 0 && i < found.gl_pathc; i++)
-        if (tt_rows_is_name(found.gl_pathv[i]) && !tt_path_is_dir(found.gl_pathv[i]))
-            status = add_file(sources, tt_strdup(found.gl_pathv[i]));
-    globfree(&found);
-    return status;
+    return tt_rows_is_name(path) && !tt_path_is_dir(path) ? add_file(context, tt_strdup(path)) : TT_OK;
 }
 
 bool tt_sources_is_pattern(const char *name)
@@ -203,7 +194,7 @@ tt_status tt_sources_add(struct tt_sources *sources, const char *path, const cha
     if (sources->count == TT_SOURCES_MAX)
         return tt_fail(TT_ERR_USAGE, "a mixture has at most %d sources", TT_SOURCES_MAX);
     if (tt_sources_is_pattern(path))
-        TT_TRY(add_matches(sources, path));
+        TT_TRY(tt_path_match(path, add_match, sources));
     else if (tt_path_is_dir(path))
         TT_TRY(add_folder(sources, path, split));
     else

@@ -193,7 +193,8 @@ static tt_status ask_sts(struct tt_net *net, const char *region, struct tt_str *
         while (tt_ends_with(tt_str_text(&url), "/")) url.data[--url.bytes] = '\0';
         TT_GO(tt_str_append_char(&url, '/'));
     } else {
-        TT_GO(tt_str_printf(&url, "https://sts.%s.amazonaws.com/", region));
+        TT_GO(tt_str_printf(&url, "https://sts.%s.amazonaws.com%s/", region,
+                            tt_starts_with(region, "cn-") ? ".cn" : ""));
     }
     const struct tt_net_request request = {.method = TT_NET_POST,
                                            .url = tt_str_text(&url),

@@ -19,7 +19,8 @@ struct putting {
     char what[WHAT_BYTES];
     int descriptor;
     uint64_t bytes, part_bytes;
-    char upload[1200]; /* the encoded id of the upload */
+    char upload[1200];             /* the encoded id of the upload */
+    char before[TT_S3_ETAG_BYTES]; /* of the object that is replaced; "": there is none */
     char (*etags)[TT_S3_ETAG_BYTES];
     atomic_int next;
     int count;
@@ -42,8 +43,11 @@ static tt_status start(struct putting *putting)
     struct tt_str escaped = {0};
     struct tt_net_answer answer = {0};
     tt_status status = TT_OK;
+    struct tt_s3_object there;
     struct s3_request request = request_of(putting, TT_NET_POST, "uploads=");
     request.body = "";
+    TT_GO(tt_s3_head(putting->s3, putting->path, &there));
+    memcpy(putting->before, there.etag, sizeof there.etag);
     TT_GO(s3_send(putting->s3, &request, &answer));
     if (answer.code != 200) TT_GO(s3_fail(putting->s3, &request, &answer));
     s3_element(&answer, "InitiateMultipartUploadResult/UploadId", id, sizeof id);
@@ -109,6 +113,15 @@ static tt_status append_escaped(struct tt_str *text, const char *value)
     return TT_OK;
 }
 
+/* The upload is gone: its completion may have been done, and only the answer lost. */
+static tt_status is_complete(const struct putting *putting, bool *complete)
+{
+    struct tt_s3_object there;
+    TT_TRY(tt_s3_head(putting->s3, putting->path, &there));
+    *complete = there.exists && there.bytes == putting->bytes && strcmp(there.etag, putting->before) != 0;
+    return TT_OK;
+}
+
 /* An answer of 200 may still have an error in its text. */
 static tt_status complete(struct putting *putting)
 {
@@ -129,7 +142,9 @@ static tt_status complete(struct putting *putting)
     request.body_bytes = text.bytes;
     TT_GO(s3_send(putting->s3, &request, &answer));
     s3_element(&answer, "CompleteMultipartUploadResult/ETag", etag, sizeof etag);
-    if (answer.code != 200 || etag[0] == '\0') status = s3_fail(putting->s3, &request, &answer);
+    bool done = answer.code == 200 && etag[0] != '\0';
+    if (answer.code == 404) TT_GO(is_complete(putting, &done));
+    if (!done) status = s3_fail(putting->s3, &request, &answer);
 out:
     tt_str_deinit(&text);
     tt_net_answer_deinit(&answer);

@@ -41,9 +41,10 @@ static tt_status make_url(const struct tt_s3 *s3, const struct s3_request *reque
     if (s3->endpoint.bytes > 0)
         TT_TRY(tt_str_append_text(url, tt_str_text(&s3->endpoint)));
     else
-        TT_TRY(tt_str_printf(url, "https://%s%ss3.%s.amazonaws.com",
+        TT_TRY(tt_str_printf(url, "https://%s%ss3.%s.amazonaws.com%s",
                              has_own_host(s3, request->bucket) ? request->bucket : "",
-                             has_own_host(s3, request->bucket) ? "." : "", tt_str_text(&s3->region)));
+                             has_own_host(s3, request->bucket) ? "." : "", tt_str_text(&s3->region),
+                             tt_starts_with(tt_str_text(&s3->region), "cn-") ? ".cn" : ""));
     TT_TRY(tt_str_append_text(url, path));
     return request->query != NULL ? tt_str_printf(url, "?%s", request->query) : TT_OK;
 }
@@ -76,7 +77,8 @@ static tt_status lend_keys(struct tt_s3 *s3, struct tt_s3_keys *keys)
 {
     tt_status status = TT_OK;
     pthread_mutex_lock(&s3->mutex);
-    bool ends = s3->keys.expires > 0 && s3->keys.expires - tt_clock_unix_seconds() - s3->skew < RENEW_SECONDS;
+    bool ends = s3->keys.expires > 0 &&
+                s3->keys.expires - tt_clock_unix_seconds() - atomic_load(&s3->skew) < RENEW_SECONDS;
     if (s3->keys.access.bytes == 0 || ends) {
         struct tt_s3_keys found = {0};
         status = tt_s3_keys_find(s3->net, tt_str_text(&s3->region), &found);
@@ -100,7 +102,7 @@ static tt_status sign(void *context, struct tt_net_headers *headers)
     char time[TT_S3_TIME_BYTES];
     tt_status status = TT_OK;
     TT_GO(lend_keys(signing->s3, &keys));
-    tt_s3_time(tt_clock_unix_seconds() + signing->s3->skew, time);
+    tt_s3_time(tt_clock_unix_seconds() + atomic_load(&signing->s3->skew), time);
     const struct tt_s3_header signed_headers[] = {{"host", signing->host},
                                                   {"x-amz-content-sha256", signing->content},
                                                   {"x-amz-date", time},
@@ -203,11 +205,11 @@ static bool mend(struct tt_s3 *s3, const struct tt_net_answer *answer)
     if ((skewed || unknown) && tt_net_header(&answer->headers, "date", date, sizeof date) &&
         tt_s3_parse_date(date, &now)) {
         double skew = now - tt_clock_unix_seconds();
-        pthread_mutex_lock(&s3->mutex);
-        double change = skew - s3->skew;
-        if (change > 60 || change < -60) s3->skew = skew;
-        pthread_mutex_unlock(&s3->mutex);
-        if (change > 60 || change < -60) return true;
+        double change = skew - atomic_load(&s3->skew);
+        if (change > 60 || change < -60) {
+            atomic_store(&s3->skew, skew);
+            return true;
+        }
         if (skewed) return false;
     }
     if (strcmp(code, "ExpiredToken") != 0 && strcmp(code, "InvalidToken") != 0 && !unknown) return false;

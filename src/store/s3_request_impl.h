@@ -16,7 +16,7 @@ struct tt_s3 {
     uint64_t part_bytes;            /* 0: by the size */
     pthread_mutex_t mutex;          /* of the keys */
     struct tt_s3_keys keys;
-    double skew;            /* seconds that the server's clock is ahead */
+    _Atomic double skew;    /* seconds that the server's clock is ahead */
     _Atomic double hurried; /* tt_clock_seconds; 0: not */
 };
 

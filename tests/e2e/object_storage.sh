@@ -43,7 +43,7 @@ expect 0 "done: 8 steps" "${remote[@]}" --overwrite_output_dir --save_total_limi
 
 # Pages of lists with few names each.
 control page keys=2
-expect 0 "checkpoint-8" "${remote[@]}" --max_steps 10 --resume_from_checkpoint true
+expect 0 "checkpoint-8" "${remote[@]}" --dataset_name "s3://bucket/r*/tr[a]in.*" --max_steps 10 --resume_from_checkpoint true
 control page keys=1000
 
 # Other commands.

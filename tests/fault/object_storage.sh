@@ -107,6 +107,7 @@ large=("${train[@]}" --model_name_or_path base --init random --use_peft false --
 expect 0 "done: 1 step" "${large[@]}" large
 control fault "match=PUT+/bucket/large/.*partNumber=2&do=503&times=1"
 control fault "match=PUT+/bucket/large/.*partNumber=1&do=cut&times=1"
+control fault "match=POST+/bucket/large/.*uploadId&do=lost&times=1"
 expect 0 "done: 1 step" "${large[@]}" s3://bucket/large
 grep -q "partNumber=3" server/log || fail "no object was put in parts"
 [ "$(control uploads)" -eq 0 ] || fail "uploads are left: $(control uploads)"
