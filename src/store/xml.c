@@ -159,15 +159,15 @@ static tt_status read_cdata(struct reading *reading)
 static tt_status end_element(struct reading *reading)
 {
     struct level *level = &reading->levels[reading->depth - 1];
-    char *text = reading->text.data + level->text_start;
+    char *text = reading->text.data != NULL ? reading->text.data + level->text_start : NULL;
     size_t bytes = reading->text.bytes - level->text_start;
-    if (reading->text.data == NULL) text = "";
     if (level->has_elements) {
         while (bytes > 0 && tt_ascii_is_space(text[bytes - 1])) bytes--;
         while (bytes > 0 && tt_ascii_is_space(*text)) text++, bytes--;
-        if (reading->text.data != NULL) text[bytes] = '\0';
+        if (text != NULL) text[bytes] = '\0';
     }
-    if (reading->visit != NULL) TT_TRY(reading->visit(reading->context, tt_str_text(&reading->path), text));
+    if (reading->visit != NULL)
+        TT_TRY(reading->visit(reading->context, tt_str_text(&reading->path), text != NULL ? text : ""));
     reading->text.bytes = level->text_start;
     if (reading->text.data != NULL) reading->text.data[reading->text.bytes] = '\0';
     reading->path.bytes = level->path_bytes;
@@ -189,6 +189,7 @@ static tt_status begin_element(struct reading *reading)
         TT_TRY(tt_str_append_char(&reading->path, '/'));
     }
     const char *colon = strrchr(level->name, ':');
+    if (colon != NULL && colon[1] == '\0') return fail_at(reading, "a name is expected");
     TT_TRY(tt_str_append_text(&reading->path, colon != NULL ? colon + 1 : level->name));
     reading->depth++;
     for (;;) {

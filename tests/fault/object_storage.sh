@@ -73,11 +73,15 @@ control fault clear=1
 wait $held || fail "the first run ended with $?:" "$(cat held.out)"
 same two/adapter_model.safetensors local/adapter_model.safetensors
 # One that is silent for its lease loses the prefix, and ends.
-held late
+# It is one of another machine, with its own folder for temporary files, and stands still meanwhile.
+mkdir other
+TMPDIR=$folder/other held late
+kill -STOP $held
 control age "path=/bucket/late/.trimtab.lock&seconds=100"
 control fault clear=1
 expect 0 "which has not renewed its lock" "${remote[@]}" --output_dir s3://bucket/late --overwrite_output_dir
 code=0
+kill -CONT $held
 wait $held || code=$?
 [ $code -eq 2 ] && grep -q "was taken over by another run" held.out || fail "the first run ended with $code:" "$(cat held.out)"
 same late/adapter_model.safetensors local/adapter_model.safetensors

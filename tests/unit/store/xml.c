@@ -18,6 +18,7 @@ static const struct {
 } whole[] = {
     {"<a/>", "a=|"},
     {"<a>text</a>", "a=text|"},
+    {"<a><b/></a>", "a/b=|a=|"},
     {"\xef\xbb\xbf<?xml version=\"1.0\"?>\n<!-- a comment -->\n<a x='1' y=\"&gt;\">\n <b>1</b>\n "
      "<b>2</b>\n</a>\n",
      "a/b=1|a/b=2|a=|"},
@@ -38,6 +39,7 @@ static const struct {
     {"<a/><b/>", "text outside the element"},
     {"</a>", "a name is expected"},
     {"<a", "a name is expected"},
+    {"<a:/>", "a name is expected"},
     {"<a x></a>", "an attribute without a value"},
     {"<a x=1></a>", "an attribute without quotes"},
     {"<a x='1></a>", "it ends too early"},
