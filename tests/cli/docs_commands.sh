@@ -44,8 +44,8 @@ serve_objects() {
     python3 "$root/tests/support/s3_server.py" "$1.server" >/dev/null 2>&1 &
     servers+=($!)
     for _ in $(seq 1000); do [ -e "$1.server/port" ] && break || sleep 0.1; done
-    export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$1.server/port") AWS_ACCESS_KEY_ID=AKIDTEST
-    export AWS_SECRET_ACCESS_KEY=secretTESTkey
+    AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$1.server/port")
+    export AWS_ENDPOINT_URL AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=secretTESTkey
     python3 -c 'import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1])' \
         "$AWS_ENDPOINT_URL/-/load?folder=$1"
 }
