@@ -35,6 +35,19 @@ OP(gated_norm_backward)
 OP(latent_heads)
 #undef OP
 
+/* The ops of plan/experts.c. */
+#define OP(name) tt_status plan_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
+OP(route_forward)
+OP(route_backward)
+OP(route_balance)
+OP(order_rows)
+OP(spread_rows)
+OP(combine_rows)
+OP(weigh_rows)
+OP(grouped_gemm)
+OP(grouped_gradients)
+#undef OP
+
 /* The device table's gemm_coded. */
 tt_status tt_plan_gemm_coded(struct tt_stream *stream, const struct tt_gemm_lora_args *args);
 

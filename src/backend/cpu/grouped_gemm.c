@@ -1,0 +1,66 @@
+/* Products of rows with the matrix of their expert: one product for each expert that has rows, by the kernels of the
+ * plain product, whose threads share it. */
+#include "backend/cpu/parallel.h"
+
+/* Matrix e of a contiguous stack. */
+static tt_tensor matrix_of(tt_tensor stack, int64_t e)
+{
+    size_t bytes = (size_t)(stack.dims[1] * stack.dims[2]) * tt_dtype_bytes(stack.dtype);
+    return tt_tensor_2d((char *)stack.data + (size_t)e * bytes, stack.dtype, stack.dims[1], stack.dims[2]);
+}
+
+static tt_status multiply(struct tt_stream *stream, const struct tt_grouped_gemm_args *args, int64_t e,
+                          int64_t first, int64_t count)
+{
+    tt_tensor x = tt_tensor_rows(args->x_MK, first, count), y = tt_tensor_rows(args->y_MN, first, count);
+    if (tt_tensor_is_empty(args->h_MR)) {
+        struct tt_gemm_args product = {.a = x,
+                                       .b = matrix_of(args->w_XNK, e),
+                                       .c = y,
+                                       .trans_b = !args->transposed,
+                                       .alpha = args->alpha == 0 ? 1 : args->alpha};
+        return tt_cpu_gemm(stream, &product);
+    }
+    struct tt_gemm_lora_args product = {.x_MK = x,
+                                        .w = tt_matrix_of(matrix_of(args->w_XNK, e)),
+                                        .trans_w = !args->transposed,
+                                        .low = {.h_MR = tt_tensor_rows(args->h_MR, first, count), .count = 1},
+                                        .y_MN = y};
+    product.low.parts[0].b = matrix_of(args->b_XNR, e);
+    return tt_cpu_gemm_lora(stream, &product);
+}
+
+tt_status tt_cpu_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    const int32_t *border = args->border_X1.data;
+    for (int64_t e = 0; e < args->w_XNK.dims[0]; e++) {
+        int64_t first = border[e], count = border[e + 1] - first;
+        if (count == 0) continue;
+        TT_TRY(multiply(stream, args, e, first, count));
+        if (tt_tensor_is_empty(args->bias_XN)) continue;
+        const tt_tensor *bias = &args->bias_XN;
+        size_t bytes = (size_t)bias->dims[1] * tt_dtype_bytes(bias->dtype);
+        struct tt_bias_forward_args add = {
+            .bias_N = tt_tensor_1d((char *)bias->data + (size_t)e * bytes, bias->dtype, bias->dims[1]),
+            .y_TN = tt_tensor_rows(args->y_MN, first, count)};
+        TT_TRY(tt_cpu_bias_forward(stream, &add));
+    }
+    return TT_OK;
+}
+
+tt_status tt_cpu_grouped_gradients(struct tt_stream *stream, const struct tt_grouped_gradients_args *args)
+{
+    const int32_t *border = args->border_X1.data;
+    for (int64_t e = 0; e < args->dw_XNK.dims[0]; e++) {
+        int64_t first = border[e], count = border[e + 1] - first;
+        if (count == 0) continue;
+        struct tt_gemm_args product = {.a = tt_tensor_rows(args->dy_MN, first, count),
+                                       .b = tt_tensor_rows(args->x_MK, first, count),
+                                       .c = matrix_of(args->dw_XNK, e),
+                                       .trans_a = true,
+                                       .alpha = 1,
+                                       .beta = 1};
+        TT_TRY(tt_cpu_gemm(stream, &product));
+    }
+    return TT_OK;
+}

@@ -1,0 +1,75 @@
+#include "backend/ops/grouped_gemm.h"
+
+#include "backend/device_impl.h"
+
+/* Experts by `border`; 0 after a failure. */
+static int64_t check_border(struct tt_check *check, tt_tensor border)
+{
+    tt_check_tensor(check, "border", border, TT_TYPES_I32, 1, 1);
+    tt_check_that(check, border.dims[0] >= 2, "border is of no expert");
+    return check->status == TT_OK ? border.dims[0] - 1 : 0;
+}
+
+static void check_matrices(struct tt_check *check, const char *name, tt_tensor x, unsigned types,
+                           int64_t experts, int64_t rows, int64_t columns)
+{
+    tt_check_shape(check, name, x, types, 3, TT_DIMS(experts, rows, columns));
+    tt_check_contiguous(check, name, x);
+}
+
+static void check_adapter(struct tt_check *check, const struct tt_grouped_gemm_args *args, int64_t experts)
+{
+    tt_tensor h = args->h_MR, b = args->b_XNR;
+    int64_t out = args->y_MN.dims[1];
+    tt_check_that(check, tt_tensor_is_empty(h) == tt_tensor_is_empty(b),
+                  "h is given without b, or b without h");
+    if (check->status != TT_OK || tt_tensor_is_empty(h)) return;
+    tt_check_that(check, args->alpha == 0 || args->alpha == 1, "alpha beside an adapter");
+    tt_check_tensor(check, "h", h, TT_TYPES_REAL, 2, 2);
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "h", h, TT_TYPES_REAL, 2, TT_DIMS(args->x_MK.dims[0], h.dims[1]));
+    tt_check_type(check, "h", h, args->x_MK.dtype);
+    check_matrices(check, "b", b, TT_TYPES_REAL, experts, args->transposed ? h.dims[1] : out,
+                   args->transposed ? out : h.dims[1]);
+    tt_check_apart(check, "y", args->y_MN, "h", h);
+}
+
+tt_status tt_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    struct tt_check check = {.op = "grouped_gemm"};
+    tt_tensor x = args->x_MK, y = args->y_MN;
+    int64_t experts = check_border(&check, args->border_X1);
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "y", y, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(x.dims[0], y.dims[1]));
+    tt_check_type(&check, "y", y, x.dtype);
+    check_matrices(&check, "w", args->w_XNK, TT_TYPES_REAL, experts, args->transposed ? x.dims[1] : y.dims[1],
+                   args->transposed ? y.dims[1] : x.dims[1]);
+    check_adapter(&check, args, experts);
+    if (!tt_tensor_is_empty(args->bias_XN)) {
+        tt_check_shape(&check, "bias", args->bias_XN, TT_TYPES_REAL, 2, TT_DIMS(experts, y.dims[1]));
+        tt_check_contiguous(&check, "bias", args->bias_XN);
+    }
+    tt_check_apart(&check, "y", y, "x", x);
+    tt_check_apart(&check, "y", y, "w", args->w_XNK);
+    if (check.status != TT_OK || x.dims[0] == 0) return check.status;
+    return tt_dispatch_grouped_gemm(stream, args);
+}
+
+tt_status tt_grouped_gradients(struct tt_stream *stream, const struct tt_grouped_gradients_args *args)
+{
+    struct tt_check check = {.op = "grouped_gradients"};
+    tt_tensor dy = args->dy_MN, x = args->x_MK;
+    int64_t experts = check_border(&check, args->border_X1);
+    tt_check_tensor(&check, "dy", dy, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    if (check.status != TT_OK) return check.status;
+    tt_check_shape(&check, "x", x, TT_TYPES_REAL, 2, TT_DIMS(dy.dims[0], x.dims[1]));
+    tt_check_type(&check, "x", x, dy.dtype);
+    check_matrices(&check, "dw", args->dw_XNK, TT_TYPES_F32, experts, dy.dims[1], x.dims[1]);
+    tt_check_apart(&check, "dw", args->dw_XNK, "dy", dy);
+    tt_check_apart(&check, "dw", args->dw_XNK, "x", x);
+    if (check.status != TT_OK || dy.dims[0] == 0) return check.status;
+    return tt_dispatch_grouped_gradients(stream, args);
+}

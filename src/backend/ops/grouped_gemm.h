@@ -1,0 +1,38 @@
+/* Products of rows with the matrix of their expert. Letters: X experts, M rows in order of them
+ * (backend/ops/expert_rows.h), R the rank of an adapter of each expert. For rows m of expert e:
+ *
+ *     y[m] = x[m] w[e]^T + h[m] b[e]^T + bias[e]       transposed: y[m] = x[m] w[e] + h[m] b[e]
+ *
+ * with w [X, N, K] (transposed: [X, K, N]) and b [X, N, R] (transposed: [X, R, N]). Sums are fp32 and rounded once, or
+ * once for each of the two products; the results do not depend on the number of threads. `border` stays on the device:
+ * no host reads it on a GPU. */
+#ifndef TT_BACKEND_OPS_GROUPED_GEMM_H
+#define TT_BACKEND_OPS_GROUPED_GEMM_H
+
+#include "backend/device.h"
+#include "tensor/tensor.h"
+
+struct tt_grouped_gemm_args {
+    tt_tensor border_X1; /* i32 [X + 1] */
+    tt_tensor x_MK;      /* f32 | bf16; rows may be strided, here and below */
+    tt_tensor w_XNK;     /* f32 | bf16, contiguous */
+    bool transposed;     /* w and b are [X, K, N] and [X, R, N] */
+    tt_tensor h_MR;      /* x's type; empty: no adapter */
+    tt_tensor b_XNR;     /* f32 | bf16, contiguous */
+    tt_tensor bias_XN;   /* f32 | bf16, contiguous; empty: none */
+    float alpha;         /* of x w; 0: 1 */
+    tt_tensor y_MN;      /* x's type, apart from the inputs */
+};
+TT_MUST_USE tt_status tt_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
+
+/* dw[e] += sum over the rows m of expert e of dy[m]^T x[m]: of a weight (dy, x), of an adapter's A (dh, x) and B (dy,
+ * h). Each element is one sum over its rows in an order that depends on their number alone. */
+struct tt_grouped_gradients_args {
+    tt_tensor border_X1;
+    tt_tensor dy_MN, x_MK; /* f32 | bf16, of one type */
+    tt_tensor dw_XNK;      /* f32, contiguous */
+};
+TT_MUST_USE tt_status tt_grouped_gradients(struct tt_stream *stream,
+                                           const struct tt_grouped_gradients_args *args);
+
+#endif

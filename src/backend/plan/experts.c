@@ -1,0 +1,65 @@
+/* The time of ops of mixtures of experts: choice and order of rows by their bytes, products by their FLOPs, at the rate
+ * of one product of all rows. Bytes of matrices are those of all experts. */
+#include "backend/plan/plan_ops.h"
+
+tt_status plan_route_forward(struct tt_stream *stream, const struct tt_route_forward_args *args)
+{
+    double reads = tt_tensor_is_empty(args->load_2X) ? 1.0 : 2.0;
+    return plan_moves(stream, reads * plan_size(args->logits_TX) + plan_size(args->ids_TS) +
+                                  plan_size(args->weights_TS) + 2.0 * plan_size(args->load_2X));
+}
+
+tt_status plan_route_backward(struct tt_stream *stream, const struct tt_route_backward_args *args)
+{
+    return plan_moves(stream, plan_size(args->logits_TX) + plan_size(args->ids_TS) +
+                                  plan_size(args->dweights_TS) + plan_size(args->dlogits_TX));
+}
+
+tt_status plan_route_balance(struct tt_stream *stream, const struct tt_route_balance_args *args)
+{
+    return plan_moves(stream, plan_size(args->load_2X) + plan_size(args->dload_X));
+}
+
+tt_status plan_order_rows(struct tt_stream *stream, const struct tt_order_rows_args *args)
+{
+    return plan_moves(stream, 2.0 * plan_size(args->ids_TS) + plan_size(args->place_TS) +
+                                  plan_size(args->slot_M) + plan_size(args->border_X1));
+}
+
+tt_status plan_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args)
+{
+    return plan_moves(stream, plan_size(args->x_TD) + plan_size(args->slot_M) + plan_size(args->y_MD));
+}
+
+tt_status plan_combine_rows(struct tt_stream *stream, const struct tt_combine_rows_args *args)
+{
+    return plan_moves(stream, plan_size(args->x_MD) + plan_size(args->weights_TS) +
+                                  plan_size(args->place_TS) + plan_size(args->addend_TD) +
+                                  plan_size(args->y_TD));
+}
+
+tt_status plan_weigh_rows(struct tt_stream *stream, const struct tt_weigh_rows_args *args)
+{
+    return plan_moves(stream, plan_size(args->x_MD) + 2.0 * plan_size(args->g_MD) +
+                                  plan_size(args->weights_TS) + plan_size(args->dweights_TS));
+}
+
+tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    double rows = (double)args->x_MK.dims[0], columns = (double)args->y_MN.dims[1];
+    double depth = (double)args->x_MK.dims[1];
+    if (!tt_tensor_is_empty(args->h_MR)) depth += (double)args->h_MR.dims[1];
+    tt_plan_spend(stream, 2.0 * rows * columns * depth, stream->device->chip->gemm_flops,
+                  plan_size(args->x_MK) + plan_size(args->w_XNK) + plan_size(args->h_MR) +
+                      plan_size(args->b_XNR) + plan_size(args->y_MN));
+    return TT_OK;
+}
+
+tt_status plan_grouped_gradients(struct tt_stream *stream, const struct tt_grouped_gradients_args *args)
+{
+    double flops =
+        2.0 * (double)args->dy_MN.dims[0] * (double)args->dy_MN.dims[1] * (double)args->x_MK.dims[1];
+    tt_plan_spend(stream, flops, stream->device->chip->gemm_flops,
+                  plan_size(args->dy_MN) + plan_size(args->x_MK) + 2.0 * plan_size(args->dw_XNK));
+    return TT_OK;
+}

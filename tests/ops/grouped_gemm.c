@@ -1,0 +1,262 @@
+/* backend/ops/grouped_gemm.h against the definition in fp64; the gradients of weights by finite differences. */
+#include "backend/ops/grouped_gemm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/isa.h"
+
+enum { EXPERTS_MAX = 8 };
+
+struct grouped_case {
+    int64_t n, k, r, gap;
+    tt_dtype dtype;
+    bool transposed, bias;
+    float alpha;
+    int64_t counts[EXPERTS_MAX]; /* rows of each expert, ended by -1 */
+};
+
+static const struct grouped_case cases[] = {
+    {32, 48, 0, 0, TT_F32, false, false, 0, {5, 0, 17, 1, -1}},
+    {32, 48, 0, 3, TT_BF16, false, true, 0, {40, 2, 0, 9, -1}},
+    {40, 24, 4, 0, TT_F32, false, false, 0, {3, 30, 6, -1}},
+    {40, 24, 8, 2, TT_BF16, true, false, 0, {12, 1, 1, 50, -1}},
+    {33, 17, 3, 0, TT_F32, true, false, 0, {0, 0, 21, -1}},
+    {4, 64, 0, 0, TT_F32, false, false, 2.5f, {7, 9, -1}},
+    {64, 4, 0, 1, TT_BF16, true, false, 0.5f, {70, 3, -1}},
+    {8, 8, 0, 0, TT_F32, false, false, 0, {0, 0, -1}},
+};
+
+static const struct grouped_case gpu_cases[] = {
+    {1536, 2048, 16, 0, TT_BF16, false, false, 0, {700, 3, 0, 128, 129, 1000, -1}},
+    {2048, 768, 0, 0, TT_BF16, true, false, 0, {64, 256, 31, 1, -1}},
+};
+
+enum { A, W, H, B, BIAS, Y, DY, DW, LINES };
+static const char *const names[LINES] = {"x", "w", "h", "b", "bias", "y", "dy", "dw"};
+
+struct problem {
+    const struct grouped_case *row;
+    int64_t experts, rows;
+    struct test_tensor border, tensors[LINES], first[LINES];
+    double *exact[LINES], *simple[LINES];
+};
+
+static void make_problem(struct problem *p, const struct grouped_case *row)
+{
+    double ends[EXPERTS_MAX + 1] = {0};
+    int64_t none = TEST_UNUSED, n = row->n, k = row->k, r = row->r > 0 ? row->r : 1;
+    memset(p, 0, sizeof *p);
+    p->row = row;
+    for (; row->counts[p->experts] >= 0; p->experts++)
+        ends[p->experts + 1] = (double)(p->rows += row->counts[p->experts]);
+    p->border = test_tensor_make(TT_I32, p->experts + 1, none, none, 0);
+    test_tensor_set(&p->border, ends);
+    for (int i = 0; i < LINES; i++) {
+        uint64_t seed = (uint64_t)i + 1;
+        if (i == A || i == H || i == Y || i == DY)
+            p->tensors[i] = test_tensor_random(row->dtype, p->rows,
+                                               i == A   ? k
+                                               : i == H ? r
+                                                        : n,
+                                               none, row->gap, seed, 1);
+        else if (i == BIAS)
+            p->tensors[i] = test_tensor_random(row->dtype, p->experts, n, none, 0, seed, 1);
+        else if (i == W || i == B)
+            p->tensors[i] = test_tensor_random(row->dtype, p->experts, row->transposed ? (i == W ? k : r) : n,
+                                               row->transposed ? n : (i == W ? k : r), 0, seed, 1);
+        else
+            p->tensors[i] = test_tensor_random(TT_F32, p->experts, n, k, 0, seed, 1);
+        if (i == Y) test_tensor_poison(&p->tensors[i]);
+        p->exact[i] = test_tensor_values(&p->tensors[i]);
+        p->simple[i] = test_tensor_values(&p->tensors[i]);
+    }
+}
+
+static void free_problem(struct problem *p)
+{
+    test_tensor_free(&p->border);
+    test_array_free(p->tensors, LINES);
+    test_array_free(p->first, LINES);
+    test_free_values(p->exact, LINES);
+    test_free_values(p->simple, LINES);
+}
+
+/* The rows of a matrix of an expert are outputs, or with `transposed` inputs. */
+#define DEFINE_REFERENCE(name, real)                                                                         \
+    static void name(const struct problem *p, double *const v[LINES])                                        \
+    {                                                                                                        \
+        const struct grouped_case *row = p->row;                                                             \
+        int64_t N = row->n, K = row->k, R = row->r, m = 0;                                                   \
+        for (int64_t e = 0; e < p->experts; e++)                                                             \
+            for (int64_t end = m + row->counts[e]; m < end; m++)                                             \
+                for (int64_t n = 0; n < N; n++) {                                                            \
+                    real sum = 0, dy = (real)v[DY][m * N + n];                                               \
+                    for (int64_t k = 0; k < K; k++) {                                                        \
+                        int64_t at = row->transposed ? (e * K + k) * N + n : (e * N + n) * K + k;            \
+                        sum += (real)v[A][m * K + k] * (real)v[W][at];                                       \
+                        v[DW][(e * N + n) * K + k] =                                                         \
+                            (double)((real)v[DW][(e * N + n) * K + k] + dy * (real)v[A][m * K + k]);         \
+                    }                                                                                        \
+                    sum *= row->alpha == 0 ? 1 : (real)row->alpha;                                           \
+                    for (int64_t r = 0; r < R; r++) {                                                        \
+                        int64_t at = row->transposed ? (e * R + r) * N + n : (e * N + n) * R + r;            \
+                        sum += (real)v[H][m * R + r] * (real)v[B][at];                                       \
+                    }                                                                                        \
+                    v[Y][m * N + n] = (double)sum;                                                           \
+                }                                                                                            \
+    }
+
+DEFINE_REFERENCE(oracle, double)
+DEFINE_REFERENCE(plain, float)
+
+/* The bias is added behind the rounding of the product. */
+static void add_bias(const struct problem *p, double *y, const double *bias, bool rounds)
+{
+    int64_t N = p->row->n, m = 0;
+    for (int64_t e = 0; e < p->experts; e++)
+        for (int64_t end = m + p->row->counts[e]; m < end; m++)
+            for (int64_t n = 0; n < N; n++) {
+                double *value = &y[m * N + n];
+                if (rounds) *value = (double)test_round((float)*value, p->row->dtype);
+                if (p->row->bias) *value += bias[e * N + n];
+                if (rounds) *value = (double)test_round((float)*value, p->row->dtype);
+            }
+}
+
+static void run_op(struct test_device *device, const struct problem *p, tt_tensor border,
+                   struct test_tensor *t)
+{
+    const struct grouped_case *row = p->row;
+    const tt_tensor none = {0};
+    struct tt_grouped_gemm_args product = {.border_X1 = border,
+                                           .x_MK = t[A].view,
+                                           .w_XNK = t[W].view,
+                                           .transposed = row->transposed,
+                                           .h_MR = row->r > 0 ? t[H].view : none,
+                                           .b_XNR = row->r > 0 ? t[B].view : none,
+                                           .bias_XN = row->bias ? t[BIAS].view : none,
+                                           .alpha = row->alpha,
+                                           .y_MN = t[Y].view};
+    struct tt_grouped_gradients_args gradients = {border, t[DY].view, t[A].view, t[DW].view};
+    test_ok(tt_grouped_gemm(device->stream, &product));
+    test_ok(tt_grouped_gradients(device->stream, &gradients));
+}
+
+static void check_run(struct test_device *device, int threads, void *context)
+{
+    struct problem *p = context;
+    struct test_tensor t[LINES], border = test_tensor_copy(&p->border);
+    for (int i = 0; i < LINES; i++) t[i] = test_tensor_copy(&p->tensors[i]);
+    test_array_to_device(device, t, LINES);
+    TEST_TO_DEVICE(device, &border);
+    run_op(device, p, border.view, t);
+    test_array_to_host(device, t, LINES);
+    TEST_TO_HOST(device, &border);
+    for (int i = 0; i < LINES; i++) {
+        if (i == Y || i == DW)
+            test_check_result(names[i], t[i], threads, p->exact[i], p->simple[i], 3, &p->first[i]);
+        else
+            test_check_untouched(names[i], &t[i], &p->tensors[i]);
+    }
+    test_check_untouched("border", &border, &p->border);
+}
+
+static void check_case(const void *row)
+{
+    struct problem p;
+    make_problem(&p, row);
+    oracle(&p, p.exact);
+    plain(&p, p.simple);
+    add_bias(&p, p.exact[Y], p.exact[BIAS], false);
+    add_bias(&p, p.simple[Y], p.simple[BIAS], true);
+    test_on_each_isa(check_run, &p);
+    free_problem(&p);
+}
+
+static void close_to_the_oracle(void **state)
+{
+    (void)state;
+    TEST_CASES("grouped gemm", cases, check_case);
+}
+
+static void sizes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("grouped gemm", gpu_cases, check_case);
+}
+
+static double weighted_output(void *context)
+{
+    struct problem *p = context;
+    double sum = 0;
+    memset(p->exact[DW], 0, (size_t)(p->experts * p->row->n * p->row->k) * sizeof(double));
+    oracle(p, p->exact);
+    for (int64_t i = 0; i < p->rows * p->row->n; i++) sum += p->exact[Y][i] * p->exact[DY][i];
+    return sum;
+}
+
+static void oracle_agrees_with_finite_differences(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    const struct grouped_case row = {3, 4, 2, 0, TT_F32, false, false, 0, {2, 0, 3, -1}};
+    struct problem p;
+    make_problem(&p, &row);
+    weighted_output(&p);
+    double *gradient = test_doubles(3 * 3 * 4);
+    memcpy(gradient, p.exact[DW], 3 * 3 * 4 * sizeof *gradient);
+    test_gradient("dw", weighted_output, &p, p.exact[W], gradient, 3 * 3 * 4);
+    free(gradient);
+    free_problem(&p);
+}
+
+#define REFUSE(op, good, change, message)                                                                    \
+    do {                                                                                                     \
+        __typeof__(good) args = good;                                                                        \
+        change;                                                                                              \
+        test_refused(op(device.stream, &args), TT_ERR_INTERNAL, message);                                    \
+    } while (0)
+
+static void hostile_arguments(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    static float memory[6][256];
+    static int32_t border[3] = {0, 1, 3};
+    struct test_device device;
+    test_device_open(&device, "cpu", 1);
+    struct tt_grouped_gemm_args good = {.border_X1 = tt_tensor_1d(border, TT_I32, 3),
+                                        .x_MK = tt_tensor_2d(memory[0], TT_F32, 3, 4),
+                                        .w_XNK = tt_tensor_3d(memory[1], TT_F32, 2, 5, 4),
+                                        .y_MN = tt_tensor_2d(memory[2], TT_F32, 3, 5)};
+    test_ok(tt_grouped_gemm(device.stream, &good));
+    REFUSE(tt_grouped_gemm, good, args.border_X1.dims[0] = 1, "border is of no expert");
+    REFUSE(tt_grouped_gemm, good, args.w_XNK = tt_tensor_3d(memory[1], TT_F32, 3, 5, 4), "grouped_gemm: w");
+    REFUSE(tt_grouped_gemm, good, args.transposed = true, "grouped_gemm: w");
+    REFUSE(tt_grouped_gemm, good, args.h_MR = tt_tensor_2d(memory[3], TT_F32, 3, 2), "h is given without b");
+    REFUSE(tt_grouped_gemm, good,
+           (args.h_MR = tt_tensor_2d(memory[3], TT_F32, 3, 2),
+            args.b_XNR = tt_tensor_3d(memory[4], TT_F32, 2, 5, 2), args.alpha = 2),
+           "alpha beside an adapter");
+    REFUSE(tt_grouped_gemm, good, args.y_MN = tt_tensor_2d(memory[0], TT_F32, 3, 5), "overlap in memory");
+    struct tt_grouped_gradients_args gradients = {good.border_X1, good.y_MN, good.x_MK,
+                                                  tt_tensor_3d(memory[5], TT_F32, 2, 5, 4)};
+    test_ok(tt_grouped_gradients(device.stream, &gradients));
+    REFUSE(tt_grouped_gradients, gradients, args.dw_XNK.dims[0] = 3, "grouped_gradients: dw");
+    test_device_close(&device);
+}
+
+int main(void)
+{
+    int missing = test_device_missing();
+    if (missing != 0) return missing;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(oracle_agrees_with_finite_differences),
+        cmocka_unit_test(close_to_the_oracle),
+        cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(hostile_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
