@@ -67,7 +67,9 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
     pass.in.training = train;
     pass.in.gradient = train;
     pass.in.want_logits = !train && rank->objective.ops->evaluates_outputs;
+    TT_GO(tt_rank_balance_begin(rank, &pass));
     TT_GO(tt_executor_forward(rank->executor, &pass));
+    TT_GO(tt_rank_balance_end(rank, &pass, 1));
     if (train) *kept_bytes = tt_workspace_mark(rank->workspace);
     if (train) TT_GO(tt_executor_backward(rank->executor, &pass, true));
 out:

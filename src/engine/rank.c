@@ -133,6 +133,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(tt_rank_rows_init(config, rank));
     TT_GO(tt_rank_tokens_init(config, rank));
     TT_GO(tt_rank_sums_init(config, rank));
+    TT_GO(tt_rank_balance_init(config, rank));
     TT_GO(tt_rank_attached_init(config, rank));
     TT_GO(tt_workspace_create(rank->device, config->workspace_bytes, &rank->workspace));
     struct tt_executor_config executor = {
@@ -165,6 +166,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_workspace_destroy(rank->workspace);
     tt_buffer_destroy(rank->param_squares_buffer);
     tt_buffer_destroy(rank->sums_buffer);
+    tt_buffer_destroy(rank->balance_buffer);
     tt_rank_tokens_deinit(rank);
     tt_rank_attached_deinit(rank);
     tt_free(rank->rows.block);

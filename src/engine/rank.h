@@ -80,6 +80,7 @@ struct tt_rank {
     struct tt_snapshot snapshot; /* empty unless config.saves */
     struct tt_workspace *workspace;
     struct tt_buffer *sums_buffer;          /* f64 (rank_sums.c) */
+    struct tt_buffer *balance_buffer;       /* f32 (rank_balance.c); NULL: no such loss */
     struct tt_buffer *param_squares_buffer; /* f64 [model->param_count]; NULL without training */
     struct tt_batch_limits limits;
     struct tt_rank_tokens *tokens; /* the memory of micro batches; that of attachments by kind */

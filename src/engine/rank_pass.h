@@ -54,6 +54,12 @@ TT_MUST_USE tt_status tt_rank_share_end(struct tt_rank *rank);
  * objective has them; for these the host waits for the pass. `counts`: of the whole step. */
 TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
                                        const struct tt_objective_counts *counts, const struct tt_pass *pass);
+/* The loss that balances experts, where the model has one and a gradient follows: lends its sums to the blocks of a
+ * forward pass, whose inputs are set; then adds it to the sum of losses, and makes its gradient for the backward pass.
+ * Collective over the data axis, also for a rank without tokens. */
+TT_MUST_USE tt_status tt_rank_balance_begin(struct tt_rank *rank, struct tt_pass *pass);
+TT_MUST_USE tt_status tt_rank_balance_end(struct tt_rank *rank, const struct tt_pass *pass,
+                                          int64_t micro_steps);
 /* Adds the sum of squares of values[count], fp32 in device memory, to the sum at TT_SUM_SQUARES. */
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
 /* Reads all sums. Waits for the device. */

@@ -64,10 +64,12 @@ static tt_status run_micro(struct step *step, int64_t micro)
     tt_phases_end(&step->phases, TT_PHASE_DATA);
     TT_GO(tt_rank_reference(rank, &pass));
     set_inputs(step, &pass.in);
+    TT_GO(tt_rank_balance_begin(rank, &pass));
     TT_GO(tt_rank_prepare(rank, &pass));
     tt_executor_time(rank->executor, &step->phases);
     TT_GO(tt_executor_forward(rank->executor, &pass));
     TT_GO(tt_rank_add_loss(rank, &data.tokens, &step->counts, &pass));
+    TT_GO(tt_rank_balance_end(rank, &pass, step->facts.micro_count));
     tt_phases_end(&step->phases, TT_PHASE_FORWARD);
     bool last = micro == step->facts.micro_count - 1;
     TT_GO(tt_executor_backward(rank->executor, &pass, last));

@@ -153,6 +153,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     tt_free(folder);
     if (status != TT_OK) return status;
     TT_TRY(tt_model_facts_of_folder(inputs->folder, &inputs->model_facts));
+    TT_TRY(tt_model_facts_balance(&inputs->model_facts, config->model->router_aux_loss_coef));
     TT_TRY(tt_model_folder_join(inputs->folder, &inputs->model_facts.sources));
     if (!weightless) {
         TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));

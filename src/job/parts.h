@@ -52,6 +52,7 @@ struct tt_model_spec {
     bool use_peft;                    /* default true here; false: full fine-tuning */
     const char *full_finetuning;      /* settled into use_peft */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
+    double router_aux_loss_coef;      /* of a training; -1: config.json's */
 };
 
 /* TrainingArguments: batches, and the length of the run. */

@@ -97,6 +97,11 @@ const struct tt_setting tt_run_settings[] = {
      .null_text = "0", .minimum = 0, .maximum = 1e6, .changes = TT_CHANGES_RESULT_IF_SET, .of = "language",
      .help = "NEFTune: in training, uniform noise of at most alpha / sqrt(tokens of the sequence x hidden size) on the "
              "embeddings of the tokens, usually with alpha 5 to 15; 0: none."},
+    {.name = "router_aux_loss_coef", .type = TT_SETTING_DOUBLE, FIELD(model.router_aux_loss_coef),
+     .default_text = "-1", .null_text = "-1", .minimum = -1, .maximum = 1e6,
+     .changes = TT_CHANGES_RESULT_IF_SET, .of = "sft",
+     .help = "Coefficient of the loss that balances the experts of a mixture; -1: that of the model's config.json; 0: "
+             "no such loss."},
     {.name = "train_sampling_strategy", .type = TT_SETTING_CHOICE, FIELD(run.train_sampling_strategy),
      .default_text = "random", .null_text = "random", .choices = "random sequential group_by_length",
      .only_reason = "batch_rebalance is not needed: every batch is dealt out to ranks and micro batches by length",

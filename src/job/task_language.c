@@ -120,6 +120,7 @@ static tt_status network(const struct tt_plan_spec *spec, struct tt_arena *arena
     const struct tt_job_spec *job = &spec->job;
     *options = tt_job_model_options(&job->model, &job->lora, &job->device, true);
     TT_TRY(read_config(spec, arena, facts));
+    TT_TRY(tt_model_facts_balance(facts, job->model.router_aux_loss_coef));
     TT_TRY(tt_quantization_resolve(&job->quantization, facts, options->compute_dtype, &options->quant));
     if (job->model.adapter_name_or_path == NULL) return TT_OK;
     return read_adapter(job->model.adapter_name_or_path, arena, &options->lora);

@@ -301,8 +301,9 @@ void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *s
                 tt_fail(TT_ERR_INTERNAL, "a product has adapters of more than %d linears", TT_LOW_RANK_PARTS);
             return;
         }
-        struct tt_module *module = tt_builder_module(builder, specs[i].path, TT_MODULE_LINEAR);
-        if (module != NULL) module->plain = specs[i].plain;
+        struct tt_module *module =
+            tt_builder_module(builder, specs[i].path, specs[i].router ? TT_MODULE_OTHER : TT_MODULE_LINEAR);
+        if (module != NULL) module->plain = specs[i].plain || specs[i].router;
         members.specs[members.count] = &specs[i];
         members.modules[members.count++] = module;
     }

@@ -10,6 +10,7 @@
 
 #include "model/module.h"
 #include "nn/conv.h"
+#include "nn/experts.h"
 #include "nn/layer_inputs.h"
 #include "nn/mlp.h"
 #include "nn/recurrence.h"
@@ -27,7 +28,8 @@ struct tt_linear_spec {
     bool bias;
     /* How a gradient reaches the weight and its adapter, and how the bias. */
     enum tt_param_reach reach, bias_reach;
-    bool plain; /* it is not quantized: few columns, to which much is sensitive */
+    bool plain;  /* it is not quantized: few columns, to which much is sensitive */
+    bool router; /* neither quantized nor adapted, and no linear for rules by name */
 };
 /* Linears with the same input of `in` values: their outputs are successive columns of one matrix. */
 void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
@@ -199,6 +201,24 @@ struct tt_short_conv_spec {
 };
 void tt_build_short_conv(struct tt_builder *builder, const struct tt_short_conv_spec *spec);
 
+/* Names of a mixture of experts inside its layer. */
+struct tt_experts_names {
+    const char *module, *router, *experts, *activation;
+    const char *gate_up, *down; /* parameters of `experts` */
+    const char *norm;           /* of the stream */
+};
+/* Appends a half with a mixture of experts (nn/experts.h) to the layer's. */
+struct tt_experts_spec {
+    const struct tt_experts_names *names;
+    int64_t count, slots, ffn; /* X, S, I */
+    struct tt_route_rule rule;
+    bool wide_logits;
+    double norm_eps;
+    double residual_scale;
+    enum tt_activation activation;
+};
+void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec);
+
 /* A decoder whose layers differ in their facts only, under transformers' usual names: "embed_tokens", whose output is
  * multiplied by `embedding_scale`, "layers", "rotary_emb" and "norm" below the path of the text model ("model"), and
  * "lm_head". */
@@ -209,6 +229,7 @@ struct tt_decoder_spec {
     /* Instead of attention in layers with a state, and in those with a convolution alone; NULL: none. */
     const struct tt_recurrence_spec *recurrence;
     const struct tt_short_conv_spec *short_conv;
+    const struct tt_experts_spec *experts;    /* instead of the MLP in layers that have them; NULL: none */
     const struct tt_layer_input_spec *inputs; /* NULL: none */
     int64_t reading_ffn; /* of the MLP in layers that read keys of others; 0: as the others */
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */

@@ -274,6 +274,18 @@ tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_f
     return status;
 }
 
+tt_status tt_model_facts_balance(struct tt_model_facts *facts, double coefficient)
+{
+    if (coefficient < 0) return TT_OK;
+    if (coefficient > 0 && facts->balance.experts == 0)
+        return tt_fail(
+            TT_ERR_USAGE,
+            "router_aux_loss_coef is %g, and a %s model has no experts whose load could be balanced",
+            coefficient, facts->model_type);
+    facts->balance.coefficient = coefficient;
+    return TT_OK;
+}
+
 /* `what`: the class, or the tensor, that says so. */
 static tt_status refuse_scores(const char *where, const char *what, int64_t labels)
 {

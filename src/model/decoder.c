@@ -202,9 +202,12 @@ void tt_build_attention(struct tt_builder *builder, const struct tt_attention_sp
     int64_t q_made = spec->gates_heads ? 2 * q_out : q_out;
     enum tt_param_reach q_reach = spec->gates_heads ? TT_REACH_ALWAYS : scores;
     struct tt_linear_spec qkv[] = {
-        {names->q, q_made, spec->bias, q_reach, q_reach, false},
-        {own ? names->k : NULL, k_out, spec->bias, scores,
-         names->sinks != NULL ? scores : k_bias_reach(spec, facts), false},
+        {.path = names->q, .out = q_made, .bias = spec->bias, .reach = q_reach, .bias_reach = q_reach},
+        {.path = own ? names->k : NULL,
+         .out = k_out,
+         .bias = spec->bias,
+         .reach = scores,
+         .bias_reach = names->sinks != NULL ? scores : k_bias_reach(spec, facts)},
         {.path = own && !facts->keys_as_values ? names->v : NULL, .out = k_out, .bias = spec->bias},
         {.path = names->qkv, .out = q_made + 2 * k_out, .bias = spec->bias},
     };
@@ -369,7 +372,10 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
             tt_build_latent_attention(builder, spec->latent);
         else
             tt_build_attention(builder, spec->attention);
-        build_own_mlp(builder, facts, spec);
+        if (facts->layers[i].experts)
+            tt_build_experts(builder, spec->experts);
+        else
+            build_own_mlp(builder, facts, spec);
         if (spec->inputs != NULL) build_layer_input(builder, spec->inputs);
         if (spec->layer_scalar != NULL) tt_build_layer_scalar(builder, spec->layer_scalar);
         tt_build_layer_end(builder);

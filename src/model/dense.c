@@ -35,7 +35,8 @@ tt_status tt_dense_parse_windows(const struct tt_json *json, int64_t pattern, st
     if (value != NULL && tt_json_is_null(value)) return TT_OK;
     TT_TRY(tt_json_opt_int(json, json->root, "sliding_window", &window));
     TT_TRY(tt_family_check_range(json, "sliding_window", window, 1, INT32_MAX));
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++) sliding[i] = (i + 1) % pattern != 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        sliding[i] = pattern == 0 || (i + 1) % pattern != 0;
     TT_TRY(tt_family_parse_layer_types(json, facts, sliding));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].window = sliding[i] ? window : 0;
     return TT_OK;
@@ -44,12 +45,12 @@ tt_status tt_dense_parse_windows(const struct tt_json *json, int64_t pattern, st
 void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *builder,
                     const struct tt_attention_names *attention_names, const struct tt_mlp_names *mlp_names)
 {
-    tt_dense_build_with(facts, builder, attention_names, mlp_names, NULL);
+    tt_dense_build_with(facts, builder, attention_names, mlp_names, &(struct tt_dense_halves){NULL, NULL});
 }
 
 void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
                          const struct tt_attention_names *attention_names,
-                         const struct tt_mlp_names *mlp_names, const struct tt_recurrence_spec *recurrence)
+                         const struct tt_mlp_names *mlp_names, const struct tt_dense_halves *halves)
 {
     const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
     const struct tt_decoder_shape *shape = &dense->shape;
@@ -81,7 +82,8 @@ void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *
         builder, facts,
         &(struct tt_decoder_spec){.attention = &attention,
                                   .mlp = &mlp,
-                                  .recurrence = recurrence,
+                                  .recurrence = halves->recurrence,
+                                  .experts = halves->experts,
                                   .embedding_scale = dense->embedding_scale != 0 ? dense->embedding_scale : 1,
                                   .embedding_norm_eps = dense->embedding_norm_eps,
                                   .logit_scale = dense->logit_scale,

@@ -25,15 +25,20 @@ struct tt_dense {
 TT_MUST_USE tt_status tt_dense_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                                      double norm_eps, const struct tt_rope_rules *rules,
                                      struct tt_model_facts *facts);
-/* sliding_window of the layers that layer_types has so, or without it all but every pattern-th; null: no windows. */
+/* sliding_window of the layers that layer_types has so, or without it all but every pattern-th (0: all); null: no
+ * windows. */
 TT_MUST_USE tt_status tt_dense_parse_windows(const struct tt_json *json, int64_t pattern,
                                              struct tt_model_facts *facts);
 void tt_dense_build(const struct tt_model_facts *facts, struct tt_builder *builder,
                     const struct tt_attention_names *attention, const struct tt_mlp_names *mlp);
-/* The same with halves with a state in some layers. */
+/* The same with halves of other kinds in some layers: with a state, or experts; NULL: none. */
+struct tt_dense_halves {
+    const struct tt_recurrence_spec *recurrence;
+    const struct tt_experts_spec *experts;
+};
 void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
                          const struct tt_attention_names *attention, const struct tt_mlp_names *mlp,
-                         const struct tt_recurrence_spec *recurrence);
+                         const struct tt_dense_halves *halves);
 /* Granite's parse: Llama's keys, biases and multipliers. */
 TT_MUST_USE tt_status tt_granite_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                                        struct tt_model_facts *facts);

@@ -145,7 +145,8 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                             .dt_min = hybrid->dt_min,
                                             .dt_max = hybrid->dt_max,
                                             .residual_scale = hybrid->dense.residual_scale};
-    tt_dense_build_with(facts, builder, &attention_names, &mlp_names, &recurrence);
+    tt_dense_build_with(facts, builder, &attention_names, &mlp_names,
+                        &(struct tt_dense_halves){.recurrence = &recurrence});
 }
 
 const struct tt_model_family tt_family_granitemoehybrid = {

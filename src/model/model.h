@@ -66,6 +66,7 @@ struct tt_layer_facts {
     int64_t window;             /* keys that a query sees; 0: all up to its own */
     int rope;                   /* index in ropes; -1: no rotation */
     bool keys_as_values;        /* values are the outputs of the keys' linear, before norm and rotation */
+    bool experts;               /* a mixture of experts is in the place of its MLP */
     int64_t keys_back; /* 0: it makes its keys and values; n: it reads those of the n-th layer before it */
     /* Values that the layer carries from token to token instead of keys, which it has none of then; zeros: nothing. */
     struct tt_kv_states state;
@@ -94,6 +95,11 @@ struct tt_model_facts {
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
     int64_t label_count;       /* of a classifier of sequences or a reward model; 0: a language model */
+    /* The loss that balances experts, over all layers with them: X, S, and its coefficient; 0: none. */
+    struct {
+        int64_t experts, slots;
+        double coefficient;
+    } balance;
     int64_t max_position_embeddings;
     /* Embeddings and head are one table. Set by config.json, then by the weights (checkpoint/unread.h): `own_head` is
      * true where config.json ties them, but the folder has a head that differs; `table_in_head`: where it has the table
@@ -215,6 +221,8 @@ TT_MUST_USE tt_status tt_model_facts_of_folder(const struct tt_model_folder *fol
                                                struct tt_model_facts *config);
 /* The same, also of a model whose head gives scores (label_count), which tt_model_facts_parse refuses. */
 TT_MUST_USE tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_facts *config);
+/* Another coefficient of the loss that balances experts (the setting router_aux_loss_coef); -1: as it is. */
+TT_MUST_USE tt_status tt_model_facts_balance(struct tt_model_facts *facts, double coefficient);
 /* Builds blocks and parameters. A LoRA pattern that matches nothing is TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_model_create(const struct tt_model_facts *config,
                                       const struct tt_model_options *options, struct tt_model **out);

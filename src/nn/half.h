@@ -67,7 +67,7 @@ struct tt_half_ops {
 };
 
 extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_layer_input_half, tt_recurrence_half,
-    tt_short_conv_half;
+    tt_short_conv_half, tt_experts_half;
 
 /* ---- For the kinds ---- */
 

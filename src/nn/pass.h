@@ -142,6 +142,12 @@ struct tt_side_value {
     tt_tensor grad_TC;  /* f32: the sum of its readers' gradients */
 };
 
+/* The load of the experts of all layers in a pass, and its gradient, for the loss that balances them (ops/route.h). */
+struct tt_balance {
+    tt_tensor load_2X; /* f32, to which forward adds; not when it runs again */
+    tt_tensor dload_X; /* f32: written between forward and backward */
+};
+
 /* Lent for the duration of the pass. */
 struct tt_pass_services {
     struct tt_stream *stream;
@@ -150,6 +156,7 @@ struct tt_pass_services {
     const struct tt_exchange *exchange;        /* NULL: no transfers to start */
     struct tt_rope_table ropes[TT_PASS_ROPES]; /* a layer names its own */
     const struct tt_side_value *sides;         /* by index of struct tt_side; NULL: the model has none */
+    struct tt_balance balance;                 /* empty: no such loss */
 };
 
 struct tt_pass_inputs {

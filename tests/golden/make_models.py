@@ -485,8 +485,17 @@ def collate(rows):
 def nll_sum(model, rows):
     """Summed negative log likelihood of the supervised tokens: position t is scored on the label at t + 1."""
     ids, labels, mask = collate(rows)
-    logits = model(input_ids=ids, attention_mask=mask).logits
+    return nll_of(model(input_ids=ids, attention_mask=mask).logits, labels)
+
+
+def nll_of(logits, labels):
     return cross_entropy(logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def losses(model, rows, tokens, rows_per_forward):
+    """The parts of a step's loss, whose gradients add up."""
+    for start in range(0, len(rows), rows_per_forward):
+        yield nll_sum(model, rows[start : start + rows_per_forward]) / tokens
 
 
 def train(model, rows, learning_rate, rows_per_forward):
@@ -507,8 +516,7 @@ def train(model, rows, learning_rate, rows_per_forward):
         picked = [rows[(step * rows_per_step + i) % len(rows)] for i in range(rows_per_step)]
         tokens = sum(label != IGNORED for row in picked for label in row["labels"][1:])
         loss = 0.0
-        for start in range(0, rows_per_step, rows_per_forward):
-            part = nll_sum(model, picked[start : start + rows_per_forward]) / tokens
+        for part in losses(model, picked, tokens, rows_per_forward):
             part.backward()
             loss += part.item()
         grad_norm = torch.nn.utils.clip_grad_norm_([p for _, p in named], TRAIN["max_grad_norm"]).item()

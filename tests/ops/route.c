@@ -146,7 +146,7 @@ static void make_problem(struct problem *p, const struct route_case *row)
     p->row = row;
     for (int i = 0; i < LINES; i++) {
         bool slots = i == DWEIGHTS || i == IDS || i == WEIGHTS, logits = i == LOGITS || i == DLOGITS;
-        tt_dtype dtype = logits ? row->dtype : i == IDS ? TT_I32 : i == LOAD ? TT_F64 : TT_F32;
+        tt_dtype dtype = logits ? row->dtype : i == IDS ? TT_I32 : TT_F32;
         int64_t rows = slots || logits ? T : i == LOAD ? 2 : X, columns = slots ? S : X;
         if (i == IDS || i == LOAD)
             p->tensors[i] = test_tensor_make(dtype, rows, columns, TEST_UNUSED, 0);
@@ -401,22 +401,26 @@ static void balance_is_the_definition(void **state)
 {
     (void)state;
     struct test_device device;
-    struct test_tensor load = test_tensor_make(TT_F64, 2, 4, TEST_UNUSED, 0),
+    struct test_tensor load = test_tensor_make(TT_F32, 2, 4, TEST_UNUSED, 0),
                        dload = test_tensor_make(TT_F32, 4, TEST_UNUSED, TEST_UNUSED, 0),
                        loss = test_tensor_make(TT_F64, 1, TEST_UNUSED, TEST_UNUSED, 0);
     test_tensor_set(&load, (const double[]){10, 4, 6, 0, 3.5, 2.5, 2, 2});
     test_tensor_set(&loss, (const double[]){1});
     test_device_open(&device, test_device_kind(), 1);
     TEST_TO_DEVICE(&device, &load, &dload, &loss);
-    struct tt_route_balance_args args = {
-        .load_2X = load.view, .slots = 2, .scale = 0.5f, .dload_X = dload.view, .loss = loss.view};
+    struct tt_route_balance_args args = {.load_2X = load.view,
+                                         .slots = 2,
+                                         .scale = 0.5f,
+                                         .dload_X = dload.view,
+                                         .loss_scale = 0.25f,
+                                         .loss = loss.view};
     test_ok(tt_route_balance(device.stream, &args));
     TEST_TO_HOST(&device, &load, &dload, &loss);
-    double expected = 1 + 4 * (10 * 3.5 + 4 * 2.5 + 6 * 2) / 100;
+    double expected = 1 + 0.25 * 4 * (10 * 3.5 + 4 * 2.5 + 6 * 2) / 100;
     assert_true(fabs(*(const double *)loss.view.data - expected) < 1e-12);
     for (int e = 0; e < 4; e++)
         assert_true(fabsf(((const float *)dload.view.data)[e] -
-                          0.5f * 4 * (float)((const double *)load.view.data)[e] / 100) < 1e-7f);
+                          0.5f * 4 * ((const float *)load.view.data)[e] / 100) < 1e-7f);
     test_device_close(&device);
     test_tensor_free(&load), test_tensor_free(&dload), test_tensor_free(&loss);
 }
@@ -433,7 +437,7 @@ static void hostile_arguments(void **state)
     (void)state;
     TEST_CPU_ONLY();
     static float memory[4][64];
-    static double load[8];
+    static float load[8];
     struct test_device device;
     test_device_open(&device, "cpu", 1);
     struct tt_route_forward_args good = {.logits_TX = tt_tensor_2d(memory[0], TT_F32, 2, 4),
@@ -455,7 +459,7 @@ static void hostile_arguments(void **state)
            "1025 experts are not in 1..1024");
     REFUSE(tt_route_forward, good, args.weights_TS = tt_tensor_2d(memory[0], TT_F32, 2, 2),
            "overlap in memory");
-    struct tt_route_balance_args balance = {.load_2X = tt_tensor_2d(load, TT_F64, 2, 4),
+    struct tt_route_balance_args balance = {.load_2X = tt_tensor_2d(load, TT_F32, 2, 4),
                                             .slots = 0,
                                             .dload_X = tt_tensor_1d(memory[3], TT_F32, 4)};
     test_refused(tt_route_balance(device.stream, &balance), TT_ERR_INTERNAL, "0 slots of a token");

@@ -41,6 +41,7 @@ static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
 {
     if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);
     if (param->rank == 1) return tt_tensor_1d(data, dtype, param->dims[0]);
+    if (param->rank == 3) return tt_tensor_3d(data, dtype, param->dims[0], param->dims[1], param->dims[2]);
     return tt_tensor_2d(data, dtype, param->dims[0], param->dims[1]);
 }
 
@@ -163,6 +164,7 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
     struct tt_model_folder *files = NULL;
     struct tt_safetensors *adapter_file = NULL;
     test_must(tt_model_folder_open(folder, true, &files));
+    test_must(tt_model_folder_join(files, &runner->model->facts.sources));
     if (adapter != NULL) {
         test_must(tt_adapter_open_for(adapter, &runner->model->facts, &adapter_file));
     }

@@ -112,8 +112,8 @@ static void route_token(const struct tt_route_forward_args *args, int64_t t)
 static void add_load(const struct tt_route_forward_args *args)
 {
     int64_t experts = args->logits_TX.dims[1], slots = args->ids_TS.dims[1];
-    double *counts = args->load_2X.data, *sums = counts + experts;
-    float p[EXPERTS_MAX];
+    float *load = args->load_2X.data, p[EXPERTS_MAX];
+    double counts[EXPERTS_MAX] = {0}, sums[EXPERTS_MAX] = {0};
     int32_t ids[SLOTS_MAX];
     for (int64_t t = 0; t < args->logits_TX.dims[0]; t++) {
         bool out[EXPERTS_MAX] = {false};
@@ -123,6 +123,8 @@ static void add_load(const struct tt_route_forward_args *args)
         softmax(p, experts);
         for (int64_t e = 0; e < experts; e++) sums[e] += (double)p[e];
     }
+    for (int64_t e = 0; e < experts; e++) load[e] += (float)counts[e];
+    for (int64_t e = 0; e < experts; e++) load[experts + e] += (float)sums[e];
 }
 
 tt_status tt_cpu_route_forward(struct tt_stream *stream, const struct tt_route_forward_args *args)
@@ -208,15 +210,15 @@ tt_status tt_cpu_route_backward(struct tt_stream *stream, const struct tt_route_
 tt_status tt_cpu_route_balance(struct tt_stream *stream, const struct tt_route_balance_args *args)
 {
     int64_t experts = args->dload_X.dims[0];
-    const double *counts = args->load_2X.data, *sums = counts + experts;
+    const float *counts = args->load_2X.data, *sums = counts + experts;
     double rows = 0, loss = 0;
     (void)stream;
-    for (int64_t e = 0; e < experts; e++) rows += counts[e] / (double)args->slots;
+    for (int64_t e = 0; e < experts; e++) rows += (double)counts[e] / (double)args->slots;
     double factor = rows > 0 ? (double)experts / (rows * rows) : 0;
     for (int64_t e = 0; e < experts; e++) {
-        loss += factor * counts[e] * sums[e];
-        ((float *)args->dload_X.data)[e] = (float)((double)args->scale * factor * counts[e]);
+        loss += factor * (double)counts[e] * (double)sums[e];
+        ((float *)args->dload_X.data)[e] = (float)((double)args->scale * factor * (double)counts[e]);
     }
-    if (!tt_tensor_is_empty(args->loss)) *(double *)args->loss.data += loss;
+    if (!tt_tensor_is_empty(args->loss)) *(double *)args->loss.data += (double)args->loss_scale * loss;
     return TT_OK;
 }

@@ -238,17 +238,17 @@ __global__ void __launch_bounds__(WARP)
     for (int e = threadIdx.x; e < experts; e += WARP) store_one(dlogits + t * experts + e, d[e] + extra[e]);
 }
 
-__global__ void balance(const double *load, int64_t slots, float scale, float *dload, double *loss,
-                        int64_t experts)
+__global__ void balance(const float *load, int64_t slots, float scale, float *dload, float loss_scale,
+                        double *loss, int64_t experts)
 {
     double rows = 0, sum = 0;
-    for (int64_t e = 0; e < experts; e++) rows += load[e] / (double)slots;
+    for (int64_t e = 0; e < experts; e++) rows += (double)load[e] / (double)slots;
     double factor = rows > 0 ? (double)experts / (rows * rows) : 0;
     for (int64_t e = 0; e < experts; e++) {
-        sum += factor * load[e] * load[experts + e];
-        dload[e] = (float)((double)scale * factor * load[e]);
+        sum += factor * (double)load[e] * (double)load[experts + e];
+        dload[e] = (float)((double)scale * factor * (double)load[e]);
     }
-    if (loss != nullptr) *loss += sum;
+    if (loss != nullptr) *loss += (double)loss_scale * sum;
 }
 
 template <typename T>
@@ -269,9 +269,7 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_route_forward_
         int lines = (int)((tokens + each - 1) / each);
         float *scratch = static_cast<float *>(tt_cuda_scratch(stream));
         load_lines<T><<<(unsigned)lines, WARP, 0, on>>>(logits, scratch, tokens, each, experts, slots);
-        dim3 blocks((unsigned)((2 * experts + 31) / 32)), threads(32, STRANDS);
-        add_lines<double><<<blocks, threads, 0, on>>>(static_cast<double *>(args->load_2X.data), scratch,
-                                                      lines, 2 * experts);
+        launch_add_lines(stream, static_cast<float *>(args->load_2X.data), scratch, lines, 2 * experts);
     }
     return tt_cuda_launched(stream, "route_forward", &args->logits_TX);
 }
@@ -307,9 +305,9 @@ extern "C" tt_status tt_cuda_route_backward(struct tt_stream *stream,
 
 extern "C" tt_status tt_cuda_route_balance(struct tt_stream *stream, const struct tt_route_balance_args *args)
 {
-    balance<<<1, 1, 0, tt_cuda_handle(stream)>>>(static_cast<const double *>(args->load_2X.data), args->slots,
+    balance<<<1, 1, 0, tt_cuda_handle(stream)>>>(static_cast<const float *>(args->load_2X.data), args->slots,
                                                  args->scale, static_cast<float *>(args->dload_X.data),
-                                                 static_cast<double *>(args->loss.data),
+                                                 args->loss_scale, static_cast<double *>(args->loss.data),
                                                  args->dload_X.dims[0]);
     return tt_cuda_launched(stream, "route_balance", &args->load_2X);
 }

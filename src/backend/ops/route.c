@@ -50,7 +50,7 @@ static void check_choice(struct tt_check *check, const struct tt_route_rule *rul
 
 static void check_load(struct tt_check *check, tt_tensor load, int64_t experts)
 {
-    tt_check_shape(check, "load", load, TT_TYPES_F64, 2, TT_DIMS(2, experts));
+    tt_check_shape(check, "load", load, TT_TYPES_F32, 2, TT_DIMS(2, experts));
     tt_check_contiguous(check, "load", load);
 }
 

@@ -36,8 +36,8 @@ struct tt_route_forward_args {
     tt_tensor scale_X;    /* f32; empty: 1 */
     tt_tensor ids_TS;     /* i32, to write, contiguous */
     tt_tensor weights_TS; /* f32, to write, contiguous */
-    /* Empty, or f64 [2, X], contiguous, which is added to: the tokens among whose S largest logits an expert is, and
-     * the sums of softmax(l); in order of the tokens for any number of threads. */
+    /* Empty, or f32 [2, X], contiguous, to which the sums of the call are added: the tokens among whose S largest
+     * logits an expert is, and softmax(l); in an order that depends on the number of tokens alone. */
     tt_tensor load_2X;
 };
 TT_MUST_USE tt_status tt_route_forward(struct tt_stream *stream, const struct tt_route_forward_args *args);
@@ -57,11 +57,12 @@ TT_MUST_USE tt_status tt_route_backward(struct tt_stream *stream, const struct t
  *     X sum_e f_e P_e,  f = counts / rows, P = sums / rows, rows = sum of the counts / S
  * Only P has a gradient. Without rows both are 0. */
 struct tt_route_balance_args {
-    tt_tensor load_2X; /* f64, contiguous */
+    tt_tensor load_2X; /* f32, contiguous */
     int64_t slots;     /* S */
     float scale;       /* of the gradient: the loss's coefficient */
     tt_tensor dload_X; /* f32, to write, contiguous: scale * d loss / d sums */
-    tt_tensor loss;    /* f64 [1], added to; empty: not wanted */
+    float loss_scale;
+    tt_tensor loss; /* f64 [1], to which loss_scale * loss is added; empty: not wanted */
 };
 TT_MUST_USE tt_status tt_route_balance(struct tt_stream *stream, const struct tt_route_balance_args *args);
 

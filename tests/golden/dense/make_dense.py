@@ -28,11 +28,13 @@ from pathlib import Path
 
 import torch
 import transformers
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import make_models as models  # noqa: E402
 
+LOSSES = models.losses
 VOCAB, LENGTHS = 96, (1, 5, 13, 27)
 models.TRAIN["max_steps"] = 50
 models.TRAIN["warmup_steps"] = 2
@@ -49,6 +51,7 @@ THREE = {"num_hidden_layers": 3, "sliding_window": 6,
 RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "granitemoehybrid": 1e-3}  # at a higher rate rounding alone moves its losses
 STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")  # PEFT takes names of MLPs for experts
+ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
 
 
@@ -63,6 +66,17 @@ def family(model_type, seed, linears=tuple(models.LINEARS), **changes):
 FAMILIES = {
     "seed_oss": family("seed_oss", 301, head_dim=16, rope_parameters=rope(1e7), attention_out_bias=True, mlp_bias=True,
                        attention_dropout=0.0, residual_dropout=0.0),
+    "qwen3_moe": family(
+        "qwen3_moe", 317, ATTENTION, head_dim=8, moe_intermediate_size=12, num_experts=6, num_experts_per_tok=2,
+        norm_topk_prob=True, router_aux_loss_coef=0.05, rope_parameters=rope(1e4)),
+    "mixtral": family("mixtral", 318, ATTENTION, intermediate_size=12, num_local_experts=5, num_experts_per_tok=2,
+                      router_aux_loss_coef=0.05, sliding_window=6, rope_parameters=rope(1e4)),
+    "olmoe": family("olmoe", 319, ATTENTION, intermediate_size=12, num_experts=6, num_experts_per_tok=3,
+                    attention_bias=True, router_aux_loss_coef=0.05, rope_parameters=rope(1e4)),
+    "qwen2_moe": family(
+        "qwen2_moe", 320, (*ATTENTION, "shared_expert.gate_proj", "shared_expert.up_proj", "shared_expert.down_proj"),
+        moe_intermediate_size=12, shared_expert_intermediate_size=12, num_experts=5, num_experts_per_tok=2,
+        router_aux_loss_coef=0.05, rope_parameters=rope(1e4)),
     "ernie4_5": family("ernie4_5", 302, head_dim=16, rope_parameters=rope(500000.0), use_bias=True,
                        tie_word_embeddings=True),
     "granite": family("granite", 303, rope_parameters=rope(), attention_bias=True, mlp_bias=True,
@@ -125,6 +139,20 @@ FAMILIES = {
     "cohere2": family("cohere2", 310, **THREE, rope_parameters=rope(50000.0), layer_norm_eps=1e-5, logit_scale=0.35,
                       attention_bias=True, tie_word_embeddings=True),
 }
+
+
+def balanced_losses(model, rows, tokens, rows_per_forward):
+    """With the loss that balances experts, over all tokens of a step as one micro batch (SFTTrainer.compute_loss of TRL
+    1.16)."""
+    nll, routed = 0.0, []
+    for start in range(0, len(rows), rows_per_forward):
+        ids, labels, mask = models.collate(rows[start : start + rows_per_forward])
+        out = model(input_ids=ids, attention_mask=mask, output_router_logits=True)
+        nll = nll + models.nll_of(out.logits, labels)
+        routed.append([layer[mask.flatten().bool()] for layer in out.router_logits])
+    layers = tuple(torch.cat(parts) for parts in zip(*routed))
+    balance = load_balancing_loss_func(layers, layers[0].shape[-1], model.config.num_experts_per_tok)
+    yield nll / tokens + model.config.router_aux_loss_coef * balance
 
 
 def make_model(family):
@@ -194,6 +222,7 @@ def make_family(name, rows):
     def lora():
         return models.PeftModel.from_pretrained(load_model(), "adapter_init", is_trainable=True)
 
+    models.losses = balanced_losses if "router_aux_loss_coef" in family.config else LOSSES
     models.save_adapter(models.reference_curve(lora, rows, RATES.get(name, 1e-2), "train_reference.json"), "adapter_final")
     make_reference(family)
     if name == family.model_type:

@@ -254,6 +254,15 @@ static const struct refusal refusals[] = {
     {"{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, \"use_sliding_window\": true, "
      "\"layer_types\": [\"full_attention\", \"chunked_attention\", \"full_attention\"]}",
      TT_ERR_UNSUPPORTED, "chunked_attention"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 4}", TT_ERR_DATA, "num_experts_per_tok is 8"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 1025}", TT_ERR_DATA, "num_experts is 1025"},
+    {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"0\"]}", TT_ERR_DATA,
+     "an entry that is no number of a layer"},
+    {"{\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, \"router_jitter_noise\": 0.1}",
+     TT_ERR_UNSUPPORTED, "router_jitter_noise is 0.1"},
+    {"{\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, \"router_aux_loss_coef\": -1}", TT_ERR_DATA,
+     "router_aux_loss_coef is -1; it must be 0 to 1e6"},
+    {"{\"model_type\": \"olmoe\", \"clip_qkv\": 8}", TT_ERR_UNSUPPORTED, "clip_qkv of an olmoe model"},
 };
 
 static void absurd_values_are_refused(void **state)
@@ -269,6 +278,23 @@ static void absurd_values_are_refused(void **state)
         }
         assert_int_equal(config.vocab_size, -77); /* written on success only */
     }
+}
+
+/* The setting router_aux_loss_coef. */
+static void another_coefficient(void **state)
+{
+    (void)state;
+    struct tt_model_facts facts;
+    assert_int_equal(parse("{\"model_type\": \"mixtral\", \"num_key_value_heads\": 2}", &facts), TT_OK);
+    assert_true(facts.balance.experts == 8 && facts.balance.slots == 2 && facts.balance.coefficient == 0.001);
+    assert_int_equal(tt_model_facts_balance(&facts, -1), TT_OK);
+    assert_true(facts.balance.coefficient == 0.001);
+    assert_int_equal(tt_model_facts_balance(&facts, 0.5), TT_OK);
+    assert_true(facts.balance.coefficient == 0.5);
+    assert_int_equal(parse("{}", &facts), TT_OK);
+    assert_int_equal(tt_model_facts_balance(&facts, 0), TT_OK);
+    assert_int_equal(tt_model_facts_balance(&facts, 0.5), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "has no experts whose load could be balanced"));
 }
 
 #define TEXT                                                                                                 \
@@ -539,6 +565,7 @@ int main(void)
         cmocka_unit_test(both_spellings),
         cmocka_unit_test(windows),
         cmocka_unit_test(absurd_values_are_refused),
+        cmocka_unit_test(another_coefficient),
         cmocka_unit_test(text_parts),
         cmocka_unit_test(yarn_frequencies),
         cmocka_unit_test(longrope_tables),

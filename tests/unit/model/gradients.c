@@ -236,6 +236,12 @@ static const char glm4_moe_lite[] =
     LATENT("glm4_moe_lite", ", \"q_lora_rank\": null, \"v_head_dim\": 12, \"rope_theta\": 100, "
                             "\"rope_interleave\": false, \"mlp_layer_types\": [\"dense\", \"dense\"]");
 
+/* Every token has all experts: where it has some, the loss jumps as its choice changes. */
+static const char qwen3_moe[] =
+    DENSE("qwen3_moe", ", \"num_experts\": 4, \"num_experts_per_tok\": 4, \"moe_intermediate_size\": 10, "
+                       "\"norm_topk_prob\": true, \"mlp_only_layers\": [0]");
+static const char olmoe[] = DENSE("olmoe", ", \"num_experts\": 3, \"num_experts_per_tok\": 3");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
     {.name = "full, heads of latents, narrow values", .text = deepseek_v3, .train_base = true},
@@ -255,6 +261,9 @@ static const struct variant variants[] = {
     {.name = "lora on the heads of latents alone",
      .text = deepseek_v3,
      .target_modules = "[\"q_b_proj\", \"kv_b_proj\"]"},
+    {.name = "full, experts behind a dense layer", .text = qwen3_moe, .train_base = true},
+    {.name = "lora, experts", .text = qwen3_moe, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "full, experts whose weights do not add up to 1", .text = olmoe, .train_base = true},
     {.name = "full, a state by Mamba-2", .text = granite4, .train_base = true},
     {.name = "lora, a state by Mamba-2", .text = granite4, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, a convolution between gates", .text = lfm2, .train_base = true},

@@ -1,0 +1,39 @@
+/* Halves with a mixture of experts. */
+#include "model/builder_impl.h"
+
+/* A linear of every expert: a parameter of the module of all experts. */
+static void build_linear(struct tt_builder *builder, const struct tt_module *module, const char *name,
+                         const struct tt_expert_linear *shape, struct tt_expert_linear *linear)
+{
+    *linear = *shape;
+    if (builder->listing) return;
+    linear->weight = tt_builder_param(builder, module, name, 3,
+                                      (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
+    if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
+}
+
+void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec)
+{
+    const struct tt_experts_names *names = spec->names;
+    int64_t dim = builder->model->facts.hidden_size;
+    struct tt_experts *experts =
+        tt_builder_half(builder, &tt_experts_half, spec->residual_scale, sizeof *experts);
+    if (experts == NULL) return;
+    *experts = (struct tt_experts){.rule = spec->rule,
+                                   .wide_logits = spec->wide_logits,
+                                   .slots = spec->slots,
+                                   .activation = spec->activation};
+    const struct tt_norm_spec norm = {.path = names->norm, .eps = spec->norm_eps};
+    const struct tt_linear_spec router = {.path = names->router, .out = spec->count, .router = true};
+    tt_build_module(builder, names->module);
+    tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &experts->norm);
+    tt_build_linears(builder, &router, 1, dim, &experts->router);
+    const struct tt_module *module = tt_builder_module(builder, names->experts, TT_MODULE_OTHER);
+    tt_build_module(builder, names->activation);
+    build_linear(builder, module, names->gate_up,
+                 &(struct tt_expert_linear){.experts = spec->count, .in = dim, .out = 2 * spec->ffn},
+                 &experts->gate_up);
+    build_linear(builder, module, names->down,
+                 &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},
+                 &experts->down);
+}

@@ -1,0 +1,417 @@
+#include "nn/experts.h"
+
+#include "backend/ops/elementwise.h"
+#include "backend/ops/expert_rows.h"
+#include "backend/ops/grouped_gemm.h"
+#include "backend/ops/swiglu.h"
+
+struct saved {
+    tt_tensor logits_TX, weights_TS, ids_TS, place_TS, slot_M, border_X1, rstd_T;
+    tt_tensor gate_up_M2I, h_gate_up_MR, h_down_MR;
+    tt_tensor n_TD, act_MI; /* empty: recomputed */
+};
+_Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
+
+static const struct tt_norm no_norm;
+
+static bool trains_param(const tt_param *param)
+{
+    return param != NULL && param->trainable;
+}
+
+static bool linear_trains(const struct tt_expert_linear *linear)
+{
+    return trains_param(linear->weight) || trains_param(linear->bias) || trains_param(linear->lora_A) ||
+           trains_param(linear->lora_B);
+}
+
+/* Whether the gradients of its parameters read its input. */
+static bool linear_needs_x(const struct tt_expert_linear *linear)
+{
+    return trains_param(linear->weight) || trains_param(linear->lora_A);
+}
+
+static bool trains(const struct tt_half *half)
+{
+    const struct tt_experts *experts = half->impl;
+    return tt_norm_trains(&experts->norm) || tt_linear_group_trains(&experts->router) ||
+           linear_trains(&experts->gate_up) || linear_trains(&experts->down);
+}
+
+static tt_status push(const struct tt_pass *pass, const char *name, int64_t rows, int64_t columns,
+                      tt_tensor *out)
+{
+    return tt_workspace_2d(pass->lent.workspace, name, pass->in.compute_dtype, rows, columns, out);
+}
+
+static tt_status push_h(const struct tt_expert_linear *linear, const struct tt_pass *pass, int64_t rows,
+                        tt_tensor *h_MR)
+{
+    *h_MR = (tt_tensor){0};
+    return linear->r > 0 ? push(pass, "LoRA h of experts", rows, linear->r, h_MR) : TT_OK;
+}
+
+/* The choice and the order of rows; the same for both directions. */
+static tt_status push_choice(const struct tt_experts *experts, const struct tt_pass *pass, int64_t tokens,
+                             struct saved *saved)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    int64_t slots = experts->slots, count = experts->gate_up.experts;
+    tt_dtype logits = experts->wide_logits ? TT_F32 : pass->in.compute_dtype;
+    TT_TRY(tt_workspace_2d(workspace, "router logits", logits, tokens, count, &saved->logits_TX));
+    TT_TRY(tt_workspace_2d(workspace, "weights of experts", TT_F32, tokens, slots, &saved->weights_TS));
+    TT_TRY(tt_workspace_2d(workspace, "chosen experts", TT_I32, tokens, slots, &saved->ids_TS));
+    TT_TRY(tt_workspace_2d(workspace, "rows of slots", TT_I32, tokens, slots, &saved->place_TS));
+    TT_TRY(tt_workspace_1d(workspace, "slots of rows", TT_I32, tokens * slots, &saved->slot_M));
+    return tt_workspace_1d(workspace, "borders of experts", TT_I32, count + 1, &saved->border_X1);
+}
+
+static tt_status push_kept(const struct tt_experts *experts, const struct tt_pass *pass,
+                           const struct tt_half_input *in, struct saved *saved)
+{
+    int64_t tokens = in->x_TD.dims[0], rows = tokens * experts->slots;
+    *saved = (struct saved){0};
+    TT_TRY(push_choice(experts, pass, tokens, saved));
+    TT_TRY(push(pass, "gate and up of experts", rows, experts->gate_up.out, &saved->gate_up_M2I));
+    TT_TRY(push_h(&experts->gate_up, pass, rows, &saved->h_gate_up_MR));
+    TT_TRY(push_h(&experts->down, pass, rows, &saved->h_down_MR));
+    if (!in->keep) return TT_OK;
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    if (pass->in.level != TT_KEEP_ALL) return TT_OK;
+    if (linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router))
+        TT_TRY(push(pass, "kept input of experts", tokens, in->x_TD.dims[1], &saved->n_TD));
+    return push(pass, "kept activation of experts", rows, experts->down.in, &saved->act_MI);
+}
+
+/* h = s x A^T, then y = x W^T + h B^T + bias. An empty y: h alone. */
+static tt_status linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO)
+{
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = x_MI,
+                                           .w_XNK = linear->weight->value,
+                                           .bias_XN = tt_param_value(linear->bias),
+                                           .y_MN = y_MO};
+    if (linear->r > 0) {
+        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
+                                              .x_MK = x_MI,
+                                              .w_XNK = linear->lora_A->value,
+                                              .alpha = linear->scaling,
+                                              .y_MN = h_MR};
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
+    }
+    if (linear->r > 0 && !pass->in.adapters_off) {
+        product.h_MR = h_MR;
+        product.b_XNR = linear->lora_B->value;
+    }
+    return tt_tensor_is_empty(y_MO) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
+}
+
+/* dh = s dy B, then dx = dy W + dh A. An empty dx: dh alone. */
+static tt_status linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                             tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR, tt_tensor dx_MI)
+{
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = dy_MO,
+                                           .w_XNK = linear->weight->value,
+                                           .transposed = true,
+                                           .y_MN = dx_MI};
+    if (linear->r > 0) {
+        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
+                                              .x_MK = dy_MO,
+                                              .w_XNK = linear->lora_B->value,
+                                              .transposed = true,
+                                              .alpha = linear->scaling,
+                                              .y_MN = dh_MR};
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
+        product.h_MR = dh_MR;
+        product.b_XNR = linear->lora_A->value;
+    }
+    return tt_tensor_is_empty(dx_MI) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
+}
+
+static tt_status add_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MN,
+                              tt_tensor x_MK, const tt_param *param)
+{
+    struct tt_grouped_gradients_args args = {border_X1, dy_MN, x_MK, tt_param_grad(param)};
+    return tt_tensor_is_empty(args.dw_XNK) ? TT_OK : tt_grouped_gradients(pass->lent.stream, &args);
+}
+
+static tt_status linear_gradients(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                  tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
+                                  tt_tensor dh_MR)
+{
+    TT_TRY(add_gradient(pass, border_X1, dy_MO, x_MI, linear->weight));
+    TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, linear->lora_A));
+    return add_gradient(pass, border_X1, dy_MO, h_MR, linear->lora_B);
+}
+
+static tt_status spread(const struct tt_pass *pass, const struct saved *saved, const char *name,
+                        tt_tensor x_TD, tt_tensor *rows_MD)
+{
+    TT_TRY(push(pass, name, saved->slot_M.dims[0], x_TD.dims[1], rows_MD));
+    struct tt_spread_rows_args args = {.x_TD = x_TD, .slot_M = saved->slot_M, .y_MD = *rows_MD};
+    return tt_spread_rows(pass->lent.stream, &args);
+}
+
+static tt_status activate(const struct tt_experts *experts, const struct tt_pass *pass,
+                          const struct saved *saved, tt_tensor act_MI)
+{
+    int64_t width = experts->down.in;
+    struct tt_swiglu_forward_args args = {.activation = experts->activation,
+                                          .gate_TF = tt_tensor_cols(saved->gate_up_M2I, 0, width),
+                                          .up_TF = tt_tensor_cols(saved->gate_up_M2I, width, width),
+                                          .h_TF = act_MI};
+    return tt_swiglu_forward(pass->lent.stream, &args);
+}
+
+/* The activation, in the kept place or in scratch that is pushed here. */
+static tt_status push_activation(const struct tt_experts *experts, const struct tt_pass *pass,
+                                 const struct saved *saved, bool made, tt_tensor *act_MI)
+{
+    bool kept = !tt_tensor_is_empty(saved->act_MI);
+    *act_MI = saved->act_MI;
+    if (kept && made) return TT_OK;
+    if (!kept) TT_TRY(push(pass, "activation of experts", saved->slot_M.dims[0], experts->down.in, act_MI));
+    return activate(experts, pass, saved, *act_MI);
+}
+
+static tt_status choose(const struct tt_experts *experts, const struct tt_pass *pass,
+                        const struct saved *saved, tt_tensor n_TD)
+{
+    struct tt_linear_call call = tt_linear_call_tokens(&experts->router, pass, n_TD, (tt_tensor){0});
+    struct tt_route_forward_args route = {.rule = experts->rule,
+                                          .logits_TX = saved->logits_TX,
+                                          .bias_X = tt_param_value(experts->choice_bias),
+                                          .scale_X = tt_param_value(experts->scale),
+                                          .ids_TS = saved->ids_TS,
+                                          .weights_TS = saved->weights_TS};
+    if (!pass->in.again) route.load_2X = pass->lent.balance.load_2X;
+    struct tt_order_rows_args order = {saved->ids_TS, saved->place_TS, saved->slot_M, saved->border_X1};
+    TT_TRY(tt_linear_forward(&call, saved->logits_TX));
+    TT_TRY(tt_route_forward(pass->lent.stream, &route));
+    return tt_order_rows(pass->lent.stream, &order);
+}
+
+/* y = sum + scale * the weighted rows */
+static tt_status combine(const struct tt_pass *pass, const struct tt_half_input *in,
+                         const struct saved *saved, tt_tensor rows_MD)
+{
+    struct tt_combine_rows_args args = {
+        .x_MD = rows_MD, .weights_TS = saved->weights_TS, .place_TS = saved->place_TS, .y_TD = in->y_TD};
+    if (in->scale == 0) args.addend_TD = in->sum_TD;
+    TT_TRY(tt_combine_rows(pass->lent.stream, &args));
+    if (in->scale == 0) return TT_OK;
+    struct tt_scale_args scale = {.x = in->y_TD, .factor = in->scale};
+    struct tt_add_args add = {.a = in->sum_TD, .b = in->y_TD, .y = in->y_TD};
+    TT_TRY(tt_scale(pass->lent.stream, &scale));
+    return tt_tensor_is_empty(in->sum_TD) ? TT_OK : tt_add(pass->lent.stream, &add);
+}
+
+/* The choice, gate and up. */
+static tt_status run_first(const struct tt_experts *experts, const struct tt_pass *pass,
+                           const struct tt_half_input *in, const struct saved *saved)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    tt_tensor n_TD = saved->n_TD, rows_MD;
+    struct tt_quantized_rows rows;
+    TT_TRY(tt_half_push_norm(&experts->norm, &experts->router, pass, in, "normed input of experts",
+                             saved->rstd_T, &n_TD, &rows));
+    TT_TRY(choose(experts, pass, saved, n_TD));
+    TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
+    TT_TRY(linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
+                          saved->gate_up_M2I));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
+                         const struct tt_half_input *in, void *record)
+{
+    const struct tt_experts *experts = half->impl;
+    struct saved *saved = record;
+    struct tt_workspace *workspace = pass->lent.workspace;
+    size_t start = tt_workspace_mark(workspace);
+    TT_TRY(push_kept(experts, pass, in, saved));
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(run_first(experts, pass, in, saved));
+    bool again = tt_tensor_is_empty(in->y_TD);
+    if (!again || experts->down.r > 0 || !tt_tensor_is_empty(saved->act_MI)) {
+        tt_tensor act_MI, out_MD = {0};
+        TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
+        if (!again) TT_TRY(push(pass, "output of experts", act_MI.dims[0], experts->down.out, &out_MD));
+        TT_TRY(linear_forward(&experts->down, pass, saved->border_X1, act_MI, saved->h_down_MR, out_MD));
+        if (!again) TT_TRY(combine(pass, in, saved, out_MD));
+    }
+    tt_workspace_release(workspace, in->keep ? mark : start);
+    return TT_OK;
+}
+
+static tt_status weigh(const struct tt_pass *pass, const struct saved *saved, tt_tensor x_MD, tt_tensor g_MD,
+                       tt_tensor dweights_TS)
+{
+    struct tt_weigh_rows_args args = {.x_MD = x_MD,
+                                      .g_MD = g_MD,
+                                      .weights_TS = saved->weights_TS,
+                                      .slot_M = saved->slot_M,
+                                      .dweights_TS = dweights_TS};
+    return tt_weigh_rows(pass->lent.stream, &args);
+}
+
+/* dout -> the gradients of the weights, and of gate and up in the place of these; adds to those of down. */
+static tt_status down_back(const struct tt_experts *experts, const struct tt_pass *pass,
+                           const struct saved *saved, tt_tensor dout_TD, tt_tensor dweights_TS)
+{
+    const struct tt_expert_linear *down = &experts->down;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    int64_t rows = saved->slot_M.dims[0], width = down->in;
+    tt_tensor act_MI, dact_MI, dh_MR, dy_MD;
+    TT_TRY(push_activation(experts, pass, saved, true, &act_MI));
+    TT_TRY(push(pass, "gradient of the activation of experts", rows, width, &dact_MI));
+    size_t scratch = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(spread(pass, saved, "gradient of the output of experts", dout_TD, &dy_MD));
+    TT_TRY(push_h(down, pass, rows, &dh_MR));
+    TT_TRY(linear_back(down, pass, saved->border_X1, dy_MD, dh_MR, dact_MI));
+    TT_TRY(weigh(pass, saved, act_MI, dact_MI, dweights_TS));
+    if (linear_trains(down)) {
+        TT_TRY(weigh(pass, saved, (tt_tensor){0}, dy_MD, (tt_tensor){0}));
+        if (down->r > 0) TT_TRY(weigh(pass, saved, (tt_tensor){0}, dh_MR, (tt_tensor){0}));
+        TT_TRY(linear_gradients(down, pass, saved->border_X1, act_MI, saved->h_down_MR, dy_MD, dh_MR));
+    }
+    tt_workspace_release(pass->lent.workspace, scratch);
+    tt_tensor gate_MI = tt_tensor_cols(saved->gate_up_M2I, 0, width);
+    tt_tensor up_MI = tt_tensor_cols(saved->gate_up_M2I, width, width);
+    struct tt_swiglu_backward_args args = {.activation = experts->activation,
+                                           .dh_TF = dact_MI,
+                                           .gate_TF = gate_MI,
+                                           .up_TF = up_MI,
+                                           .dgate_TF = gate_MI,
+                                           .dup_TF = up_MI};
+    TT_TRY(tt_swiglu_backward(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+/* The gradients of gate and up -> dn, where that is wanted; adds to those of gate_up. */
+static tt_status first_back(const struct tt_experts *experts, const struct tt_pass *pass,
+                            const struct saved *saved, tt_tensor n_TD, tt_tensor dn_TD)
+{
+    const struct tt_expert_linear *gate_up = &experts->gate_up;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    bool wanted = !tt_tensor_is_empty(dn_TD);
+    int64_t rows = saved->slot_M.dims[0];
+    tt_tensor dh_MR, rows_MD = {0};
+    TT_TRY(push_h(gate_up, pass, rows, &dh_MR));
+    if (wanted) TT_TRY(push(pass, "gradient of the rows of experts", rows, gate_up->in, &rows_MD));
+    TT_TRY(linear_back(gate_up, pass, saved->border_X1, saved->gate_up_M2I, dh_MR, rows_MD));
+    struct tt_combine_rows_args args = {.x_MD = rows_MD, .place_TS = saved->place_TS, .y_TD = dn_TD};
+    if (wanted) TT_TRY(tt_combine_rows(pass->lent.stream, &args));
+    tt_tensor x_MD = {0};
+    if (linear_needs_x(gate_up)) {
+        struct tt_spread_rows_args again = {.x_TD = n_TD, .slot_M = saved->slot_M, .y_MD = rows_MD};
+        if (wanted)
+            TT_TRY(tt_spread_rows(pass->lent.stream, &again));
+        else
+            TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
+        x_MD = rows_MD;
+    }
+    TT_TRY(linear_gradients(gate_up, pass, saved->border_X1, x_MD, saved->h_gate_up_MR, saved->gate_up_M2I,
+                            dh_MR));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+/* The gradients of the weights -> dn, to which it adds; and to those of the router. */
+static tt_status router_back(const struct tt_experts *experts, const struct tt_pass *pass,
+                             const struct saved *saved, tt_tensor dweights_TS, tt_tensor n_TD,
+                             tt_tensor dn_TD)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    int64_t tokens = saved->logits_TX.dims[0], count = saved->logits_TX.dims[1];
+    tt_tensor dlogits_TX, narrow_TX;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "gradient of router logits", saved->logits_TX.dtype, tokens,
+                           count, &dlogits_TX));
+    struct tt_route_backward_args args = {.rule = experts->rule,
+                                          .logits_TX = saved->logits_TX,
+                                          .scale_X = tt_param_value(experts->scale),
+                                          .ids_TS = saved->ids_TS,
+                                          .dweights_TS = dweights_TS,
+                                          .dload_X = pass->lent.balance.dload_X,
+                                          .dlogits_TX = dlogits_TX};
+    TT_TRY(tt_route_backward(pass->lent.stream, &args));
+    if (dlogits_TX.dtype != pass->in.compute_dtype) {
+        TT_TRY(push(pass, "rounded gradient of router logits", tokens, count, &narrow_TX));
+        struct tt_cast_args cast = {.x = dlogits_TX, .y = narrow_TX};
+        TT_TRY(tt_cast(pass->lent.stream, &cast));
+        dlogits_TX = narrow_TX;
+    }
+    TT_TRY(tt_half_second_back(&experts->router, pass, "gradient through the router", dlogits_TX,
+                               (tt_tensor){0}, n_TD, dn_TD));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
+                          struct tt_half_gradient *gradient)
+{
+    const struct tt_experts *experts = half->impl;
+    const struct saved *saved = record;
+    struct tt_workspace *workspace = pass->lent.workspace;
+    tt_tensor dout_TD, dweights_TS, dn_TD, n_TD = saved->n_TD;
+    struct tt_quantized_rows rows;
+    TT_TRY(tt_half_push_gradient(&experts->norm, pass, gradient, &dn_TD));
+    size_t start = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "gradient of the weights of experts", TT_F32, saved->ids_TS.dims[0],
+                           experts->slots, &dweights_TS));
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_half_begin_backward(&no_norm, &experts->router, pass, gradient, "gradient of experts",
+                                  (tt_tensor){0}, (tt_tensor){0}, &dout_TD, &rows));
+    TT_TRY(down_back(experts, pass, saved, dout_TD, dweights_TS));
+    tt_workspace_release(workspace, mark);
+    if (linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router))
+        TT_TRY(tt_half_push_norm_again(&experts->norm, pass, gradient, "normed input of experts", &n_TD));
+    TT_TRY(first_back(experts, pass, saved, n_TD, dn_TD));
+    if (!tt_tensor_is_empty(dn_TD) || tt_linear_group_trains(&experts->router))
+        TT_TRY(router_back(experts, pass, saved, dweights_TS, n_TD, dn_TD));
+    tt_workspace_release(workspace, start);
+    return tt_half_end_backward(&experts->norm, pass, gradient, saved->rstd_T, dn_TD);
+}
+
+/* No group of linears multiplies the gradient of the output itself. */
+static const struct tt_linear_group *reader(const struct tt_half *half)
+{
+    (void)half;
+    return NULL;
+}
+
+static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visit, void *context)
+{
+    const struct tt_experts *experts = half->impl;
+    return tt_linear_group_visit(&experts->router, visit, context);
+}
+
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full)
+{
+    double each = (full || linear->weight->trainable ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
+    return (double)slots * (each + 6.0 * (double)linear->r * (double)(linear->in + linear->out));
+}
+
+static double flops(const struct tt_half *half, double length, bool full)
+{
+    const struct tt_experts *experts = half->impl;
+    (void)length;
+    return tt_linear_group_flops(&experts->router, full) +
+           tt_expert_linear_flops(&experts->gate_up, experts->slots, full) +
+           tt_expert_linear_flops(&experts->down, experts->slots, full);
+}
+
+const struct tt_half_ops tt_experts_half = {
+    .kind = "experts",
+    .residual = "residual after experts",
+    .forward = forward,
+    .backward = backward,
+    .reader = reader,
+    .trains = trains,
+    .visit_linears = visit_linears,
+    .flops = flops,
+};

@@ -1,0 +1,48 @@
+/* The half of a layer with a mixture of experts (nn/half.h), with its norm:
+ *     x_next = x + sum over the chosen experts e of weight_e down_e(act(gate_e(n)) * up_e(n)),  n = norm(x)
+ * The router's linear makes the logits, ops/route.h chooses, ops/expert_rows.h orders the rows of the chosen by expert,
+ * ops/grouped_gemm.h multiplies them.
+ *
+ * Letters: X experts, S of them for a token, M = T S rows, I outputs of gate and of up.
+ *
+ * Kept for backward, in elements per token (c: compute type, f: fp32, i: int32): logits X c or f, weights S f, ids,
+ * place and slot 3S i, gate and up 2SI c, rstd 1 f, LoRA h of gate_up and down. n (D c), which the gradients of LoRA
+ * and weights read, and act(gate) * up (SI c) are kept at TT_KEEP_ALL and recomputed otherwise.
+ * The rows themselves and the output of down are never kept: the gradient of a weight is that of down's input times act
+ * (ops/expert_rows.h).
+ *
+ * The loss that balances experts (struct tt_balance) has its gradient from the logits too.
+ *
+ * The router reads and trains as other linears do; it has no adapter and is not quantized. */
+#ifndef TT_NN_EXPERTS_H
+#define TT_NN_EXPERTS_H
+
+#include "backend/ops/route.h"
+#include "nn/half.h"
+
+/* A linear of every expert: parameters with the expert as their first dimension. */
+struct tt_expert_linear {
+    tt_param *weight;          /* [X, out, in] */
+    tt_param *bias;            /* [X, out]; NULL: none */
+    tt_param *lora_A, *lora_B; /* [X, r, in], [X, out, r]; NULL: no adapter */
+    int64_t experts, in, out, r;
+    float scaling;
+};
+
+struct tt_experts {
+    struct tt_norm norm;
+    struct tt_linear_group router; /* [X, D] */
+    struct tt_route_rule rule;
+    bool wide_logits;                /* they are fp32 whatever the compute type */
+    tt_param *choice_bias;           /* f32 [X], of the choice; NULL: none */
+    tt_param *scale;                 /* f32 [X], of the weights; NULL: none */
+    int64_t slots;                   /* S */
+    struct tt_expert_linear gate_up; /* out 2I: gate, then up */
+    struct tt_expert_linear down;
+    enum tt_activation activation;
+};
+
+/* Training FLOPs a token, as tt_linear_group_flops: of the S experts that it has. */
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full);
+
+#endif
