@@ -34,6 +34,8 @@ static const struct swiglu_case cases[] = {
     {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_SIGMOID},
     {100, 333, 5, TT_BF16, true, 1, TT_ACTIVATION_SIGMOID},
     {10, 100, 0, TT_F32, false, 20, TT_ACTIVATION_SIGMOID},
+    {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_RELU2},
+    {100, 333, 5, TT_BF16, true, 3, TT_ACTIVATION_RELU2},
 };
 
 static const struct swiglu_case gpu_cases[] = {
@@ -60,6 +62,9 @@ static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate
             real t = real_tanh(c * (x + (real)0.044715 * x * x * x));                                        \
             *f = (1 + t) / 2;                                                                                \
             *df = (1 - t * t) / 2 * c * (1 + 3 * (real)0.044715 * x * x);                                    \
+        } else if (activation == TT_ACTIVATION_RELU2) {                                                      \
+            *f = x > 0 ? x : 0;                                                                              \
+            *df = x > 0;                                                                                     \
         } else {                                                                                             \
             *f = 1 / (1 + real_exp(-x));                                                                     \
             *df = *f * (1 - *f);                                                                             \
@@ -192,7 +197,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_SIGMOID; activation++) {
+    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_RELU2; activation++) {
         const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2, (enum tt_activation)activation};
         struct problem p;
         make_problem(&p, &row);
@@ -280,6 +285,48 @@ static void in_place(void **state)
     free_problem(&p);
 }
 
+/* An activation alone has the bits of a unit whose up is 1. */
+static void without_up(void **state)
+{
+    (void)state;
+    const struct swiglu_case rows[] = {{9, 77, 3, TT_F32, true, 2, TT_ACTIVATION_RELU2},
+                                       {9, 77, 0, TT_BF16, true, 2, TT_ACTIVATION_RELU2},
+                                       {4, 64, 0, TT_BF16, true, 2, TT_ACTIVATION_GELU}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct problem p;
+        struct test_device device;
+        make_problem(&p, &rows[i]);
+        double ones[9 * 77];
+        for (int j = 0; j < 9 * 77; j++) ones[j] = 1;
+        test_tensor_set(&p.tensors[UP], ones);
+        struct test_tensor dgate = test_tensor_copy(&p.tensors[DGATE]), h = test_tensor_copy(&p.tensors[H]),
+                           dh = test_tensor_copy(&p.tensors[DH]);
+        test_device_open(&device, test_device_kind(), 1);
+        test_array_to_device(&device, p.tensors, LINES);
+        TEST_TO_DEVICE(&device, &dgate, &h, &dh);
+        run_op(&device, &rows[i], p.tensors);
+        struct tt_swiglu_forward_args forward = {
+            .activation = rows[i].activation, .gate_TF = p.tensors[GATE].view, .h_TF = h.view};
+        test_ok(tt_swiglu_forward(device.stream, &forward));
+        struct tt_swiglu_backward_args backward = {.activation = rows[i].activation,
+                                                   .dh_TF = dh.view,
+                                                   .gate_TF = p.tensors[GATE].view,
+                                                   .dgate_TF = dgate.view,
+                                                   .h_TF = dh.view};
+        test_ok(tt_swiglu_backward(device.stream, &backward));
+        test_array_to_host(&device, p.tensors, LINES);
+        TEST_TO_HOST(&device, &dgate, &h, &dh);
+        test_tensor_equal("h", &h, &p.tensors[H]);
+        test_tensor_equal("h of backward", &dh, &p.tensors[H]);
+        test_tensor_equal("dgate", &dgate, &p.tensors[DGATE]);
+        test_device_close(&device);
+        test_tensor_free(&dgate);
+        test_tensor_free(&h);
+        test_tensor_free(&dh);
+        free_problem(&p);
+    }
+}
+
 /* A gate beside each head of one matrix [T, H, 2E], whose gradient takes its place, has the bits of heads apart. */
 static void heads_of_rows(void **state)
 {
@@ -348,6 +395,7 @@ int main(void)
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(gelu_keeps_the_digits_of_its_tail),
         cmocka_unit_test(in_place),
+        cmocka_unit_test(without_up),
         cmocka_unit_test(heads_of_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

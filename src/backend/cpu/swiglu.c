@@ -71,9 +71,24 @@ TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activati
         vf x2 = x * x, e = vexp(x * (-0x1.988454p+0f - 0x1.2444f2p-4f * x2)), f = 1.0f / (1.0f + e);
         return (struct activation_lanes){f, f + x * (f * (e * f)) * (0x1.988454p+0f + 0x1.b6676cp-3f * x2)};
     }
+    if (activation == TT_ACTIVATION_RELU2) {
+        vf f = vmax(x, vsplat(0.0f));
+        return (struct activation_lanes){f, f + f};
+    }
     vf s = vsigmoid(x);
     if (activation == TT_ACTIVATION_SIGMOID) return (struct activation_lanes){s, s * (1.0f - s)};
     return (struct activation_lanes){s, s * (1.0f + x * (1.0f - s))};
+}
+
+/* up, or where there is none 1 */
+TT_INLINE vf TT_PASS(up_lanes)(const void *up, int64_t at, const bool bf16)
+{
+    return up != NULL ? vload(up, at, bf16) : vsplat(1.0f);
+}
+
+TT_INLINE vf TT_PASS(some_up_lanes)(const void *up, int64_t at, const bool bf16, int64_t left)
+{
+    return up != NULL ? vload_some(up, at, bf16, left) : vsplat(1.0f);
 }
 
 /* act(x) * y */
@@ -87,20 +102,23 @@ TT_INLINE void TT_PASS(forward_typed)(const struct tt_swiglu_forward_args *args,
 {
     const void *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *h = args->h_TF.data;
-    int64_t gate_at = TT_PASS(row_at)(&args->gate_TF, row), up_at = TT_PASS(row_at)(&args->up_TF, row);
+    int64_t gate_at = TT_PASS(row_at)(&args->gate_TF, row);
+    int64_t up_at = up != NULL ? TT_PASS(row_at)(&args->up_TF, row) : 0;
     int64_t h_at = TT_PASS(row_at)(&args->h_TF, row), cols = args->gate_TF.dims[args->gate_TF.rank - 1],
             f = 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         vf x = vload(gate, gate_at + f, bf16);
         vf share = TT_PASS(activate)(x, activation).f;
-        vstore(h, h_at + f, bf16, TT_PASS(times)(x, share, vload(up, up_at + f, bf16), activation));
+        vstore(h, h_at + f, bf16,
+               TT_PASS(times)(x, share, TT_PASS(up_lanes)(up, up_at + f, bf16), activation));
     }
     int64_t left = cols - f;
     if (left == 0) return;
     vf x = vload_some(gate, gate_at + f, bf16, left);
     vf share = TT_PASS(activate)(x, activation).f;
     vstore_some(h, h_at + f, bf16,
-                TT_PASS(times)(x, share, vload_some(up, up_at + f, bf16, left), activation), left);
+                TT_PASS(times)(x, share, TT_PASS(some_up_lanes)(up, up_at + f, bf16, left), activation),
+                left);
 }
 
 TT_INLINE void TT_PASS(forward_any)(const struct tt_swiglu_forward_args *args, int64_t row,
@@ -127,6 +145,9 @@ static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int6
     case TT_ACTIVATION_SIGMOID:
         TT_PASS(forward_any)(args, row, TT_ACTIVATION_SIGMOID);
         break;
+    case TT_ACTIVATION_RELU2:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_RELU2);
+        break;
     }
 }
 
@@ -151,26 +172,27 @@ TT_INLINE void TT_PASS(backward_typed)(const struct tt_swiglu_backward_args *arg
     const void *dh = args->dh_TF.data, *gate = args->gate_TF.data, *up = args->up_TF.data;
     void *dgate = args->dgate_TF.data, *dup = args->dup_TF.data, *h = args->h_TF.data;
     int64_t dh_at = TT_PASS(row_at)(&args->dh_TF, row), gate_at = TT_PASS(row_at)(&args->gate_TF, row);
-    int64_t up_at = TT_PASS(row_at)(&args->up_TF, row), dgate_at = TT_PASS(row_at)(&args->dgate_TF, row);
-    int64_t dup_at = TT_PASS(row_at)(&args->dup_TF, row), cols = args->gate_TF.dims[args->gate_TF.rank - 1],
-            f = 0;
+    int64_t dgate_at = TT_PASS(row_at)(&args->dgate_TF, row);
+    int64_t up_at = up != NULL ? TT_PASS(row_at)(&args->up_TF, row) : 0;
+    int64_t dup_at = dup != NULL ? TT_PASS(row_at)(&args->dup_TF, row) : 0;
+    int64_t cols = args->gate_TF.dims[args->gate_TF.rank - 1], f = 0;
     bool wants_h = !tt_tensor_is_empty(args->h_TF);
     int64_t h_at = wants_h ? TT_PASS(row_at)(&args->h_TF, row) : 0;
     for (; f + TT_VECTOR_LANES <= cols; f += TT_VECTOR_LANES) {
         struct TT_PASS(backward_lanes) out =
             TT_PASS(backward_of)(vload(dh, dh_at + f, bf16), vload(gate, gate_at + f, bf16),
-                                 vload(up, up_at + f, bf16), activation);
+                                 TT_PASS(up_lanes)(up, up_at + f, bf16), activation);
         vstore(dgate, dgate_at + f, bf16, out.dgate);
-        vstore(dup, dup_at + f, bf16, out.dup);
+        if (dup != NULL) vstore(dup, dup_at + f, bf16, out.dup);
         if (wants_h) vstore(h, h_at + f, bf16, out.h);
     }
     int64_t left = cols - f;
     if (left == 0) return;
     struct TT_PASS(backward_lanes) out =
         TT_PASS(backward_of)(vload_some(dh, dh_at + f, bf16, left), vload_some(gate, gate_at + f, bf16, left),
-                             vload_some(up, up_at + f, bf16, left), activation);
+                             TT_PASS(some_up_lanes)(up, up_at + f, bf16, left), activation);
     vstore_some(dgate, dgate_at + f, bf16, out.dgate, left);
-    vstore_some(dup, dup_at + f, bf16, out.dup, left);
+    if (dup != NULL) vstore_some(dup, dup_at + f, bf16, out.dup, left);
     if (wants_h) vstore_some(h, h_at + f, bf16, out.h, left);
 }
 
@@ -197,6 +219,9 @@ static void TT_PASS(backward_row)(const struct tt_swiglu_backward_args *args, in
         break;
     case TT_ACTIVATION_SIGMOID:
         TT_PASS(backward_any)(args, row, TT_ACTIVATION_SIGMOID);
+        break;
+    case TT_ACTIVATION_RELU2:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_RELU2);
         break;
     }
 }

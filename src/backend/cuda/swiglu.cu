@@ -46,6 +46,10 @@ __device__ __forceinline__ struct activated activate(float x, enum tt_activation
         float x2 = x * x, z = 1.59576912f * (x + 0.044715f * (x * x2)), f = sigmoid(z, type);
         return {f, f + x * (f * sigmoid(-z, type) * (1.59576912f * (1.0f + 0.134145f * x2)))};
     }
+    if (activation == TT_ACTIVATION_RELU2) {
+        float f = fmaxf(x, 0.0f);
+        return {f, f + f};
+    }
     float s = sigmoid(x, type);
     if (activation == TT_ACTIVATION_SIGMOID) return {s, s * (1.0f - s)};
     return {s, s * (1.0f + x * (1.0f - s))};
@@ -80,7 +84,7 @@ template <typename T> void set_view(heads_view<T> &to, const tt_tensor &x)
 }
 
 template <typename T, template <typename> class VIEW> struct forward_op {
-    VIEW<const T> gate, up;
+    VIEW<const T> gate, up; /* up.data NULL: 1 */
     VIEW<T> h;
     enum tt_activation activation;
 
@@ -91,7 +95,7 @@ template <typename T, template <typename> class VIEW> struct forward_op {
     template <int W> __device__ void load(int64_t row, int64_t col, loaded<W> &in) const
     {
         in.gate = ::load<T, W>(gate.at(row, col));
-        in.up = ::load<T, W>(up.at(row, col));
+        if (up.data != nullptr) in.up = ::load<T, W>(up.at(row, col));
     }
 
     template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
@@ -100,7 +104,9 @@ template <typename T, template <typename> class VIEW> struct forward_op {
         widen(in.gate, g);
         widen(in.up, u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= act_of(g[i], activate(g[i], activation, T{}), activation);
+        for (int i = 0; i < W; i++)
+            u[i] = (up.data != nullptr ? u[i] : 1.0f) *
+                   act_of(g[i], activate(g[i], activation, T{}), activation);
         vec<T, W> out;
         narrow(out, u);
         ::store(h.at(row, col), out);
@@ -108,8 +114,8 @@ template <typename T, template <typename> class VIEW> struct forward_op {
 };
 
 template <typename T, template <typename> class VIEW> struct backward_op {
-    VIEW<const T> dh, gate, up;
-    VIEW<T> dgate, dup, h; /* h.data NULL: not computed */
+    VIEW<const T> dh, gate, up; /* up.data NULL: 1 */
+    VIEW<T> dgate, dup, h;      /* data NULL: not computed */
     enum tt_activation activation;
 
     template <int W> struct loaded {
@@ -120,7 +126,7 @@ template <typename T, template <typename> class VIEW> struct backward_op {
     {
         in.dh = ::load<T, W>(dh.at(row, col));
         in.gate = ::load<T, W>(gate.at(row, col));
-        in.up = ::load<T, W>(up.at(row, col));
+        if (up.data != nullptr) in.up = ::load<T, W>(up.at(row, col));
     }
 
     template <int W> __device__ void store(int64_t row, int64_t col, const loaded<W> &in) const
@@ -133,6 +139,7 @@ template <typename T, template <typename> class VIEW> struct backward_op {
         for (int i = 0; i < W; i++) {
             struct activated a = activate(g[i], activation, T{});
             float act = act_of(g[i], a, activation);
+            if (up.data == nullptr) u[i] = 1.0f;
             dg[i] = d[i] * u[i] * a.slope;
             du[i] = d[i] * act;
             u[i] *= act;
@@ -141,7 +148,7 @@ template <typename T, template <typename> class VIEW> struct backward_op {
         narrow(out, dg);
         ::store(dgate.at(row, col), out);
         narrow(out, du);
-        ::store(dup.at(row, col), out);
+        if (dup.data != nullptr) ::store(dup.at(row, col), out);
         if (h.data == nullptr) return;
         narrow(out, u);
         ::store(h.at(row, col), out);
@@ -162,10 +169,11 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_swiglu_forward
     struct forward_op<T, VIEW> op = {
     };
     op.activation = args->activation;
+    bool alone = tt_tensor_is_empty(up);
     set_view(op.gate, gate);
-    set_view(op.up, up);
+    if (!alone) set_view(op.up, up);
     set_view(op.h, h);
-    bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(h, W);
+    bool aligned = is_aligned(gate, W) && (alone || is_aligned(up, W)) && is_aligned(h, W);
     return apply<W, 2>(stream, "swiglu_forward", op, rows_in(h), h.dims[h.rank - 1], aligned, &h);
 }
 
@@ -179,11 +187,13 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_swiglu_backwa
     op.activation = args->activation;
     set_view(op.dh, dh);
     set_view(op.gate, gate);
-    set_view(op.up, up);
+    bool aligned = is_aligned(gate, W) && is_aligned(dh, W) && is_aligned(args->dgate_TF, W);
     set_view(op.dgate, args->dgate_TF);
-    set_view(op.dup, args->dup_TF);
-    bool aligned = is_aligned(gate, W) && is_aligned(up, W) && is_aligned(dh, W) &&
-                   is_aligned(args->dgate_TF, W) && is_aligned(args->dup_TF, W);
+    if (!tt_tensor_is_empty(up)) {
+        set_view(op.up, up);
+        set_view(op.dup, args->dup_TF);
+        aligned = aligned && is_aligned(up, W) && is_aligned(args->dup_TF, W);
+    }
     if (!tt_tensor_is_empty(args->h_TF)) {
         set_view(op.h, args->h_TF);
         aligned = aligned && is_aligned(args->h_TF, W);

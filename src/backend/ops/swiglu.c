@@ -3,43 +3,46 @@
 #include "backend/device_impl.h"
 #include "backend/ops/check.h"
 
-/* Rows in FP8 are of rank 2. h is left out where `h` is empty and `only_rows`. */
+/* Rows in FP8 are of rank 2. h is left out where `h` is empty and `only_rows`, up where it is empty and `alone`. */
 static void check_forward(struct tt_check *check, const struct tt_swiglu_forward_args *args, int rank_max,
-                          bool only_rows)
+                          bool only_rows, bool alone)
 {
     tt_tensor gate = args->gate_TF;
     tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, rank_max);
-    tt_check_like(check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
-    tt_check_type(check, "up", args->up_TF, gate.dtype);
+    alone = alone && tt_tensor_is_empty(args->up_TF);
+    if (!alone) tt_check_like(check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
+    if (!alone) tt_check_type(check, "up", args->up_TF, gate.dtype);
     if (only_rows && tt_tensor_is_empty(args->h_TF)) return;
     tt_check_like(check, "h", args->h_TF, TT_TYPES_REAL, "gate", gate);
     tt_check_type(check, "h", args->h_TF, gate.dtype);
     tt_check_same_or_apart(check, "h", args->h_TF, "gate", gate);
-    tt_check_same_or_apart(check, "h", args->h_TF, "up", args->up_TF);
+    if (!alone) tt_check_same_or_apart(check, "h", args->h_TF, "up", args->up_TF);
 }
 
 tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
 {
     struct tt_check check = {.op = "swiglu_forward"};
-    check_forward(&check, args, 3, false);
+    check_forward(&check, args, 3, false, true);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_swiglu_forward(stream, args);
 }
 
-/* dgate and dup are left out where they are empty and `only_rows`; gate and up where they are `coded`. */
+/* dgate and dup are left out where they are empty and `only_rows`; gate and up where they are `coded`; up and dup where
+ * they are empty and `alone`. */
 static void check_backward(struct tt_check *check, const struct tt_swiglu_backward_args *args, int rank_max,
-                           bool only_rows, bool coded)
+                           bool only_rows, bool coded, bool alone)
 {
-    enum { INPUTS = 3, MOST = 6 };
+    enum { MOST = 6 };
     tt_tensor dh = args->dh_TF;
     struct {
         const char *name;
         tt_tensor tensor;
     } all[MOST] = {{"dh", dh}, {"gate", args->gate_TF}, {"up", args->up_TF}};
-    int inputs = coded ? 1 : INPUTS, count = inputs;
+    alone = alone && tt_tensor_is_empty(args->up_TF) && tt_tensor_is_empty(args->dup_TF);
+    int inputs = coded ? 1 : alone ? 2 : 3, count = inputs;
     bool gradients = !only_rows || !tt_tensor_is_empty(args->dgate_TF) || !tt_tensor_is_empty(args->dup_TF);
     if (gradients) all[count].name = "dgate", all[count++].tensor = args->dgate_TF;
-    if (gradients) all[count].name = "dup", all[count++].tensor = args->dup_TF;
+    if (gradients && !alone) all[count].name = "dup", all[count++].tensor = args->dup_TF;
     if (!tt_tensor_is_empty(args->h_TF)) all[count].name = "h", all[count++].tensor = args->h_TF;
     tt_check_tensor(check, "dh", dh, TT_TYPES_REAL, 2, rank_max);
     for (int i = 1; i < count; i++) {
@@ -60,7 +63,7 @@ static void check_backward(struct tt_check *check, const struct tt_swiglu_backwa
 tt_status tt_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
     struct tt_check check = {.op = "swiglu_backward"};
-    check_backward(&check, args, 3, false, false);
+    check_backward(&check, args, 3, false, false, true);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_swiglu_backward(stream, args);
 }
@@ -102,7 +105,7 @@ tt_status tt_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_a
     struct tt_check check = {.op = "swiglu_rows"};
     tt_tensor gate = args->pass.gate_TF;
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), gate.dims[1], gate.dtype);
-    check_forward(&check, &args->pass, 2, one);
+    check_forward(&check, &args->pass, 2, one, false);
     tt_check_quantized_rows(&check, gate.dims[0], gate.dims[1], args->codes_TF, args->scale_T);
     if (tt_swiglu_is_coded(&args->kept)) {
         check_coded(&check, "codes of gate", &args->kept.gate_TF, gate);
@@ -132,7 +135,7 @@ tt_status tt_swiglu_rows_backward(struct tt_stream *stream, const struct tt_swig
     tt_tensor dh = pass->dh_TF;
     bool one = tt_swiglu_rows_in_one_pass(tt_stream_device(stream), dh.dims[1], dh.dtype),
          coded = tt_swiglu_is_coded(&args->coded);
-    check_backward(&check, pass, 2, one, coded);
+    check_backward(&check, pass, 2, one, coded, false);
     tt_check_quantized_rows(&check, dh.dims[0], 2 * dh.dims[1], args->codes_T2F, args->scale_T);
     if (coded) {
         check_coded(&check, "codes of gate", &args->coded.gate_TF, dh);

@@ -3,7 +3,9 @@
  *     SiLU       f = 1 / (1 + exp(-x))
  *     GELU       f = (1 + erf(x / sqrt(2))) / 2 (Hendrycks and Gimpel, arXiv 1606.08415)
  *     GELU tanh  f = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
+ *     ReLU^2     f = max(x, 0) (So et al., arXiv 2109.08668)
  *     sigmoid    act = f = 1 / (1 + exp(-x)), which gates the output of attention
+ * The activation alone, h = act(gate), is the unit without up.
  * The tensors of one pass have one shape: rows, or the heads of rows [T, H, E] with any strides (a gate beside each
  * head of q).
  * Backward: dup = dh * act(gate); dgate = dh * up * act'(gate), which is dh * up * (f + gate * f'). */
@@ -14,19 +16,26 @@
 #include "backend/ops/matrix.h"
 #include "tensor/tensor.h"
 
-enum tt_activation { TT_ACTIVATION_SILU, TT_ACTIVATION_GELU, TT_ACTIVATION_GELU_TANH, TT_ACTIVATION_SIGMOID };
+enum tt_activation {
+    TT_ACTIVATION_SILU,
+    TT_ACTIVATION_GELU,
+    TT_ACTIVATION_GELU_TANH,
+    TT_ACTIVATION_SIGMOID,
+    TT_ACTIVATION_RELU2
+};
 
 struct tt_swiglu_forward_args {
     enum tt_activation activation;
-    tt_tensor gate_TF, up_TF; /* f32 | bf16; rows may be strided (halves of one [T, 2F]) */
-    tt_tensor h_TF;           /* may alias gate */
+    tt_tensor gate_TF,
+        up_TF;      /* f32 | bf16; rows may be strided (halves of one [T, 2F]); up empty: act(gate) */
+    tt_tensor h_TF; /* may alias gate */
 };
 TT_MUST_USE tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args);
 
 struct tt_swiglu_backward_args {
     enum tt_activation activation;
     tt_tensor dh_TF;
-    tt_tensor gate_TF, up_TF;
+    tt_tensor gate_TF, up_TF;   /* up empty, and then dup: act(gate) */
     tt_tensor dgate_TF, dup_TF; /* may alias gate and up */
     tt_tensor h_TF;             /* empty, or output: act(gate) * up, recomputed; may alias dh */
 };

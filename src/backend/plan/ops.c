@@ -289,12 +289,12 @@ static tt_status plan_rope(struct tt_stream *stream, const struct tt_rope_args *
 
 static tt_status plan_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args)
 {
-    return moves(stream, 3.0 * size(args->h_TF));
+    return moves(stream, 2.0 * size(args->h_TF) + size(args->up_TF));
 }
 
 static tt_status plan_swiglu_backward(struct tt_stream *stream, const struct tt_swiglu_backward_args *args)
 {
-    return moves(stream, 5.0 * size(args->dh_TF) + size(args->h_TF));
+    return moves(stream, 3.0 * size(args->dh_TF) + size(args->up_TF) + size(args->dup_TF) + size(args->h_TF));
 }
 
 static tt_status plan_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args)
