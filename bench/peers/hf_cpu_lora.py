@@ -33,7 +33,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 def parse_arguments():
@@ -60,7 +59,7 @@ def build_model(args):
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
     model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[args.dtype], attn_implementation=args.attention)
-    lora = LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=LINEARS, task_type="CAUSAL_LM")
+    lora = LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(model, lora)
     if args.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -10,6 +10,7 @@ enum {
     LINES_MAX = 64, /* as in rmsnorm.c */
     LINE_ROWS_MIN = 8,
     WIDTH_MAX = TT_CPU_SCRATCH_BYTES / sizeof(float),
+    KEPT_COLUMNS = 8192 /* of a group: what the first visit of them computes is kept for the second */
 };
 
 /* The inputs of a pass, of which both directions have the same. */
@@ -90,16 +91,24 @@ tt_status tt_cpu_gated_norm_backward(struct tt_stream *stream, const struct tt_g
 
 #else
 
+/* What is the same for all columns of a pass, and constant in the functions made of those below: without it each load
+ * would ask for its type. */
+struct TT_PASS(kind) {
+    bool bf16, sigmoid, gate_first;
+};
+#define kind TT_PASS(kind)
+
 /* The columns of a group, from `at` on. */
-TT_INLINE vf TT_PASS(part)(const tt_tensor *x, int64_t row, int64_t at, int64_t left)
+TT_INLINE vf TT_PASS(part)(const tt_tensor *x, int64_t row, int64_t at, int64_t left, struct kind of)
 {
-    return vload_part(x->data, row * x->strides[0] + at, x->dtype == TT_BF16, left);
+    return vload_part(x->data, row * x->strides[0] + at, of.bf16, left);
 }
 #define part TT_PASS(part)
 
-TT_INLINE void TT_PASS(store)(const tt_tensor *x, int64_t row, int64_t at, vf value, int64_t left)
+TT_INLINE void TT_PASS(store)(const tt_tensor *x, int64_t row, int64_t at, vf value, int64_t left,
+                              struct kind of)
 {
-    vstore_part(x->data, row * x->strides[0] + at, x->dtype == TT_BF16, value, left);
+    vstore_part(x->data, row * x->strides[0] + at, of.bf16, value, left);
 }
 #define store TT_PASS(store)
 
@@ -109,42 +118,95 @@ TT_INLINE vf TT_PASS(weights)(const struct gated *pass, int64_t group, int64_t d
 }
 
 /* act(z) */
-TT_INLINE vf TT_PASS(gate_at)(const struct gated *pass, int64_t row, int64_t at, int64_t left)
+TT_INLINE vf TT_PASS(gate_at)(const struct gated *pass, int64_t row, int64_t at, int64_t left, struct kind of)
 {
-    vf z = part(&pass->z, row, at, left), share = vsigmoid(z);
-    if (!pass->sigmoid) share *= z;
+    vf z = part(&pass->z, row, at, left, of), share = vsigmoid(z);
+    if (!of.sigmoid) share *= z;
     return share;
 }
 
 /* The values that are normed: x, or x act(z). */
-TT_INLINE vf TT_PASS(normed)(const struct gated *pass, int64_t row, int64_t at, int64_t left)
+TT_INLINE vf TT_PASS(normed)(const struct gated *pass, int64_t row, int64_t at, int64_t left, struct kind of)
 {
-    vf x = part(&pass->x, row, at, left);
-    if (!pass->gate_first) return x;
-    return x * TT_PASS(gate_at)(pass, row, at, left);
+    vf x = part(&pass->x, row, at, left, of);
+    if (!of.gate_first) return x;
+    return x * TT_PASS(gate_at)(pass, row, at, left, of);
 }
 #define normed TT_PASS(normed)
+
+/* Visits the columns of a group: whole vectors, whose number of columns is then a constant, and the rest. */
+#define FOR_COLUMNS(width, call)                                                                             \
+    do {                                                                                                     \
+        int64_t d = 0;                                                                                       \
+        for (; d + TT_VECTOR_LANES <= (width); d += TT_VECTOR_LANES) {                                       \
+            const int64_t left = TT_VECTOR_LANES;                                                            \
+            call;                                                                                            \
+        }                                                                                                    \
+        if (d < (width)) {                                                                                   \
+            const int64_t left = (width)-d;                                                                  \
+            call;                                                                                            \
+        }                                                                                                    \
+    } while (0)
+
+/* What is normed, also stored for the second visit of its columns. */
+TT_INLINE vf TT_PASS(add_square)(const struct gated *pass, int64_t row, int64_t first, int64_t d,
+                                 int64_t left, float *kept, vf squares, struct kind of)
+{
+    vf u = normed(pass, row, first + d, left, of);
+    if (kept != NULL) vstore(kept, d, false, u);
+    return vmultiply_add(u, u, squares);
+}
+
+TT_INLINE void TT_PASS(forward_part)(const struct gated *pass, const tt_tensor *y_TN, int64_t row,
+                                     int64_t group, int64_t d, int64_t left, const float *kept, float rstd,
+                                     struct kind of)
+{
+    int64_t at = group * pass->width + d;
+    vf u = kept != NULL ? vload(kept, d, false) : normed(pass, row, at, left, of);
+    vf y = u * rstd * TT_PASS(weights)(pass, group, d, left);
+    if (!of.gate_first) y *= TT_PASS(gate_at)(pass, row, at, left, of);
+    store(y_TN, row, at, y, left, of);
+}
+
+TT_INLINE void TT_PASS(forward_kind)(const struct gated *pass, const struct tt_gated_norm_forward_args *args,
+                                     int64_t row, struct kind of)
+{
+    float room[KEPT_COLUMNS + TT_VECTOR_LANES], *kept = NULL;
+    if (of.gate_first && pass->width <= KEPT_COLUMNS) kept = room;
+    for (int64_t group = 0; group < pass->groups; group++) {
+        int64_t first = group * pass->width;
+        vf squares = vsplat(0);
+        FOR_COLUMNS(pass->width, squares = TT_PASS(add_square)(pass, row, first, d, left, kept, squares, of));
+        float rstd = (float)(1.0 / sqrt((double)vsum(squares) / (double)pass->width + args->eps));
+        FOR_COLUMNS(pass->width,
+                    TT_PASS(forward_part)(pass, &args->y_TN, row, group, d, left, kept, rstd, of));
+        if (!tt_tensor_is_empty(args->rstd_TG))
+            ((float *)args->rstd_TG.data)[row * pass->groups + group] = rstd;
+    }
+}
+
+/* Calls a function of (..., kind) with a constant kind. */
+#define WITH_KIND(pass, call)                                                                                \
+    do {                                                                                                     \
+        bool bf16 = (pass)->x.dtype == TT_BF16;                                                              \
+        if ((pass)->sigmoid)                                                                                 \
+            call((struct kind){bf16, true, (pass)->gate_first});                                             \
+        else if ((pass)->gate_first && bf16)                                                                 \
+            call((struct kind){true, false, true});                                                          \
+        else if ((pass)->gate_first)                                                                         \
+            call((struct kind){false, false, true});                                                         \
+        else if (bf16)                                                                                       \
+            call((struct kind){true, false, false});                                                         \
+        else                                                                                                 \
+            call((struct kind){false, false, false});                                                        \
+    } while (0)
 
 static void TT_PASS(forward_row)(const struct gated *pass, const struct tt_gated_norm_forward_args *args,
                                  int64_t row)
 {
-    for (int64_t group = 0; group < pass->groups; group++) {
-        int64_t first = group * pass->width;
-        vf squares = vsplat(0);
-        for (int64_t d = 0; d < pass->width; d += TT_VECTOR_LANES) {
-            vf u = normed(pass, row, first + d, pass->width - d);
-            squares = vmultiply_add(u, u, squares);
-        }
-        float rstd = (float)(1.0 / sqrt((double)vsum(squares) / (double)pass->width + args->eps));
-        for (int64_t d = 0; d < pass->width; d += TT_VECTOR_LANES) {
-            int64_t left = pass->width - d;
-            vf y = normed(pass, row, first + d, left) * rstd * TT_PASS(weights)(pass, group, d, left);
-            if (!pass->gate_first) y *= TT_PASS(gate_at)(pass, row, first + d, left);
-            store(&args->y_TN, row, first + d, y, left);
-        }
-        if (!tt_tensor_is_empty(args->rstd_TG))
-            ((float *)args->rstd_TG.data)[row * pass->groups + group] = rstd;
-    }
+#define CALL(...) TT_PASS(forward_kind)(pass, args, row, __VA_ARGS__)
+    WITH_KIND(pass, CALL);
+#undef CALL
 }
 
 /* The parts of a gradient at some columns: that of the norm's result times weight, and of the gate. */
@@ -154,59 +216,88 @@ struct TT_PASS(terms) {
     vf g;                     /* dy (gated after the norm) weight */
 };
 
-TT_INLINE struct TT_PASS(terms) TT_PASS(terms_at)(const struct gated *pass, const tt_tensor *dy, int64_t row,
-                                                  int64_t group, int64_t d, float rstd)
+/* `share`: the logistic function of z. */
+TT_INLINE struct TT_PASS(terms)
+    TT_PASS(terms_at)(const struct gated *pass, const tt_tensor *dy, int64_t row, int64_t group, int64_t d,
+                      int64_t left, vf share, float rstd, struct kind of)
 {
     struct TT_PASS(terms) terms;
-    int64_t at = group * pass->width + d, left = pass->width - d;
-    vf z = part(&pass->z, row, at, left), share = vsigmoid(z);
+    int64_t at = group * pass->width + d;
     terms.act = share;
     terms.slope = share * (1.0f - share);
-    if (!pass->sigmoid) {
+    if (!of.sigmoid) {
+        vf z = part(&pass->z, row, at, left, of);
         terms.slope = share + z * terms.slope;
         terms.act *= z;
     }
-    terms.x = part(&pass->x, row, at, left);
+    terms.x = part(&pass->x, row, at, left, of);
     terms.weight = TT_PASS(weights)(pass, group, d, left);
     terms.hat = terms.x * rstd;
-    if (pass->gate_first) terms.hat *= terms.act;
-    terms.g = part(dy, row, at, left) * terms.weight;
-    if (!pass->gate_first) terms.g *= terms.act;
+    if (of.gate_first) terms.hat *= terms.act;
+    terms.g = part(dy, row, at, left, of) * terms.weight;
+    if (!of.gate_first) terms.g *= terms.act;
     return terms;
+}
+
+/* Adds to the sum of g hat; the share is stored for the second visit of its columns. */
+TT_INLINE vf TT_PASS(add_term)(const struct gated *pass, const struct tt_gated_norm_backward_args *args,
+                               int64_t row, int64_t group, int64_t d, int64_t left, float *kept, vf sum,
+                               float rstd, struct kind of)
+{
+    vf share = vsigmoid(part(&pass->z, row, group * pass->width + d, left, of));
+    if (kept != NULL) vstore(kept, d, false, share);
+    struct TT_PASS(terms) terms = TT_PASS(terms_at)(pass, &args->dy_TN, row, group, d, left, share, rstd, of);
+    return vmultiply_add(terms.g, terms.hat, sum);
+}
+
+TT_INLINE void TT_PASS(backward_part)(const struct gated *pass,
+                                      const struct tt_gated_norm_backward_args *args, int64_t row,
+                                      int64_t group, int64_t d, int64_t left, const float *kept, float *line,
+                                      float rstd, float mean, struct kind of)
+{
+    int64_t at = group * pass->width + d;
+    vf share = kept != NULL ? vload(kept, d, false) : vsigmoid(part(&pass->z, row, at, left, of));
+    struct TT_PASS(terms) terms = TT_PASS(terms_at)(pass, &args->dy_TN, row, group, d, left, share, rstd, of);
+    vf dy = part(&args->dy_TN, row, at, left, of), du = (terms.g - terms.hat * mean) * rstd, dz, dx = du;
+    if (of.gate_first) {
+        dz = du * terms.x * terms.slope;
+        dx = du * terms.act;
+    } else {
+        dz = dy * terms.weight * terms.hat * terms.slope;
+    }
+    if (line != NULL) {
+        int64_t to = weight_at(pass, group) + d;
+        vf seen = dy * terms.hat;
+        if (!of.gate_first) seen *= terms.act;
+        vstore_part(line, to, false, vload_part(line, to, false, left) + seen, left);
+    }
+    store(&args->dx_TN, row, at, dx, left, of);
+    store(&args->dz_TN, row, at, dz, left, of);
+}
+
+TT_INLINE void TT_PASS(backward_kind)(const struct gated *pass,
+                                      const struct tt_gated_norm_backward_args *args, int64_t row,
+                                      float *line, struct kind of)
+{
+    float room[KEPT_COLUMNS + TT_VECTOR_LANES], *kept = pass->width <= KEPT_COLUMNS ? room : NULL;
+    for (int64_t group = 0; group < pass->groups; group++) {
+        float rstd = ((const float *)args->rstd_TG.data)[row * pass->groups + group];
+        vf sum = vsplat(0);
+        FOR_COLUMNS(pass->width,
+                    sum = TT_PASS(add_term)(pass, args, row, group, d, left, kept, sum, rstd, of));
+        float mean = vsum(sum) / (float)pass->width;
+        FOR_COLUMNS(pass->width,
+                    TT_PASS(backward_part)(pass, args, row, group, d, left, kept, line, rstd, mean, of));
+    }
 }
 
 /* line: the sums of the weight's gradient, or NULL. */
 static void TT_PASS(backward_row)(const struct gated *pass, const struct tt_gated_norm_backward_args *args,
                                   int64_t row, float *line)
 {
-    for (int64_t group = 0; group < pass->groups; group++) {
-        float rstd = ((const float *)args->rstd_TG.data)[row * pass->groups + group];
-        vf sum = vsplat(0);
-        for (int64_t d = 0; d < pass->width; d += TT_VECTOR_LANES) {
-            struct TT_PASS(terms) terms = TT_PASS(terms_at)(pass, &args->dy_TN, row, group, d, rstd);
-            sum = vmultiply_add(terms.g, terms.hat, sum);
-        }
-        float mean = vsum(sum) / (float)pass->width;
-        for (int64_t d = 0; d < pass->width; d += TT_VECTOR_LANES) {
-            int64_t at = group * pass->width + d, left = pass->width - d;
-            struct TT_PASS(terms) terms = TT_PASS(terms_at)(pass, &args->dy_TN, row, group, d, rstd);
-            vf dy = part(&args->dy_TN, row, at, left), du = (terms.g - terms.hat * mean) * rstd, dz, dx = du;
-            if (pass->gate_first) {
-                dz = du * terms.x * terms.slope;
-                dx = du * terms.act;
-            } else {
-                dz = dy * terms.weight * terms.hat * terms.slope;
-            }
-            if (line != NULL) {
-                int64_t to = weight_at(pass, group) + d;
-                vf seen = dy * terms.hat;
-                if (!pass->gate_first) seen *= terms.act;
-                vstore_part(line, to, false, vload_part(line, to, false, left) + seen, left);
-            }
-            store(&args->dx_TN, row, at, dx, left);
-            store(&args->dz_TN, row, at, dz, left);
-        }
-    }
+#define CALL(...) TT_PASS(backward_kind)(pass, args, row, line, __VA_ARGS__)
+    WITH_KIND(pass, CALL);
+#undef CALL
 }
 
 #endif
