@@ -1,17 +1,21 @@
 #include "checkpoint/publish.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/integer.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "io/pth.h"
 #include "model/adapter_config.h"
 
 /* Saves up to this size are verified by reading them back; of larger saves only sizes and headers are checked. */
 #define READ_BACK_BYTES_MAX ((uint64_t)1 << 30)
+
+enum { TURNING_THREADS_MAX = 8 };
 
 static tt_status write_text(const char *folder, const char *name, const struct tt_str *text)
 {
@@ -116,16 +120,26 @@ static tt_status copy_tensor(const struct tt_publication *request, const struct 
     return TT_OK;
 }
 
-/* Elements of the parameters that the ranks wrote whole, in their places in transposed tensors. */
-static tt_status turn_piece(const struct tt_safetensors *turned, const struct tt_weights_file *file,
-                            const struct tt_weights_piece *piece, struct tt_source_output *to, char *bytes,
-                            size_t most)
+/* The transposed tensors, which threads take one after the other: the pieces of one tensor are written by one thread. */
+struct turning {
+    const struct tt_safetensors *turned; /* the parameters that the ranks wrote whole */
+    const struct tt_weights_file *file;
+    int descriptor;
+    const char *path;
+    atomic_size_t next; /* entry */
+    atomic_bool failed;
+};
+
+/* Elements of the parameters in their places in a transposed tensor. */
+static tt_status turn_piece(const struct turning *turning, const struct tt_weights_piece *piece,
+                            struct tt_source_output *to, char *bytes, size_t most)
 {
+    const struct tt_safetensors *turned = turning->turned;
     const struct tt_safetensors_entry *from = tt_safetensors_find(turned, piece->param->name);
     if (from == NULL)
         return tt_fail(TT_ERR_INTERNAL, "'%s' has no '%s'", tt_safetensors_path(turned), piece->param->name);
     to->width = tt_dtype_bytes(from->dtype);
-    to->offset = file->entries[piece->entry].offset;
+    to->offset = turning->file->entries[piece->entry].offset;
     int64_t count = piece->piece.rows * piece->piece.columns, columns = piece->piece.columns;
     int64_t step = (int64_t)(most / to->width);
     if (step > columns) step -= step % columns; /* whole rows */
@@ -137,18 +151,35 @@ static tt_status turn_piece(const struct tt_safetensors *turned, const struct tt
     return TT_OK;
 }
 
+static tt_status turn_some(void *argument)
+{
+    enum { STEP_BYTES = 8 << 20 };
+    struct turning *turning = argument;
+    struct tt_source_output to = {.descriptor = turning->descriptor, .path = turning->path};
+    char *bytes = tt_alloc_aligned(STEP_BYTES);
+    tt_status status = bytes != NULL ? TT_OK : TT_ERR_MEMORY;
+    for (size_t e; status == TT_OK && !atomic_load(&turning->failed) &&
+                   (e = atomic_fetch_add(&turning->next, 1)) < turning->file->count;)
+        for (size_t p = 0; p < turning->file->piece_count && status == TT_OK; p++)
+            if (turning->file->pieces[p].entry == e)
+                status = turn_piece(turning, &turning->file->pieces[p], &to, bytes, STEP_BYTES);
+    if (status != TT_OK) atomic_store(&turning->failed, true);
+    tt_free(bytes);
+    return status;
+}
+
 static tt_status turn_tensors(const struct tt_publication *request, const struct tt_weights_file *file,
-                              int descriptor, const char *path, char *bytes, size_t most)
+                              int descriptor, const char *path)
 {
     struct tt_path from;
     struct tt_safetensors *turned = NULL;
-    struct tt_source_output to = {.descriptor = descriptor, .path = path};
-    tt_status status = TT_OK;
     if (request->weights->turned.count == 0) return TT_OK;
     TT_TRY(tt_path_set(&from, request->temporary, request->weights->turned.name));
     TT_TRY(tt_safetensors_open(from.text, &turned));
-    for (size_t p = 0; p < file->piece_count && status == TT_OK; p++)
-        status = turn_piece(turned, file, &file->pieces[p], &to, bytes, most);
+    struct turning turning = {.turned = turned, .file = file, .descriptor = descriptor, .path = path};
+    int threads = tt_cpu_count() < TURNING_THREADS_MAX ? tt_cpu_count() : TURNING_THREADS_MAX;
+    if ((size_t)threads > file->count) threads = (int)file->count;
+    tt_status status = tt_threads_run("transpose", threads, turn_some, &turning);
     tt_safetensors_close(turned);
     TT_TRY(status);
     tt_manifest_forget(request->manifest, request->weights->turned.name);
@@ -168,7 +199,7 @@ static tt_status write_first_file(const struct tt_publication *request)
     if (bytes == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_file_create(path.text, file->bytes, &descriptor));
     TT_GO(tt_file_pwrite(descriptor, path.text, file->header.data, file->header.bytes, 0));
-    TT_GO(turn_tensors(request, file, descriptor, path.text, bytes, PIECE));
+    TT_GO(turn_tensors(request, file, descriptor, path.text));
     struct tt_name_index pieces = {0};
     for (size_t p = 0; p < file->piece_count && status == TT_OK; p++)
         status = tt_name_index_add(&pieces, file->entries[file->pieces[p].entry].name, p);
