@@ -90,15 +90,6 @@ static void append(struct tt_weights_layout *layout, struct tt_weights_file *fil
     layout->tensor_bytes += stored_bytes(entry);
 }
 
-/* The name in the files of a folder like `base`. */
-static const char *stored_name(const struct tt_model *model, const struct tt_model_folder *base,
-                               const char *name)
-{
-    const struct tt_safetensors_entry *entry =
-        base != NULL && model->facts.part != NULL ? tt_model_folder_find(base, name) : NULL;
-    return entry != NULL ? entry->name : name;
-}
-
 /* A tensor of the files: a parameter, or pieces of some. */
 struct stored {
     struct tt_safetensors_entry entry;
@@ -117,9 +108,22 @@ struct listing {
     size_t count, room;
     struct tt_weights_piece *pieces; /* of tensor number `entry` of the list */
     size_t piece_count, piece_room;
-    struct tt_name_index index; /* of the tensors that are pieces */
-    const tt_param *param;      /* whose pieces are listed */
+    struct tt_name_index index;      /* of the tensors that are pieces */
+    const tt_param *param;           /* whose pieces are listed */
+    struct tt_param_sources adapter; /* of an adapter's files */
 };
+
+static bool has_files(const struct listing *listing)
+{
+    return listing->base != NULL && tt_model_folder_has_weights(listing->base);
+}
+
+/* The name in files like those of the base; where there are none, that of the family's files. NULL: no memory. */
+static const char *stored_name(struct listing *listing, const char *name)
+{
+    if (has_files(listing)) return tt_model_folder_spelling(listing->base, name);
+    return tt_part_stored_name(listing->model->facts.sources.renames, name, &listing->layout->arena);
+}
 
 static tt_status list_tensor(struct listing *listing, const tt_param *param, const char *name, int rank,
                              const int64_t *dims)
@@ -133,14 +137,16 @@ static tt_status list_tensor(struct listing *listing, const tt_param *param, con
 
 static tt_status list_whole(struct listing *listing, const tt_param *param, const char *name)
 {
-    if (listing->layout->adapter) {
-        char *key = tt_adapter_key(name);
-        if (key == NULL) return TT_ERR_MEMORY;
-        name = tt_arena_strdup(&listing->layout->arena, key);
-        tt_free(key);
-        if (name == NULL) return TT_ERR_MEMORY;
-    }
-    return list_tensor(listing, param, name, param->rank, param->dims);
+    return name != NULL ? list_tensor(listing, param, name, param->rank, param->dims) : TT_ERR_MEMORY;
+}
+
+/* The name of a parameter in an adapter's file; NULL: no memory. */
+static const char *adapter_name(struct listing *listing, const char *name)
+{
+    char *key = tt_adapter_key(name);
+    name = key != NULL ? tt_arena_strdup(&listing->layout->arena, key) : NULL;
+    tt_free(key);
+    return name;
 }
 
 static tt_status list_piece(void *context, const struct tt_source_piece *piece)
@@ -149,6 +155,7 @@ static tt_status list_piece(void *context, const struct tt_source_piece *piece)
     size_t number;
     if (!tt_name_index_find(&listing->index, piece->tensor, &number)) {
         const char *name = tt_arena_strdup(&listing->layout->arena, piece->tensor);
+        if (name != NULL && !has_files(listing)) name = stored_name(listing, name);
         if (name == NULL) return TT_ERR_MEMORY;
         number = listing->count;
         TT_TRY(list_tensor(listing, NULL, name, piece->rank, piece->dims));
@@ -161,24 +168,31 @@ static tt_status list_piece(void *context, const struct tt_source_piece *piece)
     return TT_OK;
 }
 
+/* A parameter by its row of the sources, or as it is under this name. */
+static tt_status list_by(struct listing *listing, const struct tt_param_sources *sources,
+                         const tt_param *param, const char *name)
+{
+    int64_t layer = -1;
+    if (name == NULL) return TT_ERR_MEMORY;
+    const struct tt_param_source *source = tt_param_source_find(sources, name, &layer);
+    if (source == NULL) return list_whole(listing, param, name);
+    return tt_param_source_pieces(sources, source, layer, param->rank, param->dims, list_piece, listing);
+}
+
 /* The pieces are those of the base's files, or where there are none those of the family's first row for it. */
 static tt_status list_param(struct listing *listing, const tt_param *param)
 {
-    const struct tt_model_facts *facts = &listing->model->facts;
-    const struct tt_model_folder *base = listing->base;
-    bool joined = false, stored = base != NULL && tt_model_folder_has_weights(base);
+    const struct tt_param_sources *sources = &listing->model->facts.sources;
+    bool joined = false;
     int64_t layer = -1;
     listing->param = param;
-    if (!listing->layout->adapter && stored)
-        TT_TRY(tt_model_folder_pieces(base, param->name, list_piece, listing, &joined));
-    else if (!listing->layout->adapter) {
-        const struct tt_param_source *source = tt_param_source_find(&facts->sources, param->name, &layer);
-        joined = source != NULL;
-        if (joined)
-            TT_TRY(tt_param_source_pieces(&facts->sources, source, layer, param->rank, param->dims,
-                                          list_piece, listing));
-    }
-    return joined ? TT_OK : list_whole(listing, param, stored_name(listing->model, base, param->name));
+    if (listing->layout->adapter)
+        return list_by(listing, &listing->adapter, param, adapter_name(listing, param->name));
+    if (!has_files(listing) && tt_param_source_find(sources, param->name, &layer) != NULL)
+        return list_by(listing, sources, param, param->name);
+    if (has_files(listing))
+        TT_TRY(tt_model_folder_pieces(listing->base, param->name, list_piece, listing, &joined));
+    return joined ? TT_OK : list_whole(listing, param, stored_name(listing, param->name));
 }
 
 static tt_status list_tensors(struct listing *listing)
@@ -188,7 +202,8 @@ static tt_status list_tensors(struct listing *listing)
         if (is_saved(listing->layout, model->params[i])) TT_TRY(list_param(listing, model->params[i]));
     /* PEFT looks for a table that both share under both names. */
     if (!tt_model_saves_table_twice(model)) return TT_OK;
-    return list_whole(listing, tt_model_find_param(model, model->embedding_name), model->head_name);
+    return list_whole(listing, tt_model_find_param(model, model->embedding_name),
+                      adapter_name(listing, model->head_name));
 }
 
 /* The tensors of other parts, as they are. */
@@ -342,7 +357,8 @@ tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_m
     struct listing listing = {.layout = layout, .model = model, .base = base, .dtype = dtype};
     *layout = (struct tt_weights_layout){0};
     for (size_t i = 0; i < model->param_count; i++) layout->adapter |= model->params[i]->adapter;
-    tt_status status = list_tensors(&listing);
+    tt_status status = tt_adapter_sources(&model->facts, &layout->arena, &listing.adapter);
+    if (status == TT_OK) status = list_tensors(&listing);
     if (status == TT_OK) status = lay_out_weights(&listing, max_file_bytes);
     tt_name_index_deinit(&listing.index);
     tt_free(listing.tensors);

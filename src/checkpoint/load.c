@@ -129,36 +129,36 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 
 /* ---- LoRA on linears in pieces ---- */
 
-/* PEFT's name for a linear depends on this: whether its weight is that of one module of the files, and of which. */
-struct whole {
+/* What of its first tensor of the files a weight has. */
+struct share {
     const tt_param *weight;
-    char tensor[TT_SOURCE_NAME_BYTES]; /* the first one */
-    bool part, several;
+    char tensor[TT_SOURCE_NAME_BYTES];
+    int64_t elements, all;
 };
 
 static tt_status see_piece(void *context, const struct tt_source_piece *piece)
 {
-    struct whole *whole = context;
-    int64_t elements = 1;
-    for (int d = 0; d < piece->rank; d++) elements *= piece->dims[d];
-    if (whole->tensor[0] == '\0') (void)snprintf(whole->tensor, sizeof whole->tensor, "%s", piece->tensor);
-    whole->several |= strcmp(whole->tensor, piece->tensor) != 0;
-    whole->part |= elements != piece->rows * piece->columns;
+    struct share *share = context;
+    if (share->tensor[0] == '\0') (void)snprintf(share->tensor, sizeof share->tensor, "%s", piece->tensor);
+    if (strcmp(share->tensor, piece->tensor) != 0) return TT_OK;
+    share->all = 1;
+    for (int d = 0; d < piece->rank; d++) share->all *= piece->dims[d];
+    share->elements += piece->rows * piece->columns;
     return TT_OK;
 }
 
 static tt_status see_pieces(const struct tt_model *model, const struct tt_model_folder *folder,
-                            struct whole *whole)
+                            struct share *share)
 {
-    const tt_param *weight = whole->weight;
+    const tt_param *weight = share->weight;
     int64_t layer = -1;
     bool joined;
     if (folder != NULL && tt_model_folder_has_weights(folder))
-        return tt_model_folder_pieces(folder, weight->name, see_piece, whole, &joined);
+        return tt_model_folder_pieces(folder, weight->name, see_piece, share, &joined);
     const struct tt_param_source *source = tt_param_source_find(&model->facts.sources, weight->name, &layer);
     if (source == NULL) return TT_OK;
     return tt_param_source_pieces(&model->facts.sources, source, layer, weight->rank, weight->dims, see_piece,
-                                  whole);
+                                  share);
 }
 
 struct lora_check {
@@ -166,22 +166,19 @@ struct lora_check {
     const struct tt_model_folder *folder;
 };
 
-/* An adapter of PEFT is on the modules of the files: matrices of one on parts of it, or on several, are none there. */
+/* An adapter of PEFT is on the module that a fused tensor is the weight of. One on a linear of a part of it would train
+ * an A for each part, which PEFT's layout has no place for. */
 static tt_status check_lora(void *context, const struct tt_model_linear *linear)
 {
     const struct lora_check *check = context;
-    struct whole whole = {.weight = linear->weight};
+    struct share share = {.weight = linear->weight};
     if (linear->r == 0 || linear->weight->rank != 2) return TT_OK;
-    TT_TRY(see_pieces(check->model, check->folder, &whole));
-    if (whole.tensor[0] == '\0') return TT_OK;
-    if (!whole.part && !whole.several && strcmp(whole.tensor, linear->weight->name) == 0) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED, "LoRA on '%s', which is %s '%s' in the files: PEFT's adapters are on %s",
-                linear->weight->name,
-                whole.several ? "several tensors, the first of them"
-                : whole.part  ? "a part of"
-                              : "named",
-                whole.tensor, whole.several ? "each of them" : "that module as a whole");
+    TT_TRY(see_pieces(check->model, check->folder, &share));
+    if (share.elements == share.all) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
+                               "LoRA on '%s', which is a part of '%s' in the files: PEFT's adapters are on "
+                               "that module as a whole",
+                               linear->weight->name, share.tensor);
     tt_hint("name it in exclude_modules, or leave it out of target_modules");
     return status;
 }

@@ -100,7 +100,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
-    if (merge->model->facts.part != NULL && strcmp(source, name) == 0) tensor.stored = tensor.base->name;
+    if (strcmp(source, name) == 0) tensor.stored = tt_model_folder_spelling(merge->folder, name);
     TT_TRY(find_type(merge, source, &tensor));
     TT_TRY(tt_name_index_add(&merge->index, name, merge->count));
     merge->tensors[merge->count++] = tensor;

@@ -19,11 +19,13 @@ struct tt_joined {
     struct tt_joined_piece *pieces;
     size_t *firsts; /* [tensors + 1] */
     size_t count, room;
+    struct tt_safetensors *own; /* NULL, or a file that the pieces are of, to close with this one */
 };
 
 void tt_joined_destroy(struct tt_joined *joined)
 {
     if (joined == NULL) return;
+    tt_safetensors_close(joined->own);
     tt_free(joined->pieces);
     tt_free(joined->firsts);
     tt_free(joined);
@@ -86,6 +88,7 @@ struct join {
     const struct tt_stored_tensor_place *tensors; /* [count], in order of name */
     size_t count;
     struct used *used; /* [count] */
+    bool all;          /* the file has the other tensors too, where there are joined ones */
 };
 
 /* One parameter while its pieces are found. */
@@ -311,6 +314,29 @@ static bool is_joined(const struct tt_safetensors *file, const char *name)
     return false;
 }
 
+/* A tensor of the files as it is. */
+static tt_status add_whole(struct tt_safetensors *file, const struct tt_stored_tensor_place *place)
+{
+    struct tt_joined *joined = file->joined;
+    struct tt_safetensors_entry entry = *place->entry;
+    int64_t count = elements_of(&entry);
+    struct tt_source_piece piece = {
+        .tensor = place->name, .rank = entry.rank, .rows = 1, .columns = count, .group_rows = 1};
+    piece.group_stride = piece.row_stride = count;
+    piece.column_stride = 1;
+    memcpy(piece.dims, entry.dims, sizeof piece.dims);
+    entry.name = tt_arena_strdup(&file->arena, place->name);
+    if (entry.name == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_grow(&joined->pieces, joined->count, &joined->room));
+    joined->firsts[file->count] = joined->count;
+    joined->pieces[joined->count++] = (struct tt_joined_piece){piece, *place};
+    joined->firsts[file->count + 1] = joined->count;
+    entry.offset = file->file_bytes;
+    file->file_bytes += entry.bytes;
+    file->entries[file->count++] = entry;
+    return TT_OK;
+}
+
 static tt_status join_one(struct joining *joining, struct tt_safetensors *file,
                           const struct tt_stored_tensor_place *place, int64_t layer)
 {
@@ -353,7 +379,10 @@ static tt_status join_all(const struct join *join, struct tt_safetensors *file)
             TT_TRY(check_expert(join, &source->parts[0], place, numbers));
             if (numbers.expert <= 0) TT_TRY(join_one(&joining, file, place, numbers.layer));
         }
-    return check_rest(join, file->joined);
+    TT_TRY(check_rest(join, file->joined));
+    for (size_t i = 0, joined = file->count; i < join->count && join->all && joined > 0; i++)
+        if (join->used[i].rows == NULL) TT_TRY(add_whole(file, &join->tensors[i]));
+    return TT_OK;
 }
 
 static size_t count_sources(const struct tt_param_sources *sources)
@@ -395,25 +424,59 @@ static tt_status replace_parts(const struct join *join, const struct tt_safetens
     return TT_OK;
 }
 
-tt_status tt_join(const char *origin, const struct tt_param_sources *sources,
-                  struct tt_stored_tensor_place **tensors, size_t *count, struct tt_safetensors **out)
+/* Makes the file; NULL where nothing is joined. */
+static tt_status make_file(struct join *join, struct tt_safetensors **out)
 {
     tt_status status = TT_OK;
     struct tt_safetensors *file = NULL;
-    struct join join = {.origin = origin, .sources = sources, .tensors = *tensors, .count = *count};
     *out = NULL;
-    join.used = tt_calloc(join.count + 1, sizeof *join.used);
-    if (join.used == NULL) return TT_ERR_MEMORY;
-    TT_GO(create_file(origin, join.count * count_sources(sources) + 1, &file));
-    TT_GO(join_all(&join, file));
+    join->used = tt_calloc(join->count + 1, sizeof *join->used);
+    if (join->used == NULL) return TT_ERR_MEMORY;
+    TT_GO(create_file(join->origin, join->count * (count_sources(join->sources) + join->all) + 1, &file));
+    TT_GO(join_all(join, file));
     if (file->count == 0) goto out;
     TT_GO(tt_safetensors_index(file));
-    TT_GO(replace_parts(&join, file, tensors, count));
     *out = file;
     file = NULL;
 out:
     tt_safetensors_close(file);
-    for (size_t i = 0; i < join.count; i++) tt_free(join.used[i].rows);
-    tt_free(join.used);
     return status;
+}
+
+static void free_used(struct join *join)
+{
+    for (size_t i = 0; i < join->count && join->used != NULL; i++) tt_free(join->used[i].rows);
+    tt_free(join->used);
+}
+
+tt_status tt_join(const char *origin, const struct tt_param_sources *sources,
+                  struct tt_stored_tensor_place **tensors, size_t *count, struct tt_safetensors **out)
+{
+    struct join join = {.origin = origin, .sources = sources, .tensors = *tensors, .count = *count};
+    tt_status status = make_file(&join, out);
+    if (status == TT_OK && *out != NULL) status = replace_parts(&join, *out, tensors, count);
+    if (status != TT_OK) {
+        tt_safetensors_close(*out);
+        *out = NULL;
+    }
+    free_used(&join);
+    return status;
+}
+
+tt_status tt_join_file(const struct tt_param_sources *sources, struct tt_safetensors **file)
+{
+    struct tt_safetensors *from = *file, *made = NULL;
+    struct tt_stored_tensor_place *tensors = tt_calloc(from->count + 1, sizeof *tensors);
+    if (tensors == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < from->count; i++)
+        tensors[i] = (struct tt_stored_tensor_place){from->by_name[i]->name, from->by_name[i], from};
+    struct join join = {
+        .origin = from->path, .sources = sources, .tensors = tensors, .count = from->count, .all = true};
+    tt_status status = make_file(&join, &made);
+    free_used(&join);
+    tt_free(tensors);
+    if (status != TT_OK || made == NULL) return status;
+    made->joined->own = from;
+    *file = made;
+    return TT_OK;
 }

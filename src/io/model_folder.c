@@ -40,6 +40,7 @@ struct tt_model_folder {
     struct tt_safetensors *mxfp4;  /* decoded tensors (io/mxfp4.h); NULL: none */
     struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
     const struct tt_text_part *part;
+    bool renamed; /* names are not the files' own */
 };
 
 /* ---- Content of the folder, for messages ---- */
@@ -270,12 +271,14 @@ static tt_status add_base_prefix(struct tt_model_folder *folder)
     return sort_renamed(folder);
 }
 
-/* The tensors of a class with other parts beside its text model get the class's names: the files may spell others. */
-static tt_status rename_parts(struct tt_model_folder *folder)
+/* The tensors get the names of transformers' class: the files may spell others. */
+static tt_status rename_to_class(struct tt_model_folder *folder, const struct tt_part_rename *renames)
 {
+    if (renames == NULL) return TT_OK;
+    folder->renamed = true;
     for (size_t i = 0; i < folder->tensor_count; i++) {
         struct tt_stored_tensor_place *tensor = &folder->tensors[i];
-        tensor->name = tt_text_part_name(folder->part, tensor->name, &folder->names);
+        tensor->name = tt_part_renamed(renames, tensor->name, &folder->names);
         if (tensor->name == NULL) return TT_ERR_MEMORY;
     }
     return sort_renamed(folder);
@@ -302,7 +305,7 @@ static tt_status open_weights(struct tt_model_folder *folder, bool require_weigh
 {
     TT_TRY(find_weights(folder, require_weights));
     TT_TRY(tt_mxfp4_show(folder->path, folder->tensors, &folder->tensor_count, &folder->mxfp4));
-    return folder->part != NULL ? rename_parts(folder) : add_base_prefix(folder);
+    return folder->part != NULL ? rename_to_class(folder, folder->part->renames) : add_base_prefix(folder);
 }
 
 static tt_status open_config(struct tt_model_folder *folder)
@@ -391,7 +394,9 @@ out:
 
 tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_param_sources *sources)
 {
-    if (sources == NULL || sources->rows[0].param == NULL || folder->tensor_count == 0) return TT_OK;
+    if (sources == NULL || folder->tensor_count == 0) return TT_OK;
+    TT_TRY(rename_to_class(folder, sources->renames));
+    if (sources->rows[0].param == NULL) return TT_OK;
     TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
     return sort_renamed(folder);
 }
@@ -510,7 +515,13 @@ const char *tt_model_folder_stored_name(const struct tt_model_folder *folder, si
 {
     if (index >= folder->tensor_count) return NULL;
     const struct tt_stored_tensor_place *tensor = &folder->tensors[index];
-    return folder->part != NULL ? tensor->entry->name : tensor->name;
+    return folder->renamed ? tensor->entry->name : tensor->name;
+}
+
+const char *tt_model_folder_spelling(const struct tt_model_folder *folder, const char *name)
+{
+    const struct tt_stored_tensor_place *found = folder->renamed ? find(folder, name) : NULL;
+    return found != NULL ? found->entry->name : name;
 }
 
 tt_status tt_adapter_weights_open(const char *folder, struct tt_safetensors **out)

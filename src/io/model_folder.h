@@ -21,8 +21,8 @@ typedef bool tt_tensor_rename(void *context, const struct tt_safetensors_entry *
                               size_t bytes);
 TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *name_of,
                                               void *context, struct tt_model_folder **out);
-/* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces
- * (io/param_source.h). Called once, before the folder is shared between threads. */
+/* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces, all
+ * under the names of transformers' class (io/param_source.h). Called once, before the folder is shared between threads. */
 TT_MUST_USE tt_status tt_model_folder_join(struct tt_model_folder *folder,
                                            const struct tt_param_sources *sources);
 /* The pieces of a joined tensor, in order of its elements, with the files' names; false in *joined: the folder has no
@@ -41,8 +41,10 @@ const struct tt_safetensors_entry *tt_model_folder_tensor(const struct tt_model_
 /* Its name in the folder, which is the file's unless it was renamed: by tt_model_folder_of_file, or to have the
  * "model." that files of a model without its head lack, or to have that of its class (io/text_part.h). */
 const char *tt_model_folder_tensor_name(const struct tt_model_folder *folder, size_t index);
-/* Its name for a folder that is written from this one: the file's own in a class with other parts (io/text_part.h). */
+/* Its name for a folder that is written from this one: the file's own where the class has another; and that of a tensor
+ * of this name, which is `name` itself where there is none. */
 const char *tt_model_folder_stored_name(const struct tt_model_folder *folder, size_t index);
+const char *tt_model_folder_spelling(const struct tt_model_folder *folder, const char *name);
 /* How many of the tensors belong to parts beside the text model. */
 size_t tt_model_folder_left_alone(const struct tt_model_folder *folder);
 const struct tt_safetensors_entry *tt_model_folder_find(const struct tt_model_folder *folder,

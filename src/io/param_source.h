@@ -14,6 +14,10 @@
  * (tt_model_folder_pieces), or for those of the first row of a parameter where there are no files yet. A tensor of the
  * files is in parameters as a whole, each of its rows once.
  *
+ * The names of parameters are those of transformers' class, and so are an adapter's. Where a family deals the rows of a
+ * whole tensor anew, the class has them in the tensor's order, and the rows of an adapter's B follow
+ * (tt_adapter_sources).
+ *
  * Names are those below the path of the text model ("model"); they have '#' for the number of a layer and '*' for that
  * of an expert. The shape of a joined matrix is [rows, columns], and with experts (of a '*', or of tensors of rank 3)
  * [experts, rows, columns]; that of a vector [rows] or [experts, rows]. Several rows of one parameter are several ways
@@ -22,6 +26,7 @@
 #define TT_IO_PARAM_SOURCE_H
 
 #include "io/safetensors.h"
+#include "io/text_part.h"
 
 enum {
     TT_SOURCE_PARTS_MAX = 4,
@@ -54,6 +59,8 @@ struct tt_param_source {
 struct tt_param_sources {
     const char *path; /* of the text model, which the names are below: "model"; lent */
     struct tt_param_source rows[TT_PARAM_SOURCES_MAX + 1];
+    /* NULL, or how the files begin names otherwise than the class; the rows have the class's names. */
+    const struct tt_part_rename *renames;
 };
 
 /* A piece of a parameter: its elements from `first` on, rows x columns. Element (r, c) of them is that of number
@@ -113,7 +120,7 @@ TT_MUST_USE tt_status tt_source_piece_write(const struct tt_source_piece *piece,
                                             const struct tt_source_output *file, int64_t first, int64_t count,
                                             const void *from);
 
-/* ---- Joined tensors, for model_folder.c ---- */
+/* ---- Joined tensors, for model_folder.c and adapters ---- */
 
 struct tt_stored_tensor_place {
     const char *name; /* that the folder gives it */
@@ -127,6 +134,9 @@ struct tt_stored_tensor_place {
 TT_MUST_USE tt_status tt_join(const char *origin, const struct tt_param_sources *sources,
                               struct tt_stored_tensor_place **tensors, size_t *count,
                               struct tt_safetensors **out);
+/* The same for one file, such as an adapter's: where tensors are joined *file becomes one that has these and all others,
+ * and owns the first. */
+TT_MUST_USE tt_status tt_join_file(const struct tt_param_sources *sources, struct tt_safetensors **file);
 /* The pieces of a joined tensor of such a file, in order of its elements; names are the files' own. */
 TT_MUST_USE tt_status tt_joined_pieces(const struct tt_safetensors *file,
                                        const struct tt_safetensors_entry *entry, tt_source_visit *visit,

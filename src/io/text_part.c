@@ -125,14 +125,32 @@ struct tt_json_value *tt_text_part_config(const struct tt_json_value *config)
     return (struct tt_json_value *)(tt_json_is_object(text) ? text : config);
 }
 
+static const char *replace_beginning(const char *name, const char *from, const char *to,
+                                     struct tt_arena *arena)
+{
+    return strcmp(from, to) == 0 ? name : tt_arena_printf(arena, "%s%s", to, name + strlen(from));
+}
+
+const char *tt_part_renamed(const struct tt_part_rename *renames, const char *name, struct tt_arena *arena)
+{
+    for (; renames != NULL && renames->from != NULL; renames++)
+        if (tt_starts_with(name, renames->from))
+            return replace_beginning(name, renames->from, renames->to, arena);
+    return name;
+}
+
+const char *tt_part_stored_name(const struct tt_part_rename *renames, const char *name,
+                                struct tt_arena *arena)
+{
+    for (; renames != NULL && renames->from != NULL; renames++)
+        if (tt_starts_with(name, renames->to))
+            return replace_beginning(name, renames->to, renames->from, arena);
+    return name;
+}
+
 const char *tt_text_part_name(const struct tt_text_part *part, const char *name, struct tt_arena *arena)
 {
-    for (const struct tt_part_rename *rename = part->renames; rename->from != NULL; rename++) {
-        if (!tt_starts_with(name, rename->from)) continue;
-        if (strcmp(rename->from, rename->to) == 0) return name;
-        return tt_arena_printf(arena, "%s%s", rename->to, name + strlen(rename->from));
-    }
-    return name;
+    return tt_part_renamed(part->renames, name, arena);
 }
 
 /* Whether `name` is `path`, a dot and more. */

@@ -8,23 +8,24 @@
 
 #include "base/json.h"
 
-/* Names that begin with `from` are those of the class with `to` instead. */
+/* Names that begin with `from` are those of the class with `to` instead. Lists end with a NULL from; the first that
+ * fits counts. */
 struct tt_part_rename {
     const char *from, *to;
 };
 
 struct tt_text_part {
-    const char *model_type;               /* of the folder: "gemma3" */
-    const char *architecture;             /* "Gemma3ForConditionalGeneration" */
-    const char *path;                     /* of the text model in the class: "model.language_model" */
-    const char *table;                    /* the weight of its embeddings */
-    const char *text_type;                /* the text model's model_type where the configuration names none */
-    const char *what;                     /* the parts that are left alone: "vision tower and projector" */
-    bool tied;                            /* tie_word_embeddings where the configuration lacks it */
-    bool text_ties;                       /* true in text_config counts too */
-    bool has_head;                        /* published folders may lack it and have a head of their own */
-    const struct tt_part_rename *renames; /* the first that fits counts; ends with a NULL from */
-    const char *const *others;            /* beginnings of the other parts' names; ends with NULL */
+    const char *model_type;   /* of the folder: "gemma3" */
+    const char *architecture; /* "Gemma3ForConditionalGeneration" */
+    const char *path;         /* of the text model in the class: "model.language_model" */
+    const char *table;        /* the weight of its embeddings */
+    const char *text_type;    /* the text model's model_type where the configuration names none */
+    const char *what;         /* the parts that are left alone: "vision tower and projector" */
+    bool tied;                /* tie_word_embeddings where the configuration lacks it */
+    bool text_ties;           /* true in text_config counts too */
+    bool has_head;            /* published folders may lack it and have a head of their own */
+    const struct tt_part_rename *renames;
+    const char *const *others; /* beginnings of the other parts' names; ends with NULL */
 };
 
 /* The row of a folder with this config.json; NULL: the whole folder is a text model, or the class is unknown. */
@@ -33,7 +34,12 @@ const struct tt_text_part *tt_text_part_at(size_t index); /* NULL after the last
 /* The text model's configuration: text_config, or where there is none the whole, as files before transformers 4.52 have
  * it. */
 struct tt_json_value *tt_text_part_config(const struct tt_json_value *config);
-/* The class's name for a tensor; `name` itself where it is that. Memory of `arena`; NULL: none left (record set). */
+/* The class's name for a tensor by a list (NULL: none), and the files' name for one of the class; `name` itself where it
+ * is that. Memory of `arena`; NULL: none left (record set). */
+const char *tt_part_renamed(const struct tt_part_rename *renames, const char *name, struct tt_arena *arena);
+const char *tt_part_stored_name(const struct tt_part_rename *renames, const char *name,
+                                struct tt_arena *arena);
+/* The first by the row's list. */
 const char *tt_text_part_name(const struct tt_text_part *part, const char *name, struct tt_arena *arena);
 /* The same for a parameter's path in the file of an adapter, which may also have been made over the text model alone:
  * "model.layers.0..." */

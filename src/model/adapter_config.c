@@ -30,7 +30,9 @@ static const char *name_in_class(const void *context, const char *key, struct tt
 {
     const char *path;
     if (!tt_adapter_key_path(key, &path)) return key;
-    const char *name = tt_text_part_adapted_name(context, path, arena);
+    const struct tt_model_facts *facts = context;
+    const char *name = facts->part != NULL ? tt_text_part_adapted_name(facts->part, path, arena)
+                                           : tt_part_renamed(facts->sources.renames, path, arena);
     if (name == path) return key;
     return name != NULL ? tt_arena_printf(arena, "%s%s", key_prefix, name) : NULL;
 }
@@ -39,7 +41,9 @@ tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *f
                               struct tt_safetensors **out)
 {
     TT_TRY(tt_adapter_weights_open(folder, out));
-    return facts->part != NULL ? tt_safetensors_rename(*out, name_in_class, facts->part) : TT_OK;
+    if (facts->part != NULL || facts->sources.renames != NULL)
+        TT_TRY(tt_safetensors_rename(*out, name_in_class, facts));
+    return tt_adapter_join(facts, out);
 }
 
 /* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */

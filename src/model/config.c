@@ -217,6 +217,7 @@ static tt_status copy_sources(const struct tt_model_family *family, struct tt_mo
 {
     const struct tt_param_source *row = family->sources;
     facts->sources.path = tt_model_text_path(facts);
+    facts->sources.renames = family->renames;
     for (int i = 0; row != NULL && row->param != NULL; i++, row++) {
         if (i == TT_PARAM_SOURCES_MAX)
             return tt_fail(TT_ERR_INTERNAL, "'%s' has more than %d rows of sources", family->model_type,

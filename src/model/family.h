@@ -95,6 +95,8 @@ struct tt_model_family {
     /* NULL: each parameter is one tensor of its name. Else at most TT_PARAM_SOURCES_MAX rows and the end of the list,
      * which become those of the facts (io/param_source.h). */
     const struct tt_param_source *sources;
+    const struct tt_part_rename *renames; /* NULL: the files' names are the class's (io/param_source.h) */
+    const char *table;                    /* the weight of the embeddings; NULL: model.embed_tokens.weight */
     /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own, and
      * the numbers of facts->sources that follow from them. */
     tt_status (*parse)(const struct tt_json *json, struct tt_model_facts *facts);
@@ -145,9 +147,11 @@ struct tt_decoder_defaults {
     int64_t head_dim;     /* 0: hidden_size / num_attention_heads */
     int64_t ffn;          /* 0: intermediate_size is required */
     int64_t positions;
-    double rope_theta; /* 0: 10000 */
-    double norm_eps;   /* 0: 1e-6 */
-    bool sections;     /* rotations may be by sections: struct tt_rope_rules */
+    double rope_theta;        /* 0: 10000 */
+    double norm_eps;          /* 0: 1e-6 */
+    bool sections;            /* rotations may be by sections: struct tt_rope_rules */
+    int64_t layers;           /* 0: num_hidden_layers is required; else a key beside it has this number */
+    const char *norm_eps_key; /* NULL: rms_norm_eps */
 };
 
 /* Reads the sizes; sets max_position_embeddings and every layer's key/value heads, with no window and rotation 0. */
@@ -188,6 +192,8 @@ TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json, co
                                                   const struct tt_model_facts *facts,
                                                   const char *const names[2],
                                                   bool second[TT_MODEL_LAYERS_MAX]);
+/* Reads time_step_limit of Mamba-2, the bounds of a step of time; without it there are none. */
+TT_MUST_USE tt_status tt_family_parse_time_steps(const struct tt_json *json, double *least, double *most);
 /* The windows of Qwen: use_sliding_window, sliding_window, and layer_types or max_window_layers (layers from that index
  * on; `first_layer` where it is missing). */
 TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,

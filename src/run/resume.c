@@ -12,6 +12,7 @@
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
 #include "launch/world.h"
+#include "model/adapter_config.h"
 #include "optim/schedule.h"
 #include "run/run_data.h"
 
@@ -341,14 +342,17 @@ static tt_status check_identity(const struct tt_run_job *job, const struct tt_ru
     return status;
 }
 
-tt_status tt_resume_prepare(const struct tt_run_job *job, const struct tt_resume *resume,
+tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resume,
                             const struct tt_world *world, struct tt_run_data *data,
                             struct tt_run_length *length)
 {
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world));
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
-    if (resume->adapter != NULL) data->inputs.source.adapter = resume->adapter;
+    if (resume->adapter != NULL) {
+        TT_TRY(tt_adapter_join(&data->inputs.model_facts, &resume->adapter));
+        data->inputs.source.adapter = resume->adapter;
+    }
     if (resume->weights != NULL) {
         TT_TRY(tt_model_folder_join(resume->weights, &data->inputs.model_facts.sources));
         data->inputs.source.folder = resume->weights;

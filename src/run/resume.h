@@ -54,7 +54,7 @@ TT_MUST_USE tt_status tt_resume_open(struct tt_resume *resume);
  * rank 0, changed settings that affect training, rows or base model are TT_ERR_USAGE, which names them, unless
  * resume_changed is set; more steps in all alone are one line, which says what becomes of the learning rate. Other
  * changed input files (evaluation data, tokenizer, start adapter, training data with the same rows) are a warning. */
-TT_MUST_USE tt_status tt_resume_prepare(const struct tt_run_job *job, const struct tt_resume *resume,
+TT_MUST_USE tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resume,
                                         const struct tt_world *world, struct tt_run_data *data,
                                         struct tt_run_length *length);
 /* TT_ERR_DATA unless the checkpoint has the parameters that the model trains. */

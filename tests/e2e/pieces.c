@@ -34,13 +34,20 @@ static const struct tt_param_source rows[] = {
     {.param = LAYER "self_attn.q_proj.bias", .parts = {{.tensor = LAYER "attn.qkv.bias"}}, .vector = true},
     {.param = LAYER "self_attn.k_proj.bias", .parts = {{.tensor = LAYER "attn.qkv.bias"}}, .vector = true},
     {.param = LAYER "self_attn.v_proj.bias", .parts = {{.tensor = LAYER "attn.qkv.bias"}}, .vector = true},
-    /* gate and up in turn in a transposed tensor, down transposed under its own name, renamed tensors */
+    /* gate and up in turn in a transposed tensor; down transposed under its own name, the odd rows before the even
+     * ones, which PEFT's adapters of it have in the files' order; renamed tensors */
     {.param = LAYER "mlp.gate_proj.weight",
      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
     {.param = LAYER "mlp.up_proj.weight",
      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
     {.param = LAYER "mlp.down_proj.weight",
-     .parts = {{.tensor = LAYER "mlp.down_proj.weight", .transposed = true}}},
+     .parts =
+         {{.tensor = LAYER "mlp.down_proj.weight", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1},
+          {.tensor = LAYER "mlp.down_proj.weight",
+           .transposed = true,
+           .units = 2,
+           .unit = 0,
+           .unit_rows = 1}}},
     {.param = LAYER "input_layernorm.weight", .parts = {{.tensor = LAYER "ln_1.weight"}}},
     {.param = "embed_tokens.weight", .parts = {{.tensor = "wte.weight"}}},
     {.param = NULL},
@@ -335,6 +342,49 @@ static void same_bytes(const struct story *story, const char *name)
     for (int p = 0; p < 2; p++) tt_str_deinit(&text[p]);
 }
 
+/* The row of the files for row `row` of down's parameter. */
+static int64_t row_in_files(int64_t row, int64_t count)
+{
+    return row < count / 2 ? 2 * row + 1 : 2 * (row - count / 2);
+}
+
+static float *values_of(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry)
+{
+    float *values = malloc(entry->bytes);
+    assert_true(values != NULL && entry->dtype == TT_F32);
+    test_must(tt_safetensors_read(file, entry, 0, (int64_t)(entry->bytes / 4), values, TT_F32));
+    return values;
+}
+
+/* Both adapters are one, with the rows of down's B in the order of the files of each. */
+static void same_adapters(const struct story *story, const char *name)
+{
+    char path[TEST_PATH_BYTES], below[100];
+    struct tt_safetensors *files[2];
+    size_t dealt = 0;
+    snprintf(below, sizeof below, "%s/adapter_model.safetensors", name);
+    for (int p = 0; p < 2; p++) test_must(tt_safetensors_open(path_of(story, p, below, path), &files[p]));
+    assert_int_equal(tt_safetensors_count(files[0]), tt_safetensors_count(files[1]));
+    for (size_t i = 0; i < tt_safetensors_count(files[0]); i++) {
+        const struct tt_safetensors_entry *entry = tt_safetensors_entry(files[0], i), *other;
+        other = tt_safetensors_find(files[1], entry->name);
+        if (other == NULL) fail_msg("there is no '%s'", entry->name);
+        float *a = values_of(files[0], entry), *b = values_of(files[1], other);
+        bool is_B = strstr(entry->name, "down_proj.lora_B") != NULL;
+        int64_t count = entry->dims[0], columns = entry->dims[1];
+        for (int64_t r = 0; r < count; r++) {
+            int64_t to = is_B ? row_in_files(r, count) : r;
+            if (memcmp(a + r * columns, b + to * columns, (size_t)columns * sizeof *a) != 0)
+                fail_msg("%s: row %lld of '%s' differs", name, (long long)r, entry->name);
+        }
+        dealt += is_B && memcmp(a, b, entry->bytes) != 0;
+        free(a);
+        free(b);
+    }
+    assert_true(dealt > 0);
+    for (int p = 0; p < 2; p++) tt_safetensors_close(files[p]);
+}
+
 /* ---- What is done with both ---- */
 
 #define TRAIN                                                                                                \
@@ -366,7 +416,16 @@ static void adapted_and_merged(void **state)
     const struct story *story = *state;
     run_both(story, TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 "
                           "--learning_rate 0.01 --output_dir @adapter");
-    same_bytes(story, "adapter/adapter_model.safetensors");
+    same_adapters(story, "adapter");
+    run_both(story,
+             TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 --ranks 2 "
+                   "--save_steps 2 --learning_rate 0.01 --output_dir @twice");
+    run_both(story,
+             TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 --ranks 2 "
+                   "--save_steps 2 --learning_rate 0.01 --output_dir @resumed "
+                   "--resume_from_checkpoint @twice/checkpoint-2");
+    same_adapters(story, "twice");
+    same_adapters(story, "resumed");
     run_both(story, "trimtab merge --model_name_or_path @model --adapter_name_or_path @adapter "
                     "--output_dir @merged");
     same_folders(story, "merged", 0);
@@ -385,7 +444,7 @@ static void quantized(void **state)
     run_both(story, TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 "
                           "--load_in_4bit true --bnb_4bit_quant_type nf4 --ranks 2 --learning_rate 0.01 "
                           "--output_dir @qlora");
-    same_bytes(story, "qlora/adapter_model.safetensors");
+    same_adapters(story, "qlora");
     refuse(story, "trimtab quantize --model_name_or_path @model --output_dir @nf4",
            "is quantized while loading, and not in a folder");
     run_both(story, "trimtab quantize --model_name_or_path @model --output_dir @nf4 --llm_int8_skip_modules "
@@ -394,7 +453,7 @@ static void quantized(void **state)
              "trimtab train --model_name_or_path @nf4 --dataset_name % --bf16 false --threads 1 --seed 3 "
              "--report_to none --lora_target_modules [\"o_proj\",\"down_proj\"] --max_steps 2 "
              "--output_dir @from-nf4");
-    same_bytes(story, "from-nf4/adapter_model.safetensors");
+    same_adapters(story, "from-nf4");
     same_folders(story, "nf4", 3 * 2);
 }
 

@@ -20,33 +20,37 @@ enum { EXPERTS = 2, TENSORS_MAX = 64 };
 
 /* Gate and up in turn in one transposed tensor, the output transposed. */
 static const struct tt_param_sources turned = {
-    "model",
-    {{.param = LAYER "mlp.gate_proj.weight",
-      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
-     {.param = LAYER "mlp.up_proj.weight",
-      .parts = {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
-     {.param = LAYER "self_attn.o_proj.weight",
-      .parts = {{.tensor = LAYER "self_attn.o", .transposed = true}}}}};
+    .path = "model",
+    .rows = {
+        {.param = LAYER "mlp.gate_proj.weight",
+         .parts =
+             {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
+        {.param = LAYER "mlp.up_proj.weight",
+         .parts =
+             {{.tensor = LAYER "mlp.gate_up", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
+        {.param = LAYER "self_attn.o_proj.weight",
+         .parts = {{.tensor = LAYER "self_attn.o", .transposed = true}}}}};
 /* The rows of up_proj as those of two experts, the output and a norm under other names. */
 static const struct tt_param_sources of_experts = {
-    "model",
-    {{.param = LAYER "mlp.up_proj.weight", .parts = {{.tensor = LAYER "mlp.experts.*.up_proj.weight"}}},
-     {.param = LAYER "self_attn.o_proj.weight", .parts = {{.tensor = LAYER "self_attn.o"}}},
-     {.param = LAYER "input_layernorm.weight", .parts = {{.tensor = LAYER "ln.weight"}}}}};
+    .path = "model",
+    .rows = {
+        {.param = LAYER "mlp.up_proj.weight", .parts = {{.tensor = LAYER "mlp.experts.*.up_proj.weight"}}},
+        {.param = LAYER "self_attn.o_proj.weight", .parts = {{.tensor = LAYER "self_attn.o"}}},
+        {.param = LAYER "input_layernorm.weight", .parts = {{.tensor = LAYER "ln.weight"}}}}};
 /* up_proj as experts in one transposed tensor. */
 static const struct tt_param_sources turned_experts = {
-    "model",
-    {{.param = LAYER "mlp.up_proj.weight",
-      .parts = {{.tensor = LAYER "mlp.experts.up_proj", .transposed = true}}}}};
+    .path = "model",
+    .rows = {{.param = LAYER "mlp.up_proj.weight",
+              .parts = {{.tensor = LAYER "mlp.experts.up_proj", .transposed = true}}}}};
 /* Query, key and value rows in groups, one for each head. */
 static const struct tt_param_sources by_heads = {
-    "model",
-    {{.param = LAYER "self_attn.q_proj.weight",
-      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 0, .unit_rows = 8}}},
-     {.param = LAYER "self_attn.k_proj.weight",
-      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 1, .unit_rows = 8}}},
-     {.param = LAYER "self_attn.v_proj.weight",
-      .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 2, .unit_rows = 8}}}}};
+    .path = "model",
+    .rows = {{.param = LAYER "self_attn.q_proj.weight",
+              .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 0, .unit_rows = 8}}},
+             {.param = LAYER "self_attn.k_proj.weight",
+              .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 1, .unit_rows = 8}}},
+             {.param = LAYER "self_attn.v_proj.weight",
+              .parts = {{.tensor = LAYER "qkv", .units = 3, .unit = 2, .unit_rows = 8}}}}};
 
 static bool has_experts(const struct tt_param_sources *sources)
 {

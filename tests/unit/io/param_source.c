@@ -104,19 +104,19 @@ static void check_written(const struct tt_model_folder *folder, const char *tens
 
 #define MLP "layers.#.mlp."
 static const struct tt_param_sources of_experts = {
-    "model",
-    {{.param = MLP "gate_up",
-      .parts = {{.tensor = MLP "experts.*.gate.weight"}, {.tensor = MLP "experts.*.up.weight"}}},
-     {.param = MLP "bias", .parts = {{.tensor = MLP "experts.*.bias"}}, .vector = true}}};
+    .path = "model",
+    .rows = {{.param = MLP "gate_up",
+              .parts = {{.tensor = MLP "experts.*.gate.weight"}, {.tensor = MLP "experts.*.up.weight"}}},
+             {.param = MLP "bias", .parts = {{.tensor = MLP "experts.*.bias"}}, .vector = true}}};
 static const struct tt_param_sources in_turn = {
-    "model",
-    {{.param = MLP "gate_up",
-      .parts = {{.tensor = MLP "fused", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1},
-                {.tensor = MLP "fused", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
-     {.param = MLP "bias",
-      .parts = {{.tensor = MLP "fused_bias", .units = 2, .unit = 0, .unit_rows = 1},
-                {.tensor = MLP "fused_bias", .units = 2, .unit = 1, .unit_rows = 1}},
-      .vector = true}}};
+    .path = "model",
+    .rows = {{.param = MLP "gate_up",
+              .parts = {{.tensor = MLP "fused", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1},
+                        {.tensor = MLP "fused", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}},
+             {.param = MLP "bias",
+              .parts = {{.tensor = MLP "fused_bias", .units = 2, .unit = 0, .unit_rows = 1},
+                        {.tensor = MLP "fused_bias", .units = 2, .unit = 1, .unit_rows = 1}},
+              .vector = true}}};
 
 /* gate [X, R, C] and up [X, R, C]: element e of the first is e, of the second 1000 + e. */
 static float value(bool up, int64_t expert, int64_t row, int64_t column)
@@ -206,14 +206,14 @@ static void rows_in_turn_of_a_transposed_tensor(void **state)
 /* ---- One matrix ---- */
 
 static const struct tt_param_sources of_one = {
-    "model",
-    {{.param = MLP "gate", .parts = {{.tensor = MLP "both", .units = 2, .unit = 0}}},
-     {.param = MLP "up", .parts = {{.tensor = MLP "both", .units = 2, .unit = 1}}},
-     {.param = MLP "even", .parts = {{.tensor = MLP "turns", .units = 2, .unit = 0, .unit_rows = 1}}},
-     {.param = MLP "odd", .parts = {{.tensor = MLP "turns", .units = 2, .unit = 1, .unit_rows = 1}}},
-     {.param = MLP "turned", .parts = {{.tensor = MLP "columns", .transposed = true}}},
-     {.param = MLP "same", .parts = {{.tensor = MLP "other"}}},
-     {.param = "norms.#", .parts = {{.tensor = "old_norms.#"}}}}};
+    .path = "model",
+    .rows = {{.param = MLP "gate", .parts = {{.tensor = MLP "both", .units = 2, .unit = 0}}},
+             {.param = MLP "up", .parts = {{.tensor = MLP "both", .units = 2, .unit = 1}}},
+             {.param = MLP "even", .parts = {{.tensor = MLP "turns", .units = 2, .unit = 0, .unit_rows = 1}}},
+             {.param = MLP "odd", .parts = {{.tensor = MLP "turns", .units = 2, .unit = 1, .unit_rows = 1}}},
+             {.param = MLP "turned", .parts = {{.tensor = MLP "columns", .transposed = true}}},
+             {.param = MLP "same", .parts = {{.tensor = MLP "other"}}},
+             {.param = "norms.#", .parts = {{.tensor = "old_norms.#"}}}}};
 
 static void parts_of_one_tensor(void **state)
 {
@@ -258,17 +258,19 @@ static void parts_of_one_tensor(void **state)
 /* As Qwen3-Next's in_proj_qkvz: groups of q, k, v and z rows for each of three key heads of two rows, with two value
  * heads each, and the vector beside it. */
 static const struct tt_param_sources by_heads = {
-    "model",
-    {{.param = "layers.#.qkv",
-      .parts = {{.tensor = "layers.#.qkvz", .units = 6, .unit = 0, .unit_rows = 2},
-                {.tensor = "layers.#.qkvz", .units = 6, .unit = 1, .unit_rows = 2},
-                {.tensor = "layers.#.qkvz", .units = 6, .unit = 2, .count = 2, .unit_rows = 2}}},
-     {.param = "layers.#.z",
-      .parts = {{.tensor = "layers.#.qkvz", .units = 6, .unit = 4, .count = 2, .unit_rows = 2}}},
-     {.param = "layers.#.b",
-      .parts = {{.tensor = "layers.#.ba", .units = 4, .unit = 0, .count = 3}},
-      .vector = true},
-     {.param = "layers.#.a", .parts = {{.tensor = "layers.#.ba", .units = 4, .unit = 3}}, .vector = true}}};
+    .path = "model",
+    .rows = {{.param = "layers.#.qkv",
+              .parts = {{.tensor = "layers.#.qkvz", .units = 6, .unit = 0, .unit_rows = 2},
+                        {.tensor = "layers.#.qkvz", .units = 6, .unit = 1, .unit_rows = 2},
+                        {.tensor = "layers.#.qkvz", .units = 6, .unit = 2, .count = 2, .unit_rows = 2}}},
+             {.param = "layers.#.z",
+              .parts = {{.tensor = "layers.#.qkvz", .units = 6, .unit = 4, .count = 2, .unit_rows = 2}}},
+             {.param = "layers.#.b",
+              .parts = {{.tensor = "layers.#.ba", .units = 4, .unit = 0, .count = 3}},
+              .vector = true},
+             {.param = "layers.#.a",
+              .parts = {{.tensor = "layers.#.ba", .units = 4, .unit = 3}},
+              .vector = true}}};
 
 static void groups_of_rows(void **state)
 {
@@ -307,9 +309,10 @@ static void ways_of_files(void **state)
 {
     (void)state;
     static const struct tt_param_sources sources = {
-        "model",
-        {{.param = MLP "down", .parts = {{.tensor = MLP "down", .transposed = true}}, .columns = COLUMNS},
-         {.param = MLP "down", .parts = {{.tensor = MLP "experts.*.down"}}}}};
+        .path = "model",
+        .rows = {
+            {.param = MLP "down", .parts = {{.tensor = MLP "down", .transposed = true}}, .columns = COLUMNS},
+            {.param = MLP "down", .parts = {{.tensor = MLP "experts.*.down"}}}}};
     float data[ROWS * COLUMNS], turned[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * COLUMNS; i++) data[i] = (float)i;
     for (int i = 0; i < ROWS * COLUMNS; i++) turned[i] = data[i % COLUMNS * ROWS + i / COLUMNS];
@@ -358,17 +361,18 @@ static void large_matrices(void **state)
 {
     (void)state;
     static const struct tt_param_sources turned = {
-        "model", {{.param = MLP "w", .parts = {{.tensor = MLP "t", .transposed = true}}}}};
+        .path = "model", .rows = {{.param = MLP "w", .parts = {{.tensor = MLP "t", .transposed = true}}}}};
     static const struct tt_param_sources turns = {
-        "model",
-        {{.param = MLP "w",
-          .parts = {{.tensor = MLP "t", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
-         {.param = MLP "v",
-          .parts = {{.tensor = MLP "t", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}}}};
+        .path = "model",
+        .rows = {
+            {.param = MLP "w",
+             .parts = {{.tensor = MLP "t", .transposed = true, .units = 2, .unit = 0, .unit_rows = 1}}},
+            {.param = MLP "v",
+             .parts = {{.tensor = MLP "t", .transposed = true, .units = 2, .unit = 1, .unit_rows = 1}}}}};
     static const struct tt_param_sources rows = {
-        "model",
-        {{.param = MLP "w", .parts = {{.tensor = MLP "t", .units = 2, .unit = 0, .unit_rows = 1}}},
-         {.param = MLP "v", .parts = {{.tensor = MLP "t", .units = 2, .unit = 1, .unit_rows = 1}}}}};
+        .path = "model",
+        .rows = {{.param = MLP "w", .parts = {{.tensor = MLP "t", .units = 2, .unit = 0, .unit_rows = 1}}},
+                 {.param = MLP "v", .parts = {{.tensor = MLP "t", .units = 2, .unit = 1, .unit_rows = 1}}}}};
     check_large(&turned, 700, 1100, 1, 1100);
     check_large(&turns, 700, 1100, 2, 1100);
     check_large(&rows, 1100, 700, 1400, 1);
@@ -415,17 +419,17 @@ static void refusals(void **state)
     refuse(&of_one,
            "'model.layers.0.mlp.both' is [10], and as a part of 'model.layers.0.mlp.gate' must have");
     static const struct tt_param_sources twice = {
-        "model",
-        {{.param = MLP "a", .parts = {{.tensor = MLP "both", .units = 3, .unit = 0, .count = 2}}},
-         {.param = MLP "b", .parts = {{.tensor = MLP "both", .units = 3, .unit = 1, .count = 2}}}}};
+        .path = "model",
+        .rows = {{.param = MLP "a", .parts = {{.tensor = MLP "both", .units = 3, .unit = 0, .count = 2}}},
+                 {.param = MLP "b", .parts = {{.tensor = MLP "both", .units = 3, .unit = 1, .count = 2}}}}};
     static const struct tt_param_sources rest = {
-        "model",
-        {{.param = MLP "a", .parts = {{.tensor = MLP "both", .units = 3, .unit = 0}}},
-         {.param = MLP "b", .parts = {{.tensor = MLP "both", .units = 3, .unit = 2}}}}};
+        .path = "model",
+        .rows = {{.param = MLP "a", .parts = {{.tensor = MLP "both", .units = 3, .unit = 0}}},
+                 {.param = MLP "b", .parts = {{.tensor = MLP "both", .units = 3, .unit = 2}}}}};
     static const struct tt_param_sources both_ways = {
-        "model",
-        {{.param = MLP "a", .parts = {{.tensor = MLP "both"}}},
-         {.param = MLP "b", .parts = {{.tensor = MLP "both", .transposed = true}}}}};
+        .path = "model",
+        .rows = {{.param = MLP "a", .parts = {{.tensor = MLP "both"}}},
+                 {.param = MLP "b", .parts = {{.tensor = MLP "both", .transposed = true}}}}};
     const struct made gap[] = {made("model.layers.0.mlp.experts.0.bias", 1, 3, 0, 0, data),
                                made("model.layers.0.mlp.experts.2.bias", 1, 3, 0, 0, data)};
     put_folder("toy", config, gap, 2);
