@@ -129,7 +129,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
 
 /* ---- LoRA on linears in pieces ---- */
 
-/* What of its first tensor of the files a weight has. */
+/* The elements of its first tensor of the files that a weight has. */
 struct share {
     const tt_param *weight;
     char tensor[TT_SOURCE_NAME_BYTES];

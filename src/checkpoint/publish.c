@@ -120,7 +120,7 @@ static tt_status copy_tensor(const struct tt_publication *request, const struct 
     return TT_OK;
 }
 
-/* The transposed tensors, which threads take one after the other: the pieces of one tensor are written by one thread. */
+/* The transposed tensors, which threads take one after the other: one thread writes the pieces of a tensor. */
 struct turning {
     const struct tt_safetensors *turned; /* the parameters that the ranks wrote whole */
     const struct tt_weights_file *file;

@@ -21,8 +21,8 @@ typedef bool tt_tensor_rename(void *context, const struct tt_safetensors_entry *
                               size_t bytes);
 TT_MUST_USE tt_status tt_model_folder_of_file(struct tt_safetensors *file, tt_tensor_rename *name_of,
                                               void *context, struct tt_model_folder **out);
-/* Shows the parameters of `sources` (lent for the call; NULL: none) instead of the tensors that hold them in pieces, all
- * under the names of transformers' class (io/param_source.h). Called once, before the folder is shared between threads. */
+/* Shows the parameters of `sources` (lent for the call; NULL: none) instead of tensors that hold them in pieces, all
+ * under the names of transformers' class (io/param_source.h). Called once, before threads share the folder. */
 TT_MUST_USE tt_status tt_model_folder_join(struct tt_model_folder *folder,
                                            const struct tt_param_sources *sources);
 /* The pieces of a joined tensor, in order of its elements, with the files' names; false in *joined: the folder has no

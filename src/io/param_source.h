@@ -134,8 +134,8 @@ struct tt_stored_tensor_place {
 TT_MUST_USE tt_status tt_join(const char *origin, const struct tt_param_sources *sources,
                               struct tt_stored_tensor_place **tensors, size_t *count,
                               struct tt_safetensors **out);
-/* The same for one file, such as an adapter's: where tensors are joined *file becomes one that has these and all others,
- * and owns the first. */
+/* The same for one file, such as an adapter's: where tensors are joined *file becomes one of these and all others,
+ * which owns the first. */
 TT_MUST_USE tt_status tt_join_file(const struct tt_param_sources *sources, struct tt_safetensors **file);
 /* The pieces of a joined tensor of such a file, in order of its elements; names are the files' own. */
 TT_MUST_USE tt_status tt_joined_pieces(const struct tt_safetensors *file,

@@ -34,8 +34,8 @@ const struct tt_text_part *tt_text_part_at(size_t index); /* NULL after the last
 /* The text model's configuration: text_config, or where there is none the whole, as files before transformers 4.52 have
  * it. */
 struct tt_json_value *tt_text_part_config(const struct tt_json_value *config);
-/* The class's name for a tensor by a list (NULL: none), and the files' name for one of the class; `name` itself where it
- * is that. Memory of `arena`; NULL: none left (record set). */
+/* The class's name for a tensor by a list (NULL: none), and the files' name for one of the class; `name` itself where
+ * it is that. Memory of `arena`; NULL: none left (record set). */
 const char *tt_part_renamed(const struct tt_part_rename *renames, const char *name, struct tt_arena *arena);
 const char *tt_part_stored_name(const struct tt_part_rename *renames, const char *name,
                                 struct tt_arena *arena);

@@ -56,14 +56,15 @@ static tt_status set_all_linear(struct tt_json_value *object, const struct tt_mo
     if (names == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (module->kind == TT_MODULE_LINEAR) names[count++] = module->path;
+        if (module->kind == TT_MODULE_LINEAR && !module->bypassed) names[count++] = module->path;
     }
     if (count >= WHOLE_PATHS_MAX) {
         count = 0;
         for (size_t i = 0; i < modules->count; i++) {
             const struct tt_module *module = &modules->items[i];
             const char *name = tt_module_last_name(module);
-            if (module->kind == TT_MODULE_LINEAR && !has_name(names, count, name)) names[count++] = name;
+            if (module->kind == TT_MODULE_LINEAR && !module->bypassed && !has_name(names, count, name))
+                names[count++] = name;
         }
     }
     tt_status status = set_sorted_list(object, "target_modules", names, count);

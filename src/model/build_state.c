@@ -32,20 +32,22 @@ static void build_linears(struct tt_builder *builder, const struct tt_recurrence
     const struct tt_recurrence_names *names = spec->names;
     int64_t dim = builder->model->facts.hidden_size, columns = tt_recurrence_columns(recurrence);
     int64_t values = recurrence->heads * recurrence->value_dim, heads = recurrence->heads;
-    bool apart = names->gate != NULL;
+    bool delta = spec->rule == TT_SCAN_DELTA;
+    int64_t alone = !delta ? values + columns + heads : names->gate == NULL ? columns + values : columns;
     struct tt_linear_spec in[] = {
-        {.path = names->in, .out = apart ? columns : values + columns + heads, .bias = spec->linear_bias},
+        {.path = names->in, .out = alone, .bias = spec->linear_bias},
         {.path = names->gate, .out = values, .bias = spec->linear_bias},
     };
     struct tt_linear_spec rates[] = {
+        {.path = names->rates, .out = 2 * heads, .plain = true},
         {.path = names->rate_b, .out = heads, .plain = true},
         {.path = names->rate_a, .out = heads, .plain = true},
     };
-    recurrence->gate_column = apart ? columns : 0;
-    recurrence->conv_column = apart ? 0 : values;
+    recurrence->gate_column = delta ? columns : 0;
+    recurrence->conv_column = delta ? 0 : values;
     recurrence->rate_column = values + columns;
     tt_build_linears(builder, in, 2, dim, &recurrence->in);
-    if (apart) tt_build_linears(builder, rates, 2, dim, &recurrence->rates);
+    if (delta) tt_build_linears(builder, rates, 3, dim, &recurrence->rates);
 }
 
 void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_spec *spec)
@@ -78,7 +80,11 @@ void tt_build_recurrence(struct tt_builder *builder, const struct tt_recurrence_
     tt_build_module(builder, names->activation);
     const struct tt_module *gate_norm = tt_builder_module(builder, names->gate_norm, TT_MODULE_NORM);
     build_linears(builder, spec, recurrence);
-    tt_build_linear(builder, names->out, values, model->hidden_size, spec->linear_bias, &recurrence->out);
+    const struct tt_linear_spec out = {.path = names->out,
+                                       .out = model->hidden_size,
+                                       .bias = spec->linear_bias,
+                                       .bypassed = spec->out_bypassed};
+    tt_build_linears(builder, &out, 1, values, &recurrence->out);
     if (builder->listing) return;
     build_conv(builder, conv, tt_recurrence_columns(recurrence), state->conv_rows + 1,
                &recurrence->conv_weight, spec->conv_bias ? &recurrence->conv_bias : NULL);

@@ -304,6 +304,7 @@ void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *s
         struct tt_module *module =
             tt_builder_module(builder, specs[i].path, specs[i].router ? TT_MODULE_OTHER : TT_MODULE_LINEAR);
         if (module != NULL) module->plain = specs[i].plain || specs[i].router;
+        if (module != NULL) module->bypassed = specs[i].bypassed;
         members.specs[members.count] = &specs[i];
         members.modules[members.count++] = module;
     }

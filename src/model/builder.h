@@ -13,6 +13,7 @@
 #include "nn/experts.h"
 #include "nn/layer_inputs.h"
 #include "nn/mlp.h"
+#include "nn/plain_mlp.h"
 #include "nn/recurrence.h"
 #include "nn/self_attention.h"
 #include "nn/short_conv.h"
@@ -28,8 +29,9 @@ struct tt_linear_spec {
     bool bias;
     /* How a gradient reaches the weight and its adapter, and how the bias. */
     enum tt_param_reach reach, bias_reach;
-    bool plain;  /* it is not quantized: few columns, to which much is sensitive */
-    bool router; /* neither quantized nor adapted, and no linear for rules by name */
+    bool plain;    /* it is not quantized: few columns, to which much is sensitive */
+    bool router;   /* neither quantized nor adapted, and no linear for rules by name */
+    bool bypassed; /* PEFT does not adapt it in this model type */
 };
 /* Linears with the same input of `in` values: their outputs are successive columns of one matrix. */
 void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
@@ -165,15 +167,22 @@ struct tt_mlp_spec {
     double post_norm_eps; /* 0: norm_eps */
     bool norm_offset;
     bool bias;
+    bool bypassed; /* its linears: struct tt_linear_spec */
     bool beside; /* it reads what the attention before it reads, by the same norm; names->norm is not used */
     double residual_scale;
     enum tt_activation activation;
 };
 void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
 
+/* Appends a feed-forward half without a gate (nn/plain_mlp.h): of the names module, up, down, activation and norm, and
+ * the width, activation and bias alone. */
+void tt_build_plain_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec);
+
 /* Names of a half with a state inside its layer (nn/recurrence.h). */
 struct tt_recurrence_names {
-    const char *module, *in, *gate, *rate_b, *rate_a, *out; /* gate, rate_b, rate_a: NULL: columns of `in` */
+    /* `in` makes what the convolution reads, and what the others are NULL for: the gate, the rates. `rates` makes both
+     * rates; otherwise rate_b and rate_a make one each. */
+    const char *module, *in, *gate, *rates, *rate_b, *rate_a, *out;
     const char *conv, *activation, *gate_norm;
     const char *norm; /* of the stream */
 };
@@ -186,6 +195,7 @@ struct tt_recurrence_spec {
     double norm_eps, gate_eps;
     bool norm_offset;
     bool conv_bias, linear_bias;
+    bool out_bypassed; /* struct tt_linear_spec */
     /* The gated norm has one weight for all heads, each normed by itself; otherwise key_heads groups. */
     bool gate_by_head;
     double dt_min, dt_max; /* Mamba-2 */
@@ -219,9 +229,9 @@ struct tt_experts_spec {
 };
 void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec);
 
-/* A decoder whose layers differ in their facts only, under transformers' usual names: "embed_tokens", whose output is
- * multiplied by `embedding_scale`, "layers", "rotary_emb" and "norm" below the path of the text model ("model"), and
- * "lm_head". */
+/* A decoder whose layers differ in their facts only, under transformers' usual names: the family's embeddings, whose
+ * output is multiplied by `embedding_scale`, "layers", with rotations "rotary_emb", and "norm" below the path of the
+ * text model ("model"), and "lm_head". */
 struct tt_decoder_spec {
     const struct tt_attention_spec *attention;
     const struct tt_latent_spec *latent; /* instead of attention; NULL: none */
@@ -229,7 +239,9 @@ struct tt_decoder_spec {
     /* Instead of attention in layers with a state, and in those with a convolution alone; NULL: none. */
     const struct tt_recurrence_spec *recurrence;
     const struct tt_short_conv_spec *short_conv;
-    const struct tt_experts_spec *experts;    /* instead of the MLP in layers that have them; NULL: none */
+    const struct tt_experts_spec *experts; /* instead of the MLP in layers that have them; NULL: none */
+    /* Layers are one half each: where they have neither keys nor a state it is this; NULL: an MLP ends each layer. */
+    const struct tt_mlp_spec *lone_mlp;
     const struct tt_layer_input_spec *inputs; /* NULL: none */
     int64_t reading_ffn; /* of the MLP in layers that read keys of others; 0: as the others */
     double embedding_scale, embedding_norm_eps; /* tt_build_embedding */

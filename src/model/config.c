@@ -326,3 +326,9 @@ tt_status tt_model_facts_of_folder(const struct tt_model_folder *folder, struct 
     tt_free(facts);
     return status;
 }
+
+const char *tt_model_table_name(const struct tt_model_facts *facts)
+{
+    if (facts->part != NULL) return facts->part->table;
+    return facts->family->table != NULL ? facts->family->table : "model." TT_MODEL_EMBEDDING ".weight";
+}

@@ -1,5 +1,6 @@
 /* The blocks of a decoder: embedding, layers of attention and MLP, head. */
 #include <math.h>
+#include <string.h>
 
 #include "model/builder_impl.h"
 #include "nn/embedding_block.h"
@@ -259,10 +260,12 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     if (mlp == NULL) return;
     int64_t dim = builder->model->facts.hidden_size;
     struct tt_linear_spec gate_up[] = {
-        {.path = names->gate, .out = spec->ffn, .bias = spec->bias},
-        {.path = names->up, .out = spec->ffn, .bias = spec->bias},
-        {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias},
+        {.path = names->gate, .out = spec->ffn, .bias = spec->bias, .bypassed = spec->bypassed},
+        {.path = names->up, .out = spec->ffn, .bias = spec->bias, .bypassed = spec->bypassed},
+        {.path = names->gate_up, .out = 2 * spec->ffn, .bias = spec->bias, .bypassed = spec->bypassed},
     };
+    const struct tt_linear_spec down = {
+        .path = names->down, .out = dim, .bias = spec->bias, .bypassed = spec->bypassed};
     struct tt_norm_spec norm = {.path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset},
                         post_norm = post_norm_of(names->post_norm, spec->post_norm_eps, &norm);
     *mlp = (struct tt_mlp){.activation = spec->activation,
@@ -273,9 +276,26 @@ void tt_build_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
     else
         tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
     tt_build_linears(builder, gate_up, 3, dim, &mlp->gate_up);
-    tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
+    tt_build_linears(builder, &down, 1, spec->ffn, &mlp->down);
     tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &mlp->post_norm);
     if (names->activation != NULL) tt_build_module(builder, names->activation);
+}
+
+void tt_build_plain_mlp(struct tt_builder *builder, const struct tt_mlp_spec *spec)
+{
+    const struct tt_mlp_names *names = spec->names;
+    struct tt_plain_mlp *mlp =
+        tt_builder_half(builder, &tt_plain_mlp_half, spec->residual_scale, sizeof *mlp);
+    if (mlp == NULL) return;
+    int64_t dim = builder->model->facts.hidden_size;
+    const struct tt_norm_spec norm = {
+        .path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
+    *mlp = (struct tt_plain_mlp){.activation = spec->activation};
+    tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &mlp->norm);
+    tt_build_module(builder, names->module);
+    tt_build_linear(builder, names->up, dim, spec->ffn, spec->bias, &mlp->up);
+    tt_build_linear(builder, names->down, spec->ffn, dim, spec->bias, &mlp->down);
+    tt_build_module(builder, names->activation);
 }
 
 /* Embedding and head share one parameter unless modules_to_save trains a copy of one: PEFT then separates them, except
@@ -352,6 +372,33 @@ static void build_own_mlp(struct tt_builder *builder, const struct tt_model_fact
     tt_build_mlp(builder, &mlp);
 }
 
+/* The half that carries something from token to token; false: the layer has none. */
+static bool build_mixer(struct tt_builder *builder, const struct tt_layer_facts *facts,
+                        const struct tt_decoder_spec *spec)
+{
+    if (facts->state.heads > 0)
+        tt_build_recurrence(builder, spec->recurrence);
+    else if (facts->state.conv_rows > 0)
+        tt_build_short_conv(builder, spec->short_conv);
+    else if (spec->latent != NULL)
+        tt_build_latent_attention(builder, spec->latent);
+    else if (facts->kv_heads > 0)
+        tt_build_attention(builder, spec->attention);
+    else
+        return false;
+    return true;
+}
+
+/* The module that has the embeddings' weight. */
+static const char *embedding_path(struct tt_builder *builder)
+{
+    const char *table = tt_model_table_name(&builder->model->facts);
+    size_t bytes = strlen(table) - strlen(".weight");
+    const char *path = tt_arena_printf(&builder->model->arena, "%.*s", (int)bytes, table);
+    if (path == NULL && builder->status == TT_OK) builder->status = TT_ERR_MEMORY;
+    return path != NULL ? path : "";
+}
+
 void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *facts,
                       const struct tt_decoder_spec *spec)
 {
@@ -359,27 +406,22 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     norm.path = below_text(builder, norm.path != NULL ? norm.path : "norm");
     if (facts->part != NULL) tt_build_module(builder, "model");
     tt_build_module(builder, tt_model_text_path(facts));
-    tt_build_embedding(builder, below_text(builder, TT_MODEL_EMBEDDING), spec->embedding_scale,
-                       spec->embedding_norm_eps, spec->inputs);
+    tt_build_embedding(builder, embedding_path(builder), spec->embedding_scale, spec->embedding_norm_eps,
+                       spec->inputs);
     tt_build_layers(builder, below_text(builder, "layers"));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
-        if (facts->layers[i].state.heads > 0)
-            tt_build_recurrence(builder, spec->recurrence);
-        else if (facts->layers[i].state.conv_rows > 0)
-            tt_build_short_conv(builder, spec->short_conv);
-        else if (spec->latent != NULL)
-            tt_build_latent_attention(builder, spec->latent);
-        else
-            tt_build_attention(builder, spec->attention);
+        bool mixes = build_mixer(builder, &facts->layers[i], spec);
         if (facts->layers[i].experts)
             tt_build_experts(builder, spec->experts);
-        else
+        else if (spec->lone_mlp == NULL)
             build_own_mlp(builder, facts, spec);
+        else if (!mixes)
+            tt_build_plain_mlp(builder, spec->lone_mlp);
         if (spec->inputs != NULL) build_layer_input(builder, spec->inputs);
         if (spec->layer_scalar != NULL) tt_build_layer_scalar(builder, spec->layer_scalar);
         tt_build_layer_end(builder);
     }
-    tt_build_module(builder, below_text(builder, "rotary_emb"));
+    if (facts->rope_count > 0) tt_build_module(builder, below_text(builder, "rotary_emb"));
     tt_build_head(builder, &norm, TT_MODEL_HEAD, spec->logit_scale, spec->logit_cap);
 }

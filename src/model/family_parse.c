@@ -1,5 +1,6 @@
 /* Keys of config.json that most families read alike, for their parse(), and the keys of GGUF that follow from them. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "model/family.h"
@@ -86,13 +87,15 @@ tt_status tt_family_parse_shape(const struct tt_json *json, const struct tt_deco
     TT_TRY(read_required(json, "vocab_size", 1 << 24, defaults->vocab, &facts->vocab_size));
     TT_TRY(read_size(json, "hidden_size", 1 << 20, &facts->hidden_size));
     TT_TRY(read_required(json, "intermediate_size", 1 << 22, defaults->ffn, &shape->ffn));
-    TT_TRY(read_size(json, "num_hidden_layers", TT_MODEL_LAYERS_MAX, &facts->num_hidden_layers));
+    TT_TRY(read_required(json, "num_hidden_layers", TT_MODEL_LAYERS_MAX, defaults->layers,
+                         &facts->num_hidden_layers));
     TT_TRY(read_heads(json, defaults, facts, shape));
     TT_TRY(read_optional_size(json, "max_position_embeddings", INT32_MAX, defaults->positions,
                               defaults->positions, &facts->max_position_embeddings));
+    const char *norm_eps = defaults->norm_eps_key != NULL ? defaults->norm_eps_key : "rms_norm_eps";
     shape->norm_eps = defaults->norm_eps > 0 ? defaults->norm_eps : 1e-6;
-    TT_TRY(tt_json_opt_double(json, json->root, "rms_norm_eps", &shape->norm_eps));
-    TT_TRY(tt_family_check_positive(json, "rms_norm_eps", shape->norm_eps, 1));
+    TT_TRY(tt_json_opt_double(json, json->root, norm_eps, &shape->norm_eps));
+    TT_TRY(tt_family_check_positive(json, norm_eps, shape->norm_eps, 1));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
         facts->layers[i] = (struct tt_layer_facts){.kv_heads = shape->kv_heads, .head_dim = shape->head_dim};
     return TT_OK;
@@ -112,6 +115,7 @@ static const struct {
     {"gelu_accurate", TT_ACTIVATION_GELU_TANH},
     {"gelu_pytorch_tanh", TT_ACTIVATION_GELU_TANH},
     {"gelu_python_tanh", TT_ACTIVATION_GELU_TANH},
+    {"relu2", TT_ACTIVATION_RELU2},
 };
 enum { ACTIVATIONS = sizeof activations / sizeof *activations };
 
@@ -154,6 +158,36 @@ tt_status tt_family_parse_layer_kinds(const struct tt_json *json, const char *ke
                        json->origin, type != NULL ? type : "(not a string)", i);
     }
     return TT_OK;
+}
+
+/* An infinite bound is written {"__float__": "Infinity"}. */
+static tt_status read_bound(const struct tt_json *json, const struct tt_json_value *value, double *bound)
+{
+    const char *text = tt_json_text(tt_json_get(value, "__float__"));
+    if (tt_json_is_number(value)) {
+        *bound = tt_json_number(value);
+        return TT_OK;
+    }
+    if (text != NULL && strcmp(text, "Infinity") == 0) {
+        *bound = INFINITY;
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
+}
+
+tt_status tt_family_parse_time_steps(const struct tt_json *json, double *least, double *most)
+{
+    const struct tt_json_value *limits = tt_json_get(json->root, "time_step_limit");
+    *least = 0;
+    *most = INFINITY;
+    if (limits == NULL || tt_json_is_null(limits)) return TT_OK;
+    TT_TRY(tt_json_array(json, json->root, "time_step_limit", &limits));
+    if (tt_json_count(limits) != 2)
+        return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
+    TT_TRY(read_bound(json, tt_json_at(limits, 0), least));
+    TT_TRY(read_bound(json, tt_json_at(limits, 1), most));
+    if (*least >= 0 && *least <= *most) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is from %g to %g", json->origin, *least, *most);
 }
 
 tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,

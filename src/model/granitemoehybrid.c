@@ -1,6 +1,5 @@
 /* Granite 4 without experts (GraniteMoeHybridConfig): Granite's multipliers, layers with a state by Mamba-2 beside
  * those of attention, which rotate only with position_embedding_type "rope", and a gated MLP of its own names. */
-#include <math.h>
 #include <string.h>
 
 #include "model/dense.h"
@@ -38,37 +37,6 @@ static tt_status check_experts(const struct tt_json *json)
     return status;
 }
 
-/* Bounds of a step of time: an infinite one is written {"__float__": "Infinity"}. */
-static tt_status read_bound(const struct tt_json *json, const struct tt_json_value *value, double *bound)
-{
-    const char *text = tt_json_text(tt_json_get(value, "__float__"));
-    if (tt_json_is_number(value)) {
-        *bound = tt_json_number(value);
-        return TT_OK;
-    }
-    if (text != NULL && strcmp(text, "Infinity") == 0) {
-        *bound = INFINITY;
-        return TT_OK;
-    }
-    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
-}
-
-static tt_status parse_steps(const struct tt_json *json, struct hybrid *hybrid)
-{
-    const struct tt_json_value *limits = tt_json_get(json->root, "time_step_limit");
-    hybrid->dt_min = 0;
-    hybrid->dt_max = INFINITY;
-    if (limits == NULL || tt_json_is_null(limits)) return TT_OK;
-    TT_TRY(tt_json_array(json, json->root, "time_step_limit", &limits));
-    if (tt_json_count(limits) != 2)
-        return tt_fail(TT_ERR_DATA, "%s: time_step_limit is no list of two numbers", json->origin);
-    TT_TRY(read_bound(json, tt_json_at(limits, 0), &hybrid->dt_min));
-    TT_TRY(read_bound(json, tt_json_at(limits, 1), &hybrid->dt_max));
-    if (hybrid->dt_min >= 0 && hybrid->dt_min <= hybrid->dt_max) return TT_OK;
-    return tt_fail(TT_ERR_DATA, "%s: time_step_limit is from %g to %g", json->origin, hybrid->dt_min,
-                   hybrid->dt_max);
-}
-
 static tt_status parse_state(const struct tt_json *json, const struct tt_model_facts *facts,
                              struct hybrid *hybrid, struct tt_kv_states *state)
 {
@@ -95,7 +63,7 @@ static tt_status parse_state(const struct tt_json *json, const struct tt_model_f
                        json->origin);
     state->conv_rows = kernel - 1;
     state->conv_columns = 2 * hybrid->groups * state->rows + state->heads * state->columns;
-    return parse_steps(json, hybrid);
+    return tt_family_parse_time_steps(json, &hybrid->dt_min, &hybrid->dt_max);
 }
 
 /* layer_types of today, and those of files before transformers 5: "mamba" and "attention". */

@@ -175,7 +175,7 @@ static tt_status find_either(const struct rules *rules, struct tt_value_pattern 
 static tt_status is_target(struct rules *rules, const struct tt_module *module, bool *target)
 {
     bool excluded = false, exact = false, inside = false;
-    *target = module->kind == TT_MODULE_LINEAR;
+    *target = module->kind == TT_MODULE_LINEAR && !module->bypassed;
     if (!rules->all_linear) TT_TRY(match_either(rules, &rules->target, module->path, target, &exact));
     TT_TRY(match_either(rules, &rules->exclude, module->path, &excluded, NULL));
     for (size_t i = 0; i < rules->save.count && !excluded; i++) {
@@ -197,6 +197,13 @@ static tt_status adapt(struct rules *rules, struct tt_module *module)
                                    "target_modules matches '%s', which is not a linear layer", module->path);
         if (module->kind == TT_MODULE_EMBEDDING)
             tt_hint("train the embedding as a whole: modules_to_save %s", tt_module_last_name(module));
+        return status;
+    }
+    if (module->bypassed) {
+        tt_status status = tt_fail(
+            TT_ERR_UNSUPPORTED,
+            "target_modules matches '%s', which PEFT does not adapt in models of this type", module->path);
+        tt_hint("name the other linears, or all that can be adapted: all-linear");
         return status;
     }
     TT_TRY(find_either(rules, &rules->rank, module->path, &r));

@@ -91,11 +91,6 @@ const char *tt_model_text_path(const struct tt_model_facts *facts)
     return facts->part != NULL ? facts->part->path : "model";
 }
 
-const char *tt_model_table_name(const struct tt_model_facts *facts)
-{
-    return facts->part != NULL ? facts->part->table : "model." TT_MODEL_EMBEDDING ".weight";
-}
-
 bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param)
 {
     return model->facts.tie_word_embeddings && is_named(param, model->head_name);

@@ -43,9 +43,10 @@ const char *tt_module_group(const char *tensor)
     static const struct {
         const char *word, *group;
     } known[] = {
-        {"lora_", "LoRA"},     {"embed_tokens", "embedding"}, {"lm_head", "head"},
-        {"norm", "norms"},     {"self_attn", "attention"},    {"mlp", "MLP"},
-        {"attn", "attention"},
+        {"lora_", "LoRA"},   {"embed_tokens", "embedding"},
+        {"lm_head", "head"}, {"model.embeddings", "embedding"},
+        {"norm", "norms"},   {"self_attn", "attention"},
+        {"mlp", "MLP"},      {"attn", "attention"},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strstr(tensor, known[i].word) != NULL) return known[i].group;

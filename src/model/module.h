@@ -23,6 +23,7 @@ struct tt_module {
     bool adapted;   /* LoRA of rank r is added, times `scaling` */
     bool saved;     /* modules_to_save: a full copy trains */
     bool plain;     /* set by the build: it is not quantized, unless a folder has it so */
+    bool bypassed;  /* set by the build: PEFT does not adapt it; "all linears" leave it out */
     bool quantized; /* set by model/quantization.c: its weight is stored in the format of the options */
     int64_t r;
     double alpha;

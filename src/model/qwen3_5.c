@@ -3,14 +3,8 @@
  * weights of norms are distances from 1, but for that of the gated norm. */
 #include <string.h>
 
+#include "model/qwen3_5.h"
 #include "model/qwen_vl.h"
-
-struct qwen3_5 {
-    struct tt_decoder_shape shape;
-    int64_t key_heads;
-    int32_t sections[4]; /* of the rotation, for GGUF alone */
-    bool attention_bias;
-};
 
 static const struct tt_attention_names attention_names = {TT_ATTENTION_NAMES};
 static const struct tt_mlp_names mlp_names = {TT_MLP_NAMES, .norm = "post_attention_layernorm"};
@@ -28,7 +22,7 @@ static const struct tt_recurrence_names recurrence_names = {.module = "linear_at
 /* The class's where the configuration has none. */
 static const int32_t default_sections[4] = {11, 11, 10, 0};
 
-static tt_status parse_state(const struct tt_json *json, struct qwen3_5 *qwen, struct tt_kv_states *state)
+static tt_status parse_state(const struct tt_json *json, struct tt_qwen3_5 *qwen, struct tt_kv_states *state)
 {
     int64_t kernel = 4;
     *state = (struct tt_kv_states){.heads = 32, .rows = 128, .columns = 128};
@@ -63,27 +57,37 @@ static tt_status parse_layers(const struct tt_json *json, const struct tt_kv_sta
     return TT_OK;
 }
 
-static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+tt_status tt_qwen3_5_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                           const struct tt_rope_rules *rules, struct tt_model_facts *facts)
 {
-    struct qwen3_5 *qwen = TT_FAMILY_OWN(facts, struct qwen3_5);
-    struct tt_decoder_defaults defaults = {
-        .vocab = 248320, .heads = 16, .kv_heads = 4, .head_dim = 256, .positions = 32768};
+    struct tt_qwen3_5 *qwen = TT_FAMILY_OWN(facts, struct tt_qwen3_5);
+    struct tt_rope_rules of_heads = *rules;
     struct tt_kv_states state;
-    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &qwen->shape));
+    TT_TRY(tt_family_parse_shape(json, defaults, facts, &qwen->shape));
     TT_TRY(tt_family_parse_activation(json, "hidden_act", &qwen->shape.activation));
     TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &qwen->attention_bias));
     TT_TRY(parse_state(json, qwen, &state));
     TT_TRY(parse_layers(json, &state, facts));
-    memcpy(qwen->sections, default_sections, sizeof default_sections);
-    TT_TRY(tt_qwen_vl_read_sections(json, qwen->sections));
     facts->rope_count = 1;
-    struct tt_rope_rules rules = {.head_dim = qwen->shape.head_dim, .partial = 0.25, .sections = true};
-    return tt_family_parse_rope(json, &rules, facts, &facts->ropes[0]);
+    of_heads.head_dim = qwen->shape.head_dim;
+    return tt_family_parse_rope(json, &of_heads, facts, &facts->ropes[0]);
 }
 
-static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    struct tt_qwen3_5 *qwen = TT_FAMILY_OWN(facts, struct tt_qwen3_5);
+    const struct tt_decoder_defaults defaults = {
+        .vocab = 248320, .heads = 16, .kv_heads = 4, .head_dim = 256, .positions = 32768};
+    memcpy(qwen->sections, default_sections, sizeof default_sections);
+    TT_TRY(tt_qwen_vl_read_sections(json, qwen->sections));
+    return tt_qwen3_5_parse(json, &defaults, &(struct tt_rope_rules){.partial = 0.25, .sections = true},
+                            facts);
+}
+
+void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *builder,
+                      const struct tt_recurrence_names *names, bool mlp_bypassed)
+{
+    const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
     const struct tt_decoder_shape *shape = &qwen->shape;
     struct tt_attention_spec attention = {.names = &attention_names,
                                           .heads = shape->heads,
@@ -97,8 +101,9 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
+                              .bypassed = mlp_bypassed,
                               .activation = shape->activation};
-    struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
+    struct tt_recurrence_spec recurrence = {.names = names,
                                             .rule = TT_SCAN_DELTA,
                                             .key_heads = qwen->key_heads,
                                             .norm_eps = shape->norm_eps,
@@ -111,6 +116,11 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .recurrence = &recurrence,
                                                .embedding_scale = 1,
                                                .norm = {.eps = shape->norm_eps, .offset = true}});
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    tt_qwen3_5_build(facts, builder, &recurrence_names, false);
 }
 
 static const struct tt_gguf_name gguf_names[] = {
@@ -127,8 +137,7 @@ static const struct tt_gguf_name gguf_names[] = {
     {NULL, NULL, false},
 };
 
-/* The state of the layers that have one; NULL: none has. */
-static const struct tt_kv_states *find_state(const struct tt_model_facts *facts)
+const struct tt_kv_states *tt_qwen3_5_state(const struct tt_model_facts *facts)
 {
     for (int64_t i = 0; i < facts->num_hidden_layers; i++)
         if (facts->layers[i].state.heads > 0) return &facts->layers[i].state;
@@ -146,12 +155,12 @@ static int64_t interval_of(const struct tt_model_facts *facts)
     return interval;
 }
 
-static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+void tt_qwen3_5_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
-    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
-    const struct tt_kv_states *state = find_state(facts);
+    const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
+    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
     tt_gguf_add_decoder(facts, &qwen->shape, keys);
-    tt_gguf_add_i32s(keys, "rope.dimension_sections", qwen->sections, 4);
+    if (qwen->sections[0] > 0) tt_gguf_add_i32s(keys, "rope.dimension_sections", qwen->sections, 4);
     tt_gguf_add_u32(keys, "full_attention_interval", interval_of(facts));
     tt_gguf_add_u32(keys, "ssm.conv_kernel", state->conv_rows + 1);
     tt_gguf_add_u32(keys, "ssm.state_size", state->rows);
@@ -164,8 +173,8 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
 static void arrange(const struct tt_model_facts *facts, const char *tensor,
                     struct tt_gguf_arrangement *arrangement)
 {
-    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
-    const struct tt_kv_states *state = find_state(facts);
+    const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
+    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
     const int64_t keys = 2 * qwen->key_heads * state->rows, values = state->columns;
     const struct {
         const char *name;
@@ -192,20 +201,23 @@ static void arrange(const struct tt_model_facts *facts, const char *tensor,
     }
 }
 
-static const char *cannot(const struct tt_model_facts *facts)
+const char *tt_qwen3_5_cannot(const struct tt_model_facts *facts)
 {
-    const struct qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct qwen3_5);
+    const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
     if (qwen->attention_bias) return "attention_bias of this model type";
     if (qwen->shape.activation != TT_ACTIVATION_SILU)
         return "an activation other than silu of this model type";
-    const struct tt_kv_states *state = find_state(facts);
+    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
     if (state != NULL && state->rows != state->columns)
         return "a linear_value_head_dim other than linear_key_head_dim";
     return interval_of(facts) < 2 ? "layers of attention other than every n-th of this model type" : NULL;
 }
 
-static const struct tt_gguf_family gguf = {
-    .name = "qwen35", .names = gguf_names, .add_keys = add_keys, .arrange = arrange, .cannot = cannot};
+static const struct tt_gguf_family gguf = {.name = "qwen35",
+                                           .names = gguf_names,
+                                           .add_keys = tt_qwen3_5_gguf_keys,
+                                           .arrange = arrange,
+                                           .cannot = tt_qwen3_5_cannot};
 
 const struct tt_model_family tt_family_qwen3_5 = {
     .model_type = "qwen3_5_text",

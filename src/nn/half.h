@@ -66,8 +66,8 @@ struct tt_half_ops {
     double (*flops)(const struct tt_half *half, double length, bool full); /* as those of a block */
 };
 
-extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_layer_input_half, tt_recurrence_half,
-    tt_short_conv_half, tt_experts_half;
+extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_plain_mlp_half, tt_layer_input_half,
+    tt_recurrence_half, tt_short_conv_half, tt_experts_half;
 
 /* ---- For the kinds ---- */
 

@@ -18,6 +18,10 @@ static const struct {
 } more[] = {
     {"gemma4_text", ", \"hidden_size_per_layer_input\": 0"},
     {"granitemoehybrid", ", \"num_local_experts\": 0"},
+    {"qwen3_next", ", \"num_experts\": 0"},
+    {"nemotron_h",
+     ", \"layers_block_type\": [\"linear_attention\", \"full_attention\", \"mlp\", \"mlp\", \"mlp\", "
+     "\"mlp\", \"mlp\", \"mlp\"]"},
     {"deepseek_v3", ", \"first_k_dense_replace\": 8, \"num_key_value_heads\": 32"},
     {"youtu", ", \"num_key_value_heads\": 32"},
     {"mistral4", ", \"first_k_dense_replace\": 8"},

@@ -47,6 +47,8 @@ static const struct row {
     {&tt_family_cohere2, NULL, "dense/cohere2", "0.005"},
     {&tt_family_qwen3_5, NULL, "dense/qwen3_5_text", "0.001"},
     {&tt_family_granitemoehybrid, NULL, "dense/granitemoehybrid", "0.001"},
+    {&tt_family_qwen3_next, NULL, "dense/qwen3_next", "0.001"},
+    {&tt_family_nemotron_h, NULL, "dense/nemotron_h", "0.001"},
     {&tt_family_lfm2, NULL, "dense/lfm2", "0.005"},
     {&tt_family_deepseek_v3, NULL, "dense/deepseek_v3", "0.005"},
     {&tt_family_glm4_moe_lite, NULL, "dense/glm4_moe_lite", "0.005"},

@@ -158,7 +158,7 @@ static void TT_PASS(load_taps)(struct TT_PASS(taps) * taps, const struct tt_conv
     }
 }
 
-/* What is the same for all columns of a row, and constant in the functions made of those below: without it each load
+/* Properties of all columns of a row, constant in the functions made of those below: without them each load
  * would ask for its type and its gates. `usual`: SiLU, four taps and no gates. */
 struct TT_PASS(kind) {
     bool bf16, usual;

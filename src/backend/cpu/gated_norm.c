@@ -91,7 +91,7 @@ tt_status tt_cpu_gated_norm_backward(struct tt_stream *stream, const struct tt_g
 
 #else
 
-/* What is the same for all columns of a pass, and constant in the functions made of those below: without it each load
+/* Properties of all columns of a pass, constant in the functions made of those below: without them each load
  * would ask for its type. */
 struct TT_PASS(kind) {
     bool bf16, sigmoid, gate_first;
@@ -148,7 +148,7 @@ TT_INLINE vf TT_PASS(normed)(const struct gated *pass, int64_t row, int64_t at, 
         }                                                                                                    \
     } while (0)
 
-/* What is normed, also stored for the second visit of its columns. */
+/* The value that is normed, also stored for the second visit of its columns. */
 TT_INLINE vf TT_PASS(add_square)(const struct gated *pass, int64_t row, int64_t first, int64_t d,
                                  int64_t left, float *kept, vf squares, struct kind of)
 {

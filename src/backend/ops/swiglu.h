@@ -26,9 +26,9 @@ enum tt_activation {
 
 struct tt_swiglu_forward_args {
     enum tt_activation activation;
-    tt_tensor gate_TF,
-        up_TF;      /* f32 | bf16; rows may be strided (halves of one [T, 2F]); up empty: act(gate) */
-    tt_tensor h_TF; /* may alias gate */
+    tt_tensor gate_TF; /* f32 | bf16; rows may be strided, here and of up (halves of one [T, 2F]) */
+    tt_tensor up_TF;   /* empty: act(gate) */
+    tt_tensor h_TF;    /* may alias gate */
 };
 TT_MUST_USE tt_status tt_swiglu_forward(struct tt_stream *stream, const struct tt_swiglu_forward_args *args);
 

@@ -48,11 +48,14 @@ SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_
          "num_attention_heads": 32}
 THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "granitemoehybrid": 1e-3}  # at a higher rate rounding alone moves its losses
+RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "qwen3_next": 1e-3, "granitemoehybrid": 1e-3, "nemotron_h": 1e-3}  # at a higher rate rounding alone moves its losses
 STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")  # PEFT takes names of MLPs for experts
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 FUSED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj")
+
+
+HALVES = ["linear_attention", "full_attention", "mlp", "mlp", "mlp", "mlp", "mlp", "mlp"]
 
 
 def rope(theta=10000.0, kind="default", **more):
@@ -111,6 +114,17 @@ FAMILIES = {
         "qwen3_5_text", 314, (*models.LINEARS, *STATE), num_hidden_layers=2, head_dim=16, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, full_attention_interval=2,
         rope_parameters=rope(1e4, partial_rotary_factor=0.25, mrope_section=[1, 1, 0], mrope_interleaved=True)),
+    "qwen3_next": family(
+        "qwen3_next", 317, ("q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"), num_hidden_layers=2,
+        head_dim=16, linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4,
+        num_experts=4, moe_intermediate_size=8, mlp_only_layers=[1], decoder_sparse_step=2,
+        layer_types=["linear_attention", "full_attention"],
+        rope_parameters=rope(1e4, partial_rotary_factor=0.25)),
+    "nemotron_h": family(
+        "nemotron_h", 318, ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "in_proj"),
+        num_hidden_layers=3, head_dim=8, layers_block_type=["linear_attention", "full_attention", "mlp"],
+        layer_norm_epsilon=1e-4, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, ssm_state_size=6, use_bias=True,
+        mlp_bias=True, time_step_min=1e-12),
     "lfm2": family(
         "lfm2", 316, ("q_proj", "k_proj", "v_proj", "out_proj", "w1", "w2", "w3", "in_proj"),
         norm_eps=1e-5, block_multiple_of=8, conv_bias=True, conv_L_cache=3, rope_parameters=rope(1e4),
@@ -193,7 +207,8 @@ def make_defaults(model_type):
     more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0},
             "deepseek_v3": {"first_k_dense_replace": 8, "num_key_value_heads": 32},
             "youtu": {"num_key_value_heads": 32},
-            "glm4_moe_lite": {"mlp_layer_types": ["dense"] * 8, "num_key_value_heads": 32}}.get(model_type, {})
+            "glm4_moe_lite": {"mlp_layer_types": ["dense"] * 8, "num_key_value_heads": 32},
+            "qwen3_next": {"num_experts": 0}, "nemotron_h": {"layers_block_type": HALVES}}.get(model_type, {})
     config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
         config.pop(key, None)

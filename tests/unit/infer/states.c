@@ -151,9 +151,10 @@ static void check_turns(struct model *model)
 static void states_belong_to_their_sequences(void **state)
 {
     static const char *const folders[] = {GOLDEN "qwen3_5_text/model", GOLDEN "granitemoehybrid/model",
-                                          GOLDEN "lfm2/model"};
+                                          GOLDEN "lfm2/model", GOLDEN "qwen3_next/model",
+                                          GOLDEN "nemotron_h/model"};
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         struct model model;
         open_model(folders[i], &model);
         check_beside(&model);

@@ -7,9 +7,11 @@
 #include <cmocka.h>
 #include "base/alloc.h"
 #include "model/adapter_config.h"
+#include "model/module.h"
 #include "nn/linear.h"
 #include "support/allocations.h"
 #include "support/model_facts.h"
+#include "support/model_runner.h"
 
 static tt_status parse(const char *text, struct tt_arena *arena, struct tt_lora_config *lora)
 {
@@ -203,6 +205,41 @@ static void mistakes_of_the_user(void **state)
     }
 }
 
+/* Linears that PEFT does not adapt in a model type are left out of all-linear, and of what is written, and refused by
+ * name. */
+static void linears_that_peft_leaves_out(void **state)
+{
+    static const struct {
+        const char *folder, *left_out, *named, *adapted;
+        int count; /* of linears with an adapter */
+    } cases[] = {{"nemotron_h", "mixer.out_proj", "[\"out_proj\"]", "mixer.in_proj", 7},
+                 {"qwen3_next", "mlp.down_proj", "[\"down_proj\"]", "linear_attn.in_proj_ba", 7}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_model_options options = {
+            .compute_dtype = TT_F32,
+            .lora = {.enabled = true, .r = 4, .alpha = 8, .target_modules = "all-linear"}};
+        struct tt_model_facts facts;
+        struct tt_model *model = NULL;
+        struct tt_str text = {0};
+        char folder[512];
+        (void)snprintf(folder, sizeof folder, TT_TEST_ROOT "/golden/dense/%s/model", cases[i].folder);
+        tt_runner_read_config(folder, NULL, &facts);
+        assert_int_equal(tt_model_create(&facts, &options, &model), TT_OK);
+        int adapted = 0;
+        for (size_t m = 0; m < model->modules.count; m++) adapted += model->modules.items[m].adapted;
+        assert_int_equal(adapted, cases[i].count);
+        assert_int_equal(tt_adapter_config_write(model, NULL, &text), TT_OK);
+        assert_non_null(strstr(tt_str_text(&text), cases[i].adapted));
+        assert_null(strstr(tt_str_text(&text), cases[i].left_out));
+        tt_str_deinit(&text);
+        tt_model_destroy(model);
+        options.lora.target_modules = cases[i].named;
+        assert_int_equal(tt_model_create(&facts, &options, &model), TT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(tt_error_last()->message, "which PEFT does not adapt in models of this type"));
+    }
+}
+
 /* What TRL and PEFT take for the same selection: the number of linears of a layer with an adapter. */
 static void spellings_of_targets(void **state)
 {
@@ -335,6 +372,7 @@ int main(void)
         cmocka_unit_test(tensor_names),
         cmocka_unit_test(order_of_patterns_survives_sorting),
         cmocka_unit_test(mistakes_of_the_user),
+        cmocka_unit_test(linears_that_peft_leaves_out),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(saved_modules_of_several_adapters),
         cmocka_unit_test(spellings_of_targets),

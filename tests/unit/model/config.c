@@ -146,6 +146,8 @@ struct refusal {
     const char *word; /* in the message */
 };
 
+#define NEMOTRON "{\"model_type\": \"nemotron_h\", \"num_key_value_heads\": 2, "
+
 static const struct refusal refusals[] = {
     {"{\"model_type\": \"absent\"}", TT_ERR_DATA, "model_type"},
     {"{\"model_type\": \"gpt2\"}", TT_ERR_UNSUPPORTED, "gpt2"},
@@ -154,8 +156,8 @@ static const struct refusal refusals[] = {
      "'LlamaForSequenceClassification' gives each sequence scores of 2 labels"},
     {"{\"architectures\": [\"LlamaForSequenceClassification\"], \"num_labels\": 0}", TT_ERR_DATA,
      "num_labels"},
-    {"{\"architectures\": [\"LlamaForSequenceClassification\"], \"num_labels\": 1, "
-     "\"problem_type\": \"regression\"}",
+    {"{\"architectures\": [\"LlamaForSequenceClassification\"], \"num_labels\": 1, \"problem_type\": "
+     "\"regression\"}",
      TT_ERR_UNSUPPORTED, "'LlamaForSequenceClassification' gives each sequence scores of 1 label, and"},
     {"{\"architectures\": [\"LlamaTextForSequenceClassification\"]}", TT_ERR_UNSUPPORTED,
      "scores of 2 labels"},
@@ -263,6 +265,27 @@ static const struct refusal refusals[] = {
     {"{\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, \"router_aux_loss_coef\": -1}", TT_ERR_DATA,
      "router_aux_loss_coef is -1; it must be 0 to 1e6"},
     {"{\"model_type\": \"olmoe\", \"clip_qkv\": 8}", TT_ERR_UNSUPPORTED, "clip_qkv of an olmoe model"},
+    {"{\"model_type\": \"qwen3_next\"}", TT_ERR_UNSUPPORTED, "layer 0 of a qwen3_next model needs routed"},
+    {"{\"model_type\": \"qwen3_next\", \"num_experts\": 8, \"mlp_only_layers\": [0], "
+     "\"decoder_sparse_step\": 1}",
+     TT_ERR_UNSUPPORTED, "layer 1 of a qwen3_next model needs routed experts (num_experts)"},
+    {"{\"model_type\": \"qwen3_next\", \"num_experts\": 8, \"decoder_sparse_step\": 3}", TT_ERR_UNSUPPORTED,
+     "layer 2 of a qwen3_next model"},
+    {"{\"model_type\": \"qwen3_next\", \"num_experts\": 0, \"linear_num_value_heads\": 17}", TT_ERR_DATA,
+     "linear_num_value_heads is not a multiple"},
+    {"{\"model_type\": \"nemotron_h\"}", TT_ERR_DATA, "neither layers_block_type nor hybrid_override"},
+    {NEMOTRON "\"hybrid_override_pattern\": \"M-E\"}", TT_ERR_UNSUPPORTED, "layer 2 of a nemotron_h model"},
+    {NEMOTRON "\"hybrid_override_pattern\": \"M-X\"}", TT_ERR_UNSUPPORTED, "layer type 'X' of layer 2"},
+    {NEMOTRON "\"layers_block_type\": [\"mamba\", \"mlp\", 3]}", TT_ERR_UNSUPPORTED,
+     "layer type '(not a string)' of layer 2"},
+    {NEMOTRON "\"layers_block_type\": [\"mamba\", \"moe\", \"mlp\"]}", TT_ERR_UNSUPPORTED, "layer 1 of"},
+    {NEMOTRON "\"num_hidden_layers\": 4, \"hybrid_override_pattern\": \"M-*\"}", TT_ERR_DATA,
+     "num_hidden_layers is 4, and there are types of 3 layers"},
+    {NEMOTRON
+     "\"hybrid_override_pattern\": \"M-*\", \"num_hidden_layers\": 3, \"mamba_hidden_act\": \"gelu\"}",
+     TT_ERR_UNSUPPORTED, "mamba_hidden_act 'gelu'"},
+    {NEMOTRON "\"num_hidden_layers\": 3, \"hybrid_override_pattern\": \"M-*\", \"n_groups\": 3}", TT_ERR_DATA,
+     "mamba_num_heads is not a multiple of n_groups"},
 };
 
 static void absurd_values_are_refused(void **state)

@@ -241,6 +241,19 @@ static const char qwen3_moe[] =
     DENSE("qwen3_moe", ", \"num_experts\": 4, \"num_experts_per_tok\": 4, \"moe_intermediate_size\": 10, "
                        "\"norm_topk_prob\": true, \"mlp_only_layers\": [0]");
 static const char olmoe[] = DENSE("olmoe", ", \"num_experts\": 3, \"num_experts_per_tok\": 3");
+/* an eps that keeps what is normed away from 0, where differences of fp32 say nothing */
+static const char qwen3_next[] =
+    "{\"model_type\": \"qwen3_next\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 0.1, \"rope_theta\": 100, \"num_experts\": 0, "
+    "\"partial_rotary_factor\": 0.5, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
+    "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 6, "
+    "\"layer_types\": [\"linear_attention\", \"full_attention\"]}";
+static const char nemotron_h[] =
+    "{\"model_type\": \"nemotron_h\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, \"n_groups\": 2, "
+    "\"max_position_embeddings\": 64, \"mamba_num_heads\": 4, \"mamba_head_dim\": 5, "
+    "\"ssm_state_size\": 6, \"mlp_bias\": true, \"hybrid_override_pattern\": \"M*-\"}";
 
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
@@ -264,6 +277,16 @@ static const struct variant variants[] = {
     {.name = "full, experts behind a dense layer", .text = qwen3_moe, .train_base = true},
     {.name = "lora, experts", .text = qwen3_moe, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, experts whose weights do not add up to 1", .text = olmoe, .train_base = true},
+    {.name = "full, two projections of a state", .text = qwen3_next, .train_base = true},
+    {.name = "lora, two projections of a state",
+     .text = qwen3_next,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "full, one half a layer, ReLU^2", .text = nemotron_h, .train_base = true},
+    {.name = "lora, one half a layer, ReLU^2",
+     .text = nemotron_h,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, a state by Mamba-2", .text = granite4, .train_base = true},
     {.name = "lora, a state by Mamba-2", .text = granite4, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, a convolution between gates", .text = lfm2, .train_base = true},

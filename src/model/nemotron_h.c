@@ -1,0 +1,203 @@
+/* Nemotron-H and Nemotron 3 without experts (NemotronHConfig): each layer is one half, Mamba-2, attention without
+ * rotation, or an MLP of ReLU^2 without a gate. Files name the text model "backbone". */
+#include <string.h>
+
+#include "model/family.h"
+
+struct nemotron {
+    struct tt_decoder_shape shape;
+    int64_t groups; /* of keys */
+    double dt_min, dt_max;
+    bool conv_bias, linear_bias, mlp_bias;
+};
+
+static const struct tt_attention_names attention_names = {.module = "mixer",
+                                                          .q = "mixer.q_proj",
+                                                          .k = "mixer.k_proj",
+                                                          .v = "mixer.v_proj",
+                                                          .o = "mixer.o_proj",
+                                                          .norm = "norm"};
+static const struct tt_mlp_names mlp_names = {.module = "mixer",
+                                              .activation = "mixer.act_fn",
+                                              .up = "mixer.up_proj",
+                                              .down = "mixer.down_proj",
+                                              .norm = "norm"};
+static const struct tt_recurrence_names recurrence_names = {.module = "mixer",
+                                                            .in = "mixer.in_proj",
+                                                            .out = "mixer.out_proj",
+                                                            .conv = "mixer.conv1d",
+                                                            .activation = "mixer.act",
+                                                            .gate_norm = "mixer.norm",
+                                                            .norm = "norm"};
+static const struct tt_part_rename renames[] = {{"backbone.", "model."}, {NULL, NULL}};
+
+/* ---- Kinds of layers ---- */
+
+enum kind { MAMBA, ATTENTION, MLP, EXPERTS, KINDS };
+static const struct {
+    const char *name, *older;
+    char letter; /* of hybrid_override_pattern */
+} kinds[KINDS] = {
+    [MAMBA] = {"linear_attention", "mamba", 'M'},
+    [ATTENTION] = {"full_attention", "attention", '*'},
+    [MLP] = {"mlp", "mlp", '-'},
+    [EXPERTS] = {"moe", "moe", 'E'},
+};
+
+/* The list of kinds by name, or the pattern with a letter for each layer; neither: NULL and NULL. */
+struct layers {
+    const struct tt_json_value *names;
+    const char *pattern;
+    int64_t count;
+};
+
+static tt_status find_layers(const struct tt_json *json, struct layers *layers)
+{
+    static const char *const keys[] = {"layers_block_type", "layer_types"};
+    *layers = (struct layers){.names = NULL};
+    for (int k = 0; k < 2 && layers->names == NULL; k++) {
+        const struct tt_json_value *value = tt_json_get(json->root, keys[k]);
+        if (value == NULL || tt_json_is_null(value)) continue;
+        TT_TRY(tt_json_array(json, json->root, keys[k], &layers->names));
+        layers->count = (int64_t)tt_json_count(layers->names);
+    }
+    if (layers->names == NULL)
+        TT_TRY(tt_json_opt_string(json, json->root, "hybrid_override_pattern", &layers->pattern));
+    if (layers->pattern != NULL) layers->count = (int64_t)strlen(layers->pattern);
+    if (layers->count > 0)
+        return tt_family_check_range(json, "the number of layers", layers->count, 1, TT_MODEL_LAYERS_MAX);
+    return tt_fail(TT_ERR_DATA, "%s: there is neither layers_block_type nor hybrid_override_pattern",
+                   json->origin);
+}
+
+static tt_status find_kind(const struct tt_json *json, const struct layers *layers, int64_t layer,
+                           enum kind *kind)
+{
+    const char *name = tt_json_text(tt_json_at(layers->names, (size_t)layer));
+    char letter[2] = {layers->pattern != NULL ? layers->pattern[layer] : '\0', '\0'};
+    for (int k = 0; k < KINDS; k++) {
+        bool is = name != NULL ? strcmp(name, kinds[k].name) == 0 || strcmp(name, kinds[k].older) == 0
+                               : letter[0] == kinds[k].letter;
+        if (!is) continue;
+        *kind = (enum kind)k;
+        if (k != EXPERTS) return TT_OK;
+        tt_status status =
+            tt_fail(TT_ERR_UNSUPPORTED, "%s: layer %lld of a nemotron_h model needs routed experts",
+                    json->origin, (long long)layer);
+        tt_hint("docs/models.md lists what is supported: sizes without experts");
+        return status;
+    }
+    return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %lld is not supported", json->origin,
+                   name != NULL              ? name
+                   : layers->pattern != NULL ? letter
+                                             : "(not a string)",
+                   (long long)layer);
+}
+
+/* ---- Keys ---- */
+
+/* Two keys of the same value: configurations before NemotronHConfig have the second. */
+static tt_status read_size(const struct tt_json *json, const char *key, const char *older, int64_t maximum,
+                           int64_t *size)
+{
+    return tt_family_parse_size(json, tt_json_get(json->root, older) != NULL ? older : key, maximum, size);
+}
+
+static tt_status parse_state(const struct tt_json *json, struct nemotron *nemotron,
+                             struct tt_kv_states *state)
+{
+    int64_t kernel = 4;
+    const char *act = NULL;
+    *state = (struct tt_kv_states){.heads = 128, .rows = 128, .columns = 64};
+    nemotron->groups = 8;
+    nemotron->conv_bias = true;
+    TT_TRY(tt_family_parse_size(json, "mamba_num_heads", 1 << 14, &state->heads));
+    TT_TRY(tt_family_parse_size(json, "mamba_head_dim", TT_SCAN_WIDTH_MAX, &state->columns));
+    TT_TRY(read_size(json, "n_groups", "mamba_n_groups", 1 << 14, &nemotron->groups));
+    TT_TRY(tt_family_parse_size(json, "ssm_state_size", TT_SCAN_WIDTH_MAX, &state->rows));
+    TT_TRY(read_size(json, "conv_kernel", "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_conv_bias", &nemotron->conv_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_bias", &nemotron->linear_bias));
+    TT_TRY(tt_json_opt_string(json, json->root, "mamba_hidden_act", &act));
+    if (act != NULL && strcmp(act, "silu") != 0)
+        return tt_fail(TT_ERR_UNSUPPORTED, "%s: mamba_hidden_act '%s' is not supported", json->origin, act);
+    TT_TRY(tt_family_check_range(json, "ssm_state_size * mamba_head_dim", state->rows * state->columns, 1,
+                                 TT_SCAN_STATE_MAX));
+    if (state->heads % nemotron->groups != 0)
+        return tt_fail(TT_ERR_DATA, "%s: mamba_num_heads is not a multiple of n_groups", json->origin);
+    state->conv_rows = kernel - 1;
+    state->conv_columns = 2 * nemotron->groups * state->rows + state->heads * state->columns;
+    return tt_family_parse_time_steps(json, &nemotron->dt_min, &nemotron->dt_max);
+}
+
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    struct nemotron *nemotron = TT_FAMILY_OWN(facts, struct nemotron);
+    struct tt_decoder_defaults defaults = {.vocab = 131072,
+                                           .heads = 32,
+                                           .kv_heads = 8,
+                                           .head_dim = 128,
+                                           .ffn = 21504,
+                                           .positions = 4096,
+                                           .norm_eps = 1e-5,
+                                           .norm_eps_key = "layer_norm_epsilon"};
+    struct layers layers;
+    struct tt_kv_states state;
+    TT_TRY(find_layers(json, &layers));
+    defaults.layers = layers.count;
+    TT_TRY(tt_family_parse_shape(json, &defaults, facts, &nemotron->shape));
+    if (facts->num_hidden_layers != layers.count)
+        return tt_fail(TT_ERR_DATA, "%s: num_hidden_layers is %lld, and there are types of %lld layers",
+                       json->origin, (long long)facts->num_hidden_layers, (long long)layers.count);
+    nemotron->shape.activation = TT_ACTIVATION_RELU2;
+    TT_TRY(tt_family_parse_activation(json, "mlp_hidden_act", &nemotron->shape.activation));
+    TT_TRY(tt_json_opt_bool(json, json->root, "mlp_bias", &nemotron->mlp_bias));
+    TT_TRY(parse_state(json, nemotron, &state));
+    for (int64_t i = 0; i < layers.count; i++) {
+        enum kind kind;
+        TT_TRY(find_kind(json, &layers, i, &kind));
+        facts->layers[i].rope = -1;
+        if (kind != ATTENTION) facts->layers[i] = (struct tt_layer_facts){.rope = -1};
+        if (kind == MAMBA) facts->layers[i].state = state;
+    }
+    return TT_OK;
+}
+
+static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    const struct nemotron *nemotron = TT_FAMILY_OWN_CONST(facts, struct nemotron);
+    const struct tt_decoder_shape *shape = &nemotron->shape;
+    struct tt_attention_spec attention = {
+        .names = &attention_names, .heads = shape->heads, .norm_eps = shape->norm_eps};
+    struct tt_mlp_spec mlp = {.names = &mlp_names,
+                              .ffn = shape->ffn,
+                              .norm_eps = shape->norm_eps,
+                              .bias = nemotron->mlp_bias,
+                              .activation = shape->activation};
+    struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
+                                            .rule = TT_SCAN_MAMBA2,
+                                            .key_heads = nemotron->groups,
+                                            .norm_eps = shape->norm_eps,
+                                            .gate_eps = shape->norm_eps,
+                                            .conv_bias = nemotron->conv_bias,
+                                            .linear_bias = nemotron->linear_bias,
+                                            .out_bypassed = true,
+                                            .dt_min = nemotron->dt_min,
+                                            .dt_max = nemotron->dt_max};
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.attention = &attention,
+                                               .lone_mlp = &mlp,
+                                               .recurrence = &recurrence,
+                                               .embedding_scale = 1,
+                                               .norm = {.path = "norm_f", .eps = shape->norm_eps}});
+}
+
+const struct tt_model_family tt_family_nemotron_h = {
+    .model_type = "nemotron_h",
+    .architecture = "NemotronHForCausalLM",
+    .default_target_modules = "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]",
+    .renames = renames,
+    .table = "model.embeddings.weight",
+    .parse = parse,
+    .build = build,
+};
