@@ -12,6 +12,22 @@ static void build_linear(struct tt_builder *builder, const struct tt_module *mod
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
 }
 
+static void build_shared(struct tt_builder *builder, const struct tt_experts_spec *spec,
+                         struct tt_shared_expert *shared)
+{
+    const struct tt_experts_names *names = spec->names;
+    int64_t dim = builder->model->facts.hidden_size;
+    const struct tt_linear_spec gate_up[] = {{.path = names->shared_gate, .out = spec->shared_ffn},
+                                             {.path = names->shared_up, .out = spec->shared_ffn}};
+    const struct tt_linear_spec gate = {.path = names->shared_output_gate, .out = 1, .router = true};
+    shared->activation = spec->activation;
+    tt_build_module(builder, names->shared);
+    tt_build_linears(builder, gate_up, 2, dim, &shared->gate_up);
+    tt_build_linear(builder, names->shared_down, spec->shared_ffn, dim, false, &shared->down);
+    tt_build_module(builder, names->shared_activation);
+    tt_build_linears(builder, &gate, 1, dim, &shared->gate);
+}
+
 void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec)
 {
     const struct tt_experts_names *names = spec->names;
@@ -36,4 +52,5 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     build_linear(builder, module, names->down,
                  &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},
                  &experts->down);
+    if (spec->shared_ffn > 0) build_shared(builder, spec, &experts->shared);
 }

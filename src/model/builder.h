@@ -216,11 +216,14 @@ struct tt_experts_names {
     const char *module, *router, *experts, *activation;
     const char *gate_up, *down; /* parameters of `experts` */
     const char *norm;           /* of the stream */
+    /* of the expert that every token has, and of the gate of its output; NULL: none */
+    const char *shared, *shared_gate, *shared_up, *shared_down, *shared_activation, *shared_output_gate;
 };
 /* Appends a half with a mixture of experts (nn/experts.h) to the layer's. */
 struct tt_experts_spec {
     const struct tt_experts_names *names;
     int64_t count, slots, ffn; /* X, S, I */
+    int64_t shared_ffn;        /* of the expert that every token has; 0: none */
     struct tt_route_rule rule;
     bool wide_logits;
     double norm_eps;

@@ -76,6 +76,7 @@ void tt_mixture_build(const struct tt_model_facts *facts, struct tt_builder *bui
                                             .count = mixture->count,
                                             .slots = mixture->slots,
                                             .ffn = mixture->ffn,
+                                            .shared_ffn = mixture->shared_ffn,
                                             .rule = mixture->rule,
                                             .norm_eps = shape->norm_eps,
                                             .residual_scale = mixture->dense.residual_scale,

@@ -7,6 +7,7 @@
 struct tt_mixture {
     struct tt_dense dense;     /* the first member: helpers of dense read it */
     int64_t count, slots, ffn; /* X experts, of them S for a token, I of each */
+    int64_t shared_ffn;        /* of the expert that every token has; 0: none */
     struct tt_route_rule rule;
 };
 

@@ -9,6 +9,7 @@ struct saved {
     tt_tensor logits_TX, weights_TS, ids_TS, place_TS, slot_M, border_X1, rstd_T;
     tt_tensor gate_up_M2I, h_gate_up_MR, h_down_MR;
     tt_tensor n_TD, act_MI; /* empty: recomputed */
+    struct tt_shared_saved shared;
 };
 _Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
 
@@ -35,7 +36,15 @@ static bool trains(const struct tt_half *half)
 {
     const struct tt_experts *experts = half->impl;
     return tt_norm_trains(&experts->norm) || tt_linear_group_trains(&experts->router) ||
-           linear_trains(&experts->gate_up) || linear_trains(&experts->down);
+           linear_trains(&experts->gate_up) || linear_trains(&experts->down) ||
+           tt_shared_expert_trains(&experts->shared);
+}
+
+/* Whether backward reads the normed input. */
+static bool needs_input(const struct tt_experts *experts)
+{
+    return linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router) ||
+           tt_shared_expert_needs_x(&experts->shared);
 }
 
 static tt_status push(const struct tt_pass *pass, const char *name, int64_t rows, int64_t columns,
@@ -75,10 +84,11 @@ static tt_status push_kept(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(push(pass, "gate and up of experts", rows, experts->gate_up.out, &saved->gate_up_M2I));
     TT_TRY(push_h(&experts->gate_up, pass, rows, &saved->h_gate_up_MR));
     TT_TRY(push_h(&experts->down, pass, rows, &saved->h_down_MR));
+    TT_TRY(tt_shared_expert_push(&experts->shared, pass, tokens, &saved->shared));
     if (!in->keep) return TT_OK;
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
-    if (linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router))
+    if (needs_input(experts))
         TT_TRY(push(pass, "kept input of experts", tokens, in->x_TD.dims[1], &saved->n_TD));
     return push(pass, "kept activation of experts", rows, experts->down.in, &saved->act_MI);
 }
@@ -193,14 +203,15 @@ static tt_status choose(const struct tt_experts *experts, const struct tt_pass *
     return tt_order_rows(pass->lent.stream, &order);
 }
 
-/* y = sum + scale * the weighted rows */
-static tt_status combine(const struct tt_pass *pass, const struct tt_half_input *in,
-                         const struct saved *saved, tt_tensor rows_MD)
+/* y = sum + scale * (the weighted rows + those of the shared expert) */
+static tt_status combine(const struct tt_experts *experts, const struct tt_pass *pass,
+                         const struct tt_half_input *in, const struct saved *saved, tt_tensor rows_MD)
 {
     struct tt_combine_rows_args args = {
         .x_MD = rows_MD, .weights_TS = saved->weights_TS, .place_TS = saved->place_TS, .y_TD = in->y_TD};
     if (in->scale == 0) args.addend_TD = in->sum_TD;
     TT_TRY(tt_combine_rows(pass->lent.stream, &args));
+    TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
     if (in->scale == 0) return TT_OK;
     struct tt_scale_args scale = {.x = in->y_TD, .factor = in->scale};
     struct tt_add_args add = {.a = in->sum_TD, .b = in->y_TD, .y = in->y_TD};
@@ -218,6 +229,7 @@ static tt_status run_first(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(tt_half_push_norm(&experts->norm, &experts->router, pass, in, "normed input of experts",
                              saved->rstd_T, &n_TD, &rows));
     TT_TRY(choose(experts, pass, saved, n_TD));
+    TT_TRY(tt_shared_expert_first(&experts->shared, pass, &saved->shared, n_TD));
     TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
     TT_TRY(linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
                           saved->gate_up_M2I));
@@ -241,8 +253,9 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
         TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
         if (!again) TT_TRY(push(pass, "output of experts", act_MI.dims[0], experts->down.out, &out_MD));
         TT_TRY(linear_forward(&experts->down, pass, saved->border_X1, act_MI, saved->h_down_MR, out_MD));
-        if (!again) TT_TRY(combine(pass, in, saved, out_MD));
+        if (!again) TT_TRY(combine(experts, pass, in, saved, out_MD));
     }
+    if (again) TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
     tt_workspace_release(workspace, in->keep ? mark : start);
     return TT_OK;
 }
@@ -363,14 +376,13 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     size_t start = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of the weights of experts", TT_F32, saved->ids_TS.dims[0],
                            experts->slots, &dweights_TS));
-    size_t mark = tt_workspace_mark(workspace);
     TT_TRY(tt_half_begin_backward(&no_norm, &experts->router, pass, gradient, "gradient of experts",
                                   (tt_tensor){0}, (tt_tensor){0}, &dout_TD, &rows));
     TT_TRY(down_back(experts, pass, saved, dout_TD, dweights_TS));
-    tt_workspace_release(workspace, mark);
-    if (linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router))
+    if (needs_input(experts))
         TT_TRY(tt_half_push_norm_again(&experts->norm, pass, gradient, "normed input of experts", &n_TD));
     TT_TRY(first_back(experts, pass, saved, n_TD, dn_TD));
+    TT_TRY(tt_shared_expert_back(&experts->shared, pass, &saved->shared, dout_TD, n_TD, dn_TD));
     if (!tt_tensor_is_empty(dn_TD) || tt_linear_group_trains(&experts->router))
         TT_TRY(router_back(experts, pass, saved, dweights_TS, n_TD, dn_TD));
     tt_workspace_release(workspace, start);
@@ -387,7 +399,8 @@ static const struct tt_linear_group *reader(const struct tt_half *half)
 static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visit, void *context)
 {
     const struct tt_experts *experts = half->impl;
-    return tt_linear_group_visit(&experts->router, visit, context);
+    TT_TRY(tt_linear_group_visit(&experts->router, visit, context));
+    return tt_shared_expert_visit(&experts->shared, visit, context);
 }
 
 double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full)
@@ -402,7 +415,8 @@ static double flops(const struct tt_half *half, double length, bool full)
     (void)length;
     return tt_linear_group_flops(&experts->router, full) +
            tt_expert_linear_flops(&experts->gate_up, experts->slots, full) +
-           tt_expert_linear_flops(&experts->down, experts->slots, full);
+           tt_expert_linear_flops(&experts->down, experts->slots, full) +
+           tt_shared_expert_flops(&experts->shared, full);
 }
 
 const struct tt_half_ops tt_experts_half = {

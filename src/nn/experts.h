@@ -1,5 +1,6 @@
 /* The half of a layer with a mixture of experts (nn/half.h), with its norm:
- *     x_next = x + sum over the chosen experts e of weight_e down_e(act(gate_e(n)) * up_e(n)),  n = norm(x)
+ *     x_next = x + sum over the chosen experts e of weight_e down_e(act(gate_e(n)) * up_e(n)) [+ shared(n)]
+ * with n = norm(x).
  * The router's linear makes the logits, ops/route.h chooses, ops/expert_rows.h orders the rows of the chosen by expert,
  * ops/grouped_gemm.h multiplies them.
  *
@@ -18,7 +19,7 @@
 #define TT_NN_EXPERTS_H
 
 #include "backend/ops/route.h"
-#include "nn/half.h"
+#include "nn/shared_expert.h"
 
 /* A linear of every expert: parameters with the expert as their first dimension. */
 struct tt_expert_linear {
@@ -40,6 +41,7 @@ struct tt_experts {
     struct tt_expert_linear gate_up; /* out 2I: gate, then up */
     struct tt_expert_linear down;
     enum tt_activation activation;
+    struct tt_shared_expert shared;
 };
 
 /* Training FLOPs a token, as tt_linear_group_flops: of the S experts that it has. */

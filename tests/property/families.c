@@ -53,6 +53,7 @@ static const struct row {
     {&tt_family_deepseek_v3, NULL, "dense/deepseek_v3", "0.005"},
     {&tt_family_glm4_moe_lite, NULL, "dense/glm4_moe_lite", "0.005"},
     {&tt_family_youtu, NULL, "dense/youtu", "0.001"},
+    {&tt_family_qwen2_moe, NULL, "dense/qwen2_moe", "0.002"},
     {&tt_family_gemma3, "gemma3", "vision/gemma3", "0.001"},
     {&tt_family_gemma4, "gemma4", "vision/gemma4", "0.001"},
     {&tt_family_mistral, "mistral3", "vision/mistral3", "0.005"},

@@ -255,6 +255,10 @@ static const char nemotron_h[] =
     "\"max_position_embeddings\": 64, \"mamba_num_heads\": 4, \"mamba_head_dim\": 5, "
     "\"ssm_state_size\": 6, \"mlp_bias\": true, \"hybrid_override_pattern\": \"M*-\"}";
 
+static const char qwen2_moe[] =
+    DENSE("qwen2_moe", ", \"num_experts\": 3, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 10, "
+                       "\"shared_expert_intermediate_size\": 12");
+
 static const struct variant variants[] = {
     {.name = "full", .train_base = true},
     {.name = "full, heads of latents, narrow values", .text = deepseek_v3, .train_base = true},
@@ -276,6 +280,11 @@ static const struct variant variants[] = {
      .target_modules = "[\"q_b_proj\", \"kv_b_proj\"]"},
     {.name = "full, experts behind a dense layer", .text = qwen3_moe, .train_base = true},
     {.name = "lora, experts", .text = qwen3_moe, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "full, experts and one behind a gate", .text = qwen2_moe, .train_base = true},
+    {.name = "lora, experts and one behind a gate",
+     .text = qwen2_moe,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, experts whose weights do not add up to 1", .text = olmoe, .train_base = true},
     {.name = "full, two projections of a state", .text = qwen3_next, .train_base = true},
     {.name = "lora, two projections of a state",
