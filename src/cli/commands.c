@@ -28,6 +28,7 @@ const struct tt_command tt_commands[] = {
 
 const struct tt_command *tt_command_find(const char *name)
 {
+    if (tt_objective_is_named(name)) name = "train";
     for (const struct tt_command *command = tt_commands; command->name != NULL; command++)
         if (strcmp(command->name, name) == 0) return command;
     return NULL;
@@ -166,7 +167,7 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n");
     if (version) name = "version";
     const char *objective = tt_objective_is_named(name) ? name : NULL; /* a training, as TRL's commands are */
-    const struct tt_command *command = tt_command_find(objective != NULL ? "train" : name);
+    const struct tt_command *command = tt_command_find(name);
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);
     if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);

@@ -48,7 +48,7 @@ struct tt_command {
 #undef COMMAND_AS
 #undef COMMAND
 
-/* NULL if there is no command of that name. */
+/* NULL if there is no command of that name. An objective is the name of a training. */
 const struct tt_command *tt_command_find(const char *name);
 /* Calls the command's `sections`; 0 for a command without settings. */
 size_t tt_command_sections(const struct tt_command *command, struct tt_setting_section *sections);

@@ -22,6 +22,8 @@ for objective in sft dpo orpo cpo kto; do
     expect 2 "setting 'model_name_or_path' is missing" $objective
     expect 2 "setting 'dataset_name' is missing" $objective --model_name_or_path m
 done
+expect 0 "usage: trimtab train" help kto
+expect 0 "usage: trimtab train" kto --help
 expect 0 "objective: kto" kto --model_name_or_path m --dataset_name d --output_dir o --print_config
 expect 2 "the command is 'kto', and --objective says another objective" kto --model_name_or_path m --objective dpo
 expect 2 "did you mean 'trimtab export gguf'" convert
