@@ -37,8 +37,10 @@ static tt_status read(struct tt_row_reader *reader, const struct tt_json_value *
     const struct tt_json_value *label = tt_json_get(row, "label");
     float value;
     bool messages = tt_conversation_has_messages(row);
-    if (label == NULL || tt_json_is_null(label) || !(messages || tt_row_completion.accepts(reader, row)))
-        return refuse(reader);
+    /* A list that has no border between prompt and completion would be all completion. */
+    bool parted = tt_json_get(row, "prompt") != NULL && tt_json_get(row, "completion") != NULL;
+    bool is_labelled = messages ? parted : tt_row_completion.accepts(reader, row);
+    if (label == NULL || tt_json_is_null(label) || !is_labelled) return refuse(reader);
     TT_TRY(read_label(reader, label, &value));
     TT_TRY((messages ? &tt_row_messages : &tt_row_completion)->read(reader, row, out));
     out->value = value;

@@ -264,7 +264,8 @@ static tt_status check_config(const struct tt_sampler_config *config, uint64_t *
     }
     if (config->mismatched && units < 2) {
         tt_fail(TT_ERR_USAGE, "a batch of one row has no mismatched answer");
-        tt_hint("make per_device_train_batch_size or gradient_accumulation_steps larger");
+        tt_hint("make the batch larger: per_device_train_batch_size or gradient_accumulation_steps of a "
+                "training, per_device_eval_batch_size of an evaluation");
         return TT_ERR_USAGE;
     }
     if (config->packing && (config->max_length < 2 || config->max_length > 1 << 24)) {

@@ -249,6 +249,8 @@ static void other_rows_are_refused(void **state)
         {"{\"prompt\": \"a\", \"completion\": \"b\", \"label\": null}", "no prompt, completion and label",
          "true or false"},
         {"{\"prompt\": \"a\", \"label\": true}", "no prompt, completion and label", "true or false"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"label\": true}",
+         "it has 'messages', 'label'", "true or false"},
         {"{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}", "it has 'prompt', 'chosen'",
          "as two rows"},
         {"{\"prompt\": \"a\", \"completion\": \"b\", \"label\": \"yes\"}",
