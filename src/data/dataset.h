@@ -32,6 +32,7 @@ enum tt_over_length { TT_OVER_LENGTH_TRUNCATE, TT_OVER_LENGTH_DROP, TT_OVER_LENG
 /* Settings; their table rows are in data/settings.c. Strings are owned by the settings store. */
 struct tt_data_config {
     const char *dataset_name;        /* file, pattern, or folder with train.jsonl / test.jsonl */
+    const char *dataset_revision;    /* of a name of the hub; NULL: main */
     const char *datasets;            /* NULL, or a mixture as JSON (data/sources.h) instead */
     const char *dataset_train_split; /* "train" */
     const char *dataset_test_split;  /* "test" */

@@ -17,10 +17,13 @@ const struct tt_setting tt_data_settings[] = {
      .help = "A .jsonl, .json, .csv, .parquet, .arrow or .txt file, also .gz or .zst; a folder with such files per "
              "split (train.jsonl, test.jsonl, train-00000-of-00002.jsonl.gz ...); or a pattern (\"rows/*.jsonl\"). Of "
              "a detection: .parquet or .arrow with images and boxes."},
+    {.name = "dataset_revision", .type = TT_SETTING_STRING, FIELD(dataset_revision),
+     .changes = TT_CHANGES_OTHER, .needs = "dataset_name",
+     .help = "Branch, tag or commit of the data set dataset_name of the hub; not given: main."},
     {.name = "datasets", .type = TT_SETTING_JSON, FIELD(datasets),
      .path = TT_PATH_MIXTURE, .changes = TT_CHANGES_OTHER, .of = "language",
-     .help = "A mixture in place of dataset_name: a list of {path, split, data_files, weight}. weight: how often the "
-             "rows of the source are used in an epoch."},
+     .help = "A mixture in place of dataset_name: a list of {path, name, revision, split, data_files, weight}. weight: "
+             "how often the rows of the source are used in an epoch."},
     {.name = "dataset_train_split", .type = TT_SETTING_STRING, FIELD(dataset_train_split),
      .default_text = "train", .changes = TT_CHANGES_OTHER, .help = "Name of the training file in the folder."},
     {.name = "dataset_test_split", .type = TT_SETTING_STRING, FIELD(dataset_test_split),

@@ -240,6 +240,20 @@ tt_status tt_sources_label(const struct tt_sources *sources, size_t index, struc
     return same > 1 ? tt_str_printf(text, "#%zu", same) : TT_OK;
 }
 
+static const char **text_of(struct tt_mixture_entry *entry, const char *key)
+{
+    const struct {
+        const char *key, **text;
+    } texts[] = {{"path", &entry->path},
+                 {"name", &entry->name},
+                 {"revision", &entry->revision},
+                 {"split", &entry->split},
+                 {"data_files", &entry->data_files}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (strcmp(key, texts[i].key) == 0) return texts[i].text;
+    return NULL;
+}
+
 tt_status tt_mixture_read(const struct tt_json_value *list, size_t index, struct tt_mixture_entry *entry)
 {
     const struct tt_json_value *object = tt_json_at(list, index), *value;
@@ -248,19 +262,15 @@ tt_status tt_mixture_read(const struct tt_json_value *list, size_t index, struct
     if (!tt_json_is_object(object))
         return tt_fail(TT_ERR_USAGE, "datasets[%zu] is not an object with a path", index);
     for (size_t i = 0; tt_json_next_member(object, &i, &key, &value);) {
-        bool text = tt_json_is_string(value);
         if (tt_json_is_null(value)) continue;
-        if (strcmp(key, "path") == 0 && text) {
-            entry->path = tt_json_text(value);
-        } else if (strcmp(key, "split") == 0 && text) {
-            entry->split = tt_json_text(value);
-        } else if (strcmp(key, "data_files") == 0 && text) {
-            entry->data_files = tt_json_text(value);
+        const char **text = text_of(entry, key);
+        if (text != NULL && tt_json_is_string(value)) {
+            *text = tt_json_text(value);
         } else if (strcmp(key, "weight") == 0 && tt_json_is_number(value)) {
             entry->weight = tt_json_number(value);
         } else {
             tt_fail(TT_ERR_USAGE, "datasets[%zu]: '%.64s' is not known, or not of its type", index, key);
-            tt_hint("an entry has path, split, data_files (texts) and weight (a number)");
+            tt_hint("an entry has path, name, revision, split, data_files (texts) and weight (a number)");
             return TT_ERR_USAGE;
         }
     }

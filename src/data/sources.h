@@ -6,8 +6,9 @@
  * name says a split, in all files for train; a folder of datasets' save_to_disk; or a pattern (glob(7)). Files of a
  * source are in the order of their names' bytes, or of state.json.
  *
- * A mixture is a JSON list [{"path", "split", "data_files", "weight"}, ...], TRL's `datasets` with a weight: how often
- * each row of the source is used in an epoch, 1 by default. */
+ * A mixture is a JSON list [{"path", "name", "revision", "split", "data_files", "weight"}, ...], TRL's `datasets` with
+ * the revision of datasets' load_dataset and a weight: how often each row of the source is used in an epoch, 1 by
+ * default. */
 #ifndef TT_DATA_SOURCES_H
 #define TT_DATA_SOURCES_H
 
@@ -49,10 +50,11 @@ TT_MUST_USE tt_status tt_sources_check(const struct tt_sources *sources);
 TT_MUST_USE tt_status tt_sources_label(const struct tt_sources *sources, size_t index, struct tt_str *text);
 void tt_sources_deinit(struct tt_sources *sources);
 
-/* An entry of a mixture; texts are lent by its JSON. */
+/* A data set as it is named: an entry of a mixture, whose texts are lent by its JSON. All but path may be NULL; name (a
+ * configuration) and revision (a branch, tag or commit) are of a repository of the hub. */
 struct tt_mixture_entry {
-    const char *path, *split; /* split: NULL where it has none */
-    const char *data_files;   /* a file or pattern below path, or NULL */
+    const char *path, *split, *name, *revision;
+    const char *data_files; /* a file or pattern below path */
     double weight;
 };
 struct tt_json_value;

@@ -200,7 +200,15 @@ static tt_status fetch_data(struct tt_hub *hub, const struct hub_repository *rep
     struct tt_str below = {0};
     char *first = NULL;
     for (size_t i = 0; i < listing->count; i++)
-        listing->files[i].wanted = strcmp(listing->files[i].path, "README.md") == 0;
+        listing->files[i].wanted = want->files == NULL && strcmp(listing->files[i].path, "README.md") == 0;
+    if (want->files != NULL) {
+        patterns = (struct tt_hub_patterns){{want->files}, 1};
+        if (want_patterns(listing, &patterns) == 0)
+            TT_GO(tt_fail(TT_ERR_DATA, "'%s' has no file '%.200s' at %s", repository->name, want->files,
+                          repository->revision));
+        TT_GO(hub_fetch_files(hub, repository, listing, true, folder));
+        goto out;
+    }
     TT_GO(hub_fetch_files(hub, repository, listing, false, &first));
     TT_GO(tt_hub_card_read(first, &card));
     if (want->config != NULL) TT_GO(tt_str_printf(&below, "%s/", want->config));
@@ -331,7 +339,9 @@ static bool is_whole_data(const struct tt_hub_want *want)
                 tt_hub_card_files(&card, want->config, want->split, &patterns) == TT_OK;
     if (!read) tt_error_clear();
     if (want->config != NULL && has(want->found, want->config)) patterns.count = 0;
-    bool whole = want->config == NULL || tt_str_printf(&below, "%s/", want->config) == TT_OK;
+    if (want->files != NULL) patterns = (struct tt_hub_patterns){{want->files}, 1};
+    bool whole =
+        want->config == NULL || want->files != NULL || tt_str_printf(&below, "%s/", want->config) == TT_OK;
     rows.below = patterns.count == 0 ? tt_str_text(&below) : "";
     whole = whole && count_below(&rows) == TT_OK && rows.count > 0 && rows.count >= rows.of;
     if (whole || rows.count > 0) goto out;

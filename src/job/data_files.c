@@ -52,59 +52,95 @@ static tt_status add_patterns(struct tt_sources *sources, const char *folder,
     return TT_OK;
 }
 
-/* A repository of the hub in its cache: the folder by the rules of any folder; where they find nothing, or a
- * configuration is asked for, that folder of the configuration, else the files that the card names. */
+/* A repository of the hub in its cache: the files that are asked for; else the folder by the rules of any folder; where
+ * they find nothing, or a configuration is asked for, that folder of the configuration, else the files that the card
+ * names. */
 static tt_status add_repository(struct tt_sources *sources, const char *folder, const char *config,
-                                const char *split, double weight)
+                                const struct tt_mixture_entry *named)
 {
     struct tt_hub_card card = {0};
-    struct tt_hub_patterns patterns;
+    struct tt_hub_patterns patterns = {{named->data_files}, 1};
     struct tt_path path;
     size_t before = sources->file_count;
     tt_status status = TT_OK;
+    if (named->data_files != NULL) {
+        TT_TRY(add_patterns(sources, folder, &patterns, named->split, named->weight));
+        if (sources->file_count > before) return TT_OK;
+        return tt_fail(TT_ERR_DATA, "'%s' has no file '%.200s' in the hub's cache", named->path,
+                       named->data_files);
+    }
     TT_TRY(tt_path_set(&path, folder, config != NULL ? config : ""));
     if (config == NULL || tt_path_is_dir(path.text))
-        TT_TRY(tt_sources_add(sources, config != NULL ? path.text : folder, split, weight));
+        TT_TRY(tt_sources_add(sources, config != NULL ? path.text : folder, named->split, named->weight));
     if (sources->file_count > before) return TT_OK;
     TT_GO(tt_hub_card_read(folder, &card));
-    TT_GO(tt_hub_card_files(&card, config, split, &patterns));
-    TT_GO(add_patterns(sources, folder, &patterns, split, weight));
+    TT_GO(tt_hub_card_files(&card, config, named->split, &patterns));
+    TT_GO(add_patterns(sources, folder, &patterns, named->split, named->weight));
 out:
     tt_hub_card_deinit(&card);
     return status;
 }
 
+static tt_status fail_missing(const struct tt_mixture_entry *named)
+{
+    if (named->revision == NULL)
+        return tt_fail(TT_ERR_DATA, "there is no file or folder '%s', and it is not in the hub's cache",
+                       named->path);
+    return tt_fail(TT_ERR_DATA,
+                   "there is no file or folder '%s', and the hub's cache has no revision '%s' of it",
+                   named->path, named->revision);
+}
+
 /* A name of the hub, which no path has. */
-static tt_status add_named(struct tt_sources *sources, const char *given, const char *split, double weight)
+static tt_status add_named(struct tt_sources *sources, const struct tt_mixture_entry *named)
 {
     char *name, *folder = NULL;
     const char *config;
-    TT_TRY(part_name(given, &name, &config));
-    const struct tt_hub_want want = {
-        .kind = "datasets", .name = name, .what = "data set", .config = config, .split = split};
+    TT_TRY(part_name(named->path, &name, &config));
+    if (named->name != NULL) config = named->name;
+    const struct tt_hub_want want = {.kind = "datasets",
+                                     .name = name,
+                                     .revision = named->revision,
+                                     .what = "data set",
+                                     .config = config,
+                                     .split = named->split,
+                                     .files = named->data_files};
     tt_status status = tt_hub_obtain(&want, &folder);
     if (status == TT_OK && folder != NULL)
-        status = add_repository(sources, folder, config, split, weight);
+        status = add_repository(sources, folder, config, named);
     else if (status == TT_OK && tt_hub_is_name(name))
-        status =
-            tt_fail(TT_ERR_DATA, "there is no file or folder '%s', and it is not in the hub's cache", given);
+        status = fail_missing(named);
     else if (status == TT_OK)
-        status = tt_sources_add(sources, given, split, weight);
+        status = tt_sources_add(sources, named->path, named->split, named->weight);
     tt_free(folder);
     tt_free(name);
     return status;
 }
 
-tt_status tt_data_files_add(struct tt_sources *sources, const char *name, const char *split, double weight)
+/* The files of a path. */
+static tt_status add_path(struct tt_sources *sources, const char *path, const struct tt_mixture_entry *named)
 {
-    if (tt_sources_is_pattern(name)) {
-        TT_TRY(tt_sources_add(sources, name, split, weight));
-        return sources->file_count > 0 ? TT_OK
-                                       : tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", name);
-    }
-    if (tt_path_exists(name) || tt_data_files_has_ending(name))
-        return tt_sources_add(sources, name, split, weight);
-    return add_named(sources, name, split, weight);
+    if (!tt_sources_is_pattern(path)) return tt_sources_add(sources, path, named->split, named->weight);
+    TT_TRY(tt_sources_add(sources, path, named->split, named->weight));
+    if (sources->file_count > 0) return TT_OK;
+    return tt_fail(TT_ERR_DATA, "no data file matches the pattern '%s'", path);
+}
+
+tt_status tt_data_files_add(struct tt_sources *sources, const struct tt_mixture_entry *named)
+{
+    const char *path = named->path;
+    bool here = tt_sources_is_pattern(path) || tt_path_exists(path) || tt_data_files_has_ending(path);
+    struct tt_path below;
+    if (!here && (named->data_files == NULL || tt_hub_is_name(path))) return add_named(sources, named);
+    if (named->data_files == NULL) return add_path(sources, path, named);
+    TT_TRY(tt_path_set(&below, path, named->data_files));
+    return add_path(sources, below.text, named);
+}
+
+struct tt_mixture_entry tt_data_files_named(const struct tt_data_config *data, const char *split)
+{
+    return (struct tt_mixture_entry){
+        .path = data->dataset_name, .revision = data->dataset_revision, .split = split, .weight = 1};
 }
 
 /* ---- Tables of images ---- */
@@ -118,9 +154,9 @@ static tt_status hint_at_export(tt_status status, const char *name, const char *
     return status;
 }
 
-static tt_status add(struct tt_sources *sources, const char *name, const char *split)
+static tt_status add(struct tt_sources *sources, const struct tt_mixture_entry *named)
 {
-    return hint_at_export(tt_data_files_add(sources, name, split, 1), name, split);
+    return hint_at_export(tt_data_files_add(sources, named), named->path, named->split);
 }
 
 /* The folder's own split for evaluations, by the first of the names that it has. */
@@ -128,8 +164,10 @@ static tt_status add_own_split(const struct tt_data_config *data, struct tt_sour
 {
     const char *const splits[] = {data->dataset_test_split, "val", "valid", "test"};
     if (!tt_data_files_has_splits(data->dataset_name)) return TT_OK;
-    for (size_t i = 0; i < sizeof splits / sizeof *splits && sources->file_count == 0; i++)
-        TT_TRY(add(sources, data->dataset_name, splits[i]));
+    for (size_t i = 0; i < sizeof splits / sizeof *splits && sources->file_count == 0; i++) {
+        const struct tt_mixture_entry named = tt_data_files_named(data, splits[i]);
+        TT_TRY(add(sources, &named));
+    }
     return TT_OK;
 }
 
@@ -137,10 +175,13 @@ static tt_status add_all(const struct tt_data_config *data, bool train, struct t
 {
     struct tt_sources own = {0};
     tables->of_split = true;
-    if (!train && data->eval_dataset != NULL)
-        return add(&tables->sources, data->eval_dataset, data->dataset_test_split);
+    const struct tt_mixture_entry named = tt_data_files_named(data, data->dataset_train_split),
+                                  apart = {.path = data->eval_dataset,
+                                           .split = data->dataset_test_split,
+                                           .weight = 1};
+    if (!train && data->eval_dataset != NULL) return add(&tables->sources, &apart);
     if (data->dataset_name == NULL) return TT_OK;
-    TT_TRY(add(&tables->sources, data->dataset_name, data->dataset_train_split));
+    TT_TRY(add(&tables->sources, &named));
     tt_status status = add_own_split(data, &own);
     tables->of_split = own.file_count > 0 || data->eval_dataset != NULL;
     if (status == TT_OK && !train && own.file_count > 0) {

@@ -5,10 +5,11 @@
 #include "data/dataset.h"
 #include "data/sources.h"
 
-/* Adds the files of a name (dataset_name, eval_dataset); none where a folder has no such split. TT_ERR_DATA: there is
- * nothing of that name. */
-TT_MUST_USE tt_status tt_data_files_add(struct tt_sources *sources, const char *name, const char *split,
-                                        double weight);
+/* Adds the files of a data set (dataset_name, eval_dataset, an entry of datasets); none where a folder has no such
+ * split. TT_ERR_DATA: there is nothing of that name, or no file of its data_files. `named->split` is given. */
+TT_MUST_USE tt_status tt_data_files_add(struct tt_sources *sources, const struct tt_mixture_entry *named);
+/* The data set of dataset_name, with its revision. */
+struct tt_mixture_entry tt_data_files_named(const struct tt_data_config *data, const char *split);
 /* Whether a name, of a file that may not exist, has the ending of a file of rows. */
 bool tt_data_files_has_ending(const char *name);
 /* Whether a name is of a folder that may have files for each split; or may become one. */

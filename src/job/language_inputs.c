@@ -216,29 +216,22 @@ static tt_status hint_at_export(tt_status status, const char *name, const char *
     return status;
 }
 
-/* Adds the files of a name (dataset_name, eval_dataset); none where a folder has no such split. */
-static tt_status add_source(struct tt_sources *sources, const char *name, const char *split, double weight)
+/* Adds the files of a data set; none where a folder has no such split. */
+static tt_status add_source(struct tt_sources *sources, const struct tt_mixture_entry *named)
 {
-    tt_status status = tt_data_files_add(sources, name, split, weight);
-    if (status == TT_ERR_DATA && !tt_path_exists(name)) return hint_at_export(status, name, split);
+    tt_status status = tt_data_files_add(sources, named);
+    if (status == TT_ERR_DATA && !tt_path_exists(named->path))
+        return hint_at_export(status, named->path, named->split);
     return status;
 }
 
-static tt_status add_entry(const struct tt_mixture_entry *entry, size_t index, const char *split,
-                           struct tt_sources *sources)
+static tt_status add_entry(const struct tt_mixture_entry *entry, size_t index, struct tt_sources *sources)
 {
-    const char *of = entry->split != NULL ? entry->split : split;
     size_t before = sources->file_count;
-    if (entry->data_files != NULL) {
-        struct tt_path below;
-        TT_TRY(tt_path_set(&below, entry->path, entry->data_files));
-        TT_TRY(add_source(sources, below.text, of, entry->weight));
-    } else {
-        TT_TRY(add_source(sources, entry->path, of, entry->weight));
-    }
+    TT_TRY(add_source(sources, entry));
     if (sources->file_count > before) return TT_OK;
     return tt_fail(TT_ERR_DATA, "datasets[%zu]: '%s' has no files of rows for the split '%s'", index,
-                   entry->path, of);
+                   entry->path, entry->split);
 }
 
 static tt_status add_mixture(const char *text, const char *split, struct tt_sources *sources)
@@ -251,7 +244,8 @@ static tt_status add_mixture(const char *text, const char *split, struct tt_sour
     for (size_t i = 0; i < tt_json_count(json.root); i++) {
         struct tt_mixture_entry entry;
         TT_GO(tt_mixture_read(json.root, i, &entry));
-        TT_GO(add_entry(&entry, i, split, sources));
+        if (entry.split == NULL) entry.split = split;
+        TT_GO(add_entry(&entry, i, sources));
     }
     status = tt_sources_check(sources);
 out:
@@ -308,6 +302,7 @@ out:
 static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
+    const struct tt_mixture_entry named = tt_data_files_named(data, data->dataset_train_split);
     bool held_out = config->evaluates && tt_data_holds_out(data);
     bool packs = data->packing || (held_out && tt_data_packs_eval(data));
     if (data->dataset_name == NULL && data->datasets == NULL) {
@@ -318,7 +313,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
     if (data->datasets != NULL)
         TT_TRY(add_mixture(data->datasets, data->dataset_train_split, &inputs->train_files));
     else
-        TT_TRY(add_source(&inputs->train_files, data->dataset_name, data->dataset_train_split, 1));
+        TT_TRY(add_source(&inputs->train_files, &named));
     if (inputs->train_files.file_count == 0)
         return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .csv, .txt or .parquet",
                                       data->dataset_name, data->dataset_train_split),
@@ -384,6 +379,10 @@ static tt_status hold_out(const struct tt_inputs_config *config, struct tt_input
 static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
+    const struct tt_mixture_entry named = tt_data_files_named(data, data->dataset_test_split),
+                                  apart = {.path = data->eval_dataset,
+                                           .split = data->dataset_test_split,
+                                           .weight = 1};
     if (tt_data_holds_out(data)) {
         if (inputs->train != NULL) return hold_out(config, inputs);
         TT_TRY(load_train(config, inputs));
@@ -393,12 +392,12 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
         return TT_OK;
     }
     if (data->eval_dataset != NULL)
-        TT_TRY(add_source(&inputs->eval_files, data->eval_dataset, data->dataset_test_split, 1));
+        TT_TRY(add_source(&inputs->eval_files, &apart));
     else if (config->use == TT_INPUTS_EVALUATE && data->datasets != NULL)
         TT_TRY(add_mixture(data->datasets, data->dataset_test_split, &inputs->eval_files));
     else if (data->dataset_name != NULL &&
              (config->use == TT_INPUTS_EVALUATE || tt_data_files_has_splits(data->dataset_name)))
-        TT_TRY(add_source(&inputs->eval_files, data->dataset_name, data->dataset_test_split, 1));
+        TT_TRY(add_source(&inputs->eval_files, &named));
     if (inputs->eval_files.file_count == 0) {
         (void)tt_fail(TT_ERR_USAGE, "evaluation is on, but there is no evaluation data");
         tt_hint("give --eval_dataset FILE, a folder with %s.jsonl as dataset_name, or --eval_split_size 0.05",

@@ -35,8 +35,9 @@ static tt_status fetch_adapters(const char *given)
 }
 
 /* Files of data that are missing are an error of who opens them, with its hints; what the hub says is one of this. */
-static tt_status fetch_data(const char *name, const char *split)
+static tt_status fetch_data(const struct tt_mixture_entry *data)
 {
+    const char *name = data->path;
     struct tt_sources sources = {0};
     if (name == NULL || tt_path_exists(name)) return TT_OK;
     size_t bytes = strcspn(name, ":");
@@ -45,7 +46,7 @@ static tt_status fetch_data(const char *name, const char *split)
     bool named = tt_hub_is_name(plain) && !tt_data_files_has_ending(name);
     tt_free(plain);
     if (!named) return TT_OK;
-    tt_status status = tt_data_files_add(&sources, name, split, 1);
+    tt_status status = tt_data_files_add(&sources, data);
     tt_sources_deinit(&sources);
     return status;
 }
@@ -57,8 +58,8 @@ static tt_status fetch_mixture(const char *text, const char *split)
     for (size_t i = 0; status == TT_OK && i < tt_json_count(json.root); i++) {
         struct tt_mixture_entry entry;
         status = tt_mixture_read(json.root, i, &entry);
-        if (status == TT_OK && entry.data_files == NULL)
-            status = fetch_data(entry.path, entry.split != NULL ? entry.split : split);
+        if (status == TT_OK && entry.split == NULL) entry.split = split;
+        if (status == TT_OK) status = fetch_data(&entry);
     }
     tt_json_deinit(&json);
     return status;
@@ -69,8 +70,12 @@ static tt_status fetch_all(const struct tt_job_spec *job)
     const struct tt_data_config *data = &job->data;
     TT_TRY(fetch_model(job->model.model_name_or_path, job->model.model_revision, "model"));
     TT_TRY(fetch_adapters(job->model.adapter_name_or_path));
-    TT_TRY(fetch_data(data->dataset_name, data->dataset_train_split));
-    TT_TRY(fetch_data(data->eval_dataset, data->dataset_test_split));
+    const struct tt_mixture_entry train = tt_data_files_named(data, data->dataset_train_split),
+                                  eval = {.path = data->eval_dataset,
+                                          .split = data->dataset_test_split,
+                                          .weight = 1};
+    TT_TRY(fetch_data(&train));
+    TT_TRY(fetch_data(&eval));
     return data->datasets != NULL ? fetch_mixture(data->datasets, data->dataset_train_split) : TT_OK;
 }
 

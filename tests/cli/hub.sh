@@ -66,6 +66,25 @@ expect 0 "training data: 2 rows" "${train[@]}" some/base --dataset_name some/par
 expect 3 "NAME:CONFIGURATION: first, second" "${train[@]}" some/base --dataset_name some/parts --output_dir x
 expect 3 "no configuration 'third'" "${train[@]}" some/base --dataset_name some/parts:third --output_dir x
 
+# Files of a mixture, and no others; a revision of a data set, in a mixture and alone.
+parts=$cache/datasets--some--parts && rm -rf "$parts"
+expect 0 "training data: 9 rows" "${train[@]}" some/base --datasets '[{"path": "some/parts", "data_files": "two/*.jsonl"}]' \
+    --output_dir mixed
+[ "$(find "$parts/snapshots" -type l -printf '%f ')" = "b.jsonl c.jsonl " ] || [ "$(find "$parts/snapshots" -type l -printf '%f ')" = \
+    "c.jsonl b.jsonl " ] || fail "other files were fetched: $(find "$parts/snapshots" -type l)"
+expect 0 "training data: 7 rows" "${train[@]}" some/base --output_dir mixed_name \
+    --datasets '[{"path": "some/parts", "name": "second", "revision": "v1"}]'
+[ -e "$parts/refs/v1" ] || fail "the revision of an entry has no ref"
+expect 3 "has no file 'three/*.jsonl' at main" "${train[@]}" some/base --output_dir x \
+    --datasets '[{"path": "some/parts", "data_files": "three/*.jsonl"}]'
+rm -rf "$cache/datasets--some--rows"
+expect 0 "training data: 70 rows" "${train[@]}" some/base --dataset_name some/rows --dataset_revision v1 --output_dir revised
+[ -e "$cache/datasets--some--rows/refs/v1" ] && [ ! -e "$cache/datasets--some--rows/refs/main" ] || fail "the ref of a data set"
+expect 3 "there is no branch, tag or commit 'v9'" "${train[@]}" some/base --dataset_name some/rows --dataset_revision v9 \
+    --output_dir x
+HF_HUB_OFFLINE=1 expect 0 "training data: 9 rows" "${train[@]}" some/base --output_dir offline \
+    --datasets '[{"path": "some/parts", "data_files": "two/*.jsonl"}]'
+
 # download: all files, or those of patterns, of a branch, tag or commit.
 fresh() { rm -rf "$cache"; }
 fresh

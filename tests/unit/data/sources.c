@@ -315,6 +315,8 @@ static void refusals(void **state)
     } cases[] = {
         {"[{\"path\": \"a\", \"weight\": 2, \"split\": null}]", NULL},
         {"[{\"path\": \"a\", \"split\": \"dev\", \"data_files\": \"*.jsonl\"}]", NULL},
+        {"[{\"path\": \"a\", \"name\": \"c\", \"revision\": \"v1\"}]", NULL},
+        {"[{\"path\": \"a\", \"revision\": 1}]", "'revision' is not known, or not of its type"},
         {"[{\"path\": \"a\", \"weight\": 0}]", "datasets[0]: weight is 0"},
         {"[{\"path\": \"a\", \"weight\": -1}]", "above 0"},
         {"[{\"path\": \"a\", \"weight\": NaN}]", "weight is nan"},
