@@ -127,62 +127,6 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
     return TT_OK;
 }
 
-/* ---- LoRA on linears in pieces ---- */
-
-/* The elements of its first tensor of the files that a weight has. */
-struct share {
-    const tt_param *weight;
-    char tensor[TT_SOURCE_NAME_BYTES];
-    int64_t elements, all;
-};
-
-static tt_status see_piece(void *context, const struct tt_source_piece *piece)
-{
-    struct share *share = context;
-    if (share->tensor[0] == '\0') (void)snprintf(share->tensor, sizeof share->tensor, "%s", piece->tensor);
-    if (strcmp(share->tensor, piece->tensor) != 0) return TT_OK;
-    share->all = 1;
-    for (int d = 0; d < piece->rank; d++) share->all *= piece->dims[d];
-    share->elements += piece->rows * piece->columns;
-    return TT_OK;
-}
-
-static tt_status see_pieces(const struct tt_model *model, const struct tt_model_folder *folder,
-                            struct share *share)
-{
-    const tt_param *weight = share->weight;
-    int64_t layer = -1;
-    bool joined;
-    if (folder != NULL && tt_model_folder_has_weights(folder))
-        return tt_model_folder_pieces(folder, weight->name, see_piece, share, &joined);
-    const struct tt_param_source *source = tt_param_source_find(&model->facts.sources, weight->name, &layer);
-    if (source == NULL) return TT_OK;
-    return tt_param_source_pieces(&model->facts.sources, source, layer, weight->rank, weight->dims, see_piece,
-                                  share);
-}
-
-struct lora_check {
-    const struct tt_model *model;
-    const struct tt_model_folder *folder;
-};
-
-/* An adapter of PEFT is on the module that a fused tensor is the weight of. One on a linear of a part of it would train
- * an A for each part, which PEFT's layout has no place for. */
-static tt_status check_lora(void *context, const struct tt_model_linear *linear)
-{
-    const struct lora_check *check = context;
-    struct share share = {.weight = linear->weight};
-    if (linear->r == 0 || linear->weight->rank != 2) return TT_OK;
-    TT_TRY(see_pieces(check->model, check->folder, &share));
-    if (share.elements == share.all) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
-                               "LoRA on '%s', which is a part of '%s' in the files: PEFT's adapters are on "
-                               "that module as a whole",
-                               linear->weight->name, share.tensor);
-    tt_hint("name it in exclude_modules, or leave it out of target_modules");
-    return status;
-}
-
 static bool same_span(struct tt_span a, struct tt_span b)
 {
     return a.bytes == b.bytes && memcmp(a.data, b.data, a.bytes) == 0;
@@ -248,8 +192,6 @@ static void hint(const struct complaint *complaint, bool adapter)
 tt_status tt_load_check(const struct tt_model *model, const struct tt_load_source *source)
 {
     struct complaint complaint = {0};
-    struct lora_check lora = {model, source->folder};
-    TT_TRY(tt_model_visit_linears(model, check_lora, &lora));
     tt_status status = check_params(model, source, &complaint);
     if (status == TT_OK && source->folder != NULL) status = check_folder(model, source, &complaint);
     if (status == TT_OK && source->adapter != NULL) status = check_adapter(model, source, &complaint);

@@ -24,18 +24,11 @@ static bool has_shape_of(const struct tt_safetensors_entry *a, const struct tt_s
     return true;
 }
 
-static int64_t elements_of(const struct tt_safetensors_entry *entry)
-{
-    int64_t count = 1;
-    for (int d = 0; d < entry->rank; d++) count *= entry->dims[d];
-    return count;
-}
-
 /* The slices of the ranks of `share`; tensors of another shape differ in element 0. */
 static tt_status compare(const struct tt_stored_tensor *a, const struct tt_stored_tensor *b,
                          const struct tt_compare_share *share, int64_t *at)
 {
-    int64_t count = elements_of(a->entry), first = 0, end = count;
+    int64_t count = tt_safetensors_elements(a->entry), first = 0, end = count;
     *at = 0;
     if (!has_shape_of(a->entry, b->entry)) return TT_OK;
     if (!tt_dtype_is_float(a->entry->dtype) || !tt_dtype_is_float(b->entry->dtype)) return TT_OK;
@@ -138,7 +131,7 @@ static tt_status check_rotation(const struct unread *unread)
 {
     enum { MOST = 4096 };
     const struct tt_model_facts *facts = &unread->model->facts;
-    int64_t count = elements_of(unread->tensor.entry);
+    int64_t count = tt_safetensors_elements(unread->tensor.entry);
     bool known = false;
     if (count > MOST) return tt_fail(TT_ERR_DATA, "'%s' has %" PRId64 " numbers", unread->name, count);
     float *stored = tt_calloc(5 * MOST, sizeof *stored);
@@ -166,7 +159,7 @@ static tt_status check_cache_scale(const struct unread *unread)
 {
     float scale = 0;
     const struct tt_safetensors_entry *entry = unread->tensor.entry;
-    if (elements_of(entry) == 1)
+    if (tt_safetensors_elements(entry) == 1)
         TT_TRY(tt_safetensors_read(unread->tensor.file, entry, 0, 1, &scale, TT_F32));
     if (scale > 0 && isfinite(scale)) return TT_OK;
     return tt_fail(TT_ERR_DATA, "'%s' is not the scale of a cache, one positive number", unread->name);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/name_index.h"
 #include "checkpoint/unread.h"
 #include "cli/commands.h"
 #include "convert/quantized_folder.h"
@@ -110,10 +111,31 @@ static tt_status write_json(struct tt_str *text, const struct tt_quantize_report
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
+/* A tensor of the files that parameters are parts of. */
+struct fused {
+    struct tt_quant_layout layout; /* of all its rows */
+    const char *plain;             /* NULL, or a parameter that is not quantized */
+};
+
+/* The formats of the tensors of the files. */
+struct formats {
+    const struct tt_model *model;
+    struct tt_arena *arena;
+    struct tt_quantized_config *config;
+    struct fused *fused;
+    size_t count, room;
+    struct tt_name_index index;
+    const tt_param *param; /* whose pieces are listed */
+    size_t first;          /* its first tensor */
+};
+
 static const struct tt_quant_layout *layout_of(void *context, const char *name)
 {
-    const struct tt_model *model = context;
-    const tt_param *param = tt_model_find_param(model, name);
+    const struct formats *formats = context;
+    size_t number;
+    if (tt_name_index_find(&formats->index, name, &number))
+        return formats->fused[number].layout.bytes > 0 ? &formats->fused[number].layout : NULL;
+    const tt_param *param = tt_model_find_param(formats->model, name);
     return param != NULL && tt_param_is_quantized(param) ? &param->quant : NULL;
 }
 
@@ -226,40 +248,64 @@ static tt_status list_plain(const struct tt_model *model, struct tt_arena *arena
     return TT_OK;
 }
 
-/* The modules of the files whose weights are in pieces, which are copied. */
-struct in_pieces {
-    const struct tt_model *model;
-    struct tt_arena *arena;
-    struct tt_quantized_config *config;
-    const tt_param *param;
-};
-
-static tt_status skip_piece(void *context, const struct tt_source_piece *piece)
+static tt_status refuse_piece(const struct formats *formats, const struct tt_source_piece *piece,
+                              const char *why)
 {
-    const struct in_pieces *pieces = context;
-    const char *end = strrchr(piece->tensor, '.'), *begin;
-    if (tt_param_is_quantized(pieces->param)) {
-        tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
-                                   "'%s' is a part of '%s' in the files, or made of several: it is quantized "
-                                   "while loading, and not in a folder",
-                                   pieces->param->name, piece->tensor);
-        tt_hint("name it in llm_int8_skip_modules, to have it copied as it is");
-        return status;
-    }
-    if (end == NULL || strcmp(end, ".weight") != 0) return TT_OK;
-    for (begin = end; begin > piece->tensor && begin[-1] != '.';) begin--;
-    return skip_named(begin, (int)(end - begin), pieces->arena, pieces->config);
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "'%s' is a part of '%s' in the files, %s: it is quantized while loading, and not in a folder",
+                formats->param->name, piece->tensor, why);
+    tt_hint("name it in llm_int8_skip_modules, to have it copied as it is");
+    return status;
 }
 
-static tt_status list_pieces(const struct tt_model *model, const struct tt_model_folder *joined,
-                             struct tt_arena *arena, struct tt_quantized_config *config)
+/* A tensor is quantized as a whole where each parameter that has rows of it has whole blocks. */
+static tt_status add_fused(struct formats *formats, const struct tt_source_piece *piece)
 {
-    struct in_pieces pieces = {.model = model, .arena = arena, .config = config};
+    size_t number;
+    bool quantized = tt_param_is_quantized(formats->param);
+    if (!tt_name_index_find(&formats->index, piece->tensor, &number)) {
+        const char *name = tt_arena_strdup(formats->arena, piece->tensor);
+        if (name == NULL) return TT_ERR_MEMORY;
+        TT_TRY(tt_grow(&formats->fused, formats->count, &formats->room));
+        formats->fused[number = formats->count++] = (struct fused){.plain = NULL};
+        TT_TRY(tt_name_index_add(&formats->index, name, number));
+    }
+    struct fused *fused = &formats->fused[number];
+    if (!quantized) fused->plain = formats->param->name;
+    if (quantized && piece->rank == 2)
+        TT_TRY(tt_quant_layout_make(formats->param->quant.format, piece->dims[0], piece->dims[1],
+                                    &fused->layout));
+    if (fused->plain != NULL && fused->layout.bytes > 0)
+        return refuse_piece(formats, piece, "of which not all is quantized");
+    if (!quantized) return TT_OK;
+    if (piece->first == 0) formats->first = number;
+    if (piece->rank != 2 || number != formats->first)
+        return refuse_piece(formats, piece, "of several matrices");
+    if (!tt_source_piece_by_rows(piece)) return refuse_piece(formats, piece, "transposed");
+    if (!tt_quantized_piece_fits(&fused->layout, piece))
+        return refuse_piece(formats, piece, "and its rows are no whole blocks");
+    return TT_OK;
+}
+
+static tt_status list_piece(void *context, const struct tt_source_piece *piece)
+{
+    struct formats *formats = context;
+    const char *end = strrchr(piece->tensor, '.'), *begin;
+    TT_TRY(add_fused(formats, piece));
+    if (tt_param_is_quantized(formats->param) || end == NULL || strcmp(end, ".weight") != 0) return TT_OK;
+    for (begin = end; begin > piece->tensor && begin[-1] != '.';) begin--;
+    return skip_named(begin, (int)(end - begin), formats->arena, formats->config);
+}
+
+/* The modules of the files whose weights are in pieces and stay as they are are named in config.json. */
+static tt_status list_pieces(struct formats *formats, const struct tt_model_folder *joined)
+{
     bool in_pieces;
-    for (size_t i = 0; i < model->param_count; i++) {
-        pieces.param = model->params[i];
-        if (pieces.param->rank > 1)
-            TT_TRY(tt_model_folder_pieces(joined, pieces.param->name, skip_piece, &pieces, &in_pieces));
+    for (size_t i = 0; i < formats->model->param_count; i++) {
+        formats->param = formats->model->params[i];
+        if (formats->param->rank > 1)
+            TT_TRY(tt_model_folder_pieces(joined, formats->param->name, list_piece, formats, &in_pieces));
     }
     return TT_OK;
 }
@@ -305,6 +351,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_name_pattern skip = {0};
     struct tt_str text = {0};
     struct tt_arena arena = {0};
+    struct formats formats = {.model = NULL};
     struct tt_quantize_report report;
     struct tt_quantize_options options = {.output_dir = command->output_dir,
                                           .overwrite = command->overwrite,
@@ -317,12 +364,13 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
     TT_GO(list_plain(model, &arena, &options.config));
-    TT_GO(list_pieces(model, joined, &arena, &options.config));
+    formats = (struct formats){.model = model, .arena = &arena, .config = &options.config};
+    TT_GO(list_pieces(&formats, joined));
     if (tt_quant_is_compressed(options.config.type))
         TT_GO(list_ignored(model, &skip, &arena, &options.config));
     else
         TT_GO(list_skipped(model, &skip, &arena, &options.config));
-    options.context = model;
+    options.context = &formats;
     options.config.nested = model->options.quant.nested;
     options.config.compute_dtype = tt_dtype_from_torch_name(command->compute_dtype);
     options.config.storage_dtype = tt_dtype_from_torch_name(command->storage);
@@ -333,6 +381,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_report_print_wrapped(cli->report, tt_str_text(&text), command->json ? -1 : 2));
 out:
     tt_str_deinit(&text);
+    tt_name_index_deinit(&formats.index);
+    tt_free(formats.fused);
     tt_arena_deinit(&arena);
     tt_name_pattern_deinit(&skip);
     tt_model_destroy(model);

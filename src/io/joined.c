@@ -7,11 +7,14 @@
 #include "base/integer.h"
 #include "base/str.h"
 #include "io/param_source_impl.h"
+#include "io/quantized_pieces.h"
 #include "io/safetensors_impl.h"
 
 struct tt_joined_piece {
     struct tt_source_piece piece;
     struct tt_stored_tensor_place place;
+    struct tt_source_piece weights; /* of codes: the piece of the matrix; tensor NULL: they are no codes */
+    const char *made;               /* NULL, or the bytes of the piece, which no file has */
 };
 
 /* The pieces of each tensor of the file, one tensor after the other. */
@@ -41,8 +44,11 @@ tt_status tt_joined_read(const struct tt_safetensors *file, const struct tt_safe
         int64_t end = from->piece.first + from->piece.rows * from->piece.columns;
         if (first >= end) continue;
         int64_t here = tt_smaller(end - first, count);
-        TT_TRY(tt_source_piece_read(&from->piece, from->place.file, from->place.entry,
-                                    first - from->piece.first, here, to));
+        if (from->made != NULL)
+            memcpy(to, from->made + (first - from->piece.first), (size_t)here);
+        else
+            TT_TRY(tt_source_piece_read(&from->piece, from->place.file, from->place.entry,
+                                        first - from->piece.first, here, to));
         to = (char *)to + (size_t)here * width;
         first += here;
         count -= here;
@@ -64,7 +70,8 @@ tt_status tt_joined_pieces(const struct tt_safetensors *file, const struct tt_sa
     const struct tt_joined *joined = file->joined;
     size_t tensor = (size_t)(entry - file->entries);
     for (size_t p = joined->firsts[tensor]; p < joined->firsts[tensor + 1]; p++) {
-        struct tt_source_piece piece = joined->pieces[p].piece;
+        const struct tt_joined_piece *from = &joined->pieces[p];
+        struct tt_source_piece piece = from->weights.tensor != NULL ? from->weights : from->piece;
         if (joined->pieces[p].place.file->mxfp4 != NULL)
             return refuse_mxfp4(file, joined->pieces[p].place.entry);
         piece.tensor = joined->pieces[p].place.entry->name;
@@ -78,7 +85,7 @@ tt_status tt_joined_pieces(const struct tt_safetensors *file, const struct tt_sa
 /* The rows of a tensor that parameters have; empty: no parameter has a part of it. */
 struct used {
     char *rows;
-    int64_t columns; /* of the pieces */
+    int64_t count, columns; /* of the pieces */
 };
 
 /* The tensors of the files. */
@@ -96,19 +103,14 @@ struct joining {
     const struct join *join;
     struct tt_joined *joined;
     const struct tt_param_source *source;
-    struct tt_safetensors_entry entry; /* dtype of the first piece */
+    struct tt_safetensors_entry entry;        /* dtype of the first piece */
+    const struct tt_quantized_matrix *matrix; /* NULL: the parts are numbers */
+    const struct tt_quantized_beside *beside; /* of the matrix: the tensor that is joined */
 };
-
-static int compare_places(const void *a, const void *b)
-{
-    return strcmp(((const struct tt_stored_tensor_place *)a)->name,
-                  ((const struct tt_stored_tensor_place *)b)->name);
-}
 
 static const struct tt_stored_tensor_place *find_place(const struct join *join, const char *name)
 {
-    const struct tt_stored_tensor_place key = {.name = name};
-    return bsearch(&key, join->tensors, join->count, sizeof key, compare_places);
+    return tt_stored_tensor_find(join->tensors, join->count, name);
 }
 
 static const struct tt_stored_tensor_place *
@@ -146,13 +148,6 @@ static bool is_plain(const struct tt_safetensors_entry *entry)
 
 /* ---- Rows are in one parameter each ---- */
 
-static int64_t elements_of(const struct tt_safetensors_entry *entry)
-{
-    int64_t count = 1;
-    for (int d = 0; d < entry->rank; d++) count *= entry->dims[d];
-    return count;
-}
-
 /* Number of a row of a piece among the rows of its tensor, those of a transposed one being its columns. */
 static int64_t stored_row(const struct tt_source_piece *piece, int64_t row)
 {
@@ -166,8 +161,10 @@ static tt_status use_rows(const struct joining *joining, const struct tt_source_
                           const struct tt_stored_tensor_place *place)
 {
     struct used *used = &joining->join->used[place - joining->join->tensors];
-    int64_t count = piece->columns > 0 ? elements_of(place->entry) / piece->columns : 0;
-    if (used->rows == NULL) *used = (struct used){tt_calloc((size_t)count + 1, 1), piece->columns};
+    int64_t elements =
+        joining->matrix != NULL ? joining->matrix->layout.count : tt_safetensors_elements(place->entry);
+    int64_t count = piece->columns > 0 ? elements / piece->columns : 0;
+    if (used->rows == NULL) *used = (struct used){tt_calloc((size_t)count + 1, 1), count, piece->columns};
     if (used->rows == NULL) return TT_ERR_MEMORY;
     for (int64_t r = 0; r < piece->rows && count > 0; r++) {
         int64_t row = stored_row(piece, r);
@@ -184,14 +181,13 @@ static tt_status use_rows(const struct joining *joining, const struct tt_source_
 static tt_status check_rest(const struct join *join, const struct tt_joined *joined)
 {
     for (size_t p = 0; p < joined->count; p++) {
-        const struct tt_source_piece *piece = &joined->pieces[p].piece;
         const struct tt_stored_tensor_place *place = &joined->pieces[p].place;
-        const char *rows = join->used[find_place(join, place->name) - join->tensors].rows;
-        int64_t count = piece->columns > 0 ? elements_of(place->entry) / piece->columns : 0;
-        const char *left = memchr(rows, 0, (size_t)count);
+        const struct used *used = &join->used[find_place(join, place->name) - join->tensors];
+        const char *left = memchr(used->rows, 0, (size_t)used->count);
         if (left != NULL)
             return tt_fail(TT_ERR_DATA, "'%s': row %lld of '%s' is in no parameter",
-                           tt_safetensors_path(place->file), (long long)(left - rows), place->entry->name);
+                           tt_safetensors_path(place->file), (long long)(left - used->rows),
+                           place->entry->name);
     }
     return TT_OK;
 }
@@ -216,30 +212,57 @@ static tt_status fail_shape(const struct joining *joining, const struct tt_sourc
                    write_shape(piece->rank, piece->dims, wanted));
 }
 
-/* Codes and scales have shapes of their own. */
+/* Codes without scales beside them, of experts, and matrices of several. */
 static tt_status refuse_quantized(const struct joining *joining, const struct tt_stored_tensor_place *place)
 {
     tt_status status = tt_fail(
-        TT_ERR_UNSUPPORTED, "'%s': '%s' is %s, and a part of '%s': quantized tensors are not read in pieces",
+        TT_ERR_UNSUPPORTED,
+        "'%s': '%s' is %s, and a part of '%s': quantized tensors are read in pieces where a matrix of "
+        "one tensor has its scales beside it",
         tt_safetensors_path(place->file), place->entry->name, place->entry->dtype_name, joining->entry.name);
     tt_hint("use the folder of the original weights; they are quantized while loading");
     return status;
 }
 
+static tt_status push(struct tt_joined *joined, const struct tt_joined_piece *piece)
+{
+    TT_TRY(tt_grow(&joined->pieces, joined->count, &joined->room));
+    joined->pieces[joined->count++] = *piece;
+    return TT_OK;
+}
+
+/* A piece of the tensor that is joined, for one of the matrix. The codes have the rows of the matrix. */
+static tt_status add_quantized(struct joining *joining, const struct tt_source_piece *of)
+{
+    const struct tt_quantized_matrix *matrix = joining->matrix;
+    const struct tt_quantized_beside *beside = joining->beside;
+    bool codes = beside == matrix->beside;
+    struct tt_joined_piece piece = {.place = *beside->place};
+    if (strcmp(of->tensor, matrix->codes->name) != 0 || !tt_source_piece_by_rows(of))
+        return refuse_quantized(joining, matrix->codes);
+    if (beside->each == 0 && of->first > 0) return TT_OK;
+    TT_TRY(tt_quantized_piece(matrix, beside, of, &piece.piece));
+    if (codes) {
+        TT_TRY(use_rows(joining, of, matrix->codes));
+        piece.weights = *of;
+        piece.weights.tensor = matrix->codes->name;
+    }
+    return push(joining->joined, &piece);
+}
+
 static tt_status add_piece(void *context, const struct tt_source_piece *piece)
 {
     struct joining *joining = context;
-    struct tt_joined *joined = joining->joined;
     const struct tt_stored_tensor_place *place = find_place(joining->join, piece->tensor);
     if (place == NULL) return fail_missing(joining, piece);
+    if (joining->matrix != NULL) return add_quantized(joining, piece);
     if (!is_plain(place->entry)) return refuse_quantized(joining, place);
     if (!has_shape(place->entry, piece) || place->entry->dtype != joining->entry.dtype)
         return fail_shape(joining, piece, place);
     TT_TRY(use_rows(joining, piece, place));
-    TT_TRY(tt_grow(&joined->pieces, joined->count, &joined->room));
-    joined->pieces[joined->count] = (struct tt_joined_piece){*piece, *place};
-    joined->pieces[joined->count++].piece.tensor = place->name;
-    return TT_OK;
+    struct tt_joined_piece part = {.piece = *piece, .place = *place};
+    part.piece.tensor = place->name;
+    return push(joining->joined, &part);
 }
 
 /* The shape of a parameter, from the tensor of its first part and first expert. */
@@ -319,7 +342,7 @@ static tt_status add_whole(struct tt_safetensors *file, const struct tt_stored_t
 {
     struct tt_joined *joined = file->joined;
     struct tt_safetensors_entry entry = *place->entry;
-    int64_t count = elements_of(&entry);
+    int64_t count = tt_safetensors_elements(&entry);
     struct tt_source_piece piece = {
         .tensor = place->name, .rank = entry.rank, .rows = 1, .columns = count, .group_rows = 1};
     piece.group_stride = piece.row_stride = count;
@@ -327,13 +350,97 @@ static tt_status add_whole(struct tt_safetensors *file, const struct tt_stored_t
     memcpy(piece.dims, entry.dims, sizeof piece.dims);
     entry.name = tt_arena_strdup(&file->arena, place->name);
     if (entry.name == NULL) return TT_ERR_MEMORY;
-    TT_TRY(tt_grow(&joined->pieces, joined->count, &joined->room));
     joined->firsts[file->count] = joined->count;
-    joined->pieces[joined->count++] = (struct tt_joined_piece){piece, *place};
+    TT_TRY(push(joined, &(struct tt_joined_piece){.piece = piece, .place = *place}));
     joined->firsts[file->count + 1] = joined->count;
     entry.offset = file->file_bytes;
     file->file_bytes += entry.bytes;
     file->entries[file->count++] = entry;
+    return TT_OK;
+}
+
+/* The tensor `joining->entry` of this shape, whose pieces begin with `first`. */
+static void add_entry(struct joining *joining, struct tt_safetensors *file, const struct found_shape *shape,
+                      size_t first)
+{
+    struct tt_safetensors_entry *entry = &joining->entry;
+    entry->rank = shape->rank;
+    memcpy(entry->dims, shape->dims, sizeof shape->dims);
+    entry->offset = file->file_bytes;
+    entry->bytes = (uint64_t)tt_safetensors_elements(entry) * tt_dtype_bytes(entry->dtype);
+    file->joined->firsts[file->count] = first;
+    file->joined->firsts[file->count + 1] = joining->joined->count;
+    file->file_bytes += entry->bytes;
+    file->entries[file->count++] = *entry;
+}
+
+static tt_status join_pieces(struct joining *joining, struct tt_safetensors *file, int64_t layer,
+                             const struct found_shape *shape)
+{
+    size_t first = joining->joined->count;
+    TT_TRY(tt_param_source_pieces(joining->join->sources, joining->source, layer, shape->rank, shape->dims,
+                                  add_piece, joining));
+    add_entry(joining, file, shape, first);
+    return TT_OK;
+}
+
+/* ---- Quantized matrices ---- */
+
+static tt_status join_state(struct joining *joining, struct tt_safetensors *file, int64_t rows)
+{
+    struct tt_str text = {0};
+    struct found_shape shape = {.rank = 1};
+    struct tt_joined_piece piece = {.place = *joining->beside->place};
+    tt_status status = tt_quantized_piece_state(joining->matrix, rows, &text);
+    piece.made = status == TT_OK ? tt_arena_strdup(&file->arena, tt_str_text(&text)) : NULL;
+    shape.dims[0] = piece.piece.columns = (int64_t)text.bytes;
+    piece.piece.rows = 1;
+    tt_str_deinit(&text);
+    if (status != TT_OK || piece.made == NULL) return status != TT_OK ? status : TT_ERR_MEMORY;
+    size_t first = joining->joined->count;
+    TT_TRY(push(joining->joined, &piece));
+    add_entry(joining, file, &shape, first);
+    return TT_OK;
+}
+
+/* The shape of a part of `rows` rows; what belongs to every part has that of the whole. */
+static struct found_shape shape_beside(const struct tt_quantized_matrix *matrix,
+                                       const struct tt_quantized_beside *beside, int64_t rows)
+{
+    const struct tt_safetensors_entry *entry = beside->place->entry;
+    struct found_shape shape = {.rank = entry->rank};
+    memcpy(shape.dims, entry->dims, sizeof shape.dims);
+    if (beside->each == 0 || rows == matrix->layout.rows) return shape;
+    int64_t count = rows / beside->each * beside->columns;
+    bool flat = entry->rank == 1 || entry->dims[1] == 1; /* codes of 4 bits, and scales of rows */
+    shape.dims[0] = flat ? count : rows / beside->each;
+    return shape;
+}
+
+static tt_status join_matrix(struct joining *joining, struct tt_safetensors *file, int64_t layer,
+                             const struct found_shape *shape)
+{
+    const struct tt_quantized_matrix *matrix = joining->matrix;
+    const char *weight = joining->entry.name;
+    int module = (int)(strlen(weight) - strlen(matrix->beside[0].ending));
+    for (int i = 0; i < matrix->count; i++) {
+        const struct tt_quantized_beside *beside = joining->beside = &matrix->beside[i];
+        struct found_shape part = shape_beside(matrix, beside, shape->dims[0]);
+        size_t first = joining->joined->count;
+        joining->entry = *beside->place->entry;
+        joining->entry.name = tt_arena_printf(&file->arena, "%.*s%s", module, weight, beside->ending);
+        if (joining->entry.name == NULL) return TT_ERR_MEMORY;
+        if (beside->is_state) {
+            TT_TRY(join_state(joining, file, shape->dims[0]));
+        } else {
+            TT_TRY(tt_param_source_pieces(joining->join->sources, joining->source, layer, shape->rank,
+                                          shape->dims, add_piece, joining));
+            add_entry(joining, file, &part, first);
+        }
+        struct used *used = &joining->join->used[beside->place - joining->join->tensors];
+        if (used->rows == NULL) *used = (struct used){.rows = tt_calloc(1, 1)};
+        if (used->rows == NULL) return TT_ERR_MEMORY;
+    }
     return TT_OK;
 }
 
@@ -342,28 +449,32 @@ static tt_status join_one(struct joining *joining, struct tt_safetensors *file,
 {
     char name[TT_SOURCE_NAME_BYTES];
     const struct tt_param_source *source = joining->source;
+    const struct join *join = joining->join;
     struct found_shape shape;
-    int64_t elements = 1;
-    tt_source_name(joining->join->sources->path, source->param, (struct tt_source_numbers){layer, -1}, name);
+    struct tt_quantized_matrix matrix;
+    struct tt_stored_tensor_place seen = *place;
+    tt_source_name(join->sources->path, source->param, (struct tt_source_numbers){layer, -1}, name);
     if (is_joined(file, name)) return TT_OK;
     joining->entry = *place->entry;
     joining->entry.name = tt_arena_strdup(&file->arena, name);
     if (joining->entry.name == NULL) return TT_ERR_MEMORY;
-    if (!is_plain(place->entry)) return refuse_quantized(joining, place);
-    TT_TRY(find_shape(joining, place, layer, &shape));
+    TT_TRY(tt_quantized_matrix_find(place, join->tensors, join->count, &matrix));
+    bool quantized = matrix.codes != NULL;
+    bool weight = tt_ends_with(name, matrix.codes != NULL ? matrix.beside[0].ending : "");
+    if (quantized ? source->vector || tt_source_by_expert(&source->parts[0]) || !weight
+                  : !is_plain(place->entry))
+        return refuse_quantized(joining, place);
+    struct tt_safetensors_entry entry = *place->entry;
+    if (quantized) {
+        entry.rank = 2;
+        entry.dims[0] = matrix.layout.rows;
+        entry.dims[1] = matrix.layout.cols;
+        seen.entry = &entry;
+        joining->matrix = &matrix;
+    }
+    TT_TRY(find_shape(joining, &seen, layer, &shape));
     if (source->columns > 0 && shape.dims[shape.rank - 1] != source->columns) return TT_OK;
-    joining->joined->firsts[file->count] = joining->joined->count;
-    TT_TRY(tt_param_source_pieces(joining->join->sources, source, layer, shape.rank, shape.dims, add_piece,
-                                  joining));
-    joining->joined->firsts[file->count + 1] = joining->joined->count;
-    joining->entry.rank = shape.rank;
-    memcpy(joining->entry.dims, shape.dims, sizeof shape.dims);
-    for (int d = 0; d < shape.rank; d++) elements *= shape.dims[d];
-    joining->entry.offset = file->file_bytes;
-    joining->entry.bytes = (uint64_t)elements * tt_dtype_bytes(joining->entry.dtype);
-    file->file_bytes += joining->entry.bytes;
-    file->entries[file->count++] = joining->entry;
-    return TT_OK;
+    return quantized ? join_matrix(joining, file, layer, &shape) : join_pieces(joining, file, layer, &shape);
 }
 
 /* A parameter is joined where its first part, of its first expert, is there. */
@@ -432,7 +543,9 @@ static tt_status make_file(struct join *join, struct tt_safetensors **out)
     *out = NULL;
     join->used = tt_calloc(join->count + 1, sizeof *join->used);
     if (join->used == NULL) return TT_ERR_MEMORY;
-    TT_GO(create_file(join->origin, join->count * (count_sources(join->sources) + join->all) + 1, &file));
+    TT_GO(create_file(join->origin,
+                      join->count * (count_sources(join->sources) * TT_QUANTIZED_BESIDE_MAX + join->all) + 1,
+                      &file));
     TT_GO(join_all(join, file));
     if (file->count == 0) goto out;
     TT_GO(tt_safetensors_index(file));

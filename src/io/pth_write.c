@@ -183,13 +183,6 @@ static tt_status put_tuple(struct tt_str *pickle, const int64_t *numbers, int co
     return tt_str_append_char(pickle, 't');
 }
 
-static int64_t element_count(const struct tt_safetensors_entry *entry)
-{
-    int64_t count = 1;
-    for (int i = 0; i < entry->rank; i++) count *= entry->dims[i];
-    return count;
-}
-
 static tt_status put_tensor(struct tt_str *pickle, const struct tt_safetensors_entry *entry, size_t index)
 {
     char key[24];
@@ -205,7 +198,7 @@ static tt_status put_tensor(struct tt_str *pickle, const struct tt_safetensors_e
     TT_TRY(tt_str_printf(pickle, "ctorch\n%s\n", tt_pth_storage_name(entry->dtype)));
     TT_TRY(put_text(pickle, key));
     TT_TRY(put_text(pickle, "cpu"));
-    TT_TRY(put_integer(pickle, element_count(entry)));
+    TT_TRY(put_integer(pickle, tt_safetensors_elements(entry)));
     TT_TRY(tt_str_append_text(pickle, "tQ"));
     TT_TRY(put_integer(pickle, 0));
     TT_TRY(put_tuple(pickle, entry->dims, entry->rank));
@@ -234,7 +227,7 @@ static tt_status write_tensor(struct writing *writing, const struct tt_safetenso
 {
     char name[32];
     size_t width = tt_dtype_bytes(entry->dtype);
-    int64_t left = element_count(entry), most = (int64_t)(CHUNK_BYTES / width);
+    int64_t left = tt_safetensors_elements(entry), most = (int64_t)(CHUNK_BYTES / width);
     snprintf(name, sizeof name, "data/%zu", index);
     TT_TRY(begin_member(writing, name));
     for (int64_t first = 0; left > 0;) {

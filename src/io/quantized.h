@@ -112,6 +112,10 @@ struct tt_quantized_output {
 TT_MUST_USE tt_status tt_quantized_describe(const char *name, const struct tt_quant_layout *layout,
                                             tt_dtype dtype, tt_dtype storage, struct tt_arena *arena,
                                             struct tt_quantized_output *out);
+/* Whether the rows of a piece are whole blocks of a matrix in this format, with those of nested scales: what a folder
+ * needs, to have the matrix quantized. */
+bool tt_quantized_piece_fits(const struct tt_quant_layout *layout, const struct tt_source_piece *piece);
+
 /* The JSON, padded with spaces to the length of entries[state], which does not depend on `offset`. */
 TT_MUST_USE tt_status tt_quantized_state_write(const struct tt_quant_layout *layout, tt_dtype dtype,
                                                float offset, struct tt_str *text);

@@ -21,6 +21,12 @@ struct tt_safetensors_entry {
     uint64_t offset; /* absolute, in the file */
     uint64_t bytes;
 };
+static inline int64_t tt_safetensors_elements(const struct tt_safetensors_entry *entry)
+{
+    int64_t count = 1;
+    for (int d = 0; d < entry->rank; d++) count *= entry->dims[d];
+    return count;
+}
 
 /* An open file: header parsed, data not read. Thread safe for reading after open. */
 struct tt_safetensors;

@@ -411,19 +411,19 @@ static void best_step(void **state)
     same_folders(story, "best", 0);
 }
 
+/* LoRA on parts of fused tensors too, whose adapters are on the class's modules as PEFT's are. */
+#define LORA                                                                                                 \
+    "--use_peft true --lora_r 4 --max_steps 3 --learning_rate 0.01 --lora_target_modules "                   \
+    "[\"q_proj\",\"v_proj\",\"gate_proj\",\"down_proj\"] "
+
 static void adapted_and_merged(void **state)
 {
     const struct story *story = *state;
-    run_both(story, TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 "
-                          "--learning_rate 0.01 --output_dir @adapter");
+    run_both(story, TRAIN LORA "--output_dir @adapter");
     same_adapters(story, "adapter");
-    run_both(story,
-             TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 --ranks 2 "
-                   "--save_steps 2 --learning_rate 0.01 --output_dir @twice");
-    run_both(story,
-             TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 --ranks 2 "
-                   "--save_steps 2 --learning_rate 0.01 --output_dir @resumed "
-                   "--resume_from_checkpoint @twice/checkpoint-2");
+    run_both(story, TRAIN LORA "--ranks 2 --save_steps 2 --output_dir @twice");
+    run_both(story, TRAIN LORA "--ranks 2 --save_steps 2 --output_dir @resumed "
+                               "--resume_from_checkpoint @twice/checkpoint-2");
     same_adapters(story, "twice");
     same_adapters(story, "resumed");
     run_both(story, "trimtab merge --model_name_or_path @model --adapter_name_or_path @adapter "
@@ -432,38 +432,68 @@ static void adapted_and_merged(void **state)
     run_both(story, "trimtab export gguf --model_name_or_path @model --adapter_name_or_path @adapter "
                     "--output_file @model.gguf");
     same_bytes(story, "model.gguf");
-    refuse(
-        story, TRAIN "--use_peft true --lora_target_modules gate_proj --max_steps 1 --output_dir @no",
-        "LoRA on 'model.layers.0.mlp.gate_proj.weight', which is a part of 'model.layers.0.mlp.gate_up' in "
-        "the files: PEFT's adapters are on that module as a whole");
 }
 
-static void quantized(void **state)
+static void quantized_while_loading(void **state)
 {
     const struct story *story = *state;
-    run_both(story, TRAIN "--use_peft true --lora_target_modules down_proj --lora_r 4 --max_steps 3 "
-                          "--load_in_4bit true --bnb_4bit_quant_type nf4 --ranks 2 --learning_rate 0.01 "
-                          "--output_dir @qlora");
+    run_both(story, TRAIN LORA "--load_in_4bit true --ranks 2 --output_dir @qlora");
     same_adapters(story, "qlora");
-    refuse(story, "trimtab quantize --model_name_or_path @model --output_dir @nf4",
-           "is quantized while loading, and not in a folder");
-    run_both(story, "trimtab quantize --model_name_or_path @model --output_dir @nf4 --llm_int8_skip_modules "
-                    "[\"q_proj\",\"k_proj\",\"v_proj\",\"gate_proj\",\"up_proj\",\"down_proj\"]");
-    run_both(story,
-             "trimtab train --model_name_or_path @nf4 --dataset_name % --bf16 false --threads 1 --seed 3 "
-             "--report_to none --lora_target_modules [\"o_proj\",\"down_proj\"] --max_steps 2 "
-             "--output_dir @from-nf4");
-    same_adapters(story, "from-nf4");
-    same_folders(story, "nf4", 3 * 2);
+    refuse(
+        story, "trimtab quantize --model_name_or_path @model --output_dir @nf4",
+        "is a part of 'model.layers.0.mlp.gate_up' in the files, transposed: it is quantized while loading");
+    refuse(story,
+           "trimtab quantize --model_name_or_path @model --output_dir @nf4 --llm_int8_skip_modules "
+           "[\"k_proj\",\"gate_proj\",\"up_proj\",\"down_proj\"]",
+           "'model.layers.0.self_attn.k_proj.weight' is a part of 'model.layers.0.attn.qkv.weight' in the "
+           "files, of which not all is quantized");
+    refuse(story,
+           "trimtab quantize --model_name_or_path @model --output_dir @nf4 --bnb_4bit_use_double_quant true "
+           "--llm_int8_skip_modules [\"gate_proj\",\"up_proj\",\"down_proj\"]",
+           "is a part of 'model.layers.0.attn.qkv.weight' in the files, and its rows are no whole blocks");
+}
+
+/* Folders whose fused tensors are quantized as a whole: the codes and scales of each part are those of the plain
+ * folder, so adapters over them and what is merged and exported have the same bits. */
+static void quantized_in_folders(void **state)
+{
+    static const char *const formats[] = {"--to nf4", "--to nf4 --bnb_4bit_quant_storage bfloat16",
+                                          "--to int8", "--to fp8"};
+    const struct story *story = *state;
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        char line[512];
+        snprintf(
+            line, sizeof line,
+            "trimtab quantize --model_name_or_path @model --output_dir @coded --overwrite_output_dir true "
+            "--llm_int8_skip_modules [\"gate_proj\",\"up_proj\",\"down_proj\"] %s",
+            formats[f]);
+        run_both(story, line);
+        run_both(story,
+                 "trimtab train --model_name_or_path @coded --dataset_name % --bf16 false --threads 1 "
+                 "--per_device_train_batch_size 1 --seed 3 --report_to none --overwrite_output_dir true "
+                 "--save_steps 2 --ranks 2 " LORA "--output_dir @over");
+        same_adapters(story, "over");
+        run_both(story,
+                 "trimtab train --model_name_or_path @coded --dataset_name % --bf16 false --threads 1 "
+                 "--per_device_train_batch_size 1 --seed 3 --report_to none --overwrite_output_dir true "
+                 "--save_steps 2 --ranks 2 " LORA "--output_dir @over-again "
+                 "--resume_from_checkpoint @over/checkpoint-2");
+        same_adapters(story, "over-again");
+        run_both(story, "trimtab merge --model_name_or_path @coded --adapter_name_or_path @over "
+                        "--output_dir @over-merged --overwrite_output_dir true");
+        same_folders(story, "over-merged", 0);
+        run_both(story, "trimtab export gguf --model_name_or_path @coded --adapter_name_or_path @over "
+                        "--output_file @over.gguf --overwrite true");
+        same_bytes(story, "over.gguf");
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(trained_saved_and_resumed),
-        cmocka_unit_test(best_step),
-        cmocka_unit_test(adapted_and_merged),
-        cmocka_unit_test(quantized),
+        cmocka_unit_test(trained_saved_and_resumed), cmocka_unit_test(best_step),
+        cmocka_unit_test(adapted_and_merged),        cmocka_unit_test(quantized_while_loading),
+        cmocka_unit_test(quantized_in_folders),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
