@@ -90,23 +90,42 @@ static tt_status follow(const struct tt_plan_attempt *attempt, const struct tt_p
     return last > path->recomputing ? offload_for_free(attempt, path, last, plan) : TT_OK;
 }
 
-/* Runs the fastest levels that fit, or the leanest ones. Where other programs share the memory every block has a level
- * for that (nn/block.h). */
+/* Bytes that the blocks with a choice keep, in a run with all blocks at `level`. */
+static tt_status count_kept(const struct tt_plan_attempt *attempt, enum tt_level level, struct tt_plan *plan,
+                            struct tt_plan_counts *counts, double *kept)
+{
+    TT_TRY(tt_plan_count_level(attempt, level, plan, counts));
+    *kept = 0;
+    for (int i = 0; i < plan->block_count; i++)
+        if (tt_plan_chooses(plan, i)) *kept += (double)counts->at[level][i].kept;
+    return TT_OK;
+}
+
+/* Where other programs share the memory and nothing limits the run, blocks are recomputed if that leaves at most a
+ * quarter of what they keep: of layers of a decoder an eighth is left, of the features of a detector more. */
+static tt_status choose_shared(const struct tt_plan_attempt *attempt, struct tt_plan *plan,
+                               struct tt_plan_counts *counts)
+{
+    double kept, left;
+    TT_TRY(count_kept(attempt, TT_KEEP_CHEAP, plan, counts, &kept));
+    TT_TRY(count_kept(attempt, TT_RECOMPUTE_BLOCK, plan, counts, &left));
+    if (4 * left <= kept) return TT_OK;
+    tt_plan_set_levels(TT_KEEP_CHEAP, plan);
+    return tt_plan_run(attempt, plan);
+}
+
+/* Runs the fastest levels that fit, or the leanest ones. */
 static tt_status choose_levels(const struct tt_plan_attempt *attempt, struct tt_plan *plan)
 {
     tt_status status = TT_OK;
-    struct tt_plan_attempt counting = *attempt;
     struct tt_plan_counts counts = {.at = {NULL}};
     struct tt_plan_path path = {.moves = NULL};
     if (attempt->rank.train && attempt->rank.recompute == TT_RECOMPUTE_AUTO && !is_roomy(plan)) {
-        memcpy(plan->levels, plan->shared, sizeof plan->levels);
-        return tt_plan_run(attempt, plan);
+        status = choose_shared(attempt, plan, &counts);
+        goto out;
     }
     find_range(&attempt->rank, plan, &path);
-    counting.work = counts.at[path.from] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
-    if (counting.work == NULL) return TT_ERR_MEMORY;
-    tt_plan_set_levels(path.from, plan);
-    TT_GO(tt_plan_run(&counting, plan));
+    TT_GO(tt_plan_count_level(attempt, path.from, plan, &counts));
     if (plan->fits || path.from == path.most) goto out;
     TT_GO(tt_plan_path_make(attempt, plan, &counts, &path));
     status = follow(attempt, &path, plan);
@@ -254,10 +273,7 @@ static tt_status read_choices(struct tt_plan_attempt *attempt, struct tt_plan *p
     TT_TRY(tt_model_create(attempt->rank.model_facts, &attempt->rank.model_options, &model));
     attempt->table_beside = tt_rank_has_table_beside(model);
     plan->block_count = model->block_count;
-    for (int i = 0; i < model->block_count; i++) {
-        plan->choices[i] = tt_block_levels(&model->blocks[i]);
-        plan->shared[i] = tt_block_level(&model->blocks[i], model->blocks[i].ops->shared_level);
-    }
+    for (int i = 0; i < model->block_count; i++) plan->choices[i] = tt_block_levels(&model->blocks[i]);
     tt_model_destroy(model);
     return TT_OK;
 }

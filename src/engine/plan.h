@@ -38,7 +38,6 @@ struct tt_plan {
     struct tt_plan_ranks ranks;
     enum tt_level levels[TT_PLAN_BLOCKS_MAX]; /* [block_count] */
     unsigned choices[TT_PLAN_BLOCKS_MAX];     /* [block_count]: tt_block_levels */
-    enum tt_level shared[TT_PLAN_BLOCKS_MAX]; /* those of blocks in memory that other programs share */
     int block_count;
     struct tt_memory_use memory; /* buffers of one rank: peak by purpose, on the device and on the host */
     size_t workspace_bytes;      /* of the activations: kept results, scratch, chunks of logits */
@@ -69,10 +68,10 @@ struct tt_plan {
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A
  * device of kind "plan" plans for the chip in stands_for. The limit is device.memory_limit, else the memory of the
  * GPU, or on CPUs a rank's share of device.machine. On CPUs without memory_limit other programs share the memory: with
- * TT_RECOMPUTE_AUTO every block has the level that it names for that (nn/block.h); the share chooses nothing, so that
- * all machines of a run choose alike. `eval_limits` may be all 0; `micro_steps` make one optimizer step. A plan that
- * does not fit is not an error (`fits`), so that it can be printed; see tt_plan_check. Fails as the real rank would
- * (TT_ERR_UNSUPPORTED for an unsupported op). */
+ * TT_RECOMPUTE_AUTO runs with all blocks at two levels count whether recomputation leaves little (plan.c); the share
+ * chooses nothing, so that all machines of a run choose alike. `eval_limits` may be all 0; `micro_steps` make one
+ * optimizer step. A plan that does not fit is not an error (`fits`), so that it can be printed; see tt_plan_check.
+ * Fails as the real rank would (TT_ERR_UNSUPPORTED for an unsupported op). */
 TT_MUST_USE tt_status tt_plan_make(const struct tt_rank_config *rank, struct tt_plan_ranks ranks,
                                    int64_t micro_steps, const struct tt_batch_limits *train_limits,
                                    const struct tt_batch_limits *eval_limits, struct tt_plan *plan);

@@ -14,7 +14,6 @@ static tt_status try_advice(const struct tt_plan_attempt *attempt, const char *w
     if (plan == NULL) return TT_ERR_MEMORY;
     plan->block_count = like->block_count;
     memcpy(plan->choices, like->choices, sizeof plan->choices);
-    memcpy(plan->shared, like->shared, sizeof plan->shared);
     plan->ranks = like->ranks;
     plan->limit_bytes = like->limit_bytes;
     plan->program_bytes = like->program_bytes;

@@ -39,6 +39,9 @@ struct tt_plan_path {
 
 /* plan_path.c: all blocks at `wanted`, or at what they have of it. */
 void tt_plan_set_levels(enum tt_level wanted, struct tt_plan *plan);
+/* Runs all blocks at `level`, and counts them there. */
+TT_MUST_USE tt_status tt_plan_count_level(const struct tt_plan_attempt *attempt, enum tt_level level,
+                                          struct tt_plan *plan, struct tt_plan_counts *counts);
 /* Fills the path, whose `from` and `most` are set, of what `counts` has of `from`. Where blocks differ there, the other
  * levels are counted, each in a run of its own, which changes `plan`. */
 TT_MUST_USE tt_status tt_plan_path_make(const struct tt_plan_attempt *attempt, struct tt_plan *plan,

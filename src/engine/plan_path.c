@@ -158,17 +158,22 @@ static void fill(const struct tt_plan *plan, const struct tt_plan_counts *counts
     if (path->most == TT_RECOMPUTE_OFFLOAD) add_moves(plan, kinds, -1, TT_RECOMPUTE_OFFLOAD, path);
 }
 
-/* Counts what every block needs at the levels behind the first; the way goes no further than to recomputation. */
+tt_status tt_plan_count_level(const struct tt_plan_attempt *attempt, enum tt_level level,
+                              struct tt_plan *plan, struct tt_plan_counts *counts)
+{
+    struct tt_plan_attempt counting = *attempt;
+    counting.work = counts->at[level] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
+    if (counting.work == NULL) return TT_ERR_MEMORY;
+    tt_plan_set_levels(level, plan);
+    return tt_plan_run(&counting, plan);
+}
+
+/* Counts the levels behind the first; the way goes no further than to recomputation. */
 static tt_status count_levels(const struct tt_plan_attempt *attempt, struct tt_plan *plan,
                               const struct tt_plan_path *path, struct tt_plan_counts *counts)
 {
-    struct tt_plan_attempt counting = *attempt;
-    for (int level = (int)path->from + 1; level <= (int)path->most && level < TT_RECOMPUTE_OFFLOAD; level++) {
-        counting.work = counts->at[level] = tt_calloc((size_t)plan->block_count, sizeof *counting.work);
-        if (counting.work == NULL) return TT_ERR_MEMORY;
-        tt_plan_set_levels((enum tt_level)level, plan);
-        TT_TRY(tt_plan_run(&counting, plan));
-    }
+    for (int level = (int)path->from + 1; level <= (int)path->most && level < TT_RECOMPUTE_OFFLOAD; level++)
+        TT_TRY(tt_plan_count_level(attempt, (enum tt_level)level, plan, counts));
     return TT_OK;
 }
 

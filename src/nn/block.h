@@ -56,10 +56,6 @@ struct tt_block_ops {
     const char *kind; /* "embedding", "decoder layer", "head" */
     enum tt_block_role role;
     unsigned levels; /* at which it can run; without TT_LEVELS_ALL's offloading where inputs differ in size */
-    /* The one of these where other programs share the memory and nothing limits the run (engine/plan.h). Layers are
-     * many and alike, so recomputing them leaves a small part of all that they keep; the first features of a tower are
-     * the largest by far, so recomputing them frees little of the peak. A block with one level needs none. */
-    enum tt_level shared_level;
     size_t saved_bytes; /* host bytes of the record `saved` */
     /* x_TD -> y_TD (both lent by the caller, y allocated). The embedding reads batch->ids and gets an empty x; the
      * head fills pass->out and gets an empty y. `saved` is NULL when pass->in.gradient is false. An empty y of a

@@ -185,7 +185,6 @@ const struct tt_block_ops tt_layer_ops = {
     .kind = "decoder layer",
     .role = TT_ROLE_LAYER,
     .levels = TT_LEVELS_ALL,
-    .shared_level = TT_RECOMPUTE_BLOCK,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .backward = backward,

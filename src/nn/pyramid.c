@@ -172,7 +172,6 @@ const struct tt_block_ops tt_pyramid_ops = {
     .kind = "pyramid",
     .role = TT_ROLE_TOWER,
     .levels = TT_LEVELS_FEATURES,
-    .shared_level = TT_KEEP_CHEAP,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,

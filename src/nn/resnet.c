@@ -275,7 +275,6 @@ const struct tt_block_ops tt_resnet_stage_ops = {
     .kind = "residual stage",
     .role = TT_ROLE_TOWER,
     .levels = TT_LEVELS_FEATURES,
-    .shared_level = TT_KEEP_CHEAP,
     .saved_bytes = sizeof(struct saved),
     .forward = forward,
     .output = output,
