@@ -102,6 +102,22 @@ static const struct tt_setting_entry *find_axis(const struct tt_settings *settin
     return NULL;
 }
 
+/* Whether the value of an axis is one of the words `of`, or like one of them. */
+static bool is_of(const struct tt_setting_entry *axis, const char *of)
+{
+    size_t bytes = strlen(axis->text);
+    if (tt_words_find(of, axis->text, NULL)) return true;
+    for (const char *at = axis->row->like; at != NULL && *at != '\0'; at += strcspn(at, " ")) {
+        char word[64];
+        at += strspn(at, " ");
+        if (strncmp(at, axis->text, bytes) != 0 || at[bytes] != '=') continue;
+        at += bytes + 1;
+        (void)tt_snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
+        if (tt_words_find(of, word, NULL)) return true;
+    }
+    return false;
+}
+
 /* The axis whose value is against `of`, perhaps one that the axis of `of` is of itself; NULL: none is. */
 static const struct tt_setting_entry *find_against(const struct tt_settings *settings, const char *of)
 {
@@ -109,7 +125,7 @@ static const struct tt_setting_entry *find_against(const struct tt_settings *set
     while (of != NULL) {
         const struct tt_setting_entry *axis = find_axis(settings, of);
         if (axis == NULL) break;
-        if (!tt_words_find(of, axis->text, NULL)) against = axis;
+        if (!is_of(axis, of)) against = axis;
         of = axis->row->of;
     }
     return against;

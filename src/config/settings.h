@@ -91,6 +91,7 @@ struct tt_setting {
     const char *must_write;
     unsigned changes; /* bits of enum tt_setting_changes */
     bool is_axis;     /* CHOICE: its words may stand in the `of` of other rows */
+    const char *like; /* NULL, or of an axis "a=b c=b": with the words a and c rows of b act too */
     /* NULL: for all; or words of one axis ("detection"; "sft dpo"). With another word of the axis a given value is an
      * error */
     const char *of;

@@ -29,11 +29,15 @@ static const char choices[] =
 static const char help[] =
 #include "job/tasks.def"
     ".";
+#define TASK_LIKE(name, other) #name "=" #other " "
+static const char like[] = ""
+#include "job/tasks.def"
+    ;
 
 const struct tt_setting tt_task_settings[] = {
     {.name = "task", .type = TT_SETTING_CHOICE, .offset = offsetof(struct tt_job_spec, task),
      .default_text = "language", .choices = &choices[1], .changes = TT_CHANGES_OTHER, .is_axis = true,
-     .help = &help[2]},
+     .like = like, .help = &help[2]},
     {.name = NULL},
 };
 /* clang-format on */
