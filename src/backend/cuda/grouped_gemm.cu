@@ -1,4 +1,5 @@
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/gemm/grouped.h"
 
 /* Products of rows with the matrix of their expert, one element for each thread, without tensor cores: right, and slow.
  * A thread finds its expert by the borders, which stay on the device. */
@@ -126,7 +127,8 @@ tt_status gradients_typed(struct tt_stream *stream, const struct tt_grouped_grad
 
 } // namespace
 
-extern "C" tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+extern "C" tt_status tt_cuda_grouped_gemm_plain(struct tt_stream *stream,
+                                                const struct tt_grouped_gemm_args *args)
 {
     return with_type(args->x_MK.dtype, [&](auto t) { return multiply_typed<decltype(t)>(stream, args); });
 }

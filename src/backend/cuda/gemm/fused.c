@@ -1,17 +1,11 @@
-/* The choice of products for the fused kernel, and the tensor maps of their operands. */
+/* The choice of products for the fused kernel. */
 #include "backend/cuda/gemm/fused.h"
 
 #include "backend/compose.h"
 #include "backend/cuda/gemm/algorithms.h"
 #include "backend/cuda/gemm/few.h"
+#include "backend/cuda/gemm/maps.h"
 #include "backend/cuda/device_parts.h"
-
-/* cuTensorMapEncodeTiled, found at run time: the plugin does not link the driver. */
-typedef CUresult (*encode_function)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
-                                    void *address, const cuuint64_t *dims, const cuuint64_t *strides,
-                                    const cuuint32_t *box, const cuuint32_t *element_strides,
-                                    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                    CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
 
 /* A tile's element-wise work takes, for a smaller K, longer than the next tile's arithmetic, which should hide it. */
 static const int64_t least_depth = 1024;
@@ -29,34 +23,18 @@ void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *devic
 {
     const struct tt_cuda_device *cuda = (const struct tt_cuda_device *)device->impl;
     enum tt_tuning_fused wish = device->tuning.gemm_fused;
-    enum cudaDriverEntryPointQueryResult found;
-    void *function = NULL;
     gemm->must_fuse = wish == TT_TUNING_FUSED_REQUIRE;
     if (cuda->architecture != 90 || wish == TT_TUNING_FUSED_OFF) return;
     if (!tt_cuda_fused_is_built()) return;
-    if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
-                                         &found) != cudaSuccess ||
-        found != cudaDriverEntryPointSuccess) {
-        cudaGetLastError();
-        return;
-    }
-    gemm->encode = function;
-    gemm->has_scaled = tt_cuda_fused_scaled_is_built();
-}
-
-/* The copy engine needs addresses and row strides in multiples of 16 bytes; the kernel writes 16 bytes at a time. */
-static bool fits(tt_tensor matrix)
-{
-    return matrix.dtype == TT_BF16 && (uintptr_t)matrix.data % 16 == 0 &&
-           (matrix.dims[0] <= 1 || matrix.strides[0] % 8 == 0) && matrix.dims[0] <= INT32_MAX &&
-           matrix.dims[1] <= INT32_MAX;
+    gemm->encode = tt_cuda_map_encoder();
+    gemm->has_scaled = gemm->encode != NULL && tt_cuda_fused_scaled_is_built();
 }
 
 static bool low_rank_fits(const struct tt_low_rank *low)
 {
-    if (low->count > 0 && !fits(low->h_MR)) return false;
+    if (low->count > 0 && !tt_cuda_map_fits(low->h_MR)) return false;
     for (int i = 0; i < low->count; i++)
-        if (!fits(low->parts[i].b) || low->parts[i].b.dims[1] % 8 != 0) return false;
+        if (!tt_cuda_map_fits(low->parts[i].b) || low->parts[i].b.dims[1] % 8 != 0) return false;
     return true;
 }
 
@@ -64,8 +42,8 @@ static bool low_rank_fits(const struct tt_low_rank *low)
 static bool takes(const struct tt_cuda_device *cuda, tt_tensor a, tt_tensor b, int64_t n,
                   const struct tt_low_rank *low)
 {
-    return cuda->gemm->encode != NULL && a.dims[1] >= least_depth && n % 8 == 0 && fits(a) && fits(b) &&
-           low_rank_fits(low);
+    return cuda->gemm->encode != NULL && a.dims[1] >= least_depth && n % 8 == 0 && tt_cuda_map_fits(a) &&
+           tt_cuda_map_fits(b) && low_rank_fits(low);
 }
 
 /* The number of CTAs for m x n in tiles of `columns`; 0 when less than `least` of the processors' time is useful. */
@@ -85,43 +63,22 @@ static int ctas_for(const struct tt_cuda_device *cuda, int64_t m, int64_t n, int
     return ctas_filling(cuda, m, n, columns, least_share);
 }
 
-static int64_t row_of(tt_tensor matrix)
-{
-    return matrix.dims[0] > 1 ? matrix.strides[0] : (matrix.dims[1] + 7) / 8 * 8;
-}
-
-/* Makes a map with boxes of 128 bytes by `rows`: of bf16, or of E4M3. */
-static tt_status map_matrix(const struct tt_cuda_gemm *gemm, tt_tensor matrix, int rows, CUtensorMap *map)
-{
-    cuuint64_t dims[2] = {(cuuint64_t)matrix.dims[1], (cuuint64_t)matrix.dims[0]};
-    cuuint32_t bytes = (cuuint32_t)tt_dtype_bytes(matrix.dtype);
-    cuuint64_t strides[1] = {(cuuint64_t)row_of(matrix) * bytes};
-    cuuint32_t box[2] = {128 / bytes, (cuuint32_t)rows}, every[2] = {1, 1};
-    char text[96];
-    CUresult made = ((encode_function)gemm->encode)(
-        map, bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, matrix.data,
-        dims, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (made == CUDA_SUCCESS) return TT_OK;
-    return tt_fail(TT_ERR_DEVICE, "no tensor map of %s, rows %lld elements apart: driver error %d",
-                   tt_tensor_format(matrix, text, sizeof text), (long long)row_of(matrix), (int)made);
-}
-
 static tt_status map_low_rank(const struct tt_cuda_gemm *gemm, const struct tt_low_rank *low, bool trans_b,
                               struct tt_fused_params *params)
 {
     int b_rows = trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH;
     if (low->count == 0) return TT_OK;
-    TT_TRY(map_matrix(gemm, low->h_MR, TT_FUSED_ROWS, &params->a2));
-    for (int i = 0; i < low->count; i++) TT_TRY(map_matrix(gemm, low->parts[i].b, b_rows, &params->b2[i]));
+    TT_TRY(tt_cuda_map_matrix(gemm, low->h_MR, TT_FUSED_ROWS, &params->a2));
+    for (int i = 0; i < low->count; i++)
+        TT_TRY(tt_cuda_map_matrix(gemm, low->parts[i].b, b_rows, &params->b2[i]));
     return TT_OK;
 }
 
 static tt_status map_operands(const struct tt_cuda_gemm *gemm, tt_tensor a, tt_tensor b, bool trans_b,
                               const struct tt_low_rank *low, struct tt_fused_params *params)
 {
-    TT_TRY(map_matrix(gemm, a, TT_FUSED_ROWS, &params->a));
-    TT_TRY(map_matrix(gemm, b, trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH, &params->b[0]));
+    TT_TRY(tt_cuda_map_matrix(gemm, a, TT_FUSED_ROWS, &params->a));
+    TT_TRY(tt_cuda_map_matrix(gemm, b, trans_b ? TT_FUSED_COLUMNS / 2 : TT_FUSED_DEPTH, &params->b[0]));
     return map_low_rank(gemm, low, trans_b, params);
 }
 
@@ -218,8 +175,8 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     if (few != TT_ERR_UNSUPPORTED) return few;
     struct tt_fused_params params = params_of(args->x_MK, n);
     int ctas = 0;
-    if (takes(cuda, args->x_MK, args->w.dense, n, low) && fits(args->y_MN) &&
-        (!adds || fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
+    if (takes(cuda, args->x_MK, args->w.dense, n, low) && tt_cuda_map_fits(args->y_MN) &&
+        (!adds || tt_cuda_map_fits(args->addend_MN)) && set_parts(&params, low, trans, n) &&
         (!rotates || (trans && !adds && set_rotation(&params, &args->rotation, n))))
         ctas = ctas_for(cuda, args->x_MK.dims[0], n, TT_FUSED_COLUMNS);
     if (ctas == 0) {
@@ -229,7 +186,7 @@ tt_status tt_cuda_gemm_lora(struct tt_stream *stream, const struct tt_gemm_lora_
     TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w.dense, trans, low, &params));
     params.addend = adds ? args->addend_MN.data : NULL;
     params.c = args->y_MN.data;
-    params.c_row = row_of(args->y_MN);
+    params.c_row = tt_cuda_map_row(args->y_MN);
     enum tt_fused_kind kind = rotates ? TT_FUSED_ROTATED : trans ? TT_FUSED_LORA : TT_FUSED_LORA_NN;
     return tt_cuda_check(tt_cuda_fused_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream,
                          "gemm_lora");
@@ -244,7 +201,8 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     tt_status few = fuses_few(stream) ? tt_cuda_gemm_few_swiglu(stream, args) : TT_ERR_UNSUPPORTED;
     if (few != TT_ERR_UNSUPPORTED) return few;
     if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->x_MK, args->w_2FK.dense, f, &args->low) &&
-        fits(args->gate_up_M2F) && fits(args->act_MF) && set_gate_and_up(&params, &args->low, f))
+        tt_cuda_map_fits(args->gate_up_M2F) && tt_cuda_map_fits(args->act_MF) &&
+        set_gate_and_up(&params, &args->low, f))
         ctas = ctas_for(cuda, args->x_MK.dims[0], f, TT_FUSED_COLUMNS / 2);
     if (ctas == 0) {
         TT_TRY(may_compose(cuda, "gemm_swiglu", args->x_MK, args->w_2FK.dense));
@@ -257,9 +215,9 @@ tt_status tt_cuda_gemm_swiglu(struct tt_stream *stream, const struct tt_gemm_swi
     }
     TT_TRY(map_operands(cuda->gemm, args->x_MK, args->w_2FK.dense, true, &low, &params));
     params.c = args->keep ? args->gate_up_M2F.data : NULL;
-    params.c_row = row_of(args->gate_up_M2F);
+    params.c_row = tt_cuda_map_row(args->gate_up_M2F);
     params.act = args->act_MF.data;
-    params.act_row = row_of(args->act_MF);
+    params.act_row = tt_cuda_map_row(args->act_MF);
     return tt_cuda_check(tt_cuda_fused_launch(TT_FUSED_SWIGLU, &params, ctas, tt_cuda_handle(stream)), stream,
                          "gemm_swiglu");
 }
@@ -272,7 +230,8 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     struct tt_fused_params params = params_of(args->dy_MK, f);
     int ctas = 0;
     if (args->activation == TT_ACTIVATION_SILU && takes(cuda, args->dy_MK, args->w_KF.dense, f, &args->low) &&
-        fits(args->gate_up_M2F) && fits(args->dact_MF) && set_parts(&params, &args->low, false, f))
+        tt_cuda_map_fits(args->gate_up_M2F) && tt_cuda_map_fits(args->dact_MF) &&
+        set_parts(&params, &args->low, false, f))
         ctas = ctas_for(cuda, args->dy_MK.dims[0], f, TT_FUSED_COLUMNS);
     if (ctas == 0) {
         TT_TRY(may_compose(cuda, "gemm_swiglu_backward", args->dy_MK, args->w_KF.dense));
@@ -280,9 +239,9 @@ tt_status tt_cuda_gemm_swiglu_backward(struct tt_stream *stream,
     }
     TT_TRY(map_operands(cuda->gemm, args->dy_MK, args->w_KF.dense, false, &args->low, &params));
     params.c = args->gate_up_M2F.data;
-    params.c_row = row_of(args->gate_up_M2F);
+    params.c_row = tt_cuda_map_row(args->gate_up_M2F);
     params.act = args->wants_act ? args->dact_MF.data : NULL;
-    params.act_row = row_of(args->dact_MF);
+    params.act_row = tt_cuda_map_row(args->dact_MF);
     return tt_cuda_check(
         tt_cuda_fused_launch(TT_FUSED_SWIGLU_BACKWARD, &params, ctas, tt_cuda_handle(stream)), stream,
         "gemm_swiglu_backward");
@@ -355,10 +314,10 @@ static bool set_scaled(struct tt_fused_params *params, const struct scaled_produ
 static tt_status map_scaled(const struct tt_cuda_gemm *gemm, const struct scaled_product *product,
                             struct tt_fused_params *params)
 {
-    TT_TRY(map_matrix(gemm, product->a, TT_FUSED_ROWS, &params->a));
+    TT_TRY(tt_cuda_map_matrix(gemm, product->a, TT_FUSED_ROWS, &params->a));
     for (int i = 0; i < product->count; i++)
-        TT_TRY(map_matrix(gemm, product->b[i].codes, TT_FUSED_COLUMNS / 2, &params->b[i]));
-    if (params->scaled.copies_out) TT_TRY(map_matrix(gemm, product->y, TT_FUSED_ROWS, &params->y));
+        TT_TRY(tt_cuda_map_matrix(gemm, product->b[i].codes, TT_FUSED_COLUMNS / 2, &params->b[i]));
+    if (params->scaled.copies_out) TT_TRY(tt_cuda_map_matrix(gemm, product->y, TT_FUSED_ROWS, &params->y));
     return map_low_rank(gemm, product->low, product->along_n, params);
 }
 
@@ -373,8 +332,9 @@ static tt_status multiply_scaled(struct tt_stream *stream, const char *op,
          along_n = product->along_n;
     struct tt_fused_params params = params_of(product->a, n);
     int ctas = 0;
-    if (cuda->gemm->has_scaled && product->a.dims[1] >= least_depth && fits(product->y) &&
-        (!adds || fits(product->addend)) && low_rank_fits(low) && set_parts(&params, low, along_n, n) &&
+    if (cuda->gemm->has_scaled && product->a.dims[1] >= least_depth && tt_cuda_map_fits(product->y) &&
+        (!adds || tt_cuda_map_fits(product->addend)) && low_rank_fits(low) &&
+        set_parts(&params, low, along_n, n) &&
         (!rotates || (along_n && !adds && set_rotation(&params, rotation, n))) &&
         set_scaled(&params, product))
         ctas = ctas_filling(cuda, m, n, TT_FUSED_COLUMNS, least_share_of(cuda, product));
@@ -386,7 +346,7 @@ static tt_status multiply_scaled(struct tt_stream *stream, const char *op,
     TT_TRY(map_scaled(cuda->gemm, product, &params));
     params.addend = adds ? product->addend.data : NULL;
     params.c = product->y.data;
-    params.c_row = row_of(product->y);
+    params.c_row = tt_cuda_map_row(product->y);
     enum tt_fused_kind kind = rotates ? TT_FUSED_ROTATED : along_n ? TT_FUSED_LORA : TT_FUSED_LORA_NN;
     return tt_cuda_check(tt_cuda_fused_scaled_launch(kind, &params, ctas, tt_cuda_handle(stream)), stream,
                          op);

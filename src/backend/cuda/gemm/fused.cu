@@ -40,39 +40,16 @@ template <int KIND> TT_DEVICE void load_tiles(const tt_fused_params &p, shared &
     }
 }
 
-/* A warp group computes 64 x 256 sums and stores them as bf16 in shared memory. */
 template <int KIND> TT_DEVICE void multiply_tiles(const tt_fused_params &p, shared &s, int group)
 {
     constexpr int transposed = KIND == TT_FUSED_LORA_NN || KIND == TT_FUSED_SWIGLU_BACKWARD;
-    constexpr uint32_t b_lead = transposed ? 64 * DEPTH * sizeof(bf16) : 16, eight_rows = 8 * 128;
-    const int wide = (p.k + DEPTH - 1) / DEPTH, thread = threadIdx.x % GROUP, lane = thread % 32;
-    const uint32_t row = group * 64 + thread / 32 * 16 + (lane / 8 & 1) * 8 + lane % 8;
-    float sums[128];
-    ring at;
-    tile t;
-    for (int turn = 0; tile_at<KIND>(p, turn, t); turn++) {
-        int steps = wide + narrow_steps<KIND>(p, t), before = -1;
-        for (int i = 0; i < steps; i++, at.next()) {
-            uint64_t a = matrix_descriptor(s.a[at.slot] + group * 64 * DEPTH, 16, eight_rows),
-                     b = matrix_descriptor(s.b[at.slot], b_lead, eight_rows);
-            barrier_wait(&s.full[at.slot], at.phase);
-            wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < DEPTH / 16; k++)
-                wgmma_64x256x16<transposed>(sums, a + k * 2, b + k * (transposed ? 128 : 2), i > 0 || k > 0);
-            wgmma_commit();
-            wgmma_wait<1>();
-            if (before >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
-            before = at.slot;
-        }
-        wgmma_wait<0>();
-        wgmma_results(sums);
-        if (before >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
-        barrier_wait(&s.sums_empty, (turn & 1) ^ 1);
-        store_sums(sums, s.c, row);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&s.sums_full);
-    }
+    const int wide = (p.k + DEPTH - 1) / DEPTH;
+    auto next = [&](int turn) -> work {
+        tile t;
+        if (!tile_at<KIND>(p, turn, t)) return {0, false};
+        return {wide + narrow_steps<KIND>(p, t), false};
+    };
+    multiply_each<transposed>(s, group, next, [](float(&)[128]) {});
 }
 
 #endif

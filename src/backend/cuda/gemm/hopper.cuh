@@ -32,7 +32,8 @@ TT_DEVICE void barriers_are_ready()
 /* Arrives, and makes the phase also wait for `bytes` from the copy engine. */
 TT_DEVICE void barrier_expect(uint64_t *barrier, int bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+                 "r"(bytes)
                  : "memory");
 }
 
@@ -87,10 +88,21 @@ TT_DEVICE void copy_tile_3d(void *to, const CUtensorMap *map, uint64_t *barrier,
 /* Copies to the same address in both CTAs of a cluster of two, and signals the barriers of both. */
 TT_DEVICE void copy_tile_to_all(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
-                 "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"((uint16_t)3)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"((uint16_t)3)
+        : "memory");
+}
+
+/* The same of a map of three dimensions. */
+TT_DEVICE void copy_tile_3d_to_all(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y, int z)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%3, %4, %6}], [%2], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"((uint16_t)3), "r"(z)
+        : "memory");
 }
 
 /* Makes what this thread has stored in shared memory visible to the copy engine. */
@@ -168,14 +180,14 @@ template <int COUNT> TT_DEVICE void wgmma_results(float (&sums)[COUNT])
     TT_SUMS_8(i), TT_SUMS_8(i + 8), TT_SUMS_8(i + 16), TT_SUMS_8(i + 24), TT_SUMS_8(i + 32),                 \
         TT_SUMS_8(i + 40), TT_SUMS_8(i + 48), TT_SUMS_8(i + 56)
 
-#define TT_SUMS_NAMES \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+#define TT_SUMS_NAMES                                                                                        \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                 \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                       \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                       \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "                       \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                       \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                       \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "           \
     "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /* sums (+)= a b in bf16: a is [64, 16] with rows along k; b is [256, 16] with rows along k, or [16, 256] when
@@ -215,9 +227,10 @@ TT_DEVICE void wgmma_64x256x32(float (&sums)[128], uint64_t a, uint64_t b, int a
 /* Stores four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */
 TT_DEVICE void store_matrices(void *row, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
-                 "r"(m0), "r"(m1), "r"(m2), "r"(m3)
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+        "r"(m0), "r"(m1), "r"(m2), "r"(m3)
+        : "memory");
 }
 
 /* The reverse of store_matrices. */

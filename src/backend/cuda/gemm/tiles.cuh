@@ -343,6 +343,53 @@ template <int KIND> TT_DEVICE void write_results(const tt_fused_params &p, share
         write_tiles<KIND>(p, s);
 }
 
+/* A tile's steps along k; a warp group without rows of it is idle. */
+struct work {
+    int steps;
+    bool idle;
+};
+
+/* A warp group computes 64 x 256 sums of each tile and stores them as bf16 in shared memory. `next` gives the work of a
+ * turn, no steps after the last; `finish` changes the sums. */
+template <int TRANSPOSED, typename Next, typename Finish>
+TT_DEVICE void multiply_each(shared &s, int group, Next next, Finish finish)
+{
+    constexpr uint32_t b_lead = TRANSPOSED ? 64 * DEPTH * sizeof(bf16) : 16, eight_rows = 8 * 128;
+    const int thread = threadIdx.x % GROUP, lane = thread % 32;
+    const uint32_t row = group * 64 + thread / 32 * 16 + (lane / 8 & 1) * 8 + lane % 8;
+    float sums[128];
+    ring at;
+    for (int turn = 0;; turn++) {
+        work of = next(turn);
+        if (of.steps == 0) return;
+        int before = -1;
+        for (int i = 0; i < of.steps; i++, at.next()) {
+            uint64_t a = matrix_descriptor(s.a[at.slot] + group * 64 * DEPTH, 16, eight_rows),
+                     b = matrix_descriptor(s.b[at.slot], b_lead, eight_rows);
+            barrier_wait(&s.full[at.slot], at.phase);
+            if (!of.idle) {
+                wgmma_fence();
+#pragma unroll
+                for (int k = 0; k < DEPTH / 16; k++)
+                    wgmma_64x256x16<TRANSPOSED>(sums, a + k * 2, b + k * (TRANSPOSED ? 128 : 2),
+                                                i > 0 || k > 0);
+                wgmma_commit();
+                wgmma_wait<1>();
+            }
+            if (before >= 0 && thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
+            before = at.slot;
+        }
+        wgmma_wait<0>();
+        wgmma_results(sums);
+        if (thread < CLUSTER) barrier_arrive_at(&s.empty[before], thread);
+        finish(sums);
+        barrier_wait(&s.sums_empty, (turn & 1) ^ 1);
+        store_sums(sums, s.c, row);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.sums_full);
+    }
+}
+
 /* Barriers of a CTA; `writers`: arrivals after a tile was written. */
 TT_DEVICE void init_barriers(shared &s, int writers)
 {
@@ -377,8 +424,9 @@ TT_DEVICE void run_roles(shared &s, int writers, Load load, Write write, Multipl
 #endif
 
 /* Queues a kernel of clusters of CTAs. */
-cudaError_t launch_clusters(void (*kernel)(tt_fused_params), const struct tt_fused_params *params,
-                            size_t bytes, int ctas, cudaStream_t stream)
+template <typename Params>
+cudaError_t launch_clusters(void (*kernel)(Params), const Params *params, size_t bytes, int ctas,
+                            cudaStream_t stream)
 {
     cudaLaunchAttribute cluster = {};
     cluster.id = cudaLaunchAttributeClusterDimension;

@@ -1,0 +1,54 @@
+/* The choice of grouped products for the kernel of grouped.h. */
+#include "backend/cuda/gemm/grouped.h"
+
+#include "backend/cuda/gemm/fused.h"
+#include "backend/cuda/gemm/maps.h"
+
+/* Rows of a matrix of each expert in boxes of 16 bytes. */
+static bool fits(tt_tensor matrices)
+{
+    return matrices.dtype == TT_BF16 && (uintptr_t)matrices.data % 16 == 0 && matrices.dims[2] % 8 == 0 &&
+           matrices.dims[1] <= INT32_MAX && matrices.dims[2] <= INT32_MAX;
+}
+
+static bool takes(const struct tt_cuda_device *cuda, const struct tt_grouped_gemm_args *args)
+{
+    bool adapter = !tt_tensor_is_empty(args->h_MR);
+    return cuda->gemm->encode != NULL && args->border_X1.dims[0] - 1 <= TT_GROUPED_EXPERTS_MAX &&
+           args->y_MN.dims[1] % 8 == 0 && args->x_MK.dims[1] > 0 && tt_cuda_map_fits(args->x_MK) &&
+           tt_cuda_map_fits(args->y_MN) && fits(args->w_XNK) &&
+           (!adapter || (tt_cuda_map_fits(args->h_MR) && fits(args->b_XNR))) &&
+           (uintptr_t)args->bias_XN.data % 16 == 0;
+}
+
+static tt_status map_operands(const struct tt_cuda_gemm *gemm, const struct tt_grouped_gemm_args *args,
+                              struct tt_grouped_params *params)
+{
+    int rows = args->transposed ? TT_FUSED_DEPTH : TT_FUSED_COLUMNS / 2;
+    TT_TRY(tt_cuda_map_matrix(gemm, args->x_MK, TT_GROUPED_BOX_ROWS, &params->a));
+    TT_TRY(tt_cuda_map_matrices(gemm, args->w_XNK, rows, &params->b));
+    if (tt_tensor_is_empty(args->h_MR)) return TT_OK;
+    TT_TRY(tt_cuda_map_matrix(gemm, args->h_MR, TT_GROUPED_BOX_ROWS, &params->a2));
+    return tt_cuda_map_matrices(gemm, args->b_XNR, rows, &params->b2);
+}
+
+tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
+    struct tt_grouped_params params = {.border = args->border_X1.data,
+                                       .experts = (int)(args->border_X1.dims[0] - 1),
+                                       .n = (int)args->y_MN.dims[1],
+                                       .k = (int)args->x_MK.dims[1],
+                                       .alpha = args->alpha == 0 ? 1 : args->alpha,
+                                       .bias = args->bias_XN.data,
+                                       .bias_is_bf16 = args->bias_XN.dtype == TT_BF16,
+                                       .c = args->y_MN.data,
+                                       .c_row = tt_cuda_map_row(args->y_MN)};
+    int ctas = cuda->processors / TT_FUSED_CLUSTER * TT_FUSED_CLUSTER;
+    if (args->y_MN.dims[1] == 0) return TT_OK;
+    if (!takes(cuda, args)) return tt_cuda_grouped_gemm_plain(stream, args);
+    if (!tt_tensor_is_empty(args->h_MR)) params.r = (int)args->h_MR.dims[1];
+    TT_TRY(map_operands(cuda->gemm, args, &params));
+    return tt_cuda_check(tt_cuda_grouped_launch(args->transposed, &params, ctas, tt_cuda_handle(stream)),
+                         stream, "grouped_gemm");
+}
