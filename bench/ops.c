@@ -22,6 +22,7 @@
 #include "backend/ops/swiglu.h"
 #include "ops_attention.h"
 #include "ops_copies.h"
+#include "ops_experts.h"
 #include "ops_fp8.h"
 #include "ops_lora.h"
 #include "ops_peak.h"
@@ -426,6 +427,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
         bench_swiglu_products(bench, 16384, 4096, 14336);
         bench_swiglu_products(bench, 8192, 4096, 14336);
     }
+    if (is_wanted("experts", count, parts)) bench_experts(bench);
     if (is_wanted("lora_dropout", count, parts)) {
         bench_lora_dropout(bench, 16384, 4096, 3, 8);
         bench_lora_dropout(bench, 16384, 4096, 3, 16);
@@ -521,6 +523,7 @@ int main(int argc, char **argv)
         bench_fp8(&bench, &(struct bench_fp8_case){"qkv", 512, true, 896, {896, 128, 128}, 16, 1024});
     if (is_wanted("attention", argc - at, argv + at)) bench_attention_of_small_models(&bench);
     if (is_wanted("scan", argc - at, argv + at)) bench_scan(&bench);
+    if (is_wanted("experts", argc - at, argv + at)) bench_experts(&bench);
     if (is_wanted("rows", argc - at, argv + at)) {
         bench_rows(&bench, TT_BF16, 2048, 4096);
         bench_rows(&bench, TT_F32, 2048, 4096);
