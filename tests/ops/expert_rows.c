@@ -194,13 +194,15 @@ static void hostile_arguments(void **state)
     struct tt_order_rows_args good = {
         tt_tensor_2d(numbers[0], TT_I32, 2, 2), tt_tensor_2d(numbers[1], TT_I32, 2, 2),
         tt_tensor_1d(numbers[2], TT_I32, 4), tt_tensor_1d(numbers[3], TT_I32, 4)};
-    struct tt_order_rows_args few = good, none = good;
+    struct tt_order_rows_args few = good, none = good, many = good;
     test_ok(tt_order_rows(device.stream, &good));
     few.border_X1 = tt_tensor_1d(numbers[3], TT_I32, 3);
     test_refused(tt_order_rows(device.stream, &few), TT_ERR_INTERNAL,
                  "slot 2 has expert 2, which is outside 0..1");
     none.border_X1 = tt_tensor_1d(numbers[3], TT_I32, 1);
     test_refused(tt_order_rows(device.stream, &none), TT_ERR_INTERNAL, "border is of no expert");
+    many.border_X1 = tt_tensor_1d(numbers[3], TT_I32, 1026);
+    test_refused(tt_order_rows(device.stream, &many), TT_ERR_INTERNAL, "1025 experts");
     struct tt_spread_rows_args spread = {tt_tensor_2d(memory[0], TT_F32, 3, 4), good.slot_M,
                                          tt_tensor_2d(memory[1], TT_F32, 4, 4)};
     test_refused(tt_spread_rows(device.stream, &spread), TT_ERR_INTERNAL, "4 rows are not slots of 3 tokens");

@@ -1,12 +1,121 @@
 #include "backend/cuda/device_math.cuh"
 
-/* Rows of tokens in order of their experts, and back. A thread block has an expert, and walks through the slots in
- * order; nothing is decided by which thread comes first. */
+#include <type_traits>
+
+#include "backend/ops/route.h"
+
+/* Rows of tokens in order of their experts, and back. Slots are divided into slices of successive ones, and those into
+ * parts of warps; each part's slots of an expert are counted, and the sums of the counts before it give its places. So
+ * nothing is decided by which thread comes first. */
 
 namespace
 {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32;
+constexpr int THREADS = 256, WARPS = THREADS / 32, EXPERTS_MAX = TT_ROUTE_EXPERTS_MAX;
+constexpr int64_t LEAST_SLICE = 4 * THREADS; /* slots; always a multiple of THREADS */
+constexpr int64_t SEGMENTS = 128;
+constexpr unsigned ALL = 0xffffffffu;
+
+struct slots {
+    const int32_t *ids;
+    int64_t count, slice;
+    int experts;
+    int32_t *lines; /* [slices, experts]: slots of each, then those before */
+};
+
+/* Calls use(slot, expert, peers): of 32 slots of the warp's part of a slice in order, `peers`: the lanes with the same
+ * expert; slot -1: none. */
+template <typename Use> __device__ __forceinline__ void walk(const struct slots &s, Use use)
+{
+    int64_t part = s.slice / WARPS, first = blockIdx.x * s.slice + threadIdx.x / 32 * part;
+    for (int64_t at = first + threadIdx.x % 32; at < first + part; at += 32) {
+        bool is_slot = at < s.count;
+        int expert = is_slot ? s.ids[at] : -1;
+        use(is_slot ? at : -1, expert, __match_any_sync(ALL, expert));
+        __syncwarp();
+    }
+}
+
+__device__ __forceinline__ int first_of(unsigned lanes)
+{
+    return __ffs((int)lanes) - 1;
+}
+
+/* counts[warp][expert] += the slots of the warp's part. */
+__device__ void count_parts(const struct slots &s, int32_t *counts)
+{
+    int32_t *own = counts + threadIdx.x / 32 * (unsigned)s.experts;
+    for (int i = threadIdx.x; i < WARPS * s.experts; i += THREADS) counts[i] = 0;
+    __syncthreads();
+    walk(s, [&](int64_t slot, int expert, unsigned peers) {
+        if (slot >= 0 && first_of(peers) == (int)threadIdx.x % 32) own[expert] += __popc(peers);
+    });
+    __syncthreads();
+}
+
+__global__ void __launch_bounds__(THREADS) count_slots(struct slots s)
+{
+    extern __shared__ int32_t counts[];
+    count_parts(s, counts);
+    for (int e = threadIdx.x; e < s.experts; e += THREADS) {
+        int32_t sum = 0;
+        for (int w = 0; w < WARPS; w++) sum += counts[w * s.experts + e];
+        s.lines[(int64_t)blockIdx.x * s.experts + e] = sum;
+    }
+}
+
+/* One block with a thread for each expert: border, and lines become the slots before. */
+__global__ void __launch_bounds__(EXPERTS_MAX) add_counts(struct slots s, int slices, int32_t *border)
+{
+    __shared__ int32_t sums[EXPERTS_MAX];
+    int e = (int)threadIdx.x;
+    int32_t own = 0;
+#pragma unroll 8
+    for (int i = 0; i < slices && e < s.experts; i++) own += s.lines[(int64_t)i * s.experts + e];
+    sums[e] = own;
+    __syncthreads();
+    for (int step = 1; step < (int)blockDim.x; step *= 2) {
+        int32_t other = e >= step ? sums[e - step] : 0;
+        __syncthreads();
+        sums[e] += other;
+        __syncthreads();
+    }
+    if (e >= s.experts) return;
+    if (e == 0) border[0] = 0;
+    border[e + 1] = sums[e];
+    int32_t before = sums[e] - own;
+#pragma unroll 8
+    for (int i = 0; i < slices; i++) {
+        int32_t *at = s.lines + (int64_t)i * s.experts + e, count = *at;
+        *at = before;
+        before += count;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) place_slots(struct slots s, int32_t *place, int32_t *slot_of)
+{
+    extern __shared__ int32_t counts[];
+    int32_t *own = counts + threadIdx.x / 32 * (unsigned)s.experts;
+    count_parts(s, counts);
+    for (int e = threadIdx.x; e < s.experts; e += THREADS) {
+        int32_t before = s.lines[(int64_t)blockIdx.x * s.experts + e];
+        for (int w = 0; w < WARPS; w++) {
+            int32_t count = counts[w * s.experts + e];
+            counts[w * s.experts + e] = before;
+            before += count;
+        }
+    }
+    __syncthreads();
+    walk(s, [&](int64_t slot, int expert, unsigned peers) {
+        unsigned lane = threadIdx.x % 32;
+        int32_t row = slot >= 0 ? own[expert] + __popc(peers & ((1u << lane) - 1)) : 0;
+        __syncwarp();
+        if (slot < 0) return;
+        if (first_of(peers) == (int)lane) own[expert] += __popc(peers);
+        place[slot] = row;
+        slot_of[row] = (int32_t)slot;
+    });
+}
 
 struct rows {
     void *data; /* NULL: not given */
@@ -19,116 +128,183 @@ struct rows rows_of(const tt_tensor &x)
     return {x.data, x.strides[0]};
 }
 
-template <typename T> __device__ __forceinline__ float at(const struct rows &x, int64_t row, int64_t col)
+template <typename T> __device__ __forceinline__ T *row_at(const struct rows &x, int64_t row)
 {
-    return load_one(static_cast<const T *>(x.data) + row * x.stride + col);
+    return static_cast<T *>(x.data) + row * x.stride;
 }
 
-/* border[e + 1] = the slots of expert e */
-__global__ void __launch_bounds__(THREADS) count_slots(const int32_t *ids, int64_t count, int32_t *border)
-{
-    __shared__ int partial[32];
-    int own = 0;
-    for (int64_t i = threadIdx.x; i < count; i += THREADS) own += ids[i] == (int)blockIdx.x;
-    own = block_sum(own, partial);
-    if (threadIdx.x == 0) border[blockIdx.x + 1] = own;
-}
-
-__global__ void add_borders(int32_t *border, int64_t experts)
-{
-    int32_t sum = 0;
-    border[0] = 0;
-    for (int64_t e = 1; e <= experts; e++) border[e] = sum += border[e];
-}
-
+/* A warp has a row. Warps that run at the same time have rows from all SEGMENTS of the rows: with about as many experts
+ * these are the rows of about the same tokens, which the second-level cache then holds. */
+template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
-    place_slots(const int32_t *ids, int64_t count, const int32_t *border, int32_t *place, int32_t *slot)
+    spread(struct rows x, const int32_t *slot, struct rows y, int64_t count, int64_t width, int slots)
 {
-    __shared__ int warp_counts[WARPS];
-    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int32_t next = border[blockIdx.x];
-    for (int64_t first = 0; first < count; first += THREADS) {
-        int64_t i = first + threadIdx.x;
-        bool mine = i < count && ids[i] == (int)blockIdx.x;
-        unsigned among = __ballot_sync(0xffffffffu, mine);
-        if (lane == 0) warp_counts[warp] = __popc(among);
-        __syncthreads();
-        int32_t before = next + __popc(among & ((1u << lane) - 1));
-        for (unsigned w = 0; w < WARPS; w++) {
-            if (w < warp) before += warp_counts[w];
-            next += warp_counts[w];
+    constexpr int AHEAD = 8;
+    int64_t segment = (count + SEGMENTS - 1) / SEGMENTS,
+            turn = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    int64_t m = turn % SEGMENTS * segment + turn / SEGMENTS;
+    if (turn / SEGMENTS >= segment || m >= count) return;
+    const T *from = row_at<T>(x, slot[m] / slots);
+    T *to = row_at<T>(y, m);
+    for (int64_t d = threadIdx.x % 32 * W; d < width; d += AHEAD * 32 * W) {
+        vec<T, W> v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (d + i * 32 * W < width) v[i] = load<T, W>(from + d + i * 32 * W);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (d + i * 32 * W < width) store(to + d + i * 32 * W, v[i]);
+    }
+}
+
+struct combined {
+    const float *weights;
+    const int32_t *place;
+    struct rows x, addend, y;
+    int64_t width;
+    int slots;
+};
+
+/* A block has a token. */
+template <typename T, int W> __global__ void __launch_bounds__(THREADS) combine(struct combined c)
+{
+    constexpr int AHEAD = 8;
+    int64_t t = blockIdx.x, first = t * c.slots;
+    for (int64_t d = threadIdx.x * W; d < c.width; d += THREADS * W) {
+        float sum[W], value[W];
+        if (c.addend.data != nullptr) {
+            widen(load<T, W>(row_at<T>(c.addend, t) + d), sum);
+        } else {
+#pragma unroll
+            for (int i = 0; i < W; i++) sum[i] = 0;
         }
-        if (mine) {
-            place[i] = before;
-            slot[before] = (int32_t)i;
+        for (int s = 0; s < c.slots; s += AHEAD) {
+            vec<T, W> v[AHEAD];
+            float weight[AHEAD];
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                if (s + i >= c.slots) continue;
+                int64_t slot = first + s + i, row = c.place == nullptr ? slot : c.place[slot];
+                weight[i] = c.weights == nullptr ? 1 : c.weights[slot];
+                v[i] = load<T, W>(row_at<T>(c.x, row) + d);
+            }
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                if (s + i >= c.slots) continue;
+                widen(v[i], value);
+#pragma unroll
+                for (int j = 0; j < W; j++) sum[j] = __fmaf_rn(value[j], weight[i], sum[j]);
+            }
         }
-        __syncthreads();
+        vec<T, W> out;
+        narrow(out, sum);
+        store(row_at<T>(c.y, t) + d, out);
     }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS)
-    spread(struct rows x, const int32_t *slot, struct rows y, int64_t width, int64_t slots)
+struct weighed {
+    struct rows x, g;
+    const float *weights;
+    const int32_t *slot;
+    float *dweights;
+    int64_t count, width;
+};
+
+/* A warp has a row. */
+template <typename T, int W> __global__ void __launch_bounds__(THREADS) weigh(struct weighed a)
 {
-    int64_t m = blockIdx.x, from = slot[m] / slots;
-    for (int64_t d = threadIdx.x; d < width; d += THREADS)
-        store(static_cast<T *>(y.data) + m * y.stride + d,
-              load<T, 1>(static_cast<const T *>(x.data) + from * x.stride + d));
+    constexpr int AHEAD = 4;
+    int64_t m = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+    if (m >= a.count) return;
+    int64_t of = a.slot == nullptr ? m : a.slot[m];
+    const T *x = a.x.data == nullptr ? nullptr : row_at<T>(a.x, m);
+    T *g = row_at<T>(a.g, m);
+    float dot = 0, weight = a.weights[of];
+    for (int64_t first = threadIdx.x % 32 * W; first < a.width; first += AHEAD * 32 * W) {
+        vec<T, W> gs[AHEAD], xs[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int64_t d = first + i * 32 * W;
+            if (d >= a.width) continue;
+            gs[i] = load<T, W>(g + d);
+            if (x != nullptr) xs[i] = load<T, W>(x + d);
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            int64_t d = first + i * 32 * W;
+            if (d >= a.width) continue;
+            float value[W], other[W];
+            widen(gs[i], value);
+            if (x != nullptr) {
+                widen(xs[i], other);
+#pragma unroll
+                for (int j = 0; j < W; j++) dot = __fmaf_rn(value[j], other[j], dot);
+            }
+#pragma unroll
+            for (int j = 0; j < W; j++) value[j] *= weight;
+            vec<T, W> out;
+            narrow(out, value);
+            store(g + d, out);
+        }
+    }
+    dot = lanes_sum(dot, 32);
+    if (threadIdx.x % 32 == 0 && a.dweights != nullptr) a.dweights[of] = dot;
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS)
-    combine(struct rows x, const float *weights, const int32_t *place, struct rows addend, struct rows y,
-            int64_t width, int64_t slots)
+unsigned blocks_of_warps(int64_t rows)
 {
-    int64_t t = blockIdx.x;
-    for (int64_t d = threadIdx.x; d < width; d += THREADS) {
-        float sum = addend.data == nullptr ? 0 : at<T>(addend, t, d);
-        for (int64_t i = t * slots; i < (t + 1) * slots; i++)
-            sum = __fmaf_rn(at<T>(x, place == nullptr ? i : place[i], d), weights == nullptr ? 1 : weights[i],
-                            sum);
-        store_one(static_cast<T *>(y.data) + t * y.stride + d, sum);
-    }
+    return (unsigned)((rows + WARPS - 1) / WARPS);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) weigh(struct rows x, struct rows g, const float *weights,
-                                                 const int32_t *slot, float *dweights, int64_t width)
+bool is_wide(const tt_tensor &x, int64_t width, int W)
 {
-    __shared__ float partial[32];
-    int64_t m = blockIdx.x, of = slot == nullptr ? m : slot[m];
-    float dot = 0, weight = weights[of];
-    for (int64_t d = threadIdx.x; d < width; d += THREADS) {
-        float value = at<T>(g, m, d);
-        if (x.data != nullptr) dot = __fmaf_rn(value, at<T>(x, m, d), dot);
-        store_one(static_cast<T *>(g.data) + m * g.stride + d, value * weight);
-    }
-    dot = block_sum(dot, partial);
-    if (threadIdx.x == 0 && dweights != nullptr) dweights[of] = dot;
+    return tt_tensor_is_empty(x) || (is_aligned(x, W) && width % W == 0);
+}
+
+/* Calls run(T, W) with vectors of 16 bytes where all tensors allow them, else with single elements. */
+template <typename Run>
+tt_status with_vectors(tt_dtype dtype, int64_t width, const tt_tensor &x, const tt_tensor &y,
+                       const tt_tensor &z, Run run)
+{
+    return with_type(dtype, [&](auto t) {
+        constexpr int W = wide<decltype(t)>();
+        if (is_wide(x, width, W) && is_wide(y, width, W) && is_wide(z, width, W))
+            return run(t, std::integral_constant<int, W>{});
+        return run(t, std::integral_constant<int, 1>{});
+    });
 }
 
 } // namespace
 
 extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct tt_order_rows_args *args)
 {
-    int64_t count = args->slot_M.dims[0], experts = args->border_X1.dims[0] - 1;
-    const int32_t *ids = static_cast<const int32_t *>(args->ids_TS.data);
-    int32_t *border = static_cast<int32_t *>(args->border_X1.data);
+    struct slots s = {};
+    s.ids = static_cast<const int32_t *>(args->ids_TS.data);
+    s.count = args->slot_M.dims[0], s.experts = (int)(args->border_X1.dims[0] - 1);
+    s.lines = static_cast<int32_t *>(tt_cuda_scratch(stream));
+    int64_t most = TT_CUDA_SCRATCH_BYTES / (int64_t)sizeof(int32_t) / s.experts;
+    for (s.slice = LEAST_SLICE; (s.count + s.slice - 1) / s.slice > most;) s.slice *= 2;
+    int slices = (int)((s.count + s.slice - 1) / s.slice);
+    size_t bytes = sizeof(int32_t) * WARPS * (size_t)s.experts;
+    unsigned threads = (unsigned)(s.experts + 31) / 32 * 32;
     cudaStream_t on = tt_cuda_handle(stream);
-    count_slots<<<(unsigned)experts, THREADS, 0, on>>>(ids, count, border);
-    add_borders<<<1, 1, 0, on>>>(border, experts);
-    place_slots<<<(unsigned)experts, THREADS, 0, on>>>(ids, count, border,
-                                                       static_cast<int32_t *>(args->place_TS.data),
-                                                       static_cast<int32_t *>(args->slot_M.data));
+    if (slices > 0) count_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s);
+    add_counts<<<1, threads, 0, on>>>(s, slices, static_cast<int32_t *>(args->border_X1.data));
+    if (slices > 0)
+        place_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s, static_cast<int32_t *>(args->place_TS.data),
+                                                              static_cast<int32_t *>(args->slot_M.data));
     return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
 }
 
 extern "C" tt_status tt_cuda_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args)
 {
-    return with_type(args->x_TD.dtype, [&](auto t) {
-        spread<decltype(t)><<<(unsigned)args->y_MD.dims[0], THREADS, 0, tt_cuda_handle(stream)>>>(
-            rows_of(args->x_TD), static_cast<const int32_t *>(args->slot_M.data), rows_of(args->y_MD),
-            args->x_TD.dims[1], args->y_MD.dims[0] / args->x_TD.dims[0]);
+    int64_t count = args->y_MD.dims[0], width = args->x_TD.dims[1];
+    return with_vectors(args->x_TD.dtype, width, args->x_TD, args->y_MD, {}, [&](auto t, auto w) {
+        int64_t turns = (count + SEGMENTS - 1) / SEGMENTS * SEGMENTS;
+        spread<decltype(t), decltype(w)::value>
+            <<<blocks_of_warps(turns), THREADS, 0, tt_cuda_handle(stream)>>>(
+                rows_of(args->x_TD), static_cast<const int32_t *>(args->slot_M.data), rows_of(args->y_MD),
+                count, width, (int)(count / args->x_TD.dims[0]));
         return tt_cuda_launched(stream, "spread_rows", &args->y_MD);
     });
 }
@@ -137,24 +313,31 @@ extern "C" tt_status tt_cuda_combine_rows(struct tt_stream *stream, const struct
 {
     int64_t tokens = args->y_TD.dims[0];
     if (tokens == 0) return TT_OK;
-    return with_type(args->x_MD.dtype, [&](auto t) {
-        combine<decltype(t)><<<(unsigned)tokens, THREADS, 0, tt_cuda_handle(stream)>>>(
-            rows_of(args->x_MD), static_cast<const float *>(args->weights_TS.data),
-            static_cast<const int32_t *>(args->place_TS.data), rows_of(args->addend_TD), rows_of(args->y_TD),
-            args->x_MD.dims[1], args->x_MD.dims[0] / tokens);
-        return tt_cuda_launched(stream, "combine_rows", &args->x_MD);
-    });
+    struct combined c = {};
+    c.weights = static_cast<const float *>(args->weights_TS.data);
+    c.place = static_cast<const int32_t *>(args->place_TS.data);
+    c.x = rows_of(args->x_MD), c.addend = rows_of(args->addend_TD), c.y = rows_of(args->y_TD);
+    c.width = args->x_MD.dims[1], c.slots = (int)(args->x_MD.dims[0] / tokens);
+    return with_vectors(args->x_MD.dtype, c.width, args->x_MD, args->addend_TD, args->y_TD,
+                        [&](auto t, auto w) {
+                            combine<decltype(t), decltype(w)::value>
+                                <<<(unsigned)tokens, THREADS, 0, tt_cuda_handle(stream)>>>(c);
+                            return tt_cuda_launched(stream, "combine_rows", &args->x_MD);
+                        });
 }
 
 extern "C" tt_status tt_cuda_weigh_rows(struct tt_stream *stream, const struct tt_weigh_rows_args *args)
 {
-    int64_t count = args->g_MD.dims[0];
-    if (count == 0) return TT_OK;
-    return with_type(args->g_MD.dtype, [&](auto t) {
-        weigh<decltype(t)><<<(unsigned)count, THREADS, 0, tt_cuda_handle(stream)>>>(
-            rows_of(args->x_MD), rows_of(args->g_MD), static_cast<const float *>(args->weights_TS.data),
-            static_cast<const int32_t *>(args->slot_M.data), static_cast<float *>(args->dweights_TS.data),
-            args->g_MD.dims[1]);
+    struct weighed a = {};
+    a.x = rows_of(args->x_MD), a.g = rows_of(args->g_MD);
+    a.weights = static_cast<const float *>(args->weights_TS.data);
+    a.slot = static_cast<const int32_t *>(args->slot_M.data);
+    a.dweights = static_cast<float *>(args->dweights_TS.data);
+    a.count = args->g_MD.dims[0], a.width = args->g_MD.dims[1];
+    if (a.count == 0) return TT_OK;
+    return with_vectors(args->g_MD.dtype, a.width, args->x_MD, args->g_MD, {}, [&](auto t, auto w) {
+        weigh<decltype(t), decltype(w)::value>
+            <<<blocks_of_warps(a.count), THREADS, 0, tt_cuda_handle(stream)>>>(a);
         return tt_cuda_launched(stream, "weigh_rows", &args->g_MD);
     });
 }

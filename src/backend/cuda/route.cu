@@ -7,7 +7,7 @@ namespace
 {
 
 constexpr int WARP = 32, EXPERTS_MAX = TT_ROUTE_EXPERTS_MAX, SLOTS_MAX = TT_ROUTE_SLOTS_MAX;
-constexpr int LINE_TOKENS = 64;
+constexpr int LINE_TOKENS = 8;
 
 struct rule {
     int score, groups, kept_groups;

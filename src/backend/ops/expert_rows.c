@@ -1,6 +1,7 @@
 #include "backend/ops/expert_rows.h"
 
 #include "backend/device_impl.h"
+#include "backend/ops/route.h"
 
 enum { ROWS_MAX = INT32_MAX };
 
@@ -26,6 +27,8 @@ tt_status tt_order_rows(struct tt_stream *stream, const struct tt_order_rows_arg
     int64_t rows = tt_tensor_count(args->ids_TS);
     tt_check_that(&check, rows <= ROWS_MAX, "%lld rows", (long long)rows);
     tt_check_that(&check, args->border_X1.dims[0] >= 2, "border is of no expert");
+    tt_check_that(&check, args->border_X1.dims[0] - 1 <= TT_ROUTE_EXPERTS_MAX, "%lld experts",
+                  (long long)args->border_X1.dims[0] - 1);
     tt_check_contiguous(&check, "ids", args->ids_TS);
     check_slots(&check, "place", args->place_TS, TT_TYPES_I32, args->ids_TS);
     tt_check_shape(&check, "slot", args->slot_M, TT_TYPES_I32, 1, TT_DIMS(rows));

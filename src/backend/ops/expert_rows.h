@@ -11,7 +11,7 @@ struct tt_order_rows_args {
     tt_tensor ids_TS;    /* i32, contiguous, in 0 .. X - 1 */
     tt_tensor place_TS;  /* i32, contiguous, to write: the row of a slot */
     tt_tensor slot_M;    /* i32, to write: the slot of a row */
-    tt_tensor border_X1; /* i32 [X + 1], to write: rows border[e] .. border[e + 1] are those of expert e */
+    tt_tensor border_X1; /* i32 [X + 1], to write: rows border[e] .. of expert e; X <= TT_ROUTE_EXPERTS_MAX */
 };
 TT_MUST_USE tt_status tt_order_rows(struct tt_stream *stream, const struct tt_order_rows_args *args);
 
