@@ -28,7 +28,7 @@ static const struct grouped_case cases[] = {
 };
 
 static const struct grouped_case gpu_cases[] = {
-    {1536, 2048, 16, 0, TT_BF16, false, false, 0, {700, 3, 0, 128, 129, 1000, -1}},
+    {1536, 2048, 16, 0, TT_BF16, false, false, 0, {300, 3, 0, 128, 129, 257, -1}},
     {2048, 768, 0, 0, TT_BF16, true, false, 0, {64, 256, 31, 1, -1}},
     {520, 200, 8, 8, TT_BF16, false, true, 0, {300, 0, 64, 65, 1, 513, -1}},
     {264, 136, 24, 0, TT_BF16, true, false, 0, {257, 385, 0, 2, -1}},

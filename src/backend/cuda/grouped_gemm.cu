@@ -133,8 +133,8 @@ extern "C" tt_status tt_cuda_grouped_gemm_plain(struct tt_stream *stream,
     return with_type(args->x_MK.dtype, [&](auto t) { return multiply_typed<decltype(t)>(stream, args); });
 }
 
-extern "C" tt_status tt_cuda_grouped_gradients(struct tt_stream *stream,
-                                               const struct tt_grouped_gradients_args *args)
+extern "C" tt_status tt_cuda_grouped_gradients_plain(struct tt_stream *stream,
+                                                     const struct tt_grouped_gradients_args *args)
 {
     return with_type(args->dy_MN.dtype, [&](auto t) { return gradients_typed<decltype(t)>(stream, args); });
 }

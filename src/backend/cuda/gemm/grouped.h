@@ -43,6 +43,8 @@ cudaError_t tt_cuda_grouped_launch(bool transposed, const struct tt_grouped_para
 
 /* cuda/grouped_gemm.cu: any types and strides, without tensor cores. */
 tt_status tt_cuda_grouped_gemm_plain(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
+tt_status tt_cuda_grouped_gradients_plain(struct tt_stream *stream,
+                                          const struct tt_grouped_gradients_args *args);
 
 #ifdef __cplusplus
 }
