@@ -506,16 +506,11 @@ static size_t count_sources(const struct tt_param_sources *sources)
 /* A file without tensors yet, with room for `most`. */
 static tt_status create_file(const char *origin, size_t most, struct tt_safetensors **out)
 {
-    struct tt_safetensors *file = tt_calloc(1, sizeof *file);
-    *out = file;
+    struct tt_safetensors *file = *out = tt_safetensors_create(origin, most);
     if (file == NULL) return TT_ERR_MEMORY;
-    file->descriptor = -1;
-    file->path = tt_strdup(origin);
-    file->entries = tt_calloc(most, sizeof *file->entries);
     file->joined = tt_calloc(1, sizeof *file->joined);
     if (file->joined != NULL) file->joined->firsts = tt_calloc(most + 1, sizeof *file->joined->firsts);
-    bool complete = file->path != NULL && file->entries != NULL && file->joined != NULL;
-    return complete && file->joined->firsts != NULL ? TT_OK : TT_ERR_MEMORY;
+    return file->joined != NULL && file->joined->firsts != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 /* The list with the joined tensors in the places of their parts. */

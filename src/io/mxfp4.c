@@ -1,11 +1,11 @@
 #include "io/mxfp4.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/integer.h"
 #include "base/str.h"
+#include "io/param_source_impl.h"
 #include "io/safetensors_impl.h"
 #include "tensor/mxfp4.h"
 
@@ -50,12 +50,6 @@ tt_status tt_mxfp4_read(const struct tt_safetensors *file, const struct tt_safet
     return TT_OK;
 }
 
-static int compare_places(const void *a, const void *b)
-{
-    return strcmp(((const struct tt_stored_tensor_place *)a)->name,
-                  ((const struct tt_stored_tensor_place *)b)->name);
-}
-
 static bool is_coded(const struct tt_stored_tensor_place *place)
 {
     const struct tt_safetensors_entry *entry = place->entry;
@@ -65,7 +59,8 @@ static bool is_coded(const struct tt_stored_tensor_place *place)
 
 /* The scales beside the codes. */
 static tt_status find_scales(const char *origin, const struct tt_stored_tensor_place *tensors, size_t count,
-                             const struct tt_stored_tensor_place *codes, struct tt_stored_tensor_place **out)
+                             const struct tt_stored_tensor_place *codes,
+                             const struct tt_stored_tensor_place **out)
 {
     char name[TT_SOURCE_NAME_BYTES];
     const struct tt_safetensors_entry *entry = codes->entry;
@@ -75,8 +70,7 @@ static tt_status find_scales(const char *origin, const struct tt_stored_tensor_p
                        TT_SOURCE_NAME_BYTES);
     memcpy(name, codes->name, bytes);
     memcpy(name + bytes, scales_ending, sizeof scales_ending);
-    const struct tt_stored_tensor_place key = {.name = name};
-    *out = bsearch(&key, tensors, count, sizeof key, compare_places);
+    *out = tt_stored_tensor_find(tensors, count, name);
     if (*out == NULL) return tt_fail(TT_ERR_DATA, "'%s' has '%s' and lacks '%s'", origin, codes->name, name);
     const struct tt_safetensors_entry *scales = (*out)->entry;
     bool fits = scales->dtype == TT_U8 && scales->rank == entry->rank - 1;
@@ -88,16 +82,11 @@ static tt_status find_scales(const char *origin, const struct tt_stored_tensor_p
 
 static tt_status create_file(const char *origin, size_t most, struct tt_safetensors **out)
 {
-    struct tt_safetensors *file = tt_calloc(1, sizeof *file);
-    *out = file;
+    struct tt_safetensors *file = *out = tt_safetensors_create(origin, most);
     if (file == NULL) return TT_ERR_MEMORY;
-    file->descriptor = -1;
-    file->path = tt_strdup(origin);
-    file->entries = tt_calloc(most, sizeof *file->entries);
     file->mxfp4 = tt_calloc(1, sizeof *file->mxfp4);
     if (file->mxfp4 != NULL) file->mxfp4->items = tt_calloc(most, sizeof *file->mxfp4->items);
-    bool complete = file->path != NULL && file->entries != NULL && file->mxfp4 != NULL;
-    return complete && file->mxfp4->items != NULL ? TT_OK : TT_ERR_MEMORY;
+    return file->mxfp4 != NULL && file->mxfp4->items != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 /* The decoded tensor. */
@@ -131,7 +120,7 @@ tt_status tt_mxfp4_show(const char *origin, struct tt_stored_tensor_place *tenso
     if (coded == 0) return TT_OK;
     TT_GO(create_file(origin, coded, &file));
     for (size_t i = 0; i < *count; i++) {
-        struct tt_stored_tensor_place *scales;
+        const struct tt_stored_tensor_place *scales;
         if (!is_coded(&tensors[i])) continue;
         TT_GO(find_scales(origin, tensors, *count, &tensors[i], &scales));
         TT_GO(add_tensor(file, &tensors[i], scales));

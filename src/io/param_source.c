@@ -1,6 +1,7 @@
 #include "io/param_source_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool take_number(const char **at, int64_t *number)
@@ -85,6 +86,19 @@ const struct tt_param_source *tt_param_source_find(const struct tt_param_sources
         return source;
     }
     return NULL;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct tt_stored_tensor_place *)a)->name,
+                  ((const struct tt_stored_tensor_place *)b)->name);
+}
+
+const struct tt_stored_tensor_place *tt_stored_tensor_find(const struct tt_stored_tensor_place *tensors,
+                                                           size_t count, const char *name)
+{
+    const struct tt_stored_tensor_place key = {.name = name};
+    return bsearch(&key, tensors, count, sizeof key, compare_names);
 }
 
 /* The parameter as experts of rows. */

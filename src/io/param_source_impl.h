@@ -22,4 +22,8 @@ bool tt_source_by_expert(const struct tt_source_part *part);
 int64_t tt_source_units(const struct tt_source_part *part);
 int64_t tt_source_all_units(const struct tt_param_source *source);
 
+/* The tensor of this name in a list in order of name; NULL: none. */
+const struct tt_stored_tensor_place *tt_stored_tensor_find(const struct tt_stored_tensor_place *tensors,
+                                                           size_t count, const char *name);
+
 #endif

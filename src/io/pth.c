@@ -260,13 +260,10 @@ static tt_status add_tensors(struct opening *opening)
 
 tt_status tt_pth_open(const char *path, struct tt_safetensors **out)
 {
-    struct opening opening = {.out = tt_calloc(1, sizeof *opening.out)};
+    struct opening opening = {.out = tt_safetensors_create(path, 0)};
     struct tt_safetensors *file = opening.out;
     if (file == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
-    file->descriptor = -1;
-    file->path = tt_strdup(path);
-    if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_file_open_read(path, &file->descriptor, &file->file_bytes));
     TT_GO(tt_pth_file_open(file->descriptor, file->path, file->file_bytes, &opening.file));
     TT_GO(add_tensors(&opening));

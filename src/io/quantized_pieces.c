@@ -1,27 +1,14 @@
 #include "io/quantized_pieces.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "io/param_source_impl.h"
 
 enum { STATE_BYTES = 4096 };
 
 static const char weight_end[] = ".weight";
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(((const struct tt_stored_tensor_place *)a)->name,
-                  ((const struct tt_stored_tensor_place *)b)->name);
-}
-
-const struct tt_stored_tensor_place *tt_stored_tensor_find(const struct tt_stored_tensor_place *tensors,
-                                                           size_t count, const char *name)
-{
-    const struct tt_stored_tensor_place key = {.name = name};
-    return bsearch(&key, tensors, count, sizeof key, compare_names);
-}
 
 /* ---- Finding ---- */
 

@@ -44,8 +44,4 @@ TT_MUST_USE tt_status tt_quantized_piece(const struct tt_quantized_matrix *matri
 /* The JSON for a part of so many rows. */
 TT_MUST_USE tt_status tt_quantized_piece_state(const struct tt_quantized_matrix *matrix, int64_t rows,
                                                struct tt_str *text);
-/* The tensor of this name in a list in order of name; NULL: none. */
-const struct tt_stored_tensor_place *tt_stored_tensor_find(const struct tt_stored_tensor_place *tensors,
-                                                           size_t count, const char *name);
-
 #endif

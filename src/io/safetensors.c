@@ -278,14 +278,23 @@ out:
     return status;
 }
 
-tt_status tt_safetensors_open(const char *path, struct tt_safetensors **out)
+struct tt_safetensors *tt_safetensors_create(const char *path, size_t entries)
 {
     struct tt_safetensors *file = tt_calloc(1, sizeof *file);
-    if (file == NULL) return TT_ERR_MEMORY;
-    tt_status status = TT_OK;
+    if (file == NULL) return NULL;
     file->descriptor = -1;
     file->path = tt_strdup(path);
-    if (file->path == NULL) TT_GO(TT_ERR_MEMORY);
+    if (entries > 0) file->entries = tt_calloc(entries, sizeof *file->entries);
+    if (file->path != NULL && (entries == 0 || file->entries != NULL)) return file;
+    tt_safetensors_close(file);
+    return NULL;
+}
+
+tt_status tt_safetensors_open(const char *path, struct tt_safetensors **out)
+{
+    struct tt_safetensors *file = tt_safetensors_create(path, 0);
+    if (file == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
     TT_GO(tt_file_open_read(path, &file->descriptor, &file->file_bytes));
     TT_GO(read_header(file));
     /* Only a hint to read ahead in larger steps; a failure is harmless. */

@@ -28,6 +28,8 @@ struct tt_safetensors {
     struct tt_mxfp4_tensors *mxfp4;
 };
 
+/* A file without a descriptor, at this path, with room for so many entries; NULL where memory ends. */
+struct tt_safetensors *tt_safetensors_create(const char *path, size_t entries);
 /* Sorts `by_name`; two tensors of one name are TT_ERR_DATA. */
 TT_MUST_USE tt_status tt_safetensors_index(struct tt_safetensors *file);
 /* Reads elements of a joined tensor, in its own type. */
