@@ -10,6 +10,8 @@
 #include "base/thread.h"
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
+#include "io/text_part.h"
+#include "model/scores.h"
 
 /* Two writers of one file wait for each other inside the kernel, so a fast save needs several files, of some gigabytes
  * each. Weights as transformers 4 shards them; the state by tt_state_split. */
@@ -144,12 +146,21 @@ static tt_status ask_who_writes(struct tt_saver *saver)
     return tt_comm_host_all_gather(comm, &mine, saver->expected, sizeof mine);
 }
 
-/* A model whose config.json ties two tables that differ is saved as what it is. */
+/* A model whose config.json ties two tables that differ is saved as what it is, and so is one with a new head. */
+static tt_status change_config(const void *context, struct tt_json_value *config)
+{
+    const struct tt_model_facts *facts = context;
+    if (facts->own_head) tt_text_part_untie(config);
+    return facts->label_count > 0 ? tt_model_scores_describe(facts, config) : TT_OK;
+}
+
 static tt_status keep_files(struct tt_saver *saver)
 {
     bool whole = !saver->weights.adapter;
     TT_TRY(tt_kept_files_read(tt_model_folder_path(saver->config.base), whole, &saver->kept));
-    return whole && saver->config.model->facts.own_head ? tt_kept_files_untie(&saver->kept) : TT_OK;
+    const struct tt_model_facts *facts = &saver->config.model->facts;
+    bool changes = whole && (facts->own_head || facts->label_count > 0);
+    return changes ? tt_kept_files_change(&saver->kept, change_config, facts) : TT_OK;
 }
 
 tt_status tt_saver_create(const struct tt_saver_config *config, struct tt_saver **out)

@@ -182,6 +182,18 @@ static tt_status check_tied_head(const struct unread *unread)
                    head_name, tt_model_table_name(&unread->model->facts));
 }
 
+/* A head with scores takes the place of lm_head. */
+static bool is_replaced_head(const struct unread *unread)
+{
+    return unread->model->facts.new_scores && strcmp(unread->name, head_name) == 0;
+}
+
+static tt_status accept_replaced_head(const struct unread *unread)
+{
+    (void)unread;
+    return TT_OK;
+}
+
 /* ---- Tensors of an adapter ---- */
 
 /* "a.b.weight" of "a.b.base_layer.weight"; false: `given` does not end so. */
@@ -311,7 +323,8 @@ struct kind {
 static const struct kind of_folder[] = {{is_tied_head, check_tied_head},
                                         {is_rotation, check_rotation},
                                         {is_cache_scale, check_cache_scale},
-                                        {is_unused_keys, accept_unused_keys}};
+                                        {is_unused_keys, accept_unused_keys},
+                                        {is_replaced_head, accept_replaced_head}};
 static const struct kind of_adapter[] = {{is_base_copy, check_base_copy},
                                          {is_wrapped_copy, check_wrapped_copy},
                                          {is_shared_head, check_shared_head}};

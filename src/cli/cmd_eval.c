@@ -64,7 +64,8 @@ static tt_status write_text(struct tt_str *text, const struct tt_eval_result *re
 {
     TT_TRY(tt_str_printf(text, "loss            %.6f\n", result->loss));
     if (!isnan(result->perplexity)) TT_TRY(tt_str_printf(text, "perplexity      %.6g\n", result->perplexity));
-    TT_TRY(tt_str_printf(text, "token accuracy  %.4f\n", result->token_accuracy));
+    if (!isnan(result->token_accuracy))
+        TT_TRY(tt_str_printf(text, "token accuracy  %.4f\n", result->token_accuracy));
     for (int i = 0; i < metrics->count; i++) {
         const struct tt_log_field *metric = &metrics->items[i];
         if (is_named(metric, "loss") || is_named(metric, "mean_token_accuracy")) continue;
@@ -108,8 +109,8 @@ static tt_status write_json(struct tt_str *text, const struct tt_eval_result *re
                             const struct tt_eval_metrics *metrics)
 {
     struct tt_json_value *object =
-        tt_json_pack("{s:f,s:o,s:f,s:I,s:I,s:f}", "loss", result->loss, "perplexity",
-                     number(result->perplexity), "token_accuracy", result->token_accuracy, "samples",
+        tt_json_pack("{s:f,s:o,s:o,s:I,s:I,s:f}", "loss", result->loss, "perplexity",
+                     number(result->perplexity), "token_accuracy", number(result->token_accuracy), "samples",
                      (int64_t)result->samples, "tokens", (int64_t)result->tokens, "seconds", result->seconds);
     for (int i = 0; i < metrics->count; i++)
         if (!is_named(&metrics->items[i], "loss"))

@@ -5,7 +5,7 @@
 #include "convert/merge.h"
 
 struct merge_command {
-    const char *model, *adapter, *output_dir, *save_dtype;
+    const char *model, *adapter, *output_dir, *save_dtype, *id2label;
     size_t max_shard_bytes;
     bool overwrite, json;
 };
@@ -23,6 +23,8 @@ static const struct tt_setting own_settings[] = {
      .help = "Folder for the merged model. It becomes visible when it is complete."},
     {.name = "save_dtype", .type = TT_SETTING_STRING, FIELD(save_dtype), .choices = "float32 bfloat16 float16",
      .help = "Type of every tensor; not given: its type in the base model."},
+    {.name = "id2label", .type = TT_SETTING_JSON, FIELD(id2label),
+     .help = "Of an adapter of a classifier: the names of its labels in the order of their numbers."},
     {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
      .help = "Largest size of one weights file."},
     {.name = "overwrite_output_dir", .type = TT_SETTING_BOOL, FIELD(overwrite), .default_text = "false",
@@ -111,6 +113,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
                                        .work = {.cancel = cli->cancel}};
     if (command->save_dtype != NULL) options.dtype = tt_dtype_from_torch_name(command->save_dtype);
     TT_GO(tt_merge_open(command->model, command->adapter, &both));
+    if (command->id2label != NULL) TT_GO(tt_merge_name_labels(&both, command->id2label));
     TT_GO(tt_merge_write(&both, &options, &report));
     TT_GO(command->json ? write_json(&text, &report) : write_text(&text, &report, command->output_dir));
     TT_GO(tt_report_print_wrapped(cli->report, tt_str_text(&text), command->json ? -1 : 2));

@@ -49,6 +49,7 @@ static tt_status suggest(struct tt_report *report, const struct tt_job_spec *job
     struct tt_str line = {0};
     tt_status status = TT_OK;
     if (report->json || !tt_tasks[job->task]->writes_text || !is_word(output)) return TT_OK;
+    if (job->model.scores.wanted) return TT_OK;
     TT_TRY(tt_path_set(&chat_template, output, "chat_template.jinja"));
     bool chats = tt_path_exists(chat_template.text);
     TT_GO(tt_str_printf(&line, "  try it: trimtab %s --model_name_or_path ", chats ? "chat" : "generate"));

@@ -7,8 +7,10 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "checkpoint/unread.h"
+#include "io/labels.h"
 #include "model/adapter_config.h"
 #include "model/quantization.h"
+#include "model/scores.h"
 #include "tensor/format.h"
 
 void tt_merge_close(struct tt_merge *merge)
@@ -22,22 +24,48 @@ void tt_merge_close(struct tt_merge *merge)
     *merge = (struct tt_merge){0};
 }
 
-static tt_status open_adapter(struct tt_merge *merge, const char *name, const struct tt_model_facts *facts,
+/* The folder of the adapter; owned. */
+static tt_status find_adapter(struct tt_merge *merge, const char *name, struct tt_lora_config *lora,
+                              char **folder)
+{
+    struct tt_path config;
+    TT_TRY(tt_hub_locate(name, NULL, "adapter", folder));
+    TT_TRY(tt_path_set(&config, *folder, "adapter_config.json"));
+    if (!tt_path_is_dir(*folder)) return tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", *folder);
+    if (!tt_path_exists(config.text)) {
+        tt_status status =
+            tt_fail(TT_ERR_DATA, "'%s' is not an adapter: it has no adapter_config.json", *folder);
+        tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
+        return status;
+    }
+    return tt_adapter_config_read(*folder, &merge->arena, lora);
+}
+
+/* An adapter of a model with scores has their weight. */
+static tt_status read_facts(struct tt_merge *merge, const char *adapter, const struct tt_lora_config *lora,
+                            struct tt_model_facts *facts)
+{
+    struct tt_scores scores = {.wanted = lora->classifies};
+    if (!scores.wanted) return tt_model_facts_of_folder(merge->folder, facts);
+    struct tt_safetensors *file = NULL;
+    TT_TRY(tt_adapter_weights_open(adapter, &file));
+    const struct tt_safetensors_entry *entry =
+        tt_safetensors_find(file, "base_model.model." TT_MODEL_SCORE ".weight");
+    if (entry != NULL && entry->rank == 2) scores.labels = entry->dims[0];
+    tt_safetensors_close(file);
+    return tt_model_facts_for(merge->folder, &scores, facts);
+}
+
+/* Opens the adapter `name`, if there is one, and reads the facts of the model that it makes of the base. */
+static tt_status open_adapter(struct tt_merge *merge, const char *name, struct tt_model_facts *facts,
                               struct tt_lora_config *lora)
 {
     tt_status status = TT_OK;
-    struct tt_path config;
     char *folder = NULL;
-    TT_GO(tt_hub_locate(name, NULL, "adapter", &folder));
-    TT_GO(tt_path_set(&config, folder, "adapter_config.json"));
-    if (!tt_path_is_dir(folder)) {
-        status = tt_fail(TT_ERR_DATA, "the adapter folder '%s' is a file", folder);
-    } else if (!tt_path_exists(config.text)) {
-        status = tt_fail(TT_ERR_DATA, "'%s' is not an adapter: it has no adapter_config.json", folder);
-        tt_hint("a PEFT folder holds adapter_config.json and adapter_model.safetensors");
-    }
-    TT_GO(status);
-    TT_GO(tt_adapter_config_read(folder, &merge->arena, lora));
+    if (name == NULL) return tt_model_facts_of_folder(merge->folder, facts);
+    TT_GO(find_adapter(merge, name, lora, &folder));
+    TT_GO(read_facts(merge, folder, lora, facts));
+    TT_GO(tt_adapter_config_check(lora, facts));
     TT_GO(tt_adapter_open_for(folder, facts, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
@@ -98,6 +126,14 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     set_dims(&tensor, param->dims);
     /* modules_to_save are only compared with the base, which may lack them. */
     if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
+    bool made = tensor.base == NULL && tensor.saved != NULL && merge->model->facts.new_scores;
+    if (made) {
+        tt_dtype configured = merge->model->facts.dtype;
+        tensor.dtype = configured != TT_DTYPE_NONE ? configured : tensor.saved->dtype;
+        TT_TRY(tt_name_index_add(&merge->index, name, merge->count));
+        merge->tensors[merge->count++] = tensor;
+        return TT_OK;
+    }
     if (tensor.base == NULL)
         return tt_fail(TT_ERR_DATA, "'%s' has no tensor '%s'", tt_model_folder_path(merge->folder), source);
     if (strcmp(source, name) == 0) tensor.stored = tt_model_folder_spelling(merge->folder, name);
@@ -171,11 +207,10 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     *merge = (struct tt_merge){0};
     if (config == NULL) return TT_ERR_MEMORY;
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
-    TT_GO(tt_model_facts_of_folder(merge->folder, config));
+    TT_GO(open_adapter(merge, adapter, config, &options.lora));
     TT_GO(tt_model_folder_join(merge->folder, &config->sources));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));
-    if (adapter != NULL) TT_GO(open_adapter(merge, adapter, config, &options.lora));
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));
     struct tt_load_source source = {.folder = merge->folder, .adapter = merge->adapter};
@@ -186,6 +221,19 @@ out:
     if (status != TT_OK) tt_merge_close(merge);
     tt_free(config);
     return status;
+}
+
+tt_status tt_merge_name_labels(struct tt_merge *merge, const char *names)
+{
+    struct tt_labels labels;
+    struct tt_model_facts *facts = &merge->model->facts;
+    TT_TRY(tt_labels_parse(names, "id2label", &labels));
+    int64_t count = labels.count;
+    tt_labels_deinit(&labels);
+    facts->label_names = names;
+    if (count == facts->label_count) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "id2label has %lld names, and the model scores of %lld labels",
+                   (long long)count, (long long)facts->label_count);
 }
 
 void tt_merge_change_add(struct tt_merge_change *sum, const struct tt_merge_change *more)

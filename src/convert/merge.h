@@ -48,6 +48,9 @@ struct tt_merge {
  * are missing, unexpected or of another shape. A zeroed struct is empty, as is the struct after an error. */
 TT_MUST_USE tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *merge);
 void tt_merge_close(struct tt_merge *merge);
+/* Names the labels of the scores that the merged model gives (io/labels.h). TT_ERR_USAGE: it has none, or another
+ * number of them. Borrows `names`. */
+TT_MUST_USE tt_status tt_merge_name_labels(struct tt_merge *merge, const char *names);
 /* The folder of the adapter, which there is; returns owned memory or NULL (record set). */
 char *tt_merge_adapter_folder(const struct tt_merge *merge);
 

@@ -9,6 +9,7 @@
 #include "convert/merge.h"
 #include "convert/templates.h"
 #include "io/output_folder.h"
+#include "model/scores.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
 
@@ -331,7 +332,9 @@ static tt_status write_config(const struct writing *writing)
     tt_dtype dtype = writing->options->dtype;
     /* copied */
     bool unties = writing->merge->unties || writing->merge->model->facts.own_head;
-    if (!unties && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
+    const struct tt_model_facts *facts = &writing->merge->model->facts;
+    bool scores = facts->label_count > 0;
+    if (!unties && !scores && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
     if (unties) tt_text_part_untie(root);
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
@@ -340,8 +343,9 @@ static tt_status write_config(const struct writing *writing)
         const char *key = tt_json_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
         tt_json_set(root, key, tt_json_new_string(tt_dtype_torch_name(dtype)));
     }
-    tt_status status =
-        tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json");
+    tt_status status = scores ? tt_model_scores_describe(facts, root) : TT_OK;
+    if (status == TT_OK)
+        status = tt_json_write_file(root, 2, false, tt_str_text(&writing->output.temporary), "config.json");
     tt_json_release(root);
     return status;
 }

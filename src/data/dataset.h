@@ -42,6 +42,7 @@ struct tt_data_config {
     const char *dataset_text_field;       /* "text" */
     const char *dataset_prompt_field;     /* "prompt" */
     const char *dataset_completion_field; /* "completion" */
+    const char *id2label;                 /* NULL, or the names of labels as JSON (io/labels.h) */
     const char *prompt_template;          /* NULL, or the prompt as text with {field} names */
     int64_t max_length;                   /* 1024; 0: no limit but the model's positions, which inputs set */
     bool max_length_of_model;

@@ -109,6 +109,7 @@ void tt_row_reader_destroy(struct tt_row_reader *reader)
     if (reader == NULL) return;
     tt_tokenizer_scratch_destroy(reader->scratch);
     tt_pair_ids_deinit(&reader->pair);
+    tt_labels_deinit(&reader->labels);
     tt_chat_destroy(reader->chat);
     tt_free(reader->members);
     tt_json_deinit(&reader->json);

@@ -6,12 +6,14 @@
 #include "data/chat_row.h"
 #include "data/row_kind.h"
 #include "data/row_reader.h"
+#include "io/labels.h"
 
 /* Both answers of a preference, each behind the prompt. Answers begin at `border`. */
 struct tt_pair_ids {
     struct tt_ids sides[2];           /* chosen, rejected */
     size_t border, shortest, longest; /* as in struct tt_row */
     bool prompt_mismatch, conversation, roles_mapped;
+    float margin; /* of rows that may have one */
 };
 
 struct tt_row_reader {
@@ -34,6 +36,7 @@ struct tt_row_reader {
     struct tt_pair_ids pair;                  /* of a row with a preference */
     struct tt_chat *chat;                     /* NULL until a row is a conversation */
     struct tt_role_count roles[TT_ROLES_MAX]; /* of the current row */
+    struct tt_labels labels;                  /* of id2label; empty until a row names one */
     size_t row, part;                         /* the current row, for messages; the sample of it */
 };
 

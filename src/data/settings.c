@@ -49,6 +49,10 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "prompt_template", .type = TT_SETTING_STRING, FIELD(prompt_template),
      .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "The prompt as a text with {field} names of the row."},
+    {.name = "id2label", .type = TT_SETTING_JSON, FIELD(id2label),
+     .changes = TT_CHANGES_ROWS | TT_CHANGES_RESULT_IF_SET, .of = "classification",
+     .help = "With classification: the names of the labels in the order of their numbers, as a list or as "
+             "transformers' mapping. Rows have numbers or these names."},
     {.name = "max_length", .aliases = "max_seq_length", .type = TT_SETTING_INT, FIELD(max_length),
      .default_text = "1024", .null_text = "0", .minimum = 0, .maximum = 1 << 23,
      .changes = TT_CHANGES_ROWS | TT_CHANGES_RESULT, .of = "language",

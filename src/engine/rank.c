@@ -170,6 +170,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_rank_tokens_deinit(rank);
     tt_rank_attached_deinit(rank);
     tt_free(rank->rows.block);
+    tt_free(rank->rows.tallies);
     tt_snapshot_deinit(&rank->snapshot);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
         if (rank->moments != NULL) tt_moments_deinit(&rank->moments[u]);

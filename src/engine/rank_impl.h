@@ -26,6 +26,7 @@ TT_MUST_USE tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt
                                            struct tt_pass *pass);
 /* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
  * needs. For tt_rank_add_loss: calls the objective's function. */
+int64_t tt_rank_labels(const struct tt_rank *rank); /* of the scores that the objective reads; 0: none */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
                                             const struct tt_objective_counts *counts,

@@ -64,6 +64,8 @@ TT_MUST_USE tt_status tt_rank_balance_end(struct tt_rank *rank, const struct tt_
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
 /* Reads all sums. Waits for the device. */
 TT_MUST_USE tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
+/* Adds the sums of an evaluation that follow from an objective's tallies, after those over the ranks. Collective. */
+TT_MUST_USE tt_status tt_rank_finish_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT]);
 /* The same for one parameter: adds to the sum number `index` of as many as the model has parameters. */
 TT_MUST_USE tt_status tt_rank_add_param_squares(struct tt_rank *rank, size_t index, const float *values,
                                                 int64_t count);

@@ -20,13 +20,19 @@ static tt_status check_reference(const struct tt_rank *rank)
     return TT_OK;
 }
 
+int64_t tt_rank_labels(const struct tt_rank *rank)
+{
+    return rank->objective.ops->labels != 0 ? rank->model->facts.label_count : 0;
+}
+
 tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_objective_ops *ops = rank->objective.ops;
     size_t rows = (size_t)config->limits.rows;
+    size_t scores = (size_t)(tt_rank_labels(rank) * config->limits.sequences);
     if ((ops->needs & TT_NEEDS_REFERENCE) != 0) TT_TRY(check_reference(rank));
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
-    float *block = tt_calloc(6 * rows + 1, sizeof *block);
+    float *block = tt_calloc(6 * rows + 2 * scores + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
     rank->rows = (struct tt_rank_rows){.block = block,
                                        .logp_N = block,
@@ -34,8 +40,12 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
                                        .entropy_N = block + 2 * rows,
                                        .mean_N = block + 3 * rows,
                                        .scale_N = block + 4 * rows,
-                                       .correct_N = (int32_t *)(block + 5 * rows)};
-    return TT_OK;
+                                       .correct_N = (int32_t *)(block + 5 * rows),
+                                       .scores_BL = block + 6 * rows,
+                                       .dscores_BL = block + 6 * rows + scores,
+                                       .tally_count = (size_t)(tt_rank_labels(rank) * ops->tallies_of_label)};
+    rank->rows.tallies = tt_calloc(rank->rows.tally_count + 1, sizeof *rank->rows.tallies);
+    return rank->rows.tallies != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 static bool compares(const struct tt_rank *rank)
@@ -104,15 +114,49 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
     return tt_objective_run(&rank->objective, &rows, shared);
 }
 
+/* An objective of scores, and the gradient of these. */
+static tt_status run_scores(struct tt_rank *rank, const struct tt_batch *batch,
+                            const struct tt_objective_counts *counts, const struct tt_pass *pass)
+{
+    struct tt_rank_rows *own = &rank->rows;
+    tt_tensor scores_BL = tt_pass_result(pass->out, TT_RESULT_SCORES, 0);
+    const struct tt_objective_rows rows = {.batch = batch,
+                                           .counts = counts,
+                                           .scores_BL = own->scores_BL,
+                                           .label_count = tt_rank_labels(rank),
+                                           .shared = own->shared,
+                                           .dscores_BL = own->dscores_BL,
+                                           .tallies = own->tallies,
+                                           .sums = own->sums};
+    TT_TRY(tt_copy_to_host(rank->stream, own->scores_BL, scores_BL.data, tt_tensor_bytes(scores_BL)));
+    TT_TRY(tt_stream_synchronize(rank->stream));
+    TT_TRY(tt_objective_run(&rank->objective, &rows, NULL));
+    tt_tensor dscores_BL = pass->in.dscores_BL;
+    return pass->in.gradient ? tt_copy_to_device(rank->stream, dscores_BL.data, own->dscores_BL,
+                                                 tt_tensor_bytes(dscores_BL))
+                             : TT_OK;
+}
+
 tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
                                 const struct tt_objective_counts *counts, const struct tt_pass *pass)
 {
     size_t bytes = (size_t)batch->row_count * sizeof(float);
     if (tt_device_is_plan(rank->device)) return TT_OK;
+    if (tt_rank_labels(rank) > 0) return run_scores(rank, batch, counts, pass);
+    if (batch->row_count == 0) return TT_OK;
     TT_TRY(run_objective(rank, batch, counts, pass, NULL));
     return pass->in.gradient
                ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, rank->rows.scale_N, bytes)
                : TT_OK;
+}
+
+tt_status tt_rank_finish_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
+{
+    struct tt_rank_rows *own = &rank->rows;
+    if (rank->objective.ops->finish == NULL || tt_device_is_plan(rank->device)) return TT_OK;
+    TT_TRY(tt_comm_host_sum(rank->mesh.axes[TT_AXIS_DATA].comm, own->tallies, own->tally_count));
+    rank->objective.ops->finish(own->tallies, tt_rank_labels(rank), sums);
+    return TT_OK;
 }
 
 /* ---- Values that the micro batches of a step share ---- */

@@ -65,13 +65,16 @@ tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank 
 tt_status tt_rank_clear_sums(struct tt_rank *rank)
 {
     memset(rank->rows.sums, 0, sizeof rank->rows.sums);
+    if (rank->rows.tallies != NULL)
+        memset(rank->rows.tallies, 0, rank->rows.tally_count * sizeof *rank->rows.tallies);
     return tt_fill_zero(rank->stream, tt_buffer_data(rank->sums_buffer), sum_bytes(rank));
 }
 
 tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_batch *batch,
                            const struct tt_objective_counts *counts, const struct tt_pass *pass)
 {
-    if (pass->in.batch->token_count == 0 || pass->in.batch->row_count == 0) return TT_OK;
+    if (pass->in.batch->token_count == 0) return TT_OK;
+    if (rank->objective.ops->rows == NULL && pass->in.batch->row_count == 0) return TT_OK;
     if (rank->objective.ops->rows != NULL) return tt_rank_run_objective(rank, batch, counts, pass);
     tt_tensor first = tt_pass_sum(pass, TT_SUM_LOSS);
     if (tt_tensor_is_empty(first)) return TT_OK;

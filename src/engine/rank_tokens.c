@@ -112,7 +112,8 @@ tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_ran
     size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
                    aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
                    2 * aligned(rows * sizeof(int32_t)) + column_bytes(rank->tokens, limits) +
-                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0);
+                   (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0) +
+                   aligned((size_t)(limits->sequences * tt_rank_labels(rank)) * sizeof(float));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->tokens->batch_buffer));
     tt_rope_parts_make(config->model_facts, limits->length, &rank->tokens->rope_parts);
     if (rank->tokens->rope_parts.count > 1) {
@@ -226,8 +227,12 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
     TT_TRY(upload_columns(rank, batch, &next));
     memcpy(pass->lent.ropes, rank->tokens->ropes, sizeof pass->lent.ropes);
     if (rank->objective.ops->rows != NULL) {
-        pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
+        int64_t scores = tt_rank_labels(rank);
         pass->in.scales_follow = true;
+        if (scores > 0)
+            pass->in.dscores_BL = tt_tensor_2d(next, TT_F32, batch->sequence_count, scores);
+        else
+            pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
     }
     return TT_OK;
 }

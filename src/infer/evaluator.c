@@ -112,6 +112,7 @@ tt_status tt_evaluate(struct tt_rank *rank, const struct tt_sampler *sampler, co
     }
     TT_GO(tt_rank_read_sums(rank, sums));
     TT_GO(tt_comm_host_sum(data, sums, TT_SUM_COUNT));
+    TT_GO(tt_rank_finish_sums(rank, sums));
     TT_GO(tt_by_source_finish(by_source, data));
     tt_objective_metrics(&rank->objective, sums, &counts, NAN, result->metrics);
     result->loss = result->metrics[TT_METRIC_LOSS];

@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "io/model_folder.h"
-#include "io/text_part.h"
 
 static const char config_name[] = "config.json";
 
@@ -50,7 +49,7 @@ tt_status tt_kept_files_read(const char *from, bool whole_model, struct tt_kept_
     return status;
 }
 
-tt_status tt_kept_files_untie(struct tt_kept_files *kept)
+tt_status tt_kept_files_change(struct tt_kept_files *kept, tt_config_change *change, const void *context)
 {
     tt_status status = TT_OK;
     struct tt_json json = {0};
@@ -62,7 +61,7 @@ tt_status tt_kept_files_untie(struct tt_kept_files *kept)
     if (file == NULL) return tt_fail(TT_ERR_INTERNAL, "there is no %s to change", config_name);
     TT_GO(tt_json_parse(file->data, file->bytes, config_name, &json));
     root = tt_json_copy(json.root);
-    tt_text_part_untie(root);
+    TT_GO(change(context, root));
     TT_GO(tt_json_write(root, 2, false, &text));
     TT_GO(tt_str_append_char(&text, '\n'));
     char *data = tt_strndup(tt_str_text(&text), text.bytes);

@@ -25,6 +25,7 @@ static tt_status open_adapter(const struct tt_inputs_config *config, const char 
     TT_GO(tt_hub_locate(given, NULL, "adapter", &adapter->folder));
     adapter->lora = inputs->model_options.lora;
     TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
+    TT_GO(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
     TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->file));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
@@ -152,7 +153,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
         tt_hint("a download may be incomplete: trimtab download %s", config->model->model_name_or_path);
     tt_free(folder);
     if (status != TT_OK) return status;
-    TT_TRY(tt_model_facts_of_folder(inputs->folder, &inputs->model_facts));
+    TT_TRY(tt_model_facts_for(inputs->folder, &config->model->scores, &inputs->model_facts));
     TT_TRY(tt_model_facts_balance(&inputs->model_facts, config->model->router_aux_loss_coef));
     TT_TRY(tt_model_folder_join(inputs->folder, &inputs->model_facts.sources));
     if (!weightless) {

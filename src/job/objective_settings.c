@@ -112,5 +112,8 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     TT_TRY(tt_objective_check(objective));
     TT_TRY(check_needs(settings, objective->ops, job));
     job->data.rows_kind = objective->ops->rows_kind;
+    job->model.scores = (struct tt_scores){.wanted = objective->ops->labels != 0,
+                                           .labels = objective->ops->labels > 0 ? objective->ops->labels : 0,
+                                           .names = job->data.id2label};
     return TT_OK;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include "backend/tuning.h"
 #include "model/model.h"
+#include "model/scores.h"
 #include "shard/unit.h"
 
 enum tt_interval { TT_INTERVAL_NO, TT_INTERVAL_STEPS, TT_INTERVAL_EPOCH, TT_INTERVAL_BEST };
@@ -53,6 +54,7 @@ struct tt_model_spec {
     const char *full_finetuning;      /* settled into use_peft */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
     double router_aux_loss_coef;      /* of a training; -1: config.json's */
+    struct tt_scores scores;          /* settled by the objective */
 };
 
 /* TrainingArguments: batches, and the length of the run. */

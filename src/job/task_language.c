@@ -94,7 +94,7 @@ static tt_status read_config(const struct tt_plan_spec *spec, struct tt_arena *a
     path = folder != NULL ? tt_path_join(folder, "config.json") : tt_strdup(spec->config_json);
     if (path == NULL) TT_GO(TT_ERR_MEMORY);
     TT_GO(tt_json_read(path, CONFIG_BYTES_MAX, &json));
-    TT_GO(tt_model_facts_parse(&json, model));
+    TT_GO(tt_model_facts_parse_for(&json, &named->scores, model));
     const bool tied = model->tie_word_embeddings;
     TT_GO(inspect_weights(folder, arena, model, &seen));
     if (!seen && tied == model->tie_word_embeddings) warn_of_head(&json, model);
@@ -123,7 +123,8 @@ static tt_status network(const struct tt_plan_spec *spec, struct tt_arena *arena
     TT_TRY(tt_model_facts_balance(facts, job->model.router_aux_loss_coef));
     TT_TRY(tt_quantization_resolve(&job->quantization, facts, options->compute_dtype, &options->quant));
     if (job->model.adapter_name_or_path == NULL) return TT_OK;
-    return read_adapter(job->model.adapter_name_or_path, arena, &options->lora);
+    TT_TRY(read_adapter(job->model.adapter_name_or_path, arena, &options->lora));
+    return tt_adapter_config_check(&options->lora, facts);
 }
 
 /* Number of tokens of every row. A run truncates or drops rows with more tokens than the model has positions; a pack of

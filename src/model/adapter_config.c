@@ -67,7 +67,6 @@ static const struct {
     {"target_parameters", NULL},
     {"trainable_token_indices", NULL},
     {"alora_invocation_tokens", NULL},
-    {"task_type", "CAUSAL_LM"},
 };
 
 /* Keys parsed below, or without effect on results. */
@@ -97,6 +96,7 @@ static const char *const known_keys[] = {
     "qalora_group_size",
     "revision",
     "runtime_config",
+    "task_type",
 };
 
 static bool is_nothing(const struct tt_json_value *value)
@@ -140,6 +140,18 @@ static tt_status read_bias(const struct tt_json *json, struct tt_lora_config *lo
         return TT_OK;
     }
     return tt_fail(TT_ERR_DATA, "%s: bias is '%.40s', not none, all or lora_only", json->origin, text);
+}
+
+static tt_status read_task(const struct tt_json *json, struct tt_lora_config *lora)
+{
+    const struct tt_json_value *value = tt_json_get(json->root, "task_type");
+    const char *name = tt_json_text(value);
+    if (value == NULL || is_nothing(value)) return TT_OK;
+    lora->classifies = name != NULL && strcmp(name, "SEQ_CLS") == 0;
+    if (lora->classifies || (name != NULL && strcmp(name, "CAUSAL_LM") == 0)) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED,
+                   "%s: task_type is '%.40s', and only CAUSAL_LM and SEQ_CLS are supported", json->origin,
+                   name != NULL ? name : "(not a name)");
 }
 
 /* true, false and the initialisations that do not change the base weights have no effect on an existing adapter. */
@@ -206,6 +218,7 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(tt_json_opt_bool(json, json->root, "use_rslora", &lora.use_rslora));
     TT_TRY(tt_json_opt_bool(json, json->root, "ensure_weight_tying", &lora.ensure_weight_tying));
     TT_TRY(read_bias(json, &lora));
+    TT_TRY(read_task(json, &lora));
     TT_TRY(read_init(json, &lora));
     TT_TRY(read_text(json, "target_modules", arena, &lora.target_modules));
     TT_TRY(read_text(json, "exclude_modules", arena, &lora.exclude_modules));
@@ -216,6 +229,24 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(read_text(json, "alpha_pattern", arena, &lora.alpha_pattern));
     *out = lora;
     return TT_OK;
+}
+
+tt_status tt_adapter_config_check(const struct tt_lora_config *lora, const struct tt_model_facts *facts)
+{
+    tt_status status = TT_OK;
+    if (lora->classifies && facts->label_count == 0) {
+        status =
+            tt_fail(TT_ERR_USAGE, "the adapter is one of a model with scores (task_type SEQ_CLS), and this "
+                                  "needs one of a language model");
+        tt_hint("objectives reward and classification take it, and trimtab merge makes a model with scores "
+                "of it");
+    } else if (!lora->classifies && facts->new_scores) {
+        status = tt_fail(TT_ERR_USAGE,
+                         "the adapter is one of a language model, and this needs one of a model with "
+                         "scores (task_type SEQ_CLS)");
+        tt_hint("merge it into its model first (trimtab merge), and begin with the result");
+    }
+    return status;
 }
 
 tt_status tt_adapter_config_read(const char *folder, struct tt_arena *arena, struct tt_lora_config *lora)

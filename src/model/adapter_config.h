@@ -14,6 +14,10 @@ TT_MUST_USE tt_status tt_adapter_config_read(const char *folder, struct tt_arena
 TT_MUST_USE tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *arena,
                                               struct tt_lora_config *lora);
 
+/* TT_ERR_USAGE: the adapter is one of a model with scores, and this is a language model, or the other way round. */
+TT_MUST_USE tt_status tt_adapter_config_check(const struct tt_lora_config *lora,
+                                              const struct tt_model_facts *facts);
+
 /* Appends the adapter_config.json of the model's LoRA, as PEFT writes it (2 spaces, sorted keys, "all-linear"
  * spelled out) and readable by PEFT from 0.14 on. `base_model` is the model's folder or NULL. */
 TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model,

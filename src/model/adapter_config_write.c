@@ -210,7 +210,7 @@ static tt_status set_json(struct tt_json_value *object, const char *key, const c
     return status;
 }
 
-static tt_status set_constants(struct tt_json_value *object, const char *base_model)
+static tt_status set_constants(struct tt_json_value *object, bool scores, const char *base_model)
 {
     static const char *const nulls[] = {"auto_mapping", "layer_replication", "megatron_config", "revision"};
     static const char *const falses[] = {"fan_in_fan_out", "lora_bias", "use_dora"};
@@ -226,7 +226,7 @@ static tt_status set_constants(struct tt_json_value *object, const char *base_mo
     TT_TRY(set(object, "megatron_core", tt_json_new_string("megatron.core")));
     TT_TRY(set(object, "peft_type", tt_json_new_string("LORA")));
     TT_TRY(set(object, "peft_version", tt_json_new_string(peft_version)));
-    return set(object, "task_type", tt_json_new_string("CAUSAL_LM"));
+    return set(object, "task_type", tt_json_new_string(scores ? "SEQ_CLS" : "CAUSAL_LM"));
 }
 
 /* The modules as the settings name them. */
@@ -265,6 +265,18 @@ static tt_status set_saved(struct tt_json_value *object, const char *text,
     return status;
 }
 
+/* The head of scores trains beside every adapter, named in modules_to_save or not. */
+static tt_status add_scores(struct tt_json_value *object)
+{
+    static const char key[] = "modules_to_save";
+    const struct tt_json_value *named = tt_json_get(object, key);
+    for (size_t i = 0; i < tt_json_count(named); i++)
+        if (strcmp(tt_json_text(tt_json_at(named, i)), TT_MODEL_SCORE) == 0) return TT_OK;
+    struct tt_json_value *list = tt_json_is_list(named) ? tt_json_copy(named) : tt_json_new_list();
+    if (tt_json_append(list, tt_json_new_string(TT_MODEL_SCORE)) != 0) return no_memory();
+    return set(object, key, list);
+}
+
 static tt_status set_lora(struct tt_json_value *object, const struct tt_model *model)
 {
     const struct tt_lora_config *lora = &model->options.lora;
@@ -273,6 +285,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
                                      : set_targets(object, lora, default_targets, modules));
     TT_TRY(set_saved(object, lora->modules_to_save, modules));
+    if (model->facts.label_count > 0) TT_TRY(add_scores(object));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
     TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
     TT_TRY(set(object, "r", tt_json_new_integer((int64_t)lora->r)));
@@ -289,7 +302,7 @@ tt_status tt_adapter_config_write(const struct tt_model *model, const char *base
     tt_status status = TT_OK;
     struct tt_json_value *object = tt_json_new_object();
     if (object == NULL) return no_memory();
-    TT_GO(set_constants(object, base_model));
+    TT_GO(set_constants(object, model->facts.label_count > 0, base_model));
     TT_GO(set_lora(object, model));
     TT_GO(tt_json_write(object, 2, true, text));
 out:

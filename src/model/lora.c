@@ -215,6 +215,17 @@ static tt_status adapt(struct rules *rules, struct tt_module *module)
     return TT_OK;
 }
 
+/* The head of scores trains in full beside LoRA, as in PEFT's models of task_type SEQ_CLS (peft_model.py,
+ * PeftModelForSequenceClassification). */
+static void mark_scores(const struct rules *rules, struct tt_module_list *modules)
+{
+    const struct tt_lora_config *config = rules->config;
+    for (size_t i = 0; i < modules->count; i++) {
+        bool scores = strcmp(modules->items[i].path, TT_MODEL_SCORE) == 0 && !modules->items[i].adapted;
+        if (scores && (!config->from_adapter || config->classifies)) modules->items[i].saved = true;
+    }
+}
+
 /* Marks every module whose path ends with an entry, and all below it. */
 static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
 {
@@ -235,6 +246,7 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
             }
         }
     }
+    mark_scores(rules, modules);
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
         if (!module->saved || !module->adapted) continue;

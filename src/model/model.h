@@ -95,6 +95,8 @@ struct tt_model_facts {
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
     int64_t label_count;       /* of a classifier of sequences or a reward model; 0: a language model */
+    bool new_scores; /* the head of such a model is not in the folder: it begins with random numbers */
+    const char *label_names; /* NULL, or lent: names of the labels other than config.json's (io/labels.h) */
     /* The loss that balances experts, over all layers with them: X, S, and its coefficient; 0: none. */
     struct {
         int64_t experts, slots;
@@ -144,6 +146,7 @@ struct tt_lora_config {
     /* embeddings and head that are one table stay one when modules_to_save trains it */
     bool ensure_weight_tying;
     enum tt_lora_bias bias;
+    bool classifies; /* an adapter's task_type is SEQ_CLS: the scores of a model train in full beside it */
     /* read from an adapter: parts of a pattern that match nothing are only logged */
     bool from_adapter;
 };

@@ -36,6 +36,8 @@ enum {
     TT_OF_METRICS = -4    /* `sum` is the index of a metric before it: that one less the next one */
 };
 
+enum { TT_LABELS_OF_MODEL = -1 }; /* as many as the model has */
+
 enum tt_better { TT_BETTER_NONE, TT_BETTER_SMALLER, TT_BETTER_GREATER };
 
 struct tt_metric {
@@ -74,7 +76,8 @@ struct tt_objective_counts {
     int64_t groups;
 };
 
-/* A micro batch after its forward pass, in host memory. */
+/* A micro batch after its forward pass, in host memory. With scores the members of rows are NULL, and so are those of
+ * scores without. */
 struct tt_objective_rows {
     const struct tt_batch *batch;
     const struct tt_objective_counts *counts; /* of the whole global step, or of the whole evaluation */
@@ -83,10 +86,14 @@ struct tt_objective_rows {
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
-    const double *shared;                     /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
+    const float *scores_BL;                   /* [sequences][label_count] */
+    int64_t label_count;
+    const double *shared; /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
     /* Written by it: the derivative of the step's loss by -logp; 0 for rows without gradient. NULL in `share`. */
     float *scale_N;
-    double *sums; /* [TT_OBJECTIVE_SUMS], to add to; NULL in `share` */
+    float *dscores_BL; /* the same by the scores */
+    double *tallies;   /* [label_count][ops->tallies_of_label], to add to */
+    double *sums;      /* [TT_OBJECTIVE_SUMS], to add to; NULL in `share` */
 };
 
 /* A column of the data (data/batch.h) that an objective reads: tt_batch_column of its rows' batch. */
@@ -110,6 +117,11 @@ struct tt_objective_ops {
     const struct tt_objective_default *defaults; /* ended by one without name; NULL: none */
     unsigned needs;                              /* bits of enum tt_objective_needs */
     const struct tt_objective_column *columns;   /* ended by one without name; NULL: none */
+    int labels; /* of the scores that the head gives (nn/head.h), TT_LABELS_OF_MODEL; 0: it is a language model */
+    /* Values that evaluations add up for each label, over all ranks, and the sums that follow from them; 0, NULL: none.
+     */
+    int tallies_of_label;
+    void (*finish)(const double *tallies, int64_t label_count, double *sums);
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);

@@ -18,7 +18,7 @@ mkdir folder
 expect 2 "there is no command 'trian'" trian
 expect 2 "did you mean 'trimtab train'" trian
 # A training by the name of its objective, as TRL's commands.
-for objective in sft dpo orpo cpo kto; do
+for objective in sft dpo orpo cpo kto reward classification; do
     expect 2 "setting 'model_name_or_path' is missing" $objective
     expect 2 "setting 'dataset_name' is missing" $objective --model_name_or_path m
 done

@@ -27,6 +27,8 @@ static const struct row {
     {&tt_objective_orpo, "dpo", "beta 0.3", "log_odds_ratio"},
     {&tt_objective_cpo, "dpo", "loss_type simpo beta 2", "nll_loss"},
     {&tt_objective_kto, "kto", "beta 0.3", "kl"},
+    {&tt_objective_reward, "reward", "center_rewards_coefficient 0.1", "margin"},
+    {&tt_objective_classification, "classification", "id2label [\"small\",\"middle\",\"large\"]", "loss"},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 

@@ -53,8 +53,8 @@ static const char *value_text(const struct tt_json_value *value, char text[80])
     return text;
 }
 
-/* Of the objective's trainer: `least` keys at least. */
-static void check_defaults(const char *name, size_t least)
+/* Of the objective's trainer: `least` keys at least; `rate`: its learning rate. */
+static void check_defaults(const char *name, size_t least, double rate)
 {
     struct tt_json json = {0};
     char path[300];
@@ -78,7 +78,7 @@ static void check_defaults(const char *name, size_t least)
     resolve_ok(&all, objective);
     resolve_ok(&none, objective);
     assert_true(all.job.optim.learning_rate == none.job.optim.learning_rate);
-    assert_true(none.job.optim.learning_rate == 1e-6 && none.job.lora.dropout == 0);
+    assert_true(none.job.optim.learning_rate == rate && none.job.lora.dropout == 0);
     for (int i = 0; none.job.objective.ops->settings[i].name != NULL; i++)
         assert_true(all.job.objective.values[i] == none.job.objective.values[i]);
     assert_int_equal(all.job.objective.losses[0], none.job.objective.losses[0]);
@@ -90,10 +90,11 @@ static void check_defaults(const char *name, size_t least)
 static void defaults_are_trls(void **state)
 {
     (void)state;
-    check_defaults("dpo", 16);
-    check_defaults("orpo", 7);
-    check_defaults("cpo", 11);
-    check_defaults("kto", 12);
+    check_defaults("dpo", 16, 1e-6);
+    check_defaults("orpo", 7, 1e-6);
+    check_defaults("cpo", 11, 1e-6);
+    check_defaults("kto", 12, 1e-6);
+    check_defaults("reward", 3, 1e-4);
 }
 
 /* A setting of two objectives is for the one that is chosen; full fine-tuning and packing. */

@@ -205,6 +205,7 @@ struct change {
 /* What checkpoints record of a language model's run, each with another value than its default. */
 static const struct change language[] = {
     {"router_aux_loss_coef", "0.5", NULL, NULL},
+    {"id2label", "[\"no\",\"yes\"]", NULL, "objective=classification"},
     {"init", "random", NULL, NULL},
     {"use_peft", "false", NULL, NULL},
     {"bf16", "false", NULL, NULL},
