@@ -64,6 +64,7 @@ def parse_arguments():
     parser.add_argument("--targets", default="q_proj,k_proj,v_proj,o_proj")
     parser.add_argument("--ckpt", type=int, default=1, help="1: recompute each layer in backward")
     parser.add_argument("--compile", type=int, default=0, help="1: torch.compile each layer")
+    parser.add_argument("--experts", default="", help="transformers' implementation of experts: eager, batched_mm, grouped_mm")
     parser.add_argument("--reshard", type=int, default=1, help="0: keep gathered weights from forward to backward")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after the warmup")
     parser.add_argument("--warmup", type=int, default=3, help="steps before the measured ones, at least 1")
@@ -230,8 +231,9 @@ def make_batches(args, vocabulary, rank):
 
 def flops_per_token(config, length):
     """Of LoRA: two products a frozen weight (forward, and the gradient of the input), and causal attention forward and
-    backward. What is computed twice counts once. None: heads differ by layer, and are not counted here."""
-    if config.to_dict().get("per_layer_config"):
+    backward. What is computed twice counts once. None: layers differ or have experts, and are not counted here."""
+    values = config.to_dict()
+    if values.get("per_layer_config") or values.get("num_experts") or "linear_attention" in (values.get("layer_types") or []):
         return None
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     queries, keys = config.num_attention_heads * head, config.num_key_value_heads * head
@@ -265,6 +267,8 @@ def main():
     settings = json.loads((SHAPES / f"{args.shape}.json").read_text())
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
+    if args.experts:
+        config._experts_implementation = args.experts
     model = build_quantized_model(args, config) if args.quant != "none" else build_model(args, config, world)
     if args.device == "cuda":
         # Training has not begun: bf16 matrices that are being quantized are not part of its memory.

@@ -14,6 +14,10 @@
 #     l8b-short   8B, 1 GPU, rows of 60 to 340 tokens: packed to 2x4096 / padded, compiled
 #     l70b        70B, 2 GPUs, 1x2048, r 16 on q,v, blocks recomputed / checkpointing, compiled
 #     l1b         1B, 1 GPU, 2x2048, r 16: to try the script
+#     q9b         Qwen3.5 9B, 1 GPU, 4x4096, r 16 on the linears of attention and delta rule / checkpointing, compiled
+#     q9b-recipe  the same / checkpointing, eager
+#     q9b-kept    the same, 1x4096 / no checkpointing, compiled
+#     q30b        Qwen3 30B-A3B, 1 GPU, 2x4096, r 16 on q,k,v,o / no checkpointing, compiled, experts by grouped_mm
 #
 # With a base in NF4 and double quantization:
 #     l8b-nf4         8B, 1 GPU, 4x4096, r 16 on all seven linears, blocks recomputed / bitsandbytes, checkpointing, eager
@@ -59,7 +63,7 @@ while [ $# -gt 0 ]; do
     --warmup) warmup=$2 && shift 2 ;;
     --tune) tune=1 && shift ;;
     --dropout) dropout=$2 && shift 2 ;;
-    -*) sed -n '2,45p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,49p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -86,10 +90,17 @@ describe() {
     l8b-fp8 | l8b-fp8-own | l8b-fp8-head | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l8b-fp8-4 | l8b-e4m3-4) shape=l8b batch=4 seq=4096 rank=16 ckpt=0 world=1 ;;
     m11b-fp8 | m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
+    q9b | q9b-recipe) shape=qwen3_5_9b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
+    q9b-kept) shape=qwen3_5_9b batch=1 seq=4096 rank=16 ckpt=0 world=1 ;;
+    q30b) shape=qwen3_30b_a3b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
     *) echo "error: there is no case '$1'" >&2 && exit 2 ;;
     esac
     case $1 in
+    q9b*)
+        names+=,in_proj_qkv,in_proj_z,out_proj
+        targets="[\"${names//,/\", \"}\"]"
+        ;;
     l70b*) targets='["q_proj", "v_proj"]' names=q_proj,v_proj ;;
     *-nf4*)
         names+=,gate_proj,up_proj,down_proj
@@ -98,7 +109,8 @@ describe() {
     esac
     case $1 in
     m11b-block | l70b | l8b-nf4* | l70b-nf4-own | l1b-nf4) ckpt=1 ours+=(--recompute block) ;;
-    m11b-recipe) ckpt=1 compile=0 ;;
+    m11b-recipe | q9b-recipe) ckpt=1 compile=0 ;;
+    q30b) peers+=(--experts grouped_mm) ;;
     *-short)
         ours+=(--row_tokens_min 60 --row_tokens_max 340)
         peers+=(--rows 60 340)
