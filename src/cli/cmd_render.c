@@ -250,15 +250,19 @@ struct path_list {
     struct tt_arena arena; /* of the texts */
     struct tt_render_path *items;
     size_t count, capacity;
-    bool leaves_cluster; /* another value is in a store, or a name of the hub */
+    bool has_names, has_stored; /* another value is a name of the hub, or in a store */
+    bool stores_output;
 };
 
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
     struct path_list *list = context;
     bool is_name = row->path == TT_PATH_HUB && strchr(path, '/') != NULL && tt_hub_is_name(path);
-    if (is_name || tt_store_covers(path)) {
-        list->leaves_cluster = true; /* no volume of the pods has it */
+    list->has_names |= is_name;
+    if (is_name) return TT_OK; /* no volume of the pods has it */
+    if (tt_store_covers(path)) {
+        list->has_stored = true;
+        list->stores_output |= row->path == TT_PATH_WRITE;
         return TT_OK;
     }
     bool optional = row->must_write != NULL && !tt_settings_hold(list->settings, row->must_write);
@@ -267,6 +271,44 @@ static tt_status add_path(void *context, const struct tt_setting *row, const cha
     if (path == NULL) return TT_ERR_MEMORY;
     list->items[list->count++] =
         (struct tt_render_path){row->name, path, row->path == TT_PATH_WRITE && !optional};
+    return TT_OK;
+}
+
+static bool is_named(const struct tt_render_pairs *pairs, const char *name)
+{
+    for (int i = 0; i < pairs->count; i++)
+        if (strcmp(pairs->items[i].name, name) == 0) return true;
+    return false;
+}
+
+/* The servers of the trackers that the run reports to. */
+static tt_status add_trackers(const struct render_command *command, struct tt_render_run *run)
+{
+    static const struct {
+        const char *name, *server;
+        bool is_public;
+    } trackers[] = {
+#define TRACKER(...) {__VA_ARGS__},
+#include "job/trackers.def"
+#undef TRACKER
+    };
+    const struct tt_watch_spec *watch = &command->job.watch;
+    struct tt_render_pairs env, secrets;
+    TT_TRY(tt_render_read_pairs("pod_env", command->spec.pod_env, &env));
+    TT_TRY(tt_render_read_secrets(command->spec.pod_secrets, &secrets));
+    for (size_t i = 0; i < sizeof trackers / sizeof *trackers; i++) {
+        if ((watch->report_to & (unsigned)TT_REPORT_TRACKER << i) == 0) continue;
+        if (is_named(&env, trackers[i].server))
+            run->has_server = true;
+        else if (is_named(&secrets, trackers[i].server))
+            tt_warn(
+                "%s is in a Secret: the NetworkPolicy lets the pods out to port 443 only; name another port "
+                "of %s in pod_env",
+                trackers[i].server, trackers[i].name);
+        run->leaves_cluster |= is_named(&secrets, trackers[i].server) ||
+                               (trackers[i].is_public && !is_named(&env, trackers[i].server));
+    }
+    run->leaves_cluster |= watch->trackio_space_id != NULL || is_named(&env, "TRACKIO_SPACE_ID");
     return TT_OK;
 }
 
@@ -291,7 +333,10 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     TT_GO(tt_job_paths_visit(job, add_path, &paths));
     run.paths = paths.items;
     run.path_count = (int)paths.count;
-    run.leaves_cluster = paths.leaves_cluster;
+    run.has_names = paths.has_names;
+    run.stores_output = paths.stores_output;
+    run.leaves_cluster = paths.has_names || paths.has_stored || job->watch.push_to_hub;
+    TT_GO(add_trackers(command, &run));
     TT_GO(count_ranks(command, is_cpu, &run.ranks));
     TT_GO(find_metrics_port(command, kind, &run.metrics_port));
     TT_GO(check_ports(command, &run));

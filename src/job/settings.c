@@ -200,7 +200,7 @@ const struct tt_setting tt_watch_settings[] = {
      .help = "An improvement must be larger than this."},
     {.name = "report_to", .type = TT_SETTING_WORDS, FIELD(watch.report_to),
      .default_text = "tensorboard", .null_text = "tensorboard",
-#define TRACKER(word) " " word
+#define TRACKER(word, ...) " " word
      .choices = "tensorboard none all"
 #include "job/trackers.def"
      ,

@@ -2,14 +2,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "render/render.h"
+#include "render/render_impl.h"
 
-const char tt_render_run_folder[] = "/run/trimtab";
+const char tt_render_lower[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+const char tt_render_any[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
-static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-static const char any[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-
-static bool consists_of(const char *text, size_t bytes, const char *ends, const char *inside)
+bool tt_render_consists_of(const char *text, size_t bytes, const char *ends, const char *inside)
 {
     if (bytes == 0) return false;
     for (size_t i = 0; i < bytes; i++) {
@@ -31,6 +29,9 @@ static const char *field_of(const char *setting)
         {"secret", "volumes[secret].secret.secretName"},
         {"image_pull_secret", "imagePullSecrets"},
         {"node_selector", "nodeSelector"},
+        {"namespace", "metadata.namespace"},
+        {"object_labels", "metadata.labels"},
+        {"object_annotations", "metadata.annotations"},
         {"pod_env", "containers[0].env"},
         {"pod_secrets", "containers[0].env[].valueFrom.secretKeyRef"},
         {"service_account", "serviceAccountName"},
@@ -41,13 +42,15 @@ static const char *field_of(const char *setting)
         {"rdma", "containers[0].resources.limits"},
         {"volumes", "containers[0].volumeMounts"},
         {"volumes: claim", "volumes[].persistentVolumeClaim.claimName"},
+        {"volumes: secret", "volumes[].secret.secretName"},
+        {"csi_volumes", "volumes[].csi"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i][0], setting) == 0) return fields[i][1];
     return NULL;
 }
 
-static tt_status refuse(const char *setting, const char *value, const char *rule)
+tt_status tt_render_refuse(const char *setting, const char *value, const char *rule)
 {
     const char *field = field_of(setting);
     tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.120s' is not valid%s%s", setting, value,
@@ -57,11 +60,11 @@ static tt_status refuse(const char *setting, const char *value, const char *rule
 }
 
 /* Names of claims, classes, secrets: RFC 1123 subdomains, here at most 63 bytes. */
-static tt_status check_object_name(const char *setting, const char *value)
+tt_status tt_render_check_object_name(const char *setting, const char *value)
 {
     if (value == NULL) return TT_OK;
-    if (strlen(value) > 63 || !consists_of(value, strlen(value), lower, "-."))
-        return refuse(
+    if (strlen(value) > 63 || !tt_render_consists_of(value, strlen(value), tt_render_lower, "-."))
+        return tt_render_refuse(
             setting, value,
             "at most 63 lower case letters, digits, '-' and '.', with a letter or digit at both ends");
     return TT_OK;
@@ -78,9 +81,10 @@ static tt_status check_name(enum tt_render_kind kind, const struct tt_render_spe
     else
         snprintf(suffix, sizeof suffix, "%s%lld%s", facts->last,
                  (long long)(spec->nodes > 0 ? spec->nodes - 1 : 0), facts->counted);
-    if (!consists_of(spec->name, bytes, lower, "-") || (spec->name[0] >= '0' && spec->name[0] <= '9'))
-        return refuse("name", spec->name,
-                      "lower case letters, digits and '-', first a letter, last a letter or digit");
+    if (!tt_render_consists_of(spec->name, bytes, tt_render_lower, "-") ||
+        (spec->name[0] >= '0' && spec->name[0] <= '9'))
+        return tt_render_refuse("name", spec->name,
+                                "lower case letters, digits and '-', first a letter, last a letter or digit");
     if (bytes + strlen(suffix) <= 63) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_USAGE, "name '%.120s' (metadata.name) has %zu characters, and the last pod adds '%s'",
@@ -94,10 +98,10 @@ static tt_status check_resource(const char *setting, const char *value)
 {
     if (value == NULL) return TT_OK;
     const char *slash = strchr(value, '/');
-    if (slash == NULL || !consists_of(value, (size_t)(slash - value), lower, "-.") ||
-        strlen(slash + 1) > 63 || !consists_of(slash + 1, strlen(slash + 1), any, "-._"))
-        return refuse(setting, value,
-                      "the name of a resource is DOMAIN/NAME, as in rdma/hca_shared_devices_a");
+    if (slash == NULL || !tt_render_consists_of(value, (size_t)(slash - value), tt_render_lower, "-.") ||
+        strlen(slash + 1) > 63 || !tt_render_consists_of(slash + 1, strlen(slash + 1), tt_render_any, "-._"))
+        return tt_render_refuse(setting, value,
+                                "the name of a resource is DOMAIN/NAME, as in rdma/hca_shared_devices_a");
     return TT_OK;
 }
 
@@ -106,8 +110,8 @@ static tt_status check_printable(const char *setting, const char *value, bool bl
     if (value == NULL) return TT_OK;
     for (const char *c = value; *c != '\0'; c++)
         if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\' || (*c == ' ' && !blanks))
-            return refuse(setting, value, "printable ASCII without quotes and backslashes");
-    return value[0] != '\0' ? TT_OK : refuse(setting, value, "it is empty");
+            return tt_render_refuse(setting, value, "printable ASCII without quotes and backslashes");
+    return value[0] != '\0' ? TT_OK : tt_render_refuse(setting, value, "it is empty");
 }
 
 static tt_status refuse_image(const char *message, const char *hint)
@@ -175,16 +179,17 @@ static tt_status check_env(const char *text)
     TT_TRY(tt_render_read_pairs("pod_env", text, &env));
     for (int i = 0; i < env.count; i++) {
         const char *name = env.items[i].name;
-        if (!consists_of(name, strlen(name), any, "_"))
-            return refuse("pod_env", name, "a variable has letters, digits and '_'");
+        if (!tt_render_consists_of(name, strlen(name), tt_render_any, "_"))
+            return tt_render_refuse("pod_env", name, "a variable has letters, digits and '_'");
         if (name[0] >= '0' && name[0] <= '9')
-            return refuse("pod_env", name, "a variable begins with a letter");
+            return tt_render_refuse("pod_env", name, "a variable begins with a letter");
         if (is_reserved(name))
-            return refuse("pod_env", name, "the pods, or the controller that makes them, set this variable");
+            return tt_render_refuse("pod_env", name,
+                                    "the pods, or the controller that makes them, set this variable");
         for (size_t k = 0; k < sizeof secrets / sizeof *secrets; k++)
             if (strstr(name, secrets[k]) != NULL)
-                return refuse("pod_env", name,
-                              "everyone who may see a pod sees its variables: mount a Secret instead");
+                return tt_render_refuse(
+                    "pod_env", name, "everyone who may see a pod sees its variables: mount a Secret instead");
     }
     return TT_OK;
 }
@@ -198,39 +203,73 @@ static tt_status check_secrets(const struct tt_render_spec *spec)
         const char *name = secrets.items[i].name, *value = secrets.items[i].value,
                    *slash = strchr(value, '/');
         char object[256];
-        if (!consists_of(name, strlen(name), any, "_") || (name[0] >= '0' && name[0] <= '9'))
-            return refuse("pod_secrets", name,
-                          "a variable has letters, digits and '_', and begins with a letter");
+        if (!tt_render_consists_of(name, strlen(name), tt_render_any, "_") ||
+            (name[0] >= '0' && name[0] <= '9'))
+            return tt_render_refuse("pod_secrets", name,
+                                    "a variable has letters, digits and '_', and begins with a letter");
         if (is_reserved(name))
-            return refuse("pod_secrets", name,
-                          "the pods, or the controller that makes them, set this variable");
+            return tt_render_refuse("pod_secrets", name,
+                                    "the pods, or the controller that makes them, set this variable");
         for (int k = 0; k < env.count; k++)
             if (strcmp(env.items[k].name, name) == 0)
-                return refuse("pod_secrets", name, "pod_env has this variable, too");
+                return tt_render_refuse("pod_secrets", name, "pod_env has this variable, too");
         snprintf(object, sizeof object, "%.*s", (int)(slash - value), value);
-        TT_TRY(check_object_name("pod_secrets", object));
-        if (!consists_of(slash + 1, strlen(slash + 1), any, "-._"))
-            return refuse("pod_secrets", slash + 1, "a key of a Secret has letters, digits and -._");
+        TT_TRY(tt_render_check_object_name("pod_secrets", object));
+        if (!tt_render_consists_of(slash + 1, strlen(slash + 1), tt_render_any, "-._"))
+            return tt_render_refuse("pod_secrets", slash + 1,
+                                    "a key of a Secret has letters, digits and -._");
     }
     return TT_OK;
 }
 
-/* A label is [DOMAIN/]NAME. */
-static tt_status check_selector(const char *text)
+/* Labels and annotations that the objects have of their own, with the setting that says them. */
+static tt_status check_own(const char *setting, const char *name)
+{
+    static const char *const owned[][2] = {
+        {"trimtab/run", "name"},
+        {"kueue.x-k8s.io/queue-name", "queue"},
+        {"k8s.v1.cni.cncf.io/networks", "networks"},
+        {"trainer.kubeflow.org/trainjob-ancestor-step", "name"},
+        {"trainer.kubeflow.org/framework", "name"},
+    };
+    char rule[80];
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
+        if (strcmp(name, owned[i][0]) != 0) continue;
+        snprintf(rule, sizeof rule, "it follows from the setting `%s`", owned[i][1]);
+        return tt_render_refuse(setting, name, rule);
+    }
+    return TT_OK;
+}
+
+/* The name of a label or annotation is [DOMAIN/]NAME. The values of labels are names too. */
+static tt_status check_labels(const char *setting, const char *text, bool any_value)
 {
     struct tt_render_pairs labels;
-    TT_TRY(tt_render_read_pairs("node_selector", text, &labels));
+    TT_TRY(tt_render_read_pairs(setting, text, &labels));
     for (int i = 0; i < labels.count; i++) {
         const char *name = labels.items[i].name, *value = labels.items[i].value, *slash = strchr(name, '/');
         const char *last = slash != NULL ? slash + 1 : name;
-        if ((slash != NULL && !consists_of(name, (size_t)(slash - name), lower, "-.")) || strlen(last) > 63 ||
-            !consists_of(last, strlen(last), any, "-._"))
-            return refuse("node_selector", name,
-                          "a label is [DOMAIN/]NAME, the name of at most 63 characters");
-        if (strlen(value) > 63 || (value[0] != '\0' && !consists_of(value, strlen(value), any, "-._")))
-            return refuse("node_selector", value, "at most 63 letters, digits, '-', '.' and '_'");
+        if ((slash != NULL && !tt_render_consists_of(name, (size_t)(slash - name), tt_render_lower, "-.")) ||
+            strlen(last) > 63 || !tt_render_consists_of(last, strlen(last), tt_render_any, "-._"))
+            return tt_render_refuse(setting, name,
+                                    "a label is [DOMAIN/]NAME, the name of at most 63 characters");
+        if (!any_value &&
+            (strlen(value) > 63 ||
+             (value[0] != '\0' && !tt_render_consists_of(value, strlen(value), tt_render_any, "-._"))))
+            return tt_render_refuse(setting, value, "at most 63 letters, digits, '-', '.' and '_'");
+        if (strcmp(setting, "node_selector") != 0) TT_TRY(check_own(setting, name));
     }
     return TT_OK;
+}
+
+static tt_status check_namespace(const char *value)
+{
+    if (value == NULL ||
+        (strlen(value) <= 63 && tt_render_consists_of(value, strlen(value), tt_render_lower, "-")))
+        return TT_OK;
+    return tt_render_refuse(
+        "namespace", value,
+        "at most 63 lower case letters, digits and '-', with a letter or digit at both ends");
 }
 
 tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec)
@@ -246,125 +285,22 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
         return refuse_image("image is missing", "give the image of the pods, whose entry point is trimtab");
     TT_TRY(check_printable("image", spec->image, false));
     TT_TRY(check_printable("networks", spec->networks, true));
-    TT_TRY(check_object_name("storage_class", spec->storage_class));
-    TT_TRY(check_object_name("priority_class", spec->priority_class));
-    TT_TRY(check_object_name("secret", spec->secret));
-    TT_TRY(check_object_name("image_pull_secret", spec->image_pull_secret));
-    TT_TRY(check_object_name("service_account", spec->service_account));
+    TT_TRY(tt_render_check_object_name("storage_class", spec->storage_class));
+    TT_TRY(tt_render_check_object_name("priority_class", spec->priority_class));
+    TT_TRY(tt_render_check_object_name("secret", spec->secret));
+    TT_TRY(tt_render_check_object_name("image_pull_secret", spec->image_pull_secret));
+    TT_TRY(tt_render_check_object_name("service_account", spec->service_account));
     TT_TRY(check_env(spec->pod_env));
     TT_TRY(check_secrets(spec));
-    TT_TRY(check_selector(spec->node_selector));
-    TT_TRY(check_object_name("runtime", spec->runtime));
-    TT_TRY(check_object_name("queue", spec->queue));
-    TT_TRY(check_object_name("monitoring_namespace", spec->monitoring_namespace));
+    TT_TRY(check_labels("node_selector", spec->node_selector, false));
+    TT_TRY(check_labels("object_labels", spec->object_labels, false));
+    TT_TRY(check_labels("object_annotations", spec->object_annotations, true));
+    TT_TRY(check_namespace(spec->namespace));
+    TT_TRY(tt_render_check_object_name("runtime", spec->runtime));
+    TT_TRY(tt_render_check_object_name("queue", spec->queue));
+    TT_TRY(tt_render_check_object_name("monitoring_namespace", spec->monitoring_namespace));
     TT_TRY(check_resource("gpu_resource", spec->gpu_resource));
     TT_TRY(check_resource("rdma", spec->rdma));
-    if (spec->storage_rate == 0) return refuse("storage_rate", "0", "a rate above 0");
-    return TT_OK;
-}
-
-/* True if `path` is `folder` or below it. */
-static bool lies_in(const char *path, const char *folder)
-{
-    size_t bytes = strlen(folder);
-    return strncmp(path, folder, bytes) == 0 && (path[bytes] == '\0' || path[bytes] == '/');
-}
-
-static bool is_plain_path(const char *path)
-{
-    if (path[0] != '/' || strstr(path, "/../") != NULL || tt_ends_with(path, "/..")) return false;
-    return consists_of(path + 1, strlen(path + 1), any, "-._/");
-}
-
-static tt_status refuse_mount(const char *path, const char *taken)
-{
-    tt_status status = tt_fail(TT_ERR_USAGE, "volumes: '%.120s' %s %s, which pods have of their own", path,
-                               lies_in(path, taken) ? "lies in" : "contains", taken);
-    tt_hint("mount the claim elsewhere, such as at /data or /runs");
-    return status;
-}
-
-static tt_status check_mount(const struct tt_render_volume *volumes, int count, const char *entry)
-{
-    static const char *const taken[] = {"/dev", "/proc", "/sys", "/etc", "/tmp", tt_render_run_folder};
-    const struct tt_render_volume *volume = &volumes[count];
-    if (!is_plain_path(volume->path))
-        return refuse("volumes", entry, "a path is absolute, without '..', of letters, digits and -._/");
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        if (lies_in(volume->path, taken[i]) || lies_in(taken[i], volume->path))
-            return refuse_mount(volume->path, taken[i]);
-    for (int i = 0; i < count; i++)
-        if (strcmp(volumes[i].path, volume->path) == 0)
-            return refuse("volumes", entry, "two volumes have the same path");
-    return TT_OK;
-}
-
-static tt_status parse_volume(const char *entry, struct tt_render_volume *volumes, int count)
-{
-    static const char rule[] = "an entry is CLAIM:PATH or CLAIM:PATH:ro";
-    struct tt_render_volume *volume = &volumes[count];
-    const char *path = strchr(entry, ':'), *end;
-    if (path == NULL) return refuse("volumes", entry, rule);
-    end = strchr(path + 1, ':');
-    if (end != NULL && strcmp(end, ":ro") != 0) return refuse("volumes", entry, rule);
-    if (end == NULL) end = entry + strlen(entry);
-    if (path - entry >= (int)sizeof volume->claim || end - path - 1 >= (int)sizeof volume->path)
-        return refuse("volumes", entry, "a claim's name has at most 63 characters, a path 255");
-    snprintf(volume->claim, sizeof volume->claim, "%.*s", (int)(path - entry), entry);
-    snprintf(volume->path, sizeof volume->path, "%.*s", (int)(end - path - 1), path + 1);
-    volume->read_only = *end == ':';
-    TT_TRY(check_object_name("volumes: claim", volume->claim));
-    return check_mount(volumes, count, entry);
-}
-
-tt_status tt_render_volumes(const char *text, struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX],
-                            int *count)
-{
-    *count = 0;
-    while (text != NULL && *text != '\0') {
-        char entry[400];
-        size_t bytes = strcspn(text, ",");
-        if (bytes >= sizeof entry) return refuse("volumes", text, "an entry has at most 399 characters");
-        if (*count == TT_RENDER_VOLUMES_MAX) return refuse("volumes", text, "there are at most 16 volumes");
-        snprintf(entry, sizeof entry, "%.*s", (int)bytes, text);
-        TT_TRY(parse_volume(entry, volumes, *count));
-        *count += 1;
-        text += bytes + (text[bytes] == ',');
-    }
-    return TT_OK;
-}
-
-static tt_status check_path(const struct tt_render_path *path, const struct tt_render_volume *volumes,
-                            int count)
-{
-    const struct tt_render_volume *found = NULL;
-    if (path->path == NULL) return TT_OK;
-    if (path->path[0] == '/' && lies_in(path->path, tt_render_run_folder)) return TT_OK;
-    for (int i = 0; i < count; i++)
-        if (lies_in(path->path, volumes[i].path) &&
-            (found == NULL || strlen(volumes[i].path) > strlen(found->path)))
-            found = &volumes[i];
-    if (found != NULL && !(found->read_only && path->written)) return TT_OK;
-    tt_status status = tt_fail(TT_ERR_USAGE, "%s '%.200s' lies in no volume of the pods%s", path->setting,
-                               path->path, found != NULL ? " that they may write" : "");
-    if (path->written)
-        tt_hint("use a folder in /run/trimtab, which gets a claim of its own, or name a volume that is not "
-                "read-only");
-    else
-        tt_hint("use the absolute path in the pods, and mount its claim: --volumes models:/models:ro");
-    return status;
-}
-
-tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims)
-{
-    struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX];
-    int count;
-    *claims = false;
-    TT_TRY(tt_render_volumes(run->spec->volumes, volumes, &count));
-    for (int i = 0; i < run->path_count; i++) {
-        const struct tt_render_path *path = &run->paths[i];
-        TT_TRY(check_path(path, volumes, count));
-        if (path->path != NULL && lies_in(path->path, tt_render_run_folder)) *claims = true;
-    }
+    if (spec->storage_rate == 0) return tt_render_refuse("storage_rate", "0", "a rate above 0");
     return TT_OK;
 }

@@ -39,7 +39,7 @@ static tt_status write_job(const struct tt_render_work *work, bool alone, const 
 tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *text)
 {
     struct tt_render_sheet sheet = {text, 0}, job = {text, 1};
-    TT_TRY(tt_render_write_metadata(work, "batch/v1", "Job", true, &sheet));
+    TT_TRY(tt_render_write_workload(work, "batch/v1", "Job", true, &sheet));
     return write_job(work, true, &job);
 }
 
@@ -87,7 +87,7 @@ static tt_status write_jobset(const struct tt_render_work *work, bool alone,
 tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text)
 {
     struct tt_render_sheet sheet = {text, 0}, spec = {text, 1};
-    TT_TRY(tt_render_write_metadata(work, "jobset.x-k8s.io/v1alpha2", "JobSet", true, &sheet));
+    TT_TRY(tt_render_write_workload(work, "jobset.x-k8s.io/v1alpha2", "JobSet", true, &sheet));
     return write_jobset(work, true, &spec);
 }
 
@@ -115,7 +115,7 @@ static tt_status write_runtime(const struct tt_render_work *work, const struct t
 {
     const struct tt_render_spec *run = work->run->spec;
     struct tt_render_sheet jobset = {sheet->text, 3};
-    TT_TRY(tt_render_write_metadata(work, trainer_version, "TrainingRuntime", false, sheet));
+    TT_TRY(tt_render_write_workload(work, trainer_version, "TrainingRuntime", false, sheet));
     TT_TRY(LINE(sheet, 1, "mlPolicy:"));
     TT_TRY(LINE(sheet, 2, "numNodes: %lld", (long long)run->nodes));
     TT_TRY(LINE(sheet, 2, "torch: {}"));
@@ -150,7 +150,7 @@ tt_status tt_render_write_trainjob(const struct tt_render_work *work, struct tt_
     const char *kind = run->runtime != NULL ? "ClusterTrainingRuntime" : "TrainingRuntime";
     char runtime[TT_RENDER_SCALAR_BYTES];
     if (run->runtime == NULL) TT_TRY(write_runtime(work, &sheet));
-    TT_TRY(tt_render_write_metadata(work, trainer_version, "TrainJob", true, &sheet));
+    TT_TRY(tt_render_write_workload(work, trainer_version, "TrainJob", true, &sheet));
     TT_TRY(LINE(&sheet, 1, "runtimeRef: {apiGroup: trainer.kubeflow.org, kind: %s, name: %s}", kind,
                 tt_render_scalar(run->runtime != NULL ? run->runtime : run->name, runtime)));
     TT_TRY(write_trainer(work, &sheet));

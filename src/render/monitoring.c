@@ -17,16 +17,21 @@ tt_status tt_render_write_probes(const struct tt_render_work *work, const struct
     return LINE(pod, 2, "periodSeconds: 10");
 }
 
-static tt_status write_monitor(const struct tt_render_run *run, struct tt_str *text)
+static tt_status write_metadata(const struct tt_render_work *work, const char *kind, struct tt_str *text)
 {
-    const char *name = run->name;
-    return tt_str_printf(
-        text,
-        "---\napiVersion: monitoring.coreos.com/v1\nkind: PodMonitor\nmetadata:\n  name: %s\n"
-        "  labels:\n    trimtab/run: %s\nspec:\n  selector:\n    matchLabels:\n"
-        "      trimtab/run: %s\n  podTargetLabels: [trimtab/run]\n  podMetricsEndpoints:\n"
-        "  - {port: metrics, path: /metrics, interval: 15s}\n",
-        name, name, name);
+    const struct tt_render_object object = {.version = "monitoring.coreos.com/v1", .kind = kind};
+    const struct tt_render_sheet sheet = {text, 0};
+    return tt_render_write_metadata(work, &object, &sheet);
+}
+
+static tt_status write_monitor(const struct tt_render_work *work, struct tt_str *text)
+{
+    TT_TRY(write_metadata(work, "PodMonitor", text));
+    return tt_str_printf(text,
+                         "spec:\n  selector:\n    matchLabels:\n      trimtab/run: %s\n"
+                         "  podTargetLabels: [trimtab/run]\n  podMetricsEndpoints:\n"
+                         "  - {port: metrics, path: /metrics, interval: 15s}\n",
+                         work->run->name);
 }
 
 static tt_status write_alert(const struct tt_render_sheet *rules, const char *name, const char *minutes,
@@ -55,16 +60,13 @@ static tt_status write_late_checkpoint(const struct tt_render_run *run, const st
     return write_alert(rules, name, "5m", "no complete checkpoint for three times the time between two");
 }
 
-static tt_status write_rules(const struct tt_render_run *run, struct tt_str *text)
+static tt_status write_rules(const struct tt_render_work *work, struct tt_str *text)
 {
+    const struct tt_render_run *run = work->run;
     const char *name = run->spec->name;
-    struct tt_render_sheet rules = {text, 3};
-    TT_TRY(tt_str_printf(
-        text,
-        "---\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: %s\n"
-        "  labels:\n    trimtab/run: %s\nspec:\n  groups:\n  - name: trimtab-%s\n    rules:\n",
-        run->name, run->name, name));
-    rules.indent = 2;
+    struct tt_render_sheet rules = {text, 2};
+    TT_TRY(write_metadata(work, "PrometheusRule", text));
+    TT_TRY(tt_str_printf(text, "spec:\n  groups:\n  - name: trimtab-%s\n    rules:\n", name));
     TT_TRY(LINE(&rules, 0, "- alert: TrimtabNoStep"));
     TT_TRY(LINE(
         &rules, 1,
@@ -88,9 +90,9 @@ static tt_status write_rules(const struct tt_render_run *run, struct tt_str *tex
     return write_late_checkpoint(run, &rules);
 }
 
-tt_status tt_render_write_monitoring(const struct tt_render_run *run, struct tt_str *text)
+tt_status tt_render_write_monitoring(const struct tt_render_work *work, struct tt_str *text)
 {
-    if (run->spec->monitoring_namespace == NULL) return TT_OK;
-    TT_TRY(write_monitor(run, text));
-    return write_rules(run, text);
+    if (work->run->spec->monitoring_namespace == NULL) return TT_OK;
+    TT_TRY(write_monitor(work, text));
+    return write_rules(work, text);
 }

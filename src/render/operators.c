@@ -27,7 +27,7 @@ tt_status tt_render_write_pytorchjob(const struct tt_render_work *work, struct t
 {
     const struct tt_render_spec *spec = work->run->spec;
     struct tt_render_sheet sheet = {text, 0}, template = {text, 4};
-    TT_TRY(tt_render_write_metadata(work, "kubeflow.org/v1", "PyTorchJob", true, &sheet));
+    TT_TRY(tt_render_write_workload(work, "kubeflow.org/v1", "PyTorchJob", true, &sheet));
     TT_TRY(LINE(&sheet, 1, "nprocPerNode: \"%d\"", work->run->ranks));
     TT_TRY(write_run_policy(work, "None", (long long)(spec->max_restarts * spec->nodes), &sheet));
     TT_TRY(LINE(&sheet, 1, "pytorchReplicaSpecs:"));
@@ -43,7 +43,7 @@ tt_status tt_render_write_mpijob(const struct tt_render_work *work, struct tt_st
 {
     const struct tt_render_spec *spec = work->run->spec;
     struct tt_render_sheet sheet = {text, 0}, template = {text, 4};
-    TT_TRY(tt_render_write_metadata(work, "kubeflow.org/v2beta1", "MPIJob", true, &sheet));
+    TT_TRY(tt_render_write_workload(work, "kubeflow.org/v2beta1", "MPIJob", true, &sheet));
     TT_TRY(LINE(&sheet, 1, "slotsPerWorker: %d", work->run->ranks));
     TT_TRY(LINE(&sheet, 1, "runLauncherAsWorker: true"));
     TT_TRY(LINE(&sheet, 1, "launcherCreationPolicy: WaitForWorkersReady"));
@@ -73,7 +73,7 @@ tt_status tt_render_write_volcano(const struct tt_render_work *work, struct tt_s
 {
     const struct tt_render_spec *spec = work->run->spec;
     struct tt_render_sheet sheet = {text, 0}, template = {text, 3};
-    TT_TRY(tt_render_write_metadata(work, "batch.volcano.sh/v1alpha1", "Job", false, &sheet));
+    TT_TRY(tt_render_write_workload(work, "batch.volcano.sh/v1alpha1", "Job", false, &sheet));
     TT_TRY(LINE(&sheet, 1, "schedulerName: volcano"));
     TT_TRY(LINE(&sheet, 1, "minAvailable: %lld", (long long)spec->nodes));
     if (spec->queue != NULL) TT_TRY(LINE(&sheet, 1, "queue: \"%s\"", spec->queue));

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "render/render.h"
+#include "render/render_impl.h"
 
 static tt_status refuse_pairs(const char *setting, const char *what, const char *rule)
 {
@@ -12,7 +12,7 @@ static tt_status refuse_pairs(const char *setting, const char *what, const char 
     return status;
 }
 
-static bool is_printable(const char *text)
+bool tt_render_is_printable(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++)
         if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\') return false;
@@ -26,9 +26,9 @@ static tt_status add_pair(const char *setting, const char *name, const char *val
     struct tt_render_pair *pair = &pairs->items[pairs->count];
     snprintf(what, sizeof what, "'%.100s' is not valid", name);
     if (pairs->count == TT_RENDER_PAIRS_MAX) return refuse_pairs(setting, "too many", "at most 32");
-    if (strlen(name) >= sizeof pair->name || !is_printable(name) || name[0] == '\0')
+    if (strlen(name) >= sizeof pair->name || !tt_render_is_printable(name) || name[0] == '\0')
         return refuse_pairs(setting, what, "a name is printable ASCII of at most 127 characters");
-    if (value == NULL || strlen(value) >= sizeof pair->value || !is_printable(value))
+    if (value == NULL || strlen(value) >= sizeof pair->value || !tt_render_is_printable(value))
         return refuse_pairs(setting, what,
                             "its value is a text of printable ASCII without quotes and backslashes, at most "
                             "255 characters; numbers need quotes");
@@ -66,20 +66,20 @@ tt_status tt_render_read_secrets(const char *text, struct tt_render_pairs *secre
     return TT_OK;
 }
 
-/* The port of http://HOST:PORT/...; 0: it is the scheme's, or the text is no address. */
+/* The port of http://HOST:PORT/..., or else of the scheme; 0: the text is no address. */
 static int port_of(const char *address)
 {
     const char *host = strstr(address, "://");
+    const int usual = strncmp(address, "http:", 5) == 0 ? 80 : strncmp(address, "https:", 6) == 0 ? 443 : 0;
     if (host == NULL) return 0;
     host += 3;
     size_t bytes = strcspn(host, "/?#");
     long port = 0;
     const char *colon = memrchr(host, ':', bytes);
-    if (colon == NULL || memchr(colon, ']', bytes - (size_t)(colon - host)) != NULL)
-        return strncmp(address, "http:", 5) == 0 ? 80 : 0;
+    if (colon == NULL || memchr(colon, ']', bytes - (size_t)(colon - host)) != NULL) return usual;
     for (const char *c = colon + 1; c < host + bytes && *c >= '0' && *c <= '9' && port < 65536; c++)
         port = port * 10 + (*c - '0');
-    return port > 0 && port < 65536 && port != 443 ? (int)port : 0;
+    return port > 0 && port < 65536 ? (int)port : 0;
 }
 
 tt_status tt_render_ports(const char *pod_env, int ports[TT_RENDER_PORTS_MAX], int *count)

@@ -82,6 +82,8 @@ tt_status tt_render_write_environment(const struct tt_render_work *work, const s
     TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
     TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
     TT_TRY(write_attempt(work, pod));
+    if (work->run->has_names && !work->has_cache)
+        TT_TRY(LINE(pod, 1, "- {name: HF_HOME, value: %s}", tt_render_cache_folder));
     return write_user_environment(work, pod);
 }
 
@@ -102,6 +104,8 @@ static tt_status write_mounts(const struct tt_render_work *work, const struct tt
     TT_TRY(LINE(pod, 1, "- {name: config, mountPath: /etc/trimtab, readOnly: true}"));
     TT_TRY(LINE(pod, 1, "- {name: secret, mountPath: /etc/trimtab-secret, readOnly: true}"));
     if (work->claims) TT_TRY(LINE(pod, 1, "- {name: run, mountPath: %s}", tt_render_run_folder));
+    if (work->run->has_names && !work->has_cache)
+        TT_TRY(LINE(pod, 1, "- {name: cache, mountPath: %s}", tt_render_cache_folder));
     for (int i = 0; i < work->volume_count; i++)
         TT_TRY(LINE(pod, 1, "- {name: volume-%d, mountPath: \"%s\"%s}", i, work->volumes[i].path,
                     work->volumes[i].read_only ? ", readOnly: true" : ""));
@@ -146,15 +150,13 @@ static tt_status write_volumes(const struct tt_render_work *work, const struct t
     TT_TRY(LINE(pod, 0, "volumes:"));
     TT_TRY(LINE(pod, 0, "- {name: shm, emptyDir: {medium: Memory, sizeLimit: %zuMi}}",
                 work->run->sizes.shm >> 20));
-    TT_TRY(LINE(pod, 0, "- {name: tmp, emptyDir: {sizeLimit: 1Gi}}"));
+    TT_TRY(LINE(pod, 0, "- {name: tmp, emptyDir: {sizeLimit: %zuMi}}", work->run->sizes.tmp >> 20));
     TT_TRY(LINE(pod, 0, "- {name: config, configMap: {name: %s-config}}", name));
     TT_TRY(LINE(pod, 0, "- {name: secret, secret: {secretName: \"%s\", defaultMode: 288}}", /* 0440 */
                 tt_render_secret(work->run->spec, secret)));
     if (work->claims) TT_TRY(LINE(pod, 0, "- {name: run, persistentVolumeClaim: {claimName: %s-run}}", name));
-    for (int i = 0; i < work->volume_count; i++)
-        TT_TRY(LINE(pod, 0, "- {name: volume-%d, persistentVolumeClaim: {claimName: \"%s\"%s}}", i,
-                    work->volumes[i].claim, work->volumes[i].read_only ? ", readOnly: true" : ""));
-    return TT_OK;
+    if (work->run->has_names && !work->has_cache) TT_TRY(LINE(pod, 0, "- {name: cache, emptyDir: {}}"));
+    return tt_render_write_volumes(work, pod);
 }
 
 static tt_status write_user(const struct tt_render_work *work, const struct tt_render_sheet *pod)
@@ -180,15 +182,12 @@ static tt_status write_tolerations(const struct tt_render_work *work, const stru
 /* Requirements of the nodes, and the account that may pull the image. */
 static tt_status write_selection(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
-    char key[TT_RENDER_SCALAR_BYTES];
     if (work->run->spec->service_account != NULL)
         TT_TRY(LINE(pod, 0, "serviceAccountName: \"%s\"", work->run->spec->service_account));
     if (work->run->spec->image_pull_secret != NULL)
         TT_TRY(LINE(pod, 0, "imagePullSecrets: [{name: \"%s\"}]", work->run->spec->image_pull_secret));
-    if (work->labels.count > 0) TT_TRY(LINE(pod, 0, "nodeSelector:"));
-    for (int i = 0; i < work->labels.count; i++)
-        TT_TRY(LINE(pod, 1, "%s: \"%s\"", tt_render_scalar(work->labels.items[i].name, key),
-                    work->labels.items[i].value));
+    if (work->selector.count > 0) TT_TRY(LINE(pod, 0, "nodeSelector:"));
+    TT_TRY(tt_render_write_pairs(&work->selector, 1, pod));
     return write_tolerations(work, pod);
 }
 
@@ -224,24 +223,11 @@ static tt_status write_pod(const struct tt_render_work *work, const char *comman
     return write_volumes(work, pod);
 }
 
-static tt_status write_pod_metadata(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
-{
-    const struct tt_render_spec *spec = work->run->spec;
-    TT_TRY(LINE(sheet, 0, "metadata:"));
-    TT_TRY(LINE(sheet, 1, "labels:"));
-    TT_TRY(LINE(sheet, 2, "trimtab/run: %s", work->run->name));
-    if (spec->networks != NULL) {
-        TT_TRY(LINE(sheet, 1, "annotations:"));
-        TT_TRY(LINE(sheet, 2, "k8s.v1.cni.cncf.io/networks: \"%s\"", spec->networks));
-    }
-    return TT_OK;
-}
-
 static tt_status write_template(const struct tt_render_work *work, const char *command,
                                 const struct tt_render_sheet *sheet)
 {
     struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
-    TT_TRY(write_pod_metadata(work, sheet));
+    TT_TRY(tt_render_write_pod_metadata(work, sheet));
     TT_TRY(LINE(sheet, 0, "spec:"));
     return write_pod(work, command, &pod);
 }
@@ -249,7 +235,7 @@ static tt_status write_template(const struct tt_render_work *work, const char *c
 tt_status tt_render_write_patch(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
 {
     struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
-    TT_TRY(write_pod_metadata(work, sheet));
+    TT_TRY(tt_render_write_pod_metadata(work, sheet));
     TT_TRY(LINE(sheet, 0, "spec:"));
     TT_TRY(LINE(&pod, 0, "terminationGracePeriodSeconds: %lld", (long long)work->run->sizes.grace));
     TT_TRY(write_user(work, &pod));

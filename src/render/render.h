@@ -55,9 +55,10 @@ const struct tt_render_kind_facts *tt_render_kind_facts(enum tt_render_kind kind
 struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
         *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime,
-        *image_pull_secret, *pod_env, *pod_secrets, *service_account, *node_selector;
+        *image_pull_secret, *pod_env, *pod_secrets, *service_account, *node_selector, *namespace,
+        *object_labels, *object_annotations, *csi_volumes;
     int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
-    size_t reserve_memory, shm_size, memory, claim_size, storage_rate;
+    size_t reserve_memory, tmp_size, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
     bool host_network, gang;
 };
@@ -90,7 +91,7 @@ TT_MUST_USE tt_status tt_render_read_pairs(const char *setting, const char *text
 
 /* Reads "NAME=SECRET/KEY NAME=SECRET/KEY", also with commas: the value is "SECRET/KEY". */
 TT_MUST_USE tt_status tt_render_read_secrets(const char *text, struct tt_render_pairs *secrets);
-/* The ports other than 443 of the addresses in pod_env. */
+/* The ports of the addresses in pod_env, each once. */
 enum { TT_RENDER_PORTS_MAX = 8 };
 TT_MUST_USE tt_status tt_render_ports(const char *pod_env, int ports[TT_RENDER_PORTS_MAX], int *count);
 
@@ -98,6 +99,7 @@ TT_MUST_USE tt_status tt_render_ports(const char *pod_env, int ports[TT_RENDER_P
 struct tt_render_sizes {
     size_t memory;     /* of a pod, with `shm` */
     size_t shm;        /* of /dev/shm */
+    size_t tmp;        /* of /tmp */
     size_t checkpoint; /* bytes of one, at most */
     size_t claim;      /* bytes of the volume for output_dir */
     double save_seconds, step_seconds;
@@ -120,14 +122,19 @@ struct tt_render_run {
     int port;                     /* of the rendezvous */
     int metrics_port;             /* 0: pods answer no probes */
     struct tt_render_sizes sizes; /* by tt_render_size */
-    bool leaves_cluster;          /* a path is of a store or of the hub: pods may reach its port */
+    bool leaves_cluster;          /* a store, the hub or a tracker at port 443: pods may reach it */
+    bool has_server;              /* a server whose address is in pod_env: pods may reach its port */
+    bool has_names;               /* a path is a name of the hub, for whose cache pods have room */
+    bool stores_output;           /* output_dir is in a store */
     const char *config;           /* the YAML that trains */
 };
 
 enum { TT_RENDER_VOLUMES_MAX = 16, TT_RENDER_HOST_BYTES = 256, TT_RENDER_SECRET_BYTES = 128 };
-/* "models:/models:ro". */
+enum tt_render_volume_kind { TT_RENDER_CLAIM, TT_RENDER_SECRET_FILES, TT_RENDER_CSI };
+/* "models:/models:ro", "secret/keys:/keys", a member of csi_volumes. */
 struct tt_render_volume {
-    char claim[64], path[256];
+    enum tt_render_volume_kind kind;
+    char name[64], path[256]; /* of the claim or Secret; where pods mount it */
     bool read_only;
 };
 
@@ -140,7 +147,8 @@ void tt_render_host(enum tt_render_kind kind, const char *name, char host[TT_REN
 const char *tt_render_secret(const struct tt_render_spec *spec, char name[TT_RENDER_SECRET_BYTES]);
 /* Checks names and sizes of `spec` that need no plan; TT_ERR_USAGE names the setting and the rule. */
 TT_MUST_USE tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec *spec);
-TT_MUST_USE tt_status tt_render_volumes(const char *text,
+/* Those of `volumes`, then those of `csi_volumes`. */
+TT_MUST_USE tt_status tt_render_volumes(const struct tt_render_spec *spec,
                                         struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX], int *count);
 /* Whether output_dir lies in tt_render_run_folder; TT_ERR_USAGE where a path of the run lies in no volume. */
 TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims);

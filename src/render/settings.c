@@ -15,6 +15,11 @@
 /* clang-format off */
 const struct tt_setting tt_render_settings[] = {
     {TEXT(name), .default_text = "trimtab", .help = "Name of the objects."},
+    {TEXT(namespace), .help = "Namespace of the objects; not given: that of kubectl's context."},
+    {.name = "object_labels", .type = TT_SETTING_JSON, FIELD(object_labels),
+     .help = "Labels of all objects and pods: {\"team\": \"a\"}."},
+    {.name = "object_annotations", .type = TT_SETTING_JSON, FIELD(object_annotations),
+     .help = "Annotations of all objects and pods: {\"gke-gcsfuse/volumes\": \"true\"}."},
     {TEXT(image), .help = "Image whose entry point is trimtab, best with its digest. Needed but for sbatch."},
     {COUNT(nodes, 0, 4096, "0"), .help = "Number of pods, one for each node; 0: num_machines."},
     {COUNT(gpus_per_node, 0, 64, "0"),
@@ -26,8 +31,12 @@ const struct tt_setting tt_render_settings[] = {
     {TEXT(weights_file), .path = TT_PATH_READ, .of = "detection",
      .help = "Detection: a copy of the weights on this machine, for the plan; not given: weights_path itself."},
     {TEXT(volumes),
-     .help = "Claims that exist and where pods mount them: models:/models:ro,data:/data:ro. Files of the run lie in "
-             "them; an output_dir in /run/trimtab gets a claim of its own."},
+     .help = "Claims that exist and where pods mount them: models:/models:ro,data:/data:ro; secret/NAME:/path mounts "
+             "the keys of a Secret as files. Files of the run lie in them; an output_dir in /run/trimtab gets a claim "
+             "of its own."},
+    {.name = "csi_volumes", .type = TT_SETTING_JSON, FIELD(csi_volumes),
+     .help = "Volumes of CSI drivers by the paths where pods mount them, with Kubernetes' keys: {\"/data\": {\"driver\": "
+             "\"gcsfuse.csi.storage.gke.io\", \"readOnly\": true, \"volumeAttributes\": {\"bucketName\": \"rows\"}}}."},
     {TEXT(storage_class),
      .help = "storageClassName of the rendered claim, which several nodes write; not given: the cluster's."},
     {SIZE(claim_size, "0"), .help = "Size of the rendered claim; 0: by the plan and save_total_limit."},
@@ -36,6 +45,8 @@ const struct tt_setting tt_render_settings[] = {
     {SIZE(memory, "0"), .help = "Memory of a pod; 0: by the plan. Less than the plan's is an error."},
     {SIZE(reserve_memory, "8GiB"),
      .help = "Memory of a pod beyond the plan's buffers: program, driver, tokenizer, data."},
+    {SIZE(tmp_size, "0"),
+     .help = "Size of /tmp; 0: 1 GiB, and room for a checkpoint where output_dir is in a store, which is put from there."},
     {SIZE(shm_size, "1GiB"), .help = "Size of /dev/shm, part of the memory; NCCL needs it."},
     {SIZE(storage_rate, "200MB"), .help = "Bytes a second that a checkpoint is written at, for the grace period."},
     {.name = "step_seconds", .type = TT_SETTING_DOUBLE, FIELD(step_seconds), .default_text = "0", .minimum = 0,

@@ -78,6 +78,10 @@ tt_status tt_render_size(struct tt_render_run *run)
                         round_up(host * run->ranks + (double)spec->reserve_memory + (double)sizes->shm, mib),
                         &sizes->memory));
     sizes->checkpoint = checkpoint_bytes(run);
+    /* records and rows; a save lies there until it is put */
+    sizes->tmp = spec->tmp_size > 0
+                     ? round_up((double)spec->tmp_size, mib)
+                     : gib + (run->stores_output ? round_up((double)sizes->checkpoint, mib) : 0);
     /* one more while it is written, and one for the result */
     claim = (double)sizes->checkpoint * (double)((run->kept > 0 ? run->kept : spec->checkpoints) + 2);
     sizes->claim =

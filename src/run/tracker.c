@@ -17,7 +17,7 @@
 #include "base/own_folder.h"
 
 static const char *const names[] = {
-#define TRACKER(word) word,
+#define TRACKER(word, ...) word,
 #include "job/trackers.def"
 #undef TRACKER
 };

@@ -68,6 +68,57 @@ stored=(--model_name_or_path s3://bucket/l8b --dataset_name s3://bucket/train.js
     --pod_secrets "AWS_ACCESS_KEY_ID=s3-keys/id,AWS_SECRET_ACCESS_KEY=s3-keys/secret")
 objects stored job "${gpus[@]}" "${stored[@]}"
 objects stored-mpi mpijob "${gpus[@]}" "${stored[@]}"
+# A name of the hub has a cache of its own, a tracker its port; labels, a namespace, files of Secrets and CSI drivers.
+named=(--model_name_or_path some/l8b --report_to mlflow --pod_env '{"MLFLOW_TRACKING_URI": "http://mlflow.track:5000"}'
+    --namespace team-a --object_labels '{"team": "a", "on": "1"}' --object_annotations '{"gke-gcsfuse/volumes": "true"}')
+csi='{"/data": {"driver": "gcsfuse.csi.storage.gke.io", "readOnly": true, "volumeAttributes": {"bucketName": "rows"}},
+    "/keys": {"driver": "secrets-store.csi.k8s.io", "readOnly": true, "fsType": "ext4", "nodePublishSecretRef": {"name": "vault"},
+    "volumeAttributes": {"secretProviderClass": "keys"}}}'
+mounted=(--volumes secret/hub-token:/token --csi_volumes "$csi")
+objects named jobset "${gpus[@]}" "${named[@]}" "${mounted[@]}" --monitoring_namespace monitoring
+objects named-job job "${gpus[@]}" "${named[@]}" "${mounted[@]}" --gang true
+objects named-patched trainjob "${gpus[@]}" "${named[@]}" "${mounted[@]}" --runtime torch-distributed
+for kind in trainjob pytorchjob mpijob volcano; do
+    "$trimtab" render $kind "${gpus[@]}" "${named[@]}" "${mounted[@]}" >named.$kind 2>err || fail "$kind with names: $(cat err)"
+    code=0
+    python3 "$root/tests/tools/check_objects.py" "$golden" named.$kind --rules >out 2>&1 || code=$?
+    [ $code -eq 0 ] || [ $code -eq 77 ] || fail "$kind with names: $(cat out)"
+    [ "$(grep -c '^  namespace: team-a$' named.$kind)" -eq "$(grep -c '^kind: ' named.$kind)" ] || fail "$kind: objects without the namespace"
+    grep -q 'HF_HOME, value: /var/cache/trimtab' named.$kind || fail "$kind: no cache of the hub"
+done
+# ports NAME FLAGS...: the ports that the policy opens besides those of names, in one line.
+ports() { "$trimtab" render job "${gpus[@]}" "$@" 2>err | awk '/^kind: NetworkPolicy/ { on = 1 } /^---/ { on = 0 }
+    on && /protocol: TCP, port: / && !/ 53}/ { gsub(/[^0-9]/, ""); printf "%s ", $0 }'; }
+# opened PORTS FLAGS...
+opened() { [ "$(ports "${@:2}")" = "$1" ] || fail "opened '$(ports "${@:2}")', not '$1', for ${*:2}: $(cat err)"; }
+opened ""
+opened "" --report_to mlflow
+opened "" --report_to trackio --pod_env '{"MLFLOW_TRACKING_URI": "http://m:5000"}'
+opened "443 " --report_to wandb
+opened "8080 " --report_to wandb --pod_env '{"WANDB_BASE_URL": "http://wandb.track:8080"}'
+opened "80 " --report_to mlflow --pod_env '{"MLFLOW_TRACKING_URI": "http://m/x"}'
+opened "443 " --report_to mlflow --pod_env '{"MLFLOW_TRACKING_URI": "https://m/x"}'
+opened "" --report_to mlflow --pod_env '{"MLFLOW_TRACKING_URI": "file:///run/trimtab/ml"}'
+opened "443 5000 " --report_to mlflow wandb --pod_env '{"MLFLOW_TRACKING_URI": "http://m:5000"}'
+opened "443 " --report_to trackio --trackio_space_id me/space
+opened "443 " --report_to mlflow --pod_secrets MLFLOW_TRACKING_URI=track/uri
+grep -q "^warning: MLFLOW_TRACKING_URI is in a Secret" err || fail "no word of a port in a Secret: $(cat err)"
+opened "443 " --push_to_hub true
+opened "443 3128 " --model_name_or_path some/l8b --pod_env '{"HTTPS_PROXY": "http://proxy.net:3128"}'
+"$trimtab" render job "${gpus[@]}" "${named[@]}" --pod_env '{"HF_HOME": "/data/hf"}' >out 2>err
+grep -q /var/cache out && fail "a cache beside that of HF_HOME"
+for words in 'namespace Team=metadata.namespace' 'namespace a.b=metadata.namespace' 'object_labels {"a":"b c"}=at most 63 letters' \
+    'object_labels {"a b":"c"}=[DOMAIN/]NAME' 'object_labels {"trimtab/run":"x"}=the setting `name`' \
+    'object_annotations {"k8s.v1.cni.cncf.io/networks":"x"}=the setting `networks`' 'volumes secret/A:/x=volumes[].secret.secretName' \
+    'csi_volumes {"/x":{}}=with a `driver`' 'csi_volumes {"/x":{"driver":"a","size":1}}=keys are driver' 'csi_volumes ["/x"]=write paths' \
+    'csi_volumes {"x":{"driver":"a"}}=a path is absolute' 'csi_volumes {"/tmp/x":{"driver":"a"}}=lies in /tmp' \
+    'csi_volumes {"/x":{"driver":"a","volumeAttributes":{"n":1}}}=numbers need quotes' \
+    'csi_volumes {"/x":{"driver":"a","readOnly":"yes"}}=true or false' 'csi_volumes {"/x":{"driver":"a b"}}=at most 63 letters' \
+    'csi_volumes {"/x":{"driver":"a","nodePublishSecretRef":"s"}}="name": SECRET'; do
+    given=${words#* }
+    expect 2 "${given##*=}" render job "${gpus[@]}" --"${words%% *}" "${given%=*}"
+done
+expect 2 "output_dir '/data/out' lies in no volume of the pods that they may write" render job "${gpus[@]}" --volumes m:/models "${mounted[@]:2}" --output_dir /data/out
 grep -q 'protocol: TCP, port: 443' job.yaml && fail "a run of volumes may leave the cluster"
 for words in 'pod_secrets A=b=NAME=SECRET/KEY' 'pod_secrets A=/c=NAME=SECRET/KEY' 'pod_secrets A=b/=NAME=SECRET/KEY' \
     'pod_secrets RANK=a/b=the pods, or the controller' 'pod_secrets 1A=a/b=begins with a letter' 'pod_secrets A=B/c=is not valid' \
