@@ -9,6 +9,7 @@
 #include "base/store.h"
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
+#include "config/flags.h"
 #include "job/paths.h"
 #include "job/task.h"
 #include "launch/launch.h"
@@ -37,15 +38,16 @@ static const struct tt_render_exits exits = {
 static size_t list_sections(struct tt_setting_section *sections)
 {
     size_t count = tt_job_call_sections(TT_JOB_TRAIN, NULL, offsetof(struct render_command, call), sections);
-    sections[count] =
-        (struct tt_setting_section){"Cluster", tt_render_settings, offsetof(struct render_command, spec)};
-    return count + 1;
+    const size_t at = offsetof(struct render_command, spec);
+    sections[count++] = (struct tt_setting_section){"Cluster", tt_render_settings, at};
+    sections[count++] = (struct tt_setting_section){"Pods", tt_render_pod_settings, at};
+    return count;
 }
 
 static bool find_kind(const char *word, enum tt_render_kind *kind)
 {
     for (enum tt_render_kind i = 0; i < TT_RENDER_KINDS; i++) {
-        if (strcmp(tt_render_kind_facts(i)->word, word) != 0) continue;
+        if (tt_render_kind_facts(i)->serves || strcmp(tt_render_kind_facts(i)->word, word) != 0) continue;
         *kind = i;
         return true;
     }
@@ -59,7 +61,8 @@ static tt_status parse_words(int argc, char *const *argv, int *count)
     *count = argc > 0 && argv[0][0] != '-';
     if (*count == 0 || find_kind(argv[0], &kind)) return TT_OK;
     tt_status status = tt_fail(TT_ERR_USAGE, "cannot render a '%.60s'", argv[0]);
-    tt_hint("trimtab render jobset, job, trainjob, pytorchjob, mpijob, volcano or sbatch");
+    tt_hint(
+        "trimtab render jobset, job, trainjob, runtime, pytorchjob, mpijob, volcano, sbatch or deployment");
     return status;
 }
 
@@ -79,6 +82,17 @@ static bool has_launcher(enum tt_render_kind kind)
 static bool is_script(enum tt_render_kind kind)
 {
     return tt_render_kind_facts(kind)->is_script;
+}
+
+static bool is_shared(enum tt_render_kind kind)
+{
+    return tt_render_kind_facts(kind)->is_shared;
+}
+
+/* Its pods answer probes. */
+static bool has_metrics(enum tt_render_kind kind)
+{
+    return !has_launcher(kind) || is_shared(kind);
 }
 
 static tt_status set_batch(struct render_command *command, struct tt_settings *settings)
@@ -123,10 +137,12 @@ static tt_status set_cluster(struct render_command *command, struct tt_settings 
     /* The logs of a cluster are read and kept by others than those of the data. */
     if (!tt_settings_is_set(settings, "log_sample"))
         TT_TRY(tt_settings_set(settings, "log_sample", "false", origin));
-    if (!has_launcher(kind)) TT_TRY(set_metrics(settings));
+    if (has_metrics(kind)) TT_TRY(set_metrics(settings));
     if (!is_script(kind) && command->job.watch.report_to >= TT_REPORT_TRACKER)
         tt_warn("report_to: the image of deploy/image.sh has no Python, which trackers need: give an --image "
                 "that has python3 and their packages");
+    if (is_shared(kind) && !tt_settings_is_set(settings, "rendezvous_timeout"))
+        TT_TRY(tt_settings_set(settings, "rendezvous_timeout", rendezvous_seconds, origin));
     if (spec->nodes == 1 || has_launcher(kind)) return TT_OK;
     tt_render_host(kind, spec->name, host);
     TT_TRY(tt_settings_set(settings, "main_process_ip", host, origin));
@@ -190,8 +206,8 @@ static tt_status make_plan(const struct render_command *command, bool is_cpu, in
 static tt_status find_metrics_port(const struct render_command *command, enum tt_render_kind kind, int *port)
 {
     int64_t given = command->job.monitor.metrics_port;
-    *port = has_launcher(kind) || given < 0 ? 0 : (int)given;
-    if (!has_launcher(kind) && given == 0)
+    *port = !has_metrics(kind) || given < 0 ? 0 : (int)given;
+    if (has_metrics(kind) && given == 0)
         return fail_usage("metrics_port is 0, a free port, which probes (containers[0].ports) cannot know",
                           "leave it out, or give a port; -1: no probes");
     if (command->spec.monitoring_namespace != NULL && *port == 0)
@@ -319,7 +335,7 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
     tt_status status = TT_OK;
     bool is_cpu = job->device.choice == TT_DEVICE_CPU;
     struct tt_plan plan;
-    struct tt_str config = {0}, text = {0};
+    struct tt_str config = {0}, flags = {0}, text = {0};
     struct path_list paths = {.settings = settings};
     struct tt_render_run run = {.kind = kind,
                                 .spec = &command->spec,
@@ -349,10 +365,13 @@ static tt_status render(struct tt_cli *cli, const struct render_command *command
         TT_GO(set_number(settings, "grace_seconds", run.sizes.grace));
     TT_GO(tt_settings_write_yaml(settings, &config));
     run.config = tt_str_text(&config);
+    if (is_shared(kind)) TT_GO(tt_settings_write_flags(settings, &flags));
+    run.flags = tt_str_text(&flags);
     TT_GO(tt_render_write(&run, &text));
     TT_GO(tt_report_print(cli->report, tt_str_text(&text)));
 out:
     tt_str_deinit(&config);
+    tt_str_deinit(&flags);
     tt_str_deinit(&text);
     tt_free(paths.items);
     tt_arena_deinit(&paths.arena);
@@ -377,7 +396,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 }
 
 const struct tt_command_ops tt_cmd_render = {
-    .usage = " [jobset|job|trainjob|pytorchjob|mpijob|volcano|sbatch] --image IMAGE --nodes N "
+    .usage = " [jobset|job|trainjob|runtime|pytorchjob|mpijob|volcano|sbatch] --image IMAGE --nodes N "
              "--gpus_per_node N --chip h200 --config FILE.yaml "
              "[--volumes CLAIM:PATH,...]",
     .sections = list_sections,

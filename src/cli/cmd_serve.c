@@ -3,58 +3,11 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/crowd.h"
-#include "cli/commands.h"
+#include "cli/serve_call.h"
 #include "cli/signals.h"
-#include "cli/talk_call.h"
 #include "serve/server.h"
-
-struct serve_command {
-    struct tt_talk_call call; /* must be first: the offsets of its settings apply here */
-    const char *host, *allowed_hosts, *served_model_name;
-    int64_t port, slots, waiting, connections;
-    size_t request_bytes;
-    double request_seconds;
-};
-
-#define OWN(member) .offset = offsetof(struct serve_command, member)
-
-/* One row reads as one paragraph. */
-/* clang-format off */
-static const struct tt_setting own_settings[] = {
-    {.name = "host", .type = TT_SETTING_STRING, OWN(host), .default_text = "127.0.0.1",
-     .help = "Address to listen at. Other addresses than those of this machine itself are open to everybody who can "
-             "reach them."},
-    {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "8000", .minimum = 0, .maximum = 65535,
-     .help = "Port to listen at; 0: a free one, which is printed."},
-    {.name = "allowed_hosts", .type = TT_SETTING_JSON, OWN(allowed_hosts),
-     .help = "Host names by which clients may ask, as trimtab.example.com or *.example.com, besides localhost and "
-             "addresses in numbers. Not given: no others at loopback, all elsewhere; a proxy that keeps the name of "
-             "the client's request needs it."},
-    {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
-     .help = "Name of the base model for clients; not given: the last part of its path. Adapters have the last parts "
-             "of theirs."},
-    {.name = "max_running", .aliases = "max_num_seqs", .type = TT_SETTING_INT, OWN(slots), .default_text = "16",
-     .minimum = 1, .maximum = 4096,
-     .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},
-    {.name = "max_waiting", .type = TT_SETTING_INT, OWN(waiting), .default_text = "256", .minimum = 0,
-     .maximum = 1 << 16, .help = "Requests that wait for others to end; further ones get the status 429."},
-    {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
-     .maximum = 1 << 16,
-     .help = "Connections; for a further one the oldest idle one is closed, of the client that has most of them."},
-    {.name = "max_request_size", .type = TT_SETTING_BYTES, OWN(request_bytes), .default_text = "1MiB",
-     .help = "Largest body of a request; larger ones get the status 413."},
-    {.name = "request_timeout", .type = TT_SETTING_DOUBLE, OWN(request_seconds), .default_text = "60",
-     .minimum = 0.5, .maximum = 86400,
-     .help = "Seconds in which a client must send its request, and fetch the rest of an answer that is complete."},
-    {.name = NULL},
-};
-/* clang-format on */
-
-static size_t list_sections(struct tt_setting_section *sections)
-{
-    return tt_talk_call_sections("Server", own_settings, sections);
-}
 
 /* The last part of a path, with `ending` where it is `taken` already; NULL: memory is exhausted. */
 static char *make_name(const char *path, const char *taken)
@@ -73,8 +26,18 @@ static char *make_name(const char *path, const char *taken)
     return NULL;
 }
 
+/* Requests that run end by themselves, for a time; the second signal ends the process. */
+static void drain(struct tt_server *server, double seconds)
+{
+    static const struct timespec pause = {.tv_nsec = 20000000};
+    double end = tt_clock_seconds() + seconds;
+    tt_serve_drain(server);
+    while (!tt_serve_is_idle(server) && !tt_serve_has_failed(server) && tt_clock_seconds() < end)
+        nanosleep(&pause, NULL);
+}
+
 /* Serves until a request to stop. */
-static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
+static tt_status serve(struct tt_cli *cli, const struct tt_serve_call *command,
                        const struct tt_serve_config *config)
 {
     static const struct timespec pause = {.tv_nsec = 50000000};
@@ -88,13 +51,16 @@ static tt_status serve(struct tt_cli *cli, const struct serve_command *command,
     snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
              config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, v6 ? "[" : "",
              command->host, v6 ? "]" : "", tt_serve_port(server));
-    tt_signals_announce("stopping: requests that run end now");
+    tt_signals_announce(command->drain_seconds > 0
+                            ? "stopping: requests that run may end, new ones are refused"
+                            : "stopping: requests that run end now");
     tt_report_line(cli->report, line);
     while (atomic_load(&cli->cancel->requests) == 0 && !tt_serve_has_failed(server)) nanosleep(&pause, NULL);
+    if (command->drain_seconds > 0) drain(server, command->drain_seconds);
     return tt_serve_close(server);
 }
 
-static struct tt_http_config http_config(const struct serve_command *command)
+static struct tt_http_config http_config(const struct tt_serve_call *command)
 {
     return (struct tt_http_config){.host = command->host,
                                    .port = (int)command->port,
@@ -106,13 +72,13 @@ static struct tt_http_config http_config(const struct serve_command *command)
 
 struct serving {
     struct tt_cli *cli;
-    const struct serve_command *command;
+    const struct tt_serve_call *command;
     const char *name;
 };
 
 static tt_status serve_named(const struct serving *serving, struct tt_talk *talk, char *const *adapters)
 {
-    const struct serve_command *command = serving->command;
+    const struct tt_serve_call *command = serving->command;
     const struct tt_serve_config config = {
         .talk = talk,
         .sampling = tt_sampling_options_of(&command->call.spec.generate),
@@ -160,7 +126,7 @@ static tt_status lead(void *context, struct tt_talk *talk)
 
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 {
-    const struct serve_command *command = call->target;
+    const struct tt_serve_call *command = call->target;
     const struct tt_model_spec *model = &command->call.spec.job.model;
     const char *path = command->served_model_name;
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
@@ -179,8 +145,8 @@ static tt_status resolve(void *target, struct tt_settings *settings)
 
 const struct tt_command_ops tt_cmd_serve = {
     .usage = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] [--host ADDRESS] [--port N]",
-    .sections = list_sections,
-    .target_bytes = sizeof(struct serve_command),
+    .sections = tt_serve_call_sections,
+    .target_bytes = sizeof(struct tt_serve_call),
     .resolve = resolve,
     .run = run,
 };

@@ -158,6 +158,15 @@ out:
     return status;
 }
 
+/* "render deployment" is the command render-deployment, whose settings are others than those of render. */
+static const struct tt_command *find_joined(int argc, char *const *argv)
+{
+    char name[80];
+    if (argc <= 2 || argv[2][0] == '-' || strcmp(argv[1], "help") == 0) return NULL;
+    snprintf(name, sizeof name, "%.30s-%.30s", argv[1], argv[2]);
+    return tt_command_find(name);
+}
+
 static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -167,7 +176,12 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     if (version && argc == 2) return tt_report_print(cli->report, "trimtab " TT_VERSION "\n");
     if (version) name = "version";
     const char *objective = tt_objective_is_named(name) ? name : NULL; /* a training, as TRL's commands are */
-    const struct tt_command *command = tt_command_find(name);
+    const struct tt_command *command = tt_command_find(name), *joined = find_joined(argc, argv);
+    if (joined != NULL) {
+        command = joined;
+        argc--;
+        argv++;
+    }
     if (command == NULL) return fail_unknown(name);
     if (argc <= 1) return tt_help_print(cli, NULL);
     if (wants_help(argc - 2, argv + 2)) return tt_help_print(cli, command);

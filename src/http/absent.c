@@ -17,6 +17,12 @@ int tt_http_port(const struct tt_http_server *server)
     return 0;
 }
 
+size_t tt_http_busy(struct tt_http_server *server)
+{
+    (void)server;
+    return 0;
+}
+
 void tt_http_close(struct tt_http_server *server)
 {
     (void)server;

@@ -412,6 +412,16 @@ int tt_http_port(const struct tt_http_server *server)
     return server->port;
 }
 
+size_t tt_http_busy(struct tt_http_server *server)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&server->lock);
+    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring; line = line->next)
+        count += line->exchange != NULL;
+    pthread_mutex_unlock(&server->lock);
+    return count;
+}
+
 void tt_http_close(struct tt_http_server *server)
 {
     if (server == NULL) return;

@@ -34,6 +34,8 @@ struct tt_http_config {
 /* TT_ERR_UNSUPPORTED in a build without libmicrohttpd, TT_ERR_USAGE: a wrong address, TT_ERR_IO: a port in use. */
 TT_MUST_USE tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_server **out);
 int tt_http_port(const struct tt_http_server *server);
+/* Requests that are not answered yet, or whose answer the client has not fetched. Idle connections are none. */
+size_t tt_http_busy(struct tt_http_server *server);
 /* Ends all connections. Kept exchanges stay valid, and are gone. Takes NULL. */
 void tt_http_close(struct tt_http_server *server);
 

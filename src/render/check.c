@@ -37,6 +37,7 @@ static const char *field_of(const char *setting)
         {"service_account", "serviceAccountName"},
         {"runtime", "TrainJob.spec.runtimeRef.name"},
         {"queue", "metadata.labels[kueue.x-k8s.io/queue-name]"},
+        {"client_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
         {"monitoring_namespace", "NetworkPolicy.spec.ingress[].from[].namespaceSelector"},
         {"gpu_resource", "containers[0].resources.limits"},
         {"rdma", "containers[0].resources.limits"},
@@ -118,6 +119,20 @@ static tt_status refuse_image(const char *message, const char *hint)
 {
     tt_status status = tt_fail(TT_ERR_USAGE, "%s", message);
     tt_hint("%s", hint);
+    return status;
+}
+
+/* Objects of a namespace cannot stand beside one of the cluster. */
+static tt_status check_shared(enum tt_render_kind kind, const struct tt_render_spec *spec)
+{
+    const char *given = spec->namespace != NULL              ? "namespace"
+                        : spec->monitoring_namespace != NULL ? "monitoring_namespace"
+                        : spec->queue != NULL                ? "queue"
+                                                             : NULL;
+    if (!tt_render_kind_facts(kind)->is_shared || given == NULL) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "%s is given, but a ClusterTrainingRuntime is in no namespace", given);
+    tt_hint("leave it out; a TrainJob has its own namespace and queue");
     return status;
 }
 
@@ -278,6 +293,9 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(check_name(kind, spec));
     TT_TRY(check_kind(kind, spec));
     TT_TRY(check_runtime(kind, spec));
+    TT_TRY(check_shared(kind, spec));
+    TT_TRY(check_printable("model_initializer", spec->model_initializer, false));
+    TT_TRY(check_printable("dataset_initializer", spec->dataset_initializer, false));
     if (is_script && spec->image != NULL)
         return refuse_image("image is given, but a batch script runs the program of the nodes",
                             "leave image out");
@@ -299,8 +317,10 @@ tt_status tt_render_check(enum tt_render_kind kind, const struct tt_render_spec 
     TT_TRY(tt_render_check_object_name("runtime", spec->runtime));
     TT_TRY(tt_render_check_object_name("queue", spec->queue));
     TT_TRY(tt_render_check_object_name("monitoring_namespace", spec->monitoring_namespace));
+    TT_TRY(tt_render_check_object_name("client_namespace", spec->client_namespace));
     TT_TRY(check_resource("gpu_resource", spec->gpu_resource));
     TT_TRY(check_resource("rdma", spec->rdma));
-    if (spec->storage_rate == 0) return tt_render_refuse("storage_rate", "0", "a rate above 0");
+    if (!tt_render_kind_facts(kind)->serves && spec->storage_rate == 0)
+        return tt_render_refuse("storage_rate", "0", "a rate above 0");
     return TT_OK;
 }

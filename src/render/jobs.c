@@ -1,4 +1,6 @@
 /* Job, JobSet and TrainJob: workloads with a Job of Kubernetes inside. */
+#include <string.h>
+
 #include "render/render_impl.h"
 
 static tt_status write_rule(const struct tt_render_work *work, const char *action, const int *codes,
@@ -62,6 +64,54 @@ static tt_status write_failure_policy(const struct tt_render_work *work, const s
     return LINE(sheet, 2, "onJobFailureReasons: [PodFailurePolicy]");
 }
 
+/* The folders into which initializers fetch, of the volume at /workspace (kubeflow/trainer pkg/initializers/utils). */
+static const struct {
+    const char *name, *folder;
+} initializers[] = {{"dataset-initializer", "/workspace/dataset"}, {"model-initializer", "/workspace/model"}};
+enum { INITIALIZERS = sizeof initializers / sizeof *initializers };
+
+static bool is_fetched(const struct tt_render_work *work, int index)
+{
+    for (int i = 0; i < work->run->path_count; i++)
+        if (work->run->paths[i].path != NULL &&
+            strcmp(work->run->paths[i].path, initializers[index].folder) == 0)
+            return true;
+    return false;
+}
+
+/* Jobs before the training; a TrainJob says what they fetch (spec.initializer). */
+static tt_status write_initializers(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_spec *spec = work->run->spec;
+    const struct tt_render_sheet template = {sheet->text, sheet->indent + 4};
+    for (int i = 0; i < INITIALIZERS; i++) {
+        if (!is_fetched(work, i)) continue;
+        TT_TRY(LINE(sheet, 0, "- name: %s", initializers[i].name));
+        TT_TRY(LINE(sheet, 1, "replicas: 1"));
+        TT_TRY(LINE(sheet, 1, "template:"));
+        TT_TRY(LINE(sheet, 2, "metadata:"));
+        TT_TRY(LINE(sheet, 3, "labels:"));
+        TT_TRY(LINE(sheet, 4, "trainer.kubeflow.org/trainjob-ancestor-step: %s", initializers[i].name));
+        TT_TRY(LINE(sheet, 2, "spec:"));
+        TT_TRY(LINE(sheet, 3, "template:"));
+        TT_TRY(tt_render_write_initializer(work, initializers[i].name,
+                                           i == 0 ? spec->dataset_initializer : spec->model_initializer,
+                                           &template));
+    }
+    return TT_OK;
+}
+
+static tt_status write_order(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    bool any = false;
+    for (int i = 0; i < INITIALIZERS; i++) any |= is_fetched(work, i);
+    if (any) TT_TRY(LINE(sheet, 1, "dependsOn:"));
+    for (int i = 0; i < INITIALIZERS; i++)
+        if (is_fetched(work, i))
+            TT_TRY(LINE(sheet, 1, "- {name: %s, status: Complete}", initializers[i].name));
+    return TT_OK;
+}
+
 /* The specification of a JobSet. The controller of TrainJob finds its Job by a label, and names network and JobSet. */
 static tt_status write_jobset(const struct tt_render_work *work, bool alone,
                               const struct tt_render_sheet *sheet)
@@ -73,8 +123,10 @@ static tt_status write_jobset(const struct tt_render_work *work, bool alone,
     TT_TRY(LINE(sheet, 1, "publishNotReadyAddresses: true"));
     TT_TRY(write_failure_policy(work, sheet));
     TT_TRY(LINE(sheet, 0, "replicatedJobs:"));
+    if (tt_render_kind_facts(work->run->kind)->is_shared) TT_TRY(write_initializers(work, sheet));
     TT_TRY(LINE(sheet, 0, "- name: node"));
     TT_TRY(LINE(sheet, 1, "replicas: 1"));
+    if (tt_render_kind_facts(work->run->kind)->is_shared) TT_TRY(write_order(work, sheet));
     TT_TRY(LINE(sheet, 1, "template:"));
     TT_TRY(LINE(sheet, 2, "metadata:"));
     TT_TRY(LINE(sheet, 3, "labels:"));
@@ -109,13 +161,10 @@ static tt_status write_trainer(const struct tt_render_work *work, const struct t
     return tt_render_write_resources(work, &resources);
 }
 
-/* A runtime of its own for each run, in its namespace: the fields of a TrainJob that patch a runtime differ between
- * versions of Trainer, and those of a runtime do not. */
-static tt_status write_runtime(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+static tt_status write_runtime_spec(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
 {
     const struct tt_render_spec *run = work->run->spec;
     struct tt_render_sheet jobset = {sheet->text, 3};
-    TT_TRY(tt_render_write_workload(work, trainer_version, "TrainingRuntime", false, sheet));
     TT_TRY(LINE(sheet, 1, "mlPolicy:"));
     TT_TRY(LINE(sheet, 2, "numNodes: %lld", (long long)run->nodes));
     TT_TRY(LINE(sheet, 2, "torch: {}"));
@@ -123,6 +172,28 @@ static tt_status write_runtime(const struct tt_render_work *work, const struct t
     TT_TRY(LINE(sheet, 1, "template:"));
     TT_TRY(LINE(sheet, 2, "spec:"));
     return write_jobset(work, false, &jobset);
+}
+
+/* A runtime of its own for each run, in its namespace: the fields of a TrainJob that patch a runtime differ between
+ * versions of Trainer, and those of a runtime do not. */
+static tt_status write_runtime(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
+{
+    TT_TRY(tt_render_write_workload(work, trainer_version, "TrainingRuntime", false, sheet));
+    return write_runtime_spec(work, sheet);
+}
+
+/* The label is by what Kubeflow's SDK lists runtimes; with `torchtune` it would write that program's words. */
+tt_status tt_render_write_runtime(const struct tt_render_work *work, struct tt_str *text)
+{
+    static const struct tt_render_note framework = {"trainer.kubeflow.org/framework", "trimtab"};
+    const struct tt_render_object object = {.version = trainer_version,
+                                            .kind = "ClusterTrainingRuntime",
+                                            .of_cluster = true,
+                                            .label = &framework};
+    const struct tt_render_sheet sheet = {text, 0};
+    TT_TRY(tt_render_write_metadata(work, &object, &sheet));
+    TT_TRY(LINE(&sheet, 0, "spec:"));
+    return write_runtime_spec(work, &sheet);
 }
 
 /* Source: kubeflow/trainer, pkg/apis/trainer/v1alpha1/trainjob_types.go (RuntimePatch). Variables of the container

@@ -39,6 +39,20 @@ static const char *security_level(const struct tt_render_run *run)
     return facts[run->kind].injects_container && run->spec->nodes > 1 ? "baseline" : "restricted";
 }
 
+static tt_status write_server_head(const struct tt_render_work *work, struct tt_str *text)
+{
+    char memory[32];
+    const struct tt_render_run *run = work->run;
+    TT_TRY(tt_str_printf(text, "# %s: %lld pod%s of %d rank%s, planned for %s, rendered by trimtab\n",
+                         run->spec->name, (long long)run->spec->replicas, run->spec->replicas == 1 ? "" : "s",
+                         run->ranks, run->ranks == 1 ? "" : "s", run->plan->device));
+    return tt_str_printf(text,
+                         "# memory of a pod %s; a pod ends at most %lld s after it is told to\n"
+                         "# Pod Security level of the namespace: %s\n",
+                         tt_format_bytes((double)run->sizes.memory, memory, sizeof memory),
+                         (long long)run->sizes.grace, security_level(run));
+}
+
 static tt_status write_head(const struct tt_render_work *work, struct tt_str *text)
 {
     char secret[TT_RENDER_SECRET_BYTES], memory[32], checkpoint[32];
@@ -182,6 +196,15 @@ static tt_status write_way_out(const struct tt_render_run *run, struct tt_str *t
     return TT_OK;
 }
 
+tt_status tt_render_write_egress(const struct tt_render_run *run, struct tt_str *text)
+{
+    TT_TRY(tt_str_append_text(
+        text, "  - to:\n    - namespaceSelector: {}\n      podSelector:\n        matchLabels:\n"
+              "          k8s-app: kube-dns\n    ports:\n"
+              "    - {protocol: UDP, port: 53}\n    - {protocol: TCP, port: 53}\n"));
+    return write_way_out(run, text);
+}
+
 /* Pods of a run reach each other and the name service, and nothing else but the stores that paths name. */
 static tt_status write_policy(const struct tt_render_work *work, struct tt_str *text)
 {
@@ -195,13 +218,9 @@ static tt_status write_policy(const struct tt_render_work *work, struct tt_str *
                          name, name));
     TT_TRY(write_ingress(run, text));
     TT_TRY(tt_str_printf(
-        text,
-        "  egress:\n  - to:\n    - podSelector:\n"
-        "        matchLabels:\n          trimtab/run: %s\n  - to:\n    - namespaceSelector: {}\n"
-        "      podSelector:\n        matchLabels:\n          k8s-app: kube-dns\n    ports:\n"
-        "    - {protocol: UDP, port: 53}\n    - {protocol: TCP, port: 53}\n",
+        text, "  egress:\n  - to:\n    - podSelector:\n        matchLabels:\n          trimtab/run: %s\n",
         name));
-    return write_way_out(run, text);
+    return tt_render_write_egress(run, text);
 }
 
 static tt_status write_claim(const struct tt_render_work *work, size_t bytes, struct tt_str *text)
@@ -236,6 +255,17 @@ const char *tt_render_scalar(const char *text, char scalar[TT_RENDER_SCALAR_BYTE
     return scalar;
 }
 
+/* A runtime, which needs in each namespace that uses it the Secret and the claims that it names. */
+static tt_status write_shared(const struct tt_render_work *work, struct tt_str *text)
+{
+    if (!work->claims) return tt_render_kind_facts(work->run->kind)->write(work, text);
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "a path of the run lies in %s, whose claim no ClusterTrainingRuntime has",
+                tt_render_run_folder);
+    tt_hint("use a folder of a volume, as in --volumes NAME:/workspace --output_dir /workspace/output");
+    return status;
+}
+
 tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text)
 {
     struct tt_render_run named = *given, *run = &named;
@@ -253,9 +283,10 @@ tt_status tt_render_write(const struct tt_render_run *given, struct tt_str *text
     for (int i = 0; i < work.env.count; i++)
         work.has_cache |= strcmp(work.env.items[i].name, "HF_HOME") == 0 ||
                           strcmp(work.env.items[i].name, "HF_HUB_CACHE") == 0;
-    TT_TRY(write_head(&work, text));
+    TT_TRY(kind->serves ? write_server_head(&work, text) : write_head(&work, text));
+    if (kind->is_shared) return write_shared(&work, text);
     TT_TRY(write_config(&work, text));
-    if (!run->spec->host_network) TT_TRY(write_policy(&work, text));
+    if (!run->spec->host_network && !kind->serves) TT_TRY(write_policy(&work, text));
     if (work.claims) TT_TRY(write_claim(&work, run->sizes.claim, text));
     if (run->spec->gang && kind->groups_pods) TT_TRY(write_group(&work, text));
     if (kind->needs_service) TT_TRY(write_service(&work, text));

@@ -1,5 +1,7 @@
 /* The pod, which is the same in all kinds of workloads but for the names that their controllers require. Every text
  * that is inserted was checked (check.c) or is a number. */
+#include <string.h>
+
 #include "render/render_impl.h"
 
 /* The user of mpi-operator's images: sshd runs as this user, with a configuration in its home. */
@@ -79,7 +81,8 @@ static tt_status write_attempt(const struct tt_render_work *work, const struct t
 tt_status tt_render_write_environment(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
     TT_TRY(LINE(pod, 1, "env:"));
-    TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
+    if (!kind_of(work)->serves)
+        TT_TRY(LINE(pod, 1, "- {name: TRIMTAB_JOB_SECRET_FILE, value: /etc/trimtab-secret/secret}"));
     TT_TRY(write_field(pod, "NODE_NAME", "spec.nodeName"));
     TT_TRY(write_attempt(work, pod));
     if (work->run->has_names && !work->has_cache)
@@ -101,8 +104,10 @@ static tt_status write_mounts(const struct tt_render_work *work, const struct tt
     TT_TRY(LINE(pod, 1, "volumeMounts:"));
     TT_TRY(LINE(pod, 1, "- {name: shm, mountPath: /dev/shm}"));
     TT_TRY(LINE(pod, 1, "- {name: tmp, mountPath: /tmp}"));
-    TT_TRY(LINE(pod, 1, "- {name: config, mountPath: /etc/trimtab, readOnly: true}"));
-    TT_TRY(LINE(pod, 1, "- {name: secret, mountPath: /etc/trimtab-secret, readOnly: true}"));
+    if (!kind_of(work)->is_shared)
+        TT_TRY(LINE(pod, 1, "- {name: config, mountPath: /etc/trimtab, readOnly: true}"));
+    if (!kind_of(work)->serves)
+        TT_TRY(LINE(pod, 1, "- {name: secret, mountPath: /etc/trimtab-secret, readOnly: true}"));
     if (work->claims) TT_TRY(LINE(pod, 1, "- {name: run, mountPath: %s}", tt_render_run_folder));
     if (work->run->has_names && !work->has_cache)
         TT_TRY(LINE(pod, 1, "- {name: cache, mountPath: %s}", tt_render_cache_folder));
@@ -119,6 +124,24 @@ static tt_status write_port(const struct tt_render_work *work, const struct tt_r
     TT_TRY(LINE(pod, 1, "- {name: %s, containerPort: %d}", kind_of(work)->port, work->run->port));
     if (work->run->metrics_port == 0) return TT_OK;
     return LINE(pod, 1, "- {name: metrics, containerPort: %d}", work->run->metrics_port);
+}
+
+/* A server leaves its Service before it is told to stop: endpoints are removed while the pod sleeps. A device that has
+ * failed is answered with 503. */
+static tt_status write_server_probes(const struct tt_render_sheet *pod)
+{
+    TT_TRY(LINE(pod, 1, "startupProbe:"));
+    TT_TRY(LINE(pod, 2, "httpGet: {path: /healthz, port: http}"));
+    TT_TRY(LINE(pod, 2, "periodSeconds: 5"));
+    TT_TRY(LINE(pod, 2, "failureThreshold: 360"));
+    TT_TRY(LINE(pod, 1, "readinessProbe:"));
+    TT_TRY(LINE(pod, 2, "httpGet: {path: /readyz, port: http}"));
+    TT_TRY(LINE(pod, 2, "periodSeconds: 5"));
+    TT_TRY(LINE(pod, 1, "livenessProbe:"));
+    TT_TRY(LINE(pod, 2, "httpGet: {path: /healthz, port: http}"));
+    TT_TRY(LINE(pod, 2, "periodSeconds: 20"));
+    TT_TRY(LINE(pod, 2, "timeoutSeconds: 5"));
+    return LINE(pod, 1, "lifecycle: {preStop: {sleep: {seconds: %d}}}", TT_RENDER_LEAVE_SECONDS);
 }
 
 static tt_status write_container(const struct tt_render_work *work, const char *command,
@@ -138,7 +161,7 @@ static tt_status write_container(const struct tt_render_work *work, const char *
         TT_TRY(LINE(pod, 1, "resources:"));
         TT_TRY(tt_render_write_resources(work, &resources));
     }
-    TT_TRY(tt_render_write_probes(work, pod));
+    TT_TRY(kind->serves ? write_server_probes(pod) : tt_render_write_probes(work, pod));
     TT_TRY(write_security(work, pod));
     return write_mounts(work, pod);
 }
@@ -151,9 +174,11 @@ static tt_status write_volumes(const struct tt_render_work *work, const struct t
     TT_TRY(LINE(pod, 0, "- {name: shm, emptyDir: {medium: Memory, sizeLimit: %zuMi}}",
                 work->run->sizes.shm >> 20));
     TT_TRY(LINE(pod, 0, "- {name: tmp, emptyDir: {sizeLimit: %zuMi}}", work->run->sizes.tmp >> 20));
-    TT_TRY(LINE(pod, 0, "- {name: config, configMap: {name: %s-config}}", name));
-    TT_TRY(LINE(pod, 0, "- {name: secret, secret: {secretName: \"%s\", defaultMode: 288}}", /* 0440 */
-                tt_render_secret(work->run->spec, secret)));
+    if (!kind_of(work)->is_shared)
+        TT_TRY(LINE(pod, 0, "- {name: config, configMap: {name: %s-config}}", name));
+    if (!kind_of(work)->serves)
+        TT_TRY(LINE(pod, 0, "- {name: secret, secret: {secretName: \"%s\", defaultMode: 288}}", /* 0440 */
+                    tt_render_secret(work->run->spec, secret)));
     if (work->claims) TT_TRY(LINE(pod, 0, "- {name: run, persistentVolumeClaim: {claimName: %s-run}}", name));
     if (work->run->has_names && !work->has_cache) TT_TRY(LINE(pod, 0, "- {name: cache, emptyDir: {}}"));
     return tt_render_write_volumes(work, pod);
@@ -193,10 +218,11 @@ static tt_status write_selection(const struct tt_render_work *work, const struct
 
 static tt_status write_placement(const struct tt_render_work *work, const struct tt_render_sheet *pod)
 {
+    if (kind_of(work)->is_shared) return write_selection(work, pod); /* no label tells its runs apart */
     TT_TRY(LINE(pod, 0, "topologySpreadConstraints:"));
     TT_TRY(LINE(pod, 0, "- maxSkew: 1"));
     TT_TRY(LINE(pod, 1, "topologyKey: kubernetes.io/hostname"));
-    TT_TRY(LINE(pod, 1, "whenUnsatisfiable: DoNotSchedule"));
+    TT_TRY(LINE(pod, 1, "whenUnsatisfiable: %s", kind_of(work)->serves ? "ScheduleAnyway" : "DoNotSchedule"));
     TT_TRY(LINE(pod, 1, "labelSelector: {matchLabels: {trimtab/run: %s}}", work->run->name));
     if (work->run->spec->gang && kind_of(work)->groups_pods)
         TT_TRY(LINE(pod, 0, "schedulingGroup: {podGroupName: %s}", work->run->name));
@@ -249,7 +275,45 @@ tt_status tt_render_write_patch(const struct tt_render_work *work, const struct 
 
 tt_status tt_render_write_template(const struct tt_render_work *work, const struct tt_render_sheet *sheet)
 {
-    return write_template(work, "args: [train, --config, /etc/trimtab/config.yaml]", sheet);
+    struct tt_str command = {0};
+    tt_status status;
+    if (!kind_of(work)->is_shared)
+        return write_template(work, "args: [train, --config, /etc/trimtab/config.yaml]", sheet);
+    status = tt_str_printf(&command, "args: [train, %s]", work->run->flags);
+    if (status == TT_OK) status = write_template(work, tt_str_text(&command), sheet);
+    tt_str_deinit(&command);
+    return status;
+}
+
+/* The program of the image writes to its home and to the volume. */
+tt_status tt_render_write_initializer(const struct tt_render_work *work, const char *name, const char *image,
+                                      const struct tt_render_sheet *sheet)
+{
+    const struct tt_render_sheet pod = {sheet->text, sheet->indent + 1};
+    TT_TRY(LINE(sheet, 0, "spec:"));
+    TT_TRY(LINE(&pod, 0, "automountServiceAccountToken: false"));
+    TT_TRY(write_user(work, &pod));
+    TT_TRY(LINE(&pod, 0, "containers:"));
+    TT_TRY(LINE(&pod, 0, "- name: %s", name));
+    TT_TRY(LINE(&pod, 1, "image: \"%s\"", image));
+    TT_TRY(LINE(&pod, 1, "env:"));
+    TT_TRY(LINE(&pod, 1, "- {name: HOME, value: /tmp}"));
+    TT_TRY(write_user_environment(work, &pod));
+    TT_TRY(LINE(&pod, 1, "securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}"));
+    TT_TRY(LINE(&pod, 1, "volumeMounts:"));
+    TT_TRY(LINE(&pod, 1, "- {name: tmp, mountPath: /tmp}"));
+    for (int i = 0; i < work->volume_count; i++)
+        if (strcmp(work->volumes[i].path, "/workspace") == 0)
+            TT_TRY(LINE(&pod, 1, "- {name: volume-%d, mountPath: /workspace}", i));
+    TT_TRY(LINE(&pod, 0, "volumes:"));
+    TT_TRY(LINE(&pod, 0, "- {name: tmp, emptyDir: {}}"));
+    return tt_render_write_volumes(work, &pod);
+}
+
+tt_status tt_render_write_server_template(const struct tt_render_work *work,
+                                          const struct tt_render_sheet *sheet)
+{
+    return write_template(work, "args: [serve, --config, /etc/trimtab/config.yaml]", sheet);
 }
 
 tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool launcher,

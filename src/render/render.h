@@ -43,6 +43,8 @@ struct tt_render_kind_facts {
     bool needs_service;    /* that gives its pods host names */
     bool is_ready_at_once; /* without a probe of its readiness */
     bool writes_root;      /* the root of its containers is writable, and their user is that of their image */
+    bool is_shared;        /* of the cluster: no objects beside it, and flags in place of a configuration */
+    bool serves;           /* pods that answer clients, each alone, until they are stopped */
     /* A container that the level "restricted" refuses, with several nodes. */
     bool injects_container;
     const char *needs_workers; /* the refusal of one node; NULL: one is enough */
@@ -56,13 +58,16 @@ struct tt_render_spec {
     const char *name, *image, *chip, *config_json, *weights_file, *volumes, *storage_class, *queue,
         *priority_class, *rdma, *networks, *gpu_resource, *secret, *monitoring_namespace, *runtime,
         *image_pull_secret, *pod_env, *pod_secrets, *service_account, *node_selector, *namespace,
-        *object_labels, *object_annotations, *csi_volumes;
-    int64_t nodes, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice, checkpoints;
+        *object_labels, *object_annotations, *csi_volumes, *client_namespace, *model_initializer,
+        *dataset_initializer;
+    int64_t nodes, replicas, gpus_per_node, cpus_per_node, max_restarts, grace_period, spot_notice,
+        checkpoints;
     size_t reserve_memory, tmp_size, shm_size, memory, claim_size, storage_rate;
     double step_seconds;
     bool host_network, gang;
 };
-extern const struct tt_setting tt_render_settings[]; /* over struct tt_render_spec; all transient */
+/* Rows over struct tt_render_spec, all transient. Those of pods are of both commands. */
+extern const struct tt_setting tt_render_pod_settings[], tt_render_settings[], tt_render_server_settings[];
 
 /* The exit codes of the program, by what a scheduler shall do: never retry; restart without counting. */
 struct tt_render_exits {
@@ -119,7 +124,8 @@ struct tt_render_run {
     int copies;                   /* replicas of the trainable parameters: ranks that hold the same slices */
     int64_t kept;                 /* checkpoints that stay; 0: all */
     int64_t save_steps;           /* between saves; 0: they follow no steps */
-    int port;                     /* of the rendezvous */
+    int port;                     /* of the rendezvous, or of a server */
+    int64_t drain_seconds;        /* that a server's requests may take after SIGTERM */
     int metrics_port;             /* 0: pods answer no probes */
     struct tt_render_sizes sizes; /* by tt_render_size */
     bool leaves_cluster;          /* a store, the hub or a tracker at port 443: pods may reach it */
@@ -127,6 +133,7 @@ struct tt_render_run {
     bool has_names;               /* a path is a name of the hub, for whose cache pods have room */
     bool stores_output;           /* output_dir is in a store */
     const char *config;           /* the YAML that trains */
+    const char *flags;            /* the same as flags, a list of YAML; of kinds that are shared */
 };
 
 enum { TT_RENDER_VOLUMES_MAX = 16, TT_RENDER_HOST_BYTES = 256, TT_RENDER_SECRET_BYTES = 128 };
@@ -152,6 +159,10 @@ TT_MUST_USE tt_status tt_render_volumes(const struct tt_render_spec *spec,
                                         struct tt_render_volume volumes[TT_RENDER_VOLUMES_MAX], int *count);
 /* Whether output_dir lies in tt_render_run_folder; TT_ERR_USAGE where a path of the run lies in no volume. */
 TT_MUST_USE tt_status tt_render_check_paths(const struct tt_render_run *run, bool *claims);
+/* Fills run->sizes of a server. Errors as below. */
+TT_MUST_USE tt_status tt_render_size_server(struct tt_render_run *run);
+/* Seconds between the removal of a server's pod from its Service and SIGTERM. */
+enum { TT_RENDER_LEAVE_SECONDS = 5 };
 /* Fills run->sizes. TT_ERR_USAGE where a given size is less than the run needs. */
 TT_MUST_USE tt_status tt_render_size(struct tt_render_run *run);
 /* Appends all objects as one YAML stream, or the script for sbatch. The specification is checked. */

@@ -11,7 +11,7 @@ bool tt_render_consists_of(const char *text, size_t bytes, const char *ends, con
 bool tt_render_is_printable(const char *text);
 /* Names the setting, the field of the objects that it becomes, and the rule, as the hint. */
 tt_status tt_render_refuse(const char *setting, const char *value, const char *rule);
-/* At most 63 lower case letters, digits, '-' and '.'. Takes NULL. */
+/* A name has at most 63 lower case letters, digits, '-' and '.'. Takes NULL. */
 TT_MUST_USE tt_status tt_render_check_object_name(const char *setting, const char *value);
 /* The folder in which the hub's cache of a pod lies. */
 extern const char tt_render_cache_folder[];
@@ -72,9 +72,15 @@ TT_MUST_USE tt_status tt_render_write_pairs(const struct tt_render_pairs *pairs,
 /* "2, 3, 4" */
 TT_MUST_USE tt_status tt_render_write_codes(struct tt_str *text, const int *codes, int count,
                                             const char *between);
+/* The pod template of an initializer of Kubeflow Trainer, which writes into the volume at /workspace. */
+TT_MUST_USE tt_status tt_render_write_initializer(const struct tt_render_work *work, const char *name,
+                                                  const char *image, const struct tt_render_sheet *sheet);
 /* `metadata:` and `spec:` of a pod template. */
 TT_MUST_USE tt_status tt_render_write_template(const struct tt_render_work *work,
                                                const struct tt_render_sheet *sheet);
+/* The same for a server. */
+TT_MUST_USE tt_status tt_render_write_server_template(const struct tt_render_work *work,
+                                                      const struct tt_render_sheet *sheet);
 /* The same for the process of MPIJob with this role: "launcher" or "worker". */
 TT_MUST_USE tt_status tt_render_write_mpi_template(const struct tt_render_work *work, bool launcher,
                                                    const struct tt_render_sheet *sheet);
@@ -91,6 +97,8 @@ TT_MUST_USE tt_status tt_render_write_resources(const struct tt_render_work *wor
 /* The volumes of the user, in the list `volumes:`. */
 TT_MUST_USE tt_status tt_render_write_volumes(const struct tt_render_work *work,
                                               const struct tt_render_sheet *pod);
+/* The end of a NetworkPolicy: the name service and the way out of the cluster. */
+TT_MUST_USE tt_status tt_render_write_egress(const struct tt_render_run *run, struct tt_str *text);
 /* Probes of a container that answers at its port `metrics`. */
 TT_MUST_USE tt_status tt_render_write_probes(const struct tt_render_work *work,
                                              const struct tt_render_sheet *pod);
@@ -103,8 +111,10 @@ TT_MUST_USE tt_status tt_render_write_sbatch(const struct tt_render_run *run, st
 TT_MUST_USE tt_status tt_render_write_job(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_jobset(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_trainjob(const struct tt_render_work *work, struct tt_str *text);
+TT_MUST_USE tt_status tt_render_write_runtime(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_pytorchjob(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_mpijob(const struct tt_render_work *work, struct tt_str *text);
+TT_MUST_USE tt_status tt_render_write_deployment(const struct tt_render_work *work, struct tt_str *text);
 TT_MUST_USE tt_status tt_render_write_volcano(const struct tt_render_work *work, struct tt_str *text);
 
 #endif

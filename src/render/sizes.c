@@ -8,7 +8,8 @@
 static const double unknown_step_seconds = 30;
 /* A stop waits for the step in progress and writes a checkpoint; twice that, because disks and steps vary. */
 static const double margin = 2;
-enum { LEAST_GRACE_SECONDS = 60 };
+enum { LEAST_GRACE_SECONDS = 60, SERVER_SECONDS = 10 /* that a server takes to end */ };
+static const size_t mib = (size_t)1 << 20, gib = (size_t)1 << 30;
 
 static size_t round_up(double bytes, size_t unit)
 {
@@ -65,18 +66,34 @@ static tt_status find_grace(const struct tt_render_run *run, struct tt_render_si
     return TT_OK;
 }
 
+/* Buffers of the ranks of a pod, with all beside them. */
+static tt_status size_memory(const struct tt_render_run *run, struct tt_render_sizes *sizes)
+{
+    const struct tt_plan *plan = run->plan;
+    double host = (double)plan->memory.host_total + (plan->is_host ? (double)plan->memory.total_peak : 0);
+    sizes->shm = round_up((double)run->spec->shm_size, mib);
+    return check_memory(
+        run, round_up(host * run->ranks + (double)run->spec->reserve_memory + (double)sizes->shm, mib),
+        &sizes->memory);
+}
+
+tt_status tt_render_size_server(struct tt_render_run *run)
+{
+    struct tt_render_sizes *sizes = &run->sizes;
+    const struct tt_render_spec *spec = run->spec;
+    *sizes = (struct tt_render_sizes){.tmp = spec->tmp_size > 0 ? round_up((double)spec->tmp_size, mib) : gib,
+                                      .grace = TT_RENDER_LEAVE_SECONDS + run->drain_seconds + SERVER_SECONDS};
+    return size_memory(run, sizes);
+}
+
 tt_status tt_render_size(struct tt_render_run *run)
 {
     struct tt_render_sizes *sizes = &run->sizes;
     const struct tt_render_spec *spec = run->spec;
     const struct tt_plan *plan = run->plan;
-    const size_t mib = (size_t)1 << 20, gib = (size_t)1 << 30;
-    double host = (double)plan->memory.host_total + (plan->is_host ? (double)plan->memory.total_peak : 0);
     double claim;
-    *sizes = (struct tt_render_sizes){.shm = round_up((double)spec->shm_size, mib)};
-    TT_TRY(check_memory(run,
-                        round_up(host * run->ranks + (double)spec->reserve_memory + (double)sizes->shm, mib),
-                        &sizes->memory));
+    *sizes = (struct tt_render_sizes){0};
+    TT_TRY(size_memory(run, sizes));
     sizes->checkpoint = checkpoint_bytes(run);
     /* records and rows; a save lies there until it is put */
     sizes->tmp = spec->tmp_size > 0

@@ -1,4 +1,4 @@
-/* Volumes of the pods: claims, Secrets and volumes of CSI drivers that exist; and the paths of a run, which lie in them. */
+/* Volumes of the pods: claims, Secrets and volumes of CSI drivers that exist; the paths of a run, which lie in them. */
 #include <stdio.h>
 #include <string.h>
 

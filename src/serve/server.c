@@ -26,7 +26,7 @@ struct tt_server {
     size_t load;                                 /* answers of jobs, pending or running */
     uint64_t numbers;
     bool closes;
-    atomic_bool failed;
+    atomic_bool failed, drains;
     struct tt_serve_job *running; /* of the thread */
 };
 
@@ -164,6 +164,8 @@ static void handle_post(struct tt_server *server, struct tt_http_exchange *excha
 {
     if (strcmp(tt_http_method(exchange), "POST") != 0)
         tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes POST only");
+    else if (atomic_load(&server->drains))
+        tt_serve_refuse(exchange, 503, "server_error", NULL, "stopping", "this server stops: ask another");
     else if (!is_json(exchange))
         tt_serve_refuse(exchange, 415, "invalid_request_error", NULL, NULL,
                         "the header Content-Type must be application/json");
@@ -172,6 +174,13 @@ static void handle_post(struct tt_server *server, struct tt_http_exchange *excha
         return;
     }
     tt_http_release(exchange);
+}
+
+static void answer_probe(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+{
+    bool well =
+        !atomic_load(&server->failed) && (strcmp(path, "/readyz") != 0 || !atomic_load(&server->drains));
+    tt_http_answer(exchange, well ? 200 : 503, "text/plain", "ok\n", well ? 3 : 0);
 }
 
 static void handle_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
@@ -184,8 +193,7 @@ static void handle_get(struct tt_server *server, struct tt_http_exchange *exchan
     if (strcmp(tt_http_method(exchange), "GET") != 0 && strcmp(tt_http_method(exchange), "HEAD") != 0)
         tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes GET only");
     else if (!lists)
-        tt_http_answer(exchange, atomic_load(&server->failed) ? 503 : 200, "text/plain", "ok\n",
-                       atomic_load(&server->failed) ? 0 : 3);
+        answer_probe(server, exchange, path);
     else if (name != NULL && !find_model(server, name, &index))
         answer_unknown_model(exchange, name);
     else if (write_models(server, name != NULL ? &index : NULL, &text) == TT_OK)
@@ -352,6 +360,19 @@ int tt_serve_port(const struct tt_server *server)
 bool tt_serve_has_failed(const struct tt_server *server)
 {
     return atomic_load(&server->failed);
+}
+
+void tt_serve_drain(struct tt_server *server)
+{
+    atomic_store(&server->drains, true);
+}
+
+bool tt_serve_is_idle(struct tt_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    size_t load = server->load;
+    pthread_mutex_unlock(&server->lock);
+    return load == 0 && tt_http_busy(server->http) == 0;
 }
 
 /* Jobs are destroyed after the HTTP server, which then waits for no answer of theirs. */

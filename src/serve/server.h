@@ -28,6 +28,10 @@ TT_MUST_USE tt_status tt_serve_open(const struct tt_serve_config *config, struct
 int tt_serve_port(const struct tt_server *server);
 /* The engine has failed: close, which returns its error. */
 bool tt_serve_has_failed(const struct tt_server *server);
+/* Requests for answers are refused from now on with 503, as is /readyz: load balancers go elsewhere. */
+void tt_serve_drain(struct tt_server *server);
+/* No request runs or waits, and clients have fetched their answers. */
+bool tt_serve_is_idle(struct tt_server *server);
 /* Ends: running requests are cancelled, and their connections closed. */
 TT_MUST_USE tt_status tt_serve_close(struct tt_server *server);
 

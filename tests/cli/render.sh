@@ -107,6 +107,53 @@ opened "443 " --push_to_hub true
 opened "443 3128 " --model_name_or_path some/l8b --pod_env '{"HTTPS_PROXY": "http://proxy.net:3128"}'
 "$trimtab" render job "${gpus[@]}" "${named[@]}" --pod_env '{"HF_HOME": "/data/hf"}' >out 2>err
 grep -q /var/cache out && fail "a cache beside that of HF_HOME"
+# A runtime for TrainJobs of all namespaces: its flags are the configuration; what it fetches comes before the training.
+llm=(runtime --model_name_or_path /workspace/model --dataset_name /workspace/dataset --output_dir /workspace/output --max_length 1024
+    --per_device_train_batch_size 2 --lora_target_modules q_proj v_proj --run_name "a: \"b\", c" --image "$image" --name llm
+    --config_json "$shape" --nodes 2 --gpus_per_node 4 --chip h200 --volumes llm:/workspace)
+objects runtime "${llm[@]}" --rdma rdma/hca_shared_devices_a
+expect 2 "whose claim no ClusterTrainingRuntime has" render "${llm[@]}" --output_dir /run/trimtab/out
+expect 2 "namespace is given, but a ClusterTrainingRuntime is in no namespace" render "${llm[@]}" --namespace a
+expect 2 "queue is given, but a ClusterTrainingRuntime is in no namespace" render "${llm[@]}" --queue a
+# Its flags give the settings that a TrainJob with a configuration of its own has.
+if command -v python3 >/dev/null; then
+    sed -n 's/^ *args: \[train, \(.*\)\]$/[\1]/p' runtime.yaml | python3 -c 'import json, sys; print("\0".join(json.load(sys.stdin)), end="\0")' >flags
+    mapfile -d '' -t flags <flags
+    "$trimtab" train "${flags[@]}" --print_config 2>err | sed 's/  # .*//' >flagged.yaml || fail "the flags of a runtime: $(cat err)"
+    "$trimtab" render job "${llm[@]:1}" >llm.yaml 2>err || fail "a Job of the same: $(cat err)"
+    awk '/^  config.yaml: \|$/ { inside = 1; next } /^---$/ { inside = 0 } inside { sub(/^    /, ""); sub(/  # .*/, ""); print }' llm.yaml >job.flags
+    diff flagged.yaml job.flags | grep '^[<>]' | grep -vE '^. (num_machines|ranks|main_process_(ip|port)|num_processes):' && fail "a runtime trains something else"
+fi
+
+# A server: its configuration serves, and a pod that is told to stop is not ready and ends.
+served=(deployment --model_name_or_path /models/l8b --adapter_name_or_path /trained/out --image "$image" --name chat
+    --config_json "$shape" --volumes "models:/models:ro,sft-run:/trained:ro")
+objects deployment "${served[@]}" --gpus_per_node 1 --chip h200 --replicas 2 --client_namespace ingress --service_account reader
+objects deployment-cpu "${served[@]}" --device cpu --cpus_per_node 4 --context_length 2048 --max_running 4 --namespace team-a \
+    --model_name_or_path some/l8b --drain_timeout 100
+grep -q '^drain_timeout: 30 ' deployment.config || fail "a server that does not let requests end"
+grep -q '^      terminationGracePeriodSeconds: 115$' deployment-cpu.yaml || fail "the time of a server's end"
+"$trimtab" render-deployment "${served[@]:1}" --gpus_per_node 1 --chip h200 --replicas 2 --client_namespace ingress \
+    --service_account reader | cmp -s - deployment.yaml || fail "render-deployment is another command"
+expect 4 "this run needs" render "${served[@]}" --gpus_per_node 1 --chip h200 --device_memory 4GiB
+expect 2 "the kind of the GPUs is not known" render "${served[@]}" --gpus_per_node 1
+expect 2 "gpus_per_node is given, but the device is cpu" render "${served[@]}" --gpus_per_node 1 --device cpu
+expect 2 "port needs a privilege" render "${served[@]}" --device cpu --port 80
+expect 2 "host is another" render "${served[@]}" --device cpu --host 127.0.0.1
+expect 2 "which only trainings have" render "${served[@]}" --device cpu --adapter_name_or_path /run/trimtab/out
+expect 2 "model_name_or_path '/elsewhere' lies in no volume" render "${served[@]}" --device cpu --model_name_or_path /elsewhere
+expect 2 "client_namespace 'A' is not valid" render "${served[@]}" --device cpu --client_namespace A
+expect 2 "cannot render a 'pod'" render pod "${gpus[@]}"
+cp -r "$root/tests/golden/qwen2/model" tiny && cp "$root"/tests/support/tiny_tokenizer/* tiny/
+sed 's|^model_name_or_path: .*|model_name_or_path: tiny|; s|^adapter_name_or_path: .*||; s|^port: .*|port: 0|; s|^device: .*|device: cpu|; s|^ranks: .*||
+    s|^context_length: .*|context_length: 128|' deployment.config >serve.yaml
+"$trimtab" serve --config serve.yaml 2>log &
+server=$!
+for _ in $(seq 2000); do grep -q 'serving' log && break; kill -0 $server 2>/dev/null || break; sleep 0.05; done
+grep -q "serving 'tiny' at http://0.0.0.0:" log || fail "the configuration of a Deployment does not serve: $(cat log)"
+kill -TERM $server
+wait $server || fail "a server ends with $?: $(cat log)"
+
 for words in 'namespace Team=metadata.namespace' 'namespace a.b=metadata.namespace' 'object_labels {"a":"b c"}=at most 63 letters' \
     'object_labels {"a b":"c"}=[DOMAIN/]NAME' 'object_labels {"trimtab/run":"x"}=the setting `name`' \
     'object_annotations {"k8s.v1.cni.cncf.io/networks":"x"}=the setting `networks`' 'volumes secret/A:/x=volumes[].secret.secretName' \

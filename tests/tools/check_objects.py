@@ -25,6 +25,7 @@ except ImportError as missing:
 CRDS = {
     "jobset.x-k8s.io/v1alpha2 JobSet": "jobset",
     "trainer.kubeflow.org/v1alpha1 TrainJob": "trainjob",
+    "trainer.kubeflow.org/v1alpha1 ClusterTrainingRuntime": "clustertrainingruntime",
     "trainer.kubeflow.org/v1alpha1 TrainingRuntime": "clustertrainingruntime",  # has the same specification
     "kubeflow.org/v1 PyTorchJob": "pytorchjob",
     "kubeflow.org/v2beta1 MPIJob": "mpijob",
@@ -33,7 +34,7 @@ CRDS = {
 # Where a workload has its Job of Kubernetes, and what the names of its pods add.
 JOBSET = ("replicatedJobs", 0, "template", "spec")
 JOBS = {"Job": ("spec",), "JobSet": ("spec",) + JOBSET, "TrainingRuntime": ("spec", "template", "spec") + JOBSET}
-CONTAINERS = {"TrainingRuntime": "node", "TrainJob": "node", "PyTorchJob": "pytorch"}
+CONTAINERS = {"TrainingRuntime": "node", "ClusterTrainingRuntime": "node", "TrainJob": "node", "PyTorchJob": "pytorch"}
 PATCH = ("spec", "runtimePatches", 0, "trainingRuntimeSpec", "template", "spec") + JOBSET + ("template",)  # of a TrainJob
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
 
@@ -72,6 +73,9 @@ def load_schemas(folder):
 
 def job_of(document):
     """The path of the Job's specification in a workload; None: it has none."""
+    if document["kind"] == "ClusterTrainingRuntime":
+        path = ("spec", "template", "spec", "replicatedJobs")
+        return path + ([job["name"] for job in at(document, path)].index("node"), "template", "spec")
     return None if is_volcano(document) else JOBS.get(document["kind"])
 
 
@@ -85,6 +89,8 @@ def templates(document):
     for member in ("pytorchReplicaSpecs", "mpiReplicaSpecs"):
         if member in spec:
             return [("spec", member, role, "template") for role in spec[member]]
+    if document["kind"] == "Deployment":
+        return [("spec", "template")]
     job = job_of(document)
     return [job + ("template",)] if job else []
 
@@ -183,6 +189,20 @@ def containers(documents):
             yield document, place, at(document, place), at(document, path + ("spec",))
 
 
+def rule_order(documents, level, plan):
+    """Jobs that fetch are done before the training."""
+    for document in find(documents, "ClusterTrainingRuntime"):
+        path = ("spec", "template", "spec", "replicatedJobs")
+        jobs = at(document, path)
+        before = sorted(job["name"] for job in jobs if job["name"] != "node")
+        if sorted(one["name"] for one in jobs[-1].get("dependsOn", [])) != before:
+            yield path + (len(jobs) - 1, "dependsOn"), "the initializers"
+        for i, job in enumerate(jobs):
+            step = job["template"]["metadata"]["labels"].get("trainer.kubeflow.org/trainjob-ancestor-step")
+            if step != {"node": "trainer"}.get(job["name"], job["name"]):
+                yield path + (i, "template", "metadata", "labels"), "the label by which Trainer finds the step"
+
+
 def rule_reserved(documents, level, plan):
     for _, place, container, _ in containers(documents):
         for i, variable in enumerate(container.get("env", [])):
@@ -246,12 +266,15 @@ def rule_memory(documents, level, plan):
 
 def rule_references(documents, level, plan):
     there = {(document["kind"], document["metadata"]["name"]) for document in documents}
-    for _, place, container, pod in containers(documents):
+    for document, place, container, pod in containers(documents):
         path = place[:-2] + ("volumes",)
         volumes = {volume["name"]: volume for volume in pod["volumes"]}
         if sorted(volumes) != sorted(mount["name"] for mount in container["volumeMounts"]):
             yield path, "volumes are those that are mounted"
-        if ("ConfigMap", volumes["config"]["configMap"]["name"]) not in there:
+        if document["kind"] == "ClusterTrainingRuntime":
+            if {"configMap", "namespace"} & {key for volume in pod["volumes"] for key in volume}:
+                yield path, "a runtime of the cluster names no ConfigMap"
+        elif ("ConfigMap", volumes["config"]["configMap"]["name"]) not in there:
             yield path, "the ConfigMap is rendered"
         if "run" in volumes and ("PersistentVolumeClaim", volumes["run"]["persistentVolumeClaim"]["claimName"]) not in there:
             yield path, "the claim is rendered"
@@ -261,7 +284,8 @@ def rule_references(documents, level, plan):
 
 def rule_selectors(documents, level, plan):
     labels = [at(document, path)["metadata"]["labels"] for document in documents for path in templates(document)]
-    selectors = {"NetworkPolicy": ("podSelector", "matchLabels"), "PodMonitor": ("selector", "matchLabels"), "Service": ("selector",)}
+    selectors = {"NetworkPolicy": ("podSelector", "matchLabels"), "PodMonitor": ("selector", "matchLabels"), "Service": ("selector",),
+                 "PodDisruptionBudget": ("selector", "matchLabels"), "Deployment": ("selector", "matchLabels")}
     for document in [found for kind in selectors for found in find(documents, kind)]:
         path = ("spec",) + selectors[document["kind"]]
         if any(not at(document, path).items() <= own.items() for own in labels):
@@ -276,6 +300,9 @@ def rule_probes(documents, level, plan):
                 yield place + (probe, "httpGet", "port"), "a port of the container"
         if document["kind"] == "PyTorchJob" and "readinessProbe" in container:
             yield place + ("readinessProbe",), "pods of a PyTorchJob find each other only when they are ready"
+        grace = at(document, place[:-2]).get("terminationGracePeriodSeconds", 30)
+        if grace <= container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0):
+            yield place + ("lifecycle", "preStop", "sleep", "seconds"), "less than the grace period"
     for document in find(documents, "PodMonitor"):
         for i, endpoint in enumerate(document["spec"]["podMetricsEndpoints"]):
             for _, _, container, _ in containers(documents):
@@ -340,6 +367,7 @@ FAULTS = [
     (("any",), ("job", "template", "spec", "restartPolicy"), "OnFailure"),
     (("any",), ("job", "completions"), None),
     (("Job",), ("job", "template", "spec", "subdomain"), "other"),
+    (("ClusterTrainingRuntime",), ("spec", "template", "spec", "replicatedJobs", 2, "dependsOn"), []),
     (("JobSet",), ("spec", "failurePolicy", "rules", 0, "name"), None),
     (("JobSet",), ("spec", "failurePolicy", "rules", 1, "name"), "permanent"),
     (("TrainingRuntime",), ("spec", "template", "spec", "failurePolicy", "rules", 1, "name"), "permanent"),
@@ -358,6 +386,9 @@ FAULTS = [
     (("any",), ("pod", "spec", "schedulingGroup", "podGroupName"), "other"),
     (("NetworkPolicy",), ("spec", "podSelector", "matchLabels"), {"trimtab/run": "other"}),
     (("Service",), ("spec", "selector"), {"trimtab/run": "other"}),
+    (("PodDisruptionBudget", "Deployment"), ("spec", "selector", "matchLabels"), {"trimtab/run": "other"}),
+    (("any",), CONTAINER + ("livenessProbe", "httpGet", "port"), "other"),
+    (("any",), CONTAINER + ("lifecycle", "preStop", "sleep", "seconds"), 4000),
     (("PodMonitor",), ("spec", "selector", "matchLabels"), {"trimtab/run": "other"}),
     (("any",), CONTAINER + ("env", 0), {"name": "TRIMTAB_JOB_SECRET", "value": "x"}),
     (("any",), CONTAINER + ("startupProbe", "httpGet", "port"), "other"),

@@ -103,7 +103,7 @@ def volume_mounts(pod, bundle, arguments):
         volume, target, read_only = volumes[at["name"]], at["mountPath"], at.get("readOnly", False)
         folder = bundle / "volumes" / at["name"]
         if "emptyDir" in volume:
-            size = bytes_of(volume["emptyDir"]["sizeLimit"])
+            size = bytes_of(volume["emptyDir"].get("sizeLimit", "1Gi"))
             options = ["nosuid", "nodev", "mode=1777", f"size={size}"]
             yield {"destination": target, "type": "tmpfs", "source": "tmpfs", "options": options}
         elif "configMap" in volume:

@@ -436,6 +436,31 @@ def test_cancel():
     check(not quiet.recv(1000).startswith(b"HTTP/1.1 200"), "a request that never ran has an answer")
 
 
+def test_drain():
+    """A stop lets requests that run end, and sends new ones elsewhere; it ends when the last one has."""
+    server = Server("--max_running", "2", "--context_length", "150000", "--ignore_eos", "--drain_timeout", "600")
+    endless = server.begin(TEXT, {"prompt": "abc", "max_tokens": 140000, "stream": True})
+    endless.recv(1000)
+    check(server.ask("/readyz")[0] == 200, "/readyz before a stop")
+    short = server.begin(TEXT, {"prompt": "abc", "max_tokens": 400, "stream": True})
+    text = short.recv(1000)
+    server.process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + 100
+    while server.ask("/readyz")[0] != 503 and time.monotonic() < end:
+        time.sleep(0.01)
+    status, refused = server.ask(TEXT, {"prompt": "abc", "max_tokens": 5})
+    check(status == 503 and json.loads(refused)["error"]["code"] == "stopping", "a request after a stop:", status, refused)
+    check(server.ask("/healthz")[0] == 200, "/healthz while requests end")
+    short.settimeout(100)
+    while b"[DONE]" not in text and (more := short.recv(65536)):
+        text += more
+    check(b"[DONE]" in text and b'"finish_reason":"length"' in text.replace(b'": "', b'":"'), "an answer that a stop cut:", text[-300:])
+    check(server.process.poll() is None, "the server ended before its last request")
+    endless.close()
+    check(server.process.wait(100) == 0, "exit code after a drain", server.process.returncode)
+    check("new ones are refused" in open("serve.log").read(), "the log of a drain:", open("serve.log").read())
+
+
 TOOLS = [{"type": "function", "function": {"name": "add", "description": "adds", "parameters": {"type": "object"}}}]
 
 
@@ -525,4 +550,7 @@ server.stop()
 began = time.monotonic()
 test_cancel()
 print(f"test_cancel: {time.monotonic() - began:.1f} s")
+began = time.monotonic()
+test_drain()
+print(f"test_drain: {time.monotonic() - began:.1f} s")
 sys.exit(1 if failures else 0)

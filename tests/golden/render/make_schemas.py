@@ -23,6 +23,8 @@ KINDS = {
     "NetworkPolicy": "networkpolicy-networking-v1",
     "PodGroup": "podgroup-scheduling-v1beta1",
     "Job": "job-batch-v1",
+    "Deployment": "deployment-apps-v1",
+    "PodDisruptionBudget": "poddisruptionbudget-policy-v1",
 }
 CRDS = ["jobset", "trainjob", "clustertrainingruntime", "pytorchjob", "mpijob", "volcano-job"]
 PREFIX = "/api/_definitions.json#/$defs/"

@@ -1,0 +1,46 @@
+#include "cli/serve_call.h"
+
+#include <stddef.h>
+
+#define OWN(member) .offset = offsetof(struct tt_serve_call, member)
+
+/* One row reads as one paragraph. */
+/* clang-format off */
+static const struct tt_setting rows[] = {
+    {.name = "host", .type = TT_SETTING_STRING, OWN(host), .default_text = "127.0.0.1",
+     .help = "Address to listen at. Other addresses than those of this machine itself are open to everybody who can "
+             "reach them."},
+    {.name = "port", .type = TT_SETTING_INT, OWN(port), .default_text = "8000", .minimum = 0, .maximum = 65535,
+     .help = "Port to listen at; 0: a free one, which is printed."},
+    {.name = "allowed_hosts", .type = TT_SETTING_JSON, OWN(allowed_hosts),
+     .help = "Host names by which clients may ask, as trimtab.example.com or *.example.com, besides localhost and "
+             "addresses in numbers. Not given: no others at loopback, all elsewhere; a proxy that keeps the name of "
+             "the client's request needs it."},
+    {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
+     .help = "Name of the base model for clients; not given: the last part of its path. Adapters have the last parts "
+             "of theirs."},
+    {.name = "max_running", .aliases = "max_num_seqs", .type = TT_SETTING_INT, OWN(slots), .default_text = "16",
+     .minimum = 1, .maximum = 4096,
+     .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},
+    {.name = "max_waiting", .type = TT_SETTING_INT, OWN(waiting), .default_text = "256", .minimum = 0,
+     .maximum = 1 << 16, .help = "Requests that wait for others to end; further ones get the status 429."},
+    {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
+     .maximum = 1 << 16,
+     .help = "Connections; for a further one the oldest idle one is closed, of the client that has most of them."},
+    {.name = "max_request_size", .type = TT_SETTING_BYTES, OWN(request_bytes), .default_text = "1MiB",
+     .help = "Largest body of a request; larger ones get the status 413."},
+    {.name = "request_timeout", .type = TT_SETTING_DOUBLE, OWN(request_seconds), .default_text = "60",
+     .minimum = 0.5, .maximum = 86400,
+     .help = "Seconds in which a client must send its request, and fetch the rest of an answer that is complete."},
+    {.name = "drain_timeout", .type = TT_SETTING_DOUBLE, OWN(drain_seconds), .default_text = "0", .minimum = 0,
+     .maximum = 86400,
+     .help = "Seconds that running requests may take after a request to stop, while new ones are refused; 0: they end "
+             "at once, as all do after a second request."},
+    {.name = NULL},
+};
+/* clang-format on */
+
+size_t tt_serve_call_sections(struct tt_setting_section *sections)
+{
+    return tt_talk_call_sections("Server", rows, sections);
+}
