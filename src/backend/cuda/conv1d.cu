@@ -232,6 +232,21 @@ __global__ void __launch_bounds__(THREADS)
         if (j < taps) g.dw[(blockIdx.y * c.columns + col) * taps + j] = dw[j];
 }
 
+} // namespace
+
+#include "backend/cuda/conv1d_wide.cuh"
+
+namespace
+{
+
+/* Whether the kernels for whole vectors of columns support the call. */
+bool is_wide(const struct tt_conv1d_forward_args *args)
+{
+    return args->w_CJ.dims[1] == WIDE_TAPS && args->x_TC.dims[1] % WIDE_COLUMNS == 0 &&
+           is_aligned(args->x_TC, WIDE_COLUMNS) && tt_tensor_is_empty(args->in_gate_TC) &&
+           tt_tensor_is_empty(args->out_gate_TC);
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_conv1d_forward_args *args)
 {
@@ -242,7 +257,10 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_conv1d_forward
     if (c.columns == 0 || c.sequences == 0) return TT_OK;
     if (c.count > 0) {
         dim3 blocks(strips, (unsigned)((c.count + RUN_ROWS - 1) / RUN_ROWS));
-        if (taps <= 4)
+        if (is_wide(args) && is_aligned(args->y_TC, WIDE_COLUMNS))
+            forward_wide<T><<<dim3((strips + WIDE_COLUMNS - 1) / WIDE_COLUMNS, blocks.y), THREADS, 0, on>>>(
+                c, rows_of(args->y_TC), RUN_ROWS);
+        else if (taps <= 4)
             forward<T, 4><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), RUN_ROWS);
         else
             forward<T, TAPS_MAX><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), RUN_ROWS);
@@ -278,7 +296,11 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_conv1d_backwa
     if (has_dw) g.dw = scratch;
     if (has_dbias) g.dbias = scratch + runs * c.columns * taps;
     dim3 blocks((unsigned)((c.columns + THREADS - 1) / THREADS), (unsigned)runs);
-    if (taps <= 4)
+    if (is_wide(&args->forward) && !has_dw && !has_dbias && is_aligned(args->dy_TC, WIDE_COLUMNS) &&
+        is_aligned(args->dx_TC, WIDE_COLUMNS))
+        backward_wide<T><<<dim3((blocks.x + WIDE_COLUMNS - 1) / WIDE_COLUMNS, blocks.y), THREADS, 0,
+                           tt_cuda_handle(stream)>>>(c, g.dy, g.dx, run);
+    else if (taps <= 4)
         backward<T, 4><<<blocks, THREADS, 0, tt_cuda_handle(stream)>>>(c, taps, g, run);
     else
         backward<T, TAPS_MAX><<<blocks, THREADS, 0, tt_cuda_handle(stream)>>>(c, taps, g, run);

@@ -1,7 +1,10 @@
+#include <type_traits>
+
 #include "backend/cuda/device_math.cuh"
 
-/* A warp has a group of columns of a row, which it reads twice. The gradient of the weight is another kernel: a thread
- * has a column of the weight and the rows of a run, in a line of the scratch; the lines are added in order. */
+/* A warp has a group of columns of a row, which it reads twice; gated_norm_wide.cuh has kernels for whole vectors.
+ * The gradient of the weight is another kernel: a thread has a column of the weight and the rows of a run, in a
+ * line of the scratch; the lines are added in order. */
 
 namespace
 {
@@ -137,14 +140,45 @@ __global__ void __launch_bounds__(THREADS)
     lines[blockIdx.y * columns + n] = sum;
 }
 
+} // namespace
+
+#include "backend/cuda/gated_norm_wide.cuh"
+
+namespace
+{
+
+bool is_wide(const tt_tensor &x)
+{
+    return is_aligned(x, x.dtype == TT_BF16 ? wide<bf16>() : wide<float>());
+}
+
+/* Whether the weight can be read in vectors of 16 bytes. */
+bool has_wide_weight(const tt_tensor &weight)
+{
+    return (uintptr_t)weight.data % 16 == 0;
+}
+
+inline unsigned blocks_of(int64_t items, int lanes)
+{
+    return (unsigned)((items * lanes + THREADS - 1) / THREADS);
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_gated_norm_forward_args *args)
 {
     struct gated<T> pass = gated_of<T>(args);
     int64_t items = pass.count * pass.groups;
     if (items == 0 || pass.width == 0) return TT_OK;
-    forward<T><<<(unsigned)((items + WARPS - 1) / WARPS), THREADS, 0, tt_cuda_handle(stream)>>>(
-        pass, rows_of<T>(args->y_TN), static_cast<float *>(args->rstd_TG.data), (float)args->eps);
+    struct rows<T> y = rows_of<T>(args->y_TN);
+    float *rstds = static_cast<float *>(args->rstd_TG.data), eps = (float)args->eps;
+    cudaStream_t on = tt_cuda_handle(stream);
+    bool wide =
+        is_wide(args->x_TN) && is_wide(args->z_TN) && is_wide(args->y_TN) && has_wide_weight(args->weight_N);
+    if (!wide || !with_lanes<T>(pass.width, [&](auto lanes, auto vectors) {
+            forward_wide<T, lanes.value, vectors.value>
+                <<<blocks_of(items, lanes.value), THREADS, 0, on>>>(pass, y, rstds, eps);
+        }))
+        forward<T><<<blocks_of(items, 32), THREADS, 0, on>>>(pass, y, rstds, eps);
     TT_TRY(tt_cuda_launched(stream, "gated_norm_forward", &args->x_TN));
     if (tt_tensor_is_empty(args->codes_TN)) return TT_OK;
     struct tt_quantize_rows_args rows = {args->y_TN, args->codes_TN, args->scale_T};
@@ -174,8 +208,14 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_gated_norm_ba
         weight_sums<T><<<blocks, THREADS, 0, on>>>(pass, rows_of<T>(args->dy_TN), rstds, lines, run);
         launch_add_lines(stream, static_cast<float *>(args->dweight_N.data), lines, (int)runs, columns);
     }
-    backward<T><<<(unsigned)((items + WARPS - 1) / WARPS), THREADS, 0, on>>>(
-        pass, rows_of<T>(args->dy_TN), rows_of<T>(args->dx_TN), rows_of<T>(args->dz_TN), rstds);
+    struct rows<T> dy = rows_of<T>(args->dy_TN), dx = rows_of<T>(args->dx_TN), dz = rows_of<T>(args->dz_TN);
+    bool wide = is_wide(args->x_TN) && is_wide(args->z_TN) && is_wide(args->dy_TN) && is_wide(args->dx_TN) &&
+                is_wide(args->dz_TN) && has_wide_weight(args->weight_N);
+    if (!wide || !with_lanes<T>(pass.width, [&](auto lanes, auto vectors) {
+            backward_wide<T, lanes.value, vectors.value>
+                <<<blocks_of(items, lanes.value), THREADS, 0, on>>>(pass, dy, dx, dz, rstds);
+        }))
+        backward<T><<<blocks_of(items, 32), THREADS, 0, on>>>(pass, dy, dx, dz, rstds);
     return tt_cuda_launched(stream, "gated_norm_backward", &args->x_TN);
 }
 
