@@ -437,6 +437,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
     }
     if (is_wanted("lora_gradients", count, parts)) bench_lora_gradients(bench);
     if (is_wanted("attention", count, parts)) bench_attention_of_models(bench);
+    if (is_wanted("scan", count, parts)) bench_scan_of_models(bench);
     if (is_wanted("rows", count, parts)) {
         bench_rows(bench, TT_BF16, 16384, 4096);
         bench_rows(bench, TT_BF16, 16384, 14336);

@@ -160,3 +160,15 @@ void bench_scan(struct bench *bench)
     bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_DELTA, 8, 1, 16, 16, 128, 128});
     bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_MAMBA2, 1, 2048, 1, 48, 128, 64});
 }
+
+void bench_scan_of_models(struct bench *bench)
+{
+    /* Qwen3.5-9B: a batch, a long row, a short one */
+    bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_DELTA, 4, 4096, 16, 32, 128, 128});
+    bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_DELTA, 1, 16384, 16, 32, 128, 128});
+    bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_DELTA, 1, 4096, 16, 32, 128, 128});
+    /* Nemotron-H 8B, and Granite 4 H-Tiny */
+    bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_MAMBA2, 4, 4096, 8, 128, 128, 64});
+    bench_scan_shape(bench, TT_BF16, (struct scan_shape){TT_SCAN_MAMBA2, 4, 4096, 1, 48, 128, 64});
+    bench_rows_around(bench, TT_BF16, 16384, 8192, 32, 128);
+}

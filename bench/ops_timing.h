@@ -6,7 +6,7 @@
 #include "ops_peak.h"
 #include "tensor/tensor.h"
 
-enum { BENCH_TENSORS_MAX = 16 };
+enum { BENCH_TENSORS_MAX = 20 };
 
 struct bench {
     struct tt_device *device;

@@ -46,6 +46,9 @@ static const struct scan_case gpu_cases[] = {
     {TT_SCAN_DELTA, {1000, 24}, 16, 16, 128, 128, 0, TT_BF16, 1, 0},
     {TT_SCAN_DELTA, {333}, 16, 32, 128, 128, 0, TT_BF16, 1, 0},
     {TT_SCAN_MAMBA2, {500, 300}, 1, 48, 128, 64, 0, TT_BF16, 1, 0},
+    {TT_SCAN_DELTA, {1, 64, 5, 65, 4, 0, 200}, 2, 6, 128, 64, 8, TT_BF16, 1, -3},
+    {TT_SCAN_DELTA, {500, 129}, 1, 2, 128, 128, 0, TT_BF16, 4, 3},
+    {TT_SCAN_MAMBA2, {300, 1, 64}, 2, 4, 128, 128, 8, TT_BF16, 4, 1},
 };
 
 static void check_run(struct test_device *device, int threads, void *context)
@@ -182,8 +185,10 @@ static void packed_is_each_alone(void **state)
     static const struct scan_case rows[] = {
         {TT_SCAN_DELTA, {70, 1, 64, 3, 129}, 1, 2, 16, 24, 0, TT_F32, 1, 0},
         {TT_SCAN_MAMBA2, {70, 1, 64, 3, 129}, 1, 2, 16, 24, 0, TT_BF16, 1, 0},
+        {TT_SCAN_DELTA, {70, 1, 64, 3, 129}, 1, 2, 128, 128, 0, TT_BF16, 1, 0},
+        {TT_SCAN_MAMBA2, {70, 1, 64, 3, 129}, 1, 2, 128, 64, 0, TT_BF16, 1, 0},
     };
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < 4; r++) {
         struct scan_problem p;
         struct test_device device;
         make_scan_problem(&p, &rows[r]);

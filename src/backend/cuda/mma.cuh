@@ -45,4 +45,29 @@ static __device__ __forceinline__ uint32_t pack_bf16(float low, float high)
     return packed;
 }
 
+/* Copies 16 bytes asynchronously; writes zeros and reads nothing when not `valid`. */
+static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(valid ? 16 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_4(uint32_t to, const void *from, bool valid)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until all groups of the thread but the last LEFT are complete. */
+template <int LEFT = 0> static __device__ __forceinline__ void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
 #endif

@@ -1,5 +1,6 @@
 #include "backend/cuda/device_math.cuh"
 #include "backend/cuda/scan.h"
+#include "backend/cuda/scan/chunks.h"
 
 /* Scans row by row, on no tensor cores: the recurrence of ops/scan.h as it is written, and its derivative.
  *
@@ -142,14 +143,17 @@ __device__ __forceinline__ int64_t pool_at(const struct scan &s, int64_t state, 
     return state * s.pool_stride + (h * s.width + e) * s.value_width + w;
 }
 
-/* blockIdx: tile of columns, value head, sequence; a warp for each TILE rows of the state. */
+/* Sequences of at most `most` rows. blockIdx: tile of columns, value head, sequence; a warp for each TILE rows of the
+ * state. */
 template <typename T>
-__global__ void __launch_bounds__(TILES_MAX *TILE) forward_rows(const struct scan s, struct rows o)
+__global__ void __launch_bounds__(TILES_MAX *TILE)
+    forward_rows(const struct scan s, struct rows o, int32_t most)
 {
     __shared__ struct normed n;
     __shared__ float sums[2][TILES_MAX][TILE];
     int lane = (int)threadIdx.x % TILE, slice = (int)threadIdx.x / TILE, slices = (int)blockDim.x / TILE;
     int w = (int)blockIdx.x * TILE + lane;
+    if (s.cu[blockIdx.z + 1] - s.cu[blockIdx.z] > most) return;
     int64_t h = blockIdx.y, sequence = blockIdx.z, from = s.pool == nullptr ? -1 : s.from[sequence];
     struct head head = head_at(s, h);
     bool inside = w < s.value_width;
@@ -415,13 +419,13 @@ __global__ void __launch_bounds__(SUM_THREADS)
 }
 
 template <typename T>
-tt_status forward_typed(struct tt_stream *stream, const struct tt_scan_forward_args *args)
+tt_status forward_typed(struct tt_stream *stream, const struct tt_scan_forward_args *args, int32_t most)
 {
     struct scan s = scan_of(args);
     unsigned slices = (unsigned)((s.width + TILE - 1) / TILE);
     dim3 blocks((unsigned)((s.value_width + TILE - 1) / TILE), (unsigned)s.heads, (unsigned)s.sequences);
     if (s.sequences == 0) return TT_OK;
-    forward_rows<T><<<blocks, slices * TILE, 0, tt_cuda_handle(stream)>>>(s, heads_of(args->o_THW));
+    forward_rows<T><<<blocks, slices * TILE, 0, tt_cuda_handle(stream)>>>(s, heads_of(args->o_THW), most);
     return tt_cuda_launched(stream, "scan_forward", &args->q_TKE);
 }
 
@@ -464,12 +468,23 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_scan_backward
 
 } // namespace
 
+/* Sequences of some rows are processed by chunks where that is supported, others row by row. */
 extern "C" tt_status tt_cuda_scan_forward(struct tt_stream *stream, const struct tt_scan_forward_args *args)
 {
-    return with_type(args->q_TKE.dtype, [&](auto t) { return forward_typed<decltype(t)>(stream, args); });
+    bool chunks = tt_cuda_scan_by_chunks(stream, args, nullptr), rows = !chunks;
+    const struct tt_sequences &sequences = args->sequences;
+    int32_t most = chunks ? TT_SCAN_ROWS_MAX : INT32_MAX;
+    for (int64_t b = 0; b < sequences.count && chunks; b++)
+        rows = rows || sequences.cu[b + 1] - sequences.cu[b] <= most;
+    if (rows)
+        TT_TRY(with_type(args->q_TKE.dtype,
+                         [&](auto t) { return forward_typed<decltype(t)>(stream, args, most); }));
+    return chunks ? tt_cuda_scan_chunks_forward(stream, args) : TT_OK;
 }
 
 extern "C" tt_status tt_cuda_scan_backward(struct tt_stream *stream, const struct tt_scan_backward_args *args)
 {
+    if (tt_cuda_scan_by_chunks(stream, &args->forward, args))
+        return tt_cuda_scan_chunks_backward(stream, args);
     return with_type(args->do_THW.dtype, [&](auto t) { return backward_typed<decltype(t)>(stream, args); });
 }

@@ -29,8 +29,8 @@ double tt_scan_backward_flops(const struct tt_scan_forward_args *args)
 
 size_t tt_scan_forward_scratch(const struct tt_device *device, const struct tt_scan_forward_args *args)
 {
-    (void)args, (void)device;
-    return 0;
+    if (tt_device_is_host(device) || !tt_cuda_scan_has_chunks(args)) return 0;
+    return tt_cuda_scan_parts_of(args, false).bytes;
 }
 
 size_t tt_scan_backward_scratch(const struct tt_device *device, const struct tt_scan_backward_args *args)
@@ -41,7 +41,10 @@ size_t tt_scan_backward_scratch(const struct tt_device *device, const struct tt_
         floats +=
             (size_t)(TT_CUDA_SCAN_BLOCKS * tt_cuda_scan_block(TT_SCAN_CHUNK, args->forward.q_TKE.dims[2],
                                                               args->forward.v_THW.dims[2]));
-    return (floats * sizeof(float) + 255) / 256 * 256;
+    size_t bytes = (floats * sizeof(float) + 255) / 256 * 256, of_chunks = 0;
+    if (!tt_device_is_host(device) && tt_cuda_scan_has_chunks(&args->forward))
+        of_chunks = tt_cuda_scan_parts_of(&args->forward, true).bytes;
+    return of_chunks > bytes ? of_chunks : bytes;
 }
 
 struct named {

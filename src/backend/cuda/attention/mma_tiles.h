@@ -127,30 +127,6 @@ static __device__ __forceinline__ const __nv_bfloat16 *rows_of(const tt_attentio
     return (const __nv_bfloat16 *)view.data + row * view.token + head * view.head;
 }
 
-/* Copies 16 bytes asynchronously; writes zeros and reads nothing when not `valid`. */
-static __device__ __forceinline__ void copy_16(uint32_t to, const void *from, bool valid)
-{
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(valid ? 16 : 0)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void copy_4(uint32_t to, const void *from, bool valid)
-{
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(valid ? 4 : 0)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void copy_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-static __device__ __forceinline__ void copy_wait()
-{
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
 /* Copies rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`. Rows from `length` on
  * and columns from `head_dim` on become zero. */
 template <int ROWS, int D, int THREADS>
