@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Memory of a run over files that are larger than it: N files of 1 GB (hard links of one), read and tokenized into
-dataset_prepared_path, then a second run from there. Prints a JSON line for each.
+dataset_prepared_path, a second run from there, and one that reads all of them while it trains (streaming). Prints a JSON
+line for each.
 
     bench/streamed_rows.py TRIMTAB MODEL [N ...]        MODEL: a model folder with a chat template
 
 Each row is a conversation of 24 words beside a column of 66 KB that nobody reads, so that 50 GB take a minute of a
-processor. "anonymous_MB" is the most memory that is not a mapped file; every run has a limit of 300 MB (RLIMIT_DATA).
+processor; the run that streams cuts them at 16 tokens, and trains on every row. "anonymous_MB" is the most memory that is
+not a mapped file, "resident_MB" with the pages of mapped files, which the system takes back when it needs them; every run
+has a limit of 300 MB (RLIMIT_DATA).
 Files are made in TMPDIR and removed.
 """
 import json
@@ -37,39 +40,47 @@ def make_rows(path):
 
 
 def peak_while(process):
-    """The most anonymous memory of a process in MB, looked up every 50 ms until it ends."""
-    peak = 0
+    """The most anonymous and resident memory of a process in MB, looked up every 50 ms until it ends."""
+    peak, resident = 0, 0
     while process.poll() is None:
         try:
             status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
         except OSError:
             continue
         peak = max([peak] + [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon:")])
+        resident = max([resident] + [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")])
         time.sleep(0.05)
-    return peak / 1024
+    return peak / 1024, resident / 1024
 
 
-def run(trimtab, model, work, files):
+STREAM = ["--streaming", "true", "--buffer_size", "1000", "--max_length", "16", "--per_device_train_batch_size", "64"]
+
+
+def run(trimtab, model, work, files, rows=0):
+    """`rows`: of the files, which are then read while they train."""
     words = [trimtab, "train", "--model_name_or_path", model, "--dataset_name", f"{work}/rows", "--device", "cpu",
-             "--threads", "1", "--dataset_prepared_path", f"{work}/prepared", "--max_steps", "1", "--output_dir",
-             f"{work}/out", "--overwrite_output_dir", "--per_device_train_batch_size", "1", "--report_to", "none",
+             "--threads", "1", "--output_dir", f"{work}/out", "--overwrite_output_dir", "--report_to", "none",
              "--save_strategy", "no"]
+    words += STREAM + ["--max_steps", str(rows // 64)] if rows else [
+        "--dataset_prepared_path", f"{work}/prepared", "--max_steps", "1", "--per_device_train_batch_size", "1"]
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT)))
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(process.stderr))
     reader.start()
-    peak = peak_while(process)
+    peak, resident = peak_while(process)
     reader.join()
     if process.returncode != 0:
         sys.exit("".join(lines))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps({"files": files, "rows": next(line.split()[2] for line in lines if line.startswith("training data:")),
+    trained = rows // 64 * 64 if rows else int(next(line.split()[2] for line in lines if line.startswith("training data:")))
+    print(json.dumps({"files": files, "rows": trained, "streams": rows > 0,
                       "from_prepared_rows": any("tokenized rows from" in line for line in lines),
                       "seconds": round(time.perf_counter() - start, 1),
                       "processor_seconds": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
-                      "anonymous_MB": round(peak, 1), "limit_MB": LIMIT // 1_000_000}), flush=True)
+                      "anonymous_MB": round(peak, 1), "resident_MB": round(resident, 1), "limit_MB": LIMIT // 1_000_000}), flush=True)
+    return trained
 
 
 def main():
@@ -80,8 +91,9 @@ def main():
             os.mkdir(f"{work}/rows")
             for i in range(files):
                 os.link(f"{work}/part.jsonl", f"{work}/rows/train-{i:05d}.jsonl")
-            for _ in range(2):
-                run(trimtab, model, work, files)
+            rows = run(trimtab, model, work, files)
+            run(trimtab, model, work, files)
+            run(trimtab, model, work, files, rows)
             for folder in ("rows", "prepared", "out"):
                 subprocess.run(["rm", "-r", f"{work}/{folder}"], check=True)
 

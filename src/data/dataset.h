@@ -65,6 +65,8 @@ struct tt_data_config {
     const char *chat_template_kwargs; /* a JSON object: variables of the template; NULL: none */
     const char *date;                 /* of strftime_now; NULL: now */
     bool shuffle_dataset;
+    bool streaming;                              /* rows are read while they train (data/step_flow.h) */
+    int64_t buffer_size;                         /* of its shuffle buffer: rows */
     const char *prepared_path;                   /* folder of tokenized rows (data/cache.h); NULL: none */
     size_t max_row_size;                         /* bytes of a row in its file, 64 MiB; 0: no limit */
     size_t max_unpacked_size;                    /* of a packed file; 0: what TMPDIR has room for */

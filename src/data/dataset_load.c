@@ -8,13 +8,12 @@
 #include "base/thread.h"
 #include "data/prompt_template.h"
 #include "data/row_reader.h"
+#include "data/row_samples.h"
 #include "data/sources.h"
 #include "data/store_file.h"
 
 enum {
     THREADS_MAX = 32,
-    /* Positions have 24 bits of a row key (data/batch.h). */
-    SAMPLE_TOKENS_MAX = 1 << 24,
     BLOCK_ROWS_MAX = 512,
     SMALL_FILE_BYTES = 64 << 10,
 };
@@ -29,13 +28,11 @@ struct block {
 };
 
 struct load {
-    const struct tt_rows *rows;
-    const struct tt_data_config *config;
+    struct tt_row_making making;
     const struct tt_tokenizer *tokenizer;
     int64_t vocab_size;
     struct block *blocks;
     size_t block_count, block_rows;
-    size_t row_limit; /* rows to read, of a text samples; 0: all */
     atomic_size_t next_block;
     atomic_bool failed;
     /* The failure of the first row that failed, in any thread, so that messages do not depend on timing. Blocks are
@@ -50,166 +47,14 @@ struct load {
     struct tt_store_counts written;
 };
 
-static tt_status add_sample(struct block *block, const struct tt_row *row, size_t first, size_t count,
-                            bool whole)
-{
-    /* Token 0 has no prediction. An empty row has no arrays. */
-    if (count < 2 || memchr(row->supervised + first + 1, 1, count - 1) == NULL) {
-        block->report.without_supervision++;
-        return TT_OK;
-    }
-    TT_TRY(tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)count,
-                           whole ? row->prompt : NULL, whole ? row->completion : NULL));
-    block->store.samples[block->store.sample_count - 1].value = (double)row->value;
-    return TT_OK;
-}
-
-static size_t sample_limit(const struct tt_data_config *config)
-{
-    return config->max_length > 0 && config->max_length < SAMPLE_TOKENS_MAX ? (size_t)config->max_length
-                                                                            : SAMPLE_TOKENS_MAX;
-}
-
-int64_t tt_dataset_limit(const struct tt_data_config *config)
-{
-    return tt_data_streams(config) ? SAMPLE_TOKENS_MAX : (int64_t)sample_limit(config);
-}
-
-/* Rows of which every token is used: a text, and those of a stream. */
-static bool keeps_all(const struct load *load)
-{
-    return load->rows->plain_text || tt_data_streams(load->config);
-}
-
-/* Tokens of a sample that a row of which every token is used is cut into. Only a stream has whole texts, unless samples
- * of them are to be held out. */
-static size_t piece_length(const struct load *load)
-{
-    const struct tt_data_config *config = load->config;
-    bool whole = tt_data_streams(config) && !(load->rows->plain_text && tt_data_holds_out(config));
-    return whole ? SAMPLE_TOKENS_MAX : sample_limit(config);
-}
-
-/* Consecutive samples. In a stream each token counts, with a label or without: it moves the cuts behind it. */
-static tt_status add_pieces(const struct load *load, const struct tt_row *row, struct block *block)
-{
-    size_t length = piece_length(load), count = row->count, most;
-    bool streams = tt_data_streams(load->config);
-    if (load->rows->plain_text && streams && load->row_limit > 0 &&
-        !__builtin_mul_overflow(load->row_limit, sample_limit(load->config), &most) && count > most)
-        count = most;
-    if (count == 0) block->report.without_supervision++;
-    for (size_t first = 0; first < count; first += length) {
-        size_t now = count - first < length ? count - first : length;
-        bool whole = count <= length;
-        TT_TRY(!streams
-                   ? add_sample(block, row, first, now, whole)
-                   : tt_store_append(&block->store, row->ids + first, row->supervised + first, (int32_t)now,
-                                     whole ? row->prompt : NULL, whole ? row->completion : NULL));
-    }
-    return TT_OK;
-}
-
-/* Counts a row of more tokens than max_length; TT_OVER_LENGTH_ERROR fails. */
-static tt_status check_length(const struct load *load, size_t index, size_t total)
-{
-    if (load->config->max_length_of_model) {
-        tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than the model's %zu positions",
-                load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total,
-                sample_limit(load->config));
-        tt_hint("max_length is null: set it, and over_length, to shorten such rows or to leave them out");
-        return TT_ERR_DATA;
-    }
-    if (load->config->over_length != TT_OVER_LENGTH_ERROR) return TT_OK;
-    tt_fail(TT_ERR_DATA, "'%s', row %zu (line %llu): %zu tokens are more than max_length (%zu)",
-            load->rows->path, index + 1, (unsigned long long)load->rows->spans[index].line, total,
-            sample_limit(load->config));
-    tt_hint("raise max_length, or set over_length to truncate or drop");
-    return TT_ERR_DATA;
-}
-
-static tt_status add_row(const struct load *load, size_t index, const struct tt_row *row, struct block *block)
-{
-    struct tt_dataset_report *report = &block->report;
-    size_t limit = sample_limit(load->config), total = row->total, longest = total;
-    if (keeps_all(load) && longest > piece_length(load)) longest = piece_length(load);
-    if ((int64_t)longest > report->longest) report->longest = (int64_t)longest;
-    if (keeps_all(load)) return add_pieces(load, row, block);
-    if (total <= limit) return add_sample(block, row, 0, total, true);
-    TT_TRY(check_length(load, index, total));
-    if (load->config->over_length == TT_OVER_LENGTH_DROP) {
-        report->dropped++;
-        return TT_OK;
-    }
-    report->truncated++;
-    return add_sample(block, row, 0, limit, true);
-}
-
-/* One answer of a preference. Both are added or none: the decision is the same for each, and counted with the first. A
- * prompt that fills max_length leaves nothing of the answers, and so does an answer without a token. */
-static tt_status add_side(const struct load *load, size_t index, const struct tt_row *row, size_t part,
-                          struct block *block)
-{
-    struct tt_dataset_report *report = &block->report;
-    size_t limit = sample_limit(load->config), prompt = row->border > 0 ? row->border : 1;
-    bool first = part == 0, is_long = row->longest > limit;
-    if ((int64_t)row->longest > report->longest) report->longest = (int64_t)row->longest;
-    if (is_long) TT_TRY(check_length(load, index, row->longest));
-    if (is_long && load->config->over_length == TT_OVER_LENGTH_DROP) {
-        report->dropped += first;
-        return TT_OK;
-    }
-    if (prompt >= limit || prompt >= row->shortest) {
-        report->without_supervision += first;
-        return TT_OK;
-    }
-    report->truncated += first && is_long;
-    return add_sample(block, row, 0, row->total < limit ? row->total : limit, true);
-}
-
-/* `row`: 0 takes that of the role. */
-static void add_role(struct tt_dataset_report *report, const struct tt_role_count *role, int64_t row)
-{
-    for (size_t i = 0; i < TT_ROLES_MAX; i++) {
-        struct tt_role_count *known = &report->roles[i];
-        if (known->name[0] == '\0') {
-            *known = *role;
-            if (row > 0) known->row = row;
-            return;
-        }
-        if (strcmp(known->name, role->name) != 0) continue;
-        known->conversations += role->conversations;
-        known->masked |= role->masked;
-        return;
-    }
-}
-
-static void count_row(struct tt_dataset_report *report, const struct tt_row *row, size_t index)
-{
-    report->rows++;
-    report->prompt_mismatch += row->prompt_mismatch;
-    report->conversations += row->conversation;
-    report->roles_mapped += row->roles_mapped;
-    report->history_differs += row->history_differs;
-    report->role_doubtful += row->role_count > 0;
-    report->answer_empty += row->answer_empty;
-    int64_t number = (int64_t)index + 1;
-    for (int i = 0; i < row->role_count; i++) add_role(report, &row->roles[i], number);
-    if (row->answer_empty && report->answer_empty_row == 0) report->answer_empty_row = number;
-}
-
 static tt_status read_block(struct load *load, size_t index, struct tt_row_reader *reader, size_t *at)
 {
     size_t first = index * load->block_rows, end = first + load->block_rows;
-    if (end > load->rows->count) end = load->rows->count;
+    if (end > load->making.rows->count) end = load->making.rows->count;
     for (*at = first; *at < end; (*at)++) {
-        struct tt_row row = {.parts = 1};
-        for (size_t part = 0; part < row.parts; part++) {
-            TT_TRY(tt_row_read(reader, *at, part, &row));
-            if (part == 0) count_row(&load->blocks[index].report, &row, *at);
-            struct block *block = &load->blocks[index];
-            TT_TRY(row.pair ? add_side(load, *at, &row, part, block) : add_row(load, *at, &row, block));
-        }
+        struct block *block = &load->blocks[index];
+        const struct tt_row_target to = {&block->store, &block->report};
+        TT_TRY(tt_row_samples_add(&load->making, reader, *at, &to));
     }
     return TT_OK;
 }
@@ -261,9 +106,9 @@ static tt_status read_blocks(void *argument)
     struct load *load = argument;
     struct tt_row_reader *reader = NULL;
     size_t row = 0;
-    size_t ids_max = keeps_all(load) ? 0 : sample_limit(load->config);
-    tt_status status =
-        tt_row_reader_create(load->rows, load->config, load->tokenizer, load->vocab_size, ids_max, &reader);
+    size_t ids_max = tt_row_keeps_all(&load->making) ? 0 : tt_row_sample_limit(load->making.config);
+    tt_status status = tt_row_reader_create(load->making.rows, load->making.config, load->tokenizer,
+                                            load->vocab_size, ids_max, &reader);
     while (status == TT_OK && !atomic_load(&load->failed)) {
         size_t index = atomic_fetch_add(&load->next_block, 1);
         if (index >= load->block_count) break;
@@ -282,24 +127,6 @@ static tt_status run_threads(struct load *load)
     if ((size_t)wanted > load->block_count) wanted = (int)load->block_count;
     TT_TRY(tt_threads_run("rows", wanted, read_blocks, load)); /* a thread that cannot be started */
     return atomic_load(&load->failed) ? tt_error_restore(&load->error) : TT_OK;
-}
-
-void tt_dataset_report_add(struct tt_dataset_report *sum, const struct tt_dataset_report *report)
-{
-    sum->rows += report->rows;
-    sum->truncated += report->truncated;
-    sum->dropped += report->dropped;
-    sum->without_supervision += report->without_supervision;
-    sum->prompt_mismatch += report->prompt_mismatch;
-    sum->conversations += report->conversations;
-    sum->roles_mapped += report->roles_mapped;
-    sum->history_differs += report->history_differs;
-    sum->role_doubtful += report->role_doubtful;
-    sum->answer_empty += report->answer_empty;
-    for (size_t i = 0; i < TT_ROLES_MAX && report->roles[i].name[0] != '\0'; i++)
-        add_role(sum, &report->roles[i], 0);
-    if (sum->answer_empty_row == 0) sum->answer_empty_row = report->answer_empty_row;
-    if (report->longest > sum->longest) sum->longest = report->longest;
 }
 
 /* Each block is freed after copying, so that peak memory is little more than the result. */
@@ -359,13 +186,14 @@ static tt_status load_file(const char *path, struct load *load, int64_t max_samp
     tt_status status = TT_OK;
     struct tt_rows rows = {0};
     size_t limit = max_samples > 0 ? (size_t)max_samples : SIZE_MAX;
-    int64_t each = (int64_t)tt_data_samples_each(load->config);
-    if (load->config->prompt_template != NULL) TT_GO(tt_prompt_template_check(load->config->prompt_template));
-    const struct tt_unpack_limits limits = {max_samples > 0 ? limit : 0, load->config->max_row_size,
-                                            load->config->max_unpacked_size};
+    int64_t each = (int64_t)tt_data_samples_each(load->making.config);
+    if (load->making.config->prompt_template != NULL)
+        TT_GO(tt_prompt_template_check(load->making.config->prompt_template));
+    const struct tt_unpack_limits limits = {max_samples > 0 ? limit : 0, load->making.config->max_row_size,
+                                            load->making.config->max_unpacked_size};
     TT_GO(tt_rows_open(path, &limits, &rows));
-    load->rows = &rows;
-    load->row_limit = max_samples > 0 ? limit : 0;
+    load->making.rows = &rows;
+    load->making.row_limit = max_samples > 0 ? limit : 0;
     load->sample_limit = max_samples > 0 && max_samples < INT64_MAX / each ? max_samples * each : INT64_MAX;
     TT_GO(load_rows(&rows, load, (size_t)load->sample_limit, dataset));
     tt_dataset_count_samples(dataset);
@@ -384,7 +212,7 @@ tt_status tt_dataset_load(const char *path, const struct tt_data_config *config,
                           const struct tt_tokenizer *tokenizer, int64_t vocab_size, int64_t max_samples,
                           struct tt_dataset **out)
 {
-    struct load load = {.config = config, .tokenizer = tokenizer, .vocab_size = vocab_size};
+    struct load load = {.making.config = config, .tokenizer = tokenizer, .vocab_size = vocab_size};
     struct tt_dataset *dataset = tt_calloc(1, sizeof *dataset);
     if (dataset == NULL) return TT_ERR_MEMORY;
     tt_status status = load_file(path, &load, max_samples, dataset);
@@ -453,7 +281,7 @@ static tt_status add_file(struct gathering *gathering, const struct tt_source_fi
     bool direct = weight == 1 && (gathering->writer != NULL || request->sources->file_count == 1);
     struct tt_dataset read = {0}, *dataset = gathering->dataset;
     struct tt_dataset_report before = dataset->report;
-    struct load load = {.config = request->config,
+    struct load load = {.making.config = request->config,
                         .tokenizer = request->tokenizer,
                         .vocab_size = request->vocab_size,
                         .writer = direct ? gathering->writer : NULL};

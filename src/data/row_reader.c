@@ -131,14 +131,15 @@ tt_status tt_row_fail(const struct tt_row_reader *reader, tt_status status, cons
     va_start(arguments, format);
     tt_vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return tt_fail(status, "'%s', row %zu (line %llu): %s", reader->rows->path, reader->row + 1,
+    return tt_fail(status, "'%s', row %zu (line %llu): %s", reader->rows->path,
+                   reader->rows->before + reader->row + 1,
                    (unsigned long long)reader->rows->spans[reader->row].line, text);
 }
 
 tt_status tt_row_within(const struct tt_row_reader *reader, tt_status status)
 {
     if (status != TT_OK) {
-        tt_while("reading row %zu (line %llu) of '%s'", reader->row + 1,
+        tt_while("reading row %zu (line %llu) of '%s'", reader->rows->before + reader->row + 1,
                  (unsigned long long)reader->rows->spans[reader->row].line, reader->rows->path);
     }
     return status;
@@ -224,7 +225,7 @@ void tt_row_forget_source(struct tt_row_reader *reader)
 {
     const struct tt_row_span *span = &reader->rows->spans[reader->row];
     tt_json_deinit(&reader->json);
-    tt_file_map_release(span->data, span->bytes);
+    if (!reader->rows->in_memory) tt_file_map_release(span->data, span->bytes);
 }
 
 tt_status tt_row_need_tokenizer(const struct tt_row_reader *reader)
@@ -266,7 +267,8 @@ tt_status tt_row_parse(const struct tt_row_reader *reader, const struct tt_span 
     const struct tt_row_span *span = &reader->rows->spans[reader->row];
     struct tt_str origin = {0};
     tt_status status = TT_OK;
-    TT_GO(tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->row + 1));
+    TT_GO(
+        tt_str_printf(&origin, "'%s', row %zu", reader->rows->path, reader->rows->before + reader->row + 1));
     TT_GO(tt_json_parse_source(&(struct tt_json_source){.text = span->data,
                                                         .bytes = span->bytes,
                                                         .origin = origin.data,
@@ -326,6 +328,11 @@ static tt_status read_json(struct tt_row_reader *reader, struct tt_row *out)
                                            : tt_row_fail(reader, TT_ERR_DATA, "a row must be an object");
     tt_json_deinit(json);
     return status;
+}
+
+void tt_row_reader_turn(struct tt_row_reader *reader, const struct tt_rows *rows)
+{
+    reader->rows = rows;
 }
 
 /* Memory that a long row has filled is not kept while the next one is read. */

@@ -15,6 +15,9 @@ TT_MUST_USE tt_status tt_row_reader_create(const struct tt_rows *rows, const str
                                            size_t ids_max, struct tt_row_reader **out);
 void tt_row_reader_destroy(struct tt_row_reader *reader); /* takes NULL */
 
+/* Goes on with the rows of another file. */
+void tt_row_reader_turn(struct tt_row_reader *reader, const struct tt_rows *rows);
+
 struct tt_row {
     const int32_t *ids;
     const uint8_t *supervised;

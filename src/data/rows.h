@@ -15,13 +15,15 @@ struct tt_row_span {
     uint64_t line; /* from 1 */
 };
 
+/* Rows that are read on (data/row_flow.h) are in memory of a caller, and `before` counts those of the file before
+ * them. */
 struct tt_rows {
     const char *path; /* borrowed */
     struct tt_file_map map;
-    bool plain_text;
+    bool plain_text, in_memory;
     size_t max_row_size;
     struct tt_row_span *spans;
-    size_t count, capacity;
+    size_t count, capacity, before;
 };
 
 /* Whether a name has an ending of data files: .jsonl, .json, .ndjson, .csv, .txt, and .gz or .zst (.zstd) behind it;

@@ -275,11 +275,29 @@ static tt_status check_config(const struct tt_sampler_config *config, uint64_t *
     return TT_OK;
 }
 
+/* Packs of samples that are in their order. */
+static tt_status take_packs(struct tt_sampler *sampler)
+{
+    struct tt_packs *packs = &sampler->packs;
+    size_t count = sampler->config.pack_count, samples = sampler->store->sample_count;
+    packs->first = tt_calloc(count + 1, sizeof *packs->first);
+    packs->samples = tt_calloc(samples, sizeof *packs->samples);
+    if (packs->first == NULL || packs->samples == NULL) return TT_ERR_MEMORY;
+    memcpy(packs->first, sampler->config.packs, (count + 1) * sizeof *packs->first);
+    for (size_t i = 0; i < samples; i++) packs->samples[i] = (uint32_t)i;
+    packs->count = count;
+    sampler->kind = UNIT_PACK;
+    sampler->unit_count = count;
+    sampler->config.packs = NULL;
+    return TT_OK;
+}
+
 static tt_status make_units(struct tt_sampler *sampler)
 {
     const struct tt_sampler_config *config = &sampler->config;
     sampler->group_size = tt_store_group_size(sampler->store);
     sampler->unit_count = tt_store_group_count(sampler->store);
+    if (config->packs != NULL) return take_packs(sampler);
     if (!config->packing) return TT_OK;
     if (sampler->group_size > 1) {
         tt_status status =

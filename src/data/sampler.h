@@ -23,6 +23,10 @@ struct tt_sampler_config {
     int64_t max_length; /* length of a pack */
     bool mismatched;    /* tt_sampler_shared gives mismatched answers */
     const char *value;  /* the column that has the samples' values; NULL: they have none */
+    /* Packs that are made: of pack p the samples packs[p] .. packs[p + 1] - 1. [pack_count + 1], copied; NULL: none
+     * are. */
+    const uint32_t *packs;
+    size_t pack_count;
     bool prompt_rows; /* every token with a successor is a row; batch->supervised marks the supervised ones */
 };
 

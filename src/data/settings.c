@@ -128,8 +128,17 @@ const struct tt_setting tt_data_settings[] = {
              "rather than ordinary text."},
     {.name = "date", .type = TT_SETTING_STRING, FIELD(date), .changes = TT_CHANGES_OTHER, .of = "language",
      .help = "Date that chat templates print, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
+    {.name = "streaming", .aliases = "dataset_streaming", .type = TT_SETTING_BOOL, FIELD(streaming),
+     .default_text = "false", .changes = TT_CHANGES_RESULT_IF_SET, .of = "language",
+     .help = "Read and tokenize the training rows while they train, instead of all of them before; max_steps says when "
+             "to end. Files of lines are read by ranges from a store."},
+    {.name = "buffer_size", .type = TT_SETTING_INT, FIELD(buffer_size), .default_text = "1000", .minimum = 1,
+     .maximum = 1 << 24, .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "streaming",
+     .help = "Rows of the buffer that streaming takes the next row from, by the seed; with train_sampling_strategy "
+             "sequential there is none."},
     {.name = "dataset_prepared_path", .aliases = "dataset_cache", .type = TT_SETTING_STRING, FIELD(prepared_path),
      .local = true, .path = TT_PATH_WRITE, .changes = TT_CHANGES_PLACE, .of = "language",
+     .needs = "!streaming !eval_strategy=no",
      .help = "Folder that keeps tokenized rows for other runs with the same rows, tokenizer and settings, which map "
              "them instead of tokenizing; not given: none."},
     {.name = "shuffle_dataset", .type = TT_SETTING_BOOL, FIELD(shuffle_dataset), .default_text = "false",

@@ -67,6 +67,7 @@ void tt_inputs_close(struct tt_inputs *inputs)
     if (inputs->own != NULL) tt_tasks[inputs->task]->close(inputs);
     tt_dataset_destroy(inputs->train);
     tt_dataset_destroy(inputs->eval);
+    tt_free(inputs->streamed);
     tt_tokenizer_destroy(inputs->tokenizer);
     for (size_t i = 0; i < inputs->adapter_count; i++) {
         tt_safetensors_close(inputs->adapters[i].file);

@@ -14,6 +14,13 @@
 
 struct tt_detect_spec;
 
+/* Training rows that are read while they train (data/step_flow.h). */
+struct tt_streamed {
+    struct tt_data_config data; /* as rows are read by it */
+    uint64_t sum, bytes;        /* of the files (tt_sources_sum) */
+    int64_t samples;            /* of all steps; 0 until they are ordered */
+};
+
 struct tt_inputs_adapter {
     const char *name; /* the last part of the path that was given */
     char *folder;     /* owned */
@@ -38,6 +45,7 @@ struct tt_inputs {
     bool head_differs;  /* of the folder's tied tables, in the share of this process (checkpoint/unread.h) */
     int64_t max_length; /* tt_inputs_max_length; 0 for TT_INPUTS_GENERATE */
     struct tt_dataset *train, *eval;    /* NULL when not asked for */
+    struct tt_streamed *streamed;       /* owned, in place of `train`; NULL: there are none */
     bool dated;                         /* as in the configuration */
     double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */

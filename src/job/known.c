@@ -11,8 +11,6 @@ static const char *const no_compile = "kernels are compiled before the run, not 
 static const char *const every_block = "every transformer block is a unit";
 static const char *const own_bytes = "each rank always reads only its own bytes of the weights";
 static const char *const no_ddp = "ranks exchange gradients unit by unit, without DistributedDataParallel";
-static const char *const no_streaming =
-    "all rows are read and tokenized before the first step; their ids stay in memory, four bytes each";
 static const char *const own_process = "rows are tokenized by threads of this process";
 
 #define UNNEEDED(name_, why_) TT_SETTING_UNNEEDED(name_, why_),

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "checkpoint/unread.h"
 #include "data/cache.h"
+#include "data/row_flow.h"
 #include "data/stream.h"
 #include "job/data_files.h"
 #include "job/data_key.h"
@@ -267,20 +268,36 @@ static void warn_of_unused(const struct tt_dataset *dataset, const struct tt_sou
     }
 }
 
+/* The settings as rows are read by them. */
+static struct tt_data_config limit(const struct tt_inputs *inputs, const struct tt_data_config *data,
+                                   bool packs)
+{
+    struct tt_data_config limited = *data;
+    limited.packing = packs;
+    limited.max_length_of_model = data->max_length == 0;
+    limited.max_length = inputs->max_length;
+    limited.chat_template_path = inputs->template_path;
+    limited.text_part = inputs->model_facts.part != NULL;
+    return limited;
+}
+
+static tt_status open_stream(const struct tt_data_config *data, struct tt_inputs *inputs)
+{
+    inputs->streamed = tt_calloc(1, sizeof *inputs->streamed);
+    if (inputs->streamed == NULL) return TT_ERR_MEMORY;
+    inputs->streamed->data = limit(inputs, data, data->packing);
+    return tt_sources_sum(&inputs->train_files, &inputs->streamed->sum, &inputs->streamed->bytes);
+}
+
 static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_data_config *data, bool packs,
                               const struct tt_sources *files, int64_t max_samples, uint64_t seed,
                               struct tt_dataset **out, double *seconds)
 {
     tt_status status = TT_OK;
-    struct tt_data_config limited = *data;
-    limited.packing = packs;
-    limited.max_length_of_model = data->max_length == 0;
+    const struct tt_data_config limited = limit(inputs, data, packs);
     struct tt_str key = {0};
     double start = tt_clock_seconds();
     bool keeps = data->prepared_path != NULL, hit = false;
-    limited.max_length = inputs->max_length;
-    limited.chat_template_path = inputs->template_path;
-    limited.text_part = inputs->model_facts.part != NULL;
     const struct tt_dataset_request request = {
         files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples, seed};
     const struct tt_data_key_source source = {&limited, tt_model_folder_path(inputs->folder),
@@ -319,6 +336,7 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
         return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .csv, .txt or .parquet",
                                       data->dataset_name, data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
+    if (data->streaming && config->use == TT_INPUTS_TRAIN) return open_stream(data, inputs);
     tt_status status = load_dataset(inputs, data, packs, &inputs->train_files, data->max_train_samples,
                                     (uint64_t)config->seed, &inputs->train, &inputs->train_seconds);
     if (status == TT_OK && data->shuffle_dataset)

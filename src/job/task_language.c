@@ -24,13 +24,29 @@ static tt_status check(const struct tt_settings *settings, const struct tt_job_s
     return TT_OK;
 }
 
+/* The number of rows is not known before the last one was read: transformers demands max_steps as well. */
+static tt_status check_streaming(const struct tt_job_spec *job)
+{
+    if (!job->data.streaming) return TT_OK;
+    if (job->run.max_steps <= 0)
+        return tt_job_usage("streaming needs max_steps: how many rows there are is not known before the end",
+                            "set max_steps; epochs follow one another until then");
+    if (tt_data_holds_out(&job->data))
+        return tt_job_usage("eval_split_size holds out rows of all rows, and streaming does not have them",
+                            "give rows of their own: --eval_dataset FILE");
+    if (job->run.train_sampling_strategy == TT_SAMPLING_BY_LENGTH)
+        return tt_job_usage("group_by_length sorts all rows, and streaming does not have them",
+                            "leave train_sampling_strategy out, or streaming");
+    return TT_OK;
+}
+
 static tt_status check_train(const struct tt_job_spec *job)
 {
     if (job->data.dataset_name == NULL && job->data.datasets == NULL)
         return tt_job_usage(
             "setting 'dataset_name' is missing",
             "give --dataset_name train.jsonl, or a line 'dataset_name: train.jsonl' in the file of --config");
-    return TT_OK;
+    return check_streaming(job);
 }
 
 static tt_status check_evaluate(const struct tt_job_spec *job)

@@ -301,9 +301,13 @@ static tt_status list_all(struct reading *reading, const struct tt_inputs *input
     TT_TRY(add_templates(reading, inputs));
     for (size_t i = 0; i < inputs->adapter_count; i++) TT_TRY(add_adapter(reading, &inputs->adapters[i]));
     TT_TRY(add_data(reading, inputs->train, &inputs->train_files, "training"));
+    if (inputs->streamed != NULL)
+        TT_TRY(add_part(reading->fingerprint, "the files of the training data", TT_FINGERPRINT_DATA,
+                        inputs->streamed->sum, (int64_t)inputs->streamed->bytes));
     /* Rows that were held out of the training data have no files of their own beside them. */
     TT_TRY(add_data(reading, inputs->eval,
-                    inputs->train != NULL ? &inputs->eval_files : tt_inputs_eval_files(inputs),
+                    inputs->train != NULL || inputs->streamed != NULL ? &inputs->eval_files
+                                                                      : tt_inputs_eval_files(inputs),
                     "evaluation"));
     if (checkpoint == NULL) return TT_OK;
     reading->folder = checkpoint;

@@ -361,7 +361,10 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resu
         return tt_fail(TT_ERR_USAGE, "'%s' is beyond the end of this run: it has %lld steps", resume->folder,
                        (long long)length->total_steps);
     length->first_step = resume->step;
-    return TT_OK;
+    const struct tt_task_run_ops *task = tt_task_run_of(&data->inputs);
+    if (task->go_on == NULL) return TT_OK;
+    return task->go_on(&data->train, &resume->state, tt_json_get(resume->state.root, "data_position"),
+                       resume->step);
 }
 
 tt_status tt_resume_check_model(const struct tt_resume *resume, const struct tt_optimizer *optimizer,

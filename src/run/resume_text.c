@@ -90,6 +90,15 @@ static tt_status add_config(const struct tt_run *run, struct tt_json_value *root
     return status;
 }
 
+static tt_status add_position(const struct tt_run *run, int64_t step, struct tt_json_value *root)
+{
+    const struct tt_task_run_ops *task = tt_task_run_of(&run->data.inputs);
+    struct tt_json_value *position = NULL;
+    if (task->position != NULL) TT_TRY(task->position(&run->data.train, step, &position));
+    if (position != NULL) tt_json_set(root, "data_position", position);
+    return TT_OK;
+}
+
 tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, int64_t step,
                          const struct tt_memory *memory, struct tt_str *text)
 {
@@ -120,7 +129,8 @@ tt_status tt_resume_text(const struct tt_run *run, const struct tt_rank *rank, i
     if (memory->evaluation_due) tt_json_set(root, "evaluation_due", tt_json_new_bool(true));
     tt_json_set(root, "gradient_watch", watch_object(&memory->watch));
     tt_json_set_copy(root, "results", tt_journal_results(run->rank0.journal));
-    tt_status status = add_config(run, root);
+    tt_status status = add_position(run, step, root);
+    if (status == TT_OK) status = add_config(run, root);
     if (status == TT_OK) status = tt_json_write(root, 2, true, text);
     if (status == TT_OK) status = tt_str_append_char(text, '\n');
     tt_json_release(root);

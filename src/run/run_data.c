@@ -55,7 +55,8 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
     };
     TT_TRY(task->order(&data->inputs, &train, &data->train));
     TT_TRY(task->epoch_steps(&data->inputs, &data->train, &steps_per_epoch));
-    tt_run_length_count(length, run, steps_per_epoch);
+    /* A stream has no length: its epoch is the run, as in transformers. */
+    tt_run_length_count(length, run, steps_per_epoch > 0 ? steps_per_epoch : run->max_steps);
     data->train_limits = task->limits(&data->inputs, &data->train, length->total_steps);
     if (!task->evaluates(&data->inputs)) return TT_OK;
     struct tt_task_order eval = train;

@@ -1,5 +1,6 @@
 #include "run/task.h"
 
+#include "data/step_flow.h"
 #include "job/task.h"
 
 #define TASK(name, size, what) extern const struct tt_task_run_ops tt_task_run_##name;
@@ -22,5 +23,6 @@ const struct tt_task_run_ops *tt_task_run_of(const struct tt_inputs *inputs)
 void tt_task_data_deinit(struct tt_task_data *data)
 {
     tt_sampler_destroy(data->sampler);
+    tt_step_flow_destroy(data->stream);
     *data = (struct tt_task_data){0};
 }

@@ -12,6 +12,7 @@
 #include "run/memory.h"
 #include "run/run_job.h"
 
+struct tt_json;
 struct tt_json_value;
 struct tt_shown_pictures;
 struct tt_shown_pictures_config;
@@ -31,7 +32,8 @@ struct tt_task_order {
 
 /* A data set in its order. A zeroed struct is empty. */
 struct tt_task_data {
-    struct tt_sampler *sampler;          /* owned: of rows */
+    struct tt_sampler *sampler;  /* owned: of rows */
+    struct tt_step_flow *stream; /* owned: of rows that are read while they train, in place of `sampler` */
     struct tt_detect_order_config order; /* of images */
 };
 void tt_task_data_deinit(struct tt_task_data *data);
@@ -71,6 +73,11 @@ struct tt_task_run_ops {
     uint64_t (*sum)(const struct tt_inputs *inputs);
     void (*identify)(const struct tt_inputs *inputs, const struct tt_data_config *data,
                      struct tt_json_value *to);
+    /* Where the training data stand behind `done` steps, owned by the caller, and goes on there at first_step: for what
+     * the number of steps does not say. NULL both: it says all. `position` NULL: a checkpoint of a run without it. */
+    tt_status (*position)(const struct tt_task_data *data, int64_t done, struct tt_json_value **position);
+    tt_status (*go_on)(struct tt_task_data *data, const struct tt_json *json,
+                       const struct tt_json_value *position, int64_t first_step);
     /* The training data of a rank. */
     tt_status (*feed)(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
                       struct tt_feed *feed);

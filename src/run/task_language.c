@@ -1,9 +1,43 @@
 /* The task of a language model: rows of tokens. */
+#include "base/log.h"
+#include "base/number.h"
 #include "engine/feed_rows.h"
+#include "engine/feed_stream.h"
 #include "engine/rank.h"
 #include "job/language_inputs.h"
+#include "run/data_position.h"
 #include "run/resume.h"
 #include "run/task.h"
+
+/* The steps of rows that are read while they train; `sampler` has the ranks, and gets no order and no packs. */
+static tt_status order_stream(const struct tt_inputs *inputs, const struct tt_task_order *how,
+                              const struct tt_sampler_config *sampler, struct tt_task_data *data)
+{
+    struct tt_streamed *streamed = inputs->streamed;
+    const int64_t pack = sampler->max_length, each = (int64_t)tt_data_samples_each(&streamed->data);
+    if (sampler->packing && each > 1)
+        return tt_fail(TT_ERR_USAGE, "groups of %lld samples cannot be packed", (long long)each);
+    TT_TRY(tt_micro_batch_check((uint64_t)(how->batch_size * each),
+                                sampler->packing ? pack : inputs->max_length));
+    struct tt_step_flow_config config = {
+        .rows = {.sources = &inputs->train_files,
+                 .config = &streamed->data,
+                 .max_rows = streamed->data.max_train_samples,
+                 .seed = how->seed,
+                 .buffer_size = sampler->shuffle ? (size_t)streamed->data.buffer_size : 1},
+        .window = {.sources = &inputs->train_files,
+                   .config = &streamed->data,
+                   .tokenizer = inputs->tokenizer,
+                   .vocab_size = inputs->model_facts.vocab_size,
+                   .pack_length = pack,
+                   .seed = how->seed,
+                   .shuffle = sampler->shuffle},
+        .sampler = *sampler,
+    };
+    config.sampler.shuffle = config.sampler.packing = config.sampler.drop_last = false;
+    streamed->samples = how->run->max_steps * how->batch_size * how->accumulation * how->data_size * each;
+    return tt_step_flow_create(&config, &data->stream);
+}
 
 static tt_status order(const struct tt_inputs *inputs, const struct tt_task_order *how,
                        struct tt_task_data *data)
@@ -23,13 +57,14 @@ static tt_status order(const struct tt_inputs *inputs, const struct tt_task_orde
         .value = how->rows->rows_kind != NULL ? how->rows->rows_kind->value : NULL,
         .prompt_rows = (how->needs & TT_NEEDS_PROMPT_ROWS) != 0,
     };
+    if (how->train && inputs->streamed != NULL) return order_stream(inputs, how, &config, data);
     return tt_sampler_create(how->train ? inputs->train : inputs->eval, &config, &data->sampler);
 }
 
 static tt_status epoch_steps(const struct tt_inputs *inputs, const struct tt_task_data *data, int64_t *steps)
 {
     (void)inputs;
-    *steps = tt_sampler_steps_per_epoch(data->sampler);
+    *steps = data->stream != NULL ? 0 : tt_sampler_steps_per_epoch(data->sampler);
     return TT_OK;
 }
 
@@ -37,7 +72,7 @@ static struct tt_batch_limits limits(const struct tt_inputs *inputs, const struc
                                      int64_t steps)
 {
     struct tt_batch_limits limits;
-    (void)inputs;
+    if (data->stream != NULL) return tt_step_flow_limits(data->stream, inputs->max_length);
     tt_sampler_limits(data->sampler, 0, steps > 0 ? steps : tt_sampler_steps_per_epoch(data->sampler),
                       &limits);
     return limits;
@@ -50,11 +85,23 @@ static bool evaluates(const struct tt_inputs *inputs)
 
 static double samples(const struct tt_inputs *inputs, const struct tt_objective *objective)
 {
-    return (double)tt_objective_samples(objective, (int64_t)tt_dataset_count(inputs->train));
+    return (double)tt_objective_samples(objective, inputs->streamed != NULL
+                                                       ? inputs->streamed->samples
+                                                       : (int64_t)tt_dataset_count(inputs->train));
+}
+
+static tt_status describe_stream(const struct tt_inputs *inputs, struct tt_str *text)
+{
+    char size[32];
+    size_t files = inputs->train_files.file_count;
+    return tt_str_printf(text, "training data: %zu file%s (%s), read while they train", files,
+                         files == 1 ? "" : "s",
+                         tt_format_bytes((double)inputs->streamed->bytes, size, sizeof size));
 }
 
 static tt_status describe(const struct tt_inputs *inputs, bool train, struct tt_str *text)
 {
+    if (train && inputs->streamed != NULL) return describe_stream(inputs, text);
     return train ? tt_inputs_describe_data(inputs->train, "training data", text)
                  : tt_inputs_describe_data(inputs->eval, "evaluation data", text);
 }
@@ -78,7 +125,7 @@ static tt_status report(const struct tt_run_job *job, const struct tt_inputs *in
 {
     tt_status status = TT_OK;
     struct tt_str text = {0};
-    TT_GO(tt_inputs_describe_data(inputs->train, "training data", &text));
+    TT_GO(describe(inputs, true, &text));
     tt_run_report(job, tt_str_text(&text));
     tt_str_clear(&text);
     if (inputs->eval != NULL) {
@@ -86,7 +133,7 @@ static tt_status report(const struct tt_run_job *job, const struct tt_inputs *in
         tt_run_report(job, tt_str_text(&text));
         tt_str_clear(&text);
     }
-    if (inputs->tokenizer != NULL && job->watch->log_sample) {
+    if (inputs->tokenizer != NULL && inputs->train != NULL && job->watch->log_sample) {
         tt_run_report(job, "first sample; the text between [[ and ]] is supervised:");
         TT_GO(tt_dataset_show(inputs->train, 0, inputs->tokenizer, "[[", "]]", &text));
         TT_GO(report_sample(job, &text));
@@ -96,11 +143,36 @@ out:
     return status;
 }
 
+static tt_status position(const struct tt_task_data *data, int64_t done, struct tt_json_value **out)
+{
+    struct tt_flow_state state;
+    *out = NULL;
+    if (data->stream == NULL) return TT_OK;
+    TT_TRY(tt_step_flow_state(data->stream, done, &state));
+    *out = tt_data_position_json(&state);
+    return *out != NULL ? TT_OK : tt_fail(TT_ERR_MEMORY, "out of memory for the position in the data");
+}
+
+static tt_status go_on(struct tt_task_data *data, const struct tt_json *json, const struct tt_json_value *at,
+                       int64_t first_step)
+{
+    struct tt_flow_state state = {.place.from.line = 1};
+    if (data->stream == NULL) return TT_OK;
+    if (at != NULL)
+        TT_TRY(tt_data_position_read(json, at, &state));
+    else
+        tt_warn("the checkpoint is of a run without streaming: the rows are read from their beginning");
+    tt_step_flow_start(data->stream, first_step, &state);
+    return TT_OK;
+}
+
 static tt_status feed(const struct tt_inputs *inputs, const struct tt_task_data *data, struct tt_rank *rank,
                       struct tt_feed *feed)
 {
+    const int data_rank = rank->mesh.axes[TT_AXIS_DATA].rank;
     (void)inputs;
-    return tt_feed_of_rows(data->sampler, rank->mesh.axes[TT_AXIS_DATA].rank, feed);
+    return data->stream != NULL ? tt_feed_of_stream(data->stream, data_rank, feed)
+                                : tt_feed_of_rows(data->sampler, data_rank, feed);
 }
 
 static tt_status evaluate(const struct tt_task_evaluation *how, struct tt_rank *rank,
@@ -143,7 +215,7 @@ static void saves(const struct tt_inputs *inputs, struct tt_save_template files[
 
 static uint64_t sum(const struct tt_inputs *inputs)
 {
-    return tt_dataset_sum(inputs->train);
+    return inputs->streamed != NULL ? inputs->streamed->sum : tt_dataset_sum(inputs->train);
 }
 
 /* The storage of the base follows from the settings and from the folder. */
@@ -195,6 +267,8 @@ const struct tt_task_run_ops tt_task_run_language = {
     .report = report,
     .sum = sum,
     .identify = identify,
+    .position = position,
+    .go_on = go_on,
     .feed = feed,
     .evaluate = evaluate,
     .flops = flops,

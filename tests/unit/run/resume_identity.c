@@ -227,6 +227,8 @@ static const struct change language[] = {
     {"packing_strategy", "wrapped", NULL, "packing=true"},
     {"train_sampling_strategy", "sequential", NULL, NULL},
     {"dataloader_drop_last", "true", NULL, NULL},
+    {"streaming", "true", NULL, NULL},
+    {"buffer_size", "7", NULL, "streaming=true"},
     {"optim", "sgd", NULL, NULL},
     {"learning_rate", "0.5", NULL, NULL},
     {"lr_scheduler_type", "cosine", NULL, NULL},
