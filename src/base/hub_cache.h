@@ -32,6 +32,7 @@ struct tt_hub_want {
     const char *what; /* "model", "configuration" (of a model, without weights), "adapter" or "data set" */
     const char *config, *split; /* of a data set; NULL: its default, all */
     const char *files;          /* of a data set: a pattern (hub/card.h), in place of both; NULL: by them */
+    bool streams;               /* a data set is to be read by ranges: a folder hf://... in place of files */
     const char *found;          /* its folder in the cache, where it may lack files; NULL: none */
 };
 /* Stores the folder, owned; NULL where the name is none to ask the hub for, or the hub is not to be asked. */

@@ -78,7 +78,7 @@ struct tt_store {
 };
 
 /* The order in which they are asked. */
-enum tt_store_place { TT_STORE_MACHINE, TT_STORE_S3, TT_STORE_PLACES };
+enum tt_store_place { TT_STORE_MACHINE, TT_STORE_S3, TT_STORE_HUB, TT_STORE_PLACES };
 
 /* Set while no other thread uses files; NULL: none. Lent. */
 void tt_store_set(enum tt_store_place place, const struct tt_store *store);

@@ -131,7 +131,7 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "streaming", .aliases = "dataset_streaming", .type = TT_SETTING_BOOL, FIELD(streaming),
      .default_text = "false", .changes = TT_CHANGES_RESULT_IF_SET, .of = "language",
      .help = "Read and tokenize the training rows while they train, instead of all of them before; max_steps says when "
-             "to end. Files of lines are read by ranges from a store."},
+             "to end. Files of lines are read by ranges from a store or the hub."},
     {.name = "buffer_size", .type = TT_SETTING_INT, FIELD(buffer_size), .default_text = "1000", .minimum = 1,
      .maximum = 1 << 24, .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "streaming",
      .help = "Rows of the buffer that streaming takes the next row from, by the seed; with train_sampling_strategy "

@@ -12,6 +12,7 @@
 #ifndef TT_DATA_SOURCES_H
 #define TT_DATA_SOURCES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -55,6 +56,7 @@ void tt_sources_deinit(struct tt_sources *sources);
 struct tt_mixture_entry {
     const char *path, *split, *name, *revision;
     const char *data_files; /* a file or pattern below path */
+    bool streams;           /* of no JSON: files of the hub are read by ranges */
     double weight;
 };
 struct tt_json_value;

@@ -81,17 +81,20 @@ out:
 void tt_hub_close(struct tt_hub *hub)
 {
     if (hub == NULL) return;
+    hub_ranges_close(hub);
     tt_net_close(hub->net);
     tt_str_deinit(&hub->endpoint);
     tt_str_deinit(&hub->token);
     tt_free(hub);
 }
 
+/* A run that reads its rows by ranges finishes its step at the first request to stop. */
 bool hub_is_stopped(void *context)
 {
     const struct tt_hub *hub = context;
+    const int most = hub->ranges != NULL ? 1 : 0;
     return atomic_load(&hub->stop) ||
-           (hub->config.cancel != NULL && atomic_load(&hub->config.cancel->requests) > 0);
+           (hub->config.cancel != NULL && atomic_load(&hub->config.cancel->requests) > most);
 }
 
 tt_status hub_connect(struct tt_hub *hub)

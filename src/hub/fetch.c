@@ -383,7 +383,9 @@ static tt_status fetch(struct tt_hub *hub, const struct tt_hub_want *want, char 
     struct hub_repository repository = {want->kind, want->name,
                                         want->revision != NULL ? want->revision : "main", ""};
     TT_GO(look_up(hub, &repository, &listing));
-    if (strcmp(want->kind, "datasets") == 0) {
+    if (want->streams) {
+        TT_GO(hub_ranges_open(hub, &repository, &listing, folder));
+    } else if (strcmp(want->kind, "datasets") == 0) {
         TT_GO(fetch_data(hub, &repository, want, &listing, folder));
     } else {
         bool weights = strcmp(want->what, "configuration") != 0;

@@ -58,7 +58,8 @@ TT_MUST_USE tt_status tt_hub_download(struct tt_hub *hub, const struct tt_hub_do
 struct tt_hub_want;
 /* A tt_hub_fetcher (base/hub_cache.h); `context` is the hub. It asks the hub for "owner/name" where nothing lies at the
  * path `owner` on this machine, and for that which its cached folder lacks: of a model the files that models are read
- * from, of an adapter likewise, of a data set the files of rows of its configuration and split. */
+ * from, of an adapter likewise, of a data set the files of rows of its configuration and split, or with want->streams
+ * none: the folder is then one of a store that reads files of the hub by ranges, for the life of the hub. */
 TT_MUST_USE tt_status tt_hub_fetch(void *hub, const struct tt_hub_want *want, char **folder);
 
 #endif

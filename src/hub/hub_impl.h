@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/store.h"
 #include "base/str.h"
 #include "hub/hub.h"
 #include "hub/listing.h"
@@ -15,8 +16,10 @@ struct tt_hub {
     struct tt_str endpoint; /* without a slash at its end */
     struct tt_str token;    /* "Bearer ..."; empty: none */
     bool offline;
-    struct tt_net *net; /* NULL until the first request */
-    atomic_bool stop;   /* a thread has failed: the others end */
+    struct tt_net *net;        /* NULL until the first request */
+    struct hub_ranges *ranges; /* owned: files that are read by ranges; NULL: none were */
+    struct tt_store store;     /* over them */
+    atomic_bool stop;          /* a thread has failed: the others end */
 };
 
 /* A repository at a revision. Texts are lent. */
@@ -52,6 +55,11 @@ struct hub_blob {
 };
 TT_MUST_USE tt_status hub_blob_fetch(const struct hub_blob *blob);
 bool hub_is_stopped(void *hub);
+
+/* ranges.c: lists a data set for reading by ranges, and stores its folder, hf://..., owned. Takes the listing. */
+TT_MUST_USE tt_status hub_ranges_open(struct tt_hub *hub, const struct hub_repository *repository,
+                                      struct tt_hub_listing *listing, char **folder);
+void hub_ranges_close(struct tt_hub *hub);
 
 /* download.c: fetches the files that are wanted, links them, and writes the ref where `final`. */
 TT_MUST_USE tt_status hub_fetch_files(struct tt_hub *hub, const struct hub_repository *repository,

@@ -104,7 +104,8 @@ static tt_status add_named(struct tt_sources *sources, const struct tt_mixture_e
                                      .what = "data set",
                                      .config = config,
                                      .split = named->split,
-                                     .files = named->data_files};
+                                     .files = named->data_files,
+                                     .streams = named->streams};
     tt_status status = tt_hub_obtain(&want, &folder);
     if (status == TT_OK && folder != NULL)
         status = add_repository(sources, folder, config, named);

@@ -236,7 +236,7 @@ static tt_status add_entry(const struct tt_mixture_entry *entry, size_t index, s
                    entry->path, entry->split);
 }
 
-static tt_status add_mixture(const char *text, const char *split, struct tt_sources *sources)
+static tt_status add_mixture(const char *text, const char *split, bool streams, struct tt_sources *sources)
 {
     struct tt_json json = {0};
     tt_status status = TT_OK;
@@ -247,6 +247,7 @@ static tt_status add_mixture(const char *text, const char *split, struct tt_sour
         struct tt_mixture_entry entry;
         TT_GO(tt_mixture_read(json.root, i, &entry));
         if (entry.split == NULL) entry.split = split;
+        entry.streams = streams;
         TT_GO(add_entry(&entry, i, sources));
     }
     status = tt_sources_check(sources);
@@ -320,7 +321,8 @@ out:
 static tt_status load_train(const struct tt_inputs_config *config, struct tt_inputs *inputs)
 {
     const struct tt_data_config *data = config->data;
-    const struct tt_mixture_entry named = tt_data_files_named(data, data->dataset_train_split);
+    struct tt_mixture_entry named = tt_data_files_named(data, data->dataset_train_split);
+    const bool streams = named.streams = data->streaming && config->use == TT_INPUTS_TRAIN;
     bool held_out = config->evaluates && tt_data_holds_out(data);
     bool packs = data->packing || (held_out && tt_data_packs_eval(data));
     if (data->dataset_name == NULL && data->datasets == NULL) {
@@ -329,14 +331,14 @@ static tt_status load_train(const struct tt_inputs_config *config, struct tt_inp
         return TT_ERR_USAGE;
     }
     if (data->datasets != NULL)
-        TT_TRY(add_mixture(data->datasets, data->dataset_train_split, &inputs->train_files));
+        TT_TRY(add_mixture(data->datasets, data->dataset_train_split, streams, &inputs->train_files));
     else
         TT_TRY(add_source(&inputs->train_files, &named));
     if (inputs->train_files.file_count == 0)
         return hint_at_export(tt_fail(TT_ERR_USAGE, "'%s' has no %s.jsonl, .json, .csv, .txt or .parquet",
                                       data->dataset_name, data->dataset_train_split),
                               data->dataset_name, data->dataset_train_split);
-    if (data->streaming && config->use == TT_INPUTS_TRAIN) return open_stream(data, inputs);
+    if (streams) return open_stream(data, inputs);
     tt_status status = load_dataset(inputs, data, packs, &inputs->train_files, data->max_train_samples,
                                     (uint64_t)config->seed, &inputs->train, &inputs->train_seconds);
     if (status == TT_OK && data->shuffle_dataset)
@@ -413,7 +415,7 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
     if (data->eval_dataset != NULL)
         TT_TRY(add_source(&inputs->eval_files, &apart));
     else if (config->use == TT_INPUTS_EVALUATE && data->datasets != NULL)
-        TT_TRY(add_mixture(data->datasets, data->dataset_test_split, &inputs->eval_files));
+        TT_TRY(add_mixture(data->datasets, data->dataset_test_split, false, &inputs->eval_files));
     else if (data->dataset_name != NULL &&
              (config->use == TT_INPUTS_EVALUATE || tt_data_files_has_splits(data->dataset_name)))
         TT_TRY(add_source(&inputs->eval_files, &named));

@@ -74,8 +74,9 @@ static tt_status fetch_all(const struct tt_job_spec *job)
                                   eval = {.path = data->eval_dataset,
                                           .split = data->dataset_test_split,
                                           .weight = 1};
-    TT_TRY(fetch_data(&train));
     TT_TRY(fetch_data(&eval));
+    if (data->streaming) return TT_OK; /* each process reads what it needs */
+    TT_TRY(fetch_data(&train));
     return data->datasets != NULL ? fetch_mixture(data->datasets, data->dataset_train_split) : TT_OK;
 }
 
