@@ -29,9 +29,10 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "dataset_test_split", .type = TT_SETTING_STRING, FIELD(dataset_test_split),
      .default_text = "test", .changes = TT_CHANGES_OTHER, .needs = "!eval_strategy=no",
      .help = "Name of the evaluation file in the folder."},
-    {.name = "eval_dataset", .type = TT_SETTING_STRING, FIELD(eval_dataset),
+    {.name = "eval_dataset", .type = TT_SETTING_JSON, FIELD(eval_dataset),
      .path = TT_PATH_READ, .changes = TT_CHANGES_OTHER, .needs = "!eval_strategy=no",
-     .help = "File to evaluate on; not given: the test split of the folder, or eval_split_size."},
+     .help = "File to evaluate on, or several by name: a mapping NAME: FILE, whose metrics are eval_NAME_loss and the "
+             "like; not given: the test split of the folder, or eval_split_size."},
     {.name = "eval_split_size", .aliases = "test_split_size val_set_size", .type = TT_SETTING_DOUBLE,
      FIELD(eval_split_size), .default_text = "0", .null_text = "0", .minimum = 0, .maximum = INFINITY,
      .changes = TT_CHANGES_OTHER, .of = "language", .needs = "!eval_strategy=no",

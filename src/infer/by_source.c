@@ -12,11 +12,12 @@ enum { LOSS, CORRECT, TOKENS, SUMS };
 enum { KEY_POSITION_BITS = 24 };
 
 tt_status tt_by_source_init(struct tt_by_source *by_source, const struct tt_dataset *dataset,
-                            const struct tt_objective *objective)
+                            const struct tt_objective *objective, bool named)
 {
     *by_source = (struct tt_by_source){.dataset = dataset};
     size_t count = tt_dataset_source_count(dataset);
-    if (count < 2 || objective->ops->rows != NULL) return TT_OK;
+    if (named && count == 0) count = 1;
+    if ((count < 2 && !named) || objective->ops->rows != NULL) return TT_OK;
     by_source->list = tt_calloc(count, sizeof *by_source->list);
     by_source->sums = tt_calloc(count * SUMS, sizeof *by_source->sums);
     if (by_source->list == NULL || by_source->sums == NULL) {

@@ -21,9 +21,9 @@ struct tt_by_source {
     size_t row_capacity;
 };
 
-/* Stays empty where the data set has one source or the objective compares rows. */
+/* Stays empty where the objective compares rows, or the data set has one source, which is not `named`. */
 TT_MUST_USE tt_status tt_by_source_init(struct tt_by_source *by_source, const struct tt_dataset *dataset,
-                                        const struct tt_objective *objective);
+                                        const struct tt_objective *objective, bool named);
 void tt_by_source_deinit(struct tt_by_source *by_source);
 /* Called by tt_evaluate: at its start; after each forward pass, which it waits for; at its end, collective. */
 void tt_by_source_clear(struct tt_by_source *by_source);

@@ -14,6 +14,7 @@
 #include "data/stream.h"
 #include "job/data_files.h"
 #include "job/data_key.h"
+#include "job/eval_sets.h"
 #include "job/spec.h"
 #include "model/adapter_config.h"
 
@@ -395,6 +396,34 @@ static tt_status hold_out(const struct tt_inputs_config *config, struct tt_input
     return part_streams(config->data, inputs);
 }
 
+/* A source with the name of the set. */
+static tt_status add_set(void *context, const char *name, const struct tt_mixture_entry *set)
+{
+    struct tt_sources *sources = context;
+    size_t before = sources->count;
+    TT_TRY(add_source(sources, set));
+    if (sources->count == before)
+        return tt_fail(TT_ERR_DATA,
+                       "eval_dataset: '%s' of the set '%s' has no files of rows for the split '%s'",
+                       set->path, name, set->split);
+    char *own = tt_strdup(name);
+    if (own == NULL) return TT_ERR_MEMORY;
+    tt_free(sources->sources[before].name);
+    sources->sources[before].name = own;
+    return TT_OK;
+}
+
+/* Sets of one name each; max_eval_samples is of each of them. */
+static tt_status load_sets(const struct tt_inputs_config *config, struct tt_inputs *inputs)
+{
+    struct tt_data_config each = *config->data;
+    each.max_source_samples = each.max_eval_samples;
+    TT_TRY(tt_eval_sets_visit(config->data, add_set, &inputs->eval_files));
+    TT_TRY(tt_sources_check(&inputs->eval_files));
+    return load_dataset(inputs, &each, tt_data_packs_eval(&each), &inputs->eval_files, 0,
+                        (uint64_t)config->seed, &inputs->eval, &inputs->eval_seconds);
+}
+
 /* Loads the evaluation data: eval_dataset, the folder's test split, or a share of the training rows, which an
  * evaluation without training loads for that. */
 static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inputs *inputs)
@@ -411,6 +440,11 @@ static tt_status load_eval(const struct tt_inputs_config *config, struct tt_inpu
         tt_dataset_destroy(inputs->train);
         inputs->train = NULL;
         return TT_OK;
+    }
+    if (tt_eval_sets_are_named(data)) {
+        tt_status loaded = load_sets(config, inputs);
+        if (loaded != TT_OK) tt_while("loading the evaluation data");
+        return loaded;
     }
     if (data->eval_dataset != NULL)
         TT_TRY(add_source(&inputs->eval_files, &apart));

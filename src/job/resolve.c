@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "comm/launcher.h"
 #include "job/accelerate.h"
+#include "job/eval_sets.h"
 #include "job/resolve.h"
 #include "job/task.h"
 #include "optim/groups.h"
@@ -56,15 +57,32 @@ static tt_status check_interval(const char *name, enum tt_interval strategy, dou
     return tt_fail(TT_ERR_USAGE, "%s_steps is %g: a whole number of steps, or a share below 1", name, steps);
 }
 
-static tt_status settle_metric(const struct tt_objective *objective, struct tt_watch_spec *watch)
+/* Losses by set are those of rows that stand alone. */
+static tt_status check_eval_sets(const struct tt_job_spec *job)
 {
+    if (!tt_eval_sets_are_named(&job->data)) return TT_OK;
+    if (tt_tasks[job->task]->writes_text && job->objective.ops->rows == NULL) return TT_OK;
+    return tt_job_usage(
+        "several evaluation sets are of language models whose objective does not compare rows",
+        "give one file or folder as eval_dataset");
+}
+
+static tt_status settle_metric(const struct tt_job_spec *job, struct tt_watch_spec *watch)
+{
+    const struct tt_objective *objective = &job->objective;
     char names[256];
-    watch->metric = tt_objective_best_metric(objective, watch->metric_for_best_model);
+    size_t set;
+    const char *of_set;
+    TT_TRY(tt_eval_sets_find(&job->data, watch->metric_for_best_model, &set, &of_set));
+    watch->metric =
+        tt_objective_best_metric(objective, of_set != NULL ? of_set : watch->metric_for_best_model);
     if (watch->metric != NULL) return TT_OK;
     tt_status status =
         tt_fail(TT_ERR_USAGE, "metric_for_best_model '%.60s' is not a metric", watch->metric_for_best_model);
     tt_objective_best_names(objective, names, sizeof names);
-    tt_hint("evaluations measure %s", names);
+    tt_hint("evaluations measure %s%s", names,
+            tt_eval_sets_are_named(&job->data) ? ", and each set its NAME_loss and NAME_mean_token_accuracy"
+                                               : "");
     return status;
 }
 
@@ -248,7 +266,8 @@ static tt_status settle(struct tt_settings *settings, struct tt_job_spec *job)
     TT_TRY(tt_settings_check(settings));
     if (tt_settings_has(settings, "task")) TT_TRY(task->check(settings, job));
     TT_TRY(tt_objective_settle(settings, job));
-    TT_TRY(settle_metric(&job->objective, &job->watch));
+    TT_TRY(check_eval_sets(job));
+    TT_TRY(settle_metric(job, &job->watch));
     TT_TRY(check_kernels(&job->device));
     return check_model(settings, job);
 }

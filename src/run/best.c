@@ -11,6 +11,7 @@
 #include "comm/host_values.h"
 #include "engine/rank.h"
 #include "io/output_folder.h"
+#include "job/eval_sets.h"
 #include "launch/world.h"
 #include "model/adapter_config.h"
 #include "run/resume.h"
@@ -58,12 +59,22 @@ static tt_status add(struct candidates *all, char *path, int64_t step, double me
     return TT_OK;
 }
 
+const char *tt_best_metric_name(const struct tt_run_job *job, char *name, size_t bytes)
+{
+    const char *given = job->watch->metric_for_best_model, *of_set = NULL;
+    size_t set;
+    bool found = tt_eval_sets_find(job->data, given, &set, &of_set) == TT_OK && of_set != NULL;
+    snprintf(name, bytes, "%s%.90s", found && strncmp(given, "eval_", 5) == 0 ? "" : "eval_",
+             found ? given : job->watch->metric->name);
+    return name;
+}
+
 /* The watched metric of the evaluation after `step`, in a trainer_state.json. NaN: it has none. */
 static double metric_at(const struct search *search, const struct tt_json *trainer, int64_t step)
 {
     const struct tt_json_value *history = tt_json_get(trainer->root, "log_history"), *row;
-    char name[80];
-    snprintf(name, sizeof name, "eval_%.64s", search->job->watch->metric->name);
+    char name[100];
+    (void)tt_best_metric_name(search->job, name, sizeof name);
     for (size_t i = 0; (row = tt_json_at(history, i)) != NULL; i++) {
         const struct tt_json_value *value = tt_json_get(row, name);
         if (tt_json_is_number(value) && tt_json_integer(tt_json_get(row, "step")) == step)
@@ -184,14 +195,14 @@ static tt_status choose(const struct search *search, struct candidates *all, con
 static void warn_replaced(const struct search *search, const struct candidate *chosen, const char *reason)
 {
     const struct tt_best *best = &search->resume->best;
-    const char *name = search->job->watch->metric->name;
+    char name[100];
+    (void)tt_best_metric_name(search->job, name, sizeof name);
     if (chosen != NULL)
-        tt_warn(
-            "the best checkpoint, of step %lld (eval_%s %.6g), cannot be loaded at the end: %s; the best of "
-            "those that are whole takes its place: '%s' (eval_%s %.6g)",
-            (long long)best->step, name, best->metric, reason, chosen->path, name, chosen->metric);
+        tt_warn("the best checkpoint, of step %lld (%s %.6g), cannot be loaded at the end: %s; the best of "
+                "those that are whole takes its place: '%s' (%s %.6g)",
+                (long long)best->step, name, best->metric, reason, chosen->path, name, chosen->metric);
     else
-        tt_warn("the best checkpoint, of step %lld (eval_%s %.6g), cannot be loaded at the end: %s; no other "
+        tt_warn("the best checkpoint, of step %lld (%s %.6g), cannot be loaded at the end: %s; no other "
                 "checkpoint with an evaluation is whole, so the best of the evaluations from now on is taken",
                 (long long)best->step, name, best->metric, reason);
 }

@@ -28,6 +28,8 @@ TT_MUST_USE tt_status tt_best_path(const char *output_dir, const struct tt_best 
  * stay, with a warning. */
 TT_MUST_USE tt_status tt_best_restore(const struct tt_run_job *job, const struct tt_load_source *source,
                                       struct tt_rank *rank, const struct tt_best *best);
+/* The name of metric_for_best_model in log rows: "eval_loss", of one set "eval_NAME_loss". Returns `name`. */
+const char *tt_best_metric_name(const struct tt_run_job *job, char *name, size_t bytes);
 /* Whether a greater watch->metric is better. */
 bool tt_best_is_greater(const struct tt_watch_spec *watch);
 

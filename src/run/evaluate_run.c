@@ -7,6 +7,7 @@
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
 #include "launch/fingerprint.h"
+#include "job/eval_sets.h"
 #include "run/exact_match.h"
 #include "run/hub_names.h"
 #include "run/open_world.h"
@@ -68,7 +69,9 @@ static tt_status measure(const struct evaluation_run *run, struct tt_rank *rank,
 {
     const struct tt_task_evaluation how = {
         .inputs = &run->inputs, .data = &run->data, .cancel = run->cancel, .by_source = by_source};
-    if (run->inputs.eval != NULL) TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective));
+    if (run->inputs.eval != NULL)
+        TT_TRY(tt_by_source_init(by_source, run->inputs.eval, &rank->objective,
+                                 tt_eval_sets_are_named(&run->config->data)));
     return tt_task_run_of(&run->inputs)->evaluate(&how, rank, evaluation);
 }
 

@@ -7,6 +7,7 @@
 #include "base/hub_cache.h"
 #include "base/json.h"
 #include "job/data_files.h"
+#include "job/eval_sets.h"
 
 static tt_status fetch_model(const char *name, const char *revision, const char *what)
 {
@@ -51,6 +52,13 @@ static tt_status fetch_data(const struct tt_mixture_entry *data)
     return status;
 }
 
+static tt_status fetch_set(void *context, const char *name, const struct tt_mixture_entry *set)
+{
+    (void)context;
+    (void)name;
+    return fetch_data(set);
+}
+
 static tt_status fetch_mixture(const char *text, const char *split)
 {
     struct tt_json json = {0};
@@ -74,7 +82,7 @@ static tt_status fetch_all(const struct tt_job_spec *job)
                                   eval = {.path = data->eval_dataset,
                                           .split = data->dataset_test_split,
                                           .weight = 1};
-    TT_TRY(fetch_data(&eval));
+    TT_TRY(tt_eval_sets_are_named(data) ? tt_eval_sets_visit(data, fetch_set, NULL) : fetch_data(&eval));
     if (data->streaming) return TT_OK; /* each process reads what it needs */
     TT_TRY(fetch_data(&train));
     return data->datasets != NULL ? fetch_mixture(data->datasets, data->dataset_train_split) : TT_OK;

@@ -7,6 +7,7 @@
 #include "base/store.h"
 #include "base/log.h"
 #include "engine/step.h"
+#include "job/eval_sets.h"
 #include "run/best.h"
 #include "run/checkpoints.h"
 #include "run/completion.h"
@@ -152,6 +153,20 @@ static void show_evaluation(const struct loop *loop, const struct tt_evaluation 
     tt_live_evaluation(loop->run->live, evaluation->loss, &metric);
 }
 
+/* The value of metric_for_best_model: of all evaluation data, or of one set. */
+static tt_status find_watched(const struct loop *loop, const struct tt_evaluation *evaluation, double *value)
+{
+    const struct tt_run_job *job = &loop->run->job;
+    const char *of_set;
+    size_t set;
+    *value = evaluation->metrics[job->watch->metric - job->objective->ops->metrics];
+    TT_TRY(tt_eval_sets_find(job->data, job->watch->metric_for_best_model, &set, &of_set));
+    if (of_set == NULL || set >= loop->by_source.count) return TT_OK;
+    const struct tt_source_figures *figures = &loop->by_source.list[set];
+    *value = strcmp(of_set, "loss") == 0 ? figures->loss : figures->accuracy;
+    return TT_OK;
+}
+
 static tt_status measure(struct loop *loop, int64_t step)
 {
     struct tt_run *run = loop->run;
@@ -167,7 +182,8 @@ static tt_status measure(struct loop *loop, int64_t step)
     TT_TRY(tt_task_run_of(&run->data.inputs)->evaluate(&how, loop->rank, &evaluation));
     if (loop->memory.evaluation_due) return TT_OK;
     loop->memory.counters.last_eval_loss = evaluation.loss;
-    double metric = evaluation.metrics[run->job.watch->metric - run->job.objective->ops->metrics];
+    double metric;
+    TT_TRY(find_watched(loop, &evaluation, &metric));
     record_patience(loop, metric, step);
     tt_checkpoints_record_metric(&loop->checkpoints, run->job.watch, metric, step, saves_by_steps(run, step));
     if (!loop->first) return TT_OK;
@@ -350,11 +366,11 @@ static tt_status stop_early(struct loop *loop, const struct tt_train_step_result
 {
     const struct tt_run *run = loop->run;
     int64_t done = loop->memory.counters.steps_done, waited = loop->memory.patience.waited;
-    char line[200];
+    char line[300], name[100];
     snprintf(line, sizeof line,
-             "early stopping after step %lld of %lld: eval_%s has not improved in %lld evaluation%s",
-             (long long)done, (long long)run->length.total_steps, run->job.watch->metric->name,
-             (long long)waited, waited == 1 ? "" : "s");
+             "early stopping after step %lld of %lld: %s has not improved in %lld evaluation%s",
+             (long long)done, (long long)run->length.total_steps,
+             tt_best_metric_name(&run->job, name, sizeof name), (long long)waited, waited == 1 ? "" : "s");
     if (loop->first) tt_run_report_line(&run->job, line);
     bool logs =
         run->job.watch->logging_strategy == TT_INTERVAL_EPOCH && loop->memory.counters.window_steps > 0;
@@ -547,7 +563,8 @@ tt_status tt_run_loop(struct tt_run *run, struct tt_rank *rank, struct tt_genera
     tt_status status = tt_gradient_watch_init(rank->model, &loop.memory.watch);
     if (status == TT_OK) status = tt_checkpoints_init(&loop.checkpoints, run, rank, &loop.memory);
     if (status == TT_OK && run->data.inputs.eval != NULL)
-        status = tt_by_source_init(&loop.by_source, run->data.inputs.eval, &rank->objective);
+        status = tt_by_source_init(&loop.by_source, run->data.inputs.eval, &rank->objective,
+                                   tt_eval_sets_are_named(run->job.data));
     if (status == TT_OK)
         status =
             tt_task_run_of(&run->data.inputs)->feed(&run->data.inputs, &run->data.train, rank, &loop.feed);
