@@ -36,6 +36,10 @@ static const struct swiglu_case cases[] = {
     {10, 100, 0, TT_F32, false, 20, TT_ACTIVATION_SIGMOID},
     {100, 333, 5, TT_F32, true, 1, TT_ACTIVATION_RELU2},
     {100, 333, 5, TT_BF16, true, 3, TT_ACTIVATION_RELU2},
+    {100, 333, 5, TT_F32, true, 5, TT_ACTIVATION_CLAMPED},
+    {100, 333, 5, TT_BF16, true, 1, TT_ACTIVATION_CLAMPED},
+    {10, 100, 0, TT_F32, false, 20, TT_ACTIVATION_CLAMPED},
+    {60, 1000, 1000, TT_BF16, true, 9, TT_ACTIVATION_CLAMPED},
 };
 
 static const struct swiglu_case gpu_cases[] = {
@@ -65,6 +69,9 @@ static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate
         } else if (activation == TT_ACTIVATION_RELU2) {                                                      \
             *f = x > 0 ? x : 0;                                                                              \
             *df = x > 0;                                                                                     \
+        } else if (activation == TT_ACTIVATION_CLAMPED) {                                                    \
+            *f = 1 / (1 + real_exp(-(real)1.702f * x));                                                      \
+            *df = (real)1.702f * *f * (1 - *f);                                                              \
         } else {                                                                                             \
             *f = 1 / (1 + real_exp(-x));                                                                     \
             *df = *f * (1 - *f);                                                                             \
@@ -75,13 +82,17 @@ static const char *const names[LINES] = {"dh", "gate", "up", "h forward", "dgate
         _Pragma("omp parallel for if (TEST_IS_LARGE(count))") for (int64_t i = 0; i < count; i++)            \
         {                                                                                                    \
             real gate = (real)v[GATE][i], up = (real)v[UP][i], dh = (real)v[DH][i], f, df;                   \
+            bool alone = activation == TT_ACTIVATION_SIGMOID, clamped = activation == TT_ACTIVATION_CLAMPED; \
+            bool high = clamped && gate > 7, wide = clamped && (up > 7 || up < -7);                          \
+            if (high) gate = 7;                                                                              \
+            if (clamped) up = (up > 7 ? 7 : up < -7 ? -7 : up) + 1;                                          \
             share(activation, gate, &f, &df);                                                                \
-            bool alone = activation == TT_ACTIVATION_SIGMOID;                                                \
             v[H][i] = v[FORWARD_H][i] = (double)(alone ? f * up : gate * f * up);                            \
-            v[DUP][i] = (double)(dh * (alone ? f : gate * f));                                               \
+            v[DUP][i] = wide ? 0 : (double)(dh * (alone ? f : gate * f));                                    \
             v[DGATE][i] = (double)(alone                              ? dh * up * df                         \
                                    : activation == TT_ACTIVATION_SILU ? dh * up * f * (1 + gate * (1 - f))   \
                                                                       : dh * up * (f + gate * df));          \
+            if (high) v[DGATE][i] = 0;                                                                       \
         }                                                                                                    \
     }
 
@@ -99,8 +110,9 @@ static void make_problem(struct problem *p, const struct swiglu_case *row)
     memset(p, 0, sizeof *p);
     p->row = row;
     for (int i = 0; i < LINES; i++) {
-        p->tensors[i] = test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap,
-                                           (uint64_t)i + 1, i == GATE ? row->size : 1);
+        p->tensors[i] = test_tensor_random(
+            row->dtype, row->rows, row->width, TEST_UNUSED, row->gap, (uint64_t)i + 1,
+            i == GATE || (i == UP && row->activation == TT_ACTIVATION_CLAMPED) ? row->size : 1);
         if (i >= FORWARD_H) test_tensor_poison(&p->tensors[i]);
         p->exact[i] = test_tensor_values(&p->tensors[i]);
         p->simple[i] = test_tensor_values(&p->tensors[i]);
@@ -197,7 +209,7 @@ static void oracle_agrees_with_finite_differences(void **state)
 {
     (void)state;
     TEST_CPU_ONLY();
-    for (int activation = TT_ACTIVATION_SILU; activation <= TT_ACTIVATION_RELU2; activation++) {
+    for (int activation = TT_ACTIVATION_SILU; activation < TT_ACTIVATIONS; activation++) {
         const struct swiglu_case row = {4, 5, 0, TT_F32, true, 2, (enum tt_activation)activation};
         struct problem p;
         make_problem(&p, &row);

@@ -39,7 +39,8 @@ TT_INLINE int64_t TT_PASS(row_at)(const tt_tensor *x, int64_t row)
     return row / x->dims[1] * x->strides[0] + row % x->dims[1] * x->strides[1];
 }
 
-/* f and act' = f + x f' of act(x) = x f(x), lane by lane; of the sigmoid, which is f, f'. */
+/* f and act' = f + x f' of act(x) = x f(x), lane by lane; of the sigmoid, which is f, f'; of the clamped unit, whose x
+ * is cut, 0 behind the border. */
 struct TT_PASS(activation_lanes) {
     vf f, slope;
 };
@@ -63,6 +64,18 @@ TT_INLINE struct activation_lanes TT_PASS(gelu)(vf x)
     return (struct activation_lanes){f, f + x * (0x1.988454p-2f * e)}; /* 1 / sqrt(2 pi) */
 }
 
+/* The clamped unit's x, and its factor of the product; NaN stays. */
+TT_INLINE vf TT_PASS(cut_gate)(vf x)
+{
+    return vselect((vi)(x > vsplat(TT_SWIGLU_LIMIT)), vsplat(TT_SWIGLU_LIMIT), x);
+}
+
+TT_INLINE vf TT_PASS(cut_up)(vf y)
+{
+    y = vselect((vi)(y > vsplat(TT_SWIGLU_LIMIT)), vsplat(TT_SWIGLU_LIMIT), y);
+    return vselect((vi)(y < vsplat(-TT_SWIGLU_LIMIT)), vsplat(-TT_SWIGLU_LIMIT), y) + 1.0f;
+}
+
 TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activation activation)
 {
     if (activation == TT_ACTIVATION_GELU) return TT_PASS(gelu)(x);
@@ -74,6 +87,11 @@ TT_INLINE struct activation_lanes TT_PASS(activate)(vf x, const enum tt_activati
     if (activation == TT_ACTIVATION_RELU2) {
         vf f = vmax(x, vsplat(0.0f));
         return (struct activation_lanes){f, f + f};
+    }
+    if (activation == TT_ACTIVATION_CLAMPED) {
+        vf z = TT_PASS(cut_gate)(x), s = vsigmoid(TT_SWIGLU_ALPHA * z);
+        vf slope = s * (1.0f + TT_SWIGLU_ALPHA * z * (1.0f - s));
+        return (struct activation_lanes){s, vselect((vi)(x > vsplat(TT_SWIGLU_LIMIT)), vsplat(0.0f), slope)};
     }
     vf s = vsigmoid(x);
     if (activation == TT_ACTIVATION_SIGMOID) return (struct activation_lanes){s, s * (1.0f - s)};
@@ -94,6 +112,7 @@ TT_INLINE vf TT_PASS(some_up_lanes)(const void *up, int64_t at, const bool bf16,
 /* act(x) * y */
 TT_INLINE vf TT_PASS(times)(vf x, vf f, vf y, const enum tt_activation activation)
 {
+    if (activation == TT_ACTIVATION_CLAMPED) return TT_PASS(cut_gate)(x) * TT_PASS(cut_up)(y) * f;
     return activation == TT_ACTIVATION_SIGMOID ? y * f : x * y * f;
 }
 
@@ -148,6 +167,11 @@ static void TT_PASS(forward_row)(const struct tt_swiglu_forward_args *args, int6
     case TT_ACTIVATION_RELU2:
         TT_PASS(forward_any)(args, row, TT_ACTIVATION_RELU2);
         break;
+    case TT_ACTIVATION_CLAMPED:
+        TT_PASS(forward_any)(args, row, TT_ACTIVATION_CLAMPED);
+        break;
+    case TT_ACTIVATIONS:
+        break;
     }
 }
 
@@ -162,6 +186,11 @@ TT_INLINE struct TT_PASS(backward_lanes)
     struct TT_PASS(backward_lanes) out = {.dgate = dh * up * a.slope};
     out.dup = activation == TT_ACTIVATION_SIGMOID ? dh * a.f : dh * (gate * a.f);
     out.h = TT_PASS(times)(gate, a.f, up, activation);
+    if (activation == TT_ACTIVATION_CLAMPED) {
+        vi cut = (vi)(up > vsplat(TT_SWIGLU_LIMIT)) | (vi)(up < vsplat(-TT_SWIGLU_LIMIT));
+        out.dgate = dh * TT_PASS(cut_up)(up) * a.slope;
+        out.dup = vselect(cut, vsplat(0.0f), dh * (TT_PASS(cut_gate)(gate) * a.f));
+    }
     return out;
 }
 
@@ -222,6 +251,11 @@ static void TT_PASS(backward_row)(const struct tt_swiglu_backward_args *args, in
         break;
     case TT_ACTIVATION_RELU2:
         TT_PASS(backward_any)(args, row, TT_ACTIVATION_RELU2);
+        break;
+    case TT_ACTIVATION_CLAMPED:
+        TT_PASS(backward_any)(args, row, TT_ACTIVATION_CLAMPED);
+        break;
+    case TT_ACTIVATIONS:
         break;
     }
 }

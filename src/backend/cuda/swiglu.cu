@@ -50,6 +50,10 @@ __device__ __forceinline__ struct activated activate(float x, enum tt_activation
         float f = fmaxf(x, 0.0f);
         return {f, f + f};
     }
+    if (activation == TT_ACTIVATION_CLAMPED) {
+        float z = x > TT_SWIGLU_LIMIT ? TT_SWIGLU_LIMIT : x, f = sigmoid(TT_SWIGLU_ALPHA * z, type);
+        return {f, x > TT_SWIGLU_LIMIT ? 0.0f : f * (1.0f + TT_SWIGLU_ALPHA * z * (1.0f - f))};
+    }
     float s = sigmoid(x, type);
     if (activation == TT_ACTIVATION_SIGMOID) return {s, s * (1.0f - s)};
     return {s, s * (1.0f + x * (1.0f - s))};
@@ -57,7 +61,21 @@ __device__ __forceinline__ struct activated activate(float x, enum tt_activation
 
 __device__ __forceinline__ float act_of(float x, const struct activated &a, enum tt_activation activation)
 {
+    if (activation == TT_ACTIVATION_CLAMPED && x > TT_SWIGLU_LIMIT) x = TT_SWIGLU_LIMIT;
     return activation == TT_ACTIVATION_SIGMOID ? a.f : x * a.f;
+}
+
+/* The factor that up is, and its derivative. */
+struct linear {
+    float y, slope;
+};
+
+__device__ __forceinline__ struct linear linear_of(float up, enum tt_activation activation)
+{
+    if (activation != TT_ACTIVATION_CLAMPED) return {up, 1.0f};
+    if (up > TT_SWIGLU_LIMIT) return {TT_SWIGLU_LIMIT + 1.0f, 0.0f};
+    if (up < -TT_SWIGLU_LIMIT) return {1.0f - TT_SWIGLU_LIMIT, 0.0f};
+    return {up + 1.0f, 1.0f};
 }
 
 /* The heads of rows as rows of their own. */
@@ -105,7 +123,7 @@ template <typename T, template <typename> class VIEW> struct forward_op {
         widen(in.up, u);
 #pragma unroll
         for (int i = 0; i < W; i++)
-            u[i] = (up.data != nullptr ? u[i] : 1.0f) *
+            u[i] = (up.data != nullptr ? linear_of(u[i], activation).y : 1.0f) *
                    act_of(g[i], activate(g[i], activation, T{}), activation);
         vec<T, W> out;
         narrow(out, u);
@@ -140,9 +158,10 @@ template <typename T, template <typename> class VIEW> struct backward_op {
             struct activated a = activate(g[i], activation, T{});
             float act = act_of(g[i], a, activation);
             if (up.data == nullptr) u[i] = 1.0f;
-            dg[i] = d[i] * u[i] * a.slope;
-            du[i] = d[i] * act;
-            u[i] *= act;
+            struct linear l = linear_of(u[i], activation);
+            dg[i] = d[i] * l.y * a.slope;
+            du[i] = d[i] * act * l.slope;
+            u[i] = l.y * act;
         }
         vec<T, W> out;
         narrow(out, dg);
@@ -313,7 +332,9 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         widen(held[k], g);
         widen(ups[k], u);
 #pragma unroll
-        for (int i = 0; i < W; i++) u[i] *= act_of(g[i], activate(g[i], activation, bf16{}), activation);
+        for (int i = 0; i < W; i++)
+            u[i] =
+                linear_of(u[i], activation).y * act_of(g[i], activate(g[i], activation, bf16{}), activation);
         narrow(held[k], u);
         pair = largest_pair(pair, held[k]);
         if (p.first.data != nullptr) store(p.first.at(row, col), held[k]);
@@ -372,9 +393,10 @@ __global__ void __launch_bounds__(rows_threads<CHUNKS>, rows_blocks<CHUNKS>)
         for (int i = 0; i < W; i++) {
             struct activated a = activate(g[i], activation, bf16{});
             float act = act_of(g[i], a, activation);
-            dg[i] = d[i] * u[i] * a.slope;
-            du[i] = d[i] * act;
-            u[i] *= act;
+            struct linear l = linear_of(u[i], activation);
+            dg[i] = d[i] * l.y * a.slope;
+            du[i] = d[i] * act * l.slope;
+            u[i] = l.y * act;
         }
         narrow(gates[k], dg);
         narrow(ups[k], du);

@@ -9,7 +9,7 @@ static void check_forward(struct tt_check *check, const struct tt_swiglu_forward
 {
     tt_tensor gate = args->gate_TF;
     tt_check_tensor(check, "gate", gate, TT_TYPES_REAL, 2, rank_max);
-    alone = alone && tt_tensor_is_empty(args->up_TF);
+    alone = alone && tt_tensor_is_empty(args->up_TF) && args->activation != TT_ACTIVATION_CLAMPED;
     if (!alone) tt_check_like(check, "up", args->up_TF, TT_TYPES_REAL, "gate", gate);
     if (!alone) tt_check_type(check, "up", args->up_TF, gate.dtype);
     if (only_rows && tt_tensor_is_empty(args->h_TF)) return;

@@ -1,10 +1,12 @@
-/* Gated linear units (Shazeer, arXiv 2002.05202): h = act(gate) * up. The activations but one have the form
+/* Gated linear units (Shazeer, arXiv 2002.05202): h = act(gate) * up. Most activations have the form
  * act(x) = x f(x):
  *     SiLU       f = 1 / (1 + exp(-x))
  *     GELU       f = (1 + erf(x / sqrt(2))) / 2 (Hendrycks and Gimpel, arXiv 1606.08415)
  *     GELU tanh  f = (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
  *     ReLU^2     f = max(x, 0) (So et al., arXiv 2109.08668)
  *     sigmoid    act = f = 1 / (1 + exp(-x)), which gates the output of attention
+ *     clamped    act(x) = z / (1 + exp(-1.702 z)), z = min(x, 7), and min(max(up, -7), 7) + 1 in the place of up
+ *                (GptOssExperts of transformers); gradients are 0 where a number is cut
  * The activation alone, h = act(gate), is the unit without up.
  * The tensors of one pass have one shape: rows, or the heads of rows [T, H, E] with any strides (a gate beside each
  * head of q).
@@ -21,8 +23,14 @@ enum tt_activation {
     TT_ACTIVATION_GELU,
     TT_ACTIVATION_GELU_TANH,
     TT_ACTIVATION_SIGMOID,
-    TT_ACTIVATION_RELU2
+    TT_ACTIVATION_RELU2,
+    TT_ACTIVATION_CLAMPED,
+    TT_ACTIVATIONS
 };
+
+/* The clamped one's border and factor. */
+#define TT_SWIGLU_LIMIT 7.0f
+#define TT_SWIGLU_ALPHA 1.702f
 
 struct tt_swiglu_forward_args {
     enum tt_activation activation;
