@@ -17,15 +17,37 @@ static void build_shared(struct tt_builder *builder, const struct tt_experts_spe
 {
     const struct tt_experts_names *names = spec->names;
     int64_t dim = builder->model->facts.hidden_size;
-    const struct tt_linear_spec gate_up[] = {{.path = names->shared_gate, .out = spec->shared_ffn},
-                                             {.path = names->shared_up, .out = spec->shared_ffn}};
+    bool bypassed = spec->shared_bypassed;
+    const struct tt_linear_spec gate_up[] = {
+        {.path = names->shared_gate,
+         .out = spec->shared_ffn,
+         .bias = spec->shared_bias,
+         .bypassed = bypassed},
+        {.path = names->shared_up, .out = spec->shared_ffn, .bias = spec->shared_bias, .bypassed = bypassed},
+        {.path = names->shared_gate_up,
+         .out = 2 * spec->shared_ffn,
+         .bias = spec->shared_bias,
+         .bypassed = bypassed}};
+    const struct tt_linear_spec down = {
+        .path = names->shared_down, .out = dim, .bias = spec->shared_bias, .bypassed = bypassed};
     const struct tt_linear_spec gate = {.path = names->shared_output_gate, .out = 1, .router = true};
     shared->activation = spec->activation;
     tt_build_module(builder, names->shared);
-    tt_build_linears(builder, gate_up, 2, dim, &shared->gate_up);
-    tt_build_linear(builder, names->shared_down, spec->shared_ffn, dim, false, &shared->down);
+    tt_build_linears(builder, gate_up, 3, dim, &shared->gate_up);
+    tt_build_linears(builder, &down, 1, spec->shared_ffn, &shared->down);
     tt_build_module(builder, names->shared_activation);
     tt_build_linears(builder, &gate, 1, dim, &shared->gate);
+}
+
+/* A buffer of transformers' module: frozen. */
+static tt_param *build_choice_bias(struct tt_builder *builder, const struct tt_experts_spec *spec)
+{
+    const struct tt_module layer = {.path = builder->layer_path};
+    if (builder->listing || builder->status != TT_OK || spec->names->choice_bias == NULL) return NULL;
+    tt_param *bias =
+        tt_builder_param(builder, &layer, spec->names->choice_bias, 1, &spec->count, TT_INIT_ZERO);
+    if (bias != NULL) bias->trainable = false;
+    return bias;
 }
 
 void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec)
@@ -39,15 +61,18 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
                                    .wide_logits = spec->wide_logits,
                                    .slots = spec->slots,
                                    .activation = spec->activation};
-    const struct tt_norm_spec norm = {.path = names->norm, .eps = spec->norm_eps};
+    const struct tt_norm_spec norm = {
+        .path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
     const struct tt_linear_spec router = {.path = names->router, .out = spec->count, .router = true};
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &experts->norm);
     tt_build_linears(builder, &router, 1, dim, &experts->router);
+    experts->choice_bias = build_choice_bias(builder, spec);
     const struct tt_module *module = tt_builder_module(builder, names->experts, TT_MODULE_OTHER);
     tt_build_module(builder, names->activation);
     build_linear(builder, module, names->gate_up,
-                 &(struct tt_expert_linear){.experts = spec->count, .in = dim, .out = 2 * spec->ffn},
+                 &(struct tt_expert_linear){
+                     .experts = spec->count, .in = dim, .out = spec->plain ? spec->ffn : 2 * spec->ffn},
                  &experts->gate_up);
     build_linear(builder, module, names->down,
                  &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},

@@ -218,15 +218,21 @@ struct tt_experts_names {
     const char *norm;           /* of the stream */
     /* of the expert that every token has, and of the gate of its output; NULL: none */
     const char *shared, *shared_gate, *shared_up, *shared_down, *shared_activation, *shared_output_gate;
+    const char *shared_gate_up; /* one linear instead of gate and up; NULL: two */
+    const char *choice_bias; /* a buffer of the layer, which is added to scores for the choice; NULL: none */
 };
 /* Appends a half with a mixture of experts (nn/experts.h) to the layer's. */
 struct tt_experts_spec {
     const struct tt_experts_names *names;
     int64_t count, slots, ffn; /* X, S, I */
     int64_t shared_ffn;        /* of the expert that every token has; 0: none */
+    bool shared_bias;          /* of its linears */
+    bool shared_bypassed;      /* they are: struct tt_linear_spec */
     struct tt_route_rule rule;
     bool wide_logits;
+    bool plain; /* experts have no gate: gate_up is up alone, and names->shared_gate NULL */
     double norm_eps;
+    bool norm_offset;
     double residual_scale;
     enum tt_activation activation;
 };

@@ -1,4 +1,5 @@
-/* DeepSeek V3 (DeepseekV3Config) with dense layers alone: multi-head latent attention. */
+/* DeepSeek V3 and R1 (DeepseekV3Config), and Kimi K2, whose configuration is one: multi-head latent attention, and
+ * experts behind the first layers. */
 #include "model/mla.h"
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
@@ -10,13 +11,24 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
         .plain = 128,
         .rotated = 64,
         .value = 128};
+    static const struct tt_mixture_defaults experts = {.count = 256,
+                                                       .slots = 8,
+                                                       .ffn = 2048,
+                                                       .ffn_key = "moe_intermediate_size",
+                                                       .bypassed = true,
+                                                       .dense_layers = 3,
+                                                       .shared = 1,
+                                                       .groups = 8,
+                                                       .kept_groups = 4,
+                                                       .factor = 2.5};
     TT_TRY(tt_mla_parse(json, &defaults, facts));
-    return tt_mla_check_dense(json, 3, facts);
+    return tt_mixture_parse_grouped(json, &experts, facts, &TT_FAMILY_OWN(facts, struct tt_mla)->mixture);
 }
 
 const struct tt_model_family tt_family_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
+    .sources = tt_mixture_sources,
     .parse = parse,
-    .build = tt_mla_build,
+    .build = tt_mla_build_grouped,
 };

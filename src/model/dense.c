@@ -75,6 +75,7 @@ void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *
                               .post_norm_eps = dense->post_norm_eps,
                               .norm_offset = dense->norm_offset,
                               .bias = dense->mlp_bias,
+                              .bypassed = halves->experts != NULL && halves->experts->shared_bypassed,
                               .beside = dense->beside,
                               .residual_scale = dense->residual_scale,
                               .activation = shape->activation};

@@ -1,14 +1,16 @@
-/* Granite 4 without experts (GraniteMoeHybridConfig): Granite's multipliers, layers with a state by Mamba-2 beside
- * those of attention, which rotate only with position_embedding_type "rope", and a gated MLP of its own names. */
+/* Granite 4 (GraniteMoeHybridConfig): Granite's multipliers, layers with a state by Mamba-2 beside those of attention,
+ * which rotate only with position_embedding_type "rope", and a gated MLP of its own names, in larger sizes beside
+ * experts. */
 #include <string.h>
 
-#include "model/dense.h"
+#include "model/mixture.h"
 
 struct hybrid {
     struct tt_dense dense; /* the first member: helpers of dense read it */
     int64_t groups;        /* of keys */
     double dt_min, dt_max;
     bool conv_bias, linear_bias;
+    struct tt_mixture mixture;
 };
 
 static const struct tt_attention_names attention_names = {TT_ATTENTION_LINEARS, .norm = "input_layernorm"};
@@ -25,16 +27,40 @@ static const struct tt_recurrence_names recurrence_names = {.module = "mamba",
                                                             .gate_norm = "mamba.norm",
                                                             .norm = "input_layernorm"};
 
-static tt_status check_experts(const struct tt_json *json)
+static const struct tt_experts_names experts_names = {.module = "block_sparse_moe",
+                                                      .router = "block_sparse_moe.router",
+                                                      .experts = "block_sparse_moe.experts",
+                                                      .activation = "block_sparse_moe.experts.act_fn",
+                                                      .gate_up = "gate_up_proj",
+                                                      .down = "down_proj",
+                                                      .norm = "post_attention_layernorm",
+                                                      .shared = "shared_mlp",
+                                                      .shared_gate_up = "shared_mlp.input_linear",
+                                                      .shared_down = "shared_mlp.output_linear",
+                                                      .shared_activation = "shared_mlp.activation"};
+/* Files have the names of the class's first version. */
+#define MOE "layers.#.block_sparse_moe."
+static const struct tt_param_source sources[] = {
+    {.param = MOE "router.weight", .parts = {{.tensor = MOE "router.layer.weight"}}},
+    {.param = MOE "experts.gate_up_proj", .parts = {{.tensor = MOE "input_linear.weight"}}},
+    {.param = MOE "experts.down_proj", .parts = {{.tensor = MOE "output_linear.weight"}}},
+    {.param = NULL},
+};
+
+/* num_local_experts 0: no layer has experts. */
+static tt_status parse_experts(const struct tt_json *json, struct hybrid *hybrid,
+                               struct tt_model_facts *facts)
 {
-    int64_t experts = 8;
-    TT_TRY(tt_json_opt_int(json, json->root, "num_local_experts", &experts));
-    if (experts == 0) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED, "%s: num_local_experts of a granitemoehybrid model needs routed experts",
-                json->origin);
-    tt_hint("docs/models.md lists what is supported: sizes without experts");
-    return status;
+    static const struct tt_mixture_defaults defaults = {
+        .count = 8, .slots = 2, .ffn = 11008, .ffn_key = "intermediate_size"};
+    int64_t count = defaults.count;
+    TT_TRY(tt_json_opt_int(json, json->root, "num_local_experts", &count));
+    if (count == 0) return TT_OK;
+    TT_TRY(tt_mixture_parse(json, &defaults, facts, &hybrid->mixture));
+    TT_TRY(tt_mixture_parse_balance(json, 0.001, &hybrid->mixture, facts));
+    hybrid->mixture.rule = (struct tt_route_rule){.score = TT_ROUTE_CHOSEN, .rounds_weights = true};
+    hybrid->mixture.shared_ffn = hybrid->dense.shape.ffn;
+    return TT_OK;
 }
 
 static tt_status parse_state(const struct tt_json *json, const struct tt_model_facts *facts,
@@ -91,12 +117,12 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     struct hybrid *hybrid = TT_FAMILY_OWN(facts, struct hybrid);
     struct tt_kv_states state;
     struct tt_decoder_defaults defaults = {.vocab = 32000, .heads = 32, .positions = 2048};
-    TT_TRY(check_experts(json));
     TT_TRY(tt_granite_parse(json, &defaults, facts));
     hybrid->dense.shape.ffn = 1024;
     TT_TRY(tt_family_parse_size(json, "shared_intermediate_size", 1 << 22, &hybrid->dense.shape.ffn));
     TT_TRY(parse_state(json, facts, hybrid, &state));
-    return parse_layers(json, &state, facts);
+    TT_TRY(parse_layers(json, &state, facts));
+    return parse_experts(json, hybrid, facts);
 }
 
 static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
@@ -113,13 +139,16 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                             .dt_min = hybrid->dt_min,
                                             .dt_max = hybrid->dt_max,
                                             .residual_scale = hybrid->dense.residual_scale};
+    struct tt_experts_spec experts = tt_mixture_spec(&hybrid->mixture, &hybrid->dense.shape, &experts_names);
+    experts.residual_scale = hybrid->dense.residual_scale;
     tt_dense_build_with(facts, builder, &attention_names, &mlp_names,
-                        &(struct tt_dense_halves){.recurrence = &recurrence});
+                        &(struct tt_dense_halves){.recurrence = &recurrence, .experts = &experts});
 }
 
 const struct tt_model_family tt_family_granitemoehybrid = {
     .model_type = "granitemoehybrid",
     .architecture = "GraniteMoeHybridForCausalLM",
+    .sources = sources,
     .parse = parse,
     .build = build,
 };

@@ -3,30 +3,23 @@
 
 /* transformers' names of modules differ from those of its files, which are those of its first versions. */
 static const struct tt_param_source sources[] = {
-    {.param = "layers.#.mlp.gate.weight", .parts = {{.tensor = "layers.#.block_sparse_moe.gate.weight"}}},
-    {.param = "layers.#.mlp.experts.gate_up_proj",
-     .parts = {{.tensor = "layers.#.block_sparse_moe.experts.*.w1.weight"},
-               {.tensor = "layers.#.block_sparse_moe.experts.*.w3.weight"}}},
-    {.param = "layers.#.mlp.experts.down_proj",
-     .parts = {{.tensor = "layers.#.block_sparse_moe.experts.*.w2.weight"}}},
+    TT_MIXTRAL_SOURCES,
     {.param = NULL},
 };
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    struct tt_mixture *mixture = TT_FAMILY_OWN(facts, struct tt_mixture);
+    struct tt_dense_mixture *own = TT_FAMILY_OWN(facts, struct tt_dense_mixture);
+    struct tt_mixture *mixture = &own->mixture;
     struct tt_decoder_defaults defaults = {
         .vocab = 32000, .heads = 32, .kv_heads = 8, .positions = 131072, .rope_theta = 1e6};
-    struct tt_mixture_defaults experts = {8, 2, 14336, "intermediate_size"};
-    double jitter = 0;
+    struct tt_mixture_defaults experts = {
+        .count = 8, .slots = 2, .ffn = 14336, .ffn_key = "intermediate_size"};
     TT_TRY(tt_dense_parse(json, &defaults, 1e-5, NULL, facts));
-    TT_TRY(tt_mixture_parse(json, &experts, facts));
-    TT_TRY(tt_mixture_parse_balance(json, 0.001, facts));
+    TT_TRY(tt_mixture_parse(json, &experts, facts, mixture));
+    TT_TRY(tt_mixture_parse_balance(json, 0.001, mixture, facts));
     mixture->rule = (struct tt_route_rule){.score = TT_ROUTE_SOFTMAX, .normalizes = true};
-    TT_TRY(tt_json_opt_double(json, json->root, "router_jitter_noise", &jitter));
-    if (jitter != 0)
-        return tt_fail(TT_ERR_UNSUPPORTED, "%s: router_jitter_noise is %g; only 0 is supported", json->origin,
-                       jitter);
+    TT_TRY(tt_mixture_refuse_jitter(json));
     if (tt_json_get(json->root, "sliding_window") == NULL) return TT_OK;
     return tt_dense_parse_windows(json, 0, facts);
 }

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "backend/ops/attention.h"
-#include "model/dense.h"
 
 static const struct tt_latent_names names = {.module = "self_attn",
                                              .q = "self_attn.q_proj",
@@ -127,23 +126,8 @@ tt_status tt_mla_parse(const struct tt_json *json, const struct tt_mla_defaults 
     return read_rotation(json, defaults, facts, mla);
 }
 
-tt_status tt_mla_refuse_experts(const struct tt_json *json, int64_t layer)
-{
-    tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
-                               "%s: needs routed experts (n_routed_experts): layer %" PRId64 " is not dense",
-                               json->origin, layer);
-    tt_hint("docs/models.md lists what is supported: of this model type, models whose layers are all dense");
-    return status;
-}
-
-tt_status tt_mla_check_dense(const struct tt_json *json, int64_t missing, const struct tt_model_facts *facts)
-{
-    TT_TRY(tt_json_opt_int(json, json->root, "first_k_dense_replace", &missing));
-    if (missing >= facts->num_hidden_layers) return TT_OK;
-    return tt_mla_refuse_experts(json, missing < 0 ? 0 : missing);
-}
-
-void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder)
+void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder,
+                  const struct tt_experts_names *experts_names)
 {
     const struct tt_mla *mla = TT_FAMILY_OWN_CONST(facts, struct tt_mla);
     const struct tt_decoder_shape *shape = &mla->shape;
@@ -164,9 +148,18 @@ void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder
     const struct tt_mlp_spec mlp = {.names = &tt_dense_mlp_names,
                                     .ffn = shape->ffn,
                                     .norm_eps = shape->norm_eps,
+                                    .bypassed = mla->mixture.bypassed,
                                     .activation = shape->activation};
-    tt_build_decoder(
-        builder, facts,
-        &(struct tt_decoder_spec){
-            .latent = &latent, .mlp = &mlp, .embedding_scale = 1, .norm = {.eps = shape->norm_eps}});
+    const struct tt_experts_spec experts = tt_mixture_spec(&mla->mixture, shape, experts_names);
+    tt_build_decoder(builder, facts,
+                     &(struct tt_decoder_spec){.latent = &latent,
+                                               .mlp = &mlp,
+                                               .experts = &experts,
+                                               .embedding_scale = 1,
+                                               .norm = {.eps = shape->norm_eps}});
+}
+
+void tt_mla_build_grouped(const struct tt_model_facts *facts, struct tt_builder *builder)
+{
+    tt_mla_build(facts, builder, &tt_mixture_grouped_names);
 }

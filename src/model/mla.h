@@ -1,9 +1,9 @@
-/* Families with multi-head latent attention (struct tt_latent of nn/self_attention.h): keys, modules and dense layers
- * that they share. Their routed experts are refused by name. */
+/* Families with multi-head latent attention (struct tt_latent of nn/self_attention.h): keys and modules that
+ * they share, with dense layers and with experts. */
 #ifndef TT_MODEL_MLA_H
 #define TT_MODEL_MLA_H
 
-#include "model/family.h"
+#include "model/mixture.h"
 
 struct tt_mla {
     struct tt_decoder_shape shape;
@@ -13,6 +13,7 @@ struct tt_mla {
     bool pairs, bias;              /* rope_interleave; attention_bias: of the stream's linears and o */
     double scale;                  /* of scores */
     double temperature;            /* of queries by position; 0: none */
+    struct tt_mixture mixture;     /* of layers with experts */
 };
 
 /* Values of missing keys; `rope`: NULL, or the rotation without rope_scaling and rope_parameters. */
@@ -25,10 +26,10 @@ struct tt_mla_defaults {
 };
 TT_MUST_USE tt_status tt_mla_parse(const struct tt_json *json, const struct tt_mla_defaults *defaults,
                                    struct tt_model_facts *facts);
-/* Refuses routed experts: layers from first_k_dense_replace on have them. */
-TT_MUST_USE tt_status tt_mla_check_dense(const struct tt_json *json, int64_t missing,
-                                         const struct tt_model_facts *facts);
-TT_MUST_USE tt_status tt_mla_refuse_experts(const struct tt_json *json, int64_t layer);
-void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder);
+/* `experts`: of the layers that have them; NULL: none has. */
+void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder,
+                  const struct tt_experts_names *experts);
+/* The names of tt_mixture_grouped_names. */
+void tt_mla_build_grouped(const struct tt_model_facts *facts, struct tt_builder *builder);
 
 #endif

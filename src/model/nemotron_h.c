@@ -1,14 +1,16 @@
-/* Nemotron-H and Nemotron 3 without experts (NemotronHConfig): each layer is one half, Mamba-2, attention without
- * rotation, or an MLP of ReLU^2 without a gate. Files name the text model "backbone". */
+/* Nemotron-H and Nemotron 3 (NemotronHConfig): each layer is one half, Mamba-2, attention without rotation, an MLP of
+ * ReLU^2 without a gate, or experts that are such MLPs, chosen as DeepSeek V3's. Files call the text model
+ * "backbone". */
 #include <string.h>
 
-#include "model/family.h"
+#include "model/mixture.h"
 
 struct nemotron {
     struct tt_decoder_shape shape;
     int64_t groups; /* of keys */
     double dt_min, dt_max;
     bool conv_bias, linear_bias, mlp_bias;
+    struct tt_mixture mixture;
 };
 
 static const struct tt_attention_names attention_names = {.module = "mixer",
@@ -29,6 +31,25 @@ static const struct tt_recurrence_names recurrence_names = {.module = "mixer",
                                                             .activation = "mixer.act",
                                                             .gate_norm = "mixer.norm",
                                                             .norm = "norm"};
+static const struct tt_experts_names experts_names = {.module = "mixer",
+                                                      .router = "mixer.gate",
+                                                      .experts = "mixer.experts",
+                                                      .activation = "mixer.experts.act_fn",
+                                                      .gate_up = "up_proj",
+                                                      .down = "down_proj",
+                                                      .norm = "norm",
+                                                      .choice_bias = "mixer.gate.e_score_correction_bias",
+                                                      .shared = "mixer.shared_experts",
+                                                      .shared_up = "mixer.shared_experts.up_proj",
+                                                      .shared_down = "mixer.shared_experts.down_proj",
+                                                      .shared_activation = "mixer.shared_experts.act_fn"};
+static const struct tt_param_source sources[] = {
+    {.param = "layers.#.mixer.experts.up_proj",
+     .parts = {{.tensor = "layers.#.mixer.experts.*.up_proj.weight"}}},
+    {.param = "layers.#.mixer.experts.down_proj",
+     .parts = {{.tensor = "layers.#.mixer.experts.*.down_proj.weight"}}},
+    {.param = NULL},
+};
 static const struct tt_part_rename renames[] = {{"backbone.", "model."}, {NULL, NULL}};
 
 /* ---- Kinds of layers ---- */
@@ -80,12 +101,7 @@ static tt_status find_kind(const struct tt_json *json, const struct layers *laye
                                : letter[0] == kinds[k].letter;
         if (!is) continue;
         *kind = (enum kind)k;
-        if (k != EXPERTS) return TT_OK;
-        tt_status status =
-            tt_fail(TT_ERR_UNSUPPORTED, "%s: layer %lld of a nemotron_h model needs routed experts",
-                    json->origin, (long long)layer);
-        tt_hint("docs/models.md lists what is supported: sizes without experts");
-        return status;
+        return TT_OK;
     }
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: layer type '%s' of layer %lld is not supported", json->origin,
                    name != NULL              ? name
@@ -130,6 +146,28 @@ static tt_status parse_state(const struct tt_json *json, struct nemotron *nemotr
     return tt_family_parse_time_steps(json, &nemotron->dt_min, &nemotron->dt_max);
 }
 
+static tt_status parse_experts(const struct tt_json *json, struct nemotron *nemotron,
+                               struct tt_model_facts *facts)
+{
+    static const struct tt_mixture_defaults defaults = {.count = 8,
+                                                        .slots = 2,
+                                                        .ffn = 7688,
+                                                        .ffn_key = "moe_intermediate_size",
+                                                        .shared = 1,
+                                                        .groups = 1,
+                                                        .kept_groups = 1,
+                                                        .factor = 1};
+    struct tt_mixture *mixture = &nemotron->mixture;
+    const struct tt_json_value *latent = tt_json_get(json->root, "moe_latent_size");
+    TT_TRY(tt_mixture_parse_grouped(json, &defaults, facts, mixture));
+    mixture->shared_ffn = 7688;
+    TT_TRY(tt_family_parse_size(json, "moe_shared_expert_intermediate_size", 1 << 22, &mixture->shared_ffn));
+    if (latent == NULL || tt_json_is_null(latent)) return TT_OK;
+    return tt_fail(TT_ERR_UNSUPPORTED,
+                   "%s: moe_latent_size, experts behind a narrow linear, is not supported; only null is",
+                   json->origin);
+}
+
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct nemotron *nemotron = TT_FAMILY_OWN(facts, struct nemotron);
@@ -143,6 +181,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
                                            .norm_eps_key = "layer_norm_epsilon"};
     struct layers layers;
     struct tt_kv_states state;
+    bool experts = false, experts_of[TT_MODEL_LAYERS_MAX];
     TT_TRY(find_layers(json, &layers));
     defaults.layers = layers.count;
     TT_TRY(tt_family_parse_shape(json, &defaults, facts, &nemotron->shape));
@@ -159,7 +198,12 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
         facts->layers[i].rope = -1;
         if (kind != ATTENTION) facts->layers[i] = (struct tt_layer_facts){.rope = -1};
         if (kind == MAMBA) facts->layers[i].state = state;
+        experts_of[i] = kind == EXPERTS;
+        experts |= experts_of[i];
     }
+    if (!experts) return TT_OK;
+    TT_TRY(parse_experts(json, nemotron, facts));
+    for (int64_t i = 0; i < layers.count; i++) facts->layers[i].experts = experts_of[i];
     return TT_OK;
 }
 
@@ -184,9 +228,13 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                             .out_bypassed = true,
                                             .dt_min = nemotron->dt_min,
                                             .dt_max = nemotron->dt_max};
+    struct tt_experts_spec experts = tt_mixture_spec(&nemotron->mixture, shape, &experts_names);
+    experts.plain = true;
+    experts.shared_bias = nemotron->mlp_bias;
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .lone_mlp = &mlp,
+                                               .experts = &experts,
                                                .recurrence = &recurrence,
                                                .embedding_scale = 1,
                                                .norm = {.path = "norm_f", .eps = shape->norm_eps}});
@@ -196,6 +244,7 @@ const struct tt_model_family tt_family_nemotron_h = {
     .model_type = "nemotron_h",
     .architecture = "NemotronHForCausalLM",
     .default_target_modules = "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]",
+    .sources = sources,
     .renames = renames,
     .table = "model.embeddings.weight",
     .parse = parse,

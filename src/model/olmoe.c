@@ -3,19 +3,21 @@
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    struct tt_mixture *mixture = TT_FAMILY_OWN(facts, struct tt_mixture);
+    struct tt_dense_mixture *own = TT_FAMILY_OWN(facts, struct tt_dense_mixture);
+    struct tt_mixture *mixture = &own->mixture;
     struct tt_decoder_defaults defaults = {.vocab = 50304, .heads = 16, .positions = 4096};
-    struct tt_mixture_defaults experts = {64, 8, 2048, "intermediate_size"};
+    struct tt_mixture_defaults experts = {
+        .count = 64, .slots = 8, .ffn = 2048, .ffn_key = "intermediate_size"};
     const struct tt_json_value *clip = tt_json_get(json->root, "clip_qkv");
     TT_TRY(tt_dense_parse(json, &defaults, 1e-5, NULL, facts));
-    TT_TRY(tt_mixture_parse(json, &experts, facts));
-    TT_TRY(tt_mixture_parse_balance(json, 0.01, facts));
-    mixture->dense.qk_norm = true;
-    mixture->dense.qk_norm_kind = TT_QK_NORM_ALL;
+    TT_TRY(tt_mixture_parse(json, &experts, facts, mixture));
+    TT_TRY(tt_mixture_parse_balance(json, 0.01, mixture, facts));
+    own->dense.qk_norm = true;
+    own->dense.qk_norm_kind = TT_QK_NORM_ALL;
     mixture->rule = (struct tt_route_rule){.score = TT_ROUTE_SOFTMAX, .rounds_weights = true};
     TT_TRY(tt_json_opt_bool(json, json->root, "norm_topk_prob", &mixture->rule.normalizes));
-    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &mixture->dense.attention_bias));
-    mixture->dense.output_bias = mixture->dense.attention_bias;
+    TT_TRY(tt_json_opt_bool(json, json->root, "attention_bias", &own->dense.attention_bias));
+    own->dense.output_bias = own->dense.attention_bias;
     if (clip == NULL || tt_json_is_null(clip)) return TT_OK;
     return tt_fail(TT_ERR_UNSUPPORTED, "%s: clip_qkv of an olmoe model is not supported; only null is",
                    json->origin);

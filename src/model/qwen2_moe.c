@@ -2,36 +2,30 @@
  * experts has one that every token goes through, whose output has a gate. */
 #include "model/mixture.h"
 
-static const struct tt_experts_names names = {TT_EXPERTS_NAMES,
-                                              .shared = "mlp.shared_expert",
-                                              .shared_gate = "mlp.shared_expert.gate_proj",
-                                              .shared_up = "mlp.shared_expert.up_proj",
-                                              .shared_down = "mlp.shared_expert.down_proj",
-                                              .shared_activation = "mlp.shared_expert.act_fn",
-                                              .shared_output_gate = "mlp.shared_expert_gate"};
-
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
-    struct tt_mixture *mixture = TT_FAMILY_OWN(facts, struct tt_mixture);
+    struct tt_dense_mixture *own = TT_FAMILY_OWN(facts, struct tt_dense_mixture);
+    struct tt_mixture *mixture = &own->mixture;
     struct tt_decoder_defaults defaults = {.vocab = 151936, .heads = 16, .kv_heads = 16, .positions = 32768};
-    struct tt_mixture_defaults experts = {60, 4, 1408, "moe_intermediate_size"};
+    struct tt_mixture_defaults experts = {
+        .count = 60, .slots = 4, .ffn = 1408, .ffn_key = "moe_intermediate_size"};
     TT_TRY(tt_dense_parse(json, &defaults, 1e-6, NULL, facts));
-    TT_TRY(tt_mixture_parse(json, &experts, facts));
+    TT_TRY(tt_mixture_parse(json, &experts, facts, mixture));
     TT_TRY(tt_mixture_parse_dense_layers(json, facts));
-    TT_TRY(tt_mixture_parse_balance(json, 0.001, facts));
+    TT_TRY(tt_mixture_parse_balance(json, 0.001, mixture, facts));
     mixture->shared_ffn = 5632;
-    mixture->dense.attention_bias = true;
+    own->dense.attention_bias = true;
     mixture->rule = (struct tt_route_rule){.score = TT_ROUTE_SOFTMAX, .rounds_weights = true};
     TT_TRY(tt_family_parse_size(json, "shared_expert_intermediate_size", 1 << 22, &mixture->shared_ffn));
     TT_TRY(tt_json_opt_bool(json, json->root, "norm_topk_prob", &mixture->rule.normalizes));
-    TT_TRY(tt_json_opt_bool(json, json->root, "qkv_bias", &mixture->dense.attention_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "qkv_bias", &own->dense.attention_bias));
     return tt_family_parse_qwen_windows(json, 28, facts);
 }
 
 static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
 {
     static const struct tt_attention_names attention = {TT_ATTENTION_NAMES};
-    tt_mixture_build(facts, builder, &attention, &names);
+    tt_mixture_build(facts, builder, &attention, &tt_mixture_gated_names);
 }
 
 const struct tt_model_family tt_family_qwen2_moe = {

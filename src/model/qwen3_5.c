@@ -73,19 +73,37 @@ tt_status tt_qwen3_5_parse(const struct tt_json *json, const struct tt_decoder_d
     return tt_family_parse_rope(json, &of_heads, facts, &facts->ropes[0]);
 }
 
-static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+tt_status tt_qwen3_5_parse_vl(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
+                              struct tt_model_facts *facts)
 {
     struct tt_qwen3_5 *qwen = TT_FAMILY_OWN(facts, struct tt_qwen3_5);
-    const struct tt_decoder_defaults defaults = {
-        .vocab = 248320, .heads = 16, .kv_heads = 4, .head_dim = 256, .positions = 32768};
     memcpy(qwen->sections, default_sections, sizeof default_sections);
     TT_TRY(tt_qwen_vl_read_sections(json, qwen->sections));
-    return tt_qwen3_5_parse(json, &defaults, &(struct tt_rope_rules){.partial = 0.25, .sections = true},
+    return tt_qwen3_5_parse(json, defaults, &(struct tt_rope_rules){.partial = 0.25, .sections = true},
                             facts);
 }
 
-void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *builder,
-                      const struct tt_recurrence_names *names, bool mlp_bypassed)
+static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
+{
+    const struct tt_decoder_defaults defaults = {
+        .vocab = 248320, .heads = 16, .kv_heads = 4, .head_dim = 256, .positions = 32768};
+    return tt_qwen3_5_parse_vl(json, &defaults, facts);
+}
+
+tt_status tt_qwen3_5_parse_experts(const struct tt_json *json, const struct tt_mixture_defaults *defaults,
+                                   struct tt_model_facts *facts)
+{
+    struct tt_mixture *mixture = &TT_FAMILY_OWN(facts, struct tt_qwen3_5)->mixture;
+    mixture->shared_ffn = 512;
+    mixture->rule =
+        (struct tt_route_rule){.score = TT_ROUTE_SOFTMAX, .normalizes = true, .rounds_weights = true};
+    TT_TRY(tt_mixture_parse(json, defaults, facts, mixture));
+    TT_TRY(tt_mixture_parse_balance(json, 0.001, mixture, facts));
+    return tt_family_parse_size(json, "shared_expert_intermediate_size", 1 << 22, &mixture->shared_ffn);
+}
+
+void tt_qwen3_5_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
+                           const struct tt_recurrence_names *names)
 {
     const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
     const struct tt_decoder_shape *shape = &qwen->shape;
@@ -101,7 +119,7 @@ void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *bui
                               .ffn = shape->ffn,
                               .norm_eps = shape->norm_eps,
                               .norm_offset = true,
-                              .bypassed = mlp_bypassed,
+                              .bypassed = qwen->mixture.bypassed,
                               .activation = shape->activation};
     struct tt_recurrence_spec recurrence = {.names = names,
                                             .rule = TT_SCAN_DELTA,
@@ -110,17 +128,20 @@ void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *bui
                                             .gate_eps = shape->norm_eps,
                                             .norm_offset = true,
                                             .gate_by_head = true};
+    struct tt_experts_spec experts = tt_mixture_spec(&qwen->mixture, shape, &tt_mixture_gated_names);
+    experts.norm_offset = true;
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .mlp = &mlp,
+                                               .experts = &experts,
                                                .recurrence = &recurrence,
                                                .embedding_scale = 1,
                                                .norm = {.eps = shape->norm_eps, .offset = true}});
 }
 
-static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
+void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *builder)
 {
-    tt_qwen3_5_build(facts, builder, &recurrence_names, false);
+    tt_qwen3_5_build_with(facts, builder, &recurrence_names);
 }
 
 static const struct tt_gguf_name gguf_names[] = {
@@ -224,5 +245,5 @@ const struct tt_model_family tt_family_qwen3_5 = {
     .architecture = "Qwen3_5ForCausalLM",
     .gguf = &gguf,
     .parse = parse,
-    .build = build,
+    .build = tt_qwen3_5_build,
 };

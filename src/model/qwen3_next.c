@@ -1,8 +1,5 @@
-/* Qwen3-Next without experts (Qwen3NextConfig): the layers of Qwen3.5, whose projections of a state are two fused
- * matrices with rows by key head. */
-#include <stdlib.h>
-#include <string.h>
-
+/* Qwen3-Next (Qwen3NextConfig): the layers of Qwen3.5, whose projections of a state are two fused matrices with rows by
+ * key head, and experts in layers that mlp_only_layers and decoder_sparse_step leave them. */
 #include "model/qwen3_5.h"
 
 #define STATE "linear_attn."
@@ -28,6 +25,7 @@ static const struct tt_param_source sources[] = {
     {.param = LAYER "in_proj_qkvz.weight",
      .parts = {PART("in_proj_qkvz"), PART("in_proj_qkvz"), PART("in_proj_qkvz"), PART("in_proj_qkvz")}},
     {.param = LAYER "in_proj_ba.weight", .parts = {PART("in_proj_ba"), PART("in_proj_ba")}},
+    TT_EXPERTS_SOURCES,
     {.param = NULL},
 };
 
@@ -63,46 +61,34 @@ static void set_sources(const struct tt_qwen3_5 *qwen, const struct tt_kv_states
     deal(to->rows[BA].parts, ba, 2, each);
 }
 
-/* Which layers have experts instead of an MLP: all of every decoder_sparse_step-th that mlp_only_layers does not
- * name. */
-static tt_status check_experts(const struct tt_json *json, const struct tt_model_facts *facts)
+static bool has_experts(const struct tt_json *json)
 {
-    int64_t experts = 512, step = 1;
-    const struct tt_json_value *dense = tt_json_get(json->root, "mlp_only_layers");
-    TT_TRY(tt_json_opt_int(json, json->root, "num_experts", &experts));
-    TT_TRY(tt_family_parse_size(json, "decoder_sparse_step", INT32_MAX, &step));
-    if (dense != NULL && !tt_json_is_null(dense))
-        TT_TRY(tt_json_array(json, json->root, "mlp_only_layers", &dense));
-    for (int64_t i = 0; i < facts->num_hidden_layers && experts > 0; i++) {
-        bool has = (i + 1) % step == 0;
-        for (size_t d = 0; d < tt_json_count(dense) && has; d++)
-            has = !tt_json_is_integer(tt_json_at(dense, d)) || tt_json_integer(tt_json_at(dense, d)) != i;
-        if (!has) continue;
-        tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
-                                   "%s: layer %lld of a qwen3_next model needs routed experts (num_experts)",
-                                   json->origin, (long long)i);
-        tt_hint("docs/models.md lists what is supported: sizes without experts");
-        return status;
-    }
-    return TT_OK;
+    const struct tt_json_value *count = tt_json_get(json->root, "num_experts");
+    return !tt_json_is_integer(count) || tt_json_integer(count) > 0;
 }
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     const struct tt_decoder_defaults defaults = {
         .vocab = 151936, .heads = 16, .kv_heads = 2, .head_dim = 256, .ffn = 5632, .positions = 32768};
+    const struct tt_mixture_defaults experts = {
+        .count = 512, .slots = 10, .ffn = 512, .ffn_key = "moe_intermediate_size", .bypassed = true};
     TT_TRY(tt_qwen3_5_parse(json, &defaults, &(struct tt_rope_rules){.partial = 0.25}, facts));
-    TT_TRY(check_experts(json, facts));
+    if (has_experts(json)) {
+        struct tt_mixture *mixture = &TT_FAMILY_OWN(facts, struct tt_qwen3_5)->mixture;
+        TT_TRY(tt_qwen3_5_parse_experts(json, &experts, facts));
+        TT_TRY(tt_json_opt_bool(json, json->root, "norm_topk_prob", &mixture->rule.normalizes));
+        TT_TRY(tt_mixture_parse_dense_layers(json, facts));
+    }
+    TT_FAMILY_OWN(facts, struct tt_qwen3_5)->mixture.bypassed = true; /* also without experts */
     const struct tt_kv_states *state = tt_qwen3_5_state(facts);
     if (state != NULL) set_sources(TT_FAMILY_OWN(facts, struct tt_qwen3_5), state, &facts->sources);
     return TT_OK;
 }
 
-/* PEFT takes the names of the MLP's linears for those of experts in this model type
- * (convert_peft_config_for_transformers, 0.21), and then adapts no MLP. */
 static void build(const struct tt_model_facts *facts, struct tt_builder *builder)
 {
-    tt_qwen3_5_build(facts, builder, &recurrence_names, true);
+    tt_qwen3_5_build_with(facts, builder, &recurrence_names);
 }
 
 const struct tt_model_family tt_family_qwen3_next = {

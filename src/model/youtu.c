@@ -24,5 +24,5 @@ const struct tt_model_family tt_family_youtu = {
     .model_type = "youtu",
     .architecture = "YoutuForCausalLM",
     .parse = parse,
-    .build = tt_mla_build,
+    .build = tt_mla_build_grouped,
 };

@@ -164,13 +164,25 @@ static tt_status spread(const struct tt_pass *pass, const struct saved *saved, c
     return tt_spread_rows(pass->lent.stream, &args);
 }
 
+/* Gate and up of all rows, or the activation's input and nothing. */
+static tt_tensor gate_of(const struct tt_experts *experts, const struct saved *saved)
+{
+    return tt_tensor_cols(saved->gate_up_M2I, 0, experts->down.in);
+}
+
+static tt_tensor up_of(const struct tt_experts *experts, const struct saved *saved)
+{
+    int64_t width = experts->down.in;
+    bool gated = experts->gate_up.out > width;
+    return gated ? tt_tensor_cols(saved->gate_up_M2I, width, width) : (tt_tensor){0};
+}
+
 static tt_status activate(const struct tt_experts *experts, const struct tt_pass *pass,
                           const struct saved *saved, tt_tensor act_MI)
 {
-    int64_t width = experts->down.in;
     struct tt_swiglu_forward_args args = {.activation = experts->activation,
-                                          .gate_TF = tt_tensor_cols(saved->gate_up_M2I, 0, width),
-                                          .up_TF = tt_tensor_cols(saved->gate_up_M2I, width, width),
+                                          .gate_TF = gate_of(experts, saved),
+                                          .up_TF = up_of(experts, saved),
                                           .h_TF = act_MI};
     return tt_swiglu_forward(pass->lent.stream, &args);
 }
@@ -292,8 +304,7 @@ static tt_status down_back(const struct tt_experts *experts, const struct tt_pas
         TT_TRY(linear_gradients(down, pass, saved->border_X1, act_MI, saved->h_down_MR, dy_MD, dh_MR));
     }
     tt_workspace_release(pass->lent.workspace, scratch);
-    tt_tensor gate_MI = tt_tensor_cols(saved->gate_up_M2I, 0, width);
-    tt_tensor up_MI = tt_tensor_cols(saved->gate_up_M2I, width, width);
+    tt_tensor gate_MI = gate_of(experts, saved), up_MI = up_of(experts, saved);
     struct tt_swiglu_backward_args args = {.activation = experts->activation,
                                            .dh_TF = dact_MI,
                                            .gate_TF = gate_MI,

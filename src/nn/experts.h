@@ -1,6 +1,6 @@
 /* The half of a layer with a mixture of experts (nn/half.h), with its norm:
  *     x_next = x + sum over the chosen experts e of weight_e down_e(act(gate_e(n)) * up_e(n)) [+ shared(n)]
- * with n = norm(x).
+ * with n = norm(x), or where experts have no gate with down_e(act(up_e(n))).
  * The router's linear makes the logits, ops/route.h chooses, ops/expert_rows.h orders the rows of the chosen by expert,
  * ops/grouped_gemm.h multiplies them.
  *
@@ -38,7 +38,7 @@ struct tt_experts {
     tt_param *choice_bias;           /* f32 [X], of the choice; NULL: none */
     tt_param *scale;                 /* f32 [X], of the weights; NULL: none */
     int64_t slots;                   /* S */
-    struct tt_expert_linear gate_up; /* out 2I: gate, then up */
+    struct tt_expert_linear gate_up; /* out 2I: gate, then up; out I: up, without a gate */
     struct tt_expert_linear down;
     enum tt_activation activation;
     struct tt_shared_expert shared;

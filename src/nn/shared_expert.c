@@ -25,7 +25,20 @@ static bool is_gated(const struct tt_shared_expert *shared)
 
 static int64_t width_of(const struct tt_shared_expert *shared)
 {
-    return tt_linear_group_out(&shared->gate_up) / 2;
+    return shared->down.linears[0].in;
+}
+
+/* Gate and up of all tokens, or the activation's input and nothing. */
+static tt_tensor gate_of(const struct tt_shared_expert *shared, const struct tt_shared_saved *saved)
+{
+    return tt_tensor_cols(saved->gate_up_TF2, 0, width_of(shared));
+}
+
+static tt_tensor up_of(const struct tt_shared_expert *shared, const struct tt_shared_saved *saved)
+{
+    int64_t width = width_of(shared);
+    bool gated = tt_linear_group_out(&shared->gate_up) > width;
+    return gated ? tt_tensor_cols(saved->gate_up_TF2, width, width) : (tt_tensor){0};
 }
 
 static tt_status push(const struct tt_pass *pass, const char *name, int64_t tokens, int64_t columns,
@@ -40,7 +53,8 @@ tt_status tt_shared_expert_push(const struct tt_shared_expert *shared, const str
     struct tt_workspace *workspace = pass->lent.workspace;
     *saved = (struct tt_shared_saved){0};
     if (shared->gate_up.count == 0) return TT_OK;
-    TT_TRY(push(pass, "gate and up of the shared expert", tokens, 2 * width_of(shared), &saved->gate_up_TF2));
+    TT_TRY(push(pass, "gate and up of the shared expert", tokens, tt_linear_group_out(&shared->gate_up),
+                &saved->gate_up_TF2));
     TT_TRY(tt_linear_push_h(&shared->gate_up, pass, tokens, &saved->h_gate_up_TR));
     TT_TRY(tt_linear_push_h(&shared->down, pass, tokens, &saved->h_down_TR));
     if (!is_gated(shared)) return TT_OK;
@@ -71,8 +85,8 @@ static tt_status push_activation(const struct tt_shared_expert *shared, const st
     int64_t width = width_of(shared);
     TT_TRY(push(pass, "activation of the shared expert", saved->gate_up_TF2.dims[0], width, act_TF));
     struct tt_swiglu_forward_args args = {.activation = shared->activation,
-                                          .gate_TF = tt_tensor_cols(saved->gate_up_TF2, 0, width),
-                                          .up_TF = tt_tensor_cols(saved->gate_up_TF2, width, width),
+                                          .gate_TF = gate_of(shared, saved),
+                                          .up_TF = up_of(shared, saved),
                                           .h_TF = *act_TF};
     return tt_swiglu_forward(pass->lent.stream, &args);
 }
@@ -151,8 +165,8 @@ static tt_status down_back(const struct tt_shared_expert *shared, const struct t
     TT_TRY(tt_linear_backward_params(&down, dout_TD, dh_TR));
     struct tt_swiglu_backward_args args = {.activation = shared->activation,
                                            .dh_TF = dact_TF,
-                                           .gate_TF = tt_tensor_cols(saved->gate_up_TF2, 0, width),
-                                           .up_TF = tt_tensor_cols(saved->gate_up_TF2, width, width)};
+                                           .gate_TF = gate_of(shared, saved),
+                                           .up_TF = up_of(shared, saved)};
     args.dgate_TF = args.gate_TF;
     args.dup_TF = args.up_TF;
     return tt_swiglu_backward(pass->lent.stream, &args);

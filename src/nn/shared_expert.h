@@ -1,8 +1,8 @@
 /* The expert of a mixture that every token has (nn/experts.h):
  *     y += [sigmoid(<gate, n>)] down(act(gate(n)) * up(n))
- * with a gate of one output (Qwen2-MoE, Qwen3-Next, Qwen3.5-MoE) or without (DeepSeek, GLM-4.5). Its linears are as
- * those of an MLP, with adapters and in the formats of bases; the gate of the output is a mixture of one expert
- * (TT_ROUTE_SIGMOID).
+ * or y += down(act(up(n))), with a gate of one output (Qwen2-MoE, Qwen3-Next, Qwen3.5-MoE) or without (DeepSeek,
+ * GLM-4.5). Its linears are as those of an MLP, with adapters and in the formats of bases; the gate of the output is a
+ * mixture of one expert (TT_ROUTE_SIGMOID).
  *
  * Kept for backward, in elements per token: gate and up 2F c, LoRA h, and of the gate 1 c, 1 f and 1 i32. act and, for
  * the gradient of the gate, the output of down are made again. */

@@ -47,8 +47,8 @@ has "'damaged/pytorch_model.bin' is not a file of torch.save" damaged
 # The nearest part that is missing, by name; served ones, and by which part, in JSON too.
 has '"supported": true' --json "$golden/qwen2/model"
 has '"text_part": "model.language_model"' --json "$golden/vision/qwen3_vl/model"
-echo '{"model_type": "qwen3_5_moe", "num_experts": 128, "linear_num_value_heads": 4}' >experts.json
-has "models of model_type 'qwen3_5_moe' are not supported: needs routed experts (num_experts), a gated delta rule" experts.json
+echo '{"model_type": "lara_mini", "num_experts": 128, "linear_num_value_heads": 4}' >experts.json
+has "models of model_type 'lara_mini' are not supported: needs routed experts (num_experts), a gated delta rule" experts.json
 has "docs/models.md lists all that are supported" experts.json
 has '"supported": false' --json experts.json
 has '"reason": "experts.json: models of model_type' --json experts.json
@@ -56,9 +56,9 @@ echo '{"model_type": "helium"}' >helium.json
 has "'helium' are not supported: needs a family of its own; its keys name no part that is missing" helium.json
 echo '{"model_type": "llava", "text_config": {"model_type": "llama"}}' >llava.json
 has "'llava' are not supported: its text model 'llama' is, but a folder of this class is not" llava.json
-sed 's/"model_type": "gemma3_text"/"model_type": "minimax_m2", "num_local_experts": 8/' \
+sed 's/"model_type": "gemma3_text"/"model_type": "phimoe", "num_local_experts": 8/' \
     "$golden/vision/gemma3/model/config.json" >inner.json
-has "'minimax_m2' are not supported as a text part: needs routed experts (num_local_experts)" inner.json
+has "'phimoe' are not supported as a text part: needs routed experts (num_local_experts)" inner.json
 # A head with scores is recognised by the class, or by its weights where config.json names none.
 has "'LlamaForSequenceClassification' gives each sequence scores of 3 labels" "$golden/score/labels/model"
 has 'id2label                {"0": "bad"' "$golden/score/labels/model"

@@ -196,7 +196,7 @@ done
 grep -aq 'qwen3vl.n_deepstack_layers' qwen3_vl.gguf || fail "qwen3_vl.gguf has no n_deepstack_layers"
 expect 0 "" train "${model[@]}" --dataset_name "$golden/gemma3/train.jsonl" --output_dir qlora "${run[@]}" --load_in_4bit true
 # Generation with a cache, which serve has too.
-for class in gemma3 gemma4 mistral3 qwen2_5_vl qwen3_vl qwen3_5 lfm2_vl smolvlm muse_glimmer; do
+for class in gemma3 gemma4 mistral3 qwen2_5_vl qwen3_vl qwen3_5 qwen3_5_moe lfm2_vl smolvlm muse_glimmer; do
     rm -rf plain && cp -r "$golden/$class/model" plain && cp tokenizer/* plain/
     expect 0 "" generate --model_name_or_path plain --bf16 false --threads 1 --prompt "12" --max_new_tokens 4
     [ -s printed ] || fail "$class: nothing is generated"

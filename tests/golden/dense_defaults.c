@@ -18,15 +18,12 @@ static const struct {
 } more[] = {
     {"gemma4_text", ", \"hidden_size_per_layer_input\": 0"},
     {"granitemoehybrid", ", \"num_local_experts\": 0"},
-    {"qwen3_next", ", \"num_experts\": 0"},
     {"nemotron_h",
      ", \"layers_block_type\": [\"linear_attention\", \"full_attention\", \"mlp\", \"mlp\", \"mlp\", "
      "\"mlp\", \"mlp\", \"mlp\"]"},
-    {"deepseek_v3", ", \"first_k_dense_replace\": 8, \"num_key_value_heads\": 32"},
+    {"deepseek_v3", ", \"num_key_value_heads\": 32"},
     {"youtu", ", \"num_key_value_heads\": 32"},
-    {"mistral4", ", \"first_k_dense_replace\": 8"},
-    {"glm4_moe_lite", ", \"num_key_value_heads\": 32, \"mlp_layer_types\": [\"dense\", \"dense\", \"dense\", "
-                      "\"dense\", \"dense\", \"dense\", \"dense\", \"dense\"]"},
+    {"glm4_moe_lite", ", \"num_key_value_heads\": 32"},
 };
 
 static const char *more_of(const char *name)
@@ -62,7 +59,7 @@ static void missing_keys_have_the_defaults(void **state)
 {
     (void)state;
 #define DENSE(name)                                                                                          \
-    if (strcmp(#name, "gemma4_e") != 0) check("dense/" #name, #name);
+    if (strcmp(#name, "gemma4_e") != 0 && strcmp(#name, "granite4_moe") != 0) check("dense/" #name, #name);
 #include "dense.def"
 #undef DENSE
     check("vision/muse_glimmer", "muse_glimmer_text");

@@ -16,14 +16,6 @@ done
 loss_of() {
     "$trimtab" eval "$@" --eval_dataset train.jsonl --bf16 false --threads 1 --json 2>>log | sed -n 's/.*"loss": \([0-9.e-]*\).*/\1/p'
 }
-# PEFT takes the MLPs of these for experts (docs/models.md).
-targets() {
-    case $1 in
-    */deepseek_v3) echo '["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]' ;;
-    */glm4_moe_lite) echo '["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]' ;;
-    *) echo all-linear ;;
-    esac
-}
 rate() { case $1 in *gemma*) echo 0.001 ;; *) echo 0.01 ;; esac; }
 for name in "${cases[@]}"; do
     mkdir -p "$name" && cd "$name" && ln -s "$golden/$name/model" model
@@ -31,7 +23,7 @@ for name in "${cases[@]}"; do
     [ -e "$rows" ] || rows=$golden/dense/train.jsonl
     ln -s "$rows" train.jsonl
     "$trimtab" train --model_name_or_path model --dataset_name train.jsonl --output_dir adapter --bf16 false --threads 1 \
-        --report_to none --max_steps 4 --save_strategy no --lora_r 2 --lora_alpha 32 --lora_target_modules "$(targets "$name")" \
+        --report_to none --max_steps 4 --save_strategy no --lora_r 2 --lora_alpha 32 --lora_target_modules all-linear \
         --learning_rate "$(rate "$name")" >log 2>&1 || fail "$name:" "$(cat log)"
     "$trimtab" merge --model_name_or_path model --adapter_name_or_path adapter --output_dir merged --save_dtype float32 \
         >>log 2>&1 || fail "$name:" "$(cat log)"

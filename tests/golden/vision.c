@@ -49,6 +49,7 @@ static const struct class
     {"qwen2_5_vl", false, "0.01", {{"model.", "model.language_model."}, {"visual.", "model.visual."}}},
     {"qwen3_vl", false, "0.01", {{NULL, NULL}}},
     {"qwen3_5", true, "0.001", {{NULL, NULL}}},
+    {"qwen3_5_moe", true, "0.001", {{NULL, NULL}}},
     {"lfm2_vl", true, "0.01", {{NULL, NULL}}},
     {"smolvlm", true, "0.01", {{NULL, NULL}}},
     {"muse_glimmer", false, "0.01", {{NULL, NULL}}},

@@ -48,7 +48,7 @@ SIZES = {"vocab_size": 1000, "hidden_size": 4096, "intermediate_size": 64, "num_
          "num_attention_heads": 32}
 THREE = {"num_hidden_layers": 3, "sliding_window": 6,
          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
-RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "qwen3_next": 1e-3, "granitemoehybrid": 1e-3, "nemotron_h": 1e-3}  # at a higher rate rounding alone moves its losses
+RATES = {"gemma4_e": 3e-4, "qwen3_5_text": 1e-3, "qwen3_next": 1e-3, "qwen3_5_moe_text": 1e-3, "granitemoehybrid": 1e-3, "granite4_moe": 1e-3, "nemotron_h": 1e-3}  # at a higher rate rounding alone moves its losses
 STATE = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "out_proj")
 LATENT = ("q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj")  # PEFT takes names of MLPs for experts
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -80,6 +80,20 @@ FAMILIES = {
         "qwen2_moe", 320, (*ATTENTION, "shared_expert.gate_proj", "shared_expert.up_proj", "shared_expert.down_proj"),
         moe_intermediate_size=12, shared_expert_intermediate_size=12, num_experts=5, num_experts_per_tok=2,
         router_aux_loss_coef=0.05, rope_parameters=rope(1e4)),
+    "qwen3_5_moe_text": family(
+        "qwen3_5_moe_text", 331,
+        (*ATTENTION, *STATE, "shared_expert.gate_proj", "shared_expert.up_proj", "shared_expert.down_proj"),
+        head_dim=16, linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4,
+        full_attention_interval=2, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+        shared_expert_intermediate_size=12, router_aux_loss_coef=0.05,
+        rope_parameters=rope(1e4, partial_rotary_factor=0.25, mrope_section=[1, 1, 0], mrope_interleaved=True)),
+    "glm4_moe": family(
+        "glm4_moe", 322, ATTENTION, head_dim=12, first_k_dense_replace=1, n_routed_experts=5, num_experts_per_tok=2,
+        moe_intermediate_size=12, routed_scaling_factor=1.6, attention_bias=True, use_qk_norm=True,
+        rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
+    "minimax_m2": family(
+        "minimax_m2", 323, ATTENTION, head_dim=12, intermediate_size=12, num_local_experts=5, num_experts_per_tok=2,
+        router_aux_loss_coef=0.05, rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
     "ernie4_5": family("ernie4_5", 302, head_dim=16, rope_parameters=rope(500000.0), use_bias=True,
                        tie_word_embeddings=True),
     "granite": family("granite", 303, rope_parameters=rope(), attention_bias=True, mlp_bias=True,
@@ -117,12 +131,15 @@ FAMILIES = {
     "qwen3_next": family(
         "qwen3_next", 317, ("q_proj", "k_proj", "v_proj", "o_proj", "in_proj_qkvz", "in_proj_ba", "out_proj"), num_hidden_layers=2,
         head_dim=16, linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4,
-        num_experts=4, moe_intermediate_size=8, mlp_only_layers=[1], decoder_sparse_step=2,
+        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, shared_expert_intermediate_size=12,
+        mlp_only_layers=[1], router_aux_loss_coef=0.05,
         layer_types=["linear_attention", "full_attention"],
         rope_parameters=rope(1e4, partial_rotary_factor=0.25)),
     "nemotron_h": family(
         "nemotron_h", 318, ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "in_proj"),
-        num_hidden_layers=3, head_dim=8, layers_block_type=["linear_attention", "full_attention", "mlp"],
+        num_hidden_layers=4, head_dim=8, layers_block_type=["linear_attention", "full_attention", "mlp", "moe"],
+        n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12, moe_shared_expert_intermediate_size=10,
+        n_group=3, topk_group=2, routed_scaling_factor=1.5,
         layer_norm_epsilon=1e-4, mamba_num_heads=8, mamba_head_dim=8, n_groups=2, ssm_state_size=6, use_bias=True,
         mlp_bias=True, time_step_min=1e-12),
     "lfm2": family(
@@ -136,14 +153,20 @@ FAMILIES = {
         mamba_proj_bias=True, time_step_limit=(0.02, 4.0), attention_bias=True, embedding_multiplier=3.0,
         logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.21, position_embedding_type="rope",
         rope_parameters=rope(), layer_types=["linear_attention", "full_attention"]),
+    "granite4_moe": family(
+        "granitemoehybrid", 324, (*ATTENTION, "input_linear", "output_linear", "in_proj", "out_proj"),
+        intermediate_size=12, num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=24,
+        router_aux_loss_coef=0.05, mamba_n_heads=8, mamba_n_groups=2, mamba_d_state=6, embedding_multiplier=3.0,
+        logits_scaling=1.7, residual_multiplier=0.6, attention_multiplier=0.21,
+        layer_types=["linear_attention", "full_attention"]),
     "deepseek_v3": family(
-        "deepseek_v3", 317, LATENT, num_key_value_heads=4, first_k_dense_replace=2, n_routed_experts=4, n_group=1,
-        topk_group=1, num_experts_per_tok=2, moe_intermediate_size=8, attention_bias=True, q_lora_rank=12,
+        "deepseek_v3", 317, LATENT, num_key_value_heads=4, first_k_dense_replace=1, n_routed_experts=6, n_group=3,
+        topk_group=2, num_experts_per_tok=2, moe_intermediate_size=8, n_shared_experts=2, attention_bias=True, q_lora_rank=12,
         kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=8,
         rope_parameters=rope(1e4, "yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=32.0,
                              beta_slow=1.0, mscale=1.0, mscale_all_dim=0.7)),
     "glm4_moe_lite": family(
-        "glm4_moe_lite", 318, ("q_proj", *LATENT[2:]), num_key_value_heads=4, mlp_layer_types=["dense", "dense"],
+        "glm4_moe_lite", 318, ("q_proj", *LATENT[2:]), num_key_value_heads=4, mlp_layer_types=["dense", "sparse"],
         n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=8, q_lora_rank=None, kv_lora_rank=12,
         qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=12, rope_interleave=False, rope_parameters=rope(1e6)),
     "youtu": family(
@@ -177,6 +200,8 @@ def make_model(family):
     for name, factor in model.named_buffers():
         if name.endswith("layer_scalar"):
             factor.fill_(0.75 if ".0." in name else 1.25)
+        if name.endswith("e_score_correction_bias"):  # smaller than distances of scores, so that both choose
+            factor.copy_(0.05 * torch.randn(factor.shape, generator=torch.Generator().manual_seed(family.seed)))
     model.to(torch.bfloat16).save_pretrained("model")
     Path("model/generation_config.json").unlink(missing_ok=True)
 
@@ -205,10 +230,9 @@ def make_reference(family):
 
 def make_defaults(model_type):
     more = {"gemma4_text": {"hidden_size_per_layer_input": 0}, "granitemoehybrid": {"num_local_experts": 0},
-            "deepseek_v3": {"first_k_dense_replace": 8, "num_key_value_heads": 32},
+            "deepseek_v3": {"num_key_value_heads": 32},
             "youtu": {"num_key_value_heads": 32},
-            "glm4_moe_lite": {"mlp_layer_types": ["dense"] * 8, "num_key_value_heads": 32},
-            "qwen3_next": {"num_experts": 0}, "nemotron_h": {"layers_block_type": HALVES}}.get(model_type, {})
+            "glm4_moe_lite": {"num_key_value_heads": 32}, "nemotron_h": {"layers_block_type": HALVES}}.get(model_type, {})
     config = transformers.AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "eod_token_id", "dtype", "architectures"):
         config.pop(key, None)

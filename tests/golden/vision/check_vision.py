@@ -31,7 +31,7 @@ from transformers import AutoModelForImageTextToText
 VISION = Path(__file__).resolve().parent
 CLASSES = {"gemma3": "language_model", "mistral3": "language_model", "ministral3": "language_model", "mistral4": "language_model",
            "qwen2_5_vl": "language_model",
-           "qwen3_vl": "language_model", "qwen3_5": "language_model", "lfm2_vl": "language_model",
+           "qwen3_vl": "language_model", "qwen3_5": "language_model", "qwen3_5_moe": "language_model", "lfm2_vl": "language_model",
            "smolvlm": "text_model", "muse_glimmer": "language_model", "gemma4": "language_model"}
 FLAGS = ["--bf16", "false", "--threads", "1"]
 

@@ -110,10 +110,10 @@ FOLDERS = {
         {"image_token_index": 66, "tie_word_embeddings": False},
         alone=True,
     ),
-    # The same class with the text model of Mistral 4: latent attention.
+    # The same class with the text model of Mistral 4: latent attention, experts.
     "mistral4": Folder(
         "mistral3", 211,
-        {**TEXT, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "model_type": "mistral4", "first_k_dense_replace": 2,
+        {**TEXT, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "model_type": "mistral4",
          "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "q_lora_rank": 14,
          "kv_lora_rank": 10, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12,
          "rope_parameters": {
@@ -149,6 +149,20 @@ FOLDERS = {
                              "mrope_interleaved": True}},
         {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4, "out_hidden_size": 24,
          "num_position_embeddings": 16, "model_type": "qwen3_5_vision"},
+        {"image_token_id": 66, "video_token_id": 65, "vision_start_token_id": 64, "vision_end_token_id": 64,
+         "tie_word_embeddings": False},
+        rate=1e-3, alone=True,
+    ),
+    "qwen3_5_moe": Folder(
+        "qwen3_5_moe", 212,
+        {**TEXT, "head_dim": 8, "linear_key_head_dim": 6, "linear_value_head_dim": 6, "linear_num_key_heads": 2,
+         "linear_num_value_heads": 4, "layer_types": ["linear_attention", "full_attention"], "num_experts": 4,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 10,
+         "router_aux_loss_coef": 0.0, "model_type": "qwen3_5_moe_text",
+         "rope_parameters": {**PLAIN, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0],
+                             "mrope_interleaved": True}},
+        {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4, "out_hidden_size": 24,
+         "num_position_embeddings": 16, "model_type": "qwen3_5_moe_vision"},
         {"image_token_id": 66, "video_token_id": 65, "vision_start_token_id": 64, "vision_end_token_id": 64,
          "tie_word_embeddings": False},
         rate=1e-3, alone=True,
@@ -231,8 +245,7 @@ def make_alone(folder):
 
 
 def make_defaults(model_type):
-    more = {"first_k_dense_replace": 8} if model_type == "mistral4" else {}
-    config = AutoConfig.for_model(model_type, **SIZES, **more).to_dict()
+    config = AutoConfig.for_model(model_type, **SIZES).to_dict()
     for key in ("bos_token_id", "eos_token_id", "pad_token_id", "dtype", "architectures"):
         config.pop(key, None)
     Path("defaults.json").write_text(json.dumps(config, sort_keys=True) + "\n")

@@ -218,10 +218,11 @@ static const char granite4[] = DENSE(
 static const char lfm2[] =
     DENSE("lfm2", ", \"conv_bias\": true, \"block_multiple_of\": 8, \"full_attn_idxs\": [1]");
 
-#define LATENT(type, more)                                                                                   \
+#define LATENT(type, more) LATENT_AT(type, "2", more)
+#define LATENT_AT(type, dense, more)                                                                         \
     "{\"model_type\": \"" type "\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "    \
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 4, "                     \
-    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"first_k_dense_replace\": 2, "                \
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"first_k_dense_replace\": " dense ", "        \
     "\"kv_lora_rank\": 6, \"qk_nope_head_dim\": 6, \"qk_rope_head_dim\": 4" more "}"
 
 static const char deepseek_v3[] = LATENT(
@@ -245,7 +246,9 @@ static const char olmoe[] = DENSE("olmoe", ", \"num_experts\": 3, \"num_experts_
 static const char qwen3_next[] =
     "{\"model_type\": \"qwen3_next\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
     "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
-    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 0.1, \"rope_theta\": 100, \"num_experts\": 0, "
+    "\"max_position_embeddings\": 64, \"rms_norm_eps\": 0.1, \"rope_theta\": 100, \"num_experts\": 3, "
+    "\"num_experts_per_tok\": 3, \"moe_intermediate_size\": 10, \"shared_expert_intermediate_size\": 12, "
+    "\"mlp_only_layers\": [1], "
     "\"partial_rotary_factor\": 0.5, \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, "
     "\"linear_key_head_dim\": 16, \"linear_value_head_dim\": 6, "
     "\"layer_types\": [\"linear_attention\", \"full_attention\"]}";
@@ -255,6 +258,12 @@ static const char nemotron_h[] =
     "\"max_position_embeddings\": 64, \"mamba_num_heads\": 4, \"mamba_head_dim\": 5, "
     "\"ssm_state_size\": 6, \"mlp_bias\": true, \"hybrid_override_pattern\": \"M*-\"}";
 
+#define EXPERTS3                                                                                             \
+    ", \"n_routed_experts\": 3, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 10, \"n_group\": 1, " \
+    "\"topk_group\": 1"
+static const char glm4_moe[] = DENSE("glm4_moe", EXPERTS3 ", \"use_qk_norm\": true, \"n_shared_experts\": 2");
+static const char mistral4_experts[] =
+    LATENT_AT("mistral4", "1", EXPERTS3 ", \"q_lora_rank\": 8, \"v_head_dim\": 10, \"rope_theta\": 100");
 static const char qwen2_moe[] =
     DENSE("qwen2_moe", ", \"num_experts\": 3, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 10, "
                        "\"shared_expert_intermediate_size\": 12");
@@ -280,6 +289,16 @@ static const struct variant variants[] = {
      .target_modules = "[\"q_b_proj\", \"kv_b_proj\"]"},
     {.name = "full, experts behind a dense layer", .text = qwen3_moe, .train_base = true},
     {.name = "lora, experts", .text = qwen3_moe, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "full, experts by sigmoids and shared ones", .text = glm4_moe, .train_base = true},
+    {.name = "lora, experts by sigmoids and shared ones",
+     .text = glm4_moe,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
+    {.name = "full, heads of latents and experts", .text = mistral4_experts, .train_base = true},
+    {.name = "lora, heads of latents and experts",
+     .text = mistral4_experts,
+     .target_modules = "all-linear",
+     .dropout = 0.2},
     {.name = "full, experts and one behind a gate", .text = qwen2_moe, .train_base = true},
     {.name = "lora, experts and one behind a gate",
      .text = qwen2_moe,
