@@ -1,4 +1,4 @@
-#include "backend/cuda/scan/chunks.cuh"
+#include "backend/cuda/scan/products.cuh"
 
 /* The gradients of q, k and the rates of a chunk, from the states around it. A thread block has a chunk and a key
  * head, and goes through the value heads of this. Each warp has 16 rows and 64 of the 128 columns of q and k, or
@@ -96,31 +96,40 @@ __device__ __forceinline__ int column_warp()
     return (int)threadIdx.x / 32 / ROW_WARPS;
 }
 
-template <bool DELTA> __device__ __forceinline__ void add_half(struct sums &s, uint32_t stage)
+/* dO V'^T and dN V'^T; each warp by itself. */
+__device__ __forceinline__ void add_squares(struct sums &s, const unsigned char *stage)
 {
-    constexpr int SQUARE = SCAN_ROWS * 2, WIDE = SCAN_WIDTH * 2;
-    uint32_t d_out = lane_base<SQUARE>(stage + D_OUT), fresh = lane_base<SQUARE>(stage + FRESH);
-    uint32_t dn = lane_base<SQUARE>(stage + DN), state = lane_base<WIDE>(stage + S),
-             next = lane_base<WIDE>(stage + D);
-    int row = row_warp() * 16, square = column_warp() * SQUARE_COLUMNS, column = column_warp() * COLUMNS;
+    constexpr int SQUARE = SCAN_ROWS * 2;
+    uint32_t base = shared_address(stage), fresh = lane_base<SQUARE>(base + FRESH);
+    int row = row_warp() * 16, column = column_warp() * SQUARE_COLUMNS;
 #pragma unroll
     for (int w = 0; w < SCAN_HALF; w += 16) {
-        uint32_t of_out[4], of_fresh[4], of_dn[4];
-        first_factor<SQUARE>(of_out, d_out, row, w);
-        first_factor_turned<SQUARE>(of_fresh, fresh, row, w);
-        first_factor_turned<SQUARE>(of_dn, dn, row, w);
+        uint32_t of_out[4], of_dn[4], b[4];
+        first_factor<SQUARE>(of_out, lane_base<SQUARE>(base + D_OUT), row, w);
+        first_factor_turned<SQUARE>(of_dn, lane_base<SQUARE>(base + DN), row, w);
 #pragma unroll
         for (int n = 0; n < SQUARE_TILES; n += 2) {
-            multiply_rows<SQUARE>(s.f[n], s.f[n + 1], of_out, fresh, w, square + n * 8);
-            multiply_rows<SQUARE>(s.b[n], s.b[n + 1], of_dn, fresh, w, square + n * 8);
-        }
-#pragma unroll
-        for (int n = 0; n < TILES; n += 2) {
-            multiply_rows<WIDE>(s.q[n], s.q[n + 1], of_out, state, w, column + n * 8);
-            if (DELTA) multiply_rows<WIDE>(s.reads[n], s.reads[n + 1], of_dn, state, w, column + n * 8);
-            multiply_rows<WIDE>(s.writes[n], s.writes[n + 1], of_fresh, next, w, column + n * 8);
+            load_pieces_transposed(b, piece_at<SQUARE>(fresh, w, column + n * 8));
+            multiply_piece(s.f[n], of_out, b[0], b[1]), multiply_piece(s.f[n + 1], of_out, b[2], b[3]);
+            multiply_piece(s.b[n], of_dn, b[0], b[1]), multiply_piece(s.b[n + 1], of_dn, b[2], b[3]);
         }
     }
+}
+
+template <bool DELTA> __device__ __forceinline__ void add_half(struct sums &s, const unsigned char *stage)
+{
+    const unsigned char *state = stage + S + column_warp() * SCAN_SQUARE,
+                        *next = stage + D + column_warp() * SCAN_SQUARE;
+    products_begin();
+#pragma unroll
+    for (int w = 0; w < SCAN_HALF; w += 16) {
+        tile_times_rows<false>(s.q, stage + D_OUT, state, w);
+        tile_times_rows<true>(s.writes, stage + FRESH, next, w);
+        if (DELTA) tile_times_rows<true>(s.reads, stage + DN, state, w);
+    }
+    products_end(s.q), products_end(s.writes);
+    if (DELTA) products_end(s.reads);
+    add_squares(s, stage);
 }
 
 /* F, in two parts, and B in shared memory, and <dN, V'> of the rows. */
@@ -178,7 +187,7 @@ __device__ __forceinline__ void row_products(float *to, const unsigned char *x, 
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
             uint32_t pair = *reinterpret_cast<const uint32_t *>(
-                x + tile_at<SCAN_WIDTH * 2>(row, column_warp() * (COLUMNS / 8) + n) + lane % 4 * 4);
+                x + column_warp() * SCAN_SQUARE + tile_at<SCAN_HALF * 2>(row, n) + lane % 4 * 4);
             sum = __fmaf_rn(c[n][2 * half], __uint_as_float(pair << 16), sum);
             sum = __fmaf_rn(c[n][2 * half + 1], __uint_as_float(pair & 0xffff0000u), sum);
         }
@@ -189,50 +198,41 @@ __device__ __forceinline__ void row_products(float *to, const unsigned char *x, 
 
 /* c += a x with the triangle a, or with the turned one. */
 template <bool TURNED>
-__device__ __forceinline__ void add_triangle(float (&c)[TILES][4], uint32_t a, uint32_t x)
+__device__ __forceinline__ void add_triangle(float (&c)[TILES][4], const unsigned char *a,
+                                             const unsigned char *x)
 {
-    constexpr int SQUARE = SCAN_ROWS * 2, WIDE = SCAN_WIDTH * 2;
-    int row = row_warp(), column = column_warp() * COLUMNS;
 #pragma unroll
-    for (int k = 0; k < ROW_WARPS; k++) {
-        uint32_t factor[4];
-        if (TURNED ? k < row : k > row) continue;
-        if (TURNED)
-            first_factor_turned<SQUARE>(factor, a, row * 16, k * 16);
-        else
-            first_factor<SQUARE>(factor, a, row * 16, k * 16);
-#pragma unroll
-        for (int n = 0; n < TILES; n += 2)
-            multiply_rows<WIDE>(c[n], c[n + 1], factor, x, k * 16, column + n * 8);
-    }
+    for (int k = 0; k < SCAN_ROWS; k += 16) tile_times_rows<TURNED>(c, a, x, k);
 }
 
 /* dQ and dK of a value head, and their products with the rows. */
 template <bool DELTA>
 __device__ __forceinline__ void finish_head(struct sums &s, unsigned char *memory, struct row_sums &rows)
 {
-    constexpr int SQUARE = SCAN_ROWS * 2, WIDE = SCAN_WIDTH * 2;
     const float *factors = reinterpret_cast<const float *>(memory + FACTORS);
-    uint32_t base = shared_address(memory), keys = lane_base<WIDE>(base + K),
-             queries = lane_base<WIDE>(base + Q);
-    uint32_t f = lane_base<SQUARE>(base + F), rest = lane_base<SQUARE>(base + F_REST),
-             b = lane_base<SQUARE>(base + B);
     int half = column_warp();
+    const unsigned char *keys = memory + K + half * SCAN_SQUARE, *queries = memory + Q + half * SCAN_SQUARE;
     scale_rows(s.q, factors + X_OF_Q * SCAN_ROWS, 1.0f);
-    add_triangle<false>(s.q, f, keys);
-    add_triangle<false>(s.q, rest, keys);
-    row_products(rows.q[half], memory + Q, s.q);
     scale_rows(s.writes, factors + R_OF_K * SCAN_ROWS, 1.0f);
     row_products(rows.faded[half], memory + K, s.writes);
-    add_triangle<true>(s.writes, f, queries);
-    add_triangle<true>(s.writes, rest, queries);
-    if (DELTA) add_triangle<true>(s.writes, b, keys);
+    if (DELTA) {
+        scale_rows(s.reads, factors + X_OF_K * SCAN_ROWS, -1.0f);
+        scale_rows(s.reads, factors + SHARE * SCAN_ROWS, 1.0f);
+    }
+    products_begin();
+    add_triangle<false>(s.q, memory + F, keys);
+    add_triangle<false>(s.q, memory + F_REST, keys);
+    add_triangle<true>(s.writes, memory + F, queries);
+    add_triangle<true>(s.writes, memory + F_REST, queries);
+    if (DELTA) {
+        add_triangle<true>(s.writes, memory + B, keys);
+        add_triangle<false>(s.reads, memory + B, keys);
+    }
+    products_end(s.q), products_end(s.writes);
+    if (DELTA) products_end(s.reads);
+    row_products(rows.q[half], memory + Q, s.q);
     row_products(rows.writes[half], memory + K, s.writes);
-    if (!DELTA) return;
-    scale_rows(s.reads, factors + X_OF_K * SCAN_ROWS, -1.0f);
-    scale_rows(s.reads, factors + SHARE * SCAN_ROWS, 1.0f);
-    add_triangle<false>(s.reads, b, keys);
-    row_products(rows.reads[half], memory + K, s.reads);
+    if (DELTA) row_products(rows.reads[half], memory + K, s.reads);
 }
 
 /* The gradients of a and b, and what those of a_log and dt_bias sum. Threads 0 .. 63 have the rows; all threads of the
@@ -299,8 +299,8 @@ __device__ __forceinline__ void put_gradient(const struct scan_problem &p, const
         along = p.norm_eps > 0 ? along * root * root : 0.0f;
 #pragma unroll
         for (int n = 0; n < TILES; n++) {
-            uint32_t *pair = reinterpret_cast<uint32_t *>(
-                x + tile_at<SCAN_WIDTH * 2>(row, column_warp() * (COLUMNS / 8) + n) + lane % 4 * 4);
+            uint32_t *pair = reinterpret_cast<uint32_t *>(x + column_warp() * SCAN_SQUARE +
+                                                          tile_at<SCAN_HALF * 2>(row, n) + lane % 4 * 4);
             *pair = pack_bf16(values[n][2 * half] - __uint_as_float(*pair << 16) * along,
                               values[n][2 * half + 1] - __uint_as_float(*pair & 0xffff0000u) * along);
         }
@@ -310,7 +310,8 @@ __device__ __forceinline__ void put_gradient(const struct scan_problem &p, const
         int row = i / (SCAN_WIDTH / 8), piece = i % (SCAN_WIDTH / 8);
         if (row >= c.rows) continue;
         *reinterpret_cast<uint4 *>(to.data + (c.row + row) * to.row + key_head * to.head + piece * 8) =
-            *reinterpret_cast<const uint4 *>(x + tile_at<SCAN_WIDTH * 2>(row, piece));
+            *reinterpret_cast<const uint4 *>(x + piece / 8 * SCAN_SQUARE +
+                                             tile_at<SCAN_HALF * 2>(row, piece % 8));
     }
 }
 
@@ -334,8 +335,8 @@ template <bool DELTA> __global__ void __launch_bounds__(WARPS * 32, 1) gradients
     int halves = p.value_width / SCAN_HALF, steps = p.group * halves;
     struct chunk c;
     if (!chunk_at(p, (int)slot, c)) return;
-    fetch_rows<SCAN_WIDTH * 2>(base + K, p.k, c, key_head, 0, SCAN_WIDTH);
-    fetch_rows<SCAN_WIDTH * 2>(base + Q, p.q, c, key_head, 0, SCAN_WIDTH);
+    fetch_keys(base + K, p.k, c, key_head);
+    fetch_keys(base + Q, p.q, c, key_head);
     fetch_half(p, c, slot, first, 0, base + STAGE);
     copy_commit();
     float all_q[TILES][4], all_k[TILES][4], states = 0;
@@ -354,12 +355,14 @@ template <bool DELTA> __global__ void __launch_bounds__(WARPS * 32, 1) gradients
                        base + STAGE + (step + 1) % 2 * STAGE_BYTES);
         copy_commit();
         copy_wait<1>();
+        tiles_before_products();
         __syncthreads();
         unsigned char *stage = memory + STAGE + step % 2 * STAGE_BYTES;
-        add_half<DELTA>(s, shared_address(stage));
+        add_half<DELTA>(s, stage);
         states += states_product(stage + S, stage + D);
         if (half + 1 == halves) {
             put_squares<DELTA>(s, memory, rows);
+            tiles_before_products();
             __syncthreads();
             finish_head<DELTA>(s, memory, rows);
             __syncthreads();

@@ -1,7 +1,7 @@
-/* The products of the sweeps (sweep.cuh): the first factor of a warp has 16 rows in registers, the second is a
- * tile of 64 rows of 64 numbers that all warps share, or two of these side by side. On Hopper four warps multiply
- * together and the second factor is read from shared memory once for all four; elsewhere each warp reads it by
- * itself. Sums have the same places in registers both ways. */
+/* Products of four warps. Each has 16 rows of the sums and of the first factor, which is in its registers or a tile of
+ * 64 rows of 64 numbers; the second factor is such a tile, or two side by side. On Hopper the four warps multiply
+ * together, and tiles are read once for all four; elsewhere each warp reads them by itself. Sums have the same places
+ * in registers both ways. */
 #ifndef TT_BACKEND_CUDA_SCAN_PRODUCTS_CUH
 #define TT_BACKEND_CUDA_SCAN_PRODUCTS_CUH
 
@@ -43,8 +43,19 @@ __device__ __forceinline__ void group_product(float (&c)[16][4], const uint32_t 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/* Makes copies that the thread has waited for visible to the products. */
-__device__ __forceinline__ void copies_before_products()
+/* The same with a first factor in shared memory: [64, 16] with rows along k, or [16, 64] when TURNED; b of [16, 64]. */
+template <int TURNED> __device__ __forceinline__ void group_product(float (&c)[8][4], uint64_t a, uint64_t b)
+{
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "%32, %33, 1, 1, 1, %34, 1;"
+                 : SCAN_SUMS_32(0)
+                 : "l"(a), "l"(b), "n"(TURNED));
+}
+
+/* Makes what the thread has stored, or waited for, in shared memory visible to the products. */
+__device__ __forceinline__ void tiles_before_products()
 {
     stores_before_copies();
 }
@@ -93,9 +104,18 @@ __device__ __forceinline__ void times_rows(float (&c)[16][4], const uint32_t (&a
     group_product(c, a, matrix_descriptor(tile + k * 128, SCAN_SQUARE, 1024));
 }
 
+/* c += a x: columns k .. k + 16 of the tile a, or of a turned, and rows k .. k + 16 of x. */
+template <bool TURNED>
+__device__ __forceinline__ void tile_times_rows(float (&c)[8][4], const unsigned char *a,
+                                                const unsigned char *x, int k)
+{
+    group_product<TURNED>(c, matrix_descriptor(TURNED ? a + k * 128 : a + k * 2, 0, 1024),
+                          matrix_descriptor(x + k * 128, 0, 1024));
+}
+
 #else
 
-__device__ __forceinline__ void copies_before_products()
+__device__ __forceinline__ void tiles_before_products()
 {
 }
 
@@ -130,7 +150,29 @@ __device__ __forceinline__ void times_rows(float (&c)[N][4], const uint32_t (&a)
                                      n % 8 * 8);
 }
 
+template <bool TURNED>
+__device__ __forceinline__ void tile_times_rows(float (&c)[8][4], const unsigned char *a,
+                                                const unsigned char *x, int k)
+{
+    uint32_t factor[4], base = lane_base<SCAN_ROWS * 2>(shared_address(a));
+    int row = (int)threadIdx.x / 32 % 4 * 16;
+    if (TURNED)
+        first_factor_turned<SCAN_ROWS * 2>(factor, base, row, k);
+    else
+        first_factor<SCAN_ROWS * 2>(factor, base, row, k);
+    times_rows(c, factor, x, k);
+}
+
 #endif
+
+/* Copies a chunk's rows of q or k to two tiles side by side. */
+__device__ __forceinline__ void fetch_keys(uint32_t to, const struct scan_rows &from, const struct chunk &c,
+                                           int64_t head)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        fetch_rows<SCAN_HALF * 2>(to + half * SCAN_SQUARE, from, c, head, half * SCAN_HALF, SCAN_HALF);
+}
 
 } // namespace
 

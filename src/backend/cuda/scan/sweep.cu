@@ -80,7 +80,8 @@ __device__ __forceinline__ void add_skipped(float (&o)[8][4], uint32_t values, f
 
 template <bool DELTA, int WARPS, bool OUTPUT>
 __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const struct chunk &c, int64_t slot,
-                                           int head, unsigned char *memory, float skip, float (&state)[16][4])
+                                           int head, unsigned char *memory, unsigned char *room, float skip,
+                                           float (&state)[16][4])
 {
     using at = stage<WARPS, OUTPUT>;
     const float *factors = reinterpret_cast<const float *>(memory + at::FACTORS);
@@ -101,9 +102,7 @@ __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const s
             times_turned(out, before[e], half_of(memory + at::Q, e * 16), e * 16 % SCAN_HALF);
     products_end(inner), products_end(out);
     keep_factors(before);
-    if (!OUTPUT)
-#pragma unroll
-        for (int e = 0; e < 8; e++) write_columns(p, p.states, slot, head, before[e], e);
+    if (!OUTPUT) write_columns(p, p.states, slot, head, before, room);
     make_inner<DELTA, at::VALUE_BYTES>(inner, values, factors);
     if (DELTA) {
         clear(fresh);
@@ -131,7 +130,7 @@ __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const s
         products_end(out);
         keep_factors(factor), keep_factors(rest);
     } else {
-        write_squares(p, p.fresh, slot, head, of);
+        write_squares(p, p.fresh, slot, head, of, room);
     }
     scale_columns(of, factors + R_OF_K * SCAN_ROWS);
     scale_state(state, factors[OTHERS * SCAN_ROWS]);
@@ -166,6 +165,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) sweep(const struct scan_problem
     int begin = p.cu[sequence], end = p.cu[sequence + 1], slot = first_slot(p, sequence);
     if (end - begin <= p.least || begin == end) return;
     int from = p.pool == nullptr ? -1 : p.from[sequence], chunks = (end - begin + SCAN_ROWS - 1) / SCAN_ROWS;
+    unsigned char *room = memory + 2 * BYTES + threadIdx.x / 32 * SCAN_OUT;
     float state[16][4], skip = head_at(p, h).skip;
     clear(state);
     if (from >= 0)
@@ -186,9 +186,9 @@ __global__ void __launch_bounds__(WARPS * 32, 1) sweep(const struct scan_problem
         }
         copy_commit();
         copy_wait<1>();
-        copies_before_products();
+        tiles_before_products();
         __syncthreads();
-        pass_chunk<DELTA, WARPS, OUTPUT>(p, c, slot + i, head, memory + i % 2 * BYTES, skip, state);
+        pass_chunk<DELTA, WARPS, OUTPUT>(p, c, slot + i, head, memory + i % 2 * BYTES, room, skip, state);
         __syncthreads(); /* the stage has been read */
         c = next;
     }
@@ -205,7 +205,7 @@ void launch_sweep(const struct scan_problem *p, cudaStream_t stream)
 {
     launch(sweep<DELTA, WARPS, OUTPUT>,
            dim3((unsigned)(p->value_width / (WARPS * 16)), (unsigned)p->pass, (unsigned)p->sequences),
-           WARPS * 32, 2 * stage<WARPS, OUTPUT>::BYTES, *p, stream);
+           WARPS * 32, 2 * stage<WARPS, OUTPUT>::BYTES + (OUTPUT ? 0 : WARPS * SCAN_OUT), *p, stream);
 }
 
 template <bool DELTA, bool OUTPUT>

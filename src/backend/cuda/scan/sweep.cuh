@@ -25,33 +25,57 @@ __device__ __forceinline__ int warp_column()
     return ((int)blockIdx.x * (int)(blockDim.x / 32) + (int)threadIdx.x / 32) * 16;
 }
 
-/* Writes 16 columns of a turned, rounded state: columns e * 16 .. of rows w of a tile of SCAN_HALF x SCAN_WIDTH. */
-__device__ __forceinline__ void write_columns(const struct scan_problem &p, unsigned char *part, int64_t slot,
-                                              int head, const uint32_t (&a)[4], int e)
+enum { SCAN_OUT = 3 * 16 * SCAN_HALF * 2 }; /* bytes of a warp's part of three tiles on their way out */
+
+/* Copies the warp's 16 rows of a tile, which are contiguous. */
+__device__ __forceinline__ void copy_out(unsigned char *tile, const unsigned char *out)
 {
-    constexpr int BYTES = SCAN_WIDTH * 2;
-    int lane = (int)threadIdx.x % 32, column = warp_column(), row = column % SCAN_HALF + lane / 4;
-    unsigned char *tile = scratch_at(p, part, slot, head, (int64_t)p.value_width * BYTES) +
-                          column / SCAN_HALF * (SCAN_HALF * BYTES) + lane % 4 * 4;
+    int lane = (int)threadIdx.x % 32;
+    unsigned char *to = tile + warp_column() % SCAN_HALF * (SCAN_HALF * 2);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        *reinterpret_cast<uint32_t *>(tile + tile_at<BYTES>(row + i % 2 * 8, e * 2 + i / 2)) = a[i];
+        *reinterpret_cast<uint4 *>(to + (i * 32 + lane) * 16) =
+            *reinterpret_cast<const uint4 *>(out + (i * 32 + lane) * 16);
+}
+
+/* Writes the warp's 16 columns of a turned, rounded state: rows w of two tiles side by side. */
+__device__ __forceinline__ void write_columns(const struct scan_problem &p, unsigned char *part, int64_t slot,
+                                              int head, const uint32_t (&a)[8][4], unsigned char *out)
+{
+    int lane = (int)threadIdx.x % 32;
+    unsigned char *tile = scratch_at(p, part, slot, head, (int64_t)p.value_width * SCAN_WIDTH * 2) +
+                          warp_column() / SCAN_HALF * 2 * SCAN_SQUARE;
+    __syncwarp(); /* what was there is on its way */
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            *reinterpret_cast<uint32_t *>(out + e / 4 * (16 * SCAN_HALF * 2) +
+                                          tile_at<SCAN_HALF * 2>(lane / 4 + i % 2 * 8, e % 4 * 2 + i / 2) +
+                                          lane % 4 * 4) = a[e][i];
+    __syncwarp();
+    copy_out(tile, out);
+    copy_out(tile + SCAN_SQUARE, out + 16 * SCAN_HALF * 2);
 }
 
 /* Writes the warp's 16 rows w of turned values, rounded, to a tile of SCAN_HALF x SCAN_ROWS. */
 __device__ __forceinline__ void write_squares(const struct scan_problem &p, unsigned char *part, int64_t slot,
-                                              int head, const float (&values)[8][4])
+                                              int head, const float (&values)[8][4], unsigned char *out)
 {
-    constexpr int BYTES = SCAN_ROWS * 2;
-    int lane = (int)threadIdx.x % 32, column = warp_column(), row = column % SCAN_HALF + lane / 4;
-    unsigned char *tile = scratch_at(p, part, slot, head, (int64_t)p.value_width * BYTES) +
-                          column / SCAN_HALF * SCAN_SQUARE + lane % 4 * 4;
+    int lane = (int)threadIdx.x % 32;
+    unsigned char *tile = scratch_at(p, part, slot, head, (int64_t)p.value_width * SCAN_ROWS * 2) +
+                          warp_column() / SCAN_HALF * SCAN_SQUARE;
+    out += 2 * 16 * SCAN_HALF * 2;
+    __syncwarp();
 #pragma unroll
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-            *reinterpret_cast<uint32_t *>(tile + tile_at<BYTES>(row + half * 8, n)) =
+            *reinterpret_cast<uint32_t *>(out + tile_at<SCAN_ROWS * 2>(lane / 4 + half * 8, n) +
+                                          lane % 4 * 4) =
                 pack_bf16(values[n][2 * half], values[n][2 * half + 1]);
+    __syncwarp();
+    copy_out(tile, out);
 }
 
 /* Writes turned values to the rows of a tensor, through the warp's own columns of a tile. */
@@ -98,15 +122,6 @@ __device__ __forceinline__ void scale_state(float (&state)[16][4], float decay)
 #pragma unroll
     for (int n = 0; n < 16; n++)
         state[n][0] *= decay, state[n][1] *= decay, state[n][2] *= decay, state[n][3] *= decay;
-}
-
-/* Copies a chunk's rows of q or k to two tiles side by side. */
-__device__ __forceinline__ void fetch_keys(uint32_t to, const struct scan_rows &from, const struct chunk &c,
-                                           int64_t head)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++)
-        fetch_rows<SCAN_HALF * 2>(to + half * SCAN_SQUARE, from, c, head, half * SCAN_HALF, SCAN_HALF);
 }
 
 /* The tile and the column in it of column e of q or k. */

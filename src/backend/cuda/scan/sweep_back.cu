@@ -48,7 +48,8 @@ __device__ __forceinline__ void widen_turned(float (&c0)[4], float (&c1)[4], con
 
 template <bool DELTA, int WARPS>
 __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const struct chunk &c, int64_t slot,
-                                           int head, unsigned char *memory, float skip, float (&next)[16][4])
+                                           int head, unsigned char *memory, unsigned char *room, float skip,
+                                           float (&next)[16][4])
 {
     using at = stage<WARPS>;
     const float *factors = reinterpret_cast<const float *>(memory + at::FACTORS);
@@ -64,8 +65,7 @@ __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const s
         times_turned(values, behind[e], half_of(memory + at::K, e * 16), e * 16 % SCAN_HALF);
     products_end(values);
     keep_factors(behind);
-#pragma unroll
-    for (int e = 0; e < 8; e++) write_columns(p, p.next, slot, head, behind[e], e);
+    write_columns(p, p.next, slot, head, behind, room);
     scale_columns(values, factors + R_OF_K * SCAN_ROWS);
 #pragma unroll
     for (int i = 0; i < 4; i++) first_factor_turned<at::VALUE_BYTES>(d_out[i], gradient, 0, i * 16);
@@ -90,7 +90,7 @@ __device__ __forceinline__ void pass_chunk(const struct scan_problem &p, const s
         keep_factors(factor), keep_factors(rest);
     }
     float(&of)[8][4] = DELTA ? dn : values;
-    write_squares(p, p.dn, slot, head, of);
+    write_squares(p, p.dn, slot, head, of, room);
     scale_columns(of, factors + SHARE * SCAN_ROWS);
 #pragma unroll
     for (int i = 0; i < 4; i++) widen_turned(grown[2 * i], grown[2 * i + 1], d_out[i]);
@@ -134,6 +134,7 @@ __global__ void __launch_bounds__(WARPS * 32, 1) sweep_back(const struct scan_pr
     int begin = p.cu[sequence], end = p.cu[sequence + 1], slot = first_slot(p, sequence);
     if (end - begin <= p.least || begin == end) return;
     int chunks = (end - begin + SCAN_ROWS - 1) / SCAN_ROWS;
+    unsigned char *room = memory + 2 * BYTES + threadIdx.x / 32 * SCAN_OUT;
     float next[16][4], skip = head_at(p, p.first + head).skip;
     clear(next);
     struct chunk c = {begin + (chunks - 1) * SCAN_ROWS, 0, sequence};
@@ -148,9 +149,9 @@ __global__ void __launch_bounds__(WARPS * 32, 1) sweep_back(const struct scan_pr
                                       shared_address(memory) + (i - 1) % 2 * BYTES);
         copy_commit();
         copy_wait<1>();
-        copies_before_products();
+        tiles_before_products();
         __syncthreads();
-        pass_chunk<DELTA, WARPS>(p, c, slot + i, head, memory + i % 2 * BYTES, skip, next);
+        pass_chunk<DELTA, WARPS>(p, c, slot + i, head, memory + i % 2 * BYTES, room, skip, next);
         __syncthreads(); /* the stage has been read */
         c = before;
     }
@@ -160,7 +161,7 @@ template <bool DELTA, int WARPS> void launch_sweep_back(const struct scan_proble
 {
     launch(sweep_back<DELTA, WARPS>,
            dim3((unsigned)(p->value_width / (WARPS * 16)), (unsigned)p->pass, (unsigned)p->sequences),
-           WARPS * 32, 2 * stage<WARPS>::BYTES, *p, stream);
+           WARPS * 32, 2 * stage<WARPS>::BYTES + WARPS * SCAN_OUT, *p, stream);
 }
 
 template <bool DELTA>
