@@ -83,6 +83,9 @@ static void pages(void **state)
     expect_chunk(integers, &chunk, 1, "byte 4 of the file: it has no values");
     page(&chunk, PARQUET_DATA_PAGE, 4, "\1\0\0\0", 4);
     expect_chunk(integers, &chunk, 3, "of the file: its pages end before its values");
+    page(&chunk, PARQUET_DATA_PAGE, 4, "\1\0\0\0", 4);
+    chunk.text.bytes -= 1;
+    expect_chunk(integers, &chunk, 1, "of the file: a page is longer than the column");
     assert_int_equal(tt_str_append(&chunk.text, "\xff\xff\xff", 3), TT_OK);
     expect_chunk(integers, &chunk, 1, "byte 4 of the file: the header of a page is damaged");
 }
