@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "io/tensor_compare.h"
 #include "model/adapter_config.h"
+#include "model/family.h"
 #include "model/module.h"
 
 static const char head_name[] = TT_MODEL_HEAD_NAME;
@@ -188,12 +189,6 @@ static bool is_replaced_head(const struct unread *unread)
     return unread->model->facts.new_scores && strcmp(unread->name, head_name) == 0;
 }
 
-static tt_status accept_replaced_head(const struct unread *unread)
-{
-    (void)unread;
-    return TT_OK;
-}
-
 /* ---- Tensors of an adapter ---- */
 
 /* "a.b.weight" of "a.b.base_layer.weight"; false: `given` does not end so. */
@@ -307,24 +302,33 @@ static bool is_unused_keys(const struct unread *unread)
     return strcmp(module, "k_proj") == 0 || strcmp(module, "v_proj") == 0 || strcmp(module, "k_norm") == 0;
 }
 
-static tt_status accept_unused_keys(const struct unread *unread)
+/* A layer that predicts the token behind the next one; published folders have one. */
+static bool is_further_layer(const struct unread *unread)
+{
+    const struct tt_model_facts *facts = &unread->model->facts;
+    int layer;
+    if (!facts->family->predicts_further) return false;
+    if (tt_starts_with(unread->name, "mtp.")) return true;
+    return sscanf(unread->name, "model.layers.%d.", &layer) == 1 && layer == facts->num_hidden_layers;
+}
+
+/* ---- The tables ---- */
+
+/* Nothing can be wrong with such a tensor. */
+static tt_status accept(const struct unread *unread)
 {
     (void)unread;
     return TT_OK;
 }
-
-/* ---- The tables ---- */
 
 struct kind {
     bool (*is)(const struct unread *unread);
     tt_status (*check)(const struct unread *unread);
 };
 
-static const struct kind of_folder[] = {{is_tied_head, check_tied_head},
-                                        {is_rotation, check_rotation},
-                                        {is_cache_scale, check_cache_scale},
-                                        {is_unused_keys, accept_unused_keys},
-                                        {is_replaced_head, accept_replaced_head}};
+static const struct kind of_folder[] = {
+    {is_tied_head, check_tied_head}, {is_rotation, check_rotation}, {is_cache_scale, check_cache_scale},
+    {is_further_layer, accept},      {is_unused_keys, accept},      {is_replaced_head, accept}};
 static const struct kind of_adapter[] = {{is_base_copy, check_base_copy},
                                          {is_wrapped_copy, check_wrapped_copy},
                                          {is_shared_head, check_shared_head}};

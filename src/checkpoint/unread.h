@@ -6,6 +6,7 @@
  *   rotary_emb.inv_freq                  the frequencies of config.json, which count; others: a warning
  *   k_scale, v_scale of a folder in FP8  one positive number, for servers whose cache is in FP8
  *   lm_head where the head gives scores  the scores have its place
+ *   a layer behind the last one          it predicts a further token (struct tt_model_family), and nobody trains it
  *   of an adapter: copies of the base    equal to the base's tensor
  *   of an adapter: what it trained, once equal to that: the head beside a table that both share, and PEFT's
  *   more under another name              modules_to_save.weight

@@ -29,6 +29,7 @@ const struct tt_model_family tt_family_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
     .sources = tt_mixture_sources,
+    .predicts_further = true,
     .parse = parse,
     .build = tt_mla_build_grouped,
 };

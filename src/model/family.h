@@ -96,7 +96,10 @@ struct tt_model_family {
      * which become those of the facts (io/param_source.h). */
     const struct tt_param_source *sources;
     const struct tt_part_rename *renames; /* NULL: the files' names are the class's (io/param_source.h) */
-    const char *table;                    /* the weight of the embeddings; NULL: model.embed_tokens.weight */
+    /* Files may have layers behind the last one that predict further tokens, under its names or below "mtp.": nobody
+     * reads them, as in transformers. */
+    bool predicts_further;
+    const char *table; /* the weight of the embeddings; NULL: model.embed_tokens.weight */
     /* Called after the keys common to all families. Fills sizes, max_position_embeddings, ropes, layers and own, and
      * the numbers of facts->sources that follow from them. */
     tt_status (*parse)(const struct tt_json *json, struct tt_model_facts *facts);

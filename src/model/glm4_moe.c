@@ -33,6 +33,7 @@ const struct tt_model_family tt_family_glm4_moe = {
     .model_type = "glm4_moe",
     .architecture = "Glm4MoeForCausalLM",
     .sources = tt_mixture_sources,
+    .predicts_further = true,
     .parse = parse,
     .build = build,
 };

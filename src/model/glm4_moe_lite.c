@@ -39,6 +39,7 @@ const struct tt_model_family tt_family_glm4_moe_lite = {
     .model_type = "glm4_moe_lite",
     .architecture = "Glm4MoeLiteForCausalLM",
     .sources = tt_mixture_sources,
+    .predicts_further = true,
     .parse = parse,
     .build = tt_mla_build_grouped,
 };

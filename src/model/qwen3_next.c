@@ -95,6 +95,7 @@ const struct tt_model_family tt_family_qwen3_next = {
     .model_type = "qwen3_next",
     .architecture = "Qwen3NextForCausalLM",
     .sources = sources,
+    .predicts_further = true,
     .parse = parse,
     .build = build,
 };

@@ -162,4 +162,14 @@ expect 3 "'base_model.model.lm_head.weight' of the adapter differs" eval --model
 "$trimtab" train --model_name_or_path "$base" --dataset_name rows.jsonl --output_dir both --max_steps 4 --learning_rate 1e-3 --device cpu \
     --lora_modules_to_save embed_tokens --ensure_weight_tying true --threads 1 --report_to none --adapter_name_or_path both \
     --overwrite_output_dir >said 2>&1 || fail "trained on:" "$(tail -n 3 said)"
+# A layer behind the last one, which predicts a further token, is read by nobody; others are refused.
+glm=$root/tests/golden/dense/glm4_moe/model
+data=(--eval_dataset "$root/tests/golden/dense/train.jsonl" --bf16 false --threads 1 --json)
+copied='t.update({n.replace(".layers.1.", ".layers.2."): t[n] for n in list(t) if ".layers.1." in n})'
+made further "$copied; t['mtp.fc.weight'] = t['lm_head.weight']" "$glm"
+expect 0 '"loss": ' eval --model_name_or_path further "${data[@]}"
+with=$(grep -o '"loss": [0-9.]*' printed)
+expect 0 "$with" eval --model_name_or_path "$glm" "${data[@]}"
+made beyond "${copied//.layers.2./.layers.3.}" "$glm"
+expect 3 "'model.layers.3.input_layernorm.weight'" eval --model_name_or_path beyond "${data[@]}"
 finish
