@@ -1,15 +1,20 @@
 /* Halves with a mixture of experts. */
 #include "model/builder_impl.h"
 
-/* A linear of every expert: a parameter of the module of all experts. */
+/* A linear of every expert: parameters of the module of all experts. transformers' Trainer lets no bias decay. */
 static void build_linear(struct tt_builder *builder, const struct tt_module *module, const char *name,
-                         const struct tt_expert_linear *shape, struct tt_expert_linear *linear)
+                         const char *bias, const struct tt_expert_linear *shape,
+                         struct tt_expert_linear *linear)
 {
     *linear = *shape;
     if (builder->listing) return;
     linear->weight = tt_builder_param(builder, module, name, 3,
                                       (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
+    if (bias == NULL) return;
+    linear->bias =
+        tt_builder_param(builder, module, bias, 2, (int64_t[]){shape->experts, shape->out}, TT_INIT_ZERO);
+    if (linear->bias != NULL) linear->bias->weight_decay = TT_DECAY_NONE;
 }
 
 static void build_shared(struct tt_builder *builder, const struct tt_experts_spec *spec,
@@ -63,18 +68,19 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
                                    .activation = spec->activation};
     const struct tt_norm_spec norm = {
         .path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
-    const struct tt_linear_spec router = {.path = names->router, .out = spec->count, .router = true};
+    const struct tt_linear_spec router = {
+        .path = names->router, .out = spec->count, .bias = spec->bias, .router = true};
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &experts->norm);
     tt_build_linears(builder, &router, 1, dim, &experts->router);
     experts->choice_bias = build_choice_bias(builder, spec);
     const struct tt_module *module = tt_builder_module(builder, names->experts, TT_MODULE_OTHER);
-    tt_build_module(builder, names->activation);
-    build_linear(builder, module, names->gate_up,
+    if (names->activation != NULL) tt_build_module(builder, names->activation);
+    build_linear(builder, module, names->gate_up, spec->bias ? names->gate_up_bias : NULL,
                  &(struct tt_expert_linear){
                      .experts = spec->count, .in = dim, .out = spec->plain ? spec->ffn : 2 * spec->ffn},
                  &experts->gate_up);
-    build_linear(builder, module, names->down,
+    build_linear(builder, module, names->down, spec->bias ? names->down_bias : NULL,
                  &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},
                  &experts->down);
     if (spec->shared_ffn > 0) build_shared(builder, spec, &experts->shared);

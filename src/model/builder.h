@@ -214,8 +214,9 @@ void tt_build_short_conv(struct tt_builder *builder, const struct tt_short_conv_
 /* Names of a mixture of experts inside its layer. */
 struct tt_experts_names {
     const char *module, *router, *experts, *activation;
-    const char *gate_up, *down; /* parameters of `experts` */
-    const char *norm;           /* of the stream */
+    const char *gate_up, *down; /* parameters of `experts`; activation NULL: it is no module */
+    const char *gate_up_bias, *down_bias;
+    const char *norm; /* of the stream */
     /* of the expert that every token has, and of the gate of its output; NULL: none */
     const char *shared, *shared_gate, *shared_up, *shared_down, *shared_activation, *shared_output_gate;
     const char *shared_gate_up; /* one linear instead of gate and up; NULL: two */
@@ -230,6 +231,7 @@ struct tt_experts_spec {
     bool shared_bypassed;      /* they are: struct tt_linear_spec */
     struct tt_route_rule rule;
     bool wide_logits;
+    bool bias;  /* of the router and of the experts' linears */
     bool plain; /* experts have no gate: gate_up is up alone, and names->shared_gate NULL */
     double norm_eps;
     bool norm_offset;

@@ -138,6 +138,7 @@ struct tt_experts_spec tt_mixture_spec(const struct tt_mixture *mixture, const s
                                     .shared_bypassed = mixture->bypassed,
                                     .rule = mixture->rule,
                                     .wide_logits = mixture->wide_logits,
+                                    .bias = mixture->bias,
                                     .norm_eps = shape->norm_eps,
                                     .activation = shape->activation};
 }

@@ -10,6 +10,7 @@ struct tt_mixture {
     int64_t shared_ffn;        /* of the expert that every token has; 0: none */
     struct tt_route_rule rule;
     bool wide_logits;
+    bool bias; /* of the router and of the experts' linears */
     /* PEFT 0.21 takes the linears of MLPs, and of the expert that every token has, for those of experts by their names,
      * and adapts none of them (convert_peft_config_for_transformers) */
     bool bypassed;

@@ -1,4 +1,5 @@
 /* Keys and values that a layer shares: with layers behind it, and with later passes through a cache. */
+#include "backend/ops/elementwise.h"
 #include "nn/kv_cache.h"
 #include "nn/self_attention_impl.h"
 
@@ -57,6 +58,17 @@ tt_status tt_attention_pass_key_gradients(const struct tt_self_attention *attent
     return tt_side_take_gradient(offers, pass, 0, tt_tensor_cols(dqkv_TC, q_cols, offers->columns));
 }
 
+tt_status tt_attention_widen_sinks(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                   tt_tensor *sinks_H)
+{
+    struct tt_cast_args cast = {.x = tt_param_value(attention->sinks)};
+    *sinks_H = cast.x;
+    if (tt_tensor_is_empty(cast.x) || cast.x.dtype == TT_F32) return TT_OK;
+    TT_TRY(tt_workspace_1d(pass->lent.workspace, "sinks", TT_F32, attention->heads, &cast.y));
+    *sinks_H = cast.y;
+    return tt_cast(pass->lent.stream, &cast);
+}
+
 tt_status tt_attention_attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
                                      const struct qkv *ready, tt_tensor qkv_TC, tt_tensor o_TC)
 {
@@ -66,9 +78,9 @@ tt_status tt_attention_attend_single(const struct tt_self_attention *attention, 
         .scale = attention->scale,
         .window = attention->window,
         .soft_cap = attention->soft_cap,
-        .sinks_H = tt_param_value(attention->sinks),
         .o_THE = tt_tensor_heads(o_TC, attention->heads),
     };
+    TT_TRY(tt_attention_widen_sinks(attention, pass, &args.sinks_H));
     if (attention->reads != NULL)
         tt_kv_cache_read_single(pass->lent.cache, attention->layer, &args);
     else

@@ -147,10 +147,49 @@ static tt_status add_gradient(const struct tt_pass *pass, tt_tensor border_X1, t
     return tt_tensor_is_empty(args.dw_XNK) ? TT_OK : tt_grouped_gradients(pass->lent.stream, &args);
 }
 
+/* 1 for each row: the weight of a row that has one expert. */
+static tt_status push_ones(const struct tt_pass *pass, tt_tensor weights_TS, tt_tensor *ones_M1)
+{
+    static const struct tt_route_rule one = {.score = TT_ROUTE_SOFTMAX};
+    int64_t rows = weights_TS.dims[0] * weights_TS.dims[1];
+    tt_tensor wide_M1, id_M1;
+    TT_TRY(push(pass, "ones", rows, 1, ones_M1));
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "wide ones", TT_F32, rows, 1, &wide_M1));
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "ids of ones", TT_I32, rows, 1, &id_M1));
+    struct tt_route_forward_args route = {.rule = one,
+                                          .logits_TX =
+                                              tt_tensor_2d(weights_TS.data, weights_TS.dtype, rows, 1),
+                                          .ids_TS = id_M1,
+                                          .weights_TS = wide_M1};
+    struct tt_cast_args cast = {.x = wide_M1, .y = *ones_M1};
+    TT_TRY(tt_route_forward(pass->lent.stream, &route));
+    TT_TRY(tt_cast(pass->lent.stream, &cast));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+static tt_status add_bias_gradient(const struct tt_pass *pass, const struct saved *saved, tt_tensor dy_MO,
+                                   const tt_param *bias)
+{
+    tt_tensor grad_XO = tt_param_grad(bias), ones_M1;
+    if (tt_tensor_is_empty(grad_XO)) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(push_ones(pass, saved->weights_TS, &ones_M1));
+    struct tt_grouped_gradients_args args = {
+        saved->border_X1, dy_MO, ones_M1,
+        tt_tensor_3d(grad_XO.data, grad_XO.dtype, grad_XO.dims[0], grad_XO.dims[1], 1)};
+    TT_TRY(tt_grouped_gradients(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
 static tt_status linear_gradients(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                                  tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
+                                  const struct saved *saved, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
                                   tt_tensor dh_MR)
 {
+    tt_tensor border_X1 = saved->border_X1;
+    TT_TRY(add_bias_gradient(pass, saved, dy_MO, linear->bias));
     TT_TRY(add_gradient(pass, border_X1, dy_MO, x_MI, linear->weight));
     TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, linear->lora_A));
     return add_gradient(pass, border_X1, dy_MO, h_MR, linear->lora_B);
@@ -283,6 +322,35 @@ static tt_status weigh(const struct tt_pass *pass, const struct saved *saved, tt
     return tt_weigh_rows(pass->lent.stream, &args);
 }
 
+/* Adds <dy, bias of its expert> of each row to the gradient of its weight: the gradient of down's input does not see
+ * the bias of down's output. */
+static tt_status weigh_bias(const struct tt_experts *experts, const struct tt_pass *pass,
+                            const struct saved *saved, tt_tensor dy_MD, tt_tensor dweights_TS)
+{
+    tt_tensor bias_XD = tt_param_value(experts->down.bias), dot_M1, wide_M1;
+    int64_t rows = dy_MD.dims[0];
+    if (tt_tensor_is_empty(bias_XD)) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(push(pass, "products with biases of experts", rows, 1, &dot_M1));
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "wide products with biases", TT_F32, rows, 1, &wide_M1));
+    struct tt_grouped_gemm_args product = {
+        .border_X1 = saved->border_X1,
+        .x_MK = dy_MD,
+        .w_XNK = tt_tensor_3d(bias_XD.data, bias_XD.dtype, bias_XD.dims[0], 1, bias_XD.dims[1]),
+        .y_MN = dot_M1};
+    struct tt_cast_args cast = {.x = dot_M1, .y = wide_M1};
+    tt_tensor sum = tt_tensor_2d(dweights_TS.data, TT_F32, rows, 1);
+    struct tt_combine_rows_args add = {.x_MD = wide_M1,
+                                       .place_TS = tt_tensor_2d(saved->place_TS.data, TT_I32, rows, 1),
+                                       .addend_TD = sum,
+                                       .y_TD = sum};
+    TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
+    TT_TRY(tt_cast(pass->lent.stream, &cast));
+    TT_TRY(tt_combine_rows(pass->lent.stream, &add));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
 /* dout -> the gradients of the weights, and of gate and up in the place of these; adds to those of down. */
 static tt_status down_back(const struct tt_experts *experts, const struct tt_pass *pass,
                            const struct saved *saved, tt_tensor dout_TD, tt_tensor dweights_TS)
@@ -298,10 +366,11 @@ static tt_status down_back(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(push_h(down, pass, rows, &dh_MR));
     TT_TRY(linear_back(down, pass, saved->border_X1, dy_MD, dh_MR, dact_MI));
     TT_TRY(weigh(pass, saved, act_MI, dact_MI, dweights_TS));
+    TT_TRY(weigh_bias(experts, pass, saved, dy_MD, dweights_TS));
     if (linear_trains(down)) {
         TT_TRY(weigh(pass, saved, (tt_tensor){0}, dy_MD, (tt_tensor){0}));
         if (down->r > 0) TT_TRY(weigh(pass, saved, (tt_tensor){0}, dh_MR, (tt_tensor){0}));
-        TT_TRY(linear_gradients(down, pass, saved->border_X1, act_MI, saved->h_down_MR, dy_MD, dh_MR));
+        TT_TRY(linear_gradients(down, pass, saved, act_MI, saved->h_down_MR, dy_MD, dh_MR));
     }
     tt_workspace_release(pass->lent.workspace, scratch);
     tt_tensor gate_MI = gate_of(experts, saved), up_MI = up_of(experts, saved);
@@ -339,8 +408,7 @@ static tt_status first_back(const struct tt_experts *experts, const struct tt_pa
             TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
         x_MD = rows_MD;
     }
-    TT_TRY(linear_gradients(gate_up, pass, saved->border_X1, x_MD, saved->h_gate_up_MR, saved->gate_up_M2I,
-                            dh_MR));
+    TT_TRY(linear_gradients(gate_up, pass, saved, x_MD, saved->h_gate_up_MR, saved->gate_up_M2I, dh_MR));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

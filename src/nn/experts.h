@@ -10,7 +10,7 @@
  * place and slot 3S i, gate and up 2SI c, rstd 1 f, LoRA h of gate_up and down. n (D c), which the gradients of LoRA
  * and weights read, and act(gate) * up (SI c) are kept at TT_KEEP_ALL and recomputed otherwise.
  * The rows themselves and the output of down are never kept: the gradient of a weight is that of down's input times act
- * (ops/expert_rows.h).
+ * (ops/expert_rows.h), and with a bias of down that of dy times the bias.
  *
  * The loss that balances experts (struct tt_balance) has its gradient from the logits too.
  *

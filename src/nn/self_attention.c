@@ -240,12 +240,13 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
     return rotates_first(attention) ? TT_OK : rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
-static struct tt_attention_forward_args attend(const struct tt_self_attention *attention,
-                                               const struct tt_pass *pass, const struct qkv *ready,
-                                               const struct tt_attention_saved *saved)
+/* Scratch stays pushed. */
+static tt_status attend(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                        const struct qkv *ready, const struct tt_attention_saved *saved,
+                        struct tt_attention_forward_args *args)
 {
     const struct tt_device_batch *batch = pass->in.batch;
-    return (struct tt_attention_forward_args){
+    *args = (struct tt_attention_forward_args){
         .q_THE = ready->q_THE,
         .k_TKE = ready->k_TKE,
         .v_TKE = ready->v_TKE,
@@ -259,10 +260,10 @@ static struct tt_attention_forward_args attend(const struct tt_self_attention *a
         .scale = attention->scale,
         .window = attention->window,
         .soft_cap = attention->soft_cap,
-        .sinks_H = tt_param_value(attention->sinks),
         .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
         .lse_HT = saved->lse_HT,
     };
+    return tt_attention_widen_sinks(attention, pass, &args->sinks_H);
 }
 
 /* Attention comes next. */
@@ -280,7 +281,8 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
     tt_attention_read_keys(attention, pass, &ready);
     TT_TRY(tt_attention_offer_keys(attention, pass, &ready));
-    struct tt_attention_forward_args args = attend(attention, pass, &ready, saved);
+    struct tt_attention_forward_args args;
+    TT_TRY(attend(attention, pass, &ready, saved, &args));
     bool single = pass->lent.cache != NULL && tt_kv_cache_is_single(pass->lent.cache);
     if (pass->lent.cache != NULL && !single)
         TT_TRY(tt_attention_take_cached(attention, pass, saved->qkv_TC, &args));
@@ -407,12 +409,12 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
         TT_TRY(prepare(attention, pass, true, saved, &ready));
     tt_attention_read_keys(attention, pass, &ready);
     TT_TRY(tt_attention_push_key_gradients(attention, pass, &grad, &dkv_TC));
-    struct tt_attention_backward_args args = {.forward = attend(attention, pass, &ready, saved),
-                                              .do_THE = tt_tensor_heads(do_TC, attention->heads),
+    struct tt_attention_backward_args args = {.do_THE = tt_tensor_heads(do_TC, attention->heads),
                                               .dq_THE = grad.q_THE,
                                               .dk_TKE = grad.k_TKE,
                                               .dv_TKE = grad.v_TKE,
                                               .dsinks_H = tt_param_grad(attention->sinks)};
+    TT_TRY(attend(attention, pass, &ready, saved, &args.forward));
     TT_TRY(push_attention_scratch(pass, &args));
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));

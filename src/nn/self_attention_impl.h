@@ -125,6 +125,11 @@ TT_MUST_USE tt_status tt_latent_widen_gradient(const struct tt_self_attention *a
                                                const struct tt_pass *pass, tt_tensor *do_TC);
 double tt_latent_flops(const struct tt_latent *latent, bool full);
 
+/* Sinks in fp32, which the ops take: those that train are lent in the compute type. Empty: none. Scratch stays
+ * pushed. */
+TT_MUST_USE tt_status tt_attention_widen_sinks(const struct tt_self_attention *attention,
+                                               const struct tt_pass *pass, tt_tensor *sinks_H);
+
 /* ---- Over a cache ---- */
 
 /* Attention in a pass of single tokens: appends their keys and values, unless another layer has, and reads all before.

@@ -217,6 +217,8 @@ static void other_configs(void **state)
             "mistral/reference.safetensors", "logits_window", 1e-5);
     compare(&(struct run){.family = "dense/ministral", .config_name = "config_mistral.json", .dtype = TT_F32},
             "dense/ministral/reference.safetensors", "logits", 1e-5);
+    compare(&(struct run){.family = "dense/gpt_oss", .model = "dense/gpt_oss/mxfp4", .dtype = TT_F32},
+            "dense/gpt_oss/reference.safetensors", "logits", 1e-5);
     compare(&(struct run){.family = "phi3", .config_name = "config_long.json", .dtype = TT_F32},
             "phi3/reference.safetensors", "logits_long", 1e-5);
     compare(&(struct run){.family = "llama2", .model = "llama_sharded", .dtype = TT_F32},

@@ -57,6 +57,7 @@ static const struct row {
     {&tt_family_qwen2_moe, NULL, "dense/qwen2_moe", "0.002"},
     {&tt_family_qwen3_5_moe, NULL, "dense/qwen3_5_moe_text", "0.001"},
     {&tt_family_glm4_moe, NULL, "dense/glm4_moe", "0.002"},
+    {&tt_family_gpt_oss, NULL, "dense/gpt_oss", "0.001"},
     {&tt_family_minimax_m2, NULL, "dense/minimax_m2", "0.002"},
     {&tt_family_qwen3_5_moe, "qwen3_5_moe", "vision/qwen3_5_moe", "0.001"},
     {&tt_family_gemma3, "gemma3", "vision/gemma3", "0.001"},

@@ -11,6 +11,7 @@ For every family, what transformers + PEFT compute on the CPU, in fp32 and on on
     NAME/reference.safetensors     seq_lens, input_ids, logits and, with adapter_final, logits_adapter of each sequence
                                    run alone, fp32
     NAME/defaults.json             the family's configuration where only SIZES are given, without its special tokens
+    gpt_oss/mxfp4/model            the model with experts in MXFP4, whose numbers those of gpt_oss/model are
     ministral/config_mistral.json  its config.json as a mistral one, of which AutoConfig makes the same class
     train.jsonl                    the rows of all families
 
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 HERE = Path(__file__).resolve().parent
@@ -94,6 +96,11 @@ FAMILIES = {
     "minimax_m2": family(
         "minimax_m2", 323, ATTENTION, head_dim=12, intermediate_size=12, num_local_experts=5, num_experts_per_tok=2,
         router_aux_loss_coef=0.05, rope_parameters=rope(1e4, partial_rotary_factor=0.5)),
+    "gpt_oss": family(
+        "gpt_oss", 325, ATTENTION, num_hidden_layers=2, head_dim=8, intermediate_size=32, num_local_experts=3,
+        num_experts_per_tok=2, router_aux_loss_coef=0.05, sliding_window=6, tie_word_embeddings=True,
+        rope_parameters=rope(150000.0, "yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=16)),
     "ernie4_5": family("ernie4_5", 302, head_dim=16, rope_parameters=rope(500000.0), use_bias=True,
                        tie_word_embeddings=True),
     "granite": family("granite", 303, rope_parameters=rope(), attention_bias=True, mlp_bias=True,
@@ -192,6 +199,33 @@ def balanced_losses(model, rows, tokens, rows_per_forward):
     yield nll / tokens + model.config.router_aux_loss_coef * balance
 
 
+def make_mxfp4(model, seed):
+    """Experts whose numbers MXFP4 has, and the folder in which they are so; some gates and ups are beyond the clamp."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {name: value.to(torch.bfloat16).contiguous() for name, value in model.state_dict().items()
+               if name != "lm_head.weight"}  # it is the table
+    for name, param in model.named_parameters():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            continue
+        experts, columns, rows = param.shape
+        blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), dtype=torch.uint8, generator=generator)
+        low = 125 if "gate_up" in name else 121
+        scales = torch.randint(low, low + 2, (experts, rows, columns // 32), dtype=torch.uint8, generator=generator)
+        with torch.no_grad():
+            param.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+        del tensors[name]
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    Path("mxfp4/model").mkdir(parents=True)
+    models.save_file(tensors, "mxfp4/model/model.safetensors", {"format": "pt"})
+
+
+def write_mxfp4_config():
+    config = json.loads(Path("model/config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": [
+        "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}
+    Path("mxfp4/model/config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def make_model(family):
     """Weights that bf16 holds, in a folder of half the size; everything is computed with them in fp32."""
     config = transformers.AutoConfig.for_model(family.model_type, dtype="float32", **family.config)
@@ -202,7 +236,11 @@ def make_model(family):
             factor.fill_(0.75 if ".0." in name else 1.25)
         if name.endswith("e_score_correction_bias"):  # smaller than distances of scores, so that both choose
             factor.copy_(0.05 * torch.randn(factor.shape, generator=torch.Generator().manual_seed(family.seed)))
+    if family.model_type == "gpt_oss":
+        make_mxfp4(model, family.seed)
     model.to(torch.bfloat16).save_pretrained("model")
+    if family.model_type == "gpt_oss":
+        write_mxfp4_config()
     Path("model/generation_config.json").unlink(missing_ok=True)
 
 

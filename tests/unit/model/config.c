@@ -146,7 +146,7 @@ struct refusal {
     const char *word; /* in the message */
 };
 
-#define NEMOTRON "{\"model_type\": \"nemotron_h\", \"num_key_value_heads\": 2, "
+#define HEADS2(type) "{\"model_type\": \"" type "\", \"num_key_value_heads\": 2, "
 
 static const struct refusal refusals[] = {
     {"{\"model_type\": \"absent\"}", TT_ERR_DATA, "model_type"},
@@ -266,33 +266,30 @@ static const struct refusal refusals[] = {
      "router_aux_loss_coef is -1; it must be 0 to 1e6"},
     {"{\"model_type\": \"olmoe\", \"clip_qkv\": 8}", TT_ERR_UNSUPPORTED, "clip_qkv of an olmoe model"},
     {"{\"model_type\": \"qwen3_next\", \"num_experts\": 8}", TT_ERR_DATA, "num_experts_per_tok is 10"},
-    {"{\"model_type\": \"glm4_moe\", \"num_key_value_heads\": 2, \"n_group\": 3}", TT_ERR_DATA,
-     "128 experts cannot be in 3 groups (n_group)"},
-    {"{\"model_type\": \"glm4_moe\", \"num_key_value_heads\": 2, \"n_group\": 2, \"topk_group\": 3}",
-     TT_ERR_DATA, "topk_group is 3"},
-    {"{\"model_type\": \"glm4_moe\", \"num_key_value_heads\": 2, \"n_group\": 64, \"topk_group\": 3}",
-     TT_ERR_DATA, "num_experts_per_tok is 8; topk_group leaves 6 experts"},
-    {"{\"model_type\": \"glm4_moe\", \"num_key_value_heads\": 2, \"routed_scaling_factor\": 0}", TT_ERR_DATA,
-     "routed_scaling_factor is 0"},
-    {"{\"model_type\": \"minimax_m2\", \"num_key_value_heads\": 2, \"rotary_dim\": 130}", TT_ERR_DATA,
-     "rotary_dim is 130"},
-    {"{\"model_type\": \"minimax_m2\", \"num_key_value_heads\": 2, \"router_jitter_noise\": 0.5}",
-     TT_ERR_UNSUPPORTED, "router_jitter_noise is 0.5"},
+    {HEADS2("glm4_moe") "\"n_group\": 3}", TT_ERR_DATA, "128 experts cannot be in 3 groups (n_group)"},
+    {HEADS2("glm4_moe") "\"n_group\": 2, \"topk_group\": 3}", TT_ERR_DATA, "topk_group is 3"},
+    {HEADS2("glm4_moe") "\"n_group\": 64, \"topk_group\": 3}", TT_ERR_DATA,
+     "num_experts_per_tok is 8; topk_group leaves 6 experts"},
+    {HEADS2("glm4_moe") "\"routed_scaling_factor\": 0}", TT_ERR_DATA, "routed_scaling_factor is 0"},
+    {HEADS2("gpt_oss") "\"swiglu_limit\": 8}", TT_ERR_UNSUPPORTED, "swiglu_limit is 8; only 7 is supported"},
+    {HEADS2("minimax_m2") "\"rotary_dim\": 130}", TT_ERR_DATA, "rotary_dim is 130"},
+    {HEADS2("minimax_m2") "\"router_jitter_noise\": 0.5}", TT_ERR_UNSUPPORTED, "router_jitter_noise is 0.5"},
     {"{\"model_type\": \"qwen3_next\", \"num_experts\": 0, \"linear_num_value_heads\": 17}", TT_ERR_DATA,
      "linear_num_value_heads is not a multiple"},
     {"{\"model_type\": \"nemotron_h\"}", TT_ERR_DATA, "neither layers_block_type nor hybrid_override"},
-    {NEMOTRON "\"moe_latent_size\": 8, \"hybrid_override_pattern\": \"M-E\"}", TT_ERR_UNSUPPORTED,
+    {HEADS2("nemotron_h") "\"moe_latent_size\": 8, \"hybrid_override_pattern\": \"M-E\"}", TT_ERR_UNSUPPORTED,
      "moe_latent_size, experts behind a narrow linear"},
-    {NEMOTRON "\"hybrid_override_pattern\": \"M-X\"}", TT_ERR_UNSUPPORTED, "layer type 'X' of layer 2"},
-    {NEMOTRON "\"layers_block_type\": [\"mamba\", \"mlp\", 3]}", TT_ERR_UNSUPPORTED,
+    {HEADS2("nemotron_h") "\"hybrid_override_pattern\": \"M-X\"}", TT_ERR_UNSUPPORTED,
+     "layer type 'X' of layer 2"},
+    {HEADS2("nemotron_h") "\"layers_block_type\": [\"mamba\", \"mlp\", 3]}", TT_ERR_UNSUPPORTED,
      "layer type '(not a string)' of layer 2"},
-    {NEMOTRON "\"num_hidden_layers\": 4, \"hybrid_override_pattern\": \"M-*\"}", TT_ERR_DATA,
+    {HEADS2("nemotron_h") "\"num_hidden_layers\": 4, \"hybrid_override_pattern\": \"M-*\"}", TT_ERR_DATA,
      "num_hidden_layers is 4, and there are types of 3 layers"},
-    {NEMOTRON
-     "\"hybrid_override_pattern\": \"M-*\", \"num_hidden_layers\": 3, \"mamba_hidden_act\": \"gelu\"}",
+    {HEADS2("nemotron_h") "\"hybrid_override_pattern\": \"M-*\", \"num_hidden_layers\": 3, "
+                          "\"mamba_hidden_act\": \"gelu\"}",
      TT_ERR_UNSUPPORTED, "mamba_hidden_act 'gelu'"},
-    {NEMOTRON "\"num_hidden_layers\": 3, \"hybrid_override_pattern\": \"M-*\", \"n_groups\": 3}", TT_ERR_DATA,
-     "mamba_num_heads is not a multiple of n_groups"},
+    {HEADS2("nemotron_h") "\"num_hidden_layers\": 3, \"hybrid_override_pattern\": \"M-*\", \"n_groups\": 3}",
+     TT_ERR_DATA, "mamba_num_heads is not a multiple of n_groups"},
 };
 
 static void absurd_values_are_refused(void **state)

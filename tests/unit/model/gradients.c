@@ -264,6 +264,8 @@ static const char nemotron_h[] =
 static const char glm4_moe[] = DENSE("glm4_moe", EXPERTS3 ", \"use_qk_norm\": true, \"n_shared_experts\": 2");
 static const char mistral4_experts[] =
     LATENT_AT("mistral4", "1", EXPERTS3 ", \"q_lora_rank\": 8, \"v_head_dim\": 10, \"rope_theta\": 100");
+static const char gpt_oss[] =
+    DENSE("gpt_oss", ", \"num_local_experts\": 3, \"num_experts_per_tok\": 3, \"sliding_window\": 3");
 static const char qwen2_moe[] =
     DENSE("qwen2_moe", ", \"num_experts\": 3, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 10, "
                        "\"shared_expert_intermediate_size\": 12");
@@ -290,10 +292,9 @@ static const struct variant variants[] = {
     {.name = "full, experts behind a dense layer", .text = qwen3_moe, .train_base = true},
     {.name = "lora, experts", .text = qwen3_moe, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, experts by sigmoids and shared ones", .text = glm4_moe, .train_base = true},
-    {.name = "lora, experts by sigmoids and shared ones",
-     .text = glm4_moe,
-     .target_modules = "all-linear",
-     .dropout = 0.2},
+    {.name = "lora, experts by sigmoids", .text = glm4_moe, .target_modules = "all-linear", .dropout = 0.2},
+    {.name = "full, sinks and experts with biases", .text = gpt_oss, .train_base = true},
+    {.name = "lora, sinks, biased experts", .text = gpt_oss, .target_modules = "all-linear", .dropout = 0.2},
     {.name = "full, heads of latents and experts", .text = mistral4_experts, .train_base = true},
     {.name = "lora, heads of latents and experts",
      .text = mistral4_experts,
