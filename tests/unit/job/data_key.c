@@ -37,6 +37,7 @@ static const struct {
     {"drop_system_message", "true", true},
     {"max_source_samples", "5", true},
     {"chat_template_kwargs", "{\"a\": 1}", true},
+    {"id2label", "[\"no\", \"yes\"]", true},
     {"special_tokens_in_messages", "true", true},
     {"dataset_name", "other.jsonl", false},
     {"dataset_train_split", "other", false},
