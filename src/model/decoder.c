@@ -343,6 +343,7 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     builder->status = check_fp8_head(builder, module);
     tt_builder_head_linear(builder, module, dim, labels > 0 ? labels : model->facts.vocab_size,
                            builder->shares_head ? builder->embedding : NULL, &head->lm_head);
+    if (builder->status != TT_OK) return; /* there is no linear */
     tt_param *weight = head->lm_head.linears[0].weight;
     if (model->facts.new_scores && weight != NULL) weight->init = TT_INIT_NORMAL;
     tt_builder_block(builder, &tt_head_block_ops, path, head);
