@@ -1,5 +1,4 @@
-/* DeepSeek V3 and R1 (DeepseekV3Config), and Kimi K2, whose configuration is one: multi-head latent attention, and
- * experts behind the first layers. */
+/* DeepSeek V3 and R1 (DeepseekV3Config): multi-head latent attention, and experts behind the first layers. */
 #include "model/mla.h"
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
