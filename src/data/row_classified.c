@@ -6,18 +6,13 @@
 
 enum { LABEL_MOST = 1 << 20 }; /* exact as a float */
 
-/* A row that is none of this kind, parsed once more with all its members. */
+/* A row that is none of this kind. */
 static tt_status refuse(const struct tt_row_reader *reader)
 {
-    struct tt_json json = {0};
-    char members[200];
-    TT_TRY(tt_row_parse(reader, NULL, true, &json));
-    tt_row_list_members(json.root, members, sizeof members);
-    tt_json_deinit(&json);
-    tt_row_fail(reader, TT_ERR_DATA, "the row has no label with a text, a conversation or ids; it has %s",
-                members);
-    tt_hint("rows are {\"%s\": ..., \"label\": 0}", reader->config->dataset_text_field);
-    return TT_ERR_DATA;
+    tt_status status = tt_row_lacks(reader, "label with a text, a conversation or ids");
+    if (status == TT_ERR_DATA)
+        tt_hint("rows are {\"%s\": ..., \"label\": 0}", reader->config->dataset_text_field);
+    return status;
 }
 
 static tt_status find_name(struct tt_row_reader *reader, const char *name, int64_t *label)

@@ -115,19 +115,14 @@ out:
     return status;
 }
 
-/* A row that is none of this kind, parsed once more with all its members. */
+/* A row that is none of this kind. */
 static tt_status refuse(const struct tt_row_reader *reader)
 {
-    struct tt_json json = {0};
-    char members[200];
-    TT_TRY(tt_row_parse(reader, NULL, true, &json));
-    tt_row_list_members(json.root, members, sizeof members);
-    tt_json_deinit(&json);
-    tt_row_fail(reader, TT_ERR_DATA, "the row has no preference, 'chosen' and 'rejected'; it has %s",
-                members);
-    tt_hint("preferences are rows of prompt, chosen and rejected; rows of answers alone are trained with "
-            "objective: sft");
-    return TT_ERR_DATA;
+    tt_status status = tt_row_lacks(reader, "preference, 'chosen' and 'rejected'");
+    if (status == TT_ERR_DATA)
+        tt_hint("preferences are rows of prompt, chosen and rejected; rows of answers alone are trained with "
+                "objective: sft");
+    return status;
 }
 
 /* Gives the answer reader->part of the pair that was read: 0 the chosen one, 1 the rejected one. */

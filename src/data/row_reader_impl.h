@@ -83,6 +83,8 @@ TT_MUST_USE tt_status tt_row_check_conversational(const struct tt_row_reader *re
                                                   const struct tt_json_value *row);
 /* row_refuse.c: TT_ERR_DATA for the current row, which is of no kind. */
 TT_MUST_USE tt_status tt_row_refuse(const struct tt_row_reader *reader);
+/* TT_ERR_DATA: a row of another kind has no `what`; the message lists the members that it has. A hint may follow. */
+TT_MUST_USE tt_status tt_row_lacks(const struct tt_row_reader *reader, const char *what);
 /* row_pair.c */
 void tt_pair_ids_deinit(struct tt_pair_ids *pair);
 

@@ -94,6 +94,16 @@ static tt_status refuse_members(const struct tt_row_reader *reader, const struct
     return TT_ERR_DATA;
 }
 
+tt_status tt_row_lacks(const struct tt_row_reader *reader, const char *what)
+{
+    struct tt_json json = {0};
+    char members[200];
+    TT_TRY(tt_row_parse(reader, NULL, true, &json));
+    tt_row_list_members(json.root, members, sizeof members);
+    tt_json_deinit(&json);
+    return tt_row_fail(reader, TT_ERR_DATA, "the row has no %s; it has %s", what, members);
+}
+
 /* The row is parsed once more, with the members that are not read. */
 tt_status tt_row_refuse(const struct tt_row_reader *reader)
 {
