@@ -18,7 +18,8 @@
 #include "support/train_run.h"
 #include "support/workplace.h"
 
-enum { TRIES = 150 };
+/* Progress and beats of a slow run take allocations of their own, so two runs differ by a few. */
+enum { TRIES = 150, LAST = 40 };
 static const double seconds_a_case = 10.0;
 
 static const char rows[] = "{\"prompt\": \"1 =\", \"completion\": \" one\"}\n"
@@ -66,7 +67,7 @@ static void look_at_warning(void *context, enum tt_log_level level, const char *
     if (level == TT_LOG_WARNING && strstr(line, "memory") != NULL) atomic_store((atomic_bool *)context, true);
 }
 
-static void check_one(const struct trial *trial, long long nth)
+static void check_one(const struct trial *trial, long long nth, long long total)
 {
     atomic_bool warned = false;
     char text[2048];
@@ -79,7 +80,7 @@ static void check_one(const struct trial *trial, long long nth)
     tt_log_set_sink(NULL, NULL);
     tt_error_format(tt_error_last(), text, sizeof text);
     bool told = status == TT_OK && warned;
-    if (!came && trial->ranks > 1) return;
+    if (!came && nth + LAST > total) return;
     if (status == TT_OK && !told) fail_msg("allocation %lld failed and nobody noticed", nth);
     if (!told && (status != TT_ERR_MEMORY || strstr(text, "memory") == NULL))
         fail_msg("allocation %lld: no error of memory: %s", nth, text);
@@ -118,12 +119,11 @@ static void try_all(int ranks, const char *more)
     long long total = (long long)(tt_alloc_count() - before);
     assert_int_equal(tt_alloc_live(), live);
     assert_true(total > 100);
-    /* The end of a run writes its records: each allocation there is tried. With several threads a run makes a few
-     * fewer than another, and the last ones may not come. */
+    /* The end of a run writes its records: each allocation there is tried, and the last ones may not come. */
     long long stride = total / TRIES + 1;
     double start = tt_clock_seconds();
-    for (long long nth = 1; nth <= total; nth += nth + 40 > total ? 1 : stride) {
-        check_one(&trial, nth);
+    for (long long nth = 1; nth <= total; nth += nth + LAST > total ? 1 : stride) {
+        check_one(&trial, nth, total);
         if (tt_clock_seconds() - start > seconds_a_case) stride = total / 10;
     }
     assert_int_equal(run(&trial), TT_OK); /* none of it did lasting harm */
